@@ -1,0 +1,55 @@
+"""The closed vocabularies of the canonical tables: job states, task types, resources, devices.
+
+Vendor spellings are translated in `pipelines/sources/*.py` and do not appear here, save the raw workload tags.
+Called by every package that names a state, a task type or a resource.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+ROLE_WHOLE_JOB: Final = "job"
+"""The role of a unit that is a whole job (Helios, Philly); PAI's units are its tasks, named by the trace."""
+
+
+class Status(StrEnum):
+    """How a job stands at the end of its trace."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+    NODE_FAIL = "node_fail"
+    RUNNING = "running"
+    WAITING = "waiting"
+
+
+FINISHED: Final = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.TIMEOUT, Status.NODE_FAIL})
+"""The states with an end time: the job will not run again."""
+
+
+class TaskType(StrEnum):
+    """The kind of work, as the models are split by it."""
+
+    CTR = "ctr"
+    NLP = "nlp"
+    CV = "cv"
+    GNN = "gnn"
+    RL = "rl"
+    OTHER = "other"
+
+
+TASK_TYPE_OF_WORKLOAD: Final[dict[str, TaskType]] = {
+    "ctr": TaskType.CTR,
+    "nmt": TaskType.NLP,
+    "bert": TaskType.NLP,
+    "xlnet": TaskType.NLP,
+    "resnet": TaskType.CV,
+    "inception": TaskType.CV,
+    "vgg": TaskType.CV,
+    "graphlearn": TaskType.GNN,
+    "rl": TaskType.RL,
+}
+"""Raw workload tag to task type; a missing or unlisted tag is `TaskType.OTHER`."""
+
+GPU_MEM_GIB_OF_TYPE: Final[dict[str, float]] = {"T4": 16.0, "P100": 16.0, "V100": 16.0, "V100M32": 32.0}
+"""Memory of one device in GiB, where the type says it; `MISC` and unknown types are not listed."""

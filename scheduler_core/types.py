@@ -1,0 +1,114 @@
+"""The nouns of scheduling, and the seam to whatever predicts.
+
+Frozen dataclasses and one protocol; no behaviour beyond arithmetic on a request.
+Called by every module here, by `modelserve.predictor`, which satisfies `Predictor`, and by `pipelines.simulate`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+RESOURCES: Final[tuple[str, ...]] = ("cpu_cores", "mem_gib", "gpus")
+"""The requestable resources, in the column order of every request matrix."""
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class Reason(StrEnum):
+    """Why a resource of a recommendation is what it is."""
+
+    SHRUNK = "shrunk"
+    IMPORTANT = "important"
+    FLOOR = "floor"
+    COLD_START = "cold_start"
+    NO_CANDIDATE = "no_candidate"
+    BELOW_THRESHOLD = "below_threshold"
+    OPTED_OUT = "opted_out"
+    PREDICTOR_UNAVAILABLE = "predictor_unavailable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What one instance asks for (or is given): CPU cores, GiB of memory, GPUs (fractional below one)."""
+
+    cpu_cores: float
+    mem_gib: float
+    gpus: float
+
+    def row(self) -> tuple[float, float, float]:
+        """Return the request in the order of `RESOURCES`."""
+        return (self.cpu_cores, self.mem_gib, self.gpus)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A gang as the scheduler sees it at submission; nothing here is known only later.
+
+    `submit_ts` is Unix time in seconds (UTC). A trace that lacks a field leaves it `None`.
+    """
+
+    job_id: str
+    trace: str
+    task_type: str
+    request: Request
+    instances: int = 1
+    role: str = "job"
+    user: str | None = None
+    group: str | None = None
+    vc: str | None = None
+    workload: str | None = None
+    gpu_type: str | None = None
+    submit_ts: float = 0.0
+    opted_out: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTimes:
+    """Predicted run time in seconds, one value per row asked; NaN where nothing can be said."""
+
+    p50: FloatArray
+    p90: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeakUse:
+    """Upper quantile of use per instance and the measured runs behind it, one value per job; NaN where unknown."""
+
+    cpu_cores: FloatArray
+    mem_gib: FloatArray
+    gpus: FloatArray
+    gpu_mem_gib: FloatArray
+    runs: IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knowledge:
+    """What the run-time model of one task type knows about the requestable resources.
+
+    `important` holds the resources whose permutation importance passes the cut; `support` maps each resource to the
+    lowest and highest request seen in training (a constant column has equal ends: the model is silent there).
+    """
+
+    important: frozenset[str] = frozenset()
+    support: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+
+class Predictor(Protocol):
+    """Whatever answers about run time and peak use; raises `PredictorUnavailable` when it cannot."""
+
+    def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
+        """Predict `len(rows)` run times at once: row i is `jobs[rows[i]]` with the request `requests[i]` (k, 3)."""
+        ...
+
+    def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
+        """Predict the upper quantile of use of each job's instances (n,)."""
+        ...
+
+    def knowledge(self, jobs: Sequence[Job]) -> Sequence[Knowledge]:
+        """Return what the model behind each job knows about the resources (n,)."""
+        ...
