@@ -1,0 +1,138 @@
+"""How good a run-time forecast is: pinball of log run time first, errors in hours and coverage beside it.
+
+Pure functions of arrays, one formula each; no intervals (`bootstrap`) and no splits (`splits`).
+Called by `training.evaluate`, `training.conformal`, `training.importance` and the gate's tests.
+
+References: Koenker and Bassett, "Regression Quantiles", Econometrica 46 (1978), for the pinball loss;
+`docs` glossary for p50, p90 and WMAPE.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+QUANTILES: Final = (0.5, 0.9)
+"""The levels every run-time model and baseline answers."""
+
+CLIP_H: Final = 48.0
+"""Where `wmape_48h` clips truth and prediction; two of the traces are clamped there by their publishers."""
+
+_SECONDS_PER_HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """Quantiles of log run time (log of seconds), one per row; NaN nowhere."""
+
+    p50: FloatArray
+    p90: FloatArray
+
+    def take(self, rows: npt.NDArray[np.int64]) -> "Forecast":
+        """Return the forecast of these rows, in this order."""
+        return Forecast(p50=self.p50[rows], p90=self.p90[rows])
+
+    def sorted(self) -> "Forecast":
+        """Return the forecast with p50 <= p90 in every row."""
+        return Forecast(p50=np.minimum(self.p50, self.p90), p90=np.maximum(self.p50, self.p90))
+
+
+def log_run(run_s: FloatArray) -> FloatArray:
+    """Return log(max(run_s, 1)): a job of no seconds counts as one second.
+
+    >>> log_run(np.array([0.0, 1.0])).tolist()
+    [0.0, 0.0]
+    """
+    return np.log(np.maximum(run_s, 1.0))
+
+
+def pinball_rows(log_y: FloatArray, log_q: FloatArray, tau: float) -> FloatArray:
+    """Return the pinball loss of each row: tau·(y - q) where y >= q, else (1 - tau)·(q - y).
+
+    >>> pinball_rows(np.array([3.0, 1.0]), np.array([1.0, 3.0]), 0.9).round(3).tolist()
+    [1.8, 0.2]
+    """
+    gap = log_y - log_q
+    return np.maximum(tau * gap, (tau - 1.0) * gap)
+
+
+def pinball(log_y: FloatArray, log_q: FloatArray, tau: float) -> float:
+    """Return the mean pinball loss: (1/n) Σ max(tau·(y - q), (tau - 1)·(y - q)).
+
+    >>> pinball(np.array([3.0, 1.0]), np.array([1.0, 3.0]), 0.5)
+    1.0
+    """
+    return float(np.mean(pinball_rows(log_y, log_q, tau)))
+
+
+def primary_rows(log_y: FloatArray, forecast: Forecast) -> FloatArray:
+    """Return the primary loss of each row: the mean of its p50 and its p90 pinball."""
+    p50, p90 = QUANTILES
+    return 0.5 * (pinball_rows(log_y, forecast.p50, p50) + pinball_rows(log_y, forecast.p90, p90))
+
+
+def mae_h(run_s: FloatArray, predicted_s: FloatArray) -> float:
+    """Return (1/n) Σ|ŷ - y| in hours.
+
+    >>> mae_h(np.array([3600.0, 7200.0]), np.array([7200.0, 7200.0]))
+    0.5
+    """
+    return float(np.mean(np.abs(predicted_s - run_s)) / _SECONDS_PER_HOUR)
+
+
+def wmape(run_s: FloatArray, predicted_s: FloatArray) -> float:
+    """Return Σ|ŷ - y| / Σy, or NaN where all run times are zero.
+
+    >>> wmape(np.array([100.0, 300.0]), np.array([200.0, 300.0]))
+    0.25
+    """
+    total = float(np.sum(run_s))
+    return float(np.sum(np.abs(predicted_s - run_s))) / total if total > 0 else float("nan")
+
+
+def clipped(seconds: FloatArray, limit_h: float = CLIP_H) -> FloatArray:
+    """Return the seconds, at most `limit_h` hours each."""
+    return np.minimum(seconds, limit_h * _SECONDS_PER_HOUR)
+
+
+def wmape_48h(run_s: FloatArray, predicted_s: FloatArray) -> float:
+    """Return WMAPE with truth and prediction both clipped at 48 h.
+
+    >>> day = 86400.0
+    >>> wmape_48h(np.array([10 * day]), np.array([1 * day]))
+    0.5
+    """
+    return wmape(clipped(run_s), clipped(predicted_s))
+
+
+def coverage_p90(log_y: FloatArray, log_p90: FloatArray) -> float:
+    """Return the share of rows with y <= p90; 0.9 is right, more is wide, less is rash."""
+    return float(np.mean(log_y <= log_p90))
+
+
+def within_2x(log_y: FloatArray, log_p50: FloatArray) -> float:
+    """Return the share of rows with y/2 <= p50 <= 2y.
+
+    >>> within_2x(np.log([100.0, 100.0]), np.log([199.0, 201.0]))
+    0.5
+    """
+    # Exactly twice counts, whichever way the logarithms round.
+    return float(np.mean(np.abs(log_y - log_p50) <= np.log(2.0) + 1e-9))
+
+
+def score(run_s: FloatArray, forecast: Forecast) -> dict[str, float]:
+    """Return every metric of a forecast by its column name in the evaluation table."""
+    log_y = log_run(run_s)
+    predicted_s = np.exp(forecast.p50)
+    return {
+        "mae_h": mae_h(run_s, predicted_s),
+        "wmape": wmape(run_s, predicted_s),
+        "wmape_48h": wmape_48h(run_s, predicted_s),
+        "pinball": float(np.mean(primary_rows(log_y, forecast))),
+        "pinball_p50": pinball(log_y, forecast.p50, QUANTILES[0]),
+        "coverage_p90": coverage_p90(log_y, forecast.p90),
+        "within_2x": within_2x(log_y, forecast.p50),
+    }
