@@ -98,6 +98,33 @@ class Knowledge:
     support: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """What one job should be given, and why, per instance.
+
+    `lower_bound <= target <= request` wherever they are known; a lower bound is NaN where no floor is known, and a
+    resource that the trace lacks is NaN throughout and absent from `reasons`.
+    `reasons`: `shrunk` when alpha set the target, `floor` when the peak-use floor did (below or at the request).
+    Run times are those predicted for the accepted candidate, with silent resources held at the request;
+    `run_time_change` is relative to the request, 0 where the model is silent, NaN where it knows nothing.
+    `alpha` is the accepted factor, 1 where none was. `model_decided`: the target differs from what the floors alone
+    would have given. `runs` counts the measured runs behind the floor; `note` says what a failed predictor said.
+    """
+
+    job_id: str
+    request: Request
+    target: Request
+    lower_bound: Request
+    run_time_p50_s: float
+    run_time_p90_s: float
+    run_time_change: float
+    reasons: Mapping[str, Reason]
+    alpha: float
+    model_decided: bool
+    runs: int = 0
+    note: str = ""
+
+
 class Predictor(Protocol):
     """Whatever answers about run time and peak use; raises `PredictorUnavailable` when it cannot."""
 

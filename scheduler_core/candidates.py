@@ -1,0 +1,96 @@
+"""The candidates of Algorithm 1 as arrays: what each would give, and on which of them the run-time model may speak.
+
+Axes are always (job, alpha, resource). No predictor is asked here; that is `shrink`.
+Called by `scheduler_core.shrink` only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler_core.floors import round_up_gpus
+from scheduler_core.types import RESOURCES, FloatArray, IntArray, Knowledge
+
+BoolArray = npt.NDArray[np.bool_]
+
+GPUS = RESOURCES.index("gpus")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Every candidate of a round.
+
+    `values` is what each candidate would give (n, A, 3): alpha times the request, not below the floor, GPUs on the
+    grid, never above the request. `floor_binds` marks where the floor lies above alpha times the request. `spoken`
+    marks where the run-time model may judge the value; elsewhere it is silent (or the resource is important).
+    """
+
+    values: FloatArray
+    floor_binds: BoolArray
+    spoken: BoolArray
+
+
+def candidates_of(
+    requests: FloatArray,
+    alphas: FloatArray,
+    floors: FloatArray | None,
+    knowledge: Sequence[Knowledge],
+    gpu_grid: float,
+) -> Candidates:
+    """Lay out the candidates of `requests` (n, 3); `floors` is None without the guard, NaN where unknown.
+
+    Without the guard the model is taken to know everything, as the paper does. With it, the model is silent where the
+    candidate lies outside the requests seen in training, or where training saw one value only.
+    """
+    scaled = alphas[None, :, None] * requests[:, None, :]
+    needed = np.zeros_like(requests) if floors is None else np.where(np.isnan(floors), np.inf, floors)
+    values = np.maximum(scaled, needed[:, None, :])
+    values[..., GPUS] = _shares(values[..., GPUS], requests[:, None, GPUS], gpu_grid)
+    values = np.minimum(values, requests[:, None, :])
+    binds = np.broadcast_to(needed[:, None, :], scaled.shape) > scaled
+
+    known = np.isfinite(requests) & ~important_resources(knowledge)
+    spoken = np.broadcast_to(known[:, None, :], values.shape)
+    if floors is not None:
+        low, high = _support(knowledge)
+        seen = (values >= low[:, None, :]) & (values <= high[:, None, :]) & (low < high)[:, None, :]
+        spoken = spoken & seen & np.isfinite(floors)[:, None, :]
+    return Candidates(values=values, floor_binds=binds, spoken=spoken)
+
+
+def chosen_alpha(spoken: BoolArray, accepted: IntArray, movable: BoolArray) -> IntArray:
+    """Return the index of the alpha each resource takes (n, 3), -1 where it keeps its request.
+
+    `accepted` is the first alpha the model let pass (n,), or A where none passed. A resource the model speaks about
+    takes that alpha. A silent one is neither permitted nor forbidden by the model: it takes the smallest alpha from
+    which the model has stayed silent up to there, so the floor alone holds it.
+    """
+    jobs, count, _ = spoken.shape
+    steps = np.arange(count)[None, :, None]
+    silent_since = np.maximum.accumulate(np.where(spoken, steps + 1, 0), axis=1)
+    last = np.minimum(accepted, count - 1)
+    at = np.arange(jobs)
+    speaks = spoken[at, last]
+    chosen = np.where(speaks, last[:, None], silent_since[at, last])
+    refused = speaks & (accepted == count)[:, None]
+    return np.where(movable & ~refused, chosen, -1)
+
+
+def _shares(gpus: FloatArray, requests: FloatArray, grid: float) -> FloatArray:
+    # A job that asked for a GPU keeps at least one step of one: with none it could not run at all.
+    return np.where(requests > 0.0, np.maximum(round_up_gpus(gpus, grid), grid), gpus)
+
+
+def important_resources(knowledge: Sequence[Knowledge]) -> BoolArray:
+    """Mark the resources that are important to each job's run-time model (n, 3)."""
+    return np.array([[resource in known.important for resource in RESOURCES] for known in knowledge], dtype=np.bool_)
+
+
+def _support(knowledge: Sequence[Knowledge]) -> tuple[FloatArray, FloatArray]:
+    nothing = (np.nan, np.nan)
+    ends = np.array(
+        [[known.support.get(resource, nothing) for resource in RESOURCES] for known in knowledge], dtype=np.float64
+    )
+    return ends[..., 0], ends[..., 1]

@@ -1,0 +1,208 @@
+"""Algorithm 1: how far each over-claimed request can shrink, all candidates of a round in one matrix.
+
+Pure given a predictor; nothing is queued, placed or remembered here.
+Called by `scheduler_core.simulator` through its `scale` argument, `modelserve.recommend` and `pipelines.simulate`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from scheduler_core.candidates import BoolArray, candidates_of, important_resources
+from scheduler_core.errors import BadInput, PredictorUnavailable
+from scheduler_core.floors import ROUNDING_SLACK, device_memory, peak_floors
+from scheduler_core.types import (
+    RESOURCES,
+    FloatArray,
+    IntArray,
+    Job,
+    Knowledge,
+    PeakUse,
+    Predictor,
+    Reason,
+    Recommendation,
+)
+from scheduler_core.verdicts import Round, standing, verdicts
+
+__all__ = ["Guard", "Recommendation", "ShrinkPolicy", "shrink"]
+
+Guard = Literal["none", "usage"]
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShrinkPolicy:
+    """The parameters of Algorithm 1 and of the guard around it.
+
+    `alpha0`, `alpha_step`: the candidates are alpha0, alpha0 + step, ... below one, times the original request.
+    `theta`: largest relative change of the predicted run time that a candidate may cause.
+    `guard`: `usage` keeps every target above the peak use that was measured; `none` is the paper, without floors.
+    `min_runs`: measured runs below which the floor is not trusted and the request stands (`cold_start`).
+    `minimum_change`: relative change below which a request is left alone (guard `usage` only).
+    `*_margin`: how far a floor lies above the predicted peak. Memory is a hard floor (below it the job dies), so it
+    carries a margin; CPU and GPU are soft (below them the job slows), so by default they carry none.
+    `gpu_grid`: step of GPU shares below one GPU; above, GPUs are whole.
+    `device_mem_gib`: memory of one device by GPU type; unlisted types take `assumed_device_mem_gib`.
+    """
+
+    alpha0: float = 0.5
+    alpha_step: float = 0.05
+    theta: float = 0.05
+    guard: Guard = "usage"
+    min_runs: int = 3
+    minimum_change: float = 0.05
+    cpu_margin: float = 0.0
+    mem_margin: float = 0.15
+    gpu_margin: float = 0.0
+    gpu_mem_margin: float = 0.15
+    gpu_grid: float = 0.05
+    device_mem_gib: Mapping[str, float] = field(default_factory=dict)
+    assumed_device_mem_gib: float = 16.0
+
+    def __post_init__(self) -> None:
+        checks = {
+            "alpha0": 0.0 <= self.alpha0 < 1.0,
+            "alpha_step": 0.0 < self.alpha_step <= 1.0,
+            "theta": self.theta > 0.0,
+            "guard": self.guard in ("none", "usage"),
+            "min_runs": self.min_runs >= 0,
+            "minimum_change": 0.0 <= self.minimum_change < 1.0,
+            "gpu_grid": 0.0 < self.gpu_grid <= 1.0,
+            "assumed_device_mem_gib": self.assumed_device_mem_gib > 0.0,
+            **{
+                name: getattr(self, name) >= 0.0
+                for name in ("cpu_margin", "mem_margin", "gpu_margin", "gpu_mem_margin")
+            },
+        }
+        for name, holds in checks.items():
+            if not holds:
+                raise BadInput(f"shrink policy: {name}={getattr(self, name)!r} is out of its range; see ShrinkPolicy")
+
+    def alphas(self) -> FloatArray:
+        """Return the candidates' factors in ascending order, all below one."""
+        count = int(np.ceil((1.0 - self.alpha0) / self.alpha_step - ROUNDING_SLACK))
+        return np.round(self.alpha0 + self.alpha_step * np.arange(count), 12)
+
+
+def shrink(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy | None = None) -> list[Recommendation]:
+    """Recommend a target for each job, in the order given; a predictor that fails leaves every request standing.
+
+    References
+    ----------
+    Yang, Hong, Tang: Artificial intelligence computing power cluster scheduling based on task resource demand
+    prediction, Algorithm 1; repaired (every candidate is alpha times the *original* request) and guarded.
+    """
+    policy = policy or ShrinkPolicy()
+    if not jobs:
+        return []
+    try:
+        return _decide(jobs, predictor, policy)
+    except PredictorUnavailable as error:
+        return [standing(job, Reason.PREDICTOR_UNAVAILABLE, note=str(error)) for job in jobs]
+
+
+def _decide(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy) -> list[Recommendation]:
+    requests = np.array([job.request.row() for job in jobs], dtype=np.float64)
+    knowledge = _answer(lambda: _checked_knowledge(predictor.knowledge(jobs), len(jobs)))
+    guarded = policy.guard == "usage"
+    peak = _answer(lambda: _checked_peak(predictor.peak_use(jobs), len(jobs))) if guarded else None
+    floors = None if peak is None else _floors(jobs, peak, policy)
+    alphas = policy.alphas()
+    candidates = candidates_of(requests, alphas, floors, knowledge, policy.gpu_grid)
+
+    asked = ~np.array([job.opted_out for job in jobs])
+    if floors is not None:
+        asked &= np.isfinite(floors).any(axis=1)
+    shown = np.where(candidates.spoken, candidates.values, requests[:, None, :])
+    p50, p90 = _answer(lambda: _ask(predictor, jobs, requests, shown, asked))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        change = p50[:, 1:] / p50[:, :1] - 1.0
+    passes = np.abs(change) < policy.theta
+    accepted = np.where(passes.any(axis=1), passes.argmax(axis=1), len(alphas)).astype(np.int64)
+
+    return verdicts(
+        jobs,
+        Round(
+            requests=requests,
+            alphas=alphas,
+            floors=floors,
+            candidates=candidates,
+            important=important_resources(knowledge),
+            asked=asked,
+            accepted=accepted,
+            p50=p50,
+            p90=p90,
+            change=change,
+            absurd=_absurd(p50[:, 0], peak),
+            runs=np.zeros(len(jobs), dtype=np.int64) if peak is None else peak.runs,
+            minimum_change=0.0 if floors is None else policy.minimum_change,
+        ),
+    )
+
+
+def _absurd(run_s: FloatArray, peak: PeakUse | None) -> BoolArray:
+    """Mark the jobs whose answers cannot be meant; NaN can: it says that nothing is known."""
+    absurd = (run_s <= 0.0) | np.isinf(run_s)
+    for values in () if peak is None else (peak.cpu_cores, peak.mem_gib, peak.gpus, peak.gpu_mem_gib):
+        absurd |= (values < 0.0) | np.isinf(values)
+    return absurd
+
+
+def _answer(ask: Callable[[], Answer]) -> Answer:
+    """Return what the predictor answers; whatever it raises, the scheduler hears that it is unavailable."""
+    try:
+        return ask()
+    except PredictorUnavailable:
+        raise
+    except Exception as error:
+        raise PredictorUnavailable(f"{type(error).__name__}: {error}") from error
+
+
+def _checked_knowledge(knowledge: Sequence[Knowledge], count: int) -> Sequence[Knowledge]:
+    if len(knowledge) != count:
+        raise PredictorUnavailable(f"knowledge of {len(knowledge)} jobs, expected {count}")
+    return knowledge
+
+
+def _checked_peak(peak: PeakUse, count: int) -> PeakUse:
+    arrays = (peak.cpu_cores, peak.mem_gib, peak.gpus, peak.gpu_mem_gib, peak.runs)
+    shapes = [np.shape(values) for values in arrays]
+    if any(shape != (count,) for shape in shapes):
+        raise PredictorUnavailable(f"peak use of shapes {shapes}, expected {len(shapes)} times ({count},)")
+    return peak
+
+
+def _floors(jobs: Sequence[Job], peak: PeakUse, policy: ShrinkPolicy) -> FloatArray:
+    device_gib = device_memory([job.gpu_type for job in jobs], policy.device_mem_gib, policy.assumed_device_mem_gib)
+    return peak_floors(
+        peak,
+        device_gib,
+        cpu_margin=policy.cpu_margin,
+        mem_margin=policy.mem_margin,
+        gpu_margin=policy.gpu_margin,
+        gpu_mem_margin=policy.gpu_mem_margin,
+        min_runs=policy.min_runs,
+    )
+
+
+def _ask(
+    predictor: Predictor, jobs: Sequence[Job], requests: FloatArray, shown: FloatArray, asked: BoolArray
+) -> tuple[FloatArray, FloatArray]:
+    """Ask for every request and every candidate at once; return p50 and p90 as (n, 1 + A), NaN where not asked."""
+    count, width = shown.shape[:2]
+    live = np.flatnonzero(asked)
+    rows: IntArray = np.concatenate([np.arange(count), np.repeat(live, width)]).astype(np.int64)
+    answer = predictor.run_times(jobs, rows, np.concatenate([requests, shown[live].reshape(-1, len(RESOURCES))]))
+    return _table(answer.p50, live, count, width), _table(answer.p90, live, count, width)
+
+
+def _table(values: FloatArray, live: IntArray, count: int, width: int) -> FloatArray:
+    expected = count + len(live) * width
+    if np.shape(values) != (expected,):
+        raise PredictorUnavailable(f"run times of shape {np.shape(values)}, expected ({expected},)")
+    table = np.full((count, 1 + width), np.nan)
+    table[:, 0] = values[:count]
+    table[live, 1:] = np.asarray(values[count:], dtype=np.float64).reshape(len(live), width)
+    return table

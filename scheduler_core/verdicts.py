@@ -1,0 +1,138 @@
+"""What Algorithm 1 says once the answers are in: targets, and the reason of every resource.
+
+No predictor is asked and no candidate is made here.
+Called by `scheduler_core.shrink` only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from scheduler_core.candidates import BoolArray, Candidates, chosen_alpha
+from scheduler_core.types import RESOURCES, FloatArray, IntArray, Job, Reason, Recommendation, Request
+
+CHANGE_SLACK: Final = 1e-9
+"""A change of exactly `minimum_change`, up to floating-point noise, counts as large enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """Everything known about the jobs of one round, per job (n), alpha (A) and resource (3).
+
+    `p50` and `p90` are (n, 1 + A), the first column at the request; `change` is (n, A), relative to that column.
+    `accepted` is the first alpha whose change is small enough, or A.
+    """
+
+    requests: FloatArray
+    alphas: FloatArray
+    floors: FloatArray | None
+    candidates: Candidates
+    important: BoolArray
+    asked: BoolArray
+    accepted: IntArray
+    p50: FloatArray
+    p90: FloatArray
+    change: FloatArray
+    absurd: BoolArray
+    runs: IntArray
+    minimum_change: float
+
+
+def standing(job: Job, reason: Reason, *, note: str = "") -> Recommendation:
+    """Return the recommendation that leaves a job's request as it is, for one reason."""
+    unknown = Request(cpu_cores=np.nan, mem_gib=np.nan, gpus=np.nan)
+    return Recommendation(
+        job_id=job.job_id,
+        request=job.request,
+        target=job.request,
+        lower_bound=unknown,
+        run_time_p50_s=np.nan,
+        run_time_p90_s=np.nan,
+        run_time_change=np.nan,
+        reasons={name: reason for name, value in zip(RESOURCES, job.request.row(), strict=True) if value == value},
+        alpha=1.0,
+        model_decided=False,
+        note=note,
+    )
+
+
+def verdicts(jobs: Sequence[Job], round_: Round) -> list[Recommendation]:
+    """Turn one round's answers into a recommendation per job."""
+    known = np.ones_like(round_.important) if round_.floors is None else np.isfinite(round_.floors)
+    cold = np.isnan(round_.p50[:, 0]) | ~known.any(axis=1)
+    decided = round_.asked & ~cold & ~round_.absurd
+    movable = decided[:, None] & known & np.isfinite(round_.requests)
+
+    chosen = chosen_alpha(round_.candidates.spoken, round_.accepted, movable & ~round_.important)
+    targets = _targets(round_, chosen)
+    by_floor_alone = _targets(round_, np.where(movable, 0, -1))
+    reasons = _reasons(jobs, round_, chosen, targets, cold, known)
+
+    changed = _differ(targets, round_.requests)
+    passed = round_.accepted < len(round_.alphas)
+    column = np.where(changed & passed, round_.accepted + 1, 0)
+    at = np.arange(len(jobs))
+    change = np.where(column > 0, round_.change[at, np.maximum(column - 1, 0)], round_.p50[:, 0] * 0.0)
+    lower = np.full_like(targets, np.nan) if round_.floors is None else np.minimum(round_.floors, round_.requests)
+    model_decided = _differ(targets, by_floor_alone)
+    return [
+        Recommendation(
+            job_id=job.job_id,
+            request=job.request,
+            target=_request(targets[i]) if changed[i] else job.request,
+            lower_bound=_request(lower[i]),
+            run_time_p50_s=float(round_.p50[i, column[i]]),
+            run_time_p90_s=float(round_.p90[i, column[i]]),
+            run_time_change=float(change[i]),
+            reasons=reasons[i],
+            alpha=float(round_.alphas[column[i] - 1]) if column[i] else 1.0,
+            model_decided=bool(model_decided[i]),
+            runs=int(round_.runs[i]),
+        )
+        for i, job in enumerate(jobs)
+    ]
+
+
+def _targets(round_: Round, chosen: IntArray) -> FloatArray:
+    """Return what each job is given (n, 3) when every resource takes its chosen alpha; -1 keeps the request."""
+    values = np.take_along_axis(round_.candidates.values, np.maximum(chosen, 0)[:, None, :], axis=1)[:, 0]
+    saved = round_.requests - values
+    worthwhile = (saved > 0.0) & (saved >= (round_.minimum_change - CHANGE_SLACK) * round_.requests)
+    return np.where((chosen >= 0) & worthwhile, values, round_.requests)
+
+
+def _differ(left: FloatArray, right: FloatArray) -> BoolArray:
+    # Resources the trace lacks are NaN on both sides.
+    different: BoolArray = (left != right) & ~(np.isnan(left) & np.isnan(right))
+    return np.asarray(different.any(axis=1), dtype=np.bool_)
+
+
+def _reasons(
+    jobs: Sequence[Job], round_: Round, chosen: IntArray, targets: FloatArray, cold: BoolArray, known: BoolArray
+) -> list[dict[str, Reason]]:
+    binds = np.take_along_axis(round_.candidates.floor_binds, np.maximum(chosen, 0)[:, None, :], axis=1)[:, 0]
+    opted_out = np.array([job.opted_out for job in jobs])
+    shape = targets.shape
+    # The first that holds is the reason.
+    cases: list[tuple[BoolArray, Reason]] = [
+        (np.broadcast_to(opted_out[:, None], shape), Reason.OPTED_OUT),
+        (np.broadcast_to(round_.absurd[:, None], shape), Reason.PREDICTOR_UNAVAILABLE),
+        (np.broadcast_to(cold[:, None], shape), Reason.COLD_START),
+        (round_.important, Reason.IMPORTANT),
+        (~known, Reason.COLD_START),
+        (round_.requests <= 0.0, Reason.BELOW_THRESHOLD),
+        (chosen < 0, Reason.NO_CANDIDATE),
+        (binds, Reason.FLOOR),
+        (targets < round_.requests, Reason.SHRUNK),
+    ]
+    codes = np.select([case for case, _ in cases], [str(reason) for _, reason in cases], str(Reason.BELOW_THRESHOLD))
+    asked_for: BoolArray = np.isfinite(round_.requests)
+    return [
+        {name: Reason(codes[i, r]) for r, name in enumerate(RESOURCES) if asked_for[i, r]} for i in range(len(jobs))
+    ]
+
+
+def _request(row: FloatArray) -> Request:
+    return Request(cpu_cores=float(row[0]), mem_gib=float(row[1]), gpus=float(row[2]))
