@@ -11,6 +11,7 @@ from typing import Final, Literal
 import polars as pl
 import xgboost as xgb
 from features.contract import FeatureContract
+
 from features.history import History
 
 Kind = Literal["runtime", "usage"]
@@ -45,7 +46,8 @@ class TrainedModel:
     history
         The point-in-time history at `until`, for serving.
     importances
-        Permutation importance of each feature on held-out rows: `feature, mean, std, repeats, sign`.
+        Permutation importance of each feature on held-out rows: `feature, mean, std, repeats, sign`
+        (null for a category).
     important
         Requestable resources whose importance passes the cut.
     support
@@ -73,7 +75,7 @@ class TrainedModel:
     quantiles: tuple[float, ...]
     offsets: dict[str, float]
     history: History
-    importances: list[dict[str, str | float | int]]
+    importances: list[dict[str, str | float | int | None]]
     important: tuple[str, ...]
     support: dict[str, tuple[float, float]]
     params: dict[str, str | float | int]
