@@ -8,12 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from scheduler_core.floors import round_up_gpus
-from scheduler_core.types import RESOURCES, FloatArray, IntArray, Knowledge
-
-BoolArray = npt.NDArray[np.bool_]
+from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray, Knowledge
 
 GPUS = RESOURCES.index("gpus")
 

@@ -10,11 +10,12 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from scheduler_core.candidates import BoolArray, candidates_of, important_resources
+from scheduler_core.candidates import candidates_of, important_resources
 from scheduler_core.errors import BadInput, PredictorUnavailable
 from scheduler_core.floors import ROUNDING_SLACK, device_memory, peak_floors
 from scheduler_core.types import (
     RESOURCES,
+    BoolArray,
     FloatArray,
     IntArray,
     Job,

@@ -17,6 +17,7 @@ RESOURCES: Final[tuple[str, ...]] = ("cpu_cores", "mem_gib", "gpus")
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 class Reason(StrEnum):

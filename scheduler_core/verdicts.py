@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from scheduler_core.candidates import BoolArray, Candidates, chosen_alpha
-from scheduler_core.types import RESOURCES, FloatArray, IntArray, Job, Reason, Recommendation, Request
+from scheduler_core.candidates import Candidates, chosen_alpha
+from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray, Job, Reason, Recommendation, Request
 
 CHANGE_SLACK: Final = 1e-9
 """A change of exactly `minimum_change`, up to floating-point noise, counts as large enough."""
