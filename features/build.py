@@ -1,0 +1,131 @@
+"""The one way to a feature frame: training calls it for a million rows, serving for one.
+
+Evaluates features, computes nothing of its own; every row's answer is independent of the rows beside it.
+Called by `pipelines.training`, `pipelines.simulate` and `modelserve.predictor`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from features.columns import load, recency
+from features.columns.feature import Load, Recent
+from features.errors import ContractError
+from features.history import History
+from features.lookback import Lookback
+from features.sets import FEATURES, named
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+CHUNK_ROWS: Final = 2048
+"""Rows looked up at once: windows are matrices, and this bounds their memory."""
+
+REQUEST_COLUMNS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
+"""The canonical columns of a request, in the column order of a request matrix."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What one list of names takes: the columns read, the row expressions, and the looks in two groups."""
+
+    needs: Mapping[str, str]
+    expressions: Mapping[str, pl.Expr]
+    changed: Mapping[str, pl.Expr]
+    looks: tuple[str, ...]
+    recent: recency.Plan
+    loads: load.Plan
+
+
+def build(jobs: pl.DataFrame, history: History, names: str | Sequence[str]) -> pl.DataFrame:
+    """Return the features `names` (or a set's name) of `jobs`: one row per job, in their order, null for unknown.
+
+    Raises
+    ------
+    ContractError
+        If a canonical column that a feature reads is missing, or the jobs are of another trace than the history.
+    UnknownFeature
+        If no registry holds a name.
+    """
+    listed = tuple(named(names))
+    plan = _plan(listed)
+    _check(jobs, history, plan)
+    columns = {c.name: c for c in jobs.select(plan.expressions.values()).get_columns()}
+    if plan.looks:
+        # One series with its nulls, cut into columns: many small series cost more than the features.
+        flat = pl.Series(_look_back(jobs, history, plan).reshape(-1), nan_to_null=True)
+        n = jobs.height
+        columns |= {name: flat.slice(i * n, n).alias(name) for i, name in enumerate(plan.looks)}
+    return pl.DataFrame([columns[name] for name in listed])
+
+
+def with_requests(frame: pl.DataFrame, jobs: pl.DataFrame, rows: IntArray, requests: FloatArray) -> pl.DataFrame:
+    """Return the features of counterfactual requests: row i is job `rows[i]` as if it had asked for `requests[i]`.
+
+    `frame` is what `build` gave for `jobs`; `requests` (m, 3) is per instance, in the order of `REQUEST_COLUMNS`, NaN
+    for unknown. Only what derives from the request changes: the job keeps its history, and the keys it was found by.
+    """
+    plan = _plan(tuple(frame.columns))
+    asked = [pl.Series(c, requests[:, i], nan_to_null=True) for i, c in enumerate(REQUEST_COLUMNS)]
+    candidates = jobs[rows].with_columns(asked)
+    return frame[rows].with_columns(candidates.select(plan.changed.values()).get_columns())
+
+
+@lru_cache(maxsize=32)
+def _plan(names: tuple[str, ...]) -> _Plan:
+    needs: dict[str, str] = {}
+    expressions, changed = {}, {}
+    recent: dict[str, Recent] = {}
+    loads: dict[str, Load] = {}
+    for feature in (FEATURES[name] for name in named(names)):
+        for column in feature.needs:
+            needs.setdefault(column, feature.name)
+        match feature.source:
+            case Recent() as look:
+                recent[feature.name] = look
+            case Load() as look:
+                loads[feature.name] = look
+            case expression:
+                expressions[feature.name] = expression().cast(feature.dtype).alias(feature.name)
+                if feature.from_request:
+                    changed[feature.name] = expressions[feature.name]
+    return _Plan(
+        needs=needs,
+        expressions=expressions,
+        changed=changed,
+        looks=(*recent, *loads),
+        recent=recency.plan(tuple(recent.values())),
+        loads=load.plan(tuple(loads.values())),
+    )
+
+
+def _look_back(jobs: pl.DataFrame, history: History, plan: _Plan) -> FloatArray:
+    """Return the history features (features, n), chunk by chunk."""
+    matrix = np.empty((len(plan.looks), jobs.height))
+    split = len(plan.looks) - len(plan.loads.loads)
+    for start in range(0, jobs.height, CHUNK_ROWS):
+        seen = Lookback.of(jobs[start : start + CHUNK_ROWS], history)
+        chunk = matrix[:, start : start + CHUNK_ROWS]
+        recency.fill(chunk[:split], plan.recent, seen)
+        load.fill(chunk[split:], plan.loads, seen)
+    return matrix
+
+
+def _check(jobs: pl.DataFrame, history: History, plan: _Plan) -> None:
+    present = set(jobs.columns)
+    missing = [f"{column} (read by {name})" for column, name in plan.needs.items() if column not in present]
+    if missing:
+        said = ", ".join(missing)
+        raise ContractError(f"jobs: found no column {said}; expected the canonical columns, null where unknown")
+    if plan.looks and history.trace is not None:
+        other = jobs["trace"].filter(jobs["trace"] != history.trace)
+        if len(other):
+            raise ContractError(
+                f"jobs: found the trace {other[0]!r}; expected {history.trace!r}, the history's; "
+                "take the history of the jobs' own trace"
+            )

@@ -1,0 +1,193 @@
+"""Features of the newest ended jobs of a key: how long they ran, how they ended, what they used.
+
+Each statistic looks at one window, row by row, with no running sum; which windows exist is said here.
+Called through `features.sets` and by `features.build`.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from features.columns.feature import KEY_COLUMNS, Feature, Recent
+from features.history import DEPTH, USE_COLUMNS
+from features.keys import LIKE
+from features.lookback import Lookback
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The values of n windows: newest first (n, last), sorted with NaN at the end, and how many are known (n,)."""
+
+    newest: FloatArray
+    ranked: FloatArray
+    count: IntArray
+
+
+def count(sample: Sample) -> FloatArray:
+    """Return how many values the window holds."""
+    return sample.count.astype(np.float64)
+
+
+def mean(sample: Sample) -> FloatArray:
+    """Return the mean."""
+    return _divide(np.where(np.isnan(sample.newest), 0.0, sample.newest).sum(axis=1), sample.count)
+
+
+def std(sample: Sample) -> FloatArray:
+    """Return the standard deviation of the window itself."""
+    gaps = sample.newest - mean(sample)[:, None]
+    return np.sqrt(_divide(np.where(np.isnan(gaps), 0.0, gaps * gaps).sum(axis=1), sample.count))
+
+
+def _divide(sums: FloatArray, counts: IntArray) -> FloatArray:
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def quantile(level: float) -> Callable[[Sample], FloatArray]:
+    """Return the statistic that interpolates linearly between the ranked values at `level`."""
+
+    def at_level(sample: Sample) -> FloatArray:
+        place = np.maximum(sample.count - 1, 0) * level
+        below = np.floor(place).astype(np.int64)
+        above = np.minimum(below + 1, np.maximum(sample.count - 1, 0))
+        rows = np.arange(len(place))
+        low, high = sample.ranked[rows, below], sample.ranked[rows, above]
+        return low + (high - low) * (place - below)
+
+    return at_level
+
+
+def nth(back: int) -> Callable[[Sample], FloatArray]:
+    """Return the statistic that is the `back`-th newest value alone."""
+    return lambda sample: sample.newest[:, back - 1]
+
+
+STATS: Final[dict[str, Callable[[Sample], FloatArray]]] = {
+    "count": count,
+    "mean": mean,
+    "std": std,
+    "p10": quantile(0.10),
+    "p25": quantile(0.25),
+    "p50": quantile(0.50),
+    "p75": quantile(0.75),
+    "p90": quantile(0.90),
+    "max": quantile(1.0),
+    "last1": nth(1),
+    "last2": nth(2),
+    "last3": nth(3),
+}
+_RANKED: Final = frozenset({"p10", "p25", "p50", "p75", "p90", "max"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """All looks into the `last` newest events of a kind.
+
+    `stats` holds, by column and statistic, the places of the looks it answers and the positions of their keys.
+    """
+
+    events: str
+    last: int
+    keys: tuple[str, ...]
+    stats: Mapping[str, Mapping[str, tuple[IntArray, IntArray]]]
+
+
+Plan = tuple[Window, ...]
+"""The windows that a list of looks opens, each once."""
+
+
+def plan(looks: Sequence[Recent]) -> Plan:
+    """Group `looks` by window; each statistic knows which of the looks it answers, and for which keys."""
+    grouped: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for place, look in enumerate(looks):
+        grouped[look.events, look.last].append(place)
+    windows = []
+    for (events, last), places in grouped.items():
+        keys = tuple(sorted({looks[place].key for place in places}))
+        stats: dict[str, dict[str, tuple[IntArray, IntArray]]] = defaultdict(dict)
+        for column, stat in sorted({(looks[place].column, looks[place].stat) for place in places}):
+            here = [p for p in places if (looks[p].column, looks[p].stat) == (column, stat)]
+            stats[column][stat] = (np.array(here), np.array([keys.index(looks[p].key) for p in here]))
+        windows.append(Window(events=events, last=last, keys=keys, stats=stats))
+    return tuple(windows)
+
+
+def fill(answers: FloatArray, windows: Plan, seen: Lookback) -> None:
+    """Write the looks that `windows` was planned for into `answers` (looks, n)."""
+    for window in windows:
+        events = seen.history.events[window.events]
+        begin, stop = seen.span(window.events, window.keys)
+        # Neighbours in time often see the same window: compute each distinct one once.
+        distinct, inverse = np.unique(stop * (len(events.rows) + 1) + begin, return_inverse=True)
+        stops, begins = np.divmod(distinct, len(events.rows) + 1)
+        rows, held = events.newest(begins, stops, window.last)
+        for column, stats in window.stats.items():
+            sample = _sample(seen.history.values[column], rows, held, ranked=not _RANKED.isdisjoint(stats))
+            for stat, (places, keys) in stats.items():
+                found = seen.unless_null(STATS[stat](sample)[inverse], window.keys)
+                answers[places] = found.reshape(-1, len(window.keys))[:, keys].T
+
+
+def _sample(values: FloatArray, rows: IntArray, held: npt.NDArray[np.bool_], *, ranked: bool) -> Sample:
+    newest = np.where(held, values[rows], np.nan) if len(values) else np.full(rows.shape, np.nan)
+    known = (~np.isnan(newest)).sum(axis=1)
+    return Sample(newest=newest, ranked=np.sort(newest, axis=1) if ranked else newest, count=known)
+
+
+_WINDOWS: Final = (5, 20, 100, 500)
+_RUN_STATS: Final = {
+    "run_s": ("count", "p10", "p25", "p50", "p75", "p90"),
+    "log_run": ("mean", "std"),
+    "short": ("mean",),
+    "failed": ("mean",),
+}
+_USE_STATS: Final = ("count", "last1", "p50", "p90", "max")
+_UNITS: Final = {
+    "run_s": "s",
+    "log_run": "log s",
+    "short": "fraction",
+    "failed": "fraction",
+    "used_cpu_cores": "cores",
+    "used_gpus": "GPUs",
+    "mem_max_gib": "GiB",
+    "gpu_mem_max_gib": "GiB",
+}
+
+
+def _feature(look: Recent) -> Feature:
+    single = look.stat.startswith("last")
+    name = f"{look.key}_{look.column}_{look.stat}" + ("" if single else f"_{look.last}")
+    which = "ended" if look.events == "ended" else "measured"
+    doc = f"{look.stat} of {look.column} over the last {look.last} {which} jobs of the same {look.key}"
+    unit = "count" if look.stat == "count" else _UNITS[look.column]
+    return Feature(name=name, unit=unit, doc=doc, source=look, needs=KEY_COLUMNS)
+
+
+def _looks() -> list[Recent]:
+    looks = []
+    for key in (*DEPTH, LIKE):
+        depth = DEPTH.get(key, min(DEPTH.values()))
+        for last in (n for n in _WINDOWS if n <= depth):
+            looks += [
+                Recent(events="ended", key=key, column=column, stat=stat, last=last)
+                for column, stats in _RUN_STATS.items()
+                for stat in stats
+            ]
+        single = [Recent(events="ended", key=key, column="run_s", stat=f"last{back}", last=5) for back in (1, 2, 3)]
+        used = [
+            Recent(events="measured", key=key, column=column, stat=stat, last=20)
+            for column in USE_COLUMNS
+            for stat in _USE_STATS
+        ]
+        looks += single + used
+    return looks
+
+
+RECENCY: Final[dict[str, Feature]] = {feature.name: feature for feature in map(_feature, _looks())}

@@ -1,0 +1,237 @@
+"""The point-in-time history of one trace: the jobs that ended, and those submitted, before a moment.
+
+Holds the events by key and answers spans and windows over them; which statistics become features is in `columns/`.
+Called by `features.build`, by training (whole trace) and by serving (the tail that travels with a model).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from features.errors import ContractError
+from features.events import Events
+from features.keys import KEYS, Keyspace
+from features.vocabulary import FINISHED, Status
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+DEPTH: Final[dict[str, int]] = {
+    "user": 100,
+    "group": 100,
+    "vc": 500,
+    "gpus": 500,
+    "user_group": 100,
+    "user_gpus": 100,
+    "vc_gpus": 500,
+    "group_role": 100,
+    "user_group_gpus": 100,
+    "all": 500,
+}
+"""How many ended jobs (and measured ones) each key remembers: the longest window a feature may ask for."""
+SUBMITTED_DEPTH: Final = 20
+"""How many submissions each key remembers."""
+LOAD_WINDOW_S: Final = 24 * 3600
+"""How far back submissions are counted, in seconds."""
+BURST_GAP_S: Final = 60
+"""Submissions of one key closer than this are one burst."""
+SHORT_S: Final = 60.0
+"""A run below this many seconds is short: a crash at the start, or a smoke test."""
+
+NEVER: Final = np.iinfo(np.int64).max
+"""The time of what has not happened, in microseconds."""
+
+_TS = pl.Datetime("us", "UTC")
+JOB_COLUMNS: Final[dict[str, pl.DataType]] = {
+    "trace": pl.String(),
+    "cluster": pl.String(),
+    "job_id": pl.String(),
+    "role": pl.String(),
+    "user": pl.String(),
+    "vc": pl.String(),
+    "group": pl.String(),
+    "submit_ts": _TS,
+    "start_ts": _TS,
+    "end_ts": _TS,
+    "run_s": pl.Float64(),
+    "status": pl.String(),
+    "instances": pl.Int32(),
+    "req_gpus": pl.Float64(),
+}
+"""The columns of `jobs` that a history keeps."""
+USE_COLUMNS: Final = ("used_cpu_cores", "used_gpus", "mem_max_gib", "gpu_mem_max_gib")
+"""The columns of `usage` that a history keeps."""
+_IDENTITY: Final = ("trace", "cluster", "job_id", "role")
+_ORDER: Final = ("submit_ts", "cluster", "job_id", "role")
+
+EVENT_KINDS: Final = ("submitted", "started", "ended", "measured")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What is known of one trace's jobs, by key and in time order.
+
+    `frame` holds the jobs in canonical order (submission, then name) with their use; every array runs along it.
+    """
+
+    frame: pl.DataFrame
+    keyspace: Keyspace
+    events: Mapping[str, Events]
+    submit_us: IntArray
+    start_us: IntArray
+    end_us: IntArray
+    values: Mapping[str, FloatArray]
+    bursts: IntArray
+
+    @classmethod
+    def of(cls, jobs: pl.DataFrame, usage: pl.DataFrame | None = None) -> "History":
+        """Build the history of `jobs`, all of one trace, ended or not, in any order; `usage` adds what they used.
+
+        Raises
+        ------
+        ContractError
+            If a column is missing, or the jobs are of more than one trace.
+        """
+        _require(jobs, JOB_COLUMNS, "jobs")
+        frame = jobs.select(pl.col(name).cast(dtype) for name, dtype in JOB_COLUMNS.items())
+        if usage is None:
+            use = pl.lit(None, dtype=pl.Float64)
+            frame = frame.with_columns(use.alias(c) for c in USE_COLUMNS).with_columns(measured=pl.lit(value=False))
+        else:
+            _require(usage, (*_IDENTITY, *USE_COLUMNS), "usage")
+            used = usage.select(*_IDENTITY, *(pl.col(c).cast(pl.Float64) for c in USE_COLUMNS), measured=True)
+            frame = frame.join(used, on=_IDENTITY, how="left", validate="m:1")
+            frame = frame.with_columns(pl.col("measured").fill_null(value=False))
+        return cls.from_tail(frame)
+
+    @classmethod
+    def from_tail(cls, frame: pl.DataFrame) -> "History":
+        """Build a history from the frame that `tail` returned.
+
+        Raises
+        ------
+        ContractError
+            If a column is missing, or the jobs are of more than one trace.
+        """
+        _require(frame, (*JOB_COLUMNS, *USE_COLUMNS, "measured"), "history")
+        if frame["trace"].n_unique() > 1:
+            found = ", ".join(sorted(map(str, frame["trace"].unique().to_list())))
+            raise ContractError(f"history: found jobs of the traces {found}; expected one; build one history per trace")
+        frame = frame.sort(_ORDER, nulls_last=True)
+        keyspace = Keyspace.of(frame)
+        times = {c: _microseconds(frame[f"{c}_ts"]) for c in ("submit", "start", "end")}
+        over = frame["status"].is_in([str(s) for s in FINISHED]).to_numpy()
+        times["end"] = np.where(over, times["end"], NEVER)
+        codes = keyspace.codes(frame)[:, : len(KEYS)]
+        ended = times["end"] != NEVER
+        kinds = {
+            "submitted": (times["submit"], np.ones(frame.height, dtype=np.bool_)),
+            "started": (times["start"], times["start"] != NEVER),
+            "ended": (times["end"], ended),
+            "measured": (times["end"], ended & frame["measured"].to_numpy()),
+        }
+        weights = _weights(frame, times["start"])
+        events = {}
+        for kind, (ts, held) in kinds.items():
+            rows = np.flatnonzero(held)
+            events[kind] = Events.of(codes=codes[held], ts=ts[held], rows=rows, size=keyspace.size, weights=weights)
+        return cls(
+            frame=frame,
+            keyspace=keyspace,
+            events=events,
+            submit_us=times["submit"],
+            start_us=times["start"],
+            end_us=times["end"],
+            values=_values(frame),
+            bursts=_bursts(events["submitted"], times["submit"]),
+        )
+
+    @property
+    def trace(self) -> str | None:
+        """The trace whose jobs these are; `None` while the history is empty."""
+        return str(self.frame["trace"][0]) if self.frame.height else None
+
+    @property
+    def latest_submit_us(self) -> int:
+        """The latest known submission, in microseconds of Unix time (0 while the history is empty).
+
+        After a round trip through `tail`, jobs submitted later are answered exactly; earlier ones are not.
+        """
+        return int(self.submit_us[-1]) if self.frame.height else 0
+
+    def tail(self) -> pl.DataFrame:
+        """Return the jobs without which a job submitted after the latest known submission would be answered otherwise.
+
+        Kept are, by key, the newest ended, measured and submitted jobs and the burst that may go on; the submissions
+        of the last 24 h; and every job that had not ended by the latest submission.
+        """
+        now = self.latest_submit_us
+        keep = (self.submit_us > now - LOAD_WINDOW_S * 1_000_000) | (self.end_us > now)
+        for kind in ("ended", "measured"):
+            keep |= self._newest_by_key(kind, DEPTH, now)
+        keep |= self._newest_by_key("submitted", dict.fromkeys(KEYS, SUBMITTED_DEPTH), now)
+        return self.frame.filter(pl.Series(keep))
+
+    def _newest_by_key(self, kind: str, depth: Mapping[str, int], now: int) -> BoolArray:
+        """Mark the rows of each key's newest events up to `now`, and of its last burst."""
+        keep = np.zeros(self.frame.height, dtype=np.bool_)
+        events = self.events[kind]
+        for name, values in self.keyspace.values.items():
+            codes = self.keyspace.offsets[name] + np.arange(len(values), dtype=np.int64)
+            begin, stop = events.span(codes, np.full(len(codes), now + 1, dtype=np.int64))
+            kept = np.minimum(stop - begin, depth[name])
+            if kind == "submitted" and len(codes):
+                kept = np.maximum(kept, np.where(stop > begin, self.bursts[np.maximum(stop - 1, 0)], 0))
+            within = np.arange(kept.sum()) - np.repeat(np.cumsum(kept) - kept, kept)
+            keep[events.rows[np.repeat(stop - kept, kept) + within]] = True
+        return keep
+
+
+def _require(frame: pl.DataFrame, columns: Iterable[str], what: str) -> None:
+    missing = [c for c in columns if c not in frame.columns]
+    if missing:
+        raise ContractError(f"{what}: found no column {', '.join(missing)}; expected the canonical columns")
+
+
+def _microseconds(ts: pl.Series) -> IntArray:
+    return ts.cast(pl.Int64).fill_null(int(NEVER)).to_numpy().astype(np.int64)
+
+
+def _values(frame: pl.DataFrame) -> dict[str, FloatArray]:
+    """Return the columns that windows look at, one value per job, NaN where unknown."""
+    run_s = frame["run_s"].fill_null(float("nan")).to_numpy().astype(np.float64)
+    unknown = np.isnan(run_s)
+    failed = frame["status"].is_in([str(Status.FAILED), str(Status.NODE_FAIL)]).to_numpy()
+    columns = {
+        "run_s": run_s,
+        "log_run": np.log1p(run_s),
+        "short": np.where(unknown, np.nan, run_s < SHORT_S),
+        "failed": failed.astype(np.float64),
+    }
+    for name in USE_COLUMNS:
+        columns[name] = frame[name].fill_null(float("nan")).to_numpy().astype(np.float64)
+    return columns
+
+
+def _weights(frame: pl.DataFrame, start_us: IntArray) -> dict[str, IntArray]:
+    """Return the integer weights that load features sum: started jobs, and their GPUs in thousandths."""
+    started = (start_us != NEVER).astype(np.int64)
+    gpus = (frame["req_gpus"].fill_null(0.0) * 1000).round().cast(pl.Int64) * frame["instances"].cast(pl.Int64)
+    return {"jobs": started, "milli_gpus": gpus.to_numpy().astype(np.int64) * started}
+
+
+def _bursts(submitted: Events, submit_us: IntArray) -> IntArray:
+    """Return each submission's place in its key's burst, from 1; along the order of `submitted`."""
+    places = np.arange(len(submitted.rows), dtype=np.int64)
+    if not len(places):
+        return places
+    ts = submit_us[submitted.rows]
+    fresh = np.ones(len(ts), dtype=np.bool_)
+    fresh[1:] = np.diff(ts) >= BURST_GAP_S * 1_000_000
+    fresh[submitted.begins[submitted.begins < len(ts)]] = True
+    return places - np.maximum.accumulate(np.where(fresh, places, 0)) + 1

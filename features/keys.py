@@ -1,0 +1,119 @@
+"""The keys of history: which earlier jobs count as a job's own (its user's, its VC's, its like).
+
+Turns rows into integer key codes, fixed when a history is made; knows nothing of times or run times.
+Called by `features.history`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+IntArray = npt.NDArray[np.int64]
+
+KEYS: Final[dict[str, tuple[str, ...]]] = {
+    "user": ("user",),
+    "group": ("group",),
+    "vc": ("cluster", "vc"),
+    "gpus": ("cluster", "gpus"),
+    "user_group": ("user", "group"),
+    "user_gpus": ("user", "gpus"),
+    "vc_gpus": ("cluster", "vc", "gpus"),
+    "group_role": ("group", "role"),
+    "user_group_gpus": ("user", "group", "gpus"),
+    "all": ("cluster",),
+}
+"""Key name to its parts; `gpus` is the gang's GPU count. A VC and a GPU count are a cluster's own, a user is not."""
+
+LIKE: Final = "like"
+LIKE_LEVELS: Final = ("group_role", "user_gpus", "vc_gpus", "gpus", "all")
+"""A job's like: all jobs under the first of these keys whose parts the job has."""
+
+KEY_NAMES: Final = (*KEYS, LIKE)
+"""The column order of every matrix of key codes."""
+
+PARTS: Final = ("cluster", "user", "vc", "group", "role", "gpus")
+
+UNSEEN: Final = -1
+"""The code of a key that no job of the history has."""
+NULL: Final = -2
+"""The code of a key with an unknown part: unknown users are not one user."""
+
+
+def _part_values(jobs: pl.DataFrame, part: str) -> list[object]:
+    if part == "gpus":
+        return (jobs["req_gpus"].cast(pl.Float64) * jobs["instances"].cast(pl.Float64)).to_list()
+    return jobs[part].to_list()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keyspace:
+    """The integer codes of every key value that a history has seen; the keys share one code space."""
+
+    parts: Mapping[str, Mapping[object, int]]
+    values: Mapping[str, IntArray]
+    offsets: Mapping[str, int]
+    size: int
+
+    @classmethod
+    def of(cls, jobs: pl.DataFrame) -> "Keyspace":
+        """Give every key value of `jobs` its number; the numbering does not depend on the order of its rows."""
+        parts: dict[str, dict[object, int]] = {}
+        for part in PARTS:
+            seen = sorted({v for v in _part_values(jobs, part) if v is not None}, key=lambda v: (str(type(v)), v))
+            parts[part] = {value: code for code, value in enumerate(seen)}
+        numbered = _numbered(jobs, parts)
+        values = {name: np.unique(_combined(numbered, parts, key)) for name, key in KEYS.items()}
+        values = {name: codes[codes >= 0] for name, codes in values.items()}
+        ends = np.cumsum([len(codes) for codes in values.values()])
+        offsets = dict(zip(values, (0, *ends[:-1].tolist()), strict=True))
+        return cls(parts=parts, values=values, offsets=offsets, size=int(ends[-1]))
+
+    def codes(self, jobs: pl.DataFrame) -> IntArray:
+        """Return the key codes of `jobs` (n, len(KEY_NAMES)); `UNSEEN` and `NULL` mark keys without a code."""
+        numbered = _numbered(jobs, self.parts)
+        matrix = np.empty((jobs.height, len(KEY_NAMES)), dtype=np.int64)
+        for column, (name, key) in enumerate(KEYS.items()):
+            matrix[:, column] = self._coded(name, _combined(numbered, self.parts, key))
+        matrix[:, -1] = _first_known(matrix, LIKE_LEVELS)
+        return matrix
+
+    def _coded(self, name: str, combined: IntArray) -> IntArray:
+        values = self.values[name]
+        if not len(values):
+            return np.minimum(combined, UNSEEN)
+        place = np.minimum(np.searchsorted(values, combined), len(values) - 1)
+        found = np.where(values[place] == combined, place + self.offsets[name], UNSEEN)
+        return np.where(combined < 0, combined, found)
+
+
+def _numbered(jobs: pl.DataFrame, parts: Mapping[str, Mapping[object, int]]) -> dict[str, IntArray]:
+    numbered = {}
+    for part in PARTS:
+        codes = {None: NULL, **parts[part]}
+        values = _part_values(jobs, part)
+        numbered[part] = np.fromiter((codes.get(v, UNSEEN) for v in values), dtype=np.int64, count=len(values))
+    return numbered
+
+
+def _combined(
+    numbered: Mapping[str, IntArray], parts: Mapping[str, Mapping[object, int]], key: Sequence[str]
+) -> IntArray:
+    """Return one number per row for the key's parts together; a null part makes the key null, an unseen one unseen."""
+    combined = np.zeros(len(numbered["cluster"]), dtype=np.int64)
+    worst = np.zeros_like(combined)
+    for part in key:
+        combined = combined * max(len(parts[part]), 1) + numbered[part]
+        worst = np.minimum(worst, numbered[part])
+    return np.where(worst < 0, worst, combined)
+
+
+def _first_known(matrix: IntArray, names: Sequence[str]) -> IntArray:
+    columns = [matrix[:, KEY_NAMES.index(name)] for name in names]
+    like = columns[-1]
+    for codes in reversed(columns[:-1]):
+        like = np.where(codes != NULL, codes, like)
+    return like
