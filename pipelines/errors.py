@@ -6,6 +6,7 @@ PipelineError
 ├── LakeError         a lake that lacks what was asked, or is damaged
 ├── QueryRefused      SQL that `taut sql` does not run
 ├── FetchError        a download that failed or did not verify
+├── SynthesisError    a calibration or a size no synthetic trace can be made from
 ├── TrainingError     data from which no model can be trained or judged
 └── RegistryError     a tracking server or registry that refuses or lacks a model
 """
@@ -33,6 +34,10 @@ class QueryRefused(PipelineError):
 
 class FetchError(PipelineError):
     """A download that failed or did not verify."""
+
+
+class SynthesisError(PipelineError):
+    """A calibration or a size no synthetic trace can be made from."""
 
 
 class TrainingError(PipelineError):

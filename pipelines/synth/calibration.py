@@ -1,0 +1,254 @@
+"""Published statistics the synthetic trace is drawn from: `data/calibration/pai.toml` as frozen values.
+
+No randomness and no frames here. Called by `population`, `runtime`, `use`, `tables` and `report`.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.errors import SynthesisError
+from pipelines.synth.curves import Curve
+
+CALIBRATION_FILE: Final = Path(__file__).resolve().parents[2] / "data" / "calibration" / "pai.toml"
+FAILED: Final = "failed"
+UNTAGGED: Final = "untagged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How large the full trace is, and when it ran."""
+
+    tasks: int
+    jobs: int
+    instances: int
+    sensor_rows: int
+    metric_rows: int
+    start_s: int
+    days: int
+    utc_offset_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineClass:
+    """One kind of machine and how many there are."""
+
+    gpu_type: str
+    cpu_cores: int
+    mem_gb: int
+    gpus: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """How jobs end: shares of jobs."""
+
+    failed: float
+    running: float
+    waiting: float
+    side_running: float
+    persistence: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """When jobs come: by hour, weekday, day, minute; in batches or over a span."""
+
+    hours: tuple[float, ...]
+    weekdays: tuple[float, ...]
+    day_sd: float
+    hour_sd: float
+    lull_share: float
+    minute_shape: float
+    batch_share: float
+    batch_days: tuple[float, float]
+    span_days: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSizes:
+    """How often a template recurs: a discrete Pareto law, cut off."""
+
+    exponent: float
+    largest: int
+    smallest_cap: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Users:
+    """Tasks per user over the full trace."""
+
+    at: tuple[float, ...]
+    tasks: tuple[float, ...]
+    count_exponent: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTime:
+    """What moves run time, in log10 units, before ranks are mapped to the curves."""
+
+    user_sd: float
+    group_sd: float
+    noise_sd_median: float
+    noise_sd_spread: float
+    noise_sd_cap: float
+    gang_slope: float
+    drift_sd_per_week: float
+    wander_sd: float
+    stretch_power: float
+    retuned_share: float
+    least_s: float
+    most_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """How the use of workers varies, and how its parts go together."""
+
+    names: tuple[str, ...]
+    run_share: tuple[float, ...]
+    worker_share: tuple[float, ...]
+    user_share: float
+    within_workload: float
+    measured_gang: float
+    measured_power: float
+    unmeasured_task: float
+    metric_share: float
+    side_scale: tuple[float, ...]
+    correlations: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideTasks:
+    """Requests `(plan_cpu, plan_mem, share)` and sizes `(instances, share)` of the tasks without GPUs."""
+
+    requests: tuple[tuple[float, float, float], ...]
+    instances: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """Machine metrics: medians by machine type and the spread of their natural logarithms."""
+
+    gpu_util: Mapping[str, float]
+    cpu: Mapping[str, float]
+    workers: Mapping[str, float]
+    gpu_util_sd: float
+    cpu_sd: float
+    workers_sd: float
+    kernel_frac: float
+    iowait: float
+    iowait_sd: float
+    receive_bytes_per_s: float
+    receive_sd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobClass:
+    """A kind of job: its tag ("" is none), main role, jobs in the full trace, and what its groups ask for."""
+
+    tag: str
+    role: str
+    jobs: float
+    side: tuple[tuple[str, float], ...]
+    instances: tuple[tuple[float, float], ...]
+    requests: tuple[tuple[float, float, float, float], ...]
+    gpu_types: Mapping[str, float]
+
+    @property
+    def run_time_curve(self) -> str:
+        """Return the name of its run-time curve: the tag, or the role where there is none."""
+        return self.tag or self.role
+
+    @property
+    def use_curve(self) -> str:
+        """Return the name of its curves of use."""
+        return self.tag or UNTAGGED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Everything the synthetic trace is drawn from."""
+
+    trace: Counts
+    machines: tuple[MachineClass, ...]
+    outcomes: Outcomes
+    arrivals: Arrivals
+    groups: GroupSizes
+    users: Users
+    run_time: RunTime
+    use: Use
+    side_tasks: SideTasks
+    waits: Mapping[str, Curve]
+    metric: Metric
+    classes: tuple[JobClass, ...]
+    run_time_curves: Mapping[str, Curve]
+    use_curves: Mapping[str, Mapping[str, Curve]]
+
+    @property
+    def published_tagged_share(self) -> float:
+        """Return the share of jobs that carry a workload tag in the full trace."""
+        return sum(c.jobs for c in self.classes if c.tag) / sum(c.jobs for c in self.classes)
+
+    def shares(self, tagged_share: float | None = None) -> npt.NDArray[np.float64]:
+        """Return the share of jobs of each class, with the tagged ones scaled to `tagged_share` in all."""
+        jobs = np.array([c.jobs for c in self.classes], dtype=np.float64)
+        tagged = np.array([bool(c.tag) for c in self.classes])
+        share = self.published_tagged_share if tagged_share is None else tagged_share
+        share_of = np.where(tagged, share / jobs[tagged].sum(), (1.0 - share) / jobs[~tagged].sum())
+        return np.asarray(share_of * jobs, dtype=np.float64)
+
+
+def _frozen(value: Any) -> Any:  # Any: TOML values of every shape pass through
+    return tuple(_frozen(v) for v in value) if isinstance(value, list) else value
+
+
+def _kwargs(table: Mapping[str, Any]) -> dict[str, Any]:  # Any: the dataclass constructors check the names
+    return {key: _frozen(value) for key, value in table.items()}
+
+
+def _curves(table: Mapping[str, Any]) -> Mapping[str, Curve]:  # Any: raw TOML
+    at = table["at"]
+    return MappingProxyType({name: Curve.of(at, values) for name, values in table.items() if name != "at"})
+
+
+def load_calibration(file: Path = CALIBRATION_FILE) -> Calibration:
+    """Read a calibration file.
+
+    Raises
+    ------
+    SynthesisError
+        When the file is absent, not TOML, or lacks a part.
+    """
+    try:
+        raw = tomllib.loads(file.read_text(encoding="utf-8"))
+        return Calibration(
+            trace=Counts(**raw["trace"]),
+            machines=tuple(
+                MachineClass(gpu_type=kind, cpu_cores=cpu, mem_gb=mem, gpus=gpus, count=count)
+                for kind, cpu, mem, gpus, count in raw["machines"]["classes"]
+            ),
+            outcomes=Outcomes(**raw["outcomes"]),
+            arrivals=Arrivals(**_kwargs(raw["arrivals"])),
+            groups=GroupSizes(**raw["groups"]),
+            users=Users(**_kwargs(raw["users"])),
+            run_time=RunTime(**raw["run_time"]),
+            use=Use(**_kwargs(raw["use"])),
+            side_tasks=SideTasks(**_kwargs(raw["side_tasks"])),
+            waits=_curves(raw["waits"]),
+            metric=Metric(**raw["metric"]),
+            classes=tuple(JobClass(**_kwargs(each)) for each in raw["classes"]),
+            run_time_curves=_curves(raw["curves"]["run_time"]),
+            use_curves={name: _curves(each) for name, each in raw["curves"]["use"].items()},
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SynthesisError(
+            f"{file}: not a calibration of the synthetic trace ({error}); compare it with the shipped pai.toml"
+        ) from error

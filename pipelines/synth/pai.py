@@ -1,0 +1,131 @@
+"""`taut synth pai`: write a synthetic trace in the published format of all seven PAI tables, streamed by chunks.
+
+Per-task arrays stay in memory (a few hundred MB for the full trace); instances, sensors and text never do.
+Called by `pipelines.cli` and `pipelines.demo`.
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pipelines.errors import SynthesisError
+from pipelines.synth.calibration import Calibration, load_calibration
+from pipelines.synth.noise import Noise
+from pipelines.synth.population import draw_groups, draw_jobs
+from pipelines.synth.runtime import draw_runs, draw_tasks
+from pipelines.synth.tables import COLUMNS, Trace, build_park, chunk_tables, machine_table
+from pipelines.synth.use import draw_scores, group_need, group_scores
+
+_LEAST_TASKS: Final = 1000
+CHUNK_JOBS: Final = 20_000
+"""Jobs written at a time: about 140 000 instances, 60 MB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SynthReport:
+    """What was written: rows by table, and from what."""
+
+    folder: Path
+    tasks: int
+    seed: int
+    days: int
+    tagged_share: float
+    row_counts: dict[str, int]
+
+    def rows(self) -> list[dict[str, object]]:
+        """Return one flat row per table."""
+        return [
+            {"table": table, "rows": count, "file": f"{table}.csv", "origin": "synthetic"}
+            for table, count in self.row_counts.items()
+        ]
+
+
+def synthesise(
+    out_dir: Path,
+    *,
+    tasks: int,
+    seed: int,
+    days: int | None = None,
+    tagged_share: float | None = None,
+    chunk_jobs: int = CHUNK_JOBS,
+    calibration: Calibration | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> SynthReport:
+    """Write a synthetic trace of `tasks` tasks to `out_dir`: seven headerless CSV files and their `.header` files.
+
+    The same seed, tasks, days and tagged share give the same bytes, whatever the chunk. All published machines are
+    there at every scale; the number of users grows with the square root of the trace, group sizes with the trace.
+
+    Parameters
+    ----------
+    days
+        Length of the trace; by default the published 64.
+    tagged_share
+        Share of jobs with a workload tag; by default the published 0.097. Say so where results are printed.
+    progress
+        Called with (jobs written, jobs in all) after every chunk.
+
+    Raises
+    ------
+    SynthesisError
+        When there are too few tasks or days, or the share lies outside 0..1.
+    """
+    known = calibration or load_calibration()
+    _check(tasks, days, tagged_share)
+    trace = draw_trace(known, seed=seed, tasks=tasks, days=days or known.trace.days, tagged_share=tagged_share)
+    out_dir.mkdir(parents=True, exist_ok=True)
+    counts = dict.fromkeys(COLUMNS, 0)
+    with ExitStack() as stack:
+        files = {name: stack.enter_context((out_dir / f"{name}.csv").open("wb")) for name in COLUMNS}
+        machines = machine_table(trace.park)
+        machines.write_csv(files["pai_machine_spec"], include_header=False)
+        counts["pai_machine_spec"] = machines.height
+        jobs = len(trace.jobs.group)
+        for first in range(0, jobs, chunk_jobs):
+            last = min(first + chunk_jobs, jobs)
+            for table, frame in chunk_tables(trace, first, last):
+                frame.write_csv(files[table], include_header=False)
+                counts[table] += frame.height
+            if progress is not None:
+                progress(last, jobs)
+    for name, columns in COLUMNS.items():
+        (out_dir / f"{name}.header").write_text(",".join(columns) + "\n", encoding="utf-8")
+    return SynthReport(
+        folder=out_dir,
+        tasks=len(trace.tasks.job),
+        seed=seed,
+        days=days or known.trace.days,
+        tagged_share=known.published_tagged_share if tagged_share is None else tagged_share,
+        row_counts=counts,
+    )
+
+
+def draw_trace(calibration: Calibration, *, seed: int, tasks: int, days: int, tagged_share: float | None) -> Trace:
+    """Draw everything that is known per job and task."""
+    noise = Noise(seed=seed)
+    groups = draw_groups(calibration, noise, tasks, tagged_share)
+    jobs = draw_jobs(calibration, noise, groups, days)
+    lasting = group_scores(calibration, noise, groups)
+    runs = draw_runs(calibration, noise, groups, jobs, group_need(calibration, groups, lasting), days)
+    laid_out = draw_tasks(calibration, noise, groups, jobs, runs)
+    return Trace(
+        calibration=calibration,
+        noise=noise,
+        park=build_park(calibration, noise),
+        groups=groups,
+        jobs=jobs,
+        runs=runs,
+        tasks=laid_out,
+        scores=draw_scores(calibration, noise, groups, jobs, runs, laid_out, lasting),
+    )
+
+
+def _check(tasks: int, days: int | None, tagged_share: float | None) -> None:
+    if tasks < _LEAST_TASKS:
+        raise SynthesisError(f"{tasks} tasks: too few for the mix of workloads; ask for at least {_LEAST_TASKS}")
+    if days is not None and days < 1:
+        raise SynthesisError(f"{days} days: expected at least one")
+    if tagged_share is not None and not 0.0 <= tagged_share <= 1.0:
+        raise SynthesisError(f"tagged share {tagged_share}: expected a share from 0 to 1")

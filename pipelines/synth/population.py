@@ -1,0 +1,234 @@
+"""Who submits what, when: users, groups (recurring templates) and their jobs, as arrays.
+
+No run times, no use and no text here. Called by `pipelines.synth.pai`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from pipelines.synth.calibration import Calibration
+from pipelines.synth.curves import Curve, Floats
+from pipelines.synth.noise import Ints, Noise
+
+_LARGEST_SHARE_OF_A_CLASS = 0.1
+"""No group holds more of a class than this, so that one template never is a workload."""
+
+_CPU_STEPS = np.array([20, 50, 100, 200, 400, 600, 800, 1000, 1200, 1800, 2400, 3200, 4800, 6400], dtype=np.float64)
+_GPU_STEPS = np.array([5, 10, 20, 25, 50, 100], dtype=np.float64)
+_MULTI_GPU_TYPES = ("MISC", "V100", "V100M32")
+"""Types whose machines hold more than two GPUs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """One entry per group: its size in jobs, class (an index), user, request per instance, gang and GPU type."""
+
+    size: Ints
+    klass: Ints
+    user: Ints
+    plan_cpu: Floats
+    plan_mem: Floats
+    plan_gpu: Floats
+    gpu_type: npt.NDArray[np.str_]
+    gang: Ints
+    side: npt.NDArray[np.bool_]
+    """Which side roles of its class it has: (groups, most side roles of a class)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jobs:
+    """One entry per job, in order of submission: group, its turn in the group, submit time, request after retuning."""
+
+    group: Ints
+    turn: Floats
+    """Where the job stands in its group's life: 0 first, 1 last."""
+    submit_s: Ints
+    plan_cpu: Floats
+    plan_gpu: Floats
+
+
+def draw_groups(calibration: Calibration, noise: Noise, tasks: int, tagged_share: float | None) -> Groups:
+    """Draw groups whose jobs make `tasks` tasks; the last group is cut to fit, single-task ones fill up."""
+    shares = calibration.shares(tagged_share)
+    tasks_per_job = 1.0 + float(shares @ [sum(p for _, p in c.side) for c in calibration.classes])
+    jobs = tasks / tasks_per_job
+    size = _group_sizes(calibration, noise, jobs)
+    klass = _classes(size, shares * jobs)
+    side = _side_roles(calibration, noise, klass)
+    size, klass, side = _fitted(size, klass, side, tasks)
+    request = _drawn(calibration, noise, klass, "request", [[r[3] for r in c.requests] for c in calibration.classes])
+    plans = np.array(
+        [
+            [c.requests[min(r, len(c.requests) - 1)][:3] for r in range(_most_requests(calibration))]
+            for c in calibration.classes
+        ]
+    )[klass, request]
+    gang = _drawn(calibration, noise, klass, "gang", [[n[1] for n in c.instances] for c in calibration.classes])
+    gangs = _padded([[n[0] for n in c.instances] for c in calibration.classes])
+    return Groups(
+        size=size,
+        klass=klass,
+        user=_users(calibration, noise, size, tasks),
+        plan_cpu=plans[:, 0],
+        plan_mem=plans[:, 1],
+        plan_gpu=plans[:, 2],
+        gpu_type=_gpu_types(calibration, noise, klass, plans[:, 2]),
+        gang=gangs[klass, gang].astype(np.int64),
+        side=side,
+    )
+
+
+def draw_jobs(calibration: Calibration, noise: Noise, groups: Groups, days: int) -> Jobs:
+    """Spread each group's jobs over the trace, and retune some requests."""
+    index = np.repeat(np.arange(len(groups.size)), groups.size)
+    first = np.cumsum(groups.size) - groups.size
+    turn = np.arange(len(index)) - first[index]
+    instant = _submit_instants(calibration, noise, groups, index, days)
+    order = np.lexsort((np.arange(len(index)), instant))
+    job = np.arange(len(index))
+    # Sorting by instant inside each group gives the turn: the k-th smallest instant of a group is its k-th job.
+    by_group = np.lexsort((instant, index))
+    turns = np.empty(len(index))
+    turns[by_group] = turn / np.maximum(groups.size[index] - 1, 1)
+    submit_s = calibration.trace.start_s + np.floor(_clock(calibration, noise, instant[order], days)).astype(np.int64)
+    group = index[order]
+    share = calibration.run_time.retuned_share
+    return Jobs(
+        group=group,
+        turn=turns[order],
+        submit_s=submit_s,
+        plan_cpu=_step(_CPU_STEPS, groups.plan_cpu[group], noise.uniform("retune cpu", job), share),
+        plan_gpu=_step(_GPU_STEPS, groups.plan_gpu[group], noise.uniform("retune gpu", job), share / 2),
+    )
+
+
+def _group_sizes(calibration: Calibration, noise: Noise, jobs: float) -> Ints:
+    law = calibration.groups
+    cap = max(law.smallest_cap, int(law.largest * jobs / calibration.trace.jobs))
+    needed = int(1.1 * jobs) + 10
+    drawn = np.floor(noise.uniform("group size", np.arange(needed)) ** (-1.0 / law.exponent))
+    size = np.minimum(drawn, cap).astype(np.int64)
+    return size[: int(np.searchsorted(np.cumsum(size), 1.1 * jobs)) + 1]
+
+
+def _classes(size: Ints, quotas: Floats) -> Ints:
+    """Fill each class's quota of jobs with groups in turn, rarest class first; the commonest takes the rest."""
+    order = np.argsort(quotas, kind="stable")
+    klass = np.full(len(size), order[-1])
+    free = np.ones(len(size), dtype=bool)
+    for each in order[:-1]:
+        small = np.flatnonzero(free & (size <= max(1.0, _LARGEST_SHARE_OF_A_CLASS * quotas[each])))
+        taken = small[: int(np.searchsorted(np.cumsum(size[small]), quotas[each]))]
+        klass[taken], free[taken] = each, False
+    return klass
+
+
+def _side_roles(calibration: Calibration, noise: Noise, klass: Ints) -> npt.NDArray[np.bool_]:
+    odds = _padded([[p for _, p in c.side] for c in calibration.classes])
+    index = np.arange(len(klass))
+    return np.stack([noise.uniform(f"side role {k}", index) < odds[klass, k] for k in range(odds.shape[1])], axis=1)
+
+
+def _fitted(
+    size: Ints, klass: Ints, side: npt.NDArray[np.bool_], tasks: int
+) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
+    """Cut the groups where their tasks are enough; fill what the cut leaves open with groups of one task."""
+    tasks_per_job = 1 + side.sum(axis=1)
+    made = np.cumsum(size * tasks_per_job)
+    kept = np.minimum(size, np.maximum(tasks - made + size * tasks_per_job, 0) // tasks_per_job)
+    missing = tasks - int((kept * tasks_per_job).sum())
+    plain = np.flatnonzero(~side.any(axis=1))[:missing]
+    kept[plain] += 1
+    return kept[kept > 0], klass[kept > 0], side[kept > 0]
+
+
+def _users(calibration: Calibration, noise: Noise, size: Ints, tasks: int) -> Ints:
+    """Give each group a user in proportion to the users' activity, among those active enough to own it."""
+    law = calibration.users
+    curve = Curve.of(law.at, law.tasks)
+    grid = (np.arange(2000) + 0.5) / 2000
+    mean = float(curve.at(ndtri(grid)).mean())
+    scale = tasks / calibration.trace.tasks
+    count = max(5, round(calibration.trace.tasks / mean * scale**law.count_exponent))
+    activity = np.sort(curve.at(ndtri((np.arange(count) + 0.5) / count)))[::-1]
+    activity = activity / activity.sum()
+    able = np.maximum(1, np.searchsorted(-activity * size.sum(), -size.astype(np.float64)))
+    cumulative = np.cumsum(activity)
+    drawn = noise.uniform("user", np.arange(len(size))) * cumulative[able - 1]
+    return np.asarray(np.minimum(np.searchsorted(cumulative, drawn), count - 1), dtype=np.int64)
+
+
+def _most_requests(calibration: Calibration) -> int:
+    return max(len(c.requests) for c in calibration.classes)
+
+
+def _padded(rows: list[list[float]]) -> Floats:
+    width = max(1, max(len(row) for row in rows))
+    return np.array([row + [0.0] * (width - len(row)) for row in rows])
+
+
+def _drawn(calibration: Calibration, noise: Noise, klass: Ints, stream: str, weights: list[list[float]]) -> Ints:
+    """Draw one position a group, by the weights of its class."""
+    position = np.zeros(len(klass), dtype=np.int64)
+    for each in range(len(calibration.classes)):
+        mine = np.flatnonzero(klass == each)
+        position[mine] = noise.choice(stream, mine, weights[each])
+    return position
+
+
+def _gpu_types(calibration: Calibration, noise: Noise, klass: Ints, plan_gpu: Floats) -> npt.NDArray[np.str_]:
+    """Draw GPU types; what needs more than two GPUs an instance goes where a machine has them."""
+    types = np.empty(len(klass), dtype="<U8")
+    for each, described in enumerate(calibration.classes):
+        names = np.array(list(described.gpu_types))
+        weights = np.array(list(described.gpu_types.values()))
+        large = np.array([name in _MULTI_GPU_TYPES for name in names])
+        for mine, allowed in (
+            (np.flatnonzero((klass == each) & (plan_gpu <= 200)), np.ones_like(large)),
+            (np.flatnonzero((klass == each) & (plan_gpu > 200)), large),
+        ):
+            if len(mine):
+                types[mine] = names[noise.choice("gpu type", mine, weights * allowed)] if allowed.any() else "MISC"
+    return types
+
+
+def _submit_instants(calibration: Calibration, noise: Noise, groups: Groups, index: Ints, days: int) -> Floats:
+    """Return each job's place in the trace as a share of all submissions, 0 to 1.
+
+    A group's jobs lie around its centre; what falls off an end is folded back, which keeps the whole uniform.
+    """
+    law = calibration.arrivals
+    group = np.arange(len(groups.size))
+    batch = noise.uniform("batch", group) < law.batch_share
+    low = np.where(batch, law.batch_days[0], law.span_days[0])
+    high = np.where(batch, law.batch_days[1], law.span_days[1])
+    width = low * (high / low) ** noise.uniform("span", group) / days
+    spread = np.minimum(width, 1.0)[index] * (noise.uniform("instant", np.arange(len(index))) - 0.5)
+    place = np.abs(noise.uniform("centre", group)[index] + spread)
+    return np.where(place > 1.0, 2.0 - place, place)
+
+
+def _clock(calibration: Calibration, noise: Noise, instant: Floats, days: int) -> Floats:
+    """Map shares of all submissions to seconds since the start, through the busy and quiet minutes of the trace."""
+    law = calibration.arrivals
+    minute = np.arange(days * 1440)
+    quarter, hour, day = minute // 15, minute // 60, minute // 1440
+    busy = np.asarray(law.hours)[hour % 24] * np.asarray(law.weekdays)[day % 7]
+    busy = busy * np.exp(law.day_sd * noise.normal("day", day) + law.hour_sd * noise.normal("hour", hour))
+    busy = busy * (-np.log(noise.uniform("minute", minute))) ** (1.0 / law.minute_shape)
+    busy = np.where(noise.uniform("lull", quarter) < law.lull_share, busy * 1e-3, busy)
+    cumulative = np.r_[0.0, np.cumsum(busy)]
+    seconds = 60.0 * np.arange(len(cumulative))
+    return np.asarray(np.interp(instant, cumulative / cumulative[-1], seconds), dtype=np.float64)
+
+
+def _step(ladder: Floats, request: Floats, drawn: Floats, share: float) -> Floats:
+    """Move a `share` of the requests that stand on the ladder one step down or up, evenly."""
+    place = np.searchsorted(ladder, request)
+    on = ladder[np.minimum(place, len(ladder) - 1)] == request
+    step = np.where(drawn < share / 2, -1, np.where(drawn < share, 1, 0))
+    moved = ladder[np.clip(place + step, 0, len(ladder) - 1)]
+    return np.where(on, moved, request)

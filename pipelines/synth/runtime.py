@@ -1,0 +1,182 @@
+"""The tasks of the jobs: what each asks for, how it ends, how long it waits and runs.
+
+Run time follows user, group, gang and unmet need, with the scatter groups have; the margins follow the curves.
+Called by `pipelines.synth.pai`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.synth.calibration import FAILED, Calibration
+from pipelines.synth.curves import Floats, normal_ranks
+from pipelines.synth.noise import Ints, Noise
+from pipelines.synth.population import Groups, Jobs
+
+TERMINATED, FAILING, RUNNING, WAITING = range(4)
+STATUS_NAMES = np.array(["Terminated", "Failed", "Running", "Waiting"])
+_SECONDS_PER_WEEK = 604_800
+_MOST_LAG_S = 2
+_MOST_WAIT_S = 7 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """One entry per job: its outcome, its wait, its run time's normal score, and the run time itself."""
+
+    status: Ints
+    wait_s: Ints
+    score: Floats
+    run_s: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tasks:
+    """One entry per task, jobs in order, the main task first. `plan_gpu` is NaN and `gpu_type` "" without GPUs."""
+
+    job: Ints
+    role: npt.NDArray[np.str_]
+    side: npt.NDArray[np.bool_]
+    instances: Ints
+    plan_cpu: Floats
+    plan_mem: Floats
+    plan_gpu: Floats
+    gpu_type: npt.NDArray[np.str_]
+    status: Ints
+    start_s: Ints
+    wait_s: Ints
+    run_s: Ints
+    first_instance: Ints
+    """Index of the task's first instance in the whole trace."""
+
+
+def measured_share(calibration: Calibration, instances: Ints) -> Floats:
+    """Return the share of a gang's workers that carry sensor rows."""
+    use = calibration.use
+    return np.minimum(1.0, (use.measured_gang / instances) ** use.measured_power)
+
+
+def draw_runs(calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs, need: Floats, days: int) -> Runs:
+    """Draw outcome and run time of every job; `need` is what its group needs: (groups, 2), % of CPU and of GPU."""
+    failed = _failing(calibration, noise, groups, jobs)
+    latent = _latent(calibration, noise, groups, jobs, need)
+    names = list(calibration.run_time_curves)
+    of_class = np.array([names.index(c.run_time_curve) for c in calibration.classes])
+    stratum = np.where(failed, names.index(FAILED), of_class[groups.klass[jobs.group]])
+    # Published rows of tagged jobs are task rows times measured instances; those of untagged jobs are tasks.
+    gang = groups.gang[jobs.group]
+    tagged = np.array([bool(c.tag) for c in calibration.classes])[groups.klass[jobs.group]]
+    rows = (1 + groups.side.sum(axis=1))[jobs.group] * gang * measured_share(calibration, gang)
+    score = normal_ranks(latent, stratum, np.where(tagged & ~failed, rows, 1.0))
+    run = np.empty(len(score))
+    for each, name in enumerate(names):
+        mine = stratum == each
+        run[mine] = calibration.run_time_curves[name].at(score[mine])
+    law = calibration.run_time
+    run_s = np.rint(np.clip(run, law.least_s, law.most_s)).astype(np.int64)
+    wait_s = _waits(calibration, noise, groups.gpu_type[jobs.group])
+    status = _outcomes(calibration, noise, jobs, failed, wait_s, run_s, days)
+    return Runs(status=status, wait_s=wait_s, score=score, run_s=run_s)
+
+
+def draw_tasks(calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs, runs: Runs) -> Tasks:
+    """Lay out every job's tasks: the main one, and beside it those of its group's side roles."""
+    present = np.column_stack([np.ones(len(groups.size), dtype=bool), groups.side])[jobs.group]
+    job, slot = np.nonzero(present)
+    group = jobs.group[job]
+    width = groups.side.shape[1] + 1
+    roles = np.array(
+        [[c.role, *(name for name, _ in c.side), *[""] * (width - 1 - len(c.side))] for c in calibration.classes]
+    )
+    role = roles[groups.klass[group], slot]
+    side = slot > 0
+    gpu = ~side | (role == "evaluator")
+    index = np.arange(len(job))
+    cpu_only, sizes = np.array(calibration.side_tasks.requests), np.array(calibration.side_tasks.instances)
+    # A side task's request and size belong to the template: drawn by group, not by run.
+    asked = cpu_only[noise.choice("side request", group, cpu_only[:, 2])]
+    beside = sizes[noise.choice("side size", group, sizes[:, 1]), 0].astype(np.int64)
+    instances = np.where(side, np.where(gpu, 1, beside), groups.gang[group])
+    gpu_type = np.where(gpu, groups.gpu_type[group], "")
+    lag_s = np.where(side, noise.below("side lag", index, _MOST_LAG_S + 1), 0)
+    return Tasks(
+        job=job,
+        role=role,
+        side=side,
+        instances=instances,
+        plan_cpu=np.where(gpu, jobs.plan_cpu[job], asked[:, 0]),
+        plan_mem=np.where(gpu, groups.plan_mem[group], asked[:, 1]),
+        plan_gpu=np.where(gpu, jobs.plan_gpu[job], np.nan),
+        gpu_type=gpu_type,
+        status=_task_status(calibration, noise, runs.status[job], side, index),
+        start_s=jobs.submit_s[job] + lag_s,
+        wait_s=runs.wait_s[job],
+        run_s=runs.run_s[job],
+        first_instance=np.cumsum(instances) - instances,
+    )
+
+
+def _failing(calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs) -> npt.NDArray[np.bool_]:
+    law = calibration.outcomes
+    group = np.arange(len(groups.size))
+    trait = 0.6 * noise.normal("user fails", groups.user) + 0.8 * noise.normal("group fails", group)
+    chance = noise.normal("job fails", np.arange(len(jobs.group)))
+    latent = np.sqrt(law.persistence) * trait[jobs.group] + np.sqrt(1.0 - law.persistence) * chance
+    return np.asarray(latent > np.quantile(latent, 1.0 - law.failed), dtype=np.bool_)
+
+
+def _latent(calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs, need: Floats) -> Floats:
+    """Return what moves run time, in log10 units."""
+    law = calibration.run_time
+    group = np.arange(len(groups.size))
+    lasting = law.user_sd * noise.normal("user runs", groups.user) + law.group_sd * noise.normal("group runs", group)
+    lasting += law.gang_slope * np.log10(groups.gang * np.maximum(groups.plan_gpu, 100.0) / 100.0)
+    scatter = law.noise_sd_median * np.exp(law.noise_sd_spread * noise.normal("group scatters", group))
+    trend = law.wander_sd * noise.normal("group wanders", group)
+    week = (jobs.submit_s - calibration.trace.start_s) // _SECONDS_PER_WEEK
+    drift = law.drift_sd_per_week * np.cumsum(noise.normal("drift", np.arange(int(week.max()) + 1)))
+    unmet_cpu = np.log10(np.maximum(need[jobs.group, 0] / jobs.plan_cpu, 1.0))
+    unmet_gpu = np.log10(np.maximum(need[jobs.group, 1] / jobs.plan_gpu, 1.0))
+    own = np.minimum(scatter, law.noise_sd_cap)[jobs.group] * noise.normal("run", np.arange(len(jobs.group)))
+    latent = lasting[jobs.group] + trend[jobs.group] * (2.0 * jobs.turn - 1.0) + drift[week]
+    return np.asarray(latent + law.stretch_power * np.maximum(unmet_cpu, unmet_gpu) + own, dtype=np.float64)
+
+
+def _outcomes(
+    calibration: Calibration,
+    noise: Noise,
+    jobs: Jobs,
+    failed: npt.NDArray[np.bool_],
+    wait_s: Ints,
+    run_s: Ints,
+    days: int,
+) -> Ints:
+    """Return how jobs end: those that outlive the trace run on, and some others, up to the published share."""
+    law, index = calibration.outcomes, np.arange(len(run_s))
+    began = jobs.submit_s + _MOST_LAG_S + wait_s
+    outlives = began + run_s > calibration.trace.start_s + days * 86_400
+    extra = max(0.0, law.running - float(outlives.mean())) / (1.0 - law.failed)
+    drawn = noise.uniform("outcome", index)
+    status = np.where(failed, FAILING, np.where(drawn < extra, RUNNING, TERMINATED))
+    status = np.where(outlives, RUNNING, status)
+    unserved = drawn > 1.0 - law.waiting / (1.0 - law.failed)
+    return np.where((began > jobs.submit_s.max()) | (~failed & unserved), WAITING, status)
+
+
+def _waits(calibration: Calibration, noise: Noise, gpu_type: npt.NDArray[np.str_]) -> Ints:
+    """Draw each job's wait by its GPU type; a gang starts as one."""
+    score, wait = noise.normal("wait", np.arange(len(gpu_type))), np.zeros(len(gpu_type))
+    for name, curve in calibration.waits.items():
+        mine = gpu_type == name
+        wait[mine] = curve.at(score[mine])
+    return np.rint(np.minimum(wait, _MOST_WAIT_S)).astype(np.int64)
+
+
+def _task_status(
+    calibration: Calibration, noise: Noise, job_status: Ints, side: npt.NDArray[np.bool_], index: Ints
+) -> Ints:
+    """Let side tasks of a failed job run on or end; all other tasks end as their job."""
+    stays = noise.uniform("side stays", index) < calibration.outcomes.side_running
+    beside = np.where(stays, RUNNING, TERMINATED)
+    return np.where(side & (job_status == FAILING), beside, job_status)

@@ -1,0 +1,348 @@
+"""The seven published tables, as frames of one chunk of jobs: identifiers, machines, columns and their order.
+
+Numbers come in as arrays from `runtime` and `use`; nothing is written here. Called by `pipelines.synth.pai`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from pipelines.synth.calibration import Calibration
+from pipelines.synth.curves import Floats
+from pipelines.synth.noise import Ints, Noise
+from pipelines.synth.population import Groups, Jobs
+from pipelines.synth.runtime import RUNNING, STATUS_NAMES, WAITING, Runs, Tasks, measured_share
+from pipelines.synth.use import Scores, worker_use
+
+COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    "pai_job_table": ("job_name", "inst_id", "user", "status", "start_time", "end_time"),
+    "pai_task_table": (
+        "job_name", "task_name", "inst_num", "status", "start_time", "end_time",
+        "plan_cpu", "plan_mem", "plan_gpu", "gpu_type",
+    ),
+    "pai_instance_table": (
+        "job_name", "task_name", "inst_name", "worker_name", "inst_id", "status", "start_time", "end_time", "machine",
+    ),
+    "pai_sensor_table": (
+        "job_name", "task_name", "worker_name", "inst_id", "machine", "gpu_name", "cpu_usage", "gpu_wrk_util",
+        "avg_mem", "max_mem", "avg_gpu_wrk_mem", "max_gpu_wrk_mem", "read", "write", "read_count", "write_count",
+    ),
+    "pai_group_tag_table": ("inst_id", "user", "gpu_type_spec", "group", "workload"),
+    "pai_machine_spec": ("machine", "gpu_type", "cap_cpu", "cap_mem", "cap_gpu"),
+    "pai_machine_metric": (
+        "worker_name", "machine", "start_time", "end_time", "machine_cpu_iowait", "machine_cpu_kernel",
+        "machine_cpu_usr", "machine_gpu", "machine_load_1", "machine_net_receive", "machine_num_worker", "machine_cpu",
+    ),
+}  # fmt: skip
+"""Published tables and their columns, in order; the files have no header line."""
+
+_CPU_MACHINE_SHARE: Final = 0.3
+"""Share of the workers without GPUs that sit on machines without GPUs; the others sit with their gang."""
+
+_STAGGER_S: Final = 3.0
+"""Mean seconds by which the other instances of a gang start after the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Park:
+    """All machines: identifiers, type, cores, GPUs; machines of one type lie together."""
+
+    name: pa.Array
+    gpu_type: npt.NDArray[np.str_]
+    cpu_cores: Ints
+    mem_gb: Ints
+    gpus: Ints
+    first: dict[str, int]
+    count: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """Everything about the trace that fits in memory: one entry per job or task, no text."""
+
+    calibration: Calibration
+    noise: Noise
+    park: Park
+    groups: Groups
+    jobs: Jobs
+    runs: Runs
+    tasks: Tasks
+    scores: Scores
+
+
+def build_park(calibration: Calibration, noise: Noise) -> Park:
+    """List the published machines."""
+    classes = sorted(calibration.machines, key=lambda c: c.gpu_type)
+    repeats = [c.count for c in classes]
+    gpu_type = np.repeat(np.array([c.gpu_type for c in classes]), repeats)
+    kinds = sorted({c.gpu_type for c in classes})
+    return Park(
+        name=noise.digests("machine", np.arange(len(gpu_type)), 24),
+        gpu_type=gpu_type,
+        cpu_cores=np.repeat(np.array([c.cpu_cores for c in classes]), repeats),
+        mem_gb=np.repeat(np.array([c.mem_gb for c in classes]), repeats),
+        gpus=np.repeat(np.array([c.gpus for c in classes]), repeats),
+        first={kind: int(np.flatnonzero(gpu_type == kind)[0]) for kind in kinds},
+        count={kind: int((gpu_type == kind).sum()) for kind in kinds},
+    )
+
+
+def machine_table(park: Park) -> pl.DataFrame:
+    """Return the machine table; capacities are whole numbers there."""
+    return _frame(
+        "pai_machine_spec",
+        machine=park.name,
+        gpu_type=park.gpu_type,
+        cap_cpu=park.cpu_cores,
+        cap_mem=park.mem_gb,
+        cap_gpu=park.gpus,
+    )
+
+
+def chunk_tables(trace: Trace, first_job: int, last_job: int) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Yield the rows of jobs `first_job` to `last_job` (exclusive), table by table."""
+    jobs = np.arange(first_job, last_job)
+    tasks = np.arange(*np.searchsorted(trace.tasks.job, [first_job, last_job]))
+    ids = _JobIds.of(trace, jobs)
+    yield "pai_job_table", _job_table(trace, ids, jobs, tasks)
+    yield "pai_group_tag_table", _group_tag_table(trace, ids, jobs)
+    yield "pai_task_table", _task_table(trace, ids, tasks)
+    started = tasks[trace.tasks.status[tasks] != WAITING]
+    task = np.repeat(started, trace.tasks.instances[started])
+    within = np.arange(len(task)) - np.repeat(
+        np.cumsum(trace.tasks.instances[started]) - trace.tasks.instances[started], trace.tasks.instances[started]
+    )
+    workers = _Workers.of(trace, task, within)
+    yield "pai_instance_table", _instance_table(trace, ids, workers)
+    measured = workers.kept(_measured(trace, workers))
+    yield "pai_sensor_table", _sensor_table(trace, ids, measured)
+    metric = trace.noise.uniform("metric", measured.index) < trace.calibration.use.metric_share
+    yield "pai_machine_metric", _metric_table(trace, measured.kept(metric & ~np.isnan(measured.end_s)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _JobIds:
+    """Identifiers of a chunk's jobs; `first` is the index of the first one."""
+
+    first: int
+    job_name: pa.Array
+    inst_id: pa.Array
+    user: pa.Array
+
+    @classmethod
+    def of(cls, trace: Trace, jobs: Ints) -> "_JobIds":
+        return cls(
+            first=int(jobs[0]),
+            job_name=trace.noise.digests("job", jobs, 24),
+            inst_id=trace.noise.digests("run", jobs, 60),
+            user=trace.noise.digests("user", trace.groups.user[trace.jobs.group[jobs]], 12),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Workers:
+    """One entry per instance: its index in the whole trace, task, machine and times (NaN: still running)."""
+
+    index: Ints
+    within: Ints
+    task: Ints
+    machine: Ints
+    start_s: Ints
+    end_s: Floats
+
+    @classmethod
+    def of(cls, trace: Trace, task: Ints, within: Ints) -> "_Workers":
+        tasks = trace.tasks
+        index = tasks.first_instance[task] + within
+        start = tasks.start_s[task] + tasks.wait_s[task]
+        lag = -_STAGGER_S * np.log(trace.noise.uniform("stagger", index))
+        late = np.minimum(np.where(within > 0, lag, 0.0), tasks.run_s[task] / 4).astype(np.int64)
+        end = np.where(tasks.status[task] == RUNNING, np.nan, start + tasks.run_s[task])
+        return cls(
+            index=index,
+            within=within,
+            task=task,
+            machine=_machines(trace, index, task),
+            start_s=start + late,
+            end_s=end,
+        )
+
+    def kept(self, rows: npt.NDArray[np.bool_] | Ints) -> "_Workers":
+        return _Workers(
+            index=self.index[rows],
+            within=self.within[rows],
+            task=self.task[rows],
+            machine=self.machine[rows],
+            start_s=self.start_s[rows],
+            end_s=self.end_s[rows],
+        )
+
+
+def _machines(trace: Trace, index: Ints, task: Ints) -> Ints:
+    """Choose a machine of the task's GPU type; nothing checks that it has room."""
+    gpu_type = trace.tasks.gpu_type[task]
+    beside = np.where(trace.noise.uniform("machine kind", index) < _CPU_MACHINE_SHARE, "CPU", "MISC")
+    kind = np.where(gpu_type == "", beside, gpu_type)
+    drawn, machine = trace.noise.uniform("machine", index), np.empty(len(index), dtype=np.int64)
+    for name, count in trace.park.count.items():
+        mine = kind == name
+        machine[mine] = trace.park.first[name] + (drawn[mine] * count).astype(np.int64)
+    return machine
+
+
+def _measured(trace: Trace, workers: _Workers) -> npt.NDArray[np.bool_]:
+    """Choose the workers that carry sensor rows: of a measured task the first always, of a large gang only some."""
+    share = measured_share(trace.calibration, trace.tasks.instances[workers.task])
+    task = trace.noise.uniform("task measured", workers.task) >= trace.calibration.use.unmeasured_task
+    chosen = trace.noise.uniform("measured", workers.index) < share
+    return np.asarray(task & ((workers.within == 0) | chosen), dtype=np.bool_)
+
+
+def _job_table(trace: Trace, ids: _JobIds, jobs: Ints, tasks: Ints) -> pl.DataFrame:
+    status = trace.runs.status[jobs]
+    ended = np.where(_unended(trace, tasks), -1, _task_end(trace, tasks))
+    end = np.full(len(jobs), -1, dtype=np.int64)
+    np.maximum.at(end, trace.tasks.job[tasks] - ids.first, ended)
+    return _frame(
+        "pai_job_table",
+        job_name=ids.job_name,
+        inst_id=ids.inst_id,
+        user=ids.user,
+        status=STATUS_NAMES[status],
+        start_time=trace.jobs.submit_s[jobs].astype(np.float64),
+        end_time=np.where((status == RUNNING) | (status == WAITING), np.nan, end),
+    )
+
+
+def _group_tag_table(trace: Trace, ids: _JobIds, jobs: Ints) -> pl.DataFrame:
+    group = trace.jobs.group[jobs]
+    tags = np.array([c.tag for c in trace.calibration.classes])[trace.groups.klass[group]]
+    return _frame(
+        "pai_group_tag_table",
+        inst_id=ids.inst_id,
+        user=ids.user,
+        gpu_type_spec=np.full(len(jobs), ""),
+        group=trace.noise.digests("group", group, 32),
+        workload=tags,
+    )
+
+
+def _task_table(trace: Trace, ids: _JobIds, tasks: Ints) -> pl.DataFrame:
+    all_tasks = trace.tasks
+    return _frame(
+        "pai_task_table",
+        job_name=ids.job_name.take(pa.array(all_tasks.job[tasks] - ids.first)),
+        task_name=all_tasks.role[tasks],
+        inst_num=all_tasks.instances[tasks].astype(np.float64),
+        status=STATUS_NAMES[all_tasks.status[tasks]],
+        start_time=all_tasks.start_s[tasks].astype(np.float64),
+        end_time=np.where(_unended(trace, tasks), np.nan, _task_end(trace, tasks)),
+        plan_cpu=all_tasks.plan_cpu[tasks],
+        plan_mem=all_tasks.plan_mem[tasks],
+        plan_gpu=all_tasks.plan_gpu[tasks],
+        gpu_type=all_tasks.gpu_type[tasks],
+    )
+
+
+def _unended(trace: Trace, tasks: Ints) -> npt.NDArray[np.bool_]:
+    status = trace.tasks.status[tasks]
+    return np.asarray((status == RUNNING) | (status == WAITING), dtype=np.bool_)
+
+
+def _task_end(trace: Trace, tasks: Ints) -> Ints:
+    return trace.tasks.start_s[tasks] + trace.tasks.wait_s[tasks] + trace.tasks.run_s[tasks]
+
+
+def _instance_table(trace: Trace, ids: _JobIds, workers: _Workers) -> pl.DataFrame:
+    job = pa.array(trace.tasks.job[workers.task] - ids.first)
+    return _frame(
+        "pai_instance_table",
+        job_name=ids.job_name.take(job),
+        task_name=trace.tasks.role[workers.task],
+        inst_name=trace.noise.digests("instance", workers.index, 60),
+        worker_name=trace.noise.digests("worker", workers.index, 60),
+        inst_id=ids.inst_id.take(job),
+        status=STATUS_NAMES[trace.tasks.status[workers.task]],
+        start_time=workers.start_s.astype(np.float64),
+        end_time=workers.end_s,
+        machine=trace.park.name.take(pa.array(workers.machine)),
+    )
+
+
+def _sensor_table(trace: Trace, ids: _JobIds, measured: _Workers) -> pl.DataFrame:
+    """One row per worker and GPU; workers without GPUs have one, with the GPU columns empty."""
+    plan_gpu = np.nan_to_num(trace.tasks.plan_gpu[measured.task])
+    devices = np.clip(np.rint(plan_gpu / 100.0).astype(np.int64), 1, 8)
+    row = np.repeat(np.arange(len(devices)), devices)
+    device = np.arange(len(row)) - np.repeat(np.cumsum(devices) - devices, devices)
+    rows = measured.kept(row)
+    values = worker_use(trace.calibration, trace.noise, trace.scores, trace.tasks, rows.task, rows.index, device)
+    job = pa.array(trace.tasks.job[rows.task] - ids.first)
+    slots = np.maximum(trace.park.gpus[rows.machine], 1)
+    slot = (trace.noise.below("slot", rows.index, slots) + device) % slots
+    names = np.array(["", *(f"/dev/nvidia{k}" for k in range(8))])
+    return _frame(
+        "pai_sensor_table",
+        job_name=ids.job_name.take(job),
+        task_name=trace.tasks.role[rows.task],
+        worker_name=trace.noise.digests("worker", rows.index, 60),
+        inst_id=ids.inst_id.take(job),
+        machine=trace.park.name.take(pa.array(rows.machine)),
+        gpu_name=names[np.where(np.isnan(trace.tasks.plan_gpu[rows.task]), 0, 1 + slot)],
+        **{name: np.round(value, 6) for name, value in values.items()},
+    )
+
+
+def _metric_table(trace: Trace, workers: _Workers) -> pl.DataFrame:
+    """Machine metrics over each worker's life, around the medians of its machine's type."""
+    law, noise, park, index = trace.calibration.metric, trace.noise, trace.park, workers.index
+    kind, gpus = park.gpu_type[workers.machine], park.gpus[workers.machine]
+
+    def around(medians: dict[str, float], spread: float, stream: str) -> Floats:
+        lasting = noise.normal(f"machine {stream}", workers.machine)
+        own = noise.normal(f"metric {stream}", index)
+        median = np.array([medians[k] for k in sorted(medians)])[np.searchsorted(sorted(medians), kind)]
+        return np.asarray(median * np.exp(spread * (np.sqrt(0.3) * lasting + np.sqrt(0.7) * own)))
+
+    cpu = np.minimum(around(dict(law.cpu), law.cpu_sd, "cpu"), 98.0)
+    iowait = law.iowait * np.exp(law.iowait_sd * noise.normal("iowait", index))
+    kernel = (cpu - iowait) * law.kernel_frac
+    return _frame(
+        "pai_machine_metric",
+        worker_name=noise.digests("worker", index, 60),
+        machine=park.name.take(pa.array(workers.machine)),
+        start_time=workers.start_s.astype(np.float64),
+        end_time=workers.end_s,
+        machine_cpu_iowait=np.round(iowait, 6),
+        machine_cpu_kernel=np.round(kernel, 6),
+        machine_cpu_usr=np.round(cpu - iowait - kernel, 6),
+        machine_gpu=np.round(np.minimum(around(dict(law.gpu_util), law.gpu_util_sd, "gpu"), 100.0) * gpus, 6),
+        machine_load_1=np.round(cpu / 100.0 * park.cpu_cores[workers.machine], 6),
+        machine_net_receive=np.round(
+            law.receive_bytes_per_s * np.exp(law.receive_sd * noise.normal("receive", index)), 6
+        ),
+        machine_num_worker=np.round(np.maximum(around(dict(law.workers), law.workers_sd, "workers"), 1.0), 6),
+        machine_cpu=np.round(cpu, 6),
+    )
+
+
+def _frame(table: str, **columns: pa.Array | npt.NDArray[np.generic]) -> pl.DataFrame:
+    """Build a frame in the published column order: NaN and "" become null."""
+    series = []
+    for name in COLUMNS[table]:
+        values = columns[name]
+        if isinstance(values, pa.Array):
+            made = pl.Series(name, values)
+        elif values.dtype.kind == "U":
+            kinds, codes = np.unique(values, return_inverse=True)
+            made = pl.Series(name, [k or None for k in kinds.tolist()], dtype=pl.String).gather(pl.Series(codes))
+        else:
+            made = pl.Series(name, values)
+            made = made.fill_nan(None) if made.dtype == pl.Float64 else made
+        series.append(made)
+    return pl.DataFrame(series)
