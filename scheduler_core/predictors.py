@@ -49,10 +49,10 @@ class ConstantPredictor:
 class OraclePredictor:
     """Answer what each job will really need and how long it will run under contention.
 
-    `measured` is keyed by (job_id, role); a job that is not there is unknown (NaN, no runs).
+    A job that is not in `measured` is unknown (NaN, no runs).
     """
 
-    measured: Mapping[tuple[str, str], Measured]
+    measured: Mapping[Job, Measured]
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
         """Answer the run time under `truth.contention`: infinite where the job would be killed."""
@@ -71,7 +71,7 @@ class OraclePredictor:
         return [Knowledge(support=dict.fromkeys(RESOURCES, (0.0, math.inf)))] * len(jobs)
 
     def _run_s(self, job: Job, given: FloatArray) -> float:
-        measured = self.measured.get((job.job_id, job.role))
+        measured = self.measured.get(job)
         if measured is None:
             return math.nan
         cpu, mem, gpus = given.tolist()
@@ -79,7 +79,7 @@ class OraclePredictor:
         return math.inf if outcome.killed else outcome.run_s
 
     def _need(self, job: Job) -> tuple[float, float, float, float]:
-        measured = self.measured.get((job.job_id, job.role))
+        measured = self.measured.get(job)
         if measured is None:
             return (math.nan, math.nan, math.nan, math.nan)
         need = need_of(measured, job.request)

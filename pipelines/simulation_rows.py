@@ -1,0 +1,110 @@
+"""The flat rows of a simulation: gains, means over seeds, and what was reclaimed and why.
+
+Pure functions; what is simulated is decided in `simulate`, how rows are printed in `render`.
+Called by `pipelines.simulate`, `pipelines.demo` and the commands.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from scheduler_core.arrivals import PoolJob
+from scheduler_core.metrics import Metrics
+from scheduler_core.types import RESOURCES, Recommendation
+
+Row = dict[str, object]
+
+GROUPED_BY: Final = ("arm", "truth", "devices")
+
+SUMMARY_COLUMNS: Final = (
+    "arm",
+    "truth",
+    "devices",
+    "deployed",
+    "completed",
+    "complete_rate",
+    "cpu_allocated_frac",
+    "cpu_used_frac",
+    "mem_allocated_frac",
+    "mem_used_frac",
+    "gpu_allocated_frac",
+    "gpu_used_frac",
+    "killed",
+    "stretched_share",
+    "stretch_p99",
+    "jct_mean_s",
+)
+"""The columns of `SimulationResult.rows` that a first look needs."""
+
+
+def averaged(rows: Sequence[Mapping[str, object]]) -> list[Row]:
+    """Take the mean over seeds of every figure, per arm, truth and population; a figure that is null is left out."""
+    groups: dict[tuple[object, ...], list[Mapping[str, object]]] = defaultdict(list)
+    for row in rows:
+        groups[tuple(row[name] for name in GROUPED_BY)].append(row)
+    means: list[Row] = []
+    for key, members in groups.items():
+        mean: Row = {**dict(zip(GROUPED_BY, key, strict=True)), "seeds": len(members)}
+        for name in members[0]:
+            if name not in (*GROUPED_BY, "seed"):
+                values = [value for row in members if isinstance(value := row[name], int | float)]
+                mean[name] = float(np.mean(values)) if values else None
+        means.append(mean)
+    return means
+
+
+def gains(metrics: Metrics, requested: Metrics) -> dict[str, float]:
+    """Return gains over the arm without shrinking: counts and CompleteRate relative, utilisation in fractions."""
+    return {
+        "deployed_gain": _relative(metrics.deployed, requested.deployed),
+        "completed_gain": _relative(metrics.completed, requested.completed),
+        "complete_rate_gain": _relative(metrics.complete_rate, requested.complete_rate),
+        "cpu_used_gain_frac": metrics.cpu_used_frac - requested.cpu_used_frac,
+        "mem_used_gain_frac": metrics.mem_used_frac - requested.mem_used_frac,
+        "gpu_used_gain_frac": metrics.gpu_used_frac - requested.gpu_used_frac,
+    }
+
+
+def _relative(value: float, base: float) -> float:
+    return value / base - 1.0 if base else math.nan
+
+
+def _share_saved(target: float, requested: float) -> float:
+    return (requested - target) / requested if requested else math.nan
+
+
+def finite(value: float) -> float | None:
+    """Return the value, or None for NaN and infinity."""
+    # JSON knows neither NaN nor infinity: what could not be measured is null.
+    return value if math.isfinite(value) else None
+
+
+def reclaimed_rows(arm: str, pool: Sequence[PoolJob], answers: Sequence[Recommendation]) -> list[Row]:
+    """Sum what the pool's gangs request and would be given, by resource and reason."""
+    jobs: Counter[tuple[str, str]] = Counter()
+    requested: dict[tuple[str, str], float] = defaultdict(float)
+    target: dict[tuple[str, str], float] = defaultdict(float)
+    for entry, answer in zip(pool, answers, strict=True):
+        for at, resource in enumerate(RESOURCES):
+            if resource not in answer.reasons:
+                continue
+            key = (resource, str(answer.reasons[resource]))
+            jobs[key] += 1
+            requested[key] += answer.request.row()[at] * entry.job.instances
+            target[key] += answer.target.row()[at] * entry.job.instances
+    return [
+        {
+            "arm": arm,
+            "resource": resource,
+            "reason": reason,
+            "jobs": jobs[resource, reason],
+            "requested": requested[resource, reason],
+            "target": target[resource, reason],
+            "reclaimed_frac": finite(_share_saved(target[resource, reason], requested[resource, reason])),
+        }
+        for resource in RESOURCES
+        for reason in sorted(reason for at, reason in jobs if at == resource)
+    ]
