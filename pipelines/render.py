@@ -1,0 +1,181 @@
+"""Flat rows as a table for eyes, JSON for programs, CSV for spreadsheets: the same rows, the same bytes.
+
+What the rows mean, and where stdout is, is the callers' matter. Called by `pipelines.cli`.
+"""
+
+import csv
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, TextIO
+
+from rich.cells import cell_len
+
+from pipelines.errors import BadUsage
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Plain = None | bool | int | float | str
+"""What a cell becomes before it is written."""
+
+NULL = "-"
+_MAX_DECIMALS = 4
+_GAP = "  "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Grid:
+    """Rows as cells under column names."""
+
+    columns: Sequence[str]
+    rows: Iterable[Sequence[Plain]]
+
+
+def render(rows: "Sequence[Mapping[str, object]] | pl.DataFrame", format: str, *, stream: TextIO) -> None:  # noqa: A002 - named as the option
+    """Write rows to `stream` as `table`, `json` or `csv`.
+
+    Columns come in the order in which they first appear; a row that lacks one has null there. Times are ISO 8601 in UTC
+    (naive ones are UTC already), durations seconds. A table rounds for reading and shows null and NaN as `-`; JSON and
+    CSV keep every digit, and null, NaN and infinities are `null` in JSON and empty in CSV.
+
+    Raises
+    ------
+    BadUsage
+        When the format has no name in `FORMATS`.
+
+    Examples
+    --------
+    >>> import sys
+    >>> render([{"model": "xgboost", "mae_h": 1.23456}, {"model": "median", "mae_h": None}], "table", stream=sys.stdout)
+    model    mae_h
+    --------------
+    xgboost  1.235
+    median       -
+    """
+    if format not in FORMATS:
+        raise BadUsage(f"found the format {format!r}, expected one of: {', '.join(FORMATS)}")
+    FORMATS[format](_grid(rows), stream)
+
+
+def _write_table(grid: _Grid, stream: TextIO) -> None:
+    rows = list(grid.rows)
+    columns = [_column(name, [row[index] for row in rows]) for index, name in enumerate(grid.columns)]
+    if not columns:
+        return
+    lines = list(zip(*columns, strict=True))
+    rule = "-" * cell_len(_GAP.join(lines[0]))
+    for line in (lines[0], (rule,), *lines[1:]):
+        stream.write(f"{_GAP.join(line).rstrip()}\n")
+
+
+def _column(name: str, values: Sequence[Plain]) -> list[str]:
+    """Return a column's heading and cells, all of one width on screen: numbers to the right, the rest to the left."""
+    decimals = _decimals([value for value in values if isinstance(value, float) and math.isfinite(value)])
+    texts = [_printable(name), *(_text(value, decimals) for value in values)]
+    # Wide characters take two places.
+    widths = [cell_len(text) for text in texts]
+    widest = max(widths)
+    gaps = [" " * (widest - width) for width in widths]
+    if _is_numeric(values):
+        return [gap + text for text, gap in zip(texts, gaps, strict=True)]
+    return [text + gap for text, gap in zip(texts, gaps, strict=True)]
+
+
+def _write_json(grid: _Grid, stream: TextIO) -> None:
+    lead = "["
+    for row in grid.rows:
+        flat = {name: _finite(cell) for name, cell in zip(grid.columns, row, strict=True)}
+        stream.write(f"{lead}\n  {json.dumps(flat, ensure_ascii=False, allow_nan=False)}")
+        lead = ","
+    stream.write("[]\n" if lead == "[" else "\n]\n")
+
+
+def _write_csv(grid: _Grid, stream: TextIO) -> None:
+    writer = csv.writer(stream, lineterminator="\n")
+    if grid.columns:
+        writer.writerow(grid.columns)
+    for row in grid.rows:
+        writer.writerow([str(cell).lower() if isinstance(cell, bool) else _finite(cell) for cell in row])
+
+
+FORMATS: Mapping[str, Callable[[_Grid, TextIO], None]] = {
+    "table": _write_table,
+    "json": _write_json,
+    "csv": _write_csv,
+}
+
+
+def _grid(rows: "Sequence[Mapping[str, object]] | pl.DataFrame") -> _Grid:
+    if isinstance(rows, Sequence):
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        return _Grid(columns=columns, rows=([_plain(row.get(name)) for name in columns] for row in rows))
+    return _Grid(columns=rows.columns, rows=([_plain(cell) for cell in row] for row in rows.iter_rows()))
+
+
+def _plain(value: Any) -> Plain:  # whatever a row may hold
+    """Return a value as JSON knows it: UTC times, seconds, names of enum members, nested values as JSON text."""
+    if isinstance(value, Enum):
+        return _plain(value.value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, datetime):
+        aware = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        return aware.isoformat().replace("+00:00", "Z")
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Decimal):
+        return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, Mapping):
+        return json.dumps({str(key): _finite(_plain(each)) for key, each in value.items()}, ensure_ascii=False)
+    if isinstance(value, Sequence):
+        return json.dumps([_finite(_plain(each)) for each in value], ensure_ascii=False)
+    if hasattr(value, "item"):  # a numpy scalar
+        return _plain(value.item())
+    return str(value)
+
+
+def _finite(cell: Plain) -> Plain:
+    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
+
+
+def _is_numeric(values: Sequence[Plain]) -> bool:
+    known = [value for value in values if value is not None]
+    return bool(known) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
+
+
+def _decimals(numbers: Sequence[float]) -> int:
+    """Return how many decimals a column shows: four significant digits of its largest, fewer where all are zeros."""
+    largest = max(map(abs, numbers), default=0.0)
+    digits_before = 1 + math.floor(math.log10(largest)) if largest >= 1 else 0
+    most = min(_MAX_DECIMALS, max(1, _MAX_DECIMALS - digits_before))
+    shown = [f"{number:.{most}f}" for number in numbers]
+    return max((len(text.rstrip("0").partition(".")[2]) for text in shown), default=0)
+
+
+def _text(value: Plain, decimals: int) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return NULL
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and math.isfinite(value):
+        rounded = f"{value:z.{decimals}f}"
+        # A small number is not nothing.
+        return f"{value:.2g}" if value and not float(rounded) else rounded
+    return _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    """Escape what would move the cursor or break the row."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
