@@ -1,0 +1,64 @@
+"""Settings of the `taut` command: where things are, and how work is done, from the environment.
+
+Options on the command line go before settings. Called by `pipelines.cli`.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AliasChoices, Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from pipelines.errors import BadUsage
+
+PREFIX = "TAUT_"
+
+
+def _usable_cpus() -> int:
+    """Return how many processors this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Settings(BaseSettings):
+    """What `TAUT_*` and `MLFLOW_TRACKING_URI` say; an empty variable counts as absent."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid", populate_by_name=True
+    )
+
+    lake: Path = Field(default=Path("data/lake"), description="folder of the lake")
+    bundles: Path = Field(default=Path("data/bundles"), description="folder of the mirrored bundles")
+    traces: Path | None = Field(default=None, description="folder of published files, one subfolder per trace")
+    trace: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="trace meant when none is named; needed where the lake holds several"
+    )
+    seed: int = Field(default=0, ge=0, description="seed of everything random")
+    threads: int = Field(default_factory=_usable_cpus, ge=1, description="threads for training")
+    tracking_uri: str = Field(
+        default="sqlite:///data/mlflow.db",
+        validation_alias=AliasChoices("MLFLOW_TRACKING_URI"),
+        description="where models are tracked: any MLflow tracking URI",
+    )
+
+
+def load_settings() -> Settings:
+    """Read the settings from the environment.
+
+    Raises
+    ------
+    BadUsage
+        When a variable holds what it cannot; every such variable is named.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        faults = [
+            f"{_variable(str(fault['loc'][0]))} is {str(fault['input'])[:40]!r}: {fault['msg']}"
+            for fault in error.errors()
+        ]
+        raise BadUsage(f"settings that cannot be meant: {'; '.join(faults)}") from error
+
+
+def _variable(field: str) -> str:
+    return f"{PREFIX}{field.upper()}" if field in Settings.model_fields else field
