@@ -39,7 +39,7 @@ class Jobs(_Keyed):
     queue_s = dy.Float64(nullable=True, min=0.0)
     run_s = dy.Float64(nullable=True, min=0.0)
     run_s_censored = dy.Bool(nullable=False)
-    status = dy.String(nullable=False, check=lambda c: c.is_in(STATUSES))
+    status = dy.String(nullable=True, check=lambda c: c.is_in(STATUSES))
     instances = dy.Int32(nullable=False, min=1)
     req_cpu_cores = dy.Float64(nullable=True, min=0.0)
     req_mem_gib = dy.Float64(nullable=True, min=0.0)

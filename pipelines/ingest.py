@@ -1,0 +1,236 @@
+"""Ingest: one published trace into the lake, atomically and repeatably.
+
+What the files hold is declared in `pipelines.sources` and executed by `pipelines.staging`.
+Called by `taut ingest`, the demo and the tests.
+
+Notes
+-----
+Tables are written to a staging folder and moved to names made of their content; renaming the trace's manifest is the
+commit. Before it readers see the old tables, after it the new ones; what a killed ingest left is swept by the next.
+"""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pipelines.errors import BadUsage, SourceError
+from pipelines.lake import QUARANTINE, Lake
+from pipelines.manifest import Account, Input, Manifest, Output
+from pipelines.sources import SOURCES
+from pipelines.sources.archive import Found, expected_names, find, fingerprint, unpack
+from pipelines.sources.source import Source
+from pipelines.staging import Published, load, remarks, write
+
+SAFE_TRACE: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
+SAFE_CLUSTER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestReport:
+    """What an ingest did: the trace's manifest, and whether anything was written."""
+
+    manifest: Manifest
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cluster:
+    name: str
+    files: tuple[Found, ...]
+
+
+def ingest(
+    source_name: str,
+    from_dir: str | Path,
+    lake: str | Path,
+    as_name: str | None = None,
+    strict_share: float | None = None,
+    progress: Progress | None = None,
+) -> IngestReport:
+    """Ingest a published trace from a folder; the same files again change nothing.
+
+    Parameters
+    ----------
+    source_name
+        A name in `SOURCES`.
+    as_name
+        The trace's name in the lake; by default the source's.
+    strict_share
+        The largest share (0..1) of any file's rows that may go to quarantine; None allows all.
+    progress
+        Called with one line of talk per step.
+
+    Raises
+    ------
+    BadUsage
+        If the source is unknown, or the name or the share cannot be meant.
+    SourceError
+        If a required file is absent, a file is damaged or not in its format, or `strict_share` is exceeded.
+    LakeError
+        If another ingest is writing to the lake.
+    """
+    source, trace = _source(source_name), _trace_name(source_name, as_name)
+    if strict_share is not None and not 0 <= strict_share <= 1:
+        raise BadUsage(f"a quarantine share of {strict_share}; expected 0 to 1")
+    say = progress or (lambda _: None)
+    folder, held = Path(from_dir).absolute(), Lake(lake)
+    clusters = _clusters(source, folder)
+    with held.writing():
+        held.sweep()
+        say(f"{trace}: reading {folder}")
+        inputs = _inputs(clusters, folder)
+        before = _before(held, trace, source)
+        if before and before.same_ingest(source.name, inputs) and held.intact(before):
+            _check_share(before, strict_share)
+            held.refresh_views()
+            return IngestReport(manifest=before, changed=False)
+        manifest = _build(held, source, trace, folder, clusters, inputs, say)
+        _check_share(manifest, strict_share)
+        if _inputs(clusters, folder) != inputs:
+            raise SourceError(f"files in {folder} changed while they were read; nothing was committed. Ingest again.")
+        _commit(held, manifest)
+    return IngestReport(manifest=manifest, changed=True)
+
+
+def _source(name: str) -> Source:
+    if name not in SOURCES:
+        raise BadUsage(f"no source {name!r}; expected one of {', '.join(SOURCES)}")
+    return SOURCES[name]
+
+
+def _trace_name(source_name: str, as_name: str | None) -> str:
+    name = source_name if as_name is None else as_name
+    if not SAFE_TRACE.fullmatch(name):
+        raise BadUsage(f"the trace name {name[:80]!r}; expected lower-case letters, digits and . _ - after the first")
+    return name
+
+
+def _clusters(source: Source, folder: Path) -> list[_Cluster]:
+    """Find every cluster's files, and know what is absent before anything is read."""
+    if not folder.is_dir():
+        raise SourceError(
+            f"no folder {folder}; expected the published files of {source.name}. Get them with `taut fetch`."
+        )
+    found = []
+    for name, place in source.clusters(folder).items():
+        if not SAFE_CLUSTER.fullmatch(name):
+            raise SourceError(f"a cluster folder named {name[:80]!r}; expected letters, digits and . _ -. Rename it.")
+        files = {table.name: find(table, place) for table in source.tables}
+        for table in source.tables:
+            if table.required and files[table.name] is None:
+                raise SourceError(f"no {table.name} table in {place}; expected {expected_names(table)}")
+        found.append(_Cluster(name=name, files=tuple(f for f in files.values() if f)))
+    if not found:
+        required = " and ".join(expected_names(t) for t in source.tables if t.required)
+        raise SourceError(f"no cluster of {source.name} in {folder}; expected folders with {required}")
+    return found
+
+
+def _inputs(clusters: list[_Cluster], folder: Path) -> tuple[Input, ...]:
+    paths = sorted({f.path for c in clusters for f in c.files})
+    marks = ((path, *fingerprint(path)) for path in paths)
+    return tuple(Input(file=p.relative_to(folder).as_posix(), bytes=size, sha256=digest) for p, size, digest in marks)
+
+
+def _before(lake: Lake, trace: str, source: Source) -> Manifest | None:
+    if trace not in lake.traces():
+        return None
+    before = lake.manifest(trace)
+    if before.source != source.name:
+        message = f"the lake's trace {trace!r} holds {before.source} data, not {source.name}"
+        raise BadUsage(f"{message}; choose another name with --as")
+    return before
+
+
+def _build(
+    lake: Lake,
+    source: Source,
+    trace: str,
+    folder: Path,
+    clusters: list[_Cluster],
+    inputs: tuple[Input, ...],
+    say: Progress,
+) -> Manifest:
+    accounts: list[Account] = []
+    outputs: list[Output] = []
+    warnings: list[str] = []
+    for cluster in clusters:
+        say(f"{trace}: loading {cluster.name}")
+        stage = lake.staging_folder / cluster.name
+        stage.mkdir(parents=True)
+        published, absent = _published(source, cluster, folder, stage)
+        warnings += [f"{cluster.name}: no {name} table: what it feeds is empty or null" for name in absent]
+        with lake.workbench(stage) as work:
+            accounts += load(work, source, cluster.name, published)
+            warnings += [f"{cluster.name}: {text}" for text in remarks(work, source)]
+            selects = {**source.outputs, QUARANTINE: f"SELECT * FROM {QUARANTINE}"}
+            for table, select in selects.items():
+                say(f"{trace}: writing {table} of {cluster.name}")
+                target = stage / f"{table}.parquet"
+                rows = write(work, select, table, trace, cluster.name, target)
+                if rows:
+                    outputs.append(_place(lake, target, table, trace, cluster.name, rows))
+    return Manifest(
+        trace=trace,
+        source=source.name,
+        inputs=inputs,
+        accounts=tuple(accounts),
+        outputs=tuple(outputs),
+        warnings=tuple(warnings),
+    )
+
+
+def _published(source: Source, cluster: _Cluster, folder: Path, stage: Path) -> tuple[list[Published], list[str]]:
+    plain = unpack(cluster.files, stage)
+    files = {f.table.name: f.path.relative_to(folder).as_posix() for f in cluster.files}
+    published = [Published(table=t, file=files.get(t.name), plain=plain.get(t.name)) for t in source.tables]
+    for one in published:
+        if one.table.required and one.plain is None:
+            raise SourceError(f"{one.file} lacks the {one.table.name} table; expected {expected_names(one.table)}")
+    return published, [one.table.name for one in published if one.plain is None]
+
+
+def _place(lake: Lake, staged: Path, table: str, trace: str, cluster: str, rows: int) -> Output:
+    """Move a staged file to the name its content gives it; nothing reads it before the manifest names it."""
+    size, digest = fingerprint(staged)
+    place = lake.path / table / f"trace={trace}" / f"cluster={cluster}" / f"{digest[:16]}.parquet"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    _flush(staged)
+    staged.replace(place)
+    path = place.relative_to(lake.path).as_posix()
+    return Output(table=table, cluster=cluster, path=path, rows=rows, bytes=size)
+
+
+def _check_share(manifest: Manifest, strict_share: float | None) -> None:
+    for account in manifest.accounts:
+        share = account.rows_quarantined / max(1, account.rows_in)
+        if strict_share is not None and share > strict_share:
+            worst = ", ".join(f"{rule} {rows}" for rule, rows in account.quarantined.items())
+            message = f"{account.file}: {share:.2%} of {account.rows_in} rows quarantined ({worst})"
+            raise SourceError(f"{message}; at most {strict_share:.2%} allowed by --strict, so nothing was committed")
+
+
+def _commit(lake: Lake, manifest: Manifest) -> None:
+    lake.manifest_folder.mkdir(exist_ok=True)
+    final = lake.manifest_folder / f"{manifest.trace}.json"
+    fresh = final.with_suffix(".tmp")
+    fresh.write_text(manifest.to_json())
+    _flush(fresh)
+    fresh.replace(final)
+    _flush(lake.manifest_folder)
+    lake.refresh_views()
+    lake.sweep()
+
+
+def _flush(path: Path) -> None:
+    """Have the file on the disk, not only in memory: a manifest must never outlive its tables."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,273 @@
+"""The lake folder: its layout, reading its tables, its DuckDB views, and the one owner of DuckDB connections.
+
+Writing tables is `pipelines.ingest`'s; readers see only the files that a manifest names.
+Called by everything in `pipelines` that reads canonical tables.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, Self
+
+import duckdb
+import polars as pl
+
+from features.tables import TABLES
+from pipelines import manifest as manifests
+from pipelines.errors import LakeError
+from pipelines.manifest import Manifest
+
+QUARANTINE: Final = "quarantine"
+QUARANTINE_SCHEMA: Final = {
+    "trace": pl.String,
+    "cluster": pl.String,
+    "table": pl.String,
+    "file": pl.String,
+    "rule": pl.String,
+    "row": pl.Int64,
+    "raw": pl.String,
+}
+SCHEMAS: Final[dict[str, pl.Schema]] = {name: schema.create_empty().schema for name, schema in TABLES.items()}
+SCHEMAS[QUARANTINE] = pl.Schema(QUARANTINE_SCHEMA)
+
+DUCKDB_TYPES: Final = {
+    pl.String(): "VARCHAR",
+    pl.Float64(): "DOUBLE",
+    pl.Int32(): "INTEGER",
+    pl.Int64(): "BIGINT",
+    pl.Boolean(): "BOOLEAN",
+    pl.Date(): "DATE",
+    pl.Datetime("us", "UTC"): "TIMESTAMPTZ",
+}
+MEMORY_LIMIT: Final = "2GB"
+
+
+class Lake:
+    """A folder of canonical tables. Open it, or use it as a context manager to close what it opened.
+
+    Examples
+    --------
+    >>> Lake("data/lake-that-is-not-there").traces()
+    []
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).absolute()
+        self._open: list[duckdb.DuckDBPyConnection] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection that this lake handed out."""
+        while self._open:
+            self._open.pop().close()
+
+    def traces(self) -> list[str]:
+        """Return the names of the traces in the lake, sorted."""
+        return sorted(p.stem for p in self.manifest_folder.glob("*.json"))
+
+    def manifest(self, trace: str) -> Manifest:
+        """Return the manifest of a trace.
+
+        Raises
+        ------
+        LakeError
+            If the lake lacks the trace.
+        """
+        path = self.manifest_folder / f"{trace}.json"
+        if not path.is_file():
+            held = ", ".join(self.traces()) or "none"
+            raise LakeError(f"no trace {trace!r} in {self.path} (it holds: {held}); ingest it with `taut ingest`")
+        return manifests.from_json(path.read_text())
+
+    def table(self, name: str, trace: str | None = None, cluster: str | None = None) -> pl.LazyFrame:
+        """Return a canonical table (or `quarantine`), of one trace and cluster or of all; empty where none has rows.
+
+        Raises
+        ------
+        LakeError
+            If there is no such table or trace, or the trace no such cluster.
+        """
+        schema = self._schema(name)
+        files = self._files(name, trace, cluster)
+        if not files:
+            return pl.LazyFrame(schema=schema)
+        return pl.scan_parquet(files, hive_partitioning=False, glob=False).select(
+            pl.col(n).cast(t) for n, t in schema.items()
+        )
+
+    def connect(self, *, read_only: bool = True) -> duckdb.DuckDBPyConnection:
+        """Return a connection to the lake's DuckDB file of views; rebuilt first if the lake changed or moved."""
+        self._require()
+        self.refresh_views()
+        return self._own(_configured(self.views_file, read_only=read_only))
+
+    def connect_sealed(self, spill: Path) -> duckdb.DuckDBPyConnection:
+        """Return a connection in memory with the views, that can reach no file but theirs and spills to `spill`."""
+        self._require()
+        connection = self._own(_configured(None, spill=spill))
+        for statement in self._view_statements():
+            connection.execute(statement)
+        files = [str(f) for name in SCHEMAS for f in self._files(name)]
+        connection.execute(f"SET allowed_paths = {_sql_list(files)}")
+        for setting in ("python_enable_replacements", "allow_community_extensions", "enable_external_access"):
+            connection.execute(f"SET {setting} = false")
+        connection.execute("SET lock_configuration = true")
+        return connection
+
+    @contextmanager
+    def workbench(self, folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Open a scratch database in `folder`: bounded memory, spilling beside itself."""
+        connection = _configured(folder / "work.duckdb", spill=folder)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the lake for writing.
+
+        Raises
+        ------
+        LakeError
+            If another process is writing to it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise LakeError(f"another ingest is writing to {self.path}; wait for it to end") from error
+            yield
+
+    def refresh_views(self) -> None:
+        """Rebuild the DuckDB file of views unless it shows this lake, at this place, as it is."""
+        state = self._state()
+        if self.views_file.is_file() and self._state_of_views() == state:
+            return
+        with tempfile.TemporaryDirectory(prefix="views-", dir=self._made(self.staging_folder)) as folder:
+            fresh = Path(folder) / "taut.duckdb"
+            connection = _configured(fresh)
+            for statement in self._view_statements():
+                connection.execute(statement)
+            connection.execute("CREATE TABLE taut_lake AS SELECT ? AS state", [state])
+            connection.close()
+            fresh.replace(self.views_file)
+
+    def intact(self, manifest: Manifest) -> bool:
+        """Tell whether every file the manifest names is there with the size it had."""
+        paths = ((self.path / o.path, o.bytes) for o in manifest.outputs)
+        return all(path.is_file() and path.stat().st_size == size for path, size in paths)
+
+    def sweep(self) -> None:
+        """Remove what no manifest names: left-over staging, and files of an ingest that was killed or replaced."""
+        shutil.rmtree(self.staging_folder, ignore_errors=True)
+        named = {self.path / o.path for t in self.traces() for o in self.manifest(t).outputs}
+        for name in SCHEMAS:
+            folder = self.path / name
+            for path in folder.rglob("*.parquet"):
+                if path not in named:
+                    path.unlink()
+            for empty in sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True):
+                with suppress(OSError):  # not empty
+                    empty.rmdir()
+            with suppress(OSError):
+                folder.rmdir()
+        for leftover in self.manifest_folder.glob("*.tmp"):
+            leftover.unlink()
+
+    @property
+    def manifest_folder(self) -> Path:
+        """Return where the manifests are."""
+        return self.path / "manifests"
+
+    @property
+    def staging_folder(self) -> Path:
+        """Return where an ingest works before it commits."""
+        return self.path / "staging"
+
+    @property
+    def views_file(self) -> Path:
+        """Return the DuckDB file of views."""
+        return self.path / "taut.duckdb"
+
+    def _schema(self, name: str) -> pl.Schema:
+        if name not in SCHEMAS:
+            raise LakeError(f"no table {name!r}; the lake has {', '.join(SCHEMAS)}")
+        return SCHEMAS[name]
+
+    def _files(self, name: str, trace: str | None = None, cluster: str | None = None) -> list[Path]:
+        held = [self.manifest(t) for t in ([trace] if trace else self.traces())]
+        clusters = {a.cluster for m in held for a in m.accounts}
+        if cluster is not None and cluster not in clusters:
+            raise LakeError(
+                f"no cluster {cluster!r} in {trace or 'the lake'}; it has {', '.join(sorted(clusters)) or 'none'}"
+            )
+        outputs = (o for m in held for o in m.outputs)
+        return [self.path / o.path for o in outputs if o.table == name and cluster in (None, o.cluster)]
+
+    def _view_statements(self) -> Iterator[str]:
+        for name, schema in SCHEMAS.items():
+            columns = ", ".join(
+                f'CAST(NULL AS {DUCKDB_TYPES[dtype]}) AS "{column}"' for column, dtype in schema.items()
+            )
+            files = [str(f) for f in self._files(name)]
+            rows = f"SELECT * FROM read_parquet({_sql_list(files)}, hive_partitioning = false)"
+            yield f"CREATE VIEW {name} AS {rows if files else f'SELECT {columns} WHERE false'}"
+
+    def _state(self) -> str:
+        digest = hashlib.sha256(str(self.path).encode())
+        for trace in self.traces():
+            digest.update((self.manifest_folder / f"{trace}.json").read_bytes())
+        return digest.hexdigest()
+
+    def _state_of_views(self) -> str | None:
+        try:
+            connection = _configured(self.views_file, read_only=True)
+        except duckdb.Error:
+            return None
+        with connection, suppress(duckdb.Error):
+            row = connection.execute("SELECT state FROM taut_lake").fetchone()
+            return str(row[0]) if row else None
+        return None
+
+    def _require(self) -> None:
+        if not self.traces():
+            raise LakeError(f"no lake at {self.path}; make one with `taut ingest`")
+
+    def _own(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+        self._open.append(connection)
+        return connection
+
+    @staticmethod
+    def _made(folder: Path) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+
+def _sql_list(values: Iterable[str]) -> str:
+    return "[" + ", ".join("'" + v.replace("'", "''") + "'" for v in values) + "]"
+
+
+def _configured(path: Path | None, *, read_only: bool = False, spill: Path | None = None) -> duckdb.DuckDBPyConnection:
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": MEMORY_LIMIT,
+        "threads": min(4, os.cpu_count() or 1),
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+    }
+    if spill is not None:
+        config["temp_directory"] = str(spill / "spill")
+    connection = duckdb.connect(str(path or ":memory:"), read_only=read_only, config=config)
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection

@@ -1,0 +1,93 @@
+"""Philly's three per-minute tables: GPU, CPU and memory use of every machine, joined to one row per minute.
+
+The job log and the machine list are in `philly.py`. Rows of a machine and minute are folded by mean.
+Called by `pipelines.sources.philly`.
+
+Notes
+-----
+Times carry PDT or PST, so the repeated hour is told apart. GPU rows hold one field per GPU from the third on (8 and a
+trailing comma, or 16); `NA` is a GPU or a server that was offline. The mean is over the GPUs that were not.
+Percentages are averaged as decimals of nine digits (what is published), so that the order of rows does not matter.
+"""
+
+from pipelines.sources.source import Column, RawTable, Rule, missing, negative, number, text
+
+ARCHIVES = ("trace-data.tar.gz",)
+SUFFIXES = ("", ".csv", ".gz", ".csv.gz")
+GPUS_MOST = 16
+
+TIME = Column(
+    name="ts",
+    value="""CASE right({text}, 4)
+        WHEN ' PDT' THEN try_strptime({text}[:-5], '%Y-%m-%d %H:%M:%S') + INTERVAL 7 HOURS
+        WHEN ' PST' THEN try_strptime({text}[:-5], '%Y-%m-%d %H:%M:%S') + INTERVAL 8 HOURS END::TIMESTAMPTZ""",
+)
+# Some published rows of the CPU table in the repeated hour are not numbers: they are quarantined as unparsable.
+KEY = missing("ts", "machine")
+
+# `NA` and the empty field are offline; anything else that is no number spoils the row.
+ONLINE = "list_filter(f[3:], lambda x: trim(x) NOT IN ('', 'NA'))"
+GPU_UTIL = RawTable(
+    name="gpu_util",
+    stems=("cluster_gpu_util",),
+    suffixes=SUFFIXES,
+    archives=ARCHIVES,
+    header=("time", "machineId", *(f"gpu{i}_util" for i in range(8))),
+    fields=(10, 11, GPUS_MOST + 2, GPUS_MOST + 3),
+    feeds="machine_usage",
+    columns=(
+        TIME,
+        text("machine"),
+        Column(
+            name="busy",
+            text="nullif(array_to_string(" + ONLINE + ", ','), '')",
+            value=f"""CASE WHEN list_bool_and(list_transform({ONLINE}, lambda x: isfinite(try_cast(x AS DOUBLE))))
+                THEN list_transform({ONLINE}, lambda x: x::DOUBLE) END""",
+        ),
+    ),
+    rules=(
+        KEY,
+        Rule(name="negative_use", bad="list_min(busy) < 0"),
+        Rule(name="use_beyond_measure", bad="list_max(busy) > 1e6"),
+    ),
+)
+
+CPU_UTIL = RawTable(
+    name="cpu_util",
+    stems=("cluster_cpu_util",),
+    suffixes=SUFFIXES,
+    archives=ARCHIVES,
+    header=("time", "machine_id", "cpu_util"),
+    fields=(3, 4),
+    feeds="machine_usage",
+    columns=(TIME, text("machine"), number("cpu_util")),
+    rules=(KEY, negative("cpu_util", rule="negative_use"), Rule(name="use_beyond_measure", bad="cpu_util > 1e6")),
+)
+
+MEM_UTIL = RawTable(
+    name="mem_util",
+    stems=("cluster_mem_util",),
+    suffixes=SUFFIXES,
+    archives=ARCHIVES,
+    header=("time", "machine_id", "mem_total", "mem_free"),
+    fields=(4, 5),
+    feeds="machine_usage",
+    columns=(TIME, text("machine"), number("mem_total"), number("mem_free")),
+    rules=(
+        KEY,
+        negative("mem_total", "mem_free", rule="negative_use"),
+        Rule(name="free_above_total", bad="mem_free > mem_total"),
+    ),
+)
+
+MACHINE_USAGE = """
+WITH measured AS (
+    SELECT machine, ts, CAST(NULL AS DECIMAL(18, 9)) AS cpu, CAST(NULL AS DECIMAL(18, 9)) AS mem,
+        CAST(list_avg(busy) AS DECIMAL(18, 9)) AS gpu FROM gpu_util
+    UNION ALL SELECT machine, ts, CAST(cpu_util AS DECIMAL(18, 9)), NULL, NULL FROM cpu_util
+    UNION ALL SELECT machine, ts, NULL, CAST(100 * (1 - mem_free / nullif(mem_total, 0)) AS DECIMAL(18, 9)), NULL
+        FROM mem_util
+)
+SELECT machine, ts, avg(cpu) / 100 AS cpu_frac, avg(mem) / 100 AS mem_frac, avg(gpu) / 100 AS gpu_frac
+FROM measured GROUP BY machine, ts
+"""

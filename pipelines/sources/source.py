@@ -1,0 +1,143 @@
+"""What a source is: its files, its raw columns, the rules that quarantine rows, and its canonical SELECTs.
+
+A source declares; `pipelines.staging` executes. Nothing here reads a file, and no vendor spelling is here.
+Called by the sources beside it and by `pipelines.ingest`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+NULL_TEXTS: Final = ("", "NA", "None", "NULL", "null", "nan")
+"""What stands for a missing number or time in at least one of the published traces."""
+
+LOCAL_TIME: Final = "%Y-%m-%d %H:%M:%S"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One raw column: the SQL of its text, and the SQL that makes a value of it.
+
+    `text` may use `f` (the fields of a line) or `line`; None takes the field at the column's position.
+    `value` may use `{text}` and the columns before it; a text that gives no value, and is not `missing`, is unparsable.
+    """
+
+    name: str
+    value: str
+    text: str | None = None
+    missing: tuple[str, ...] = NULL_TEXTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A named reason to quarantine: `bad` is SQL over the columns; null counts as good.
+
+    A link rule looks at other tables as well: it may use the tables declared before it, and calls its own row `r`.
+    """
+
+    name: str
+    bad: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawTable:
+    """One published table.
+
+    `stems` are file names less their suffix, `suffixes` are tried in order, `archives` may hold the file as a member.
+    `header` None means headerless; a `*` in it stands for any further names. `fields` are the field counts a row may
+    have (empty: as many as columns, or as names in the header). Of rows with equal `key` the first stays.
+    `feeds` names the canonical table its rows end in.
+    """
+
+    name: str
+    stems: tuple[str, ...]
+    columns: tuple[Column, ...]
+    feeds: str
+    suffixes: tuple[str, ...] = (".csv", ".csv.gz")
+    archives: tuple[str, ...] = ()
+    json_array: bool = False
+    header: tuple[str, ...] | None = None
+    fields: tuple[int, ...] = ()
+    required: bool = False
+    key: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    links: tuple[Rule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """A warning for the manifest, given when the SQL `holds` is true of the good rows."""
+
+    text: str
+    holds: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One published trace: `clusters` finds the folder of each cluster, `outputs` are the canonical SELECTs.
+
+    Every SELECT names the canonical columns it knows, less `trace` and `cluster`; the others become null.
+    """
+
+    name: str
+    clusters: Callable[[Path], dict[str, Path]]
+    tables: tuple[RawTable, ...]
+    outputs: Mapping[str, str]
+    macros: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = field(default=())
+
+
+def text(name: str, *, of: str | None = None) -> Column:
+    """Declare a text column; only the empty text is missing."""
+    return Column(name=name, text=of, value="{text}", missing=("",))
+
+
+def number(name: str, *, of: str | None = None) -> Column:
+    """Declare a finite number."""
+    return Column(name=name, text=of, value="CASE WHEN isfinite(try_cast({text} AS DOUBLE)) THEN {text}::DOUBLE END")
+
+
+def count(name: str, *, of: str | None = None) -> Column:
+    """Declare a whole number that fits 32 bits, however it is spelled (`10.0`)."""
+    value = "try_cast({text} AS DOUBLE)"
+    whole = f"CASE WHEN abs({value}) < 2147483648 AND {value} = floor({value}) THEN {value}::INTEGER END"
+    return Column(name=name, text=of, value=whole)
+
+
+def seconds(name: str) -> Column:
+    """Declare a Unix time in seconds, within what a timestamp can hold."""
+    value = "try_cast({text} AS DOUBLE)"
+    return Column(name=name, value=f"CASE WHEN abs({value}) < 1e10 THEN {value} END")
+
+
+def local_time(name: str, zone: str, *, of: str | None = None) -> Column:
+    """Declare a naive local time of `zone`, in which no hour repeats while the trace runs."""
+    return Column(name=name, text=of, value=f"timezone('{zone}', try_strptime({{text}}, '{LOCAL_TIME}'))")
+
+
+def missing(*names: str, rule: str = "missing_key") -> Rule:
+    """Quarantine rows that lack one of the named columns."""
+    return Rule(name=rule, bad=" OR ".join(f'"{n}" IS NULL' for n in names))
+
+
+def negative(*names: str, rule: str = "negative") -> Rule:
+    """Quarantine rows in which one of the named columns is below zero."""
+    return Rule(name=rule, bad=" OR ".join(f'"{n}" < 0' for n in names))
+
+
+def unlisted(column: str, known: Mapping[str, object], rule: str = "unknown_status") -> Rule:
+    """Quarantine rows whose column holds a value that no vocabulary lists; null is left to other rules."""
+    listed = ", ".join(f"'{k}'" for k in known)
+    return Rule(name=rule, bad=f'"{column}" NOT IN ({listed})')
+
+
+def translated(expression: str, meanings: Mapping[str, object], otherwise: str = "NULL") -> str:
+    """Return the SQL that maps a vendor's spellings to ours."""
+    cases = " ".join(f"WHEN '{vendor}' THEN '{ours}'" for vendor, ours in meanings.items())
+    return f"CASE {expression} {cases} ELSE {otherwise} END"
+
+
+def one_cluster(name: str) -> Callable[[Path], dict[str, Path]]:
+    """Return the finder of a trace that is one cluster in one folder."""
+    return lambda folder: {name: folder}
