@@ -1,0 +1,69 @@
+"""XGBoost boosters as bytes and as answers: the only place here that touches the library.
+
+No folder format and no features; nothing is trained here. Called by `modelserve.bundle` and `modelserve.predictor`.
+"""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from modelserve.errors import BundleError
+
+if TYPE_CHECKING:
+    from xgboost import Booster
+
+OPTIONAL_LAYERS = ("sklearn", "pandas")
+"""What xgboost imports when it can, and a booster does not need: about one second and 128 MiB of every worker."""
+
+SMALLEST_MODEL_BYTES = 64
+
+
+def lean_xgboost() -> Any:  # the library publishes no types
+    """Import xgboost without scikit-learn and pandas, where none of the three is loaded yet.
+
+    A process that has loaded one of them (training, a notebook) gets the whole library, `XGBRegressor` included.
+    """
+    if "xgboost" not in sys.modules and not any(layer in sys.modules for layer in OPTIONAL_LAYERS):
+        try:
+            # A name that maps to None makes `import` raise ImportError, which xgboost takes as "not installed".
+            sys.modules.update(dict.fromkeys(OPTIONAL_LAYERS))  # type: ignore[arg-type]  # None is the documented way
+            import xgboost
+        finally:
+            for layer in OPTIONAL_LAYERS:
+                sys.modules.pop(layer, None)
+    import xgboost  # the second import is a look-up
+
+    return xgboost
+
+
+def load_booster(data: bytes, *, features: int, outputs: int, name: str) -> "Booster":
+    """Load a booster from its `.ubj` bytes and make sure that it takes and gives what the bundle says.
+
+    Raises
+    ------
+    BundleError
+        The bytes are no model, or a model with another number of features or outputs.
+    """
+    if len(data) < SMALLEST_MODEL_BYTES or data[:1] != b"{":
+        # Asked first, because the library ends the whole process over an empty buffer.
+        raise BundleError(f"{name}: {len(data)} bytes that are no UBJSON object, expected an XGBoost model")
+    xgboost = lean_xgboost()
+    try:
+        booster = xgboost.Booster({"nthread": 1}, model_file=bytearray(data))
+        found_features = booster.num_features()
+        if found_features != features:
+            raise BundleError(f"{name}: the model takes {found_features} features, expected {features} (contract.json)")
+        found_outputs = raw_outputs(booster, np.full((1, features), np.nan, np.float32)).shape[1]
+    except (xgboost.core.XGBoostError, ValueError, TypeError) as error:
+        raise BundleError(f"{name}: XGBoost cannot read it, expected a model it saved as .ubj; train again") from error
+    if found_outputs != outputs:
+        raise BundleError(f"{name}: the model has {found_outputs} outputs, expected {outputs} (card.json)")
+    return booster
+
+
+def raw_outputs(booster: "Booster", matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """Answer a float32 matrix (n, k) with the booster's outputs (n, outputs), before any calibration."""
+    answer = np.asarray(booster.inplace_predict(matrix), dtype=np.float64)
+    return answer.reshape(len(matrix), -1)

@@ -1,0 +1,107 @@
+"""What a bundle says about itself: the model card and the importances, checked where their bytes arrive.
+
+No files and no boosters here; `modelserve.bundle` reads and writes the folder around them.
+Filled in by `pipelines.tracking`; read by `modelserve.predictor`, `modelserve.recommend` and whoever shows a model.
+"""
+
+import json
+import math
+import re
+from typing import Annotated, Final, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, field_validator, model_validator
+
+FORMAT: Final = 1
+"""Version of the folder format; a reader refuses every other."""
+
+RUNTIME_TARGET: Final = "run_s"
+"""The booster of a run-time model: one output per quantile of log run time."""
+
+USAGE_TARGETS: Final = ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib")
+"""The boosters of a usage model: one output each, an upper quantile of log1p of the use of one instance."""
+
+MODEL_NAME: Final = re.compile(r"(runtime|usage)\.([A-Za-z0-9][A-Za-z0-9_-]{0,63})\.([A-Za-z0-9][A-Za-z0-9_-]{0,63})")
+"""A registered name, `<kind>.<trace>.<type>`; it is also a folder's name, so nothing else gets through."""
+
+NameText = Annotated[str, Field(min_length=1, max_length=256)]
+Resource = Literal["cpu_cores", "mem_gib", "gpus"]
+Quantile = Annotated[float, Field(gt=0.0, lt=1.0)]
+
+
+class Importance(BaseModel):
+    """Permutation importance of one feature on held-out rows; `sign` is its rank correlation with its SHAP value."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    feature: NameText
+    mean: float | None
+    std: float | None
+    repeats: int = Field(ge=0)
+    sign: float | str | None
+
+
+class Card(BaseModel):
+    """What a model is: what it answers, what it was trained on, how it was judged.
+
+    `offsets` are added to the raw outputs in log units, by `p50`, `p90` or by usage target; `support` is the lowest
+    and highest request seen in training; `metrics` are the held-out figures, null where one has no value.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    format: Literal[1] = FORMAT
+    name: str
+    kind: Literal["runtime", "usage"]
+    trace: NameText
+    task_type: NameText
+    targets: tuple[str, ...] = Field(min_length=1, max_length=len(USAGE_TARGETS))
+    quantiles: tuple[Quantile, ...] = Field(min_length=1, max_length=16)
+    offsets: dict[str, float]
+    important: tuple[Resource, ...]
+    support: dict[Resource, tuple[float, float]]
+    params: dict[str, str | float | int | None]
+    metrics: dict[str, float | None]
+    until: AwareDatetime
+    created: AwareDatetime
+    rows: int = Field(ge=0)
+    data_fingerprint: NameText
+    contract_fingerprint: NameText
+    made_with: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("params", "metrics", mode="before")
+    @classmethod
+    def _nothing_for_nan(cls, values: object) -> object:
+        """Write figures without a value as null: JSON has no NaN."""
+        if not isinstance(values, dict):
+            return values
+        return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
+
+    @model_validator(mode="after")
+    def _name_and_targets_agree(self) -> "Card":
+        if not MODEL_NAME.fullmatch(self.name) or self.name != f"{self.kind}.{self.trace}.{self.task_type}":
+            raise ValueError(f"name {self.name[:80]!r}, expected {self.kind}.{self.trace}.{self.task_type}"[:240])
+        allowed = {RUNTIME_TARGET} if self.kind == "runtime" else set(USAGE_TARGETS)
+        if not set(self.targets) <= allowed or len(set(self.targets)) != len(self.targets):
+            raise ValueError(f"targets {list(self.targets)}, expected some of {sorted(allowed)}")
+        return self
+
+    def to_json(self) -> bytes:
+        """Write the card; the same card gives the same bytes."""
+        return canonical_json(self.model_dump(mode="json"))
+
+
+IMPORTANCES: Final = TypeAdapter(tuple[Importance, ...])
+
+
+def canonical_json(value: object) -> bytes:
+    """Write JSON for a person to read: sorted keys, two spaces, a final newline; no NaN.
+
+    Examples
+    --------
+    >>> print(canonical_json({"b": 1, "a": None}).decode(), end="")
+    {
+      "a": null,
+      "b": 1
+    }
+    """
+    return (json.dumps(value, sort_keys=True, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,175 @@
+"""Predictions from bundles, in this process: run times, peak use and what the models know.
+
+Pure on loaded bundles; what to do with a prediction is `scheduler_core.shrink`'s to decide, and HTTP is elsewhere.
+Called by `modelserve.recommend`, `pipelines.simulate` and the commands; satisfies `scheduler_core.types.Predictor`.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+import polars as pl
+
+from features.build import build, with_requests
+from features.errors import FeatureError
+from features.lookback import Lookback
+from modelserve.boosters import raw_outputs
+from modelserve.bundle import Bundle
+from modelserve.card import RUNTIME_TARGET, USAGE_TARGETS
+from modelserve.jobs import jobs_frame
+from scheduler_core.errors import PredictorUnavailable
+from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
+
+Kind = Literal["runtime", "usage"]
+
+QUANTILE_NAMES: Final = {0.5: "p50", 0.9: "p90"}
+"""The quantiles of log run time that are served, and the names of their offsets."""
+
+
+def run_time_quantiles(bundle: Bundle, features: pl.DataFrame) -> RunTimes:
+    """Answer a feature frame (n rows) with run times in seconds: calibrated in log units, then sorted."""
+    raw = np.sort(raw_outputs(bundle.boosters[RUNTIME_TARGET], bundle.contract.encode(features)), axis=1)
+    levels = bundle.card.quantiles
+    served = [level for level in levels if level in QUANTILE_NAMES]
+    offsets = [bundle.card.offsets.get(QUANTILE_NAMES[level], 0.0) for level in served]
+    seconds = np.exp(np.sort(raw[:, [levels.index(level) for level in served]] + offsets, axis=1))
+    unknown = np.full(len(raw), np.nan)
+    by_level = dict(zip(sorted(served), seconds.T, strict=True))
+    return RunTimes(p50=by_level.get(0.5, unknown), p90=by_level.get(0.9, unknown))
+
+
+def use_quantiles(bundle: Bundle, features: pl.DataFrame) -> dict[str, FloatArray]:
+    """Answer a feature frame (n rows) with the upper quantile of use per instance, by target; NaN without a booster."""
+    matrix = bundle.contract.encode(features)
+    use = {}
+    for target in USAGE_TARGETS:
+        booster = bundle.boosters.get(target)
+        if booster is None:
+            use[target] = np.full(len(matrix), np.nan)
+        else:
+            log1p = raw_outputs(booster, matrix)[:, 0] + bundle.card.offsets.get(target, 0.0)
+            use[target] = np.maximum(np.expm1(log1p), 0.0)
+    return use
+
+
+def measured_runs(bundle: Bundle, frame: pl.DataFrame) -> IntArray:
+    """Count the ended and measured runs of each job's like: its group and role, or its user where it has no group."""
+    seen = Lookback.of(frame, bundle.history)
+    begin, stop = seen.span("measured", ("group_role", "user"))
+    by_key = (stop - begin).reshape(-1, 2)
+    return np.where(frame["group"].is_not_null().to_numpy(), by_key[:, 0], by_key[:, 1]).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What answered for a job: its models by name and version, and how far their history reaches; None without."""
+
+    run_time: str | None
+    usage: str | None
+    history: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InProcessPredictor:
+    """A predictor over loaded bundles, by registered name.
+
+    A job is answered by the model of its workload where there is one, else by that of its task type, and of no other
+    trace. A job without a model is answered NaN: nothing is known, and its request will stand (`cold_start`).
+    """
+
+    bundles: Mapping[str, Bundle]
+
+    def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
+        """Predict `len(rows)` run times, one matrix per model: row i is `jobs[rows[i]]` with `requests[i]` (k, 3).
+
+        Raises
+        ------
+        PredictorUnavailable
+            A model cannot answer.
+        """
+        p50, p90 = np.full((2, len(rows)), np.nan)
+        for bundle, members in self._by_model("runtime", jobs):
+            place = np.full(len(jobs), -1, dtype=np.int64)
+            place[members] = np.arange(len(members))
+            mine = np.flatnonzero(place[rows] >= 0)
+            if not len(mine):
+                continue
+            try:
+                frame = jobs_frame([jobs[i] for i in members], bundle.history)
+                features = build(frame, bundle.history, bundle.contract.names)
+                asked = with_requests(features, frame, place[rows[mine]], requests[mine])
+                answer = run_time_quantiles(bundle, asked)
+            except (FeatureError, ValueError) as error:
+                raise PredictorUnavailable(f"{bundle.reference}: {error}") from error
+            p50[mine], p90[mine] = answer.p50, answer.p90
+        return RunTimes(p50=p50, p90=p90)
+
+    def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
+        """Predict the upper quantile of use of each job's instances (n,), and count the runs behind it.
+
+        Raises
+        ------
+        PredictorUnavailable
+            A model cannot answer.
+        """
+        use = {target: np.full(len(jobs), np.nan) for target in USAGE_TARGETS}
+        runs = np.zeros(len(jobs), dtype=np.int64)
+        for bundle, members in self._by_model("usage", jobs):
+            try:
+                frame = jobs_frame([jobs[i] for i in members], bundle.history)
+                answer = use_quantiles(bundle, build(frame, bundle.history, bundle.contract.names))
+            except (FeatureError, ValueError) as error:
+                raise PredictorUnavailable(f"{bundle.reference}: {error}") from error
+            for target, values in answer.items():
+                use[target][members] = values
+            runs[members] = measured_runs(bundle, frame)
+        return PeakUse(runs=runs, **use)
+
+    def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
+        """Return what the run-time model behind each job knows about the resources (n,)."""
+        known: list[Knowledge] = []
+        for job in jobs:
+            bundle = self.bundle_of("runtime", job)
+            known.append(Knowledge() if bundle is None else _knowledge(bundle))
+        return known
+
+    def sources(self, job: Job) -> Sources:
+        """Return which models answer for a job, and how far their history reaches."""
+        runtime, usage = self.bundle_of("runtime", job), self.bundle_of("usage", job)
+        reaches = [bundle.card.until.astimezone(UTC) for bundle in (runtime, usage) if bundle is not None]
+        return Sources(
+            run_time=None if runtime is None else runtime.reference,
+            usage=None if usage is None else usage.reference,
+            history=min(reaches) if reaches else None,
+        )
+
+    def bundle_of(self, kind: Kind, job: Job) -> Bundle | None:
+        """Return the bundle that answers for a job, if any."""
+        name = self._name_of(kind, job)
+        return None if name is None else self.bundles[name]
+
+    def _name_of(self, kind: Kind, job: Job) -> str | None:
+        names = [f"{kind}.{job.trace}.{part}" for part in (job.workload, job.task_type) if part is not None]
+        return next((name for name in names if name in self.bundles), None)
+
+    def _by_model(self, kind: Kind, jobs: Sequence[Job]) -> list[tuple[Bundle, list[int]]]:
+        members: dict[str, list[int]] = defaultdict(list)
+        for i, job in enumerate(jobs):
+            name = self._name_of(kind, job)
+            if name is not None:
+                members[name].append(i)
+        return [(self.bundles[name], rows) for name, rows in members.items()]
+
+
+def _knowledge(bundle: Bundle) -> Knowledge:
+    return Knowledge(
+        important=frozenset(bundle.card.important),
+        support={str(resource): ends for resource, ends in bundle.card.support.items()},
+    )
+
+
+if TYPE_CHECKING:
+    SATISFIES: type[Predictor] = InProcessPredictor

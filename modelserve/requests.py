@@ -1,0 +1,140 @@
+"""What callers ask, checked where the bytes arrive: jobs with their requests, and how far a request may go.
+
+No predictions here. A row that cannot be meant is refused with the name of its field; an unknown user, group, type or
+device is no error. Called by `modelserve.recommend` and the commands.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from features.vocabulary import ROLE_WHOLE_JOB
+from modelserve.errors import BadRequest
+from scheduler_core.types import Job, Request
+
+MAX_JOBS: Final = 10_000
+Text = Annotated[str, Field(min_length=1, max_length=256)]
+Cores = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
+
+
+class RequestRow(BaseModel):
+    """What one instance asks for; null or absent where the trace has no such request."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cpu_cores: Cores | None = None
+    mem_gib: Cores | None = None
+    gpus: Cores | None = None
+
+
+class JobRow(BaseModel):
+    """One job as it is submitted; `trace` and `submit_ts` fall back on what the caller's surroundings say."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    job_id: Text
+    task_type: Text
+    request: RequestRow
+    trace: Text | None = None
+    user: Text | None = None
+    group: Text | None = None
+    vc: Text | None = None
+    role: Text = ROLE_WHOLE_JOB
+    workload: Text | None = None
+    gpu_type: Text | None = None
+    instances: int = Field(default=1, ge=1, le=1_000_000)
+    submit_ts: AwareDatetime | None = None
+    opted_out: bool = False
+
+
+class RecommendBody(BaseModel):
+    """A call: jobs of one trace (each may name its own), and the largest change of run time allowed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    jobs: tuple[JobRow, ...] = Field(max_length=MAX_JOBS)
+    trace: Text | None = None
+    theta: float | None = Field(default=None, gt=0.0, le=1.0)
+
+
+def parse_body(data: bytes | str) -> RecommendBody:
+    """Read a call from JSON.
+
+    Raises
+    ------
+    BadRequest
+        The text is no such call; the message names the first field at fault.
+    """
+    try:
+        return RecommendBody.model_validate_json(data)
+    except ValidationError as error:
+        raise BadRequest(complaint(error)) from error
+
+
+def parse_lines(lines: Iterable[str]) -> list[JobRow]:
+    """Read one job per line of JSON; empty lines are passed over.
+
+    Raises
+    ------
+    BadRequest
+        A line is no job; the message names its number and field.
+    """
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            rows.append(JobRow.model_validate_json(line))
+        except ValidationError as error:
+            raise BadRequest(f"line {number}: {complaint(error)}") from error
+    return rows
+
+
+def parse_row(row: Mapping[str, object]) -> JobRow:
+    """Read one job from plain values.
+
+    Raises
+    ------
+    BadRequest
+        It is no job; the message names the field.
+    """
+    try:
+        return JobRow.model_validate(row)
+    except ValidationError as error:
+        raise BadRequest(complaint(error)) from error
+
+
+def job_of(row: JobRow, *, trace: str, submitted: datetime) -> Job:
+    """Return the job as the scheduler knows it; `trace` and `submitted` stand where the row names none."""
+    asked = row.request
+    at = (row.submit_ts or submitted).astimezone(UTC)
+    return Job(
+        job_id=row.job_id,
+        trace=row.trace or trace,
+        task_type=row.task_type,
+        request=Request(cpu_cores=_or_nan(asked.cpu_cores), mem_gib=_or_nan(asked.mem_gib), gpus=_or_nan(asked.gpus)),
+        instances=row.instances,
+        role=row.role,
+        user=row.user,
+        group=row.group,
+        vc=row.vc,
+        workload=row.workload,
+        gpu_type=row.gpu_type,
+        submit_ts=at.timestamp(),
+        opted_out=row.opted_out,
+    )
+
+
+def complaint(error: ValidationError) -> str:
+    """Return the first fault as `field: what was expected`, and how many there are."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    field = ".".join(str(part)[:64] for part in first["loc"]) or "the whole"
+    more = error.error_count() - 1
+    return f"{field}: {first['msg'][:200]}" + (f" (and {more} more)" if more else "")
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value

@@ -1,0 +1,160 @@
+"""A small cluster's jobs, and bundles trained on them: enough to answer, quick to make."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import xgboost as xgb
+
+from features.build import build
+from features.contract import FeatureContract
+from features.history import History
+from modelserve.bundle import Bundle, read_bundle, write_bundle
+from modelserve.card import USAGE_TARGETS, Card, Importance
+
+START = datetime(2020, 7, 1, tzinfo=UTC)
+CREATED = datetime(2020, 8, 1, tzinfo=UTC)
+
+
+def make_jobs(count: int = 300, seed: int = 1) -> pl.DataFrame:
+    rng = np.random.default_rng(seed)
+    user = rng.integers(0, 6, count)
+    cpu = rng.choice([2.0, 4.0, 6.0, 8.0], count)
+    run_s = np.round(np.exp(rng.normal(5 + user / 3, 0.4, count)) * (1 + cpu / 8), 1)
+    submit = [START + timedelta(minutes=20 * i) for i in range(count)]
+    return pl.DataFrame(
+        {
+            "trace": "pai",
+            "cluster": "pai",
+            "job_id": [f"j{i}" for i in range(count)],
+            "role": "worker",
+            "user": [f"u{i}" for i in user],
+            "vc": None,
+            "group": [f"g{i // 2}" for i in user],
+            "workload": "ctr",
+            "task_type": "ctr",
+            "gpu_type": rng.choice(["T4", "V100"], count),
+            "submit_ts": submit,
+            "start_ts": submit,
+            "end_ts": [at + timedelta(seconds=float(s)) for at, s in zip(submit, run_s, strict=True)],
+            "queue_s": 0.0,
+            "run_s": run_s,
+            "run_s_censored": False,
+            "status": "completed",
+            "instances": rng.integers(1, 4, count),
+            "req_cpu_cores": cpu,
+            "req_mem_gib": rng.choice([16.0, 29.3], count),
+            "req_gpus": rng.choice([0.25, 0.5, 1.0], count),
+            "time_limit_s": None,
+            "priority": None,
+        },
+        schema_overrides={
+            "vc": pl.String,
+            "time_limit_s": pl.Float64,
+            "priority": pl.Int32,
+            "instances": pl.Int32,
+            "submit_ts": pl.Datetime("us", "UTC"),
+            "start_ts": pl.Datetime("us", "UTC"),
+            "end_ts": pl.Datetime("us", "UTC"),
+        },
+    )
+
+
+def make_usage(jobs: pl.DataFrame) -> pl.DataFrame:
+    return jobs.select(
+        "trace",
+        "cluster",
+        "job_id",
+        "role",
+        used_cpu_cores=pl.col("req_cpu_cores") * 0.3,
+        used_gpus=pl.col("req_gpus") * 0.2,
+        mem_max_gib=pl.col("req_mem_gib") * 0.4,
+        gpu_mem_max_gib=pl.lit(5.0),
+    )
+
+
+TARGET_COLUMN = {
+    "cpu_cores": "used_cpu_cores",
+    "mem_gib": "mem_max_gib",
+    "gpus": "used_gpus",
+    "gpu_mem_gib": "gpu_mem_max_gib",
+}
+
+
+def make_boosters(kind: str, matrix: np.ndarray, jobs: pl.DataFrame, usage: pl.DataFrame) -> dict[str, xgb.Booster]:
+    params = {"tree_method": "hist", "max_depth": 3, "nthread": 1, "seed": 3, "objective": "reg:quantileerror"}
+    if kind == "runtime":
+        rows = xgb.DMatrix(matrix, np.log(jobs["run_s"].to_numpy()), nthread=1)
+        return {"run_s": xgb.train({**params, "quantile_alpha": [0.5, 0.9]}, rows, 12)}
+    made = {}
+    for target in USAGE_TARGETS:
+        rows = xgb.DMatrix(matrix, np.log1p(usage[TARGET_COLUMN[target]].to_numpy()), nthread=1)
+        made[target] = xgb.train({**params, "quantile_alpha": [0.95]}, rows, 12)
+    return made
+
+
+def make_card(kind: str, contract: FeatureContract, **changes: object) -> Card:
+    said = {
+        "name": f"{kind}.pai.ctr",
+        "kind": kind,
+        "trace": "pai",
+        "task_type": "ctr",
+        "targets": ["run_s"] if kind == "runtime" else list(USAGE_TARGETS),
+        "quantiles": [0.5, 0.9] if kind == "runtime" else [0.95],
+        "offsets": {"p50": 0.0, "p90": 0.2} if kind == "runtime" else dict.fromkeys(USAGE_TARGETS, 0.1),
+        "important": [],
+        "support": {"cpu_cores": [2.0, 8.0], "mem_gib": [16.0, 29.3], "gpus": [0.25, 1.0]},
+        "params": {"max_depth": 3},
+        "metrics": {"pinball": 0.2, "lead": float("nan")},
+        "until": CREATED,
+        "created": CREATED,
+        "rows": 300,
+        "data_fingerprint": "a1b2",
+        "contract_fingerprint": contract.fingerprint,
+    }
+    return Card.model_validate({**said, **changes})
+
+
+def write_small_bundle(folder: Path, kind: str = "runtime", **card: object) -> str:
+    jobs = make_jobs()
+    usage = make_usage(jobs)
+    history = History.of(jobs, usage)
+    frame = build(jobs, history, "submit" if kind == "runtime" else "usage")
+    contract = FeatureContract.fit(frame)
+    return write_bundle(
+        folder,
+        card=make_card(kind, contract, **card),
+        contract=contract,
+        boosters=make_boosters(kind, contract.encode(frame), jobs, usage),
+        history=history,
+        importances=[Importance(feature="req_gpus", mean=0.3, std=0.1, repeats=5, sign=-0.5)],
+    )
+
+
+@pytest.fixture(scope="session")
+def small_bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return the folders of a run-time and a usage bundle of one small trace."""
+    place = tmp_path_factory.mktemp("bundles")
+    for kind in ("runtime", "usage"):
+        write_small_bundle(place / kind, kind)
+    return {kind: place / kind for kind in ("runtime", "usage")}
+
+
+@pytest.fixture(scope="session")
+def bundles(small_bundles: dict[str, Path]) -> dict[str, Bundle]:
+    """Return the two bundles by registered name."""
+    read = [read_bundle(folder, version="7") for folder in small_bundles.values()]
+    return {bundle.card.name: bundle for bundle in read}
+
+
+@pytest.fixture
+def small_jobs() -> pl.DataFrame:
+    return make_jobs()
+
+
+@pytest.fixture
+def write_bundle_of() -> Callable[..., str]:
+    return write_small_bundle
