@@ -12,7 +12,7 @@ import numpy as np
 
 from pipelines.errors import BadUsage
 from pipelines.job_pool import Pool
-from pipelines.simulation_rows import Row, finite, gains, reclaimed_rows
+from pipelines.simulation_rows import Row, finite, gains, reclaimed_rows, trace_of
 from scheduler_core.arrivals import Arrival, PoolJob, poisson_arrivals
 from scheduler_core.cluster import Machine, paper_machines
 from scheduler_core.metrics import Metrics, summarise
@@ -175,6 +175,7 @@ def _rows_of(
     # At the full request every truth is the recorded run: one run answers for all of them.
     requested = _measured_run(arrivals, scales[REQUESTED], settings.truths[0], settings)
     common: Row = {
+        "trace": trace_of(members),
         "devices": devices,
         "assumed_device_mem_gib": pool.assumed_device_mem_gib,
         "rate_per_h": settings.rate_per_h,

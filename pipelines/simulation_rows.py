@@ -17,7 +17,7 @@ from scheduler_core.types import RESOURCES, Recommendation
 
 Row = dict[str, object]
 
-GROUPED_BY: Final = ("arm", "truth", "devices")
+GROUPED_BY: Final = ("trace", "arm", "truth", "devices")
 
 SUMMARY_COLUMNS: Final = (
     "arm",
@@ -38,6 +38,11 @@ SUMMARY_COLUMNS: Final = (
     "jct_mean_s",
 )
 """The columns of `SimulationResult.rows` that a first look needs."""
+
+
+def trace_of(pool: Sequence[PoolJob]) -> str:
+    """Return the name of the pool's trace, so that every row says what it was computed from."""
+    return "+".join(sorted({entry.job.trace for entry in pool}))
 
 
 def averaged(rows: Sequence[Mapping[str, object]]) -> list[Row]:
@@ -97,6 +102,7 @@ def reclaimed_rows(arm: str, pool: Sequence[PoolJob], answers: Sequence[Recommen
             target[key] += answer.target.row()[at] * entry.job.instances
     return [
         {
+            "trace": trace_of(pool),
             "arm": arm,
             "resource": resource,
             "reason": reason,

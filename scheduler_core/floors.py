@@ -21,7 +21,7 @@ def round_up_gpus(gpus: FloatArray, grid: float) -> FloatArray:
     >>> round_up_gpus(np.array([0.0, 0.12, 0.15, 0.97, 1.1, 4.0]), 0.05).tolist()
     [0.0, 0.15, 0.15, 1.0, 2.0, 4.0]
     """
-    shares = np.round(np.ceil(gpus / grid - ROUNDING_SLACK) * grid, 9)
+    shares = np.round(np.ceil(gpus / grid - ROUNDING_SLACK) * grid, 12)
     return np.where(shares < 1.0, shares, np.ceil(gpus - ROUNDING_SLACK))
 
 

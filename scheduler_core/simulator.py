@@ -116,7 +116,11 @@ class _Run:
     def __init__(self, scheduler: Scheduler, truth: Truth, arrivals: Sequence[Arrival]) -> None:
         self.scheduler = scheduler
         self.truth = truth
-        self.records = [JobRecord(serial=serial, arrival=arrival) for serial, arrival in enumerate(arrivals)]
+        # Sorted, so that the order in which arrivals are listed decides nothing.
+        in_order = sorted(
+            arrivals, key=lambda arrival: (arrival.at_s, arrival.drawn.job.job_id, arrival.drawn.job.role)
+        )
+        self.records = [JobRecord(serial=serial, arrival=arrival) for serial, arrival in enumerate(in_order)]
         self.events: list[Event] = []
         self._counter = itertools.count()
         self._heap: list[tuple[float, int, int, JobRecord | Placed]] = []

@@ -74,7 +74,8 @@ def verdicts(jobs: Sequence[Job], round_: Round) -> list[Recommendation]:
     passed = round_.accepted < len(round_.alphas)
     column = np.where(changed & passed, round_.accepted + 1, 0)
     at = np.arange(len(jobs))
-    change = np.where(column > 0, round_.change[at, np.maximum(column - 1, 0)], round_.p50[:, 0] * 0.0)
+    unmoved = np.where(np.isfinite(round_.p50[:, 0]), 0.0, np.nan)
+    change = np.where(column > 0, round_.change[at, np.maximum(column - 1, 0)], unmoved)
     lower = np.full_like(targets, np.nan) if round_.floors is None else np.minimum(round_.floors, round_.requests)
     model_decided = _differ(targets, by_floor_alone)
     return [

@@ -1,0 +1,117 @@
+"""Jobs, clusters and predictors that the scheduler's tests build from.
+
+Builders and hypothesis strategies only; nothing is asserted here.
+Imported by the tests of this folder and by `tests/pipelines/test_simulate.py`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from hypothesis import strategies as st
+
+from scheduler_core.arrivals import Arrival, PoolJob
+from scheduler_core.cluster import Machine
+from scheduler_core.truth import Measured
+from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Request, RunTimes
+
+NAN = float("nan")
+
+
+def request(cpu_cores: float = 4.0, mem_gib: float = 8.0, gpus: float = 1.0) -> Request:
+    return Request(cpu_cores=cpu_cores, mem_gib=mem_gib, gpus=gpus)
+
+
+def job(job_id: str = "a", wants: Request | None = None, **fields: object) -> Job:
+    given = {"trace": "toy", "task_type": "ctr", **fields}
+    return Job(job_id=job_id, request=wants or request(), **given)
+
+
+def measured(run_s: float = 100.0, **fields: float) -> Measured:
+    used = {
+        "cpu_cores": 1.0,
+        "mem_gib": 1.0,
+        "gpus": 0.1,
+        "gpu_mem_gib": 1.0,
+        "mem_avg_gib": 0.5,
+        "device_mem_gib": 16.0,
+    }
+    return Measured(run_s=run_s, **{**used, **fields})
+
+
+def arrival(
+    at_s: float, job_id: str, wants: Request, *, run_s: float = 100.0, instances: int = 1, **used: float
+) -> Arrival:
+    drawn = PoolJob(job=job(job_id, wants, instances=instances), measured=measured(run_s, **used))
+    return Arrival(at_s=at_s, drawn=drawn)
+
+
+def machines(count: int = 2, cpu_cores: float = 8.0, mem_gib: float = 16.0, gpus: int = 4) -> tuple[Machine, ...]:
+    return tuple(Machine(name=f"m{i}", cpu_cores=cpu_cores, mem_gib=mem_gib, gpus=gpus) for i in range(count))
+
+
+@dataclass
+class ToyPredictor:
+    """Run time as a function of the request matrix; peak use and knowledge as given; counts its calls."""
+
+    run_time: Callable[[FloatArray], FloatArray] = field(default=lambda requests: np.full(len(requests), 100.0))
+    peak: tuple[float, float, float, float] = (1.0, 1.0, 0.1, 1.0)
+    runs: int = 10
+    known: Knowledge = field(default_factory=Knowledge)
+    calls: int = 0
+    rows: int = 0
+
+    def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
+        self.calls += 1
+        self.rows += len(rows)
+        run_s = self.run_time(requests)
+        return RunTimes(p50=run_s, p90=2.0 * run_s)
+
+    def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
+        cpu, mem, gpus, gpu_mem = (np.full(len(jobs), value) for value in self.peak)
+        return PeakUse(cpu_cores=cpu, mem_gib=mem, gpus=gpus, gpu_mem_gib=gpu_mem, runs=np.full(len(jobs), self.runs))
+
+    def knowledge(self, jobs: Sequence[Job]) -> Sequence[Knowledge]:
+        return [self.known] * len(jobs)
+
+
+WIDE = Knowledge(support={"cpu_cores": (0.0, 1e6), "mem_gib": (0.0, 1e6), "gpus": (0.0, 1e6)})
+"""Support so wide that the model speaks about every candidate."""
+
+GPU_REQUESTS = st.sampled_from([0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.0, 3.0, 8.0])
+REQUESTS = st.builds(
+    Request,
+    cpu_cores=st.floats(0.1, 64.0),
+    mem_gib=st.floats(0.1, 256.0),
+    gpus=GPU_REQUESTS,
+)
+
+
+@st.composite
+def workloads(draw: st.DrawFn, most: int = 12) -> list[Arrival]:
+    """Draw up to `most` arrivals: some gangs exceed `machines()`, moments coincide, jobs need more than they ask."""
+    arrivals = []
+    for number in range(draw(st.integers(1, most))):
+        wants = Request(
+            cpu_cores=draw(st.floats(0.1, 6.0)),
+            mem_gib=draw(st.floats(0.1, 12.0)),
+            gpus=draw(st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0, 4.0])),
+        )
+        used = {
+            "cpu_cores": draw(st.floats(0.0, 8.0)),
+            "mem_gib": draw(st.floats(0.1, 14.0)),
+            "gpus": draw(st.floats(0.0, 4.0)),
+            "gpu_mem_gib": draw(st.floats(0.0, 20.0)),
+        }
+        arrivals.append(
+            arrival(
+                float(draw(st.integers(0, 50))),
+                f"j{number}",
+                wants,
+                run_s=float(draw(st.integers(1, 60))),
+                instances=draw(st.integers(1, 5)),
+                mem_avg_gib=used["mem_gib"] / 2,
+                **used,
+            )
+        )
+    return arrivals

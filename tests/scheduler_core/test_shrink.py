@@ -1,0 +1,368 @@
+"""Algorithm 1: the paper's without the guard, ours with it, and what happens when a predictor fails."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_core.errors import BadInput, PredictorUnavailable
+from scheduler_core.shrink import Recommendation, ShrinkPolicy, shrink
+from scheduler_core.types import RESOURCES, FloatArray, IntArray, Job, Knowledge, Reason, Request, RunTimes
+from tests.scheduler_core.cases import NAN, REQUESTS, WIDE, ToyPredictor, job, request
+
+PAPER = ShrinkPolicy(guard="none")
+
+
+def one(predictor: Any, wants: Request, policy: ShrinkPolicy | None = None, **fields: Any) -> Recommendation:
+    return shrink([job("a", wants, **fields)], predictor, policy)[0]
+
+
+def slows_below(cores: float) -> ToyPredictor:
+    """Return a predictor whose jobs take longer, in proportion, with fewer cores than `cores`."""
+    return ToyPredictor(
+        run_time=lambda r: 100.0 * np.maximum(1.0, cores / r[:, 0]), peak=(0.1, 0.1, 0.01, 0.1), known=WIDE
+    )
+
+
+def reference_algorithm(
+    wants: Request, run_time: Any, important: frozenset[str], theta: float, alphas: Sequence[float], grid: float
+) -> tuple[float, ...]:
+    """Algorithm 1 as a loop, W always a multiple of the original request; GPUs on the grid, rounded up."""
+    w = wants.row()
+    t = run_time(w)
+    for alpha in alphas:
+        W = [value if name in important else alpha * value for name, value in zip(RESOURCES, w, strict=True)]
+        if "gpus" not in important and w[2] > 0:
+            share = max(math.ceil(W[2] / grid - 1e-9), 1) * grid
+            W[2] = min(w[2], round(share, 9) if share < 1 - 1e-12 else math.ceil(W[2] - 1e-9))
+        if abs(run_time(W) - t) / t < theta:
+            return tuple(W)
+    return w
+
+
+@given(
+    wants=st.lists(REQUESTS, min_size=1, max_size=4),
+    powers=st.tuples(st.floats(-0.6, 0.6), st.floats(-0.6, 0.6), st.floats(-0.6, 0.6)),
+    important=st.frozensets(st.sampled_from(RESOURCES)),
+    theta=st.floats(0.01, 0.5),
+)
+def test_without_guard_it_is_the_printed_algorithm(
+    wants: list[Request], powers: tuple[float, float, float], important: frozenset[str], theta: float
+) -> None:
+    def run_time(r: Any) -> float:
+        return float(100.0 * np.prod([(value + 0.5) ** power for value, power in zip(r, powers, strict=True)]))
+
+    predictor = ToyPredictor(
+        run_time=lambda rows: np.array([run_time(row) for row in rows]), known=Knowledge(important=important)
+    )
+    policy = ShrinkPolicy(guard="none", theta=theta)
+
+    answers = shrink([job(str(i), each) for i, each in enumerate(wants)], predictor, policy)
+
+    for each, answer in zip(wants, answers, strict=True):
+        expected = reference_algorithm(each, run_time, important, theta, policy.alphas().tolist(), policy.gpu_grid)
+        assert answer.target.row() == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+def test_candidates_are_multiples_of_the_original_and_never_compound() -> None:
+    # Compounding 0.5, 0.55, ... would reach far below 0.9 times the request before anything passes.
+    answer = one(slows_below(9.0), request(10.0, 8.0, 0.0), replace(PAPER, theta=0.01))
+
+    assert answer.alpha == pytest.approx(0.9)
+    assert answer.target.row() == pytest.approx((9.0, 7.2, 0.0))
+
+
+def test_no_candidate_returns_the_original_request() -> None:
+    answer = one(slows_below(100.0), request(10.0, 8.0, 1.0), PAPER)
+
+    assert answer.target == answer.request == request(10.0, 8.0, 1.0)
+    assert set(answer.reasons.values()) == {Reason.NO_CANDIDATE}
+    assert answer.alpha == 1.0
+    assert answer.model_decided
+
+
+def test_alphas_start_at_alpha0_and_stay_below_one() -> None:
+    assert ShrinkPolicy().alphas().tolist() == [0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95]
+    assert ShrinkPolicy(alpha0=0.0, alpha_step=1.0).alphas().tolist() == [0.0]
+
+
+def test_all_candidates_of_all_jobs_go_in_one_matrix() -> None:
+    predictor = ToyPredictor(known=WIDE)
+
+    shrink([job(str(i)) for i in range(7)], predictor)
+
+    assert predictor.calls == 1
+    assert predictor.rows == 7 * (1 + 10)
+
+
+def test_no_jobs_ask_nothing() -> None:
+    predictor = ToyPredictor()
+
+    assert shrink([], predictor) == []
+    assert predictor.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("peak", "wants", "targets", "reasons"),
+    [
+        # alpha sets all of them: the floors (with 15 % above memory peaks) lie lower
+        ((1.0, 1.0, 0.1, 1.0), (6.0, 16.0, 0.5), (3.0, 8.0, 0.25), ("shrunk", "shrunk", "shrunk")),
+        # the floor sets CPU below the request, and memory at it
+        ((4.0, 16.0, 0.1, 1.0), (6.0, 16.0, 0.5), (4.0, 16.0, 0.25), ("floor", "floor", "shrunk")),
+        # peak GPU memory of 8 of 16 GiB, and 15 %: 0.575, on the grid 0.6
+        ((1.0, 1.0, 0.1, 8.0), (6.0, 16.0, 1.0), (3.0, 8.0, 0.6), ("shrunk", "shrunk", "floor")),
+        # the floor saves less than the minimum change: not worth it
+        ((5.8, 1.0, 0.1, 1.0), (6.0, 16.0, 1.0), (6.0, 8.0, 0.5), ("floor", "shrunk", "shrunk")),
+        # the grid gives back all that alpha took
+        ((1.0, 1.0, 0.01, 0.1), (6.0, 16.0, 0.05), (3.0, 8.0, 0.05), ("shrunk", "shrunk", "below_threshold")),
+        # nothing was asked for
+        ((1.0, 1.0, 0.0, 0.0), (6.0, 16.0, 0.0), (3.0, 8.0, 0.0), ("shrunk", "shrunk", "below_threshold")),
+        # several GPUs come whole
+        ((1.0, 1.0, 0.5, 1.0), (6.0, 16.0, 5.0), (3.0, 8.0, 3.0), ("shrunk", "shrunk", "shrunk")),
+    ],
+)
+@pytest.mark.parametrize("known", [WIDE, Knowledge()], ids=["model speaks", "model silent"])
+def test_guarded_targets_and_their_reasons(
+    known: Knowledge,
+    peak: tuple[float, ...],
+    wants: tuple[float, ...],
+    targets: tuple[float, ...],
+    reasons: tuple[str, ...],
+) -> None:
+    answer = one(ToyPredictor(peak=peak, known=known), request(*wants))  # type: ignore[arg-type]
+
+    assert answer.target.row() == pytest.approx(targets)
+    assert answer.reasons == dict(zip(RESOURCES, map(Reason, reasons), strict=True))
+    assert not answer.model_decided
+
+
+def test_important_resources_keep_their_request() -> None:
+    known = replace(WIDE, important=frozenset({"cpu_cores"}))
+
+    answer = one(ToyPredictor(known=known), request(4.0, 8.0, 1.0))
+
+    assert answer.target == request(4.0, 4.0, 0.5)
+    assert answer.reasons["cpu_cores"] == Reason.IMPORTANT
+    assert answer.model_decided
+
+
+@pytest.mark.parametrize(
+    "support",
+    [(6.0, 6.0), (5.9, 32.0), (0.5, 2.0), None],
+    ids=["constant column", "below what was seen", "above what was seen", "never seen"],
+)
+def test_outside_support_the_model_neither_permits_nor_forbids(support: tuple[float, float] | None) -> None:
+    # The model would forbid every candidate: it slows in proportion. Only the floor of 4 cores holds.
+    predictor = slows_below(1000.0)
+    predictor.peak = (4.0, 0.1, 0.01, 0.1)
+    predictor.known = Knowledge(support={} if support is None else {"cpu_cores": support})
+
+    answer = one(predictor, request(6.0, 8.0, 0.5))
+
+    assert answer.target.cpu_cores == 4.0
+    assert answer.reasons["cpu_cores"] == Reason.FLOOR
+    assert answer.run_time_change == 0.0
+    assert not answer.model_decided
+
+
+def test_a_model_that_speaks_of_one_resource_holds_back_only_that_one() -> None:
+    predictor = slows_below(1000.0)
+    predictor.known = Knowledge(support={"cpu_cores": (0.0, 64.0)})
+
+    answer = one(predictor, request(6.0, 8.0, 0.5))
+
+    assert answer.target == request(6.0, 4.0, 0.25)
+    assert answer.reasons["cpu_cores"] == Reason.NO_CANDIDATE
+    assert answer.model_decided
+
+
+def test_a_resource_is_held_where_the_model_begins_to_speak() -> None:
+    # Candidates 3.0 and 3.3 cores lie outside the support; the model forbids 3.6 (first seen) up to 4.8.
+    predictor = ToyPredictor(
+        run_time=lambda r: np.where((r[:, 0] < 4.9) | (r[:, 1] < 4.5), 200.0, 100.0),
+        peak=(0.1, 0.1, 0.01, 0.1),
+        known=Knowledge(support={"cpu_cores": (3.5, 8.0), "mem_gib": (0.0, 100.0)}),
+    )
+
+    answer = one(predictor, request(6.0, 8.0, 0.0))
+
+    # Memory, spoken about throughout, forbids 0.5 and 0.55; from 0.6 the model speaks of cores too, and passes at 0.85.
+    assert answer.alpha == pytest.approx(0.85)
+    assert answer.target.row() == pytest.approx((5.1, 6.8, 0.0))
+
+
+def test_run_time_is_that_of_the_accepted_candidate() -> None:
+    answer = one(slows_below(5.0), request(10.0, 8.0, 0.0), ShrinkPolicy(theta=0.12))
+
+    assert answer.alpha == pytest.approx(0.5)
+    assert answer.run_time_change == pytest.approx(0.0)
+    tighter = one(slows_below(5.2), request(10.0, 8.0, 0.0), ShrinkPolicy(theta=0.05))
+    assert tighter.run_time_change == pytest.approx(5.2 / 5.0 - 1.0)
+    assert tighter.run_time_p50_s == pytest.approx(104.0)
+    assert tighter.run_time_p90_s == pytest.approx(208.0)
+
+
+@pytest.mark.parametrize("runs", [0, 2])
+def test_too_few_measured_runs_leave_the_request(runs: int) -> None:
+    answer = one(ToyPredictor(runs=runs, known=WIDE), request())
+
+    assert answer.target == answer.request
+    assert set(answer.reasons.values()) == {Reason.COLD_START}
+    assert not answer.model_decided
+    assert answer.runs == runs
+
+
+def test_an_unknown_floor_leaves_its_resource_only() -> None:
+    answer = one(ToyPredictor(peak=(NAN, 1.0, 0.1, 1.0), known=WIDE), request(4.0, 8.0, 1.0))
+
+    assert answer.target == request(4.0, 4.0, 0.5)
+    assert answer.reasons["cpu_cores"] == Reason.COLD_START
+
+
+@pytest.mark.parametrize("guard", ["none", "usage"])
+def test_a_job_the_model_knows_nothing_about_is_a_cold_start(guard: Any) -> None:
+    predictor = ToyPredictor(run_time=lambda r: np.full(len(r), NAN), known=WIDE)
+
+    answer = one(predictor, request(), ShrinkPolicy(guard=guard))
+
+    assert answer.target == answer.request
+    assert set(answer.reasons.values()) == {Reason.COLD_START}
+
+
+@pytest.mark.parametrize("guard", ["none", "usage"])
+@pytest.mark.parametrize("run_s", [0.0, -5.0, math.inf])
+def test_run_times_that_cannot_be_meant_count_as_unavailable(guard: Any, run_s: float) -> None:
+    answer = one(
+        ToyPredictor(run_time=lambda r: np.full(len(r), run_s), known=WIDE), request(), ShrinkPolicy(guard=guard)
+    )
+
+    assert answer.target == answer.request
+    assert set(answer.reasons.values()) == {Reason.PREDICTOR_UNAVAILABLE}
+
+
+class Raising(ToyPredictor):
+    def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
+        raise PredictorUnavailable("the service is away")
+
+
+class Buggy(ToyPredictor):
+    def peak_use(self, jobs: Sequence[Job]) -> Any:
+        return {}["nothing"]
+
+
+class ShortAnswer(ToyPredictor):
+    def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
+        return RunTimes(p50=np.ones(len(rows) - 1), p90=np.ones(len(rows)))
+
+
+class FewPeaks(ToyPredictor):
+    def peak_use(self, jobs: Sequence[Job]) -> Any:
+        return replace(super().peak_use(jobs), mem_gib=np.ones(len(jobs) + 1))
+
+
+class NoKnowledge(ToyPredictor):
+    def knowledge(self, jobs: Sequence[Job]) -> Any:
+        return []
+
+
+@pytest.mark.parametrize("failing", [Raising, Buggy, ShortAnswer, FewPeaks, NoKnowledge])
+def test_a_failing_predictor_leaves_every_request_and_says_so(failing: type[ToyPredictor]) -> None:
+    answers = shrink([job("a"), job("b", request(1.0, NAN, 0.0))], failing())
+
+    assert [answer.job_id for answer in answers] == ["a", "b"]
+    assert all(answer.target is answer.request for answer in answers)
+    assert all(set(answer.reasons.values()) == {Reason.PREDICTOR_UNAVAILABLE} for answer in answers)
+    assert set(answers[1].reasons) == {"cpu_cores", "gpus"}
+    assert all(answer.note for answer in answers)
+
+
+def test_an_opted_out_job_keeps_its_request_beside_others() -> None:
+    answers = shrink([job("a", opted_out=True), job("b")], ToyPredictor(known=WIDE))
+
+    assert answers[0].target == answers[0].request
+    assert set(answers[0].reasons.values()) == {Reason.OPTED_OUT}
+    assert answers[1].target != answers[1].request
+
+
+def test_a_resource_the_trace_lacks_is_left_out() -> None:
+    answer = one(ToyPredictor(known=WIDE), request(NAN, NAN, 1.0))
+
+    assert set(answer.reasons) == {"gpus"}
+    assert answer.target.gpus == 0.5
+    assert math.isnan(answer.target.cpu_cores)
+    assert math.isnan(answer.lower_bound.mem_gib)
+
+
+def test_gpu_floor_follows_the_device_of_the_job() -> None:
+    policy = ShrinkPolicy(device_mem_gib={"V100M32": 32.0}, assumed_device_mem_gib=16.0, gpu_mem_margin=0.0)
+    predictor = ToyPredictor(peak=(1.0, 1.0, 0.1, 12.0), known=WIDE)
+
+    small, large = shrink([job("a", gpu_type="MISC"), job("b", gpu_type="V100M32")], predictor, policy)
+
+    assert small.target.gpus == 0.75
+    assert large.target.gpus == 0.5
+
+
+@given(
+    wants=st.lists(REQUESTS, min_size=1, max_size=5),
+    peak=st.tuples(st.floats(0.0, 64.0), st.floats(0.0, 256.0), st.floats(0.0, 8.0), st.floats(0.0, 128.0)),
+    slope=st.floats(-1.0, 1.0),
+    low=st.floats(0.0, 20.0),
+    width=st.floats(0.0, 60.0),
+    guard=st.sampled_from(["none", "usage"]),
+)
+def test_floor_target_request_are_ordered(
+    wants: list[Request], peak: tuple[float, float, float, float], slope: float, low: float, width: float, guard: Any
+) -> None:
+    known = Knowledge(support=dict.fromkeys(RESOURCES, (low, low + width)))
+    predictor = ToyPredictor(run_time=lambda r: 100.0 * (r.sum(axis=1) + 1.0) ** slope, peak=peak, known=known)
+    policy = ShrinkPolicy(guard=guard)
+
+    for answer in shrink([job(str(i), each) for i, each in enumerate(wants)], predictor, policy):
+        for at, (low_bound, target, asked) in enumerate(
+            zip(answer.lower_bound.row(), answer.target.row(), answer.request.row(), strict=True)
+        ):
+            assert target <= asked
+            assert target >= policy.alpha0 * asked - 1e-9
+            if guard == "usage":
+                assert low_bound <= target + 1e-9
+                assert target + 1e-9 >= min(asked, peak[at])
+        if guard == "usage":
+            assert answer.target.gpus + 1e-9 >= min(answer.request.gpus, peak[3] / policy.assumed_device_mem_gib)
+            assert answer.target.mem_gib + 1e-9 >= min(answer.request.mem_gib, peak[1] * (1 + policy.mem_margin))
+
+
+@given(wants=st.lists(REQUESTS, min_size=2, max_size=6), order=st.randoms(use_true_random=False))
+def test_permuting_jobs_permutes_answers(wants: list[Request], order: Any) -> None:
+    jobs = [job(str(i), each) for i, each in enumerate(wants)]
+    shuffled = list(jobs)
+    order.shuffle(shuffled)
+
+    straight = {answer.job_id: answer for answer in shrink(jobs, slows_below(8.0))}
+    permuted = {answer.job_id: answer for answer in shrink(shuffled, slows_below(8.0))}
+
+    for job_id, answer in straight.items():
+        assert permuted[job_id].target == answer.target
+        assert permuted[job_id].reasons == answer.reasons
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"alpha0": 1.0},
+        {"alpha_step": 0.0},
+        {"theta": 0.0},
+        {"guard": "maybe"},
+        {"min_runs": -1},
+        {"mem_margin": -0.1},
+        {"gpu_grid": 0.0},
+    ],
+)
+def test_a_policy_outside_its_range_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=next(iter(fields))):
+        ShrinkPolicy(**fields)
