@@ -49,12 +49,13 @@ HISTORY_BASELINES: Final[dict[str, HistoryBaseline]] = {
     "vc_gpus_median": HistoryBaseline(keys=(("cluster", "vc", "gpus"), ("cluster", "gpus"), ())),
     "gpus_median": HistoryBaseline(keys=(("cluster", "gpus"), ())),
     "recent_20": HistoryBaseline(
-        keys=(("user", "group", "gpus"), ("user", "gpus"), ("cluster", "vc", "gpus"), ("cluster", "gpus"), ()),
+        keys=(("group", "role"), ("user", "gpus"), ("cluster", "vc", "gpus"), ("cluster", "gpus"), ()),
         window=RECENT_WINDOW,
     ),
     "global_median": HistoryBaseline(keys=(("cluster",), ())),
 }
-"""`gpus` is the GPU count of the whole gang, requests times instances."""
+"""`gpus` is the GPU count of the whole gang, requests times instances.
+The like of `recent_20` is that of the history features."""
 
 
 def applicable(jobs: pl.DataFrame) -> list[str]:

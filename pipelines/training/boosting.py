@@ -91,7 +91,9 @@ def fit(
         early_stopping_rounds=boosting.patience if watched else None,
         verbose_eval=False,
     )
-    return booster[: booster.best_iteration + 1] if watched else booster
+    kept = booster[: booster.best_iteration + 1] if watched else booster
+    kept.feature_names = list(columns.names)
+    return kept
 
 
 def xgboost_params(
@@ -127,11 +129,11 @@ def rounds_of(booster: xgb.Booster) -> int:
 def _matrix(
     rows: Rows, columns: Columns, boosting: Boosting, nthread: int, reference: xgb.QuantileDMatrix | None = None
 ) -> xgb.QuantileDMatrix:
+    # Names are given to the finished booster: XGBoost would copy them all in every round.
     return xgb.QuantileDMatrix(
         rows.matrix,
         label=rows.target,
         weight=rows.weights,
-        feature_names=list(columns.names),
         feature_types=list(columns.types),
         enable_categorical=True,
         max_bin=boosting.max_bin,

@@ -7,16 +7,19 @@ References: Breiman, "Random Forests" (2001), section 10; Lundberg and others, "
 Understanding with Explainable AI for Trees" (2020); for the cut, item 2 of how Algorithm 1 was settled.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import xgboost as xgb
 from scipy.stats import spearmanr
 from sklearn.inspection import permutation_importance
 
+from features.build import REQUEST_COLUMNS, with_requests
+from features.contract import FeatureContract
 from features.sets import FEATURES
 from pipelines.training.boosting import Columns, Matrix
 from pipelines.training.metrics import FloatArray
@@ -28,6 +31,9 @@ REPEATS: Final = 5
 LARGEST_SAMPLE: Final = 1000
 """Held-out rows used at most: a spread over five shuffles is asked for, not a third digit."""
 
+SHAP_SAMPLE: Final = 300
+"""Held-out rows behind the sign: SHAP costs more than a prediction by the square of the depth."""
+
 LEAST_SHARE: Final = 0.02
 """A resource below this share of the total importance is not important, however steady it is."""
 
@@ -36,21 +42,19 @@ REQUEST_COLUMN: Final = {"cpu_cores": "req_cpu_cores", "mem_gib": "req_mem_gib",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Answering:
-    """What scikit-learn permutes: the columns some tree uses, filled into the rest of the rows."""
+class Spread:
+    """Mean and standard deviation over the shuffles."""
 
-    rows: Matrix
-    used: IntArray
-    loss: Callable[[Matrix, FloatArray], float]
+    mean: float
+    std: float
 
-    def fit(self) -> "_Answering":
+
+class _Ready:
+    """A fitted estimator as scikit-learn wants to see one; the scoring function holds the model."""
+
+    def fit(self) -> "_Ready":
         """Return itself: scikit-learn asks for the method and never calls it."""
         return self
-
-    def score(self, matrix: Matrix, targets: FloatArray) -> float:
-        filled = self.rows.copy()
-        filled[:, self.used] = matrix
-        return -self.loss(filled, targets)
 
 
 def permuted(
@@ -90,14 +94,15 @@ def permuted(
     split_on = {name for booster in boosters for name in booster.get_score(importance_type="weight")}
     used = np.flatnonzero([name in split_on for name in columns.names])
     mean, std = np.zeros(len(columns.names)), np.zeros(len(columns.names))
+
+    def score(_: _Ready, shown: Matrix, wanted: FloatArray) -> float:
+        filled = matrix.copy()
+        filled[:, used] = shown
+        return -loss(filled, wanted)
+
     if len(used) and len(matrix):
         shuffled = permutation_importance(
-            _Answering(rows=matrix, used=used, loss=loss),
-            matrix[:, used],
-            targets,
-            scoring=_Answering.score,
-            n_repeats=repeats,
-            random_state=seed,
+            _Ready(), matrix[:, used], targets, scoring=score, n_repeats=repeats, random_state=seed
         )
         mean[used], std[used] = shuffled.importances_mean, shuffled.importances_std
     signs = _signs(boosters[0], matrix, columns) if len(boosters) == 1 else [None] * len(columns.names)
@@ -108,40 +113,72 @@ def permuted(
     return [rows[i] for i in np.argsort(-mean, kind="stable")]
 
 
-def resource_importances(importances: Sequence[Importance]) -> dict[str, tuple[float, float]]:
-    """Return the mean and std of each requestable resource: summed over the features derived from its request.
+def permuted_requests(
+    frame: pl.DataFrame,
+    jobs: pl.DataFrame,
+    targets: FloatArray,
+    contract: FeatureContract,
+    *,
+    loss: Callable[[Matrix, FloatArray], float],
+    seed: int,
+    repeats: int = REPEATS,
+) -> dict[str, Spread]:
+    """Return how much the loss grows when one resource's request is shuffled and what derives from it follows.
 
-    The stds are added as of independent shuffles.
+    Shuffling `cpu_cores_per_gpu` alone would charge the cores for what the GPUs say.
+
+    Parameters
+    ----------
+    frame, jobs, targets
+        Features of held-out rows, their jobs, and their targets (n,).
+    contract, loss
+        What turns features into the matrix that `loss` takes.
+
+    Returns
+    -------
+    spreads
+        By requestable resource; zero where no feature of the contract derives from a request.
     """
-    found = {}
-    for resource, column in REQUEST_COLUMN.items():
-        derived = [i for i in importances if column in _request_needs(str(i["feature"]))]
-        mean = sum(float(i["mean"] or 0.0) for i in derived)
-        std = float(np.sqrt(sum(float(i["std"] or 0.0) ** 2 for i in derived)))
-        found[resource] = (mean, std)
-    return found
+    rng = np.random.default_rng(seed)
+    if frame.height > LARGEST_SAMPLE:
+        sample = np.sort(rng.choice(frame.height, LARGEST_SAMPLE, replace=False))
+        frame, jobs, targets = frame[sample], jobs[sample], targets[sample]
+    frame = frame.select(contract.names)
+    if not frame.height or not any(FEATURES[name].from_request for name in contract.names):
+        return dict.fromkeys(REQUEST_COLUMN, Spread(mean=0.0, std=0.0))
+    rows = np.arange(frame.height)
+    requests = jobs.select(pl.col(c).cast(pl.Float64) for c in REQUEST_COLUMNS).to_numpy()
+
+    def score(_: "_Ready", asked: FloatArray, wanted: FloatArray) -> float:
+        return -loss(contract.encode(with_requests(frame, jobs, rows, asked)), wanted)
+
+    shuffled = permutation_importance(_Ready(), requests, targets, scoring=score, n_repeats=repeats, random_state=seed)
+    means, stds = shuffled.importances_mean.tolist(), shuffled.importances_std.tolist()
+    return {r: Spread(mean=m, std=s) for r, m, s in zip(REQUEST_COLUMN, means, stds, strict=True)}
 
 
-def important_resources(importances: Sequence[Importance], *, least_share: float = LEAST_SHARE) -> tuple[str, ...]:
+def important_resources(
+    requests: Mapping[str, Spread], importances: Sequence[Importance], *, least_share: float = LEAST_SHARE
+) -> tuple[str, ...]:
     """Return the resources that Algorithm 1 leaves alone: mean above 2 std, and above a share of the total.
 
-    >>> important_resources([
-    ...     {"feature": "req_cpu_cores", "mean": 0.3, "std": 0.1, "repeats": 5, "sign": 0.5},
-    ...     {"feature": "req_mem_gib", "mean": 0.3, "std": 0.2, "repeats": 5, "sign": 0.5},
-    ...     {"feature": "req_gpus", "mean": 0.01, "std": 0.0, "repeats": 5, "sign": 0.5}])
+    The total is that of the resources and of every feature that derives from none.
+
+    >>> important_resources({"cpu_cores": Spread(mean=0.3, std=0.1), "mem_gib": Spread(mean=0.3, std=0.2),
+    ...     "gpus": Spread(mean=0.01, std=0.0)}, [])
     ('cpu_cores',)
     """
-    total = sum(max(float(i["mean"] or 0.0), 0.0) for i in importances)
-    resources = resource_importances(importances).items()
-    return tuple(r for r, (mean, std) in resources if mean > 2 * std and mean > least_share * total)
+    others = [float(i["mean"] or 0.0) for i in importances if not _from_request(str(i["feature"]))]
+    total = sum(max(mean, 0.0) for mean in [*others, *(spread.mean for spread in requests.values())])
+    return tuple(r for r, s in requests.items() if s.mean > 2 * s.std and s.mean > least_share * total)
 
 
-def _request_needs(feature: str) -> tuple[str, ...]:
-    known = FEATURES.get(feature)
-    return known.needs if known is not None and known.from_request else ()
+def _from_request(feature: str) -> bool:
+    return feature in FEATURES and FEATURES[feature].from_request
 
 
 def _signs(booster: xgb.Booster, matrix: Matrix, columns: Columns) -> list[float | None]:
+    matrix = matrix[:SHAP_SAMPLE]
     rows = xgb.DMatrix(
         matrix, feature_names=list(columns.names), feature_types=list(columns.types), enable_categorical=True
     )

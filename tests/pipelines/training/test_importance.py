@@ -1,11 +1,14 @@
 """Permutation importance and its sign, on a population where we know what matters."""
 
 import numpy as np
-import pytest
 
+from features.build import build
+from features.contract import FeatureContract
+from features.history import History
 from pipelines.training import boosting, importance, metrics
 from pipelines.training.boosting import Boosting, Columns, Matrix, Rows
 from pipelines.training.metrics import FloatArray
+from tests.pipelines.training.conftest import make_jobs
 
 COLUMNS = Columns(names=("req_gpus", "req_cpu_cores", "req_mem_gib", "role"), types=("q", "q", "q", "c"))
 
@@ -55,21 +58,49 @@ def test_the_same_seed_shuffles_the_same_way() -> None:
     assert measured(3)["req_gpus"]["mean"] != measured(4)["req_gpus"]["mean"]
 
 
-def test_important_resources_are_steady_and_not_negligible() -> None:
-    assert importance.important_resources(list(measured().values())) == ("cpu_cores", "gpus")
+def requests_measured(names: list[str]) -> dict[str, importance.Spread]:
+    """Train on jobs whose run time depends on their GPUs alone, and shuffle their requests."""
+    jobs = make_jobs(900, seed=4)
+    frame = build(jobs, History.of(jobs), names)
+    contract = FeatureContract.fit(frame)
+    columns = Columns(names=contract.names, types=tuple(contract.feature_types))
+    target = 6.0 + np.log2(jobs["req_gpus"].to_numpy())
+    booster = boosting.fit(
+        Rows(matrix=contract.encode(frame), target=target), columns, quantiles=(0.5,), seed=0, nthread=1
+    )
+
+    def loss(matrix: Matrix, wanted: FloatArray) -> float:
+        return metrics.pinball(wanted, boosting.predict(booster, matrix)[:, 0], 0.5)
+
+    return importance.permuted_requests(frame, jobs, target, contract, loss=loss, seed=0)
 
 
-def test_a_derived_feature_counts_for_every_resource_it_derives_from() -> None:
-    rows: list[importance.Importance] = [
-        {"feature": name, "mean": mean, "std": 0.03, "repeats": 5, "sign": None}
-        for name, mean in [("cpu_cores_per_gpu", 0.2), ("req_gpus", 0.1), ("user_run_s_p50_20", 0.5)]
-    ]
+def test_a_resource_is_charged_for_itself_and_not_for_what_its_ratio_says_of_another() -> None:
+    found = requests_measured(["req_gpus", "req_cpu_cores", "req_mem_gib", "cpu_cores_per_gpu"])
 
-    found = importance.resource_importances(rows)
+    assert importance.important_resources(found, []) == ("gpus",)
+    assert found["cpu_cores"].mean < 0.1 * found["gpus"].mean
+    assert found["mem_gib"].mean < 0.01 * found["gpus"].mean
 
-    assert found["cpu_cores"] == pytest.approx((0.2, 0.03))
-    assert found["gpus"] == pytest.approx((0.3, 0.03 * np.sqrt(2)))
-    assert found["mem_gib"] == (0.0, 0.0)
+
+def test_derived_features_follow_the_shuffled_request() -> None:
+    found = requests_measured(["total_gpus", "instances", "hour"])
+
+    assert found["gpus"].mean > 0.1
+
+
+def test_without_requests_among_the_features_no_resource_matters() -> None:
+    found = requests_measured(["hour", "weekday"])
+
+    assert {s.mean for s in found.values()} == {0.0}
+
+
+def test_a_small_share_of_the_total_is_not_important() -> None:
+    requests = {"gpus": importance.Spread(mean=0.01, std=0.001)}
+    rest: list[importance.Importance] = [{"feature": "user_run_s_p50_20", "mean": 0.99, "std": 0.0, "repeats": 5}]
+
+    assert importance.important_resources(requests, rest) == ()
+    assert importance.important_resources(requests, rest, least_share=0.005) == ("gpus",)
 
 
 def test_a_column_no_tree_splits_on_has_no_importance() -> None:
