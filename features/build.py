@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from features.columns import load, recency
-from features.columns.feature import Load, Recent
+from features.columns import load, newest, recency
+from features.columns.feature import Load, Newest, Recent
 from features.errors import ContractError
 from features.history import History
 from features.lookback import Lookback
@@ -32,14 +32,23 @@ REQUEST_COLUMNS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What one list of names takes: the columns read, the row expressions, and the looks in two groups."""
+    """What one list of names takes: the columns read, the row expressions, the looks by kind and by key."""
 
     needs: Mapping[str, str]
     expressions: Mapping[str, pl.Expr]
     changed: Mapping[str, pl.Expr]
-    looks: tuple[str, ...]
-    recent: recency.Plan
-    loads: load.Plan
+    recent: tuple[str, ...]
+    loads: tuple[str, ...]
+    submitted: tuple[str, ...]
+    windows: recency.Plan
+    measures: load.Plan
+    submissions: newest.Plan
+    of_key: Mapping[str, IntArray]
+
+    @property
+    def looks(self) -> tuple[str, ...]:
+        """The names of the features that need the history, in the order of their matrix."""
+        return (*self.recent, *self.loads, *self.submitted)
 
 
 def build(jobs: pl.DataFrame, history: History, names: str | Sequence[str]) -> pl.DataFrame:
@@ -82,6 +91,7 @@ def _plan(names: tuple[str, ...]) -> _Plan:
     expressions, changed = {}, {}
     recent: dict[str, Recent] = {}
     loads: dict[str, Load] = {}
+    submissions: dict[str, Newest] = {}
     for feature in (FEATURES[name] for name in named(names)):
         for column in feature.needs:
             needs.setdefault(column, feature.name)
@@ -90,29 +100,42 @@ def _plan(names: tuple[str, ...]) -> _Plan:
                 recent[feature.name] = look
             case Load() as look:
                 loads[feature.name] = look
+            case Newest() as look:
+                submissions[feature.name] = look
             case expression:
                 expressions[feature.name] = expression().cast(feature.dtype).alias(feature.name)
                 if feature.from_request:
                     changed[feature.name] = expressions[feature.name]
+    looks: list[Recent | Load | Newest] = [*recent.values(), *loads.values(), *submissions.values()]
+    keys = np.array([look.key for look in looks])
     return _Plan(
         needs=needs,
         expressions=expressions,
         changed=changed,
-        looks=(*recent, *loads),
-        recent=recency.plan(tuple(recent.values())),
-        loads=load.plan(tuple(loads.values())),
+        recent=tuple(recent),
+        loads=tuple(loads),
+        submitted=tuple(submissions),
+        windows=recency.plan(tuple(recent.values())),
+        measures=load.plan(tuple(loads.values())),
+        submissions=newest.plan(tuple(submissions.values())),
+        of_key={key: np.flatnonzero(keys == key) for key in dict.fromkeys(keys.tolist())},
     )
 
 
 def _look_back(jobs: pl.DataFrame, history: History, plan: _Plan) -> FloatArray:
     """Return the history features (features, n), chunk by chunk."""
     matrix = np.empty((len(plan.looks), jobs.height))
-    split = len(plan.looks) - len(plan.loads.loads)
+    recent, loads = len(plan.recent), len(plan.recent) + len(plan.loads)
     for start in range(0, jobs.height, CHUNK_ROWS):
         seen = Lookback.of(jobs[start : start + CHUNK_ROWS], history)
         chunk = matrix[:, start : start + CHUNK_ROWS]
-        recency.fill(chunk[:split], plan.recent, seen)
-        load.fill(chunk[split:], plan.loads, seen)
+        recency.fill(chunk[:recent], plan.windows, seen)
+        load.fill(chunk[recent:loads], plan.measures, seen)
+        newest.fill(chunk[loads:], plan.submissions, seen)
+        for key, rows in plan.of_key.items():
+            unknown = seen.unknown(key)
+            if unknown.any():  # unknown users are not one user: their history is unknown too
+                chunk[np.ix_(rows, unknown)] = np.nan
     return matrix
 
 

@@ -24,22 +24,20 @@ BoolArray = npt.NDArray[np.bool_]
 DEPTH: Final[dict[str, int]] = {
     "user": 100,
     "group": 100,
-    "vc": 500,
-    "gpus": 500,
+    "vc": 300,
+    "gpus": 300,
     "user_group": 100,
-    "user_gpus": 100,
-    "vc_gpus": 500,
-    "group_role": 100,
+    "user_gpus": 300,
+    "vc_gpus": 300,
+    "group_role": 300,
     "user_group_gpus": 100,
-    "all": 500,
+    "all": 300,
 }
 """How many ended jobs (and measured ones) each key remembers: the longest window a feature may ask for."""
-SUBMITTED_DEPTH: Final = 20
+SUBMITTED_DEPTH: Final = 60
 """How many submissions each key remembers."""
 LOAD_WINDOW_S: Final = 24 * 3600
-"""How far back submissions are counted, in seconds."""
-BURST_GAP_S: Final = 60
-"""Submissions of one key closer than this are one burst."""
+"""How far back submissions and ends are counted, in seconds."""
 SHORT_S: Final = 60.0
 """A run below this many seconds is short: a crash at the start, or a smoke test."""
 
@@ -86,7 +84,6 @@ class History:
     start_us: IntArray
     end_us: IntArray
     values: Mapping[str, FloatArray]
-    bursts: IntArray
 
     @classmethod
     def of(cls, jobs: pl.DataFrame, usage: pl.DataFrame | None = None) -> "History":
@@ -148,7 +145,6 @@ class History:
             start_us=times["start"],
             end_us=times["end"],
             values=_values(frame),
-            bursts=_bursts(events["submitted"], times["submit"]),
         )
 
     @property
@@ -167,26 +163,25 @@ class History:
     def tail(self) -> pl.DataFrame:
         """Return the jobs without which a job submitted after the latest known submission would be answered otherwise.
 
-        Kept are, by key, the newest ended, measured and submitted jobs and the burst that may go on; the submissions
-        of the last 24 h; and every job that had not ended by the latest submission.
+        Kept are, by key, the newest ended, measured and submitted jobs; what was submitted or ended in the last 24 h
+        before the latest submission; and every job that had not ended by then.
         """
         now = self.latest_submit_us
-        keep = (self.submit_us > now - LOAD_WINDOW_S * 1_000_000) | (self.end_us > now)
+        since = now - LOAD_WINDOW_S * 1_000_000
+        keep = (self.submit_us > since) | (self.end_us > since)
         for kind in ("ended", "measured"):
             keep |= self._newest_by_key(kind, DEPTH, now)
         keep |= self._newest_by_key("submitted", dict.fromkeys(KEYS, SUBMITTED_DEPTH), now)
         return self.frame.filter(pl.Series(keep))
 
     def _newest_by_key(self, kind: str, depth: Mapping[str, int], now: int) -> BoolArray:
-        """Mark the rows of each key's newest events up to `now`, and of its last burst."""
+        """Mark the rows of each key's newest events up to `now`."""
         keep = np.zeros(self.frame.height, dtype=np.bool_)
         events = self.events[kind]
         for name, values in self.keyspace.values.items():
             codes = self.keyspace.offsets[name] + np.arange(len(values), dtype=np.int64)
             begin, stop = events.span(codes, np.full(len(codes), now + 1, dtype=np.int64))
             kept = np.minimum(stop - begin, depth[name])
-            if kind == "submitted" and len(codes):
-                kept = np.maximum(kept, np.where(stop > begin, self.bursts[np.maximum(stop - 1, 0)], 0))
             within = np.arange(kept.sum()) - np.repeat(np.cumsum(kept) - kept, kept)
             keep[events.rows[np.repeat(stop - kept, kept) + within]] = True
         return keep
@@ -219,19 +214,11 @@ def _values(frame: pl.DataFrame) -> dict[str, FloatArray]:
 
 
 def _weights(frame: pl.DataFrame, start_us: IntArray) -> dict[str, IntArray]:
-    """Return the integer weights that load features sum: started jobs, and their GPUs in thousandths."""
+    """Return the whole numbers that load features sum over started jobs: one, GPUs in thousandths, start second."""
     started = (start_us != NEVER).astype(np.int64)
     gpus = (frame["req_gpus"].fill_null(0.0) * 1000).round().cast(pl.Int64) * frame["instances"].cast(pl.Int64)
-    return {"jobs": started, "milli_gpus": gpus.to_numpy().astype(np.int64) * started}
-
-
-def _bursts(submitted: Events, submit_us: IntArray) -> IntArray:
-    """Return each submission's place in its key's burst, from 1; along the order of `submitted`."""
-    places = np.arange(len(submitted.rows), dtype=np.int64)
-    if not len(places):
-        return places
-    ts = submit_us[submitted.rows]
-    fresh = np.ones(len(ts), dtype=np.bool_)
-    fresh[1:] = np.diff(ts) >= BURST_GAP_S * 1_000_000
-    fresh[submitted.begins[submitted.begins < len(ts)]] = True
-    return places - np.maximum.accumulate(np.where(fresh, places, 0)) + 1
+    return {
+        "jobs": started,
+        "milli_gpus": gpus.to_numpy().astype(np.int64) * started,
+        "start_s": np.where(started, start_us // 1_000_000, 0),
+    }

@@ -1,7 +1,7 @@
 """Jobs at their submission, looking back: their keys, and the spans of history they may see.
 
 One object per chunk of a build; every answer is a row's own, whatever rows stand beside it.
-Called by `features.build`; read by `columns.recency` and `columns.load`.
+Called by `features.build`; read by `columns.recency`, `columns.load` and `columns.newest`.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,6 @@ import polars as pl
 from features.history import History
 from features.keys import KEY_NAMES, NULL
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
@@ -38,14 +37,11 @@ class Lookback:
 
         Both are (n * keys,), job by job.
         """
-        codes = self.key_codes(keys)
+        codes = self.codes[:, [KEY_NAMES.index(key) for key in keys]].ravel()
         ts = np.repeat(self.submit_us - ago_us, len(keys))
         return self.history.events[kind].span(codes, ts)
 
-    def key_codes(self, keys: Sequence[str]) -> IntArray:
-        """Return the codes (n * keys,), job by job."""
-        return self.codes[:, [KEY_NAMES.index(key) for key in keys]].ravel()
-
-    def unless_null(self, values: npt.NDArray[np.generic], keys: Sequence[str]) -> FloatArray:
-        """Return `values` (n * keys,) as floats, NaN where the key is null: an unknown user has no history."""
-        return np.where(self.key_codes(keys) == NULL, np.nan, values)
+    def unknown(self, key: str) -> BoolArray:
+        """Mark the jobs whose `key` is null (n,)."""
+        null: BoolArray = self.codes[:, KEY_NAMES.index(key)] == NULL
+        return null

@@ -9,27 +9,49 @@ from difflib import get_close_matches
 from typing import Final
 
 from features.columns.calendar import CALENDAR
-from features.columns.feature import Feature, Recent
+from features.columns.feature import Feature, Load, Newest, Recent
 from features.columns.load import LOAD
 from features.columns.measured import MEASURED
+from features.columns.newest import NEWEST
 from features.columns.recency import RECENCY
 from features.columns.request import REQUEST
 from features.errors import UnknownFeature
 
-FEATURES: Final[dict[str, Feature]] = {**REQUEST, **CALENDAR, **RECENCY, **LOAD, **MEASURED}
+FEATURES: Final[dict[str, Feature]] = {**REQUEST, **CALENDAR, **RECENCY, **LOAD, **NEWEST, **MEASURED}
 """Every feature by name."""
 
-_ENDED: Final = tuple(
-    name for name, f in RECENCY.items() if isinstance(f.source, Recent) and f.source.events == "ended"
-)
-_MEASURED_USE: Final = tuple(name for name in RECENCY if name not in frozenset(_ENDED))
 _REQUEST: Final = tuple(name for name in REQUEST if name not in {"time_limit_s", "priority"})
+
+_DEEP: Final = frozenset({"like", "vc", "gpus", "all"})
+"""The keys that a model sees through every window; of the others it sees the last 20 and 100."""
+_WIDE: Final = frozenset({"user", "group", "vc_gpus"})
+_NEAR: Final = frozenset({"like", "vc", "all"})
+"""The keys whose newest submissions a model sees one by one."""
+
+
+def _served(feature: Feature) -> bool:
+    match feature.source:
+        case Recent(events="ended", key=key, last=last):
+            return key in _DEEP or (key in _WIDE and last in (20, 100))
+        case Newest(key=key):
+            return key in _NEAR
+        case source:
+            return isinstance(source, Load)
+
+
+def _of_use(feature: Feature) -> bool:
+    source = feature.source
+    return isinstance(source, Recent) and source.events == "measured" and source.key in _DEEP | _WIDE
+
+
+_LOOKS: Final = tuple(name for name, feature in FEATURES.items() if _served(feature))
+_USE: Final = tuple(name for name, feature in FEATURES.items() if _of_use(feature))
 
 FEATURE_SETS: Final[dict[str, tuple[str, ...]]] = {
     "paper": tuple(MEASURED),
     "request": (*_REQUEST, *CALENDAR),
-    "submit": (*_REQUEST, *CALENDAR, *_ENDED, *LOAD),
-    "usage": (*_REQUEST, *CALENDAR, *_ENDED, *LOAD, *_MEASURED_USE),
+    "submit": (*_REQUEST, *CALENDAR, *_LOOKS),
+    "usage": (*_REQUEST, *CALENDAR, *_LOOKS, *_USE),
 }
 """Feature sets by name.
 

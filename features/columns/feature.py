@@ -34,6 +34,18 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Newest:
+    """A statistic over the newest submissions of a key, ended or not."""
+
+    key: str
+    stat: str
+
+
+Look = Recent | Load | Newest
+"""Whatever is computed from the history."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
     """One column of a feature frame.
 
@@ -44,7 +56,7 @@ class Feature:
     name: str
     unit: str
     doc: str
-    source: Callable[[], pl.Expr] | Recent | Load
+    source: Callable[[], pl.Expr] | Look
     needs: tuple[str, ...]
     kind: Kind = "q"
     from_request: bool = False
@@ -53,17 +65,6 @@ class Feature:
     def dtype(self) -> pl.DataType:
         """Return the column's type: text for a category, a float for a quantity."""
         return pl.String() if self.kind == "c" else pl.Float64()
-
-    @property
-    def group(self) -> str:
-        """Return where the feature comes from: `row`, `recency` or `load`."""
-        match self.source:
-            case Recent():
-                return "recency"
-            case Load():
-                return "load"
-            case _:
-                return "row"
 
 
 KEY_COLUMNS = ("trace", "cluster", "user", "vc", "group", "role", "req_gpus", "instances", "submit_ts")

@@ -5,29 +5,29 @@ Called through `features.sets` and by `features.build`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from features.columns.feature import KEY_COLUMNS, Feature, Load
-from features.history import BURST_GAP_S, SUBMITTED_DEPTH
 from features.lookback import Lookback
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+Measure = Callable[[Lookback, Sequence[str]], FloatArray | IntArray]
+
 _US: Final = 1_000_000
 
 
-def submitted(window_s: int) -> Callable[[Lookback, Sequence[str]], FloatArray]:
-    """Return the measure that counts the submissions of the last `window_s` seconds."""
+def counted(kind: str, window_s: int) -> Measure:
+    """Return the measure that counts the events of a kind in the last `window_s` seconds."""
 
-    def within(seen: Lookback, keys: Sequence[str]) -> FloatArray:
-        _, stop = seen.span("submitted", keys)
-        _, start = seen.span("submitted", keys, ago_us=window_s * _US)
-        return seen.unless_null(stop - start, keys)
+    def within(seen: Lookback, keys: Sequence[str]) -> IntArray:
+        _, stop = seen.span(kind, keys)
+        _, start = seen.span(kind, keys, ago_us=window_s * _US)
+        return stop - start
 
     return within
 
@@ -41,112 +41,61 @@ def _running(seen: Lookback, keys: Sequence[str], weight: str) -> IntArray:
     return total
 
 
-def running_jobs(seen: Lookback, keys: Sequence[str]) -> FloatArray:
+def running_jobs(seen: Lookback, keys: Sequence[str]) -> IntArray:
     """Return how many jobs had started and not ended."""
-    return seen.unless_null(_running(seen, keys, "jobs"), keys)
+    return _running(seen, keys, "jobs")
 
 
 def running_gpus(seen: Lookback, keys: Sequence[str]) -> FloatArray:
     """Return the GPUs held by the jobs that had started and not ended."""
-    return seen.unless_null(_running(seen, keys, "milli_gpus") / 1000, keys)
+    return _running(seen, keys, "milli_gpus") / 1000
 
 
-def waiting_jobs(seen: Lookback, keys: Sequence[str]) -> FloatArray:
+def waiting_jobs(seen: Lookback, keys: Sequence[str]) -> IntArray:
     """Return how many jobs had been submitted and had neither started nor ended."""
     begin, stop = seen.span("submitted", keys)
     begin_ended, stop_ended = seen.span("ended", keys)
     there = (stop - begin) - (stop_ended - begin_ended)
-    return seen.unless_null(there - _running(seen, keys, "jobs"), keys)
+    return there - _running(seen, keys, "jobs")
 
 
-def since_submit_s(seen: Lookback, keys: Sequence[str]) -> FloatArray:
-    """Return the seconds since the key's previous submission."""
-    return _since(seen, keys, "submitted", seen.history.submit_us)
+def running_mean_s(seen: Lookback, keys: Sequence[str]) -> FloatArray:
+    """Return how long, on average, the jobs that run have been running (to the second)."""
+    jobs = _running(seen, keys, "jobs")
+    elapsed = np.repeat(seen.submit_us // _US, len(keys)) * jobs - _running(seen, keys, "start_s")
+    return np.where(jobs > 0, elapsed / np.maximum(jobs, 1), np.nan)
 
 
 def since_end_s(seen: Lookback, keys: Sequence[str]) -> FloatArray:
     """Return the seconds since a job of the key last ended."""
-    return _since(seen, keys, "ended", seen.history.end_us)
+    rows, held = seen.history.events["ended"].newest(*seen.span("ended", keys), 1)
+    end_us = seen.history.end_us
+    ended = end_us[rows[:, 0]] if len(end_us) else rows[:, 0]
+    return np.where(held[:, 0], (np.repeat(seen.submit_us, len(keys)) - ended) / _US, np.nan)
 
 
-def _since(seen: Lookback, keys: Sequence[str], kind: str, ts: IntArray) -> FloatArray:
-    begin, stop = seen.span(kind, keys)
-    rows, held = seen.history.events[kind].newest(begin, stop, 1)
-    return np.where(held[:, 0], (np.repeat(seen.submit_us, len(keys)) - _at(ts, rows)[:, 0]) / _US, np.nan)
-
-
-def _at(values: IntArray, rows: IntArray) -> IntArray:
-    return values[rows] if len(values) else np.zeros_like(rows)
-
-
-def burst(seen: Lookback, keys: Sequence[str]) -> FloatArray:
-    """Return how many submissions of the burst that this job continues came before it (0: it opens one)."""
-    begin, stop = seen.span("submitted", keys)
-    since = _since(seen, keys, "submitted", seen.history.submit_us)
-    goes_on = (stop > begin) & (since < BURST_GAP_S)
-    places = _at(seen.history.bursts, np.maximum(stop - 1, 0))
-    return seen.unless_null(np.where(goes_on, places, 0), keys)
-
-
-def _so_far(seen: Lookback, keys: Sequence[str]) -> tuple[FloatArray, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Return what the newest submissions had run by now (n, last; NaN if not started), which run, and which exist."""
-    begin, stop = seen.span("submitted", keys)
-    rows, held = seen.history.events["submitted"].newest(begin, stop, SUBMITTED_DEPTH)
-    now = np.repeat(seen.submit_us, len(keys))[:, None]
-    start, end = _at(seen.history.start_us, rows), _at(seen.history.end_us, rows)
-    started = held & (start < now)
-    return np.where(started, (np.minimum(end, now) - start) / _US, np.nan), started & (end >= now), held
-
-
-def newest_running_frac(seen: Lookback, keys: Sequence[str]) -> FloatArray:
-    """Return the share of the last 20 submissions that still run."""
-    _, running, held = _so_far(seen, keys)
-    counts = held.sum(axis=1)
-    return np.where(counts > 0, running.sum(axis=1) / np.maximum(counts, 1), np.nan)
-
-
-def newest_so_far_p50_s(seen: Lookback, keys: Sequence[str]) -> FloatArray:
-    """Return the median of what the last 20 submissions had run by now: long jobs count before they end."""
-    so_far, _, _ = _so_far(seen, keys)
-    ranked = np.sort(so_far, axis=1)
-    counts = (~np.isnan(so_far)).sum(axis=1)
-    rows = np.arange(len(counts))
-    middle: FloatArray = (ranked[rows, np.maximum(counts - 1, 0) // 2] + ranked[rows, counts // 2]) / 2
-    return middle
-
-
-def last_so_far_s(seen: Lookback, keys: Sequence[str]) -> FloatArray:
-    """Return what the previous submission had run by now."""
-    so_far, _, _ = _so_far(seen, keys)
-    newest: FloatArray = so_far[:, 0]
-    return newest
-
-
-MEASURES: Final[dict[str, Callable[[Lookback, Sequence[str]], FloatArray]]] = {
-    "submitted_10min": submitted(600),
-    "submitted_1h": submitted(3600),
-    "submitted_24h": submitted(86_400),
+MEASURES: Final[dict[str, Measure]] = {
+    "submitted_1min": counted("submitted", 60),
+    "submitted_10min": counted("submitted", 600),
+    "submitted_1h": counted("submitted", 3600),
+    "submitted_6h": counted("submitted", 21_600),
+    "submitted_24h": counted("submitted", 86_400),
+    "ended_10min": counted("ended", 600),
+    "ended_1h": counted("ended", 3600),
+    "ended_24h": counted("ended", 86_400),
     "running_jobs": running_jobs,
     "running_gpus": running_gpus,
+    "running_mean_s": running_mean_s,
     "waiting_jobs": waiting_jobs,
-    "since_submit_s": since_submit_s,
     "since_end_s": since_end_s,
-    "burst": burst,
-    "newest_running_frac": newest_running_frac,
-    "newest_so_far_p50_s": newest_so_far_p50_s,
-    "last_so_far_s": last_so_far_s,
 }
 """Measure name to function of (lookback, keys), answering (n * keys,), job by job."""
 
-_UNIT_OF_SUFFIX: Final = {"_s": "s", "_frac": "fraction", "_gpus": "GPUs"}
+_UNIT_OF_SUFFIX: Final = {"_s": "s", "_gpus": "GPUs"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The `loads` asked for, and for each measure its keys and the places it answers."""
-
-    loads: tuple[Load, ...]
-    places: Mapping[str, tuple[tuple[str, ...], IntArray]]
+Plan = Mapping[str, tuple[tuple[str, ...], IntArray]]
+"""For each measure its keys and the places it answers."""
 
 
 def plan(loads: Sequence[Load]) -> Plan:
@@ -155,12 +104,12 @@ def plan(loads: Sequence[Load]) -> Plan:
     for measure in dict.fromkeys(look.measure for look in loads):
         here = [place for place, look in enumerate(loads) if look.measure == measure]
         places[measure] = (tuple(loads[p].key for p in here), np.array(here))
-    return Plan(loads=tuple(loads), places=places)
+    return places
 
 
 def fill(answers: FloatArray, planned: Plan, seen: Lookback) -> None:
     """Write the loads that were planned into `answers` (loads, n)."""
-    for measure, (keys, places) in planned.places.items():
+    for measure, (keys, places) in planned.items():
         answers[places] = MEASURES[measure](seen, keys).reshape(-1, len(keys)).T
 
 

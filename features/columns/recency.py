@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from features.columns.feature import KEY_COLUMNS, Feature, Recent
 from features.history import DEPTH, USE_COLUMNS
-from features.keys import LIKE
+from features.keys import LIKE, LIKE_LEVELS
 from features.lookback import Lookback
 
 FloatArray = npt.NDArray[np.float64]
@@ -131,7 +131,7 @@ def fill(answers: FloatArray, windows: Plan, seen: Lookback) -> None:
         for column, stats in window.stats.items():
             sample = _sample(seen.history.values[column], rows, held, ranked=not _RANKED.isdisjoint(stats))
             for stat, (places, keys) in stats.items():
-                found = seen.unless_null(STATS[stat](sample)[inverse], window.keys)
+                found = STATS[stat](sample)[inverse]
                 answers[places] = found.reshape(-1, len(window.keys))[:, keys].T
 
 
@@ -141,7 +141,7 @@ def _sample(values: FloatArray, rows: IntArray, held: npt.NDArray[np.bool_], *, 
     return Sample(newest=newest, ranked=np.sort(newest, axis=1) if ranked else newest, count=known)
 
 
-_WINDOWS: Final = (5, 20, 100, 500)
+_WINDOWS: Final = (5, 20, 100, 300)
 _RUN_STATS: Final = {
     "run_s": ("count", "p10", "p25", "p50", "p75", "p90"),
     "log_run": ("mean", "std"),
@@ -166,14 +166,14 @@ def _feature(look: Recent) -> Feature:
     name = f"{look.key}_{look.column}_{look.stat}" + ("" if single else f"_{look.last}")
     which = "ended" if look.events == "ended" else "measured"
     doc = f"{look.stat} of {look.column} over the last {look.last} {which} jobs of the same {look.key}"
-    unit = "count" if look.stat == "count" else _UNITS[look.column]
+    unit = {"count": "count", "std": "log ratio"}.get(look.stat, _UNITS[look.column])
     return Feature(name=name, unit=unit, doc=doc, source=look, needs=KEY_COLUMNS)
 
 
 def _looks() -> list[Recent]:
     looks = []
     for key in (*DEPTH, LIKE):
-        depth = DEPTH.get(key, min(DEPTH.values()))
+        depth = min(DEPTH[level] for level in LIKE_LEVELS) if key == LIKE else DEPTH[key]
         for last in (n for n in _WINDOWS if n <= depth):
             looks += [
                 Recent(events="ended", key=key, column=column, stat=stat, last=last)
