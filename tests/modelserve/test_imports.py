@@ -1,0 +1,67 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = ("mlflow", "pandas", "sklearn")
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_what_answers_imports_no_mlflow_pandas_or_sklearn() -> None:
+    found = run(
+        "import sys\n"
+        "import modelserve.bundle, modelserve.champions, modelserve.predictor, modelserve.recommend\n"
+        "import modelserve.flavor, modelserve.registry\n"
+        f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+
+    assert found == "[]"
+
+
+def test_answering_from_a_bundle_imports_none_of_them_either(small_bundles: dict[str, Path]) -> None:
+    found = run(
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from modelserve.bundle import read_bundle\n"
+        "from modelserve.predictor import InProcessPredictor\n"
+        "from modelserve.recommend import recommend\n"
+        "from modelserve.requests import parse_row\n"
+        f"bundles = [read_bundle(Path(p)) for p in {[str(p) for p in small_bundles.values()]}]\n"
+        "row = parse_row({'job_id': 'a', 'task_type': 'ctr', 'user': 'u2', 'group': 'g1', 'role': 'worker',\n"
+        "                 'request': {'cpu_cores': 6, 'mem_gib': 29.3, 'gpus': 0.5}})\n"
+        "[answer] = recommend([row], InProcessPredictor(bundles={b.card.name: b for b in bundles}), trace='pai')\n"
+        "assert answer['run_time_s']['p50'] > 0, answer\n"
+        f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+
+    assert found == "[]"
+
+
+@pytest.mark.parametrize("first", ["sklearn", "pandas", "xgboost"])
+def test_a_process_that_has_loaded_one_of_them_keeps_the_whole_library(first: str) -> None:
+    found = run(
+        f"import {first}\n"
+        "from modelserve.boosters import lean_xgboost\n"
+        "print(lean_xgboost().compat.SKLEARN_INSTALLED)\n"
+        "lean_xgboost().XGBRegressor()"
+    )
+
+    assert found == "True"
+
+
+def test_a_process_that_has_loaded_none_gets_the_lean_library() -> None:
+    assert (
+        run("from modelserve.boosters import lean_xgboost\nprint(lean_xgboost().compat.SKLEARN_INSTALLED)") == "False"
+    )
+
+
+def test_the_layers_left_out_can_be_imported_afterwards() -> None:
+    assert (
+        run("from modelserve.boosters import lean_xgboost\nlean_xgboost()\nimport sklearn, pandas\nprint('done')")
+        == "done"
+    )
