@@ -65,11 +65,13 @@ class Arrivals:
     weekdays: tuple[float, ...]
     day_sd: float
     hour_sd: float
+    lull_hours: int
     lull_share: float
-    minute_shape: float
+    minute_power: float
     batch_share: float
     batch_days: tuple[float, float]
     span_days: tuple[float, float]
+    jobs_per_day: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,7 @@ class Use:
     run_share: tuple[float, ...]
     worker_share: tuple[float, ...]
     user_share: float
+    request_pull: float
     within_workload: float
     measured_gang: float
     measured_power: float
@@ -174,6 +177,27 @@ class JobClass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """Statistics nothing is drawn from: the synthetic trace is held against them. See the file for their sources."""
+
+    tags: tuple[str, ...]
+    roles: tuple[str, ...]
+    task_status: Mapping[str, float]
+    plan_gpu: Mapping[str, float]
+    gpu_type: Mapping[str, float]
+    plan_cpu: Mapping[str, float]
+    plan_mem: Mapping[str, float]
+    role: Mapping[str, float]
+    gangs: Mapping[str, Any]  # Any: one share, and a table of shares
+    run_time: Mapping[str, Any]  # Any: probabilities, values, and rows by GPUs
+    spread: Mapping[str, float]
+    gaps: Mapping[str, Any]  # Any: probabilities, values, and their variation
+    use_over_request: Mapping[str, tuple[float, ...]]
+    task_sums: Mapping[str, tuple[float, ...]]
+    machine: Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """Everything the synthetic trace is drawn from."""
 
@@ -191,6 +215,7 @@ class Calibration:
     classes: tuple[JobClass, ...]
     run_time_curves: Mapping[str, Curve]
     use_curves: Mapping[str, Mapping[str, Curve]]
+    published: Published
 
     @property
     def published_tagged_share(self) -> float:
@@ -247,6 +272,7 @@ def load_calibration(file: Path = CALIBRATION_FILE) -> Calibration:
             classes=tuple(JobClass(**_kwargs(each)) for each in raw["classes"]),
             run_time_curves=_curves(raw["curves"]["run_time"]),
             use_curves={name: _curves(each) for name, each in raw["curves"]["use"].items()},
+            published=Published(**_kwargs(raw["published"])),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SynthesisError(

@@ -12,10 +12,12 @@ from typing import Final
 
 from pipelines.errors import SynthesisError
 from pipelines.synth.calibration import Calibration, load_calibration
+from pipelines.synth.machines import build_park, machine_table
 from pipelines.synth.noise import Noise
 from pipelines.synth.population import draw_groups, draw_jobs
+from pipelines.synth.published import COLUMNS
 from pipelines.synth.runtime import draw_runs, draw_tasks
-from pipelines.synth.tables import COLUMNS, Trace, build_park, chunk_tables, machine_table
+from pipelines.synth.tables import Trace, chunk_tables
 from pipelines.synth.use import draw_scores, group_need, group_scores
 
 _LEAST_TASKS: Final = 1000

@@ -24,7 +24,10 @@ _MULTI_GPU_TYPES = ("MISC", "V100", "V100M32")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Groups:
-    """One entry per group: its size in jobs, class (an index), user, request per instance, gang and GPU type."""
+    """One entry per group: its size in jobs, class (an index), user, request per instance, gang and GPU type.
+
+    `plan_gpu` is NaN and `gpu_type` "" where the main task has no GPUs.
+    """
 
     size: Ints
     klass: Ints
@@ -74,8 +77,8 @@ def draw_groups(calibration: Calibration, noise: Noise, tasks: int, tagged_share
         user=_users(calibration, noise, size, tasks),
         plan_cpu=plans[:, 0],
         plan_mem=plans[:, 1],
-        plan_gpu=plans[:, 2],
-        gpu_type=_gpu_types(calibration, noise, klass, plans[:, 2]),
+        plan_gpu=np.where(plans[:, 2] > 0, plans[:, 2], np.nan),
+        gpu_type=_gpu_types(calibration, noise, klass, np.where(plans[:, 2] > 0, plans[:, 2], np.nan)),
         gang=gangs[klass, gang].astype(np.int64),
         side=side,
     )
@@ -181,17 +184,14 @@ def _drawn(calibration: Calibration, noise: Noise, klass: Ints, stream: str, wei
 
 def _gpu_types(calibration: Calibration, noise: Noise, klass: Ints, plan_gpu: Floats) -> npt.NDArray[np.str_]:
     """Draw GPU types; what needs more than two GPUs an instance goes where a machine has them."""
-    types = np.empty(len(klass), dtype="<U8")
+    types = np.zeros(len(klass), dtype="<U8")
     for each, described in enumerate(calibration.classes):
         names = np.array(list(described.gpu_types))
         weights = np.array(list(described.gpu_types.values()))
-        large = np.array([name in _MULTI_GPU_TYPES for name in names])
-        for mine, allowed in (
-            (np.flatnonzero((klass == each) & (plan_gpu <= 200)), np.ones_like(large)),
-            (np.flatnonzero((klass == each) & (plan_gpu > 200)), large),
-        ):
+        for fits, asks in ((np.ones(len(names)), plan_gpu <= 200), (np.isin(names, _MULTI_GPU_TYPES), plan_gpu > 200)):
+            mine = np.flatnonzero((klass == each) & asks)
             if len(mine):
-                types[mine] = names[noise.choice("gpu type", mine, weights * allowed)] if allowed.any() else "MISC"
+                types[mine] = names[noise.choice("gpu type", mine, weights * fits)]
     return types
 
 
@@ -205,8 +205,8 @@ def _submit_instants(calibration: Calibration, noise: Noise, groups: Groups, ind
     batch = noise.uniform("batch", group) < law.batch_share
     low = np.where(batch, law.batch_days[0], law.span_days[0])
     high = np.where(batch, law.batch_days[1], law.span_days[1])
-    width = low * (high / low) ** noise.uniform("span", group) / days
-    spread = np.minimum(width, 1.0)[index] * (noise.uniform("instant", np.arange(len(index))) - 0.5)
+    span_days = np.maximum(low * (high / low) ** noise.uniform("span", group), groups.size / law.jobs_per_day)
+    spread = np.minimum(span_days / days, 1.0)[index] * (noise.uniform("instant", np.arange(len(index))) - 0.5)
     place = np.abs(noise.uniform("centre", group)[index] + spread)
     return np.where(place > 1.0, 2.0 - place, place)
 
@@ -215,11 +215,11 @@ def _clock(calibration: Calibration, noise: Noise, instant: Floats, days: int) -
     """Map shares of all submissions to seconds since the start, through the busy and quiet minutes of the trace."""
     law = calibration.arrivals
     minute = np.arange(days * 1440)
-    quarter, hour, day = minute // 15, minute // 60, minute // 1440
+    hour, day = minute // 60, minute // 1440
     busy = np.asarray(law.hours)[hour % 24] * np.asarray(law.weekdays)[day % 7]
     busy = busy * np.exp(law.day_sd * noise.normal("day", day) + law.hour_sd * noise.normal("hour", hour))
-    busy = busy * (-np.log(noise.uniform("minute", minute))) ** (1.0 / law.minute_shape)
-    busy = np.where(noise.uniform("lull", quarter) < law.lull_share, busy * 1e-3, busy)
+    busy = busy * (-np.log(noise.uniform("minute", minute))) ** law.minute_power
+    busy = np.where(noise.uniform("lull", hour // law.lull_hours) < law.lull_share, busy * 1e-3, busy)
     cumulative = np.r_[0.0, np.cumsum(busy)]
     seconds = 60.0 * np.arange(len(cumulative))
     return np.asarray(np.interp(instant, cumulative / cumulative[-1], seconds), dtype=np.float64)

@@ -131,13 +131,13 @@ def _latent(calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs, 
     law = calibration.run_time
     group = np.arange(len(groups.size))
     lasting = law.user_sd * noise.normal("user runs", groups.user) + law.group_sd * noise.normal("group runs", group)
-    lasting += law.gang_slope * np.log10(groups.gang * np.maximum(groups.plan_gpu, 100.0) / 100.0)
+    lasting += law.gang_slope * np.log10(groups.gang * np.fmax(groups.plan_gpu, 100.0) / 100.0)
     scatter = law.noise_sd_median * np.exp(law.noise_sd_spread * noise.normal("group scatters", group))
     trend = law.wander_sd * noise.normal("group wanders", group)
     week = (jobs.submit_s - calibration.trace.start_s) // _SECONDS_PER_WEEK
     drift = law.drift_sd_per_week * np.cumsum(noise.normal("drift", np.arange(int(week.max()) + 1)))
     unmet_cpu = np.log10(np.maximum(need[jobs.group, 0] / jobs.plan_cpu, 1.0))
-    unmet_gpu = np.log10(np.maximum(need[jobs.group, 1] / jobs.plan_gpu, 1.0))
+    unmet_gpu = np.log10(np.fmax(need[jobs.group, 1] / jobs.plan_gpu, 1.0))
     own = np.minimum(scatter, law.noise_sd_cap)[jobs.group] * noise.normal("run", np.arange(len(jobs.group)))
     latent = lasting[jobs.group] + trend[jobs.group] * (2.0 * jobs.turn - 1.0) + drift[week]
     return np.asarray(latent + law.stretch_power * np.maximum(unmet_cpu, unmet_gpu) + own, dtype=np.float64)
@@ -168,7 +168,7 @@ def _waits(calibration: Calibration, noise: Noise, gpu_type: npt.NDArray[np.str_
     """Draw each job's wait by its GPU type; a gang starts as one."""
     score, wait = noise.normal("wait", np.arange(len(gpu_type))), np.zeros(len(gpu_type))
     for name, curve in calibration.waits.items():
-        mine = gpu_type == name
+        mine = (gpu_type == name) | ((gpu_type == "") & (name == "MISC"))
         wait[mine] = curve.at(score[mine])
     return np.rint(np.minimum(wait, _MOST_WAIT_S)).astype(np.int64)
 

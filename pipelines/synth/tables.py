@@ -1,4 +1,4 @@
-"""The seven published tables, as frames of one chunk of jobs: identifiers, machines, columns and their order.
+"""The tables of jobs, tasks, instances and sensors, as frames of one chunk of jobs.
 
 Numbers come in as arrays from `runtime` and `use`; nothing is written here. Called by `pipelines.synth.pai`.
 """
@@ -14,51 +14,18 @@ import pyarrow as pa
 
 from pipelines.synth.calibration import Calibration
 from pipelines.synth.curves import Floats
+from pipelines.synth.machines import Park, metric_table
 from pipelines.synth.noise import Ints, Noise
 from pipelines.synth.population import Groups, Jobs
+from pipelines.synth.published import published_frame
 from pipelines.synth.runtime import RUNNING, STATUS_NAMES, WAITING, Runs, Tasks, measured_share
 from pipelines.synth.use import Scores, worker_use
-
-COLUMNS: Final[dict[str, tuple[str, ...]]] = {
-    "pai_job_table": ("job_name", "inst_id", "user", "status", "start_time", "end_time"),
-    "pai_task_table": (
-        "job_name", "task_name", "inst_num", "status", "start_time", "end_time",
-        "plan_cpu", "plan_mem", "plan_gpu", "gpu_type",
-    ),
-    "pai_instance_table": (
-        "job_name", "task_name", "inst_name", "worker_name", "inst_id", "status", "start_time", "end_time", "machine",
-    ),
-    "pai_sensor_table": (
-        "job_name", "task_name", "worker_name", "inst_id", "machine", "gpu_name", "cpu_usage", "gpu_wrk_util",
-        "avg_mem", "max_mem", "avg_gpu_wrk_mem", "max_gpu_wrk_mem", "read", "write", "read_count", "write_count",
-    ),
-    "pai_group_tag_table": ("inst_id", "user", "gpu_type_spec", "group", "workload"),
-    "pai_machine_spec": ("machine", "gpu_type", "cap_cpu", "cap_mem", "cap_gpu"),
-    "pai_machine_metric": (
-        "worker_name", "machine", "start_time", "end_time", "machine_cpu_iowait", "machine_cpu_kernel",
-        "machine_cpu_usr", "machine_gpu", "machine_load_1", "machine_net_receive", "machine_num_worker", "machine_cpu",
-    ),
-}  # fmt: skip
-"""Published tables and their columns, in order; the files have no header line."""
 
 _CPU_MACHINE_SHARE: Final = 0.3
 """Share of the workers without GPUs that sit on machines without GPUs; the others sit with their gang."""
 
 _STAGGER_S: Final = 3.0
 """Mean seconds by which the other instances of a gang start after the first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Park:
-    """All machines: identifiers, type, cores, GPUs; machines of one type lie together."""
-
-    name: pa.Array
-    gpu_type: npt.NDArray[np.str_]
-    cpu_cores: Ints
-    mem_gb: Ints
-    gpus: Ints
-    first: dict[str, int]
-    count: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,35 +40,6 @@ class Trace:
     runs: Runs
     tasks: Tasks
     scores: Scores
-
-
-def build_park(calibration: Calibration, noise: Noise) -> Park:
-    """List the published machines."""
-    classes = sorted(calibration.machines, key=lambda c: c.gpu_type)
-    repeats = [c.count for c in classes]
-    gpu_type = np.repeat(np.array([c.gpu_type for c in classes]), repeats)
-    kinds = sorted({c.gpu_type for c in classes})
-    return Park(
-        name=noise.digests("machine", np.arange(len(gpu_type)), 24),
-        gpu_type=gpu_type,
-        cpu_cores=np.repeat(np.array([c.cpu_cores for c in classes]), repeats),
-        mem_gb=np.repeat(np.array([c.mem_gb for c in classes]), repeats),
-        gpus=np.repeat(np.array([c.gpus for c in classes]), repeats),
-        first={kind: int(np.flatnonzero(gpu_type == kind)[0]) for kind in kinds},
-        count={kind: int((gpu_type == kind).sum()) for kind in kinds},
-    )
-
-
-def machine_table(park: Park) -> pl.DataFrame:
-    """Return the machine table; capacities are whole numbers there."""
-    return _frame(
-        "pai_machine_spec",
-        machine=park.name,
-        gpu_type=park.gpu_type,
-        cap_cpu=park.cpu_cores,
-        cap_mem=park.mem_gb,
-        cap_gpu=park.gpus,
-    )
 
 
 def chunk_tables(trace: Trace, first_job: int, last_job: int) -> Iterator[tuple[str, pl.DataFrame]]:
@@ -122,7 +60,19 @@ def chunk_tables(trace: Trace, first_job: int, last_job: int) -> Iterator[tuple[
     measured = workers.kept(_measured(trace, workers))
     yield "pai_sensor_table", _sensor_table(trace, ids, measured)
     metric = trace.noise.uniform("metric", measured.index) < trace.calibration.use.metric_share
-    yield "pai_machine_metric", _metric_table(trace, measured.kept(metric & ~np.isnan(measured.end_s)))
+    watched = measured.kept(metric & ~np.isnan(measured.end_s))
+    yield (
+        "pai_machine_metric",
+        metric_table(
+            trace.calibration,
+            trace.noise,
+            trace.park,
+            worker=watched.index,
+            machine=watched.machine,
+            start_s=watched.start_s,
+            end_s=watched.end_s,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +158,7 @@ def _job_table(trace: Trace, ids: _JobIds, jobs: Ints, tasks: Ints) -> pl.DataFr
     ended = np.where(_unended(trace, tasks), -1, _task_end(trace, tasks))
     end = np.full(len(jobs), -1, dtype=np.int64)
     np.maximum.at(end, trace.tasks.job[tasks] - ids.first, ended)
-    return _frame(
+    return published_frame(
         "pai_job_table",
         job_name=ids.job_name,
         inst_id=ids.inst_id,
@@ -222,7 +172,7 @@ def _job_table(trace: Trace, ids: _JobIds, jobs: Ints, tasks: Ints) -> pl.DataFr
 def _group_tag_table(trace: Trace, ids: _JobIds, jobs: Ints) -> pl.DataFrame:
     group = trace.jobs.group[jobs]
     tags = np.array([c.tag for c in trace.calibration.classes])[trace.groups.klass[group]]
-    return _frame(
+    return published_frame(
         "pai_group_tag_table",
         inst_id=ids.inst_id,
         user=ids.user,
@@ -234,7 +184,7 @@ def _group_tag_table(trace: Trace, ids: _JobIds, jobs: Ints) -> pl.DataFrame:
 
 def _task_table(trace: Trace, ids: _JobIds, tasks: Ints) -> pl.DataFrame:
     all_tasks = trace.tasks
-    return _frame(
+    return published_frame(
         "pai_task_table",
         job_name=ids.job_name.take(pa.array(all_tasks.job[tasks] - ids.first)),
         task_name=all_tasks.role[tasks],
@@ -260,7 +210,7 @@ def _task_end(trace: Trace, tasks: Ints) -> Ints:
 
 def _instance_table(trace: Trace, ids: _JobIds, workers: _Workers) -> pl.DataFrame:
     job = pa.array(trace.tasks.job[workers.task] - ids.first)
-    return _frame(
+    return published_frame(
         "pai_instance_table",
         job_name=ids.job_name.take(job),
         task_name=trace.tasks.role[workers.task],
@@ -286,7 +236,7 @@ def _sensor_table(trace: Trace, ids: _JobIds, measured: _Workers) -> pl.DataFram
     slots = np.maximum(trace.park.gpus[rows.machine], 1)
     slot = (trace.noise.below("slot", rows.index, slots) + device) % slots
     names = np.array(["", *(f"/dev/nvidia{k}" for k in range(8))])
-    return _frame(
+    return published_frame(
         "pai_sensor_table",
         job_name=ids.job_name.take(job),
         task_name=trace.tasks.role[rows.task],
@@ -296,53 +246,3 @@ def _sensor_table(trace: Trace, ids: _JobIds, measured: _Workers) -> pl.DataFram
         gpu_name=names[np.where(np.isnan(trace.tasks.plan_gpu[rows.task]), 0, 1 + slot)],
         **{name: np.round(value, 6) for name, value in values.items()},
     )
-
-
-def _metric_table(trace: Trace, workers: _Workers) -> pl.DataFrame:
-    """Machine metrics over each worker's life, around the medians of its machine's type."""
-    law, noise, park, index = trace.calibration.metric, trace.noise, trace.park, workers.index
-    kind, gpus = park.gpu_type[workers.machine], park.gpus[workers.machine]
-
-    def around(medians: dict[str, float], spread: float, stream: str) -> Floats:
-        lasting = noise.normal(f"machine {stream}", workers.machine)
-        own = noise.normal(f"metric {stream}", index)
-        median = np.array([medians[k] for k in sorted(medians)])[np.searchsorted(sorted(medians), kind)]
-        return np.asarray(median * np.exp(spread * (np.sqrt(0.3) * lasting + np.sqrt(0.7) * own)))
-
-    cpu = np.minimum(around(dict(law.cpu), law.cpu_sd, "cpu"), 98.0)
-    iowait = law.iowait * np.exp(law.iowait_sd * noise.normal("iowait", index))
-    kernel = (cpu - iowait) * law.kernel_frac
-    return _frame(
-        "pai_machine_metric",
-        worker_name=noise.digests("worker", index, 60),
-        machine=park.name.take(pa.array(workers.machine)),
-        start_time=workers.start_s.astype(np.float64),
-        end_time=workers.end_s,
-        machine_cpu_iowait=np.round(iowait, 6),
-        machine_cpu_kernel=np.round(kernel, 6),
-        machine_cpu_usr=np.round(cpu - iowait - kernel, 6),
-        machine_gpu=np.round(np.minimum(around(dict(law.gpu_util), law.gpu_util_sd, "gpu"), 100.0) * gpus, 6),
-        machine_load_1=np.round(cpu / 100.0 * park.cpu_cores[workers.machine], 6),
-        machine_net_receive=np.round(
-            law.receive_bytes_per_s * np.exp(law.receive_sd * noise.normal("receive", index)), 6
-        ),
-        machine_num_worker=np.round(np.maximum(around(dict(law.workers), law.workers_sd, "workers"), 1.0), 6),
-        machine_cpu=np.round(cpu, 6),
-    )
-
-
-def _frame(table: str, **columns: pa.Array | npt.NDArray[np.generic]) -> pl.DataFrame:
-    """Build a frame in the published column order: NaN and "" become null."""
-    series = []
-    for name in COLUMNS[table]:
-        values = columns[name]
-        if isinstance(values, pa.Array):
-            made = pl.Series(name, values)
-        elif values.dtype.kind == "U":
-            kinds, codes = np.unique(values, return_inverse=True)
-            made = pl.Series(name, [k or None for k in kinds.tolist()], dtype=pl.String).gather(pl.Series(codes))
-        else:
-            made = pl.Series(name, values)
-            made = made.fill_nan(None) if made.dtype == pl.Float64 else made
-        series.append(made)
-    return pl.DataFrame(series)

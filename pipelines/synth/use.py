@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
-from pipelines.synth.calibration import FAILED, Calibration
+from pipelines.synth.calibration import FAILED, UNTAGGED, Calibration
 from pipelines.synth.curves import Floats, normal_ranks
 from pipelines.synth.noise import Ints, Noise
 from pipelines.synth.population import Groups, Jobs
@@ -95,12 +95,27 @@ def draw_scores(
     stratum = 2 * curve + np.isnan(tasks.plan_gpu)
     lasting_share = 1.0 - np.array(law.run_share)
     own = np.column_stack([noise.normal(f"run uses {name}", index) for name in law.names])
+    # What hardly varies from run to run does not follow the run's length either, only its group's.
+    usual = _group_mean(runs.score, jobs.group)[tasks.job]
+    unusual = runs.score[tasks.job] - usual
+    follows = np.minimum(1.0, np.sqrt(np.array(law.run_share) / max(law.run_share)))
+    pull = np.where(
+        curve == names.index(UNTAGGED), law.request_pull * np.log(np.nan_to_num(tasks.plan_gpu, nan=50.0) / 50.0), 0.0
+    )
     scores = np.empty((len(index), len(law.names)), dtype=np.float32)
     mixed = np.sqrt(lasting_share) * lasting[group] + np.sqrt(np.array(law.run_share)) * own
     for column in range(len(law.names)):
-        latent = mixed @ made.root[column] + made.loadings[column] @ np.stack([runs.score[tasks.job], gang])
+        run_time = usual + follows[column] * unusual
+        latent = mixed @ made.root[column] + made.loadings[column] @ np.stack([run_time, gang])
+        if law.names[column] == "gpu_wrk_util":
+            latent += pull
         scores[:, column] = normal_ranks(latent, stratum, workers)
     return Scores(scores=scores, curve=curve)
+
+
+def _group_mean(values: Floats, group: Ints) -> Floats:
+    """Return each row's mean over its group."""
+    return np.asarray((np.bincount(group, values) / np.maximum(np.bincount(group), 1))[group], dtype=np.float64)
 
 
 def worker_use(
