@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler_core.cluster import Allocation, Cluster, Demand, Machine, demand_of, paper_machines
@@ -67,6 +67,7 @@ def test_the_papers_cluster() -> None:
     assert Cluster(paper_machines()).capacity.sum(axis=0).tolist() == [384_000, 4 * 512 * 1024, 32_000]
 
 
+@settings(deadline=None)
 @given(
     wanted=st.lists(st.tuples(REQUESTS, st.integers(1, 6)), min_size=1, max_size=20),
     placement=st.sampled_from(sorted(PLACEMENTS)),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler_core.floors import device_memory, peak_floors, round_up_gpus
@@ -27,6 +27,7 @@ def test_gpu_shares_round_up_to_the_grid_and_whole_gpus(gpus: float, grid: float
     assert round_up_gpus(np.array([gpus]), grid).tolist() == [expected]
 
 
+@settings(deadline=None)
 @given(gpus=st.floats(0.0, 16.0), steps=st.integers(1, 40))
 def test_rounding_never_goes_down_and_is_idempotent(gpus: float, steps: int) -> None:
     grid = 1.0 / steps

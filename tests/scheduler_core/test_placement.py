@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler_core.cluster import Allocation, Cluster, Demand
@@ -20,6 +20,7 @@ def crowded(free_gpus: list[int]) -> Cluster:
 
 
 @pytest.mark.parametrize("name", sorted(PLACEMENTS))
+@settings(deadline=None)
 @given(free=st.lists(st.integers(0, 4), min_size=1, max_size=5), gpus=st.integers(1, 4), instances=st.integers(1, 8))
 def test_contract(name: str, free: list[int], gpus: int, instances: int) -> None:
     cluster = crowded(free)

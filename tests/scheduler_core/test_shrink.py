@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler_core.errors import BadInput, PredictorUnavailable
@@ -45,6 +45,7 @@ def reference_algorithm(
     return w
 
 
+@settings(deadline=None)
 @given(
     wants=st.lists(REQUESTS, min_size=1, max_size=4),
     powers=st.tuples(st.floats(-0.6, 0.6), st.floats(-0.6, 0.6), st.floats(-0.6, 0.6)),
@@ -308,6 +309,7 @@ def test_gpu_floor_follows_the_device_of_the_job() -> None:
     assert large.target.gpus == 0.5
 
 
+@settings(deadline=None)
 @given(
     wants=st.lists(REQUESTS, min_size=1, max_size=5),
     peak=st.tuples(st.floats(0.0, 64.0), st.floats(0.0, 256.0), st.floats(0.0, 8.0), st.floats(0.0, 128.0)),
@@ -337,6 +339,7 @@ def test_floor_target_request_are_ordered(
             assert answer.target.mem_gib + 1e-9 >= min(answer.request.mem_gib, peak[1] * (1 + policy.mem_margin))
 
 
+@settings(deadline=None)
 @given(wants=st.lists(REQUESTS, min_size=2, max_size=6), order=st.randoms(use_true_random=False))
 def test_permuting_jobs_permutes_answers(wants: list[Request], order: Any) -> None:
     jobs = [job(str(i), each) for i, each in enumerate(wants)]

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler_core.errors import BadInput
@@ -31,6 +31,7 @@ USED = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("name", sorted(TRUTHS))
+@settings(deadline=None)
 @given(used=USED, wants=REQUESTS)
 def test_at_the_full_request_a_run_is_as_recorded(name: str, used: dict[str, float], wants: Request) -> None:
     recorded = measured(**used)
@@ -40,6 +41,7 @@ def test_at_the_full_request_a_run_is_as_recorded(name: str, used: dict[str, flo
 
 
 @pytest.mark.parametrize("name", sorted(TRUTHS))
+@settings(deadline=None)
 @given(used=USED, wants=REQUESTS, alpha=st.floats(0.1, 1.0))
 def test_outcomes_are_positive_and_deterministic(
     name: str, used: dict[str, float], wants: Request, alpha: float
