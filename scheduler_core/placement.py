@@ -23,6 +23,12 @@ def best_fit(demand: Demand, cluster: Cluster) -> Allocation | None:
     References
     ----------
     Yang, Hong, Tang: Algorithm 2 ("sort servers by free resources ascending").
+
+    Examples
+    --------
+    >>> from scheduler_core.cluster import paper_machines
+    >>> best_fit(Demand(units=(6000, 4096, 500), instances=20), Cluster(paper_machines())).counts
+    ((0, 16), (1, 4))
     """
     fullness = (cluster.free / cluster.largest).sum(axis=1)
     return _filled(demand, cluster.hosts(demand), np.argsort(fullness, kind="stable"))

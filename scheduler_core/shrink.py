@@ -94,6 +94,18 @@ def shrink(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy | Non
     ----------
     Yang, Hong, Tang: Artificial intelligence computing power cluster scheduling based on task resource demand
     prediction, Algorithm 1; repaired (every candidate is alpha times the *original* request) and guarded.
+
+    Examples
+    --------
+    >>> from scheduler_core.predictors import ConstantPredictor
+    >>> from scheduler_core.types import Request
+    >>> seen = ConstantPredictor(run_s=60.0, peak=Request(cpu_cores=4.0, mem_gib=4.0, gpus=0.1))
+    >>> asked = Job(job_id="a", trace="toy", task_type="ctr", request=Request(cpu_cores=6.0, mem_gib=29.0, gpus=0.5))
+    >>> [answer] = shrink([asked], seen)
+    >>> answer.target
+    Request(cpu_cores=4.0, mem_gib=14.5, gpus=0.25)
+    >>> [f"{resource}: {reason}" for resource, reason in answer.reasons.items()]
+    ['cpu_cores: floor', 'mem_gib: shrunk', 'gpus: shrunk']
     """
     policy = policy or ShrinkPolicy()
     if not jobs:

@@ -90,6 +90,10 @@ def simulate(
     ------
     BadInput
         If a name is unknown, there is no machine, or a time is out of range.
+
+    References
+    ----------
+    Yang, Hong, Tang: Algorithm 2 (rounds) and their experiments (Poisson arrivals, 12 hours).
     """
     if not horizon_s > 0.0:
         raise BadInput(f"simulation: found a horizon of {horizon_s} s, expected more than 0")

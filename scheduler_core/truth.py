@@ -75,6 +75,12 @@ def need_of(measured: Measured, request: Request) -> Need:
 
     A request for GPU memory is the request for GPUs times the device's memory. A resource the trace lacks (NaN in the
     request) bounds nothing.
+
+    >>> used = Measured(
+    ...     run_s=60, cpu_cores=9, mem_gib=3, gpus=0.1, gpu_mem_gib=9, mem_avg_gib=2, device_mem_gib=16
+    ... )
+    >>> need_of(used, Request(cpu_cores=6, mem_gib=8, gpus=0.5))
+    Need(cpu_cores=6, mem_gib=3, gpus=0.1, gpu_mem_gib=8.0)
     """
     return Need(
         cpu_cores=_bounded(measured.cpu_cores, request.cpu_cores),
@@ -107,6 +113,12 @@ def contention(
     """Stretch the run by its worst shortage of CPU or GPU; kill it when memory or GPU memory falls short of need.
 
     stretch = max over CPU and GPU of max(1, need / allocated). At the full request it is 1 by construction.
+
+    >>> used = Measured(
+    ...     run_s=60, cpu_cores=4, mem_gib=3, gpus=0.1, gpu_mem_gib=1, mem_avg_gib=2, device_mem_gib=16
+    ... )
+    >>> contention(used, Request(cpu_cores=6, mem_gib=8, gpus=0.5), Request(cpu_cores=2, mem_gib=4, gpus=0.25), None)
+    Outcome(run_s=120.0, stretch=2.0, killed=False)
     """
     need = need_of(measured, request)
     stretch = max(1.0, _shortage(need.cpu_cores, allocated.cpu_cores), _shortage(need.gpus, allocated.gpus))
