@@ -64,13 +64,20 @@ def build(jobs: pl.DataFrame, history: History, names: str | Sequence[str]) -> p
     listed = tuple(named(names))
     plan = _plan(listed)
     _check(jobs, history, plan)
-    columns = {c.name: c for c in jobs.select(plan.expressions.values()).get_columns()}
+    frame = jobs.select(plan.expressions.values()) if plan.expressions else None
     if plan.looks:
-        # One series with its nulls, cut into columns: many small series cost more than the features.
-        flat = pl.Series(_look_back(jobs, history, plan).reshape(-1), nan_to_null=True)
-        n = jobs.height
-        columns |= {name: flat.slice(i * n, n).alias(name) for i, name in enumerate(plan.looks)}
-    return pl.DataFrame([columns[name] for name in listed])
+        looks = _columns(_look_back(jobs, history, plan), plan.looks)
+        frame = looks if frame is None else frame.hstack(looks)
+    return pl.DataFrame() if frame is None else frame[list(listed)]
+
+
+def _columns(matrix: FloatArray, names: Sequence[str]) -> pl.DataFrame:
+    """Return a matrix (names, n) as a frame, null for NaN; one series cut up, since making many costs more."""
+    flat = pl.Series(matrix.reshape(-1), nan_to_null=True)
+    n = matrix.shape[1]
+    if n == 1:
+        return flat.to_frame().transpose(column_names=names)
+    return pl.DataFrame([flat.slice(i * n, n).alias(name) for i, name in enumerate(names)])
 
 
 def with_requests(frame: pl.DataFrame, jobs: pl.DataFrame, rows: IntArray, requests: FloatArray) -> pl.DataFrame:

@@ -94,7 +94,7 @@ class FeatureContract:
             If the frame lacks a feature, or holds it in another type.
         """
         self.check(frame)
-        coded = frame.select(self.names).with_columns(self._codes)
+        coded = frame[list(self.names)].with_columns(self._codes)
         return np.ascontiguousarray(coded.to_numpy(), dtype=np.float32)
 
     def to_json(self) -> str:

@@ -5,7 +5,7 @@ Called by `features.build`; read by `columns.recency`, `columns.load` and `colum
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,8 @@ class Lookback:
     history: History
     codes: IntArray
     submit_us: IntArray
+    spans: dict[tuple[str, tuple[str, ...], int], tuple[IntArray, IntArray]] = field(default_factory=dict)
+    """The spans found so far: many measures look at the same ones."""
 
     @classmethod
     def of(cls, jobs: pl.DataFrame, history: History) -> "Lookback":
@@ -37,9 +39,12 @@ class Lookback:
 
         Both are (n * keys,), job by job.
         """
-        codes = self.codes[:, [KEY_NAMES.index(key) for key in keys]].ravel()
-        ts = np.repeat(self.submit_us - ago_us, len(keys))
-        return self.history.events[kind].span(codes, ts)
+        asked = (kind, tuple(keys), ago_us)
+        if asked not in self.spans:
+            codes = self.codes[:, [KEY_NAMES.index(key) for key in keys]].ravel()
+            ts = np.repeat(self.submit_us - ago_us, len(keys))
+            self.spans[asked] = self.history.events[kind].span(codes, ts)
+        return self.spans[asked]
 
     def unknown(self, key: str) -> BoolArray:
         """Mark the jobs whose `key` is null (n,)."""

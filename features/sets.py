@@ -16,6 +16,7 @@ from features.columns.newest import NEWEST
 from features.columns.recency import RECENCY
 from features.columns.request import REQUEST
 from features.errors import UnknownFeature
+from features.keys import LIKE
 
 FEATURES: Final[dict[str, Feature]] = {**REQUEST, **CALENDAR, **RECENCY, **LOAD, **NEWEST, **MEASURED}
 """Every feature by name."""
@@ -44,6 +45,17 @@ def _of_use(feature: Feature) -> bool:
     return isinstance(source, Recent) and source.events == "measured" and source.key in _DEEP | _WIDE
 
 
+def _steady(feature: Feature) -> bool:
+    """Tell whether a feature is a time or a share, or counts a burst or what runs: raw counts drift with the load."""
+    timely = feature.unit in {"s", "log s", "log ratio", "fraction"} or feature.name.endswith("_running_jobs")
+    return _served(feature) and (timely or isinstance(feature.source, Newest))
+
+
+def _of_like(feature: Feature) -> bool:
+    source = feature.source
+    return isinstance(source, Recent | Load | Newest) and source.key == LIKE and _steady(feature)
+
+
 _LOOKS: Final = tuple(name for name, feature in FEATURES.items() if _served(feature))
 _USE: Final = tuple(name for name, feature in FEATURES.items() if _of_use(feature))
 
@@ -51,12 +63,15 @@ FEATURE_SETS: Final[dict[str, tuple[str, ...]]] = {
     "paper": tuple(MEASURED),
     "request": (*_REQUEST, *CALENDAR),
     "submit": (*_REQUEST, *CALENDAR, *_LOOKS),
+    "steady": (*(n for n in _REQUEST if FEATURES[n].kind == "q"), *(n for n in _LOOKS if _steady(FEATURES[n]))),
+    "like": ("req_gpus", "total_gpus", *(name for name in _LOOKS if _of_like(FEATURES[name]))),
     "usage": (*_REQUEST, *CALENDAR, *_LOOKS, *_USE),
 }
 """Feature sets by name.
 
-`paper` is measured during the run; `submit` is what is known at submission; `usage` adds the history of use to it;
-`request` is `submit` without history.
+`paper` is measured during the run; `submit` is what is known at submission; `request` is `submit` without history;
+`steady` is `submit` without what drifts (calendar, names, raw counts), `like` is of that only the history of like jobs
+and the GPUs; `usage` adds the history of use to `submit`.
 """
 
 

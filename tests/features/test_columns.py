@@ -1,0 +1,179 @@
+"""Single features, worked by hand or by plain Python."""
+
+from datetime import UTC, datetime
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+
+from features.build import build
+from features.columns.measured import gpu_mem_frac, with_usage
+from features.columns.newest import BURST_GAPS_S
+from features.history import SUBMITTED_DEPTH, History
+from features.sets import FEATURE_SETS, FEATURES, named
+from tests.features.job_tables import at, job, job_tables, table, usage_of
+
+EMPTY = History.of(table([]))
+
+
+@pytest.mark.parametrize(
+    ("trace", "submit", "expected"),
+    [
+        ("philly", datetime(2017, 11, 5, 8, 59, tzinfo=UTC), (1.75, 7.0)),  # 01:59 PDT, an hour that repeats
+        ("philly-rebuilt", datetime(2017, 11, 5, 9, 0, tzinfo=UTC), (1.0, 7.0)),  # 01:00 PST, an hour later
+        ("helios", datetime(2020, 8, 31, 16, 0, tzinfo=UTC), (0.0, 2.0)),
+        ("pai-synth", datetime(1970, 1, 25, 18, 38, tzinfo=UTC), (2.5, 1.0)),
+        ("elsewhere", datetime(2020, 8, 31, 16, 16, tzinfo=UTC), (16.25, 1.0)),
+    ],
+)
+def test_the_calendar_is_the_clusters_own(trace: str, submit: datetime, expected: tuple[float, float]) -> None:
+    jobs = table([job(1, trace=trace, submit_ts=submit)])
+
+    assert build(jobs, EMPTY, ["hour", "weekday"]).row(0) == expected
+
+
+def test_requests_are_per_instance_and_of_the_gang() -> None:
+    jobs = table([job(1, submit_ts=at(0), instances=4, req_gpus=0.5, req_cpu_cores=6.0, req_mem_gib=29.0)])
+    names = [
+        "req_gpus",
+        "total_gpus",
+        "total_cpu_cores",
+        "cpu_cores_per_gpu",
+        "mem_gib_per_gpu",
+        "mem_gib_per_cpu_core",
+    ]
+
+    assert build(jobs, EMPTY, names).row(0) == (0.5, 2.0, 24.0, 12.0, 58.0, 29 / 6)
+
+
+@pytest.mark.parametrize("gpus", [0.0, None])
+def test_a_ratio_to_nothing_is_unknown(gpus: float | None) -> None:
+    jobs = table([job(1, submit_ts=at(0), req_gpus=gpus, req_cpu_cores=6.0)])
+
+    assert build(jobs, EMPTY, ["cpu_cores_per_gpu"]).row(0) == (None,)
+
+
+def test_the_papers_five_come_from_use() -> None:
+    jobs = table([job(n, submit_ts=at(0), gpu_type=kind) for n, kind in enumerate(["V100M32", "T4", "MISC", None])])
+    usage = usage_of(jobs).with_columns(gpu_mem_avg_gib=pl.lit(8.0))
+
+    found = build(with_usage(jobs, usage), EMPTY, "paper")
+
+    assert found.columns == list(FEATURE_SETS["paper"])
+    assert found.row(0) == (0.0, 0.0, 0.0, 0.0, 0.25)
+    assert found.row(1) == (None,) * 5
+    assert found.row(2) == (2.0, 0.2, 1.0, 4.0, None)
+
+
+def test_an_unknown_device_takes_the_memory_assumed_for_it() -> None:
+    frame = pl.DataFrame({"gpu_type": ["MISC", None, "T4"], "gpu_mem_avg_gib": [8.0, 8.0, 8.0]})
+
+    assert frame.select(gpu_mem_frac(assumed_gib=32.0)).to_series().to_list() == [0.25, 0.25, 0.5]
+
+
+def test_running_jobs_count_as_at_least_so_long() -> None:
+    # At 1000 s: run 100 (ended), 300 so far (running), 400 (ended), 900 so far (running).
+    # Survival: 3/4 after 100, then 3/4 * 1/2 after 400.
+    past = [
+        job(1, submit_ts=at(0), start_ts=at(0), end_ts=at(100), run_s=100.0),
+        job(2, submit_ts=at(100), start_ts=at(100), end_ts=at(9000), run_s=8900.0),
+        job(3, submit_ts=at(300), start_ts=at(300), end_ts=at(700), run_s=400.0),
+        job(4, submit_ts=at(700), start_ts=at(700), status="running"),
+        job(5, submit_ts=at(900), status="waiting"),
+    ]
+    names = [f"all_newest_run_s_km{p}_20" for p in (25, 50, 75, 90)]
+
+    found = build(table([job(9, submit_ts=at(1000))]), History.of(table(past)), names)
+
+    assert found.row(0) == (100.0, 400.0, 900.0, 900.0)
+
+
+def test_running_jobs_have_been_running_for_so_long() -> None:
+    past = [
+        job(1, submit_ts=at(0), start_ts=at(0), end_ts=at(50), run_s=50.0),
+        job(2, submit_ts=at(0), start_ts=at(40), status="running", req_gpus=0.25, instances=2),
+        job(3, submit_ts=at(0), start_ts=at(60), end_ts=at(100), run_s=40.0, req_gpus=8.0),
+    ]
+
+    names = ["all_running_jobs", "all_running_gpus", "all_running_mean_s", "all_since_end_s"]
+    found = build(table([job(9, submit_ts=at(100))]), History.of(table(past)), names)
+
+    assert found.row(0) == (2.0, 8.5, 50.0, 50.0)
+
+
+def plainly(jobs: pl.DataFrame, row: int) -> dict[str, float | None]:
+    """The newest-submission features of one job under the key `all`, in plain Python."""
+    asked = jobs.row(row, named=True)
+    now = asked["submit_ts"]
+    known = [r for r in jobs.iter_rows(named=True) if r["cluster"] == asked["cluster"] and r["submit_ts"] < now]
+    known = sorted(known, key=lambda r: (r["submit_ts"], r["job_id"], r["role"]), reverse=True)[:SUBMITTED_DEPTH]
+    looked = []
+    for r in known:
+        started = r["start_ts"] is not None and r["start_ts"] < now
+        over = r["status"] not in ("running", "waiting")
+        ended = started and over and r["end_ts"] < now
+        run = ((r["end_ts"] if ended else now) - r["start_ts"]).total_seconds() if started else None
+        looked.append(((now - r["submit_ts"]).total_seconds(), run, ended))
+    ended_at = [back for back, (_, _, ended) in enumerate(looked) if ended]
+    answer: dict[str, float | None] = {
+        "all_newest1_so_far_s": looked[0][1] if looked else None,
+        "all_newest2_ended": float(looked[1][2]) if len(looked) > 1 else None,
+        "all_newest5_since_s": looked[4][0] if len(looked) > 4 else None,
+        "all_newest_ended_frac": sum(e for _, _, e in looked[:20]) / len(looked[:20]) if looked else None,
+        "all_newest_ended_run_s": looked[ended_at[0]][1] if ended_at else None,
+        "all_newest_ended_back": float(ended_at[0]) if ended_at else None,
+    }
+    for gap in BURST_GAPS_S:
+        size, since = 0, 0.0
+        while size < len(looked) and looked[size][0] - since < gap:
+            since = looked[size][0]
+            size += 1
+        burst = looked[:size]
+        answer[f"all_burst{gap}_before"] = float(size)
+        answer[f"all_burst{gap}_age_s"] = since
+        answer[f"all_burst{gap}_ended_frac"] = sum(e for _, _, e in burst) / size if size else None
+        answer[f"all_burst{gap}_run_s_km50"] = survival_quantile([(r, e) for _, r, e in burst if r is not None], 0.5)
+    return answer
+
+
+def survival_quantile(runs: list[tuple[float, bool]], level: float) -> float | None:
+    surviving = 1.0
+    ranked = sorted(runs, key=lambda one: (one[0], not one[1]))
+    for place, (run, ended) in enumerate(ranked):
+        surviving *= 1 - ended / (len(ranked) - place)
+        if surviving <= 1 - level + 1e-9:
+            return run
+    return ranked[-1][0] if ranked else None
+
+
+@settings(max_examples=30, deadline=None)
+@given(jobs=job_tables())
+def test_the_newest_submissions_are_told_as_plain_python_tells_them(jobs: pl.DataFrame) -> None:
+    expected = [plainly(jobs, row) for row in range(jobs.height)]
+
+    found = build(jobs, History.of(jobs), list(expected[0]))
+
+    for row, plain in enumerate(expected):
+        assert found.row(row, named=True) == pytest.approx(plain, nan_ok=False)
+
+
+@pytest.mark.parametrize("name", FEATURE_SETS)
+def test_a_feature_set_names_each_feature_once(name: str) -> None:
+    names = named(name)
+
+    assert len(names) == len(set(names)) > 0
+    assert all(FEATURES[n].name == n for n in names)
+
+
+def test_what_is_served_is_never_measured_on_the_job_itself() -> None:
+    used = {column for n in FEATURE_SETS["paper"] for column in FEATURES[n].needs} - {"gpu_type"}
+
+    for name in ("request", "submit", "steady", "like", "usage"):
+        assert not used & {column for n in named(name) for column in FEATURES[n].needs}
+
+
+def test_every_feature_says_what_it_is_in_a_line() -> None:
+    for feature in FEATURES.values():
+        assert feature.doc
+        assert "\n" not in feature.doc
+        assert feature.unit or feature.kind == "c"
