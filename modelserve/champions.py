@@ -115,13 +115,14 @@ def read_champion(folder: Path, name: str, *, histories: dict[str, History] | No
 
 
 def read_champions(folder: Path) -> Champions:
-    """Read every model that the folder holds; what cannot be read is left out and reported."""
+    """Read every model that the folder points at; what cannot be read is left out and reported."""
     bundles, failures = {}, {}
     histories: dict[str, History] = {}
     names = sorted(p.name for p in folder.iterdir() if MODEL_NAME.fullmatch(p.name)) if folder.is_dir() else []
     for name in names:
         try:
-            bundles[name] = read_champion(folder, name, histories=histories)
+            if read_pointer(folder, name) is not None:
+                bundles[name] = read_champion(folder, name, histories=histories)
         except BundleError as error:
             failures[name] = str(error)
     return Champions(bundles=bundles, failures=failures)

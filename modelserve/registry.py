@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from modelserve.bundle import CHECKSUMS, Bundle, read_bundle
 from modelserve.card import MODEL_NAME
-from modelserve.champions import Pointer, read_pointer, version_folder, write_pointer
+from modelserve.champions import POINTER, Pointer, read_pointer, version_folder, write_pointer
 from modelserve.errors import BundleError, MirrorError, ServeError
 from modelserve.quiet import quietly
 
@@ -22,13 +22,18 @@ CHAMPION: Final = "champion"
 DIGEST_TAG: Final = "bundle_sha256"
 """The tag of a version that names the bundle's digest, so that what arrives is what was registered."""
 
+SQLITE: Final = "sqlite:///"
+
 BUNDLE_DEPTH: Final = 4
 """How deep below the model's files the bundle is looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirrored:
-    """What became of one model: `fetched`, `present` (already there), `failed` (the old pointer stands)."""
+    """What became of one model.
+
+    `outcome`: `fetched`, `present` (already there), `withdrawn` (it lost the alias), `failed` (the old pointer stands).
+    """
 
     name: str
     version: str
@@ -42,7 +47,8 @@ def mirror(
 ) -> list[Mirrored]:
     """Bring every model that has the alias (or those named) to `<folder>/<name>/<version>/`, and point at it.
 
-    One model that fails keeps none of the others, and not its former version, from serving.
+    One model that fails keeps none of the others, and not its former version, from serving. A model that the registry
+    knows but that lost the alias is withdrawn; one that the registry does not know is left alone.
 
     Raises
     ------
@@ -50,19 +56,23 @@ def mirror(
         The registry is away, or a model named has no such alias.
     """
     with _client(tracking_uri) as client:
-        wanted = _aliased(client, names, alias)
-        return [_mirror_one(client, tracking_uri, folder, name, version, alias) for name, version in wanted]
+        done = []
+        for name, version in _aliased(client, names, alias):
+            if version is not None:
+                done.append(_mirror_one(client, tracking_uri, folder, name, version, alias))
+            elif (stale := _pointer_of(folder, name)) is not None and stale.alias == alias:
+                (folder / name / POINTER).unlink()
+                done.append(Mirrored(name=name, version=stale.version, alias=alias, outcome="withdrawn"))
+        return done
 
 
-def _aliased(client: Any, names: Sequence[str] | None, alias: str) -> list[tuple[str, str]]:
-    """Return the name and version of every model with the alias; names that are not ours are passed over."""
+def _aliased(client: Any, names: Sequence[str] | None, alias: str) -> list[tuple[str, str | None]]:
+    """Return the name of every model that is ours (or those named), and the version that has the alias, if any."""
     if names is None:
-        found = [
-            model for model in client.search_registered_models(max_results=1000) if MODEL_NAME.fullmatch(model.name)
-        ]
-        held = [(model.name, model.aliases.get(alias)) for model in found]
-        return sorted((name, str(version)) for name, version in held if version is not None)
-    chosen = []
+        registered = client.search_registered_models(max_results=1000)
+        held = [(each.name, each.aliases.get(alias)) for each in registered if MODEL_NAME.fullmatch(each.name)]
+        return sorted((name, None if version is None else str(version)) for name, version in held)
+    chosen: list[tuple[str, str | None]] = []
     for name in names:
         if not MODEL_NAME.fullmatch(name):
             raise MirrorError(f"model name {name[:80]!r}, expected <runtime|usage>.<trace>.<type>")
@@ -145,6 +155,9 @@ def _client(uri: str) -> Iterator[Any]:  # MLflow's client, which publishes no t
         try:
             from mlflow import MlflowClient
 
+            if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
+                # MLflow would make an empty database here, which is no answer to a question.
+                raise MirrorError(f"registry {uri}: no such database, expected one that models were tracked in")
             yield MlflowClient(tracking_uri=uri)
         except ServeError:
             raise

@@ -71,7 +71,7 @@ def track(model: "TrainedModel", *, uri: str, created: datetime | None = None) -
     """
     verdict = judge(model.kind, model.evaluation)
     created = created or datetime.now(UTC)
-    with _client(uri) as client, tempfile.TemporaryDirectory(prefix="taut-model-") as stage:
+    with _client(uri, make=True) as client, tempfile.TemporaryDirectory(prefix="taut-model-") as stage:
         bundle = Path(stage) / "bundle"
         digest = write_model(model, bundle, created=created)
         experiment = _experiment(client, uri)
@@ -151,12 +151,18 @@ def versions(*, uri: str, name: str | None = None) -> list[ModelVersion]:
 
 
 @contextmanager
-def _client(uri: str) -> Iterator[Any]:  # MLflow's client, which publishes no types
-    """Give a client of the tracking server; whatever MLflow raises comes out as one `RegistryError`."""
+def _client(uri: str, *, make: bool = False) -> Iterator[Any]:  # MLflow's client, which publishes no types
+    """Give a client of the tracking server; whatever MLflow raises comes out as one `RegistryError`.
+
+    A SQLite database is made only where models are to be written: a question leaves no files behind.
+    """
     with quietly():
         try:
             if uri.startswith(SQLITE):
-                Path(uri.removeprefix(SQLITE)).absolute().parent.mkdir(parents=True, exist_ok=True)
+                database = Path(uri.removeprefix(SQLITE)).absolute()
+                if not make and not database.exists():
+                    raise RegistryError(f"no models at {uri} yet; train some first, or set MLFLOW_TRACKING_URI")
+                database.parent.mkdir(parents=True, exist_ok=True)
             from mlflow import MlflowClient
 
             yield MlflowClient(tracking_uri=uri)

@@ -292,17 +292,20 @@ def test_a_failed_registration_leaves_no_empty_model(uri: str, monkeypatch: pyte
 def test_nothing_is_said_on_stdout_or_stderr(tmp_path: Path) -> None:
     """In a process of its own, since MLflow speaks at its import and at the first use of a database."""
     code = (
-        "from pipelines.tracking import versions\n"
-        f"assert versions(uri='sqlite:///{tmp_path}/quiet/mlflow.db') == []\n"
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from pathlib import Path\n"
+        "from test_tracking import model_of\n"
         "from modelserve.registry import mirror\n"
-        f"from pathlib import Path\n"
-        f"assert mirror('sqlite:///{tmp_path}/quiet/mlflow.db', Path({str(tmp_path)!r})) == []\n"
+        "from pipelines.tracking import promote, track\n"
+        "uri = 'sqlite:///deep/mlflow.db'\n"
+        "promote(track(model_of('quiet'), uri=uri).name, uri=uri)\n"
+        "assert len(mirror(uri, Path('bundles'))) == 1\n"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert {p.name for p in tmp_path.iterdir()} == {"quiet"}
+    assert {p.name for p in tmp_path.iterdir()} == {"deep", "bundles"}
 
 
 def test_a_champion_is_mirrored_and_answers_without_mlflow(uri: str, tmp_path: Path) -> None:
@@ -418,6 +421,28 @@ def test_an_unjudged_model_is_tracked_as_failed(uri: str) -> None:
     bare = replace(model_of("unjudged"), evaluation=pl.DataFrame(), importances=[], metrics={})
 
     assert track(bare, uri=uri).status == "failed"
+
+
+def test_a_question_makes_no_database(tmp_path: Path) -> None:
+    absent = f"sqlite:///{tmp_path}/absent.db"
+
+    with pytest.raises(RegistryError, match="train some first"):
+        versions(uri=absent)
+    with pytest.raises(MirrorError, match="no such database"):
+        mirror(absent, tmp_path / "bundles")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_that_lost_the_alias_is_withdrawn(uri: str, mlflow_of: object, tmp_path: Path) -> None:
+    name = promote(track(model_of("withdrawn"), uri=uri).name, uri=uri).name
+    mirror(uri, tmp_path, names=[name])
+    mlflow_of.MlflowClient().delete_registered_model_alias(name, "champion")
+
+    outcomes = {each.name: each.outcome for each in mirror(uri, tmp_path)}
+
+    assert outcomes[name] == "withdrawn"
+    assert name not in read_champions(tmp_path).bundles
 
 
 def test_our_names_for_aliases_are_the_mirrors() -> None:
