@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pipelines.errors import BadUsage, SourceError
+import duckdb
+
+from pipelines.errors import BadUsage, LakeError, SourceError
 from pipelines.lake import QUARANTINE, Lake
 from pipelines.manifest import Account, Input, Manifest, Output
 from pipelines.sources import SOURCES
@@ -77,8 +79,17 @@ def ingest(
     source, trace = _source(source_name), _trace_name(source_name, as_name)
     if strict_share is not None and not 0 <= strict_share <= 1:
         raise BadUsage(f"a quarantine share of {strict_share}; expected 0 to 1")
-    say = progress or (lambda _: None)
-    folder, held = Path(from_dir).absolute(), Lake(lake)
+    try:
+        return _ingest(source, trace, Path(from_dir).absolute(), Lake(lake), strict_share, progress or (lambda _: None))
+    except (OSError, duckdb.Error) as error:
+        raise LakeError(
+            f"the ingest into {lake} broke off ({error}); nothing was committed, it can be repeated"
+        ) from error
+
+
+def _ingest(
+    source: Source, trace: str, folder: Path, held: Lake, strict_share: float | None, say: Progress
+) -> IngestReport:
     clusters = _clusters(source, folder)
     with held.writing():
         held.sweep()
@@ -138,9 +149,9 @@ def _inputs(clusters: list[_Cluster], folder: Path) -> tuple[Input, ...]:
 
 
 def _before(lake: Lake, trace: str, source: Source) -> Manifest | None:
-    if trace not in lake.traces():
+    before = lake.readable_manifests().get(trace)
+    if before is None:
         return None
-    before = lake.manifest(trace)
     if before.source != source.name:
         message = f"the lake's trace {trace!r} holds {before.source} data, not {source.name}"
         raise BadUsage(f"{message}; choose another name with --as")

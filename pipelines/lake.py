@@ -87,7 +87,15 @@ class Lake:
         if not path.is_file():
             held = ", ".join(self.traces()) or "none"
             raise LakeError(f"no trace {trace!r} in {self.path} (it holds: {held}); ingest it with `taut ingest`")
-        return manifests.from_json(path.read_text())
+        return manifests.from_json(path.read_text(), trace)
+
+    def readable_manifests(self) -> dict[str, Manifest]:
+        """Return the manifests by trace, less those of another version or damaged."""
+        readable = {}
+        for trace in self.traces():
+            with suppress(LakeError):
+                readable[trace] = self.manifest(trace)
+        return readable
 
     def table(self, name: str, trace: str | None = None, cluster: str | None = None) -> pl.LazyFrame:
         """Return a canonical table (or `quarantine`), of one trace and cluster or of all; empty where none has rows.
@@ -142,6 +150,8 @@ class Lake:
         LakeError
             If another process is writing to it.
         """
+        if self.path.exists() and not self.path.is_dir():
+            raise LakeError(f"{self.path} is a file; expected the lake's folder")
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / ".lock").open("w") as lock:
             try:
@@ -170,13 +180,18 @@ class Lake:
         return all(path.is_file() and path.stat().st_size == size for path, size in paths)
 
     def sweep(self) -> None:
-        """Remove what no manifest names: left-over staging, and files of an ingest that was killed or replaced."""
+        """Remove what no manifest names: left-over staging, and files of an ingest that was killed or replaced.
+
+        The files of a trace whose manifest cannot be read stay.
+        """
         shutil.rmtree(self.staging_folder, ignore_errors=True)
-        named = {self.path / o.path for t in self.traces() for o in self.manifest(t).outputs}
+        manifests = self.readable_manifests()
+        named = {self.path / o.path for m in manifests.values() for o in m.outputs}
+        unknown = {f"trace={trace}" for trace in self.traces() if trace not in manifests}
         for name in SCHEMAS:
             folder = self.path / name
             for path in folder.rglob("*.parquet"):
-                if path not in named:
+                if path not in named and not unknown & set(path.relative_to(folder).parts):
                     path.unlink()
             for empty in sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True):
                 with suppress(OSError):  # not empty

@@ -103,8 +103,8 @@ class Manifest:
         return json.dumps(asdict(self), indent=2) + "\n"
 
 
-def from_json(text: str) -> Manifest:
-    """Read a manifest.
+def from_json(text: str, trace: str) -> Manifest:
+    """Read the manifest of a trace.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def from_json(text: str) -> Manifest:
             fields[name] = tuple(kind(**item) for item in fields[name])
         return Manifest(**(fields | {"warnings": tuple(fields["warnings"])}))
     except (ValueError, KeyError, TypeError) as error:
-        raise LakeError(f"a manifest that cannot be read ({error}); ingest the trace again") from error
+        raise LakeError(f"the manifest of {trace!r} cannot be read ({error}); ingest the trace again") from error
 
 
 def flat(manifest: Manifest) -> Iterator[dict[str, str | int | None]]:

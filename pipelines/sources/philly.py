@@ -70,6 +70,8 @@ LOG = RawTable(
             name="attempts",
             text="nullif(line->>'$.attempts', 'null')",
             value=f"""CASE WHEN json_type(line, '$.attempts') = 'ARRAY'
+                AND list_bool_and(list_transform(json_extract(line, '$.attempts[*]'),
+                    lambda a: json_type(a) = 'OBJECT')) IS NOT false
                 THEN try_cast(line->'$.attempts' AS {ATTEMPTS}) END""",
         ),
         Column(
