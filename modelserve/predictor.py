@@ -28,6 +28,9 @@ Kind = Literal["runtime", "usage"]
 QUANTILE_NAMES: Final = {0.5: "p50", 0.9: "p90"}
 """The quantiles of log run time that are served, and the names of their offsets."""
 
+EVIDENCE_KEYS: Final = ("group_role", "user")
+"""Whose measured runs stand behind an answer about use."""
+
 
 def run_time_quantiles(bundle: Bundle, features: pl.DataFrame) -> RunTimes:
     """Answer a feature frame (n rows) with run times in seconds: calibrated in log units, then sorted."""
@@ -56,11 +59,14 @@ def use_quantiles(bundle: Bundle, features: pl.DataFrame) -> dict[str, FloatArra
 
 
 def measured_runs(bundle: Bundle, frame: pl.DataFrame) -> IntArray:
-    """Count the ended and measured runs of each job's like: its group and role, or its user where it has no group."""
+    """Count the ended and measured runs behind each job's answer: of its group and role, or of its user if more.
+
+    Most groups are new when they are first seen, their users are not; the quantiles are calibrated over both.
+    """
     seen = Lookback.of(frame, bundle.history)
-    begin, stop = seen.span("measured", ("group_role", "user"))
-    by_key = (stop - begin).reshape(-1, 2)
-    return np.where(frame["group"].is_not_null().to_numpy(), by_key[:, 0], by_key[:, 1]).astype(np.int64)
+    begin, stop = seen.span("measured", EVIDENCE_KEYS)
+    most: IntArray = (stop - begin).reshape(-1, len(EVIDENCE_KEYS)).max(axis=1)
+    return most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -198,9 +198,10 @@ def test_offsets_are_added_in_log_units_before_sorting(bundles: dict[str, Bundle
     [
         ({"user": "nobody", "group": "g1"}, "of g1"),
         ({"user": "u2", "group": None}, "of u2"),
-        ({"user": "u2", "group": "unseen"}, 0),
+        ({"user": "u2", "group": "unseen"}, "of u2"),
+        ({"user": "u2", "group": "g1"}, "of g1"),
+        ({"user": "nobody", "group": "g1", "role": "chief"}, 0),
         ({"user": None, "group": None}, 0),
-        ({"user": "u2", "group": "g1", "role": "chief"}, 0),
     ],
 )
 def test_runs_count_the_measured_jobs_of_the_like(
@@ -216,7 +217,7 @@ def test_runs_count_the_measured_jobs_of_the_like(
 def test_runs_not_yet_ended_do_not_count(bundles: dict[str, Bundle], small_jobs: pl.DataFrame) -> None:
     early = small_jobs.filter(pl.col("group") == "g1")["end_ts"].sort()
 
-    asked = [job(group="g1", submit_ts=early[4].timestamp() + shift) for shift in (0.0, 1e-6)]
+    asked = [job(user=None, group="g1", submit_ts=early[4].timestamp() + shift) for shift in (0.0, 1e-6)]
 
     assert InProcessPredictor(bundles=bundles).peak_use(asked).runs.tolist() == [4, 5]
 

@@ -111,7 +111,7 @@ def test_the_share_of_a_gpu_holds_the_peak_of_its_memory(predictor: InProcessPre
     [
         {"task_type": "unheard-of"},
         {"trace": "helios"},
-        {"group": "never-seen"},
+        {"user": "never-seen", "group": "never-seen"},
         {"user": None, "group": None},
     ],
     ids=str,

@@ -445,7 +445,9 @@ def test_a_model_that_lost_the_alias_is_withdrawn(uri: str, mlflow_of: object, t
     assert name not in read_champions(tmp_path).bundles
 
 
-def test_our_names_for_aliases_are_the_mirrors() -> None:
-    from modelserve import registry
+def test_names_said_on_both_sides_of_a_border_are_the_same() -> None:
+    from modelserve import card, registry
+    from pipelines.training import model
 
     assert (registry.CHAMPION, registry.DIGEST_TAG) == (tracking.CHAMPION, tracking.DIGEST)
+    assert (card.RUNTIME_TARGET, card.USAGE_TARGETS) == (model.RUNTIME_TARGET, model.USAGE_TARGETS)
