@@ -23,7 +23,7 @@ from features.contract import FeatureContract
 from features.errors import FeatureError
 from features.history import History
 from modelserve.boosters import load_booster
-from modelserve.card import IMPORTANCES, RUNTIME_TARGET, USAGE_TARGETS, Card, Importance, canonical_json
+from modelserve.card import IMPORTANCES, RUNTIME_TARGET, USAGE_TARGETS, Card, Importance, canonical_json, complaint
 from modelserve.errors import BundleError
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str
         card = Card.model_validate_json(contents[CARD])
         importances = IMPORTANCES.validate_json(contents[IMPORTANCE])
     except ValidationError as error:
-        raise BundleError(f"{folder.name}: {_first_complaint(error)}") from error
+        raise BundleError(f"{folder.name}: {complaint(error)}") from error
     found = {Path(name).stem for name in contents if name.startswith(f"{MODELS}/")}
     if found != set(card.targets):
         raise BundleError(f"{folder.name}: models {sorted(found)}, expected {sorted(card.targets)} ({CARD})")
@@ -183,7 +183,7 @@ def _verified(folder: Path) -> dict[str, bytes]:
     try:
         checksums = _CHECKSUMS.validate_json(contents[CHECKSUMS])
     except ValidationError as error:
-        raise BundleError(f"{folder.name}/{CHECKSUMS}: {_first_complaint(error)}") from error
+        raise BundleError(f"{folder.name}/{CHECKSUMS}: {complaint(error)}") from error
     found = set(contents) - {CHECKSUMS}
     if found != set(checksums):
         missing, surplus = sorted(set(checksums) - found), sorted(found - set(checksums))
@@ -247,12 +247,6 @@ def _write_whole(folder: Path, contents: Mapping[str, bytes]) -> None:
     except BaseException:
         shutil.rmtree(stage, ignore_errors=True)
         raise
-
-
-def _first_complaint(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(map(str, first["loc"])) or "the whole"
-    return f"{where[:80]}: {first['msg'][:200]} ({error.error_count()} in all)"
 
 
 def _sha256(data: bytes) -> str:

@@ -7,9 +7,21 @@ Filled in by `pipelines.tracking`; read by `modelserve.predictor`, `modelserve.r
 import json
 import math
 import re
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, field_validator, model_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from modelserve.errors import BundleError
 
 FORMAT: Final = 1
 """Version of the folder format; a reader refuses every other."""
@@ -88,6 +100,28 @@ class Card(BaseModel):
     def to_json(self) -> bytes:
         """Write the card; the same card gives the same bytes."""
         return canonical_json(self.model_dump(mode="json"))
+
+
+def card_from(said: Mapping[str, object]) -> Card:
+    """Make a card from plain values.
+
+    Raises
+    ------
+    BundleError
+        A value is missing, or none that a card may hold.
+    """
+    try:
+        return Card.model_validate(said)
+    except ValidationError as error:
+        raise BundleError(f"card of {str(said.get('name'))[:80]}: {complaint(error)}") from error
+
+
+def complaint(error: ValidationError) -> str:
+    """Return the first fault as `field: what was expected`, and how many more there are."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    field = ".".join(str(part)[:64] for part in first["loc"]) or "the whole"
+    more = error.error_count() - 1
+    return f"{field}: {first['msg'][:200]}" + (f" (and {more} more)" if more else "")
 
 
 IMPORTANCES: Final = TypeAdapter(tuple[Importance, ...])

@@ -12,6 +12,7 @@ from typing import Annotated, Final
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from features.vocabulary import ROLE_WHOLE_JOB
+from modelserve.card import complaint
 from modelserve.errors import BadRequest
 from scheduler_core.types import Job, Request
 
@@ -126,14 +127,6 @@ def job_of(row: JobRow, *, trace: str, submitted: datetime) -> Job:
         submit_ts=at.timestamp(),
         opted_out=row.opted_out,
     )
-
-
-def complaint(error: ValidationError) -> str:
-    """Return the first fault as `field: what was expected`, and how many there are."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    field = ".".join(str(part)[:64] for part in first["loc"]) or "the whole"
-    more = error.error_count() - 1
-    return f"{field}: {first['msg'][:200]}" + (f" (and {more} more)" if more else "")
 
 
 def _or_nan(value: float | None) -> float:

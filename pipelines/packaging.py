@@ -13,13 +13,13 @@ import polars as pl
 import xgboost as xgb
 
 from modelserve.bundle import write_bundle
-from modelserve.card import Card, Importance
+from modelserve.card import Card, Importance, card_from
 from pipelines.training.model import TrainedModel
 
 
 def card_of(model: TrainedModel, *, created: datetime) -> Card:
     """Return the model card: what the model is, what it was trained on, how it was judged."""
-    return Card.model_validate(
+    return card_from(
         {
             "name": model.name,
             "kind": model.kind,

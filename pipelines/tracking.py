@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from modelserve.card import MODEL_NAME
+from modelserve.errors import ServeError
 from modelserve.flavor import EXAMPLE, INPUTS, OUTPUTS
 from modelserve.quiet import quietly
 from pipelines.errors import PipelineError, RegistryError
@@ -166,7 +167,7 @@ def _client(uri: str, *, make: bool = False) -> Iterator[Any]:  # MLflow's clien
             from mlflow import MlflowClient
 
             yield MlflowClient(tracking_uri=uri)
-        except (PipelineError, KeyboardInterrupt):
+        except (PipelineError, ServeError):
             raise
         except Exception as error:
             said = str(error).strip().splitlines()

@@ -18,7 +18,7 @@ from features.contract import FeatureContract
 from features.history import History
 from modelserve.bundle import CHECKSUMS, read_bundle
 from modelserve.champions import read_champions, read_pointer
-from modelserve.errors import MirrorError
+from modelserve.errors import BundleError, MirrorError
 from modelserve.predictor import InProcessPredictor, run_time_quantiles
 from modelserve.registry import mirror
 from pipelines import tracking
@@ -118,6 +118,11 @@ def mlflow_of(uri: str) -> Iterator[object]:
         mlflow.set_tracking_uri(uri)
         yield mlflow
         mlflow.set_tracking_uri(None)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 
 
 def test_a_tracked_model_is_a_challenger_with_the_gates_word(uri: str) -> None:
@@ -255,7 +260,7 @@ def test_a_version_is_promoted_by_number_and_twice_is_once(uri: str) -> None:
     assert rollback(name, uri=uri).version == 1
 
 
-def test_what_is_not_there_is_said_to_be(uri: str) -> None:
+def test_what_is_not_there_is_said_to_be(uri: str, impatient: None) -> None:
     track(model_of("alone"), uri=uri)
 
     for ask in (
@@ -388,7 +393,7 @@ def test_a_registered_bundle_that_was_changed_does_not_move_the_pointer(uri: str
     assert sorted(p.name for p in (tmp_path / name).iterdir()) == ["1", "champion.json"]
 
 
-def test_a_registry_that_is_away_leaves_the_mirror_alone(uri: str, tmp_path: Path) -> None:
+def test_a_registry_that_is_away_leaves_the_mirror_alone(uri: str, tmp_path: Path, impatient: None) -> None:
     name = promote(track(model_of("away"), uri=uri).name, uri=uri).name
     mirror(uri, tmp_path, names=[name])
 
@@ -443,6 +448,20 @@ def test_a_model_that_lost_the_alias_is_withdrawn(uri: str, mlflow_of: object, t
 
     assert outcomes[name] == "withdrawn"
     assert name not in read_champions(tmp_path).bundles
+
+
+def test_parts_that_do_not_belong_together_are_not_tracked(uri: str) -> None:
+    model = model_of("mixed")
+
+    for odd, said in [
+        (replace(model, boosters={}), "targets"),
+        (replace(model, trace="my trace", name="runtime.my trace.mixed"), "name 'runtime.my trace.mixed'"),
+        (replace(model, contract=model_of("mixed", kind="usage").contract, boosters={"gpus": 0}), "targets"),
+    ]:
+        with pytest.raises(BundleError, match=said):
+            track(odd, uri=uri)
+
+    assert "runtime.pai.mixed" not in {each.name for each in versions(uri=uri)}
 
 
 def test_names_said_on_both_sides_of_a_border_are_the_same() -> None:
