@@ -28,17 +28,17 @@ class Settings(BaseSettings):
     )
 
     lake: Path = Field(default=Path("data/lake"), description="folder of the lake")
-    bundles: Path = Field(default=Path("data/bundles"), description="folder of the mirrored bundles")
+    bundles: Path | None = Field(default=None, description="folder of the mirrored bundles; beside the lake if absent")
     traces: Path | None = Field(default=None, description="folder of published files, one subfolder per trace")
     trace: Annotated[str, Field(min_length=1)] | None = Field(
         default=None, description="trace meant when none is named; needed where the lake holds several"
     )
     seed: int = Field(default=0, ge=0, description="seed of everything random")
     threads: int = Field(default_factory=_usable_cpus, ge=1, description="threads for training")
-    tracking_uri: str = Field(
-        default="sqlite:///data/mlflow.db",
+    tracking_uri: str | None = Field(
+        default=None,
         validation_alias=AliasChoices("MLFLOW_TRACKING_URI"),
-        description="where models are tracked: any MLflow tracking URI",
+        description="where models are tracked: any MLflow tracking URI; SQLite beside the lake if absent",
     )
 
 

@@ -14,12 +14,11 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
 
-def test_defaults_stay_below_data() -> None:
+def test_defaults_stay_below_data_and_beside_the_lake() -> None:
     settings = load_settings()
 
     assert settings.lake == Path("data/lake")
-    assert settings.bundles == Path("data/bundles")
-    assert settings.tracking_uri == "sqlite:///data/mlflow.db"
+    assert (settings.bundles, settings.tracking_uri) == (None, None)
     assert (settings.traces, settings.trace, settings.seed) == (None, None, 0)
     assert settings.threads >= 1
 

@@ -1,0 +1,84 @@
+"""The `taut` command: one file per group of subcommands, put together here.
+
+Translates errors into one line and an exit code (0 done, 1 failed, 2 bad usage); heavy imports stay inside commands.
+Called by the `taut` script; the only part of `pipelines` that may import everything.
+"""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from features.errors import FeatureError
+from modelserve.errors import ServeError
+from pipelines.cli import data, demo, models, scheduling
+from pipelines.errors import BadUsage, PipelineError
+from scheduler_core.errors import SchedulerError
+
+EXIT_FAILED = 1
+EXIT_BAD_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+
+class TranslatingGroup(TyperGroup):
+    """A command group that answers errors with one line on stderr; `--debug` lets the traceback through."""
+
+    def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]  # typer's own context class is vendored
+        """Run the subcommand and translate what it raises."""
+        try:
+            return super().invoke(ctx)
+        except (typer.Exit, typer.Abort):
+            raise
+        except (PipelineError, FeatureError, ServeError, SchedulerError) as error:
+            if ctx.params.get("debug"):
+                raise
+            typer.echo(f"taut: {error}", err=True)
+            raise typer.Exit(EXIT_BAD_USAGE if isinstance(error, BadUsage) else EXIT_FAILED) from error
+        except BrokenPipeError:
+            # The reader went away (`| head`): point stdout at nothing so that the interpreter's last flush is quiet.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(EXIT_FAILED) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        except OSError as error:
+            if ctx.params.get("debug"):
+                raise
+            typer.echo(f"taut: {error}", err=True)
+            raise typer.Exit(EXIT_FAILED) from error
+
+
+app = typer.Typer(
+    cls=TranslatingGroup,
+    name="taut",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Takes the slack out of GPU clusters: predict what AI jobs need, shrink what they over-claim, place the rest.",
+)
+for group in (demo, data, models, scheduling):
+    group.register(app)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(version("taut"))
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.", envvar="TAUT_DEBUG")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Take the options that stand before the subcommand; `TranslatingGroup` reads `debug`."""
+
+
+def main() -> None:
+    """Run the `taut` command."""
+    app()

@@ -1,0 +1,131 @@
+"""`taut fetch | synth | ingest | sql`: published files in, a lake out, questions answered.
+
+No logic beyond reading options and writing rows; the work is in `pipelines.{fetch, synth, ingest, sql}`.
+Called by `pipelines.cli`, which registers the commands.
+"""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.cli.options import Format, FormatOption, Lake, Seed, emit, say
+
+
+class Fetchable(StrEnum):
+    """The traces whose publishers' addresses are known."""
+
+    PAI = "pai"
+    HELIOS = "helios"
+    PHILLY = "philly"
+    OPENB = "openb"
+
+
+class Ingestible(StrEnum):
+    """The published formats that can be read."""
+
+    PAI = "pai"
+    HELIOS = "helios"
+    PHILLY = "philly"
+
+
+class Synthesised(StrEnum):
+    """The formats that can be generated."""
+
+    PAI = "pai"
+
+
+def fetch(
+    trace: Annotated[Fetchable, typer.Argument(help="Which published trace.")],
+    to: Annotated[Path | None, typer.Option("--to", help="Folder to fill.", show_default="data/raw/<trace>")] = None,
+) -> None:
+    """Download a published trace: resumed after a break, verified, unpacked."""
+    from pipelines.cli.progress import transfer_progress
+    from pipelines.fetch import fetch as run
+
+    folder = to or Path("data/raw") / trace.value
+    with transfer_progress() as progress:
+        report = run(trace.value, folder, progress=progress)
+    emit(report.rows(), Format.TABLE)
+    say(
+        f"next: taut ingest {trace.value} --from {folder}" if trace is not Fetchable.OPENB else f"fetched into {folder}"
+    )
+
+
+def synth(
+    trace: Annotated[Synthesised, typer.Argument(help="Which published format.")],
+    to: Annotated[Path, typer.Option("--to", help="Folder to fill.")] = Path("data/raw/pai-synth"),
+    tasks: Annotated[int, typer.Option("--tasks", help="How many tasks.", min=1000)] = 20_000,
+    tagged_share: Annotated[
+        float | None,
+        typer.Option("--tagged-share", help="Share of jobs that carry a workload tag.", min=0.0, max=1.0),
+    ] = None,
+    seed: Seed = 0,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Write published and synthetic quantiles side by side here.")
+    ] = None,
+) -> None:
+    """Generate a synthetic trace in the published format of all its tables."""
+    from pipelines.synth.pai import synthesise
+
+    made = synthesise(to, tasks=tasks, seed=seed, tagged_share=tagged_share)
+    emit(made.rows(), Format.TABLE)
+    if report is not None:
+        from pipelines.synth.report import calibration_report
+
+        report.write_text(calibration_report(to), encoding="utf-8")
+    say("synthetic, not measured: ingest it under its own name with")
+    say(f"  taut ingest {trace.value} --from {to} --as pai-synth")
+
+
+def ingest(
+    source: Annotated[Ingestible, typer.Argument(help="Which published format.")],
+    from_dir: Annotated[Path, typer.Option("--from", help="Folder of the published files.")],
+    lake: Lake = None,
+    as_name: Annotated[
+        str | None, typer.Option("--as", help="Name of the trace in the lake.", show_default="the format's name")
+    ] = None,
+    strict: Annotated[
+        float | None,
+        typer.Option("--strict", help="Fail when a larger share of rows is quarantined.", min=0.0, max=1.0),
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Read published files into the canonical tables; every row is kept or quarantined with its rule."""
+    from pipelines.cli.opening import place_of
+    from pipelines.cli.progress import step
+    from pipelines.ingest import ingest as run
+    from pipelines.manifest import flat
+
+    place = place_of(lake)
+    with step(f"reading {from_dir}"):
+        report = run(source.value, from_dir, place.lake, as_name=as_name, strict_share=strict)
+    for warning in report.manifest.warnings:
+        say(f"warning: {warning}")
+    emit(list(flat(report.manifest)), form)
+    say(f"{'ingested' if report.changed else 'unchanged'}: trace {report.manifest.trace} in {place.lake}")
+
+
+def sql(
+    query: Annotated[
+        str, typer.Argument(help="One SELECT over jobs, usage, machines, capacity, machine_usage; - reads it.")
+    ],
+    lake: Lake = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Answer one SELECT over the lake; nothing else is run, and nothing outside the lake is read."""
+    from pipelines.cli.opening import place_of
+    from pipelines.lake import Lake as OpenLake
+    from pipelines.sql import query as run
+
+    text = sys.stdin.read() if query == "-" else query
+    with OpenLake(place_of(lake).lake) as source:
+        emit(run(source, text), form)
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's commands to the app."""
+    for command in (fetch, synth, ingest, sql):
+        app.command()(command)

@@ -1,0 +1,117 @@
+"""`taut demo`: the main job end to end, on a synthetic trace or on real files.
+
+Runs what the other commands run, in their order, in a folder of its own; the tables are `pipelines.demo`'s.
+Called by `pipelines.cli`, which registers the command.
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipelines.cli.options import Format, FormatOption, Seed, Threads, emit, say
+
+if TYPE_CHECKING:
+    from pipelines.job_pool import Pool
+    from pipelines.lake import Lake
+    from pipelines.retrain import Retrained
+
+LEAST_TASKS = 20_000
+TAGGED_SHARE = 0.6
+"""Share of jobs with a workload tag in the demo's trace; a tenth in the published one, too few for six models."""
+
+
+def demo(
+    traces: Annotated[
+        Path | None,
+        typer.Option(help="Folder of real traces (uses its `pai`).", show_default="a synthetic trace"),
+    ] = None,
+    into: Annotated[Path, typer.Option("--into", help="Working folder; replaced.")] = Path("data/demo"),
+    tasks: Annotated[int, typer.Option(help="Size of the synthetic trace.", min=LEAST_TASKS)] = LEAST_TASKS,
+    rate: Annotated[float, typer.Option(help="Simulated arrivals per hour.", min=1.0, max=10_000.0)] = 70.0,
+    seed: Seed = 0,
+    threads: Threads = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Run the main job end to end: ingest, train, gate, recommend, and simulate 12 h with and without shrinking."""
+    from pipelines.cli.opening import champions, place_of, threads_of
+    from pipelines.cli.progress import step
+    from pipelines.demo import accuracy_rows, importance_rows, outcome_rows, reclaimed_rows
+    from pipelines.ingest import ingest
+    from pipelines.lake import Lake
+    from pipelines.retrain import promote_all, retrain
+    from pipelines.simulate import SimulationSettings, simulate
+
+    source, name = (traces / "pai", "pai") if traces is not None else (into / "raw", "pai-synth")
+    _fresh(into)
+    place = place_of(into / "lake")
+    lake = place.lake
+    if traces is None:
+        from pipelines.synth.pai import synthesise
+
+        with step(f"writing a synthetic trace of {tasks} tasks (seed {seed}, {TAGGED_SHARE:.0%} tagged)"):
+            synthesise(source, tasks=tasks, seed=seed, tagged_share=TAGGED_SHARE)
+    with step(f"ingesting {source} as {name}"):
+        ingest("pai", source, lake, as_name=name)
+    with Lake(lake) as opened:
+        trained = retrain(opened, name, uri=place.tracking_uri, seed=seed, threads=threads_of(threads), talk=say)
+        promote_all(trained, uri=place.tracking_uri, force=True, talk=say)
+        with step("bringing the champions"):
+            predictor = champions(place, offline=False)
+        pool = _held_out(opened, name, trained)
+    with step(f"simulating 12 h of {len(pool.jobs)} held-out jobs at {rate:g} per hour, with and without shrinking"):
+        result = simulate(pool, predictor, SimulationSettings(rate_per_h=rate, seed=seed))
+
+    origin = "synthetic" if traces is None else "real"
+    say(f"\nRun time on the latest fifth of the jobs ({name}, {origin}); log pinball, lower is better")
+    emit(accuracy_rows(trained), form)
+    say("\nWhat the run times depend on (permutation importance on held-out jobs; sign of the SHAP rank correlation)")
+    emit(importance_rows(trained), form)
+    say(f"\nReclaimed from the held-out jobs ({name}, {origin}), by resource and reason")
+    emit(reclaimed_rows(result), form)
+    share = result.model_decided_share.get("shrunk", 0.0)
+    say(f"The run-time model changed {share:.1%} of these decisions; the floors decided the rest.")
+    for note in result.notes:
+        say(note)
+    say(f"\nThe cluster after 12 h ({name}, {origin}), under three truths about a shrunk job")
+    emit(outcome_rows(result), form)
+    _say_what_next(lake, name)
+
+
+def _fresh(folder: Path) -> None:
+    """Empty the demo's own folder; refuse one that holds anything else."""
+    from pipelines.errors import BadUsage
+
+    mark = folder / ".taut-demo"
+    if folder.exists() and any(folder.iterdir()) and not mark.exists():
+        raise BadUsage(f"{folder} is not empty and was not made by a demo: name another folder with --into")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    mark.touch()
+
+
+def _held_out(lake: "Lake", name: str, trained: "Sequence[Retrained]") -> "Pool":
+    """Return the measured jobs that were submitted after the cut: no model has seen them."""
+    import polars as pl
+
+    from pipelines.job_pool import job_pool
+
+    until = max(each.model.until for each in trained)
+    later = lake.table("jobs", name).filter(pl.col("submit_ts") >= until).collect()
+    return job_pool(later, lake.table("usage", name).collect())
+
+
+def _say_what_next(lake: Path, trace: str) -> None:
+    where = f"--lake {lake}"
+    say("\nLook further:")
+    say(f"  taut models {where}")
+    say(f"  taut evaluate {where} --trace {trace} --format json")
+    say(f"  taut simulate {where} --trace {trace} --rate 140 --guard usage --guard none")
+    say(f'  taut sql {where} "select task_type, count(*) from jobs group by 1 order by 2 desc"')
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's command to the app."""
+    app.command()(demo)

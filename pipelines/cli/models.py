@@ -1,0 +1,190 @@
+"""`taut train | evaluate | promote | models | predict`: from a lake to champions, and what they answer.
+
+No logic beyond reading options and writing rows. Called by `pipelines.cli`, which registers the commands.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from pipelines.cli.options import (
+    Format,
+    FormatOption,
+    JobsFile,
+    Lake,
+    Offline,
+    Seed,
+    Threads,
+    Trace,
+    TypeOption,
+    emit,
+    say,
+)
+
+
+class By(StrEnum):
+    """What the models of a trace are split by."""
+
+    KIND = "kind"
+    WORKLOAD = "workload"
+
+
+class SplitOption(StrEnum):
+    """How rows are held out."""
+
+    TIME = "time"
+    GROUP = "group"
+    RANDOM = "random"
+
+
+def train(
+    lake: Lake = None,
+    trace: Trace = None,
+    until: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
+            help="Learn only from jobs that ended before this day (the cluster's own time).",
+            show_default="leaves the latest fifth of the submissions",
+        ),
+    ] = None,
+    by: Annotated[By, typer.Option(help="One model per kind of work, or per raw workload tag.")] = By.KIND,
+    types: TypeOption = None,
+    seed: Seed = 0,
+    threads: Threads = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Train the models of a trace, track them in MLflow, and register each as challenger."""
+    from pipelines.cli.opening import local_cut, opened, place_of, threads_of
+    from pipelines.retrain import retrain
+
+    with opened(lake, trace) as (source, name):
+        trained = retrain(
+            source,
+            name,
+            uri=place_of(lake).tracking_uri,
+            until=local_cut(until, name),
+            by=by.value,
+            types=types,
+            seed=seed,
+            threads=threads_of(threads),
+            talk=say,
+        )
+    emit([each.row() for each in trained], form)
+    say("next: taut evaluate, then taut promote")
+
+
+def evaluate(
+    lake: Lake = None,
+    trace: Trace = None,
+    since: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
+            help="Judge the jobs submitted from this day on (the cluster's own time).",
+            show_default="the latest fifth of the submissions",
+        ),
+    ] = None,
+    until: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
+            help="Learn only from jobs that ended before this day.",
+            show_default="--since",
+        ),
+    ] = None,
+    split: Annotated[SplitOption, typer.Option(help="How rows are held out.")] = SplitOption.TIME,
+    by: Annotated[By, typer.Option(help="One model per kind of work, or per raw workload tag.")] = By.KIND,
+    types: TypeOption = None,
+    seed: Seed = 0,
+    threads: Threads = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Judge XGBoost against every baseline on held-out jobs; the same cut and seed give the trees of `taut train`."""
+    from pipelines.cli.opening import local_cut, opened, threads_of
+    from pipelines.training.evaluate import evaluate as run
+
+    with opened(lake, trace) as (source, name):
+        jobs, usage = source.table("jobs", name).collect(), source.table("usage", name).collect()
+        rows = run(
+            jobs,
+            None if usage.is_empty() else usage,
+            trace=name,
+            split=split.value,
+            by=by.value,
+            until=local_cut(until, name),
+            since=local_cut(since, name),
+            types=types,
+            seed=seed,
+            nthread=threads_of(threads),
+        )
+    emit(rows, form)
+
+
+def promote(
+    name: Annotated[
+        str | None, typer.Argument(help="Registered model; without it, all of the trace.", show_default=False)
+    ] = None,
+    lake: Lake = None,
+    trace: Trace = None,
+    version: Annotated[int | None, typer.Option(help="Which version.", show_default="the challenger")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Promote what the gate refused; leaves its tag.")] = False,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Back to the champion before; leaves its tag.")] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Move the alias champion to a version that beat the best history baseline on later jobs."""
+    from pipelines import tracking
+    from pipelines.cli.opening import place_of, trace_of, version_rows
+    from pipelines.errors import BadUsage, RegistryError
+
+    if name is None and version is not None:
+        raise BadUsage("--version without a model's name: say which model, for example runtime.pai.ctr")
+    uri = place_of(lake).tracking_uri
+    prefixes = () if name else (f"runtime.{trace_of(lake, trace)}.", f"usage.{trace_of(lake, trace)}.")
+    names = [name] if name else sorted({v.name for v in tracking.versions(uri=uri) if v.name.startswith(prefixes)})
+    if not names:
+        raise RegistryError(f"no models of that trace at {uri}; train some with `taut train`")
+    moved, refused = [], 0
+    for each in names:
+        try:
+            if rollback:
+                moved.append(tracking.rollback(each, uri=uri))
+            else:
+                moved.append(tracking.promote(each, uri=uri, version=version, force=force))
+        except RegistryError as refusal:
+            refused += 1
+            say(f"taut: {refusal}")
+    emit(version_rows(moved), form)
+    if refused:
+        raise typer.Exit(1)
+
+
+def models(lake: Lake = None, form: FormatOption = Format.TABLE) -> None:
+    """List the registered models: versions, aliases, and what the gate said."""
+    from pipelines import tracking
+    from pipelines.cli.opening import place_of, version_rows
+
+    emit(version_rows(tracking.versions(uri=place_of(lake).tracking_uri)), form)
+
+
+def predict(
+    jobs: JobsFile,
+    lake: Lake = None,
+    trace: Trace = None,
+    offline: Offline = False,
+    form: FormatOption = Format.JSON,
+) -> None:
+    """Predict run time and peak use of jobs given as JSON lines."""
+    from modelserve.recommend import predict as run
+    from pipelines.cli.opening import champions, place_of, read_jobs, trace_of
+
+    predictor = champions(place_of(lake), offline=offline)
+    emit(run(read_jobs(jobs), predictor, trace=trace_of(lake, trace)), form)
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's commands to the app."""
+    for command in (train, evaluate, promote, models, predict):
+        app.command()(command)

@@ -1,0 +1,138 @@
+"""What commands open before they work: the lake and its trace, the registry beside it, the champions, a file of jobs.
+
+No command stands here. Called by the command files of `pipelines.cli`, inside their functions.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from features.columns.calendar import ZONES
+from modelserve.champions import read_champions
+from modelserve.errors import MirrorError
+from modelserve.predictor import InProcessPredictor
+from modelserve.registry import mirror
+from modelserve.requests import JobRow, parse_lines
+from pipelines.cli.options import say
+from pipelines.errors import BadUsage, LakeError, RegistryError
+from pipelines.lake import Lake
+from pipelines.settings import load_settings
+from pipelines.tracking import ModelVersion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a command works: the lake, the registry of its models, the folder that mirrors the champions."""
+
+    lake: Path
+    tracking_uri: str
+    bundles: Path
+
+
+def place_of(lake: Path | None) -> Place:
+    """Settle where to work: the option, else the settings; registry and bundles lie beside the lake if not set."""
+    settings = load_settings()
+    folder = lake or settings.lake
+    beside = folder.absolute().parent
+    return Place(
+        lake=folder,
+        tracking_uri=settings.tracking_uri or f"sqlite:///{beside / 'mlflow.db'}",
+        bundles=settings.bundles or beside / "bundles",
+    )
+
+
+def threads_of(option: int | None) -> int:
+    """Return the threads asked for, else those of the settings."""
+    return option or load_settings().threads
+
+
+def chosen_trace(lake: Lake, trace: str | None) -> str:
+    """Return the trace named, else the one of the settings, else the only one the lake holds.
+
+    Raises
+    ------
+    BadUsage
+        If none is named and the lake holds several.
+    """
+    held = lake.traces()
+    named = trace or load_settings().trace
+    if named is not None:
+        lake.manifest(named)
+        return named
+    if not held:
+        raise LakeError(f"no trace in {lake.path}; ingest one with `taut ingest`")
+    if len(held) > 1:
+        raise BadUsage(f"{lake.path} holds {', '.join(held)}: say which with --trace")
+    return held[0]
+
+
+@contextmanager
+def opened(lake: Path | None, trace: str | None) -> Iterator[tuple[Lake, str]]:
+    """Open the lake and settle which trace is meant."""
+    with Lake(place_of(lake).lake) as source:
+        yield source, chosen_trace(source, trace)
+
+
+def trace_of(lake: Path | None, trace: str | None) -> str:
+    """Return which trace is meant, without holding the lake open."""
+    if trace is not None:
+        return trace
+    with opened(lake, None) as (_, name):
+        return name
+
+
+def local_cut(day: datetime | None, trace: str) -> datetime | None:
+    """Return a day given without a time zone as that moment in the trace's own zone."""
+    if day is None or day.tzinfo is not None:
+        return day
+    zone = next((zone for start, zone in ZONES.items() if trace.startswith(start)), "UTC")
+    return day.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
+
+
+def champions(place: Place, *, offline: bool) -> InProcessPredictor:
+    """Bring the champions from the registry, and open them; `offline` takes what was brought before.
+
+    Raises
+    ------
+    RegistryError
+        If there is no champion to open.
+    """
+    if not offline:
+        try:
+            for each in mirror(place.tracking_uri, place.bundles):
+                if each.outcome == "failed":
+                    say(f"warning: {each.name}@{each.version} not brought: {each.detail}")
+        except MirrorError as error:
+            say(f"warning: {error}")
+    found = read_champions(place.bundles)
+    for name, problem in found.failures.items():
+        say(f"warning: {name} left out: {problem}")
+    if not found.bundles:
+        raise RegistryError(f"no champion in {place.bundles}; train with `taut train`, then `taut promote`")
+    return InProcessPredictor(bundles=found.bundles)
+
+
+def read_jobs(source: str) -> list[JobRow]:
+    """Read jobs from a file of JSON lines, or from stdin for `-`."""
+    if source == "-":
+        return parse_lines(sys.stdin)
+    with Path(source).open(encoding="utf-8") as lines:
+        return parse_lines(lines)
+
+
+def version_rows(versions: Iterable[ModelVersion]) -> list[dict[str, object]]:
+    """Return one flat row per registered version."""
+    return [
+        {
+            "name": each.name,
+            "version": each.version,
+            "aliases": " ".join(each.aliases),
+            "gate": each.status,
+            "why": each.reasons,
+        }
+        for each in versions
+    ]

@@ -1,0 +1,55 @@
+"""Options that several subcommands share, declared once, and how rows reach stdout.
+
+No command stands here and nothing heavy is imported. Called by the command files of `pipelines.cli`.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class Format(StrEnum):
+    """How rows are written to stdout."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+Lake = Annotated[
+    Path | None, typer.Option("--lake", help="Folder of the lake.", show_default="TAUT_LAKE, else data/lake")
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="How to write the rows to stdout.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", min=0)]
+Threads = Annotated[
+    int | None, typer.Option("--threads", help="Threads for training.", min=1, show_default="TAUT_THREADS, else all")
+]
+Trace = Annotated[
+    str | None,
+    typer.Option("--trace", help="Name of the trace in the lake.", show_default="TAUT_TRACE, else the only one"),
+]
+TypeOption = Annotated[
+    list[str] | None, typer.Option("--type", help="Only this task type (may be repeated).", show_default=False)
+]
+
+JobsFile = Annotated[str, typer.Argument(help="File of jobs, one JSON object a line; - reads stdin.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Use the champions brought before; do not ask the registry.")]
+
+
+def emit(rows: "Sequence[Mapping[str, object]] | pl.DataFrame", form: Format) -> None:
+    """Write rows to stdout in the form asked."""
+    from pipelines.render import render
+
+    render(rows, form.value, stream=sys.stdout)
+
+
+def say(text: str) -> None:
+    """Write a line of talk to stderr."""
+    typer.echo(text, err=True)

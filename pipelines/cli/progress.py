@@ -1,0 +1,38 @@
+"""Progress on stderr, quiet where stderr is not a terminal.
+
+Rich draws; nothing here knows what is being done. Called by the command files of `pipelines.cli`.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+
+
+@contextmanager
+def transfer_progress() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Yield a callback `(file, bytes so far, bytes in all or None)` that draws one bar per file."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def report(name: str, done: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=total)
+            bars.update(tasks[name], completed=done, total=total)
+
+        yield report
+
+
+@contextmanager
+def step(title: str) -> Iterator[None]:
+    """Show a spinner with `title` while the block runs."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        console.print(title, highlight=False)
+        yield
+        return
+    with console.status(title):
+        yield

@@ -1,0 +1,123 @@
+"""`taut recommend | simulate`: the smaller request for each job, and what shrinking does to a cluster.
+
+No logic beyond reading options and writing rows. Called by `pipelines.cli`, which registers the commands.
+"""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from features.vocabulary import GPU_MEM_GIB_OF_TYPE
+from pipelines.cli.options import (
+    Format,
+    FormatOption,
+    JobsFile,
+    Lake,
+    Offline,
+    Seed,
+    Trace,
+    emit,
+    say,
+)
+
+Theta = Annotated[float, typer.Option(help="Largest relative change of the predicted run time.", min=0.0001, max=1.0)]
+
+
+class GuardOption(StrEnum):
+    """Whether measured peak use bounds a shrink from below."""
+
+    USAGE = "usage"
+    NONE = "none"
+
+
+class PredictorOption(StrEnum):
+    """Who predicts in a simulation."""
+
+    CHAMPION = "champion"
+    NONE = "none"
+
+
+class Truth(StrEnum):
+    """What a shrunk job's run becomes."""
+
+    UNCHANGED = "unchanged"
+    PREDICTED = "predicted"
+    CONTENTION = "contention"
+
+
+def recommend(
+    jobs: JobsFile,
+    lake: Lake = None,
+    trace: Trace = None,
+    theta: Theta = 0.05,
+    guard: Annotated[
+        GuardOption, typer.Option(help="`none` is the published algorithm, without floors.")
+    ] = GuardOption.USAGE,
+    offline: Offline = False,
+    form: FormatOption = Format.JSON,
+) -> None:
+    """Recommend a smaller request per job, with the reason for every resource; jobs come as JSON lines."""
+    from modelserve.recommend import flat
+    from modelserve.recommend import recommend as run
+    from pipelines.cli.opening import champions, place_of, read_jobs, trace_of
+    from scheduler_core.shrink import ShrinkPolicy
+
+    predictor = champions(place_of(lake), offline=offline)
+    policy = ShrinkPolicy(theta=theta, guard=guard.value, device_mem_gib=GPU_MEM_GIB_OF_TYPE)
+    answers = run(read_jobs(jobs), predictor, trace=trace_of(lake, trace), policy=policy)
+    emit([flat(answer) for answer in answers], form)
+
+
+def simulate(
+    lake: Lake = None,
+    trace: Trace = None,
+    predictor: Annotated[
+        PredictorOption, typer.Option(help="Whose predictions shrink the requests.")
+    ] = PredictorOption.CHAMPION,
+    rate: Annotated[float, typer.Option(help="Arrivals per hour (Poisson).", min=0.01, max=100_000.0)] = 70.0,
+    hours: Annotated[float, typer.Option(help="Length of the window.", min=0.1, max=10_000.0)] = 12.0,
+    policy: Annotated[str, typer.Option(help="Queue order.")] = "fifo",
+    placement: Annotated[str, typer.Option(help="Where a gang's instances go.")] = "best_fit",
+    truth: Annotated[
+        list[Truth] | None,
+        typer.Option(help="What a shrunk job's run becomes (may be repeated).", show_default="all three"),
+    ] = None,
+    guard: Annotated[
+        list[GuardOption] | None, typer.Option(help="Guards to run (may be repeated).", show_default="usage")
+    ] = None,
+    offline: Offline = False,
+    seed: Seed = 0,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Replay a trace's measured jobs on the paper's cluster, with and without shrinking, under the same arrivals."""
+    from pipelines.cli.opening import champions, opened, place_of
+    from pipelines.job_pool import job_pool
+    from pipelines.simulate import SimulationSettings
+    from pipelines.simulate import simulate as run
+    from pipelines.simulation_rows import SUMMARY_COLUMNS
+
+    with opened(lake, trace) as (source, name):
+        pool = job_pool(source.table("jobs", name).collect(), source.table("usage", name).collect())
+    settings = SimulationSettings(
+        rate_per_h=rate,
+        horizon_s=hours * 3600.0,
+        seed=seed,
+        queue_policy=policy,
+        placement=placement,
+        truths=[t.value for t in truth or Truth],
+        guards=[g.value for g in guard or [GuardOption.USAGE]],
+    )
+    result = run(
+        pool, champions(place_of(lake), offline=offline) if predictor is PredictorOption.CHAMPION else None, settings
+    )
+    for note in result.notes:
+        say(note)
+    wanted = SUMMARY_COLUMNS if form is Format.TABLE else tuple(result.rows[0])
+    emit([{column: row[column] for column in wanted} for row in result.rows], form)
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's commands to the app."""
+    for command in (recommend, simulate):
+        app.command()(command)

@@ -1,0 +1,86 @@
+"""The demo's three tables: accuracy against baselines, what was reclaimed and why, and what it did to the cluster.
+
+Pure reshaping of what training and simulation returned; `pipelines.cli.demo` runs them and prints.
+Called by `pipelines.cli.demo`.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+from pipelines.gate import FITTED_BASELINES, MODEL
+from pipelines.retrain import Retrained
+from pipelines.simulate import SimulationResult
+
+Row = dict[str, object]
+
+OUTCOME_COLUMNS: Final = (
+    "arm",
+    "truth",
+    "deployed",
+    "completed",
+    "complete_rate",
+    "cpu_used_frac",
+    "mem_used_frac",
+    "gpu_used_frac",
+    "killed",
+    "stretched_share",
+    "stretch_p99",
+)
+
+
+def accuracy_rows(trained: Sequence[Retrained]) -> list[Row]:
+    """Return one row per run-time model: itself, the best history baseline, the lead, and the gate's word."""
+    rows: list[Row] = []
+    for each in trained:
+        table = each.model.evaluation
+        if each.model.kind != "runtime" or table.is_empty():
+            continue
+        own = table.row(by_predicate=pl.col("model") == MODEL, named=True)
+        remembered = table.filter(~pl.col("model").is_in([MODEL, *FITTED_BASELINES])).sort("pinball", "model")
+        best = remembered.row(0, named=True)
+        rows.append(
+            {
+                "type": each.model.task_type,
+                "n": own["n"],
+                "pinball": own["pinball"],
+                "best_baseline": best["model"],
+                "its_pinball": best["pinball"],
+                "lead_lo": best["lead_lo"],
+                "lead_hi": best["lead_hi"],
+                "coverage_p90": own["coverage_p90"],
+                "within_2x": own["within_2x"],
+                "gate": each.version.status,
+            }
+        )
+    return rows
+
+
+def importance_rows(trained: Sequence[Retrained], *, top: int = 3) -> list[Row]:
+    """Return the `top` features of each run-time model, by permutation importance."""
+    rows: list[Row] = []
+    for each in trained:
+        if each.model.kind == "runtime" and each.model.importances:
+            first = pl.DataFrame(each.model.importances).sort("mean", "feature", descending=[True, False]).head(top)
+            rows += [
+                {
+                    "type": each.model.task_type,
+                    "feature": row["feature"],
+                    "importance": row["mean"],
+                    "sign": row["sign"],
+                }
+                for row in first.iter_rows(named=True)
+            ]
+    return rows
+
+
+def reclaimed_rows(result: SimulationResult, *, arm: str = "shrunk") -> list[Row]:
+    """Return what the recommendations of one arm took back, by resource and reason."""
+    return [{key: value for key, value in row.items() if key != "arm"} for row in result.reclaimed if row["arm"] == arm]
+
+
+def outcome_rows(result: SimulationResult) -> list[Row]:
+    """Return the simulated arms under every truth, over all devices."""
+    chosen = [row for row in result.rows if row["devices"] == "all"]
+    return [{column: row[column] for column in OUTCOME_COLUMNS} for row in chosen]

@@ -1,0 +1,53 @@
+"""The `taut` command: its help is documented word for word, it starts fast, and it fails in one line."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.cli.reference import command_names, reference
+
+ROOT = Path(__file__).resolve().parents[1]
+HEAVY = ("xgboost", "mlflow", "sklearn", "pandas", "polars", "duckdb", "numpy", "scipy", "pyarrow")
+
+
+def test_every_command_of_the_design_is_there() -> None:
+    expected = {
+        "demo", "fetch", "synth", "ingest", "sql", "train", "evaluate", "promote", "models", "predict", "recommend",
+        "simulate",
+    }  # fmt: skip
+    assert set(command_names()) == expected
+
+
+def test_the_documented_help_is_the_help() -> None:
+    documented = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert documented == reference(), "the help changed: write it anew with `python -m pipelines.cli.reference`"
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = f"import sys, pipelines.cli; print([m for m in {HEAVY!r} if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("arguments", [["ingest"], ["nonsense"], ["sql"], ["sql", "--format", "yaml", "select 1"]])
+def test_bad_usage_exits_with_two(arguments: list[str]) -> None:
+    assert CliRunner().invoke(app, arguments).exit_code == 2
+
+
+def test_a_failure_is_one_line_on_stderr_and_exit_one(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["ingest", "philly", "--from", str(tmp_path), "--lake", str(tmp_path / "lake")])
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith("taut: ")
+    assert "cluster_job_log" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_version_prints_the_version() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert result.exit_code == 0
+    assert result.stdout.strip().count(".") == 2
