@@ -187,3 +187,12 @@ def test_a_counterfactual_request_changes_the_request_and_nothing_else(jobs: pl.
     smaller = jobs.with_columns(pl.col("req_cpu_cores", "req_mem_gib", "req_gpus") * scale)
     changed = [name for name in frame.columns if FEATURES[name].from_request]
     same(found.select(changed), build(smaller, history, changed)[rows])
+
+
+def test_a_newcomers_like_is_empty_not_somebody_elses() -> None:
+    past = [job(1, user="u", vc="v", req_gpus=1.0, submit_ts=at(0), start_ts=at(0), end_ts=at(9), run_s=9.0)]
+    asked = table([job(2, user="new", vc="v", req_gpus=1.0, submit_ts=at(60))])
+
+    found = build(asked, History.of(table(past)), ["like_run_s_count_20", "vc_gpus_run_s_count_20"])
+
+    assert found.row(0) == (0.0, 1.0)
