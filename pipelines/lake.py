@@ -8,7 +8,6 @@ import fcntl
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -114,17 +113,26 @@ class Lake:
         )
 
     def connect(self, *, read_only: bool = True) -> duckdb.DuckDBPyConnection:
-        """Return a connection to the lake's DuckDB file of views; rebuilt first if the lake changed or moved."""
+        """Return a connection to the lake's DuckDB file of views, made anew first if the lake changed or moved.
+
+        Where the file cannot be made anew (another process is writing, or the disk is read-only), the connection is
+        one in memory with the same views.
+        """
         self._require()
-        self.refresh_views()
-        return self._own(_configured(self.views_file, read_only=read_only))
+        if not self._views_are_fresh():
+            with suppress(LakeError, OSError), self.writing():
+                self.refresh_views()
+        if self._views_are_fresh():
+            return self._own(_configured(self.views_file, read_only=read_only))
+        connection = self._own(_configured(None))
+        self._create_views(connection)
+        return connection
 
     def connect_sealed(self, spill: Path) -> duckdb.DuckDBPyConnection:
         """Return a connection in memory with the views, that can reach no file but theirs and spills to `spill`."""
         self._require()
         connection = self._own(_configured(None, spill=spill))
-        for statement in self._view_statements():
-            connection.execute(statement)
+        self._create_views(connection)
         files = [str(f) for name in SCHEMAS for f in self._files(name)]
         connection.execute(f"SET allowed_paths = {_sql_list(files)}")
         for setting in ("python_enable_replacements", "allow_community_extensions", "enable_external_access"):
@@ -161,18 +169,16 @@ class Lake:
             yield
 
     def refresh_views(self) -> None:
-        """Rebuild the DuckDB file of views unless it shows this lake, at this place, as it is."""
-        state = self._state()
-        if self.views_file.is_file() and self._state_of_views() == state:
+        """Make the DuckDB file of views anew unless it shows this lake, at this place, as it is; the lake is held."""
+        if self._views_are_fresh():
             return
-        with tempfile.TemporaryDirectory(prefix="views-", dir=self._made(self.staging_folder)) as folder:
-            fresh = Path(folder) / "taut.duckdb"
-            connection = _configured(fresh)
-            for statement in self._view_statements():
-                connection.execute(statement)
-            connection.execute("CREATE TABLE taut_lake AS SELECT ? AS state", [state])
-            connection.close()
-            fresh.replace(self.views_file)
+        fresh = self.views_file.with_suffix(".fresh")
+        fresh.unlink(missing_ok=True)
+        connection = _configured(fresh)
+        self._create_views(connection)
+        connection.execute("CREATE TABLE taut_lake AS SELECT ? AS state", [self._state()])
+        connection.close()
+        fresh.replace(self.views_file)
 
     def intact(self, manifest: Manifest) -> bool:
         """Tell whether every file the manifest names is there with the size it had."""
@@ -198,7 +204,7 @@ class Lake:
                     empty.rmdir()
             with suppress(OSError):
                 folder.rmdir()
-        for leftover in self.manifest_folder.glob("*.tmp"):
+        for leftover in (*self.manifest_folder.glob("*.tmp"), *self.path.glob("taut.fresh*")):
             leftover.unlink()
 
     @property
@@ -231,14 +237,15 @@ class Lake:
         outputs = (o for m in held for o in m.outputs)
         return [self.path / o.path for o in outputs if o.table == name and cluster in (None, o.cluster)]
 
-    def _view_statements(self) -> Iterator[str]:
+    def _create_views(self, connection: duckdb.DuckDBPyConnection) -> None:
         for name, schema in SCHEMAS.items():
             columns = ", ".join(
                 f'CAST(NULL AS {DUCKDB_TYPES[dtype]}) AS "{column}"' for column, dtype in schema.items()
             )
             files = [str(f) for f in self._files(name)]
             rows = f"SELECT * FROM read_parquet({_sql_list(files)}, hive_partitioning = false)"
-            yield f"CREATE VIEW {name} AS {rows if files else f'SELECT {columns} WHERE false'}"
+            view = rows if files else f"SELECT {columns} WHERE false"
+            connection.execute(f"CREATE VIEW {name} AS {view}")
 
     def _state(self) -> str:
         digest = hashlib.sha256(str(self.path).encode())
@@ -246,15 +253,12 @@ class Lake:
             digest.update((self.manifest_folder / f"{trace}.json").read_bytes())
         return digest.hexdigest()
 
-    def _state_of_views(self) -> str | None:
-        try:
-            connection = _configured(self.views_file, read_only=True)
-        except duckdb.Error:
-            return None
-        with connection, suppress(duckdb.Error):
-            row = connection.execute("SELECT state FROM taut_lake").fetchone()
-            return str(row[0]) if row else None
-        return None
+    def _views_are_fresh(self) -> bool:
+        if not self.views_file.is_file():
+            return False
+        with suppress(duckdb.Error), _configured(self.views_file, read_only=True) as connection:
+            return connection.execute("SELECT state FROM taut_lake").fetchall() == [(self._state(),)]
+        return False
 
     def _require(self) -> None:
         if not self.traces():
@@ -263,11 +267,6 @@ class Lake:
     def _own(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
         self._open.append(connection)
         return connection
-
-    @staticmethod
-    def _made(folder: Path) -> Path:
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
 
 
 def _sql_list(values: Iterable[str]) -> str:

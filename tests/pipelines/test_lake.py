@@ -105,6 +105,17 @@ def test_views_are_rebuilt_where_the_file_is_damaged_or_gone(lake: Lake) -> None
         assert lake.connect().execute("SELECT count(*) FROM jobs").fetchall() == [(12,)]
 
 
+def test_views_are_right_while_an_older_connection_or_a_writer_holds_them(lake: Lake, published: Published) -> None:
+    with lake:
+        older = lake.connect()
+        ingest("pai", published["pai"].write(lake.path.parent / "from"), lake.path, as_name="pai-again")
+        assert older.execute("SELECT count(*) FROM jobs").fetchall() == [(12,)]
+        assert lake.connect().execute("SELECT count(*) FROM jobs").fetchall() == [(16,)]
+        lake.views_file.unlink()
+        with lake.writing():
+            assert lake.connect().execute("SELECT count(*) FROM jobs").fetchall() == [(16,)]
+
+
 def test_closing_the_lake_closes_its_connections(lake: Lake) -> None:
     with lake:
         connection = lake.connect()
