@@ -86,7 +86,7 @@ def _run_time_by_tag(calibration: Calibration, tables: Tables) -> Comparison:
         )
         for tag in dict.fromkeys(c.tag for c in calibration.classes if c.tag)
     ]
-    note = "Rows as published: Terminated task rows times measured GPU workers of the job. Chosen: at most a median is published."
+    note = "Rows: Terminated tasks times measured GPU workers of their job, as published. Chosen: at most a median is."
     return Comparison(title="Run time by workload (s)", columns=labels(QUANTILES), pairs=tuple(pairs), note=note)
 
 

@@ -226,9 +226,9 @@ def _clock(calibration: Calibration, noise: Noise, instant: Floats, days: int) -
 
 
 def _step(ladder: Floats, request: Floats, drawn: Floats, share: float) -> Floats:
-    """Move a `share` of the requests that stand on the ladder one step down or up, evenly."""
+    """Move a `share` of the requests that stand on the ladder two steps down or up, evenly."""
     place = np.searchsorted(ladder, request)
     on = ladder[np.minimum(place, len(ladder) - 1)] == request
-    step = np.where(drawn < share / 2, -1, np.where(drawn < share, 1, 0))
+    step = np.where(drawn < share / 2, -2, np.where(drawn < share, 2, 0))
     moved = ladder[np.clip(place + step, 0, len(ladder) - 1)]
     return np.where(on, moved, request)

@@ -1,6 +1,7 @@
 """The synthetic trace against what is published: every tolerance is one that a broken generator breaks."""
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -8,8 +9,11 @@ from pipelines.synth.calibration import load_calibration
 from pipelines.synth.comparison import Comparison, Pair
 from pipelines.synth.job_comparisons import JOB_COMPARISONS
 from pipelines.synth.observation import Tables
+from pipelines.synth.pai import synthesise
 from pipelines.synth.report import calibration_report
 from pipelines.synth.use_comparisons import USE_COMPARISONS
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +122,7 @@ def test_rows_per_task_are_near_the_published(comparisons: dict[str, Comparison]
         assert 0.6 < found.synthetic[0] / found.published[0] < 1.6, found
 
 
-def test_the_report_names_every_comparison_and_both_origins(folder, comparisons: dict[str, Comparison]):
+def test_the_report_names_every_comparison_and_both_origins(folder: Path, comparisons: dict[str, Comparison]):
     text = calibration_report(folder)
 
     assert all(f"## {title}" in text for title in comparisons)
@@ -126,3 +130,10 @@ def test_the_report_names_every_comparison_and_both_origins(folder, comparisons:
     assert "|  | synthetic |" in text
     assert "| nmt | chosen |" in text
     assert not math.isnan(pair(comparisons, "Run time (s)", "all ended tasks").synthetic[0])
+
+
+@pytest.mark.slow
+def test_the_page_in_the_docs_is_the_report(tmp_path: Path):
+    synthesise(tmp_path, tasks=100_000, seed=0)
+
+    assert calibration_report(tmp_path) == (ROOT / "docs" / "synthetic.md").read_text(encoding="utf-8")

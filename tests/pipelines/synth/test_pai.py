@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from pipelines.errors import SynthesisError
+from pipelines.ingest import ingest
 from pipelines.synth.calibration import load_calibration
 from pipelines.synth.observation import Tables, scan
 from pipelines.synth.pai import SynthReport, synthesise
@@ -164,6 +165,13 @@ def test_more_than_two_gpus_an_instance_sit_where_machines_have_them(tables: Tab
 
     assert large.height > 0
     assert set(large["gpu_type"]) <= {"MISC", "V100", "V100M32"}
+
+
+def test_ingest_takes_every_row(folder: Path, tables: Tables, tmp_path: Path):
+    report = ingest("pai", folder, tmp_path / "lake", as_name="pai-synth")
+
+    assert {a.table: a.quarantined for a in report.manifest.accounts if a.quarantined} == {}
+    assert {o.table: o.rows for o in report.manifest.outputs}["jobs"] == tables.task.height
 
 
 def test_a_tagged_share_is_honoured(tmp_path: Path):
