@@ -12,12 +12,14 @@ import polars as pl
 from pipelines.gate import FITTED_BASELINES, MODEL
 from pipelines.retrain import Retrained
 from pipelines.simulate import SimulationResult
+from pipelines.simulation_rows import averaged
 
 Row = dict[str, object]
 
 OUTCOME_COLUMNS: Final = (
     "arm",
     "truth",
+    "devices",
     "deployed",
     "completed",
     "complete_rate",
@@ -81,6 +83,17 @@ def reclaimed_rows(result: SimulationResult, *, arm: str = "shrunk") -> list[Row
 
 
 def outcome_rows(result: SimulationResult) -> list[Row]:
-    """Return the simulated arms under every truth, over all devices."""
-    chosen = [row for row in result.rows if row["devices"] == "all"]
-    return [{column: row[column] for column in OUTCOME_COLUMNS} for row in chosen]
+    """Return the simulated arms under every truth, as means over the seeds.
+
+    At its full request a job runs as recorded, so the arm `requested` is the same under every truth and stands once.
+    """
+    once: set[object] = set()
+    rows = []
+    for row in averaged(result.rows):
+        if row["arm"] == "requested" and row["devices"] in once:
+            continue
+        if row["arm"] == "requested":
+            once.add(row["devices"])
+            row["truth"] = "any"
+        rows.append({column: row[column] for column in OUTCOME_COLUMNS})
+    return rows

@@ -86,6 +86,11 @@ def simulate(
     guard: Annotated[
         list[GuardOption] | None, typer.Option(help="Guards to run (may be repeated).", show_default="usage")
     ] = None,
+    mix: Annotated[
+        list[str] | None,
+        typer.Option(help="Weight of a task type, as ctr=65 (may be repeated).", show_default="the trace's own"),
+    ] = None,
+    replications: Annotated[int, typer.Option(help="Runs with seeds of their own; means are shown.", min=1)] = 1,
     offline: Offline = False,
     seed: Seed = 0,
     form: FormatOption = Format.TABLE,
@@ -95,7 +100,7 @@ def simulate(
     from pipelines.job_pool import job_pool
     from pipelines.simulate import SimulationSettings
     from pipelines.simulate import simulate as run
-    from pipelines.simulation_rows import SUMMARY_COLUMNS
+    from pipelines.simulation_rows import SUMMARY_COLUMNS, averaged
 
     with opened(lake, trace) as (source, name):
         pool = job_pool(source.table("jobs", name).collect(), source.table("usage", name).collect())
@@ -103,6 +108,8 @@ def simulate(
         rate_per_h=rate,
         horizon_s=hours * 3600.0,
         seed=seed,
+        replications=replications,
+        mix=_weights(mix),
         queue_policy=policy,
         placement=placement,
         truths=[t.value for t in truth or Truth],
@@ -113,8 +120,25 @@ def simulate(
     )
     for note in result.notes:
         say(note)
-    wanted = SUMMARY_COLUMNS if form is Format.TABLE else tuple(result.rows[0])
-    emit([{column: row[column] for column in wanted} for row in result.rows], form)
+    rows = averaged(result.rows) if replications > 1 else result.rows
+    wanted = SUMMARY_COLUMNS if form is Format.TABLE else tuple(rows[0])
+    emit([{column: row[column] for column in wanted} for row in rows], form)
+
+
+def _weights(mix: list[str] | None) -> dict[str, float] | None:
+    """Read `ctr=65` into weights by task type."""
+    from pipelines.errors import BadUsage
+
+    weights = {}
+    for entry in mix or []:
+        name, _, weight = entry.partition("=")
+        try:
+            weights[name] = float(weight)
+        except ValueError:
+            raise BadUsage(f"--mix {entry}: expected a task type and its weight, as ctr=65") from None
+        if not (name and 0.0 <= weights[name] < float("inf")):
+            raise BadUsage(f"--mix {entry}: expected a task type and a weight of at least 0, as ctr=65")
+    return weights or None
 
 
 def register(app: typer.Typer) -> None:
