@@ -18,13 +18,13 @@ from pipelines.sources.archive import count_rows, ends_with, header_of
 from pipelines.sources.source import Column, RawTable, Source
 
 # One column per line: DuckDB splits lines, and a line is split into fields by a function, so that a row with too many
-# or too few fields is a row like any other. \\1 and \\2 occur in no text file.
+# or too few fields is a row like any other. \1 and \2 occur in no text file.
 LINES = (
     "columns = {'line': 'VARCHAR'}, auto_detect = false, header = false, delim = '\x01', quote = '', escape = '', "
     "nullstr = '\x02', strict_mode = false, ignore_errors = true"
 )
 JSON_OBJECTS = "format = 'array', maximum_object_size = 67108864"
-UNREADABLE = (duckdb.InvalidInputException, duckdb.IOException, duckdb.ConversionException, duckdb.OutOfRangeException)
+UNREADABLE = (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
