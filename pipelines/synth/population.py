@@ -62,14 +62,16 @@ def draw_groups(calibration: Calibration, noise: Noise, tasks: int, tagged_share
     klass = _classes(size, shares * jobs)
     side = _side_roles(calibration, noise, klass)
     size, klass, side = _fitted(size, klass, side, tasks)
-    request = _drawn(calibration, noise, klass, "request", [[r[3] for r in c.requests] for c in calibration.classes])
+    request = _drawn(
+        calibration, noise, klass, size, "request", [[r[3] for r in c.requests] for c in calibration.classes]
+    )
     plans = np.array(
         [
             [c.requests[min(r, len(c.requests) - 1)][:3] for r in range(_most_requests(calibration))]
             for c in calibration.classes
         ]
     )[klass, request]
-    gang = _drawn(calibration, noise, klass, "gang", [[n[1] for n in c.instances] for c in calibration.classes])
+    gang = _drawn(calibration, noise, klass, size, "gang", [[n[1] for n in c.instances] for c in calibration.classes])
     gangs = _padded([[n[0] for n in c.instances] for c in calibration.classes])
     return Groups(
         size=size,
@@ -173,12 +175,18 @@ def _padded(rows: list[list[float]]) -> Floats:
     return np.array([row + [0.0] * (width - len(row)) for row in rows])
 
 
-def _drawn(calibration: Calibration, noise: Noise, klass: Ints, stream: str, weights: list[list[float]]) -> Ints:
-    """Draw one position a group, by the weights of its class."""
+def _drawn(
+    calibration: Calibration, noise: Noise, klass: Ints, size: Ints, stream: str, weights: list[list[float]]
+) -> Ints:
+    """Draw one position a group, so that the jobs of each class come to its weights."""
     position = np.zeros(len(klass), dtype=np.int64)
     for each in range(len(calibration.classes)):
         mine = np.flatnonzero(klass == each)
-        position[mine] = noise.choice(stream, mine, weights[each])
+        mine = mine[np.argsort(noise.uniform(f"{stream} order", mine), kind="stable")]
+        quotas = np.asarray(weights[each]) / sum(weights[each]) * size[mine].sum()
+        # Rounded up or down at random: a small trace now and then holds what is rare.
+        rounding = noise.uniform(f"{stream} rounding", 100 * each + np.arange(len(quotas)))
+        position[mine] = _classes(size[mine], np.floor(quotas + rounding))
     return position
 
 

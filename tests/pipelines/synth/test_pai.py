@@ -15,7 +15,7 @@ from pipelines.errors import SynthesisError
 from pipelines.ingest import ingest
 from pipelines.synth.calibration import load_calibration
 from pipelines.synth.observation import Tables, scan
-from pipelines.synth.pai import SynthReport, synthesise
+from pipelines.synth.pai import SynthReport, draw_trace, synthesise
 from pipelines.synth.published import COLUMNS
 
 FLOAT = r"\d+\.\d+"
@@ -181,6 +181,14 @@ def test_a_tagged_share_is_honoured(tmp_path: Path):
     assert report.tagged_share == 0.6
     assert tags.is_not_null().mean() == pytest.approx(0.6, abs=0.05)
     assert {"ctr", "bert", "nmt", "inception", "graphlearn", "rl"} <= set(tags.drop_nulls())
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("tagged_share", [None, 0.0, 1.0])
+def test_any_mix_makes_the_tasks_asked_for(seed: int, tagged_share: float | None):
+    trace = draw_trace(load_calibration(), seed=seed, tasks=1000, days=64, tagged_share=tagged_share)
+
+    assert len(trace.tasks.job) == 1000
 
 
 def test_days_bound_the_trace(tmp_path: Path):
