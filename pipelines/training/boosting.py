@@ -22,14 +22,14 @@ Matrix = npt.NDArray[np.float32]
 class Boosting:
     """How trees are grown. `rounds` is a ceiling where there are rows to stop on, and the number of rounds else."""
 
-    rounds: int = 400
-    patience: int = 25
-    learning_rate: float = 0.06
-    max_depth: int = 7
-    min_child_weight: float = 20.0
-    subsample: float = 0.8
+    rounds: int = 300
+    patience: int = 30
+    learning_rate: float = 0.05
+    max_depth: int = 5
+    min_child_weight: float = 200.0
+    subsample: float = 0.7
     colsample_bytree: float = 0.5
-    reg_lambda: float = 1.0
+    reg_lambda: float = 5.0
     max_bin: int = 128
 
 

@@ -89,7 +89,9 @@ def evaluate(
     history = History.of(jobs, usage)
     tables = []
     for task_type in types or task_types(jobs, by):
-        examples = examples_of(jobs, usage, task_type, by=by, history=history, names=recipe.features)
+        examples = examples_of(
+            jobs, usage, task_type, by=by, history=history, names=recipe.features, relative=recipe.relative
+        )
         splits = _splits(examples.jobs, split, until=until, since=since, folds=folds, repeats=repeats, seed=seed)
         if all(enough(s) for s in splits) and splits:
             cut = until if split == "time" else None
@@ -130,14 +132,14 @@ def outcome(
 ) -> Outcome:
     """Fit on one split, and let the model and every baseline answer its test rows."""
     fitted = fit_runtime(examples, split, recipe, until=until, seed=seed, nthread=nthread)
-    forecast, _ = calibrated(examples, fitted, recipe)
-    forecasts = {MODEL: forecast}
+    forecasts = {MODEL: calibrated(examples, fitted, recipe)}
     if forest:
-        rows = Rows(matrix=fitted.matrix[split.train], target=examples.log_y[split.train])
-        forecasts[FOREST] = forest_forecast(rows, fitted.matrix[split.test], seed=seed, nthread=nthread)
+        rows = Rows(matrix=fitted.matrix[split.train], target=examples.target[split.train])
+        answer = forest_forecast(rows, fitted.matrix[split.test], seed=seed, nthread=nthread)
+        forecasts[FOREST] = answer.shifted(examples.reference[split.test])
     answers = history_forecasts(examples.jobs, applicable(examples.jobs))
     forecasts |= {name: answer.take(split.test) for name, answer in answers.items()}
-    static = static_calibrated(examples, fitted)[0] if split.name == "time" else None
+    static = static_calibrated(examples, fitted) if split.name == "time" else None
     return Outcome(fitted=fitted, forecasts=forecasts, static=static)
 
 

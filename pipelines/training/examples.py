@@ -18,9 +18,10 @@ from features.build import build
 from features.columns.measured import with_usage
 from features.contract import FeatureContract
 from features.history import History
-from features.sets import FEATURES
+from features.sets import FEATURES, named
 from features.vocabulary import Status
 from pipelines.errors import TrainingError
+from pipelines.training import reference
 from pipelines.training.boosting import Columns, Matrix
 from pipelines.training.importance import REQUEST_COLUMN
 from pipelines.training.metrics import FloatArray, log_run
@@ -37,13 +38,20 @@ _US_PER_S: Final = 1e6
 class Examples:
     """Jobs of one task type in canonical order, each with its features as of its submission.
 
-    `jobs` carries the columns of `usage` where there is any. `log_y` is NaN where there is no run time (n,).
+    `jobs` carries the columns of `usage` where there is any. `log_y` is NaN where there is no run time, and
+    `reference` what it is learnt against: 0, or the log run time of the like (n,).
     """
 
     task_type: str
     jobs: pl.DataFrame
     features: pl.DataFrame
     log_y: FloatArray
+    reference: FloatArray
+
+    @property
+    def target(self) -> FloatArray:
+        """What the trees answer: log run time minus the reference (n,)."""
+        return self.log_y - self.reference
 
     @property
     def submit_us(self) -> IntArray:
@@ -90,15 +98,26 @@ def examples_of(
     by: By,
     history: History,
     names: str | Sequence[str],
+    relative: bool = False,
 ) -> Examples:
-    """Build the examples of one type; `history` is the whole trace's, and each row sees its own past of it only."""
+    """Build the examples of one type; `history` is the whole trace's, and each row sees its own past of it only.
+
+    With `relative`, run times are learnt against the reference of `training.reference`, and so are the features that
+    are run times.
+    """
     own = jobs.filter(pl.col(TYPE_COLUMN[by]) == task_type).sort("submit_ts", *_IDENTITY)
     if usage is not None and usage.height:
         own = with_usage(own, usage)
+    listed = named(names)
+    needed = (*listed, *reference.REFERENCE_FEATURES) if relative else listed
+    built = build(own, history, tuple(dict.fromkeys(needed)))
+    against = reference.reference_log_s(built) if relative else np.zeros(own.height)
+    features = built.select(listed)
     return Examples(
         task_type=task_type,
         jobs=own,
-        features=build(own, history, names),
+        features=reference.relative(features, against) if relative else features,
+        reference=against,
         log_y=log_run(own["run_s"].fill_null(float("nan")).to_numpy()),
     )
 

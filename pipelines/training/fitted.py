@@ -43,6 +43,8 @@ class Recipe:
     ----------
     features
         Name of the feature set.
+    relative
+        Learn log run time against the reference of the like (`training.reference`); an answer is raw + reference.
     boosting
         How trees are grown.
     censored
@@ -57,6 +59,7 @@ class Recipe:
     """
 
     features: str = "submit"
+    relative: bool = False
     boosting: Boosting = field(default_factory=Boosting)
     censored: Literal["weights", "absent"] = "weights"
     half_life_days: float | None = None
@@ -67,7 +70,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """A fitted run-time model, and the raw quantiles (n, 2) it gave the rows that no tree behind them saw.
+    """A fitted run-time model, and the raw quantiles of log run time (n, 2) it gave the rows it never saw.
 
     `raw` is NaN for the fitted rows only; for the stopping rows it is the answer of the first trees, which had not
     seen them. `trained` are the rows the final trees saw.
@@ -101,16 +104,17 @@ def fit_runtime(
     grown = _scaled(recipe.boosting, len(trained))
 
     def rows(of: IntArray) -> Rows:
-        return Rows(matrix=matrix[of], target=examples.log_y[of], weights=weights[of])
+        return Rows(matrix=matrix[of], target=examples.target[of], weights=weights[of])
 
     options = {"quantiles": QUANTILES, "seed": seed, "nthread": nthread}
     first = boosting.fit(rows(fit_rows), columns, stop=rows(stop_rows), boosting=grown, **options)  # type: ignore[arg-type]  # one dict for two calls
     rounds = boosting.rounds_of(first)
     final = boosting.fit(rows(trained), columns, boosting=replace(grown, rounds=rounds), **options)  # type: ignore[arg-type]  # as above
     raw = np.full((len(matrix), len(QUANTILES)), np.nan)
-    raw[stop_rows] = boosting.predict(first, matrix[stop_rows])
+    reference = examples.reference[:, None]
+    raw[stop_rows] = boosting.predict(first, matrix[stop_rows]) + reference[stop_rows]
     unseen = np.setdiff1d(np.arange(len(matrix)), np.concatenate([split.fit, stop_rows]))
-    raw[unseen] = boosting.predict(final, matrix[unseen])
+    raw[unseen] = boosting.predict(final, matrix[unseen]) + reference[unseen]
     return Fitted(
         contract=contract,
         columns=columns,
@@ -139,8 +143,8 @@ def row_weights(
     return every
 
 
-def calibrated(examples: Examples, fitted: Fitted, recipe: Recipe) -> tuple[Forecast, dict[str, float]]:
-    """Answer the test rows, each with the offsets that stood at its submission; and the offsets that stand at the end.
+def calibrated(examples: Examples, fitted: Fitted, recipe: Recipe) -> Forecast:
+    """Answer the test rows, each with the offsets that stood at its submission.
 
     On a time-later split the misses of the stopping rows and of all rows that were not learnt from teach, the judged
     ones among them, each when its job ends. Elsewhere time does not order the rows, and the static offset of the
@@ -153,22 +157,22 @@ def calibrated(examples: Examples, fitted: Fitted, recipe: Recipe) -> tuple[Fore
     walked = _walk(examples, fitted, rows, recipe)
     judged = np.searchsorted(rows, split.test)
     p50, p90 = (fitted.raw[split.test, i] + walk.offsets[judged] for i, walk in enumerate(walked))
-    return Forecast(p50=p50, p90=p90).sorted(), _named([walk.final for walk in walked])
+    return Forecast(p50=p50, p90=p90).sorted()
 
 
 def offsets_at(examples: Examples, fitted: Fitted, recipe: Recipe, until: datetime) -> dict[str, float]:
     """Return the offsets that stand at the cut: taught by the rows that had ended and were not fitted."""
     answered = np.flatnonzero(~np.isnan(fitted.raw[:, 0]))
     ended = examples.end_us[answered] < until.timestamp() * 1e6
-    return _named([walk.final for walk in _walk(examples, fitted, answered[ended], recipe)])
+    walked = _walk(examples, fitted, answered[ended], recipe)
+    return {QUANTILE_NAMES[tau]: walk.final for tau, walk in zip(QUANTILES, walked, strict=True)}
 
 
-def static_calibrated(examples: Examples, fitted: Fitted) -> tuple[Forecast, dict[str, float]]:
+def static_calibrated(examples: Examples, fitted: Fitted) -> Forecast:
     """Answer the test rows with p90 shifted by split conformal on the stopping rows; p50 stands as it is."""
     stop, test = np.intersect1d(fitted.split.stop, fitted.trained), fitted.split.test
     offset = static_offset(examples.log_y[stop], fitted.raw[stop, 1], QUANTILES[1])
-    forecast = Forecast(p50=fitted.raw[test, 0], p90=fitted.raw[test, 1] + offset).sorted()
-    return forecast, _named([0.0, offset])
+    return Forecast(p50=fitted.raw[test, 0], p90=fitted.raw[test, 1] + offset).sorted()
 
 
 def _walk(examples: Examples, fitted: Fitted, rows: IntArray, recipe: Recipe) -> list[Calibration]:
@@ -184,10 +188,6 @@ def _walk(examples: Examples, fitted: Fitted, rows: IntArray, recipe: Recipe) ->
         )
         for output, tau in enumerate(QUANTILES)
     ]
-
-
-def _named(offsets: list[float]) -> dict[str, float]:
-    return {QUANTILE_NAMES[tau]: offset for tau, offset in zip(QUANTILES, offsets, strict=True)}
 
 
 def _kept(jobs: pl.DataFrame, rows: IntArray, recipe: Recipe) -> IntArray:

@@ -35,6 +35,10 @@ class Forecast:
         """Return the forecast of these rows, in this order."""
         return Forecast(p50=self.p50[rows], p90=self.p90[rows])
 
+    def shifted(self, offset: FloatArray) -> "Forecast":
+        """Return the forecast with `offset` (n,), in log seconds, added to both quantiles."""
+        return Forecast(p50=self.p50 + offset, p90=self.p90 + offset)
+
     def sorted(self) -> "Forecast":
         """Return the forecast with p50 <= p90 in every row."""
         return Forecast(p50=np.minimum(self.p50, self.p90), p90=np.maximum(self.p50, self.p90))

@@ -10,8 +10,8 @@ from typing import Final, Literal
 
 import polars as pl
 import xgboost as xgb
-from features.contract import FeatureContract
 
+from features.contract import FeatureContract
 from features.history import History
 
 Kind = Literal["runtime", "usage"]
@@ -41,6 +41,9 @@ class TrainedModel:
         Target to booster; `run_s` for a run-time model, `USAGE_TARGETS` (those with data) for a usage model.
     quantiles
         The quantile levels of the boosters' outputs, in order.
+    relative
+        Whether the booster takes and answers run times against the reference of the like: the frame goes through
+        `reference.relative` before `contract.encode`, and `reference.reference_log_s` is added to the raw outputs.
     offsets
         Added to the raw outputs in log units, by quantile name (`p50`, `p90`) or by target.
     history
@@ -73,6 +76,7 @@ class TrainedModel:
     contract: FeatureContract
     boosters: dict[str, xgb.Booster]
     quantiles: tuple[float, ...]
+    relative: bool = False
     offsets: dict[str, float]
     history: History
     importances: list[dict[str, str | float | int | None]]

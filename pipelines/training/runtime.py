@@ -80,7 +80,9 @@ def train_runtime(
     whole, served = History.of(jobs, usage), history_at(jobs, usage, until)
     models = []
     for task_type in types or task_types(jobs, by):
-        examples = examples_of(jobs, usage, task_type, by=by, history=whole, names=recipe.features)
+        examples = examples_of(
+            jobs, usage, task_type, by=by, history=whole, names=recipe.features, relative=recipe.relative
+        )
         split = time_later(examples.jobs, until=until)
         if len(split.train) < LEAST_TRAINED:
             continue
@@ -102,6 +104,7 @@ def train_runtime(
                 quantiles=QUANTILES,
                 offsets=offsets_at(examples, fitted, recipe, until),
                 history=served,
+                relative=recipe.relative,
                 importances=importances,
                 important=important_resources(requests, importances, least_share=least_share),
                 support=support_of(examples.jobs[fitted.trained]),
@@ -135,21 +138,21 @@ def _importances(examples: Examples, fitted: Fitted, *, seed: int) -> tuple[list
     Where no row is judged, the stopping rows stand in, which the final trees have seen.
     """
     rows = fitted.split.test if len(fitted.split.test) else fitted.split.stop
-    log_y = examples.log_y[rows]
+    target = examples.target[rows]
 
     def loss(matrix: Matrix, wanted: FloatArray) -> float:
         answer = boosting.predict(fitted.booster, matrix)
         return float(np.mean(metrics.primary_rows(wanted, Forecast(p50=answer[:, 0], p90=answer[:, 1]))))
 
-    importances = permuted(fitted.matrix[rows], log_y, fitted.columns, [fitted.booster], loss=loss, seed=seed)
+    importances = permuted(fitted.matrix[rows], target, fitted.columns, [fitted.booster], loss=loss, seed=seed)
     requests = permuted_requests(
-        examples.features[rows], examples.jobs[rows], log_y, fitted.contract, loss=loss, seed=seed
+        examples.features[rows], examples.jobs[rows], target, fitted.contract, loss=loss, seed=seed
     )
     return importances, requests
 
 
 def _params(recipe: Recipe, fitted: Fitted, *, seed: int, nthread: int) -> dict[str, str | float | int]:
     """Return what the trees were grown with, in XGBoost's names, and the choices around them."""
-    chosen = {k: str(v) for k, v in asdict(recipe).items() if k != "boosting"}
+    chosen = {k: v if isinstance(v, str | bool) else str(v) for k, v in asdict(recipe).items() if k != "boosting"}
     grown = asdict(recipe.boosting)
     return {**chosen, **grown, "rounds": fitted.rounds, "seed": seed, "nthread": nthread}

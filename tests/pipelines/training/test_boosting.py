@@ -7,7 +7,7 @@ from pipelines.training import boosting, forest
 from pipelines.training.boosting import Boosting, Columns, Rows
 
 COLUMNS = Columns(names=("x", "noise", "kind"), types=("q", "q", "c"))
-QUICK = Boosting(rounds=120, patience=10, learning_rate=0.15, max_depth=4)
+QUICK = Boosting(rounds=120, patience=10, learning_rate=0.15, max_depth=4, min_child_weight=20.0)
 
 
 def known_rows(n: int, seed: int) -> Rows:

@@ -68,7 +68,7 @@ def test_truncating_the_future_changes_no_offset(seed: int, kept: int, tau: floa
     cut = conformal.adaptive_offsets(**past, tau=tau, adaptation=quick).offsets
 
     assert full[:kept].tolist() == cut.tolist()
-    assert kept < 60 or np.unique(cut).size > 1
+    assert kept < 60 or tau == 0.5 or np.unique(cut).size > 1
 
 
 def test_a_job_that_ends_at_the_instant_of_a_submission_does_not_teach_it() -> None:

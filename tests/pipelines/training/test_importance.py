@@ -25,7 +25,12 @@ def population(n: int, seed: int) -> Rows:
 def measured(seed: int = 0) -> dict[str, importance.Importance]:
     rows, held = population(3000, 0), population(800, 1)
     booster = boosting.fit(
-        rows, COLUMNS, quantiles=(0.5, 0.9), boosting=Boosting(rounds=60, colsample_bytree=1.0), seed=0, nthread=1
+        rows,
+        COLUMNS,
+        quantiles=(0.5, 0.9),
+        boosting=Boosting(rounds=60, colsample_bytree=1.0, learning_rate=0.1, min_child_weight=20.0),
+        seed=0,
+        nthread=1,
     )
 
     def loss(matrix: Matrix, target: FloatArray) -> float:
@@ -105,7 +110,14 @@ def test_a_small_share_of_the_total_is_not_important() -> None:
 
 def test_a_column_no_tree_splits_on_has_no_importance() -> None:
     rows = population(200, 0)
-    booster = boosting.fit(rows, COLUMNS, quantiles=(0.5,), boosting=Boosting(rounds=1, max_depth=1), seed=0, nthread=1)
+    booster = boosting.fit(
+        rows,
+        COLUMNS,
+        quantiles=(0.5,),
+        boosting=Boosting(rounds=1, max_depth=1, min_child_weight=5.0),
+        seed=0,
+        nthread=1,
+    )
 
     def loss(matrix: Matrix, target: FloatArray) -> float:
         return metrics.pinball(target, boosting.predict(booster, matrix)[:, 0], 0.5)
