@@ -43,7 +43,7 @@ DUCKDB_TYPES: Final = {
     pl.Date(): "DATE",
     pl.Datetime("us", "UTC"): "TIMESTAMPTZ",
 }
-MEMORY_LIMIT: Final = "2GB"
+MEMORY_LIMIT: Final = "1GB"
 
 
 class Lake:

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from features.tables import TABLES
 from pipelines.errors import SourceError
 from pipelines.ingest import ingest
 from pipelines.lake import Lake
@@ -100,6 +103,55 @@ def test_a_log_that_is_no_whole_array_is_an_error(text: str, tmp_path: Path) -> 
 
     with pytest.raises(SourceError, match="cluster_job_log"):
         ingest("philly", tmp_path, tmp_path / "lake")
+
+
+TIMES = st.sampled_from(
+    [
+        None,
+        "",
+        "None",
+        7,
+        "soon",
+        "2017-10-03 00:30:00",
+        "2017-11-05 00:59:59",
+        "2017-11-05 01:30:00",
+        "2018-01-01 00:00:00",
+    ]
+)
+DETAIL = st.lists(
+    st.fixed_dictionaries(
+        {}, optional={"ip": st.sampled_from(["m1", "m2", None, 3]), "gpus": st.lists(st.just("gpu0"))}
+    )
+)
+ATTEMPT = st.fixed_dictionaries(
+    {}, optional={"start_time": TIMES, "end_time": TIMES, "detail": DETAIL | st.sampled_from([None, "x", {}])}
+)
+JOB = st.fixed_dictionaries(
+    {},
+    optional={
+        "jobid": st.sampled_from(["a", "b", "c", "", None, 5, ["a"]]),
+        "vc": st.sampled_from(["6214e9", None, 7]),
+        "user": st.sampled_from(["u", None, ""]),
+        "status": st.sampled_from(["Pass", "Failed", "Killed", "pass", None, 1]),
+        "submitted_time": TIMES,
+        "attempts": st.lists(ATTEMPT, max_size=3) | st.sampled_from([None, "None", {}, [None], [[]]]),
+    },
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(jobs=st.lists(JOB | st.sampled_from([None, 1, "x", []]), min_size=1, max_size=8))
+def test_no_log_raises_and_every_job_is_accounted(jobs: list[object], tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("log")
+    (folder / "cluster_job_log").write_text(json.dumps(jobs))
+
+    manifest = ingest("philly", folder, folder / "lake").manifest
+
+    [account] = [a for a in manifest.accounts if a.table == "log"]
+    rows = Lake(folder / "lake").table("jobs").collect()
+    TABLES["jobs"].validate(rows)
+    assert account.rows_in == len(jobs) == rows.height + account.rows_quarantined
 
 
 def test_minutes_of_three_tables_are_joined(published: Published, tmp_path: Path) -> None:

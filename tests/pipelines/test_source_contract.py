@@ -177,3 +177,5 @@ def test_no_junk_raises_and_every_row_is_accounted(
     assert account.rows_in == len(lines) - (0 if trace.source == "pai" else 1)
     kept = Lake(folder / "lake").table("quarantine").filter(pl.col("file") == file).collect()
     assert kept.height == account.rows_quarantined
+    for name, schema in TABLES.items():
+        schema.validate(Lake(folder / "lake").table(name).collect())
