@@ -77,9 +77,7 @@ def demo(
     say(f"The run-time model changed {share:.1%} of these decisions; the floors decided the rest.")
     for note in result.notes:
         say(note)
-    say(
-        f"\nThe cluster after 12 h ({name}, {origin}), by what a shrunk job's run becomes; means of {REPLICATIONS} seeds"
-    )
+    say(f"\nThe cluster after 12 h ({name}, {origin}), by what a shrunk job's run becomes; means over seeds")
     emit(outcome_rows(result), form)
     _say_what_next(lake, name)
 

@@ -1,18 +1,26 @@
-"""The command-line reference: every `--help` text, as one page.
+"""The generated pages of `docs/`: the command-line reference, and the list of modules by their own first lines.
 
-Writes nothing unless run as a program; a test holds `docs/cli.md` against it.
+Writes nothing unless run as a program; a test holds the pages against it.
 Run by hand: `python -m pipelines.cli.reference`.
 """
 
-import os
+import ast
 from pathlib import Path
+from typing import Final
 
 import typer
 from typer.testing import CliRunner
 
 from pipelines.cli import app
 
-WIDTH = "100"
+ROOT: Final = Path(__file__).resolve().parents[2]
+PACKAGES: Final = ("features", "pipelines", "modelserve", "scheduler_core")
+WIDTH: Final = "100"
+
+
+def pages() -> dict[Path, str]:
+    """Return every generated page by its path."""
+    return {ROOT / "docs" / "cli.md": command_line(), ROOT / "docs" / "modules.md": modules()}
 
 
 def command_names() -> list[str]:
@@ -21,11 +29,21 @@ def command_names() -> list[str]:
     return list(group.commands)
 
 
-def reference() -> str:
-    """Return the page: `taut --help` and then every subcommand's, at a fixed width and without colour."""
+def command_line() -> str:
+    """Return `taut --help` and then every subcommand's, at a fixed width and without colour."""
     texts = [("taut", _help([]))] + [(f"taut {name}", _help([name])) for name in command_names()]
     sections = [f"## {title}\n\n```text\n{text}\n```\n" for title, text in texts]
     return "# Command line\n\nGenerated from `--help`.\n\n" + "\n".join(sections)
+
+
+def modules() -> str:
+    """Return one table per package: every module, and the first line of its docstring."""
+    sections = []
+    for package in PACKAGES:
+        found = sorted((ROOT / package).rglob("*.py"))
+        rows = [f"| `{file.relative_to(ROOT).as_posix()}` | {_first_line(file)} |" for file in found]
+        sections.append(f"## {package}\n\n| module | purpose |\n|---|---|\n" + "\n".join(rows) + "\n")
+    return "# Modules\n\nGenerated from the first line of every module.\n\n" + "\n".join(sections)
 
 
 def _help(command: list[str]) -> str:
@@ -34,6 +52,12 @@ def _help(command: list[str]) -> str:
     return "\n".join(line.rstrip() for line in result.stdout.strip().splitlines())
 
 
+def _first_line(file: Path) -> str:
+    docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    # A bar would end the table's cell.
+    return docstring.partition("\n")[0].replace("|", r"\|")
+
+
 if __name__ == "__main__":
-    os.environ["COLUMNS"] = WIDTH
-    Path(__file__).resolve().parents[2].joinpath("docs", "cli.md").write_text(reference(), encoding="utf-8")
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
