@@ -15,7 +15,8 @@ import polars as pl
 from features.errors import ContractError
 from features.events import Events
 from features.keys import KEYS, Keyspace
-from features.vocabulary import FINISHED, Status
+from features.tables import has_ended
+from features.vocabulary import Status
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -122,7 +123,7 @@ class History:
         frame = frame.sort(_ORDER, nulls_last=True)
         keyspace = Keyspace.of(frame)
         times = {c: _microseconds(frame[f"{c}_ts"]) for c in ("submit", "start", "end")}
-        over = frame["status"].is_in([str(s) for s in FINISHED]).to_numpy()
+        over = frame.select(has_ended()).to_series().to_numpy()
         times["end"] = np.where(over, times["end"], NEVER)
         codes = keyspace.codes(frame)[:, : len(KEYS)]
         ended = times["end"] != NEVER

@@ -7,7 +7,7 @@ Called by `pipelines` where frames cross a package border, and by the contract t
 import dataframely as dy
 import polars as pl
 
-from features.vocabulary import Status, TaskType
+from features.vocabulary import ONGOING, Status, TaskType
 
 STATUSES = [str(s) for s in Status]
 TASK_TYPES = [str(t) for t in TaskType]
@@ -107,3 +107,14 @@ TABLES: dict[str, type[dy.Schema]] = {
     "capacity": Capacity,
     "machine_usage": MachineUsage,
 }
+
+
+def has_ended() -> pl.Expr:
+    """Return whether a job is over; one whose trace tells no state is over where it has an end.
+
+    >>> frame = pl.DataFrame({"status": ["running", None, None, "failed"], "end_ts": [1, 2, None, 3]})
+    >>> frame.select(has_ended()).to_series().to_list()
+    [False, True, False, True]
+    """
+    ongoing = pl.col("status").is_in(sorted(ONGOING)).fill_null(value=False)
+    return (pl.col("end_ts").is_not_null() & ~ongoing).alias("has_ended")

@@ -23,8 +23,8 @@ class Status(StrEnum):
     WAITING = "waiting"
 
 
-FINISHED: Final = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.TIMEOUT, Status.NODE_FAIL})
-"""The states with an end time: the job will not run again."""
+ONGOING: Final = frozenset({Status.RUNNING, Status.WAITING})
+"""The states without an end: the job will run on. A trace that tells no state leaves it null."""
 
 
 class TaskType(StrEnum):

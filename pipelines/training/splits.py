@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from features.vocabulary import FINISHED
+from features.tables import has_ended
 from pipelines.errors import TrainingError
 
 IntArray = npt.NDArray[np.int64]
@@ -49,8 +49,7 @@ class Split:
 
 def finished() -> pl.Expr:
     """Return whether a row has an end and a run time to learn or be judged by."""
-    ended = pl.col("status").is_in(sorted(FINISHED)) & pl.col("end_ts").is_not_null()
-    return ended & pl.col("run_s").is_not_null()
+    return has_ended() & pl.col("run_s").is_not_null()
 
 
 def leak_key(jobs: pl.DataFrame) -> pl.Series:
