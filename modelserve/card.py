@@ -55,6 +55,7 @@ class Importance(BaseModel):
 class Card(BaseModel):
     """What a model is: what it answers, what it was trained on, how it was judged.
 
+    `relative` says that run times are taken and answered against the reference of the like (`features.reference`);
     `offsets` are added to the raw outputs in log units, by `p50`, `p90` or by usage target; `support` is the lowest
     and highest request seen in training; `metrics` are the held-out figures, null where one has no value.
     """
@@ -68,6 +69,7 @@ class Card(BaseModel):
     task_type: NameText
     targets: tuple[str, ...] = Field(min_length=1, max_length=len(USAGE_TARGETS))
     quantiles: tuple[Quantile, ...] = Field(min_length=1, max_length=16)
+    relative: bool
     offsets: dict[str, float]
     important: tuple[Resource, ...]
     support: dict[Resource, tuple[float, float]]

@@ -15,7 +15,7 @@ from features.build import build
 from modelserve.bundle import Bundle, read_bundle
 from modelserve.card import USAGE_TARGETS
 from modelserve.jobs import completed
-from modelserve.predictor import run_time_quantiles, use_quantiles
+from modelserve.predictor import run_time_features, run_time_quantiles, use_quantiles
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,12 +70,12 @@ class BundleModel:
 
         card, contract, history = self.bundle.card, self.bundle.contract, self.bundle.history
         frame = completed(pl.from_pandas(jobs), card.trace, card.task_type, history)
-        features = build(frame, history, contract.names)
         if card.kind == "runtime":
-            times = run_time_quantiles(self.bundle, features)
+            built = run_time_features(self.bundle, frame)
+            times = run_time_quantiles(self.bundle, built.features, built.reference_log_s)
             answers = [times.p50, times.p90]
         else:
-            use = use_quantiles(self.bundle, features)
+            use = use_quantiles(self.bundle, build(frame, history, contract.names))
             answers = [use[target] for target in USAGE_TARGETS]
         return pd.DataFrame(dict(zip(OUTPUTS[card.kind], answers, strict=True)), index=jobs.index)
 

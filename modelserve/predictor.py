@@ -16,6 +16,7 @@ import polars as pl
 from features.build import build, with_requests
 from features.errors import FeatureError
 from features.lookback import Lookback
+from features.reference import Referenced, build_referenced
 from modelserve.boosters import raw_outputs
 from modelserve.bundle import Bundle
 from modelserve.card import RUNTIME_TARGET, USAGE_TARGETS
@@ -32,9 +33,15 @@ EVIDENCE_KEYS: Final = ("group_role", "user")
 """Whose measured runs stand behind an answer about use."""
 
 
-def run_time_quantiles(bundle: Bundle, features: pl.DataFrame) -> RunTimes:
+def run_time_features(bundle: Bundle, frame: pl.DataFrame) -> Referenced:
+    """Build what a run-time model takes for the jobs of a frame (n rows), and the reference it answers against."""
+    return build_referenced(frame, bundle.history, bundle.contract.names, relative=bundle.card.relative)
+
+
+def run_time_quantiles(bundle: Bundle, features: pl.DataFrame, reference_log_s: FloatArray) -> RunTimes:
     """Answer a feature frame (n rows) with run times in seconds: calibrated in log units, then sorted."""
-    raw = np.sort(raw_outputs(bundle.boosters[RUNTIME_TARGET], bundle.contract.encode(features)), axis=1)
+    raw = raw_outputs(bundle.boosters[RUNTIME_TARGET], bundle.contract.encode(features))
+    raw = np.sort(raw, axis=1) + reference_log_s[:, None]
     levels = bundle.card.quantiles
     served = [level for level in levels if level in QUANTILE_NAMES]
     offsets = [bundle.card.offsets.get(QUANTILE_NAMES[level], 0.0) for level in served]
@@ -105,9 +112,9 @@ class InProcessPredictor:
                 continue
             try:
                 frame = jobs_frame([jobs[i] for i in members], bundle.history)
-                features = build(frame, bundle.history, bundle.contract.names)
-                asked = with_requests(features, frame, place[rows[mine]], requests[mine])
-                answer = run_time_quantiles(bundle, asked)
+                built = run_time_features(bundle, frame)
+                asked = with_requests(built.features, frame, place[rows[mine]], requests[mine])
+                answer = run_time_quantiles(bundle, asked, built.reference_log_s[place[rows[mine]]])
             except (FeatureError, ValueError) as error:
                 raise PredictorUnavailable(f"{bundle.reference}: {error}") from error
             p50[mine], p90[mine] = answer.p50, answer.p90

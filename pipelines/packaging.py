@@ -27,6 +27,7 @@ def card_of(model: TrainedModel, *, created: datetime) -> Card:
             "task_type": model.task_type,
             "targets": tuple(model.boosters),
             "quantiles": model.quantiles,
+            "relative": model.relative,
             "offsets": model.offsets,
             "important": model.important,
             "support": model.support,

@@ -14,14 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from features.build import build
 from features.columns.measured import with_usage
 from features.contract import FeatureContract
 from features.history import History
-from features.sets import FEATURES, named
+from features.reference import build_referenced
+from features.sets import FEATURES
 from features.vocabulary import Status
 from pipelines.errors import TrainingError
-from pipelines.training import reference
 from pipelines.training.boosting import Columns, Matrix
 from pipelines.training.importance import REQUEST_COLUMN
 from pipelines.training.metrics import FloatArray, log_run
@@ -102,22 +101,18 @@ def examples_of(
 ) -> Examples:
     """Build the examples of one type; `history` is the whole trace's, and each row sees its own past of it only.
 
-    With `relative`, run times are learnt against the reference of `training.reference`, and so are the features that
+    With `relative`, run times are learnt against the reference of `features.reference`, and so are the features that
     are run times.
     """
     own = jobs.filter(pl.col(TYPE_COLUMN[by]) == task_type).sort("submit_ts", *_IDENTITY)
     if usage is not None and usage.height:
         own = with_usage(own, usage)
-    listed = named(names)
-    needed = (*listed, *reference.REFERENCE_FEATURES) if relative else listed
-    built = build(own, history, tuple(dict.fromkeys(needed)))
-    against = reference.reference_log_s(built) if relative else np.zeros(own.height)
-    features = built.select(listed)
+    built = build_referenced(own, history, names, relative=relative)
     return Examples(
         task_type=task_type,
         jobs=own,
-        features=reference.relative(features, against) if relative else features,
-        reference=against,
+        features=built.features,
+        reference=built.reference_log_s,
         log_y=log_run(own["run_s"].fill_null(float("nan")).to_numpy()),
     )
 

@@ -42,8 +42,7 @@ class TrainedModel:
     quantiles
         The quantile levels of the boosters' outputs, in order.
     relative
-        Whether the booster takes and answers run times against the reference of the like: the frame goes through
-        `reference.relative` before `contract.encode`, and `reference.reference_log_s` is added to the raw outputs.
+        Whether the booster takes and answers run times against the reference of the like (`features.reference`).
     offsets
         Added to the raw outputs in log units, by quantile name (`p50`, `p90`) or by target.
     history

@@ -8,7 +8,13 @@ import pytest
 
 from features.build import build
 from modelserve.bundle import Bundle
-from modelserve.predictor import InProcessPredictor, measured_runs, run_time_quantiles, use_quantiles
+from modelserve.predictor import (
+    InProcessPredictor,
+    measured_runs,
+    run_time_features,
+    run_time_quantiles,
+    use_quantiles,
+)
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.predictors import ConstantPredictor
 from scheduler_core.types import Job, Predictor, Request
@@ -173,7 +179,8 @@ def test_a_training_row_is_answered_as_its_frame_is(bundles: dict[str, Bundle], 
     times = predictor.run_times(jobs, np.arange(20), np.array([j.request.row() for j in jobs]))
     peak = predictor.peak_use(jobs)
 
-    expected = run_time_quantiles(bundle, build(frame, bundle.history, bundle.contract.names))
+    built = run_time_features(bundle, frame)
+    expected = run_time_quantiles(bundle, built.features, built.reference_log_s)
     assert same(times.p50, expected.p50)
     assert same(peak.gpus, use_quantiles(usage, build(frame, usage.history, usage.contract.names))["gpus"])
     assert same(peak.runs, measured_runs(usage, frame))
@@ -181,16 +188,16 @@ def test_a_training_row_is_answered_as_its_frame_is(bundles: dict[str, Bundle], 
 
 def test_offsets_are_added_in_log_units_before_sorting(bundles: dict[str, Bundle], small_jobs: pl.DataFrame) -> None:
     bundle = bundles["runtime.pai.ctr"]
-    features = build(small_jobs.head(50), bundle.history, bundle.contract.names)
+    built = run_time_features(bundle, small_jobs.head(50))
     raised = replace(bundle, card=bundle.card.model_copy(update={"offsets": {"p50": 0.5, "p90": 0.5}}))
     crossed = replace(bundle, card=bundle.card.model_copy(update={"offsets": {"p50": 9.0, "p90": 0.0}}))
     plain = replace(bundle, card=bundle.card.model_copy(update={"offsets": {}}))
 
-    base = run_time_quantiles(plain, features)
+    base = run_time_quantiles(plain, built.features, built.reference_log_s)
 
-    assert np.allclose(run_time_quantiles(raised, features).p90, base.p90 * math.exp(0.5))
-    assert np.allclose(run_time_quantiles(crossed, features).p90, base.p50 * math.exp(9.0))
-    assert np.allclose(run_time_quantiles(crossed, features).p50, base.p90)
+    assert np.allclose(run_time_quantiles(raised, built.features, built.reference_log_s).p90, base.p90 * math.exp(0.5))
+    assert np.allclose(run_time_quantiles(crossed, built.features, built.reference_log_s).p90, base.p50 * math.exp(9.0))
+    assert np.allclose(run_time_quantiles(crossed, built.features, built.reference_log_s).p50, base.p90)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from features.history import History
 from modelserve.bundle import CHECKSUMS, read_bundle
 from modelserve.champions import read_champions, read_pointer
 from modelserve.errors import BundleError, MirrorError
-from modelserve.predictor import InProcessPredictor, run_time_quantiles
+from modelserve.predictor import InProcessPredictor, run_time_features, run_time_quantiles
 from modelserve.registry import mirror
 from pipelines import tracking
 from pipelines.errors import RegistryError
@@ -185,7 +185,8 @@ def test_mlflow_loads_and_answers_as_the_bundle_does(uri: str, mlflow_of: object
     answer = mlflow_of.pyfunc.load_model(f"models:/{kind}.pai.pyfunc@champion").predict(plain)
 
     if kind == "runtime":
-        expected = run_time_quantiles(bundle, build(asked, bundle.history, bundle.contract.names))
+        built = run_time_features(bundle, asked)
+        expected = run_time_quantiles(bundle, built.features, built.reference_log_s)
         assert answer["run_s_p50"].tolist() == expected.p50.tolist()
         assert answer["run_s_p90"].tolist() == expected.p90.tolist()
     else:

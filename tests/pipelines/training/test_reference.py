@@ -6,9 +6,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from features import reference
 from features.build import build
 from features.history import History
-from pipelines.training import evaluate, examples, reference
+from pipelines.training import evaluate, examples
 from pipelines.training.boosting import Boosting
 from pipelines.training.conformal import Adaptation
 from pipelines.training.fitted import Recipe
@@ -42,7 +43,7 @@ def test_run_times_are_taken_against_it_and_nothing_else_is() -> None:
     frame = build(jobs, History.of(jobs), "submit")
     against = reference.reference_log_s(frame)
 
-    seen = reference.relative(frame, against)
+    seen = reference.made_relative(frame, against)
 
     changed = {c for c in frame.columns if not frame[c].equals(seen[c])}
     assert seen.columns == frame.columns
