@@ -6,7 +6,7 @@ Called by `training.runtime`, `training.evaluate` and `training.search`.
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,10 @@ from pipelines.training.splits import Split
 
 IntArray = npt.NDArray[np.int64]
 
-QUANTILE_NAMES = {0.5: "p50", 0.9: "p90"}
+QUANTILE_NAMES: Final = {0.5: "p50", 0.9: "p90"}
+
+LEAST_ROUNDS: Final = 20
+"""Rounds grown at least: a handful of stopping rows may stop at the first by luck."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +111,7 @@ def fit_runtime(
 
     options = {"quantiles": QUANTILES, "seed": seed, "nthread": nthread}
     first = boosting.fit(rows(fit_rows), columns, stop=rows(stop_rows), boosting=grown, **options)  # type: ignore[arg-type]  # one dict for two calls
-    rounds = boosting.rounds_of(first)
+    rounds = max(boosting.rounds_of(first), LEAST_ROUNDS)
     final = boosting.fit(rows(trained), columns, boosting=replace(grown, rounds=rounds), **options)  # type: ignore[arg-type]  # as above
     raw = np.full((len(matrix), len(QUANTILES)), np.nan)
     reference = examples.reference[:, None]
@@ -198,5 +201,5 @@ def _kept(jobs: pl.DataFrame, rows: IntArray, recipe: Recipe) -> IntArray:
 
 
 def _scaled(grown: Boosting, rows: int) -> Boosting:
-    """Let leaves be smaller where there are few rows: a fiftieth of them at most."""
-    return replace(grown, min_child_weight=min(grown.min_child_weight, max(1.0, rows / 50)))
+    """Let leaves be smaller where there are few rows: a twentieth of them at most."""
+    return replace(grown, min_child_weight=min(grown.min_child_weight, max(1.0, rows / 20)))

@@ -23,7 +23,7 @@ class Forest:
     """Bounds of the forest: trees, training rows each tree draws, rows a leaf keeps at least, values a leaf lends."""
 
     trees: int = 32
-    rows_per_tree: int = 8_000
+    rows_per_tree: int = 6_000
     least_leaf: int = 8
     values_per_leaf: int = 8
     features_share: float = 0.25

@@ -28,10 +28,10 @@ IntArray = npt.NDArray[np.int64]
 Importance = dict[str, str | float | int | None]
 
 REPEATS: Final = 5
-LARGEST_SAMPLE: Final = 1000
+LARGEST_SAMPLE: Final = 400
 """Held-out rows used at most: a spread over five shuffles is asked for, not a third digit."""
 
-SHAP_SAMPLE: Final = 300
+SHAP_SAMPLE: Final = 200
 """Held-out rows behind the sign: SHAP costs more than a prediction by the square of the depth."""
 
 LEAST_SHARE: Final = 0.02
