@@ -25,7 +25,7 @@ class UsageRecipe:
 
     level: float = 0.95
     features: str = "usage"
-    boosting: Boosting = field(default_factory=lambda: Boosting(rounds=200, learning_rate=0.1, max_depth=5))
+    boosting: Boosting = field(default_factory=lambda: Boosting(rounds=100, learning_rate=0.15, max_depth=4))
     adaptation: Adaptation = P90_ADAPTATION
 
 

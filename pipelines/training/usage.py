@@ -59,6 +59,10 @@ USAGE_EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
 `over`: sum of the answers over the sum of the uses, the price of the coverage."""
 
 
+_REPEATS: Final = 3
+"""Shuffles of a feature: each asks every target's booster."""
+
+
 def train_usage(
     jobs: pl.DataFrame,
     usage: pl.DataFrame,
@@ -203,4 +207,4 @@ def _importances(
         answers = [boosting.predict(booster, shown)[:, 0] for booster in boosters]
         return sum(metrics.pinball(wanted[:, i], answer, recipe.level) for i, answer in enumerate(answers))
 
-    return permuted(matrix[rows], uses, columns, boosters, loss=loss, seed=seed)
+    return permuted(matrix[rows], uses, columns, boosters, loss=loss, seed=seed, repeats=_REPEATS)
