@@ -26,13 +26,13 @@ DEPTH: Final[dict[str, int]] = {
     "user": 100,
     "group": 100,
     "vc": 300,
-    "gpus": 300,
+    "gpus": 1000,
     "user_group": 100,
-    "user_gpus": 300,
-    "vc_gpus": 300,
-    "group_role": 300,
+    "user_gpus": 1000,
+    "vc_gpus": 1000,
+    "group_role": 1000,
     "user_group_gpus": 100,
-    "all": 300,
+    "all": 1000,
 }
 """How many ended jobs (and measured ones) each key remembers: the longest window a feature may ask for."""
 SUBMITTED_DEPTH: Final = 60

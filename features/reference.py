@@ -1,7 +1,8 @@
-"""Run times seen against a reference: what jobs of the like ran lately, in log seconds, as of each submission.
+"""Run times seen against references: what jobs of the like ran lately, in log seconds, as of each submission.
 
-A workload drifts by factors, and trees that see and answer run times against the reference drift with it; an answer is
-raw + reference. Pure functions over `features.build`, and no fitting. Called by training and serving alike.
+A workload drifts by factors, and trees that see and answer run times against what the like ran drift with it; each
+quantile answers against the same quantile of the like, as raw + reference. Pure functions over `features.build`, and no
+fitting. Called by training and serving alike.
 """
 
 import re
@@ -19,14 +20,15 @@ from features.sets import named
 
 FloatArray = npt.NDArray[np.float64]
 
-WINDOWS: Final = (20, 100, 300)
-LIKE: Final = tuple(f"like_run_s_p50_{last}" for last in WINDOWS)
-ALL: Final = tuple(f"all_run_s_p50_{last}" for last in WINDOWS)
-REFERENCE_FEATURES: Final = (*LIKE, *ALL)
-"""What the reference is made of: medians of the like, and of all jobs where the like has no history."""
+WINDOWS: Final = (100, 300, 1000)
+QUANTILE_NAMES: Final = ("p50", "p90")
+LIKE: Final = {q: tuple(f"like_run_s_{q}_{last}" for last in WINDOWS) for q in QUANTILE_NAMES}
+ALL: Final = {q: tuple(f"all_run_s_{q}_{last}" for last in WINDOWS) for q in QUANTILE_NAMES}
+REFERENCE_FEATURES: Final = tuple(name for q in QUANTILE_NAMES for name in (*LIKE[q], *ALL[q]))
+"""What the references are made of: quantiles of the like, and of all jobs where the like has no history."""
 
 UNINFORMED_LOG_S: Final = float(np.log(3600.0))
-"""The reference of the first jobs of a trace."""
+"""The references of the first jobs of a trace."""
 
 _SECONDS_OF_RUN: Final = re.compile(r"_run_s_(p\d+|last\d|km\d+)|_so_far_s$|_running_mean_s$|_ended_run_s$")
 _LOG_OF_RUN: Final = re.compile(r"_log_run_mean_")
@@ -34,36 +36,43 @@ _LOG_OF_RUN: Final = re.compile(r"_log_run_mean_")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Referenced:
-    """Features of jobs (n rows), and the log run time in seconds that an answer about them is added to (n,)."""
+    """Features of jobs (n rows), and the log run times in seconds that answers about them are added to (n, 2).
+
+    `plain` are the features as they are, `features` as they are seen against the references.
+    """
 
     features: pl.DataFrame
+    plain: pl.DataFrame
     reference_log_s: FloatArray
 
 
 def build_referenced(jobs: pl.DataFrame, history: History, names: str | Sequence[str], *, relative: bool) -> Referenced:
-    """Build features; with `relative`, those that are run times as their log against the reference.
+    """Build features; with `relative`, those that are run times as their log against the p50 reference.
 
-    Without `relative` the features are as `features.build` makes them, and the reference is 0.
+    Without `relative` the features are as `features.build` makes them, and the references are 0.
     """
     listed = named(names)
     if not relative:
-        return Referenced(features=build(jobs, history, listed), reference_log_s=np.zeros(jobs.height))
+        plain = build(jobs, history, listed)
+        return Referenced(features=plain, plain=plain, reference_log_s=np.zeros((jobs.height, 2)))
     built = build(jobs, history, tuple(dict.fromkeys((*listed, *REFERENCE_FEATURES))))
-    against = reference_log_s(built)
-    return Referenced(features=made_relative(built.select(listed), against), reference_log_s=against)
+    against, plain = reference_log_s(built), built.select(listed)
+    return Referenced(features=made_relative(plain, against[:, 0]), plain=plain, reference_log_s=against)
 
 
 def reference_log_s(frame: pl.DataFrame) -> FloatArray:
-    """Return the mean of the log medians over `WINDOWS`, of the like, else of all (n,).
+    """Return, for p50 and p90, the mean of the log quantiles over `WINDOWS`, of the like, else of all (n, 2).
 
     `frame` holds `REFERENCE_FEATURES`, in seconds.
 
-    >>> row = {name: [100.0] for name in LIKE} | {name: [7.0] for name in ALL}
+    >>> row = {name: [100.0] for name in LIKE["p50"] + LIKE["p90"]} | {name: [7.0] for name in ALL["p50"] + ALL["p90"]}
     >>> np.exp(reference_log_s(pl.DataFrame(row))).round(6).tolist()
-    [100.0]
+    [[100.0, 100.0]]
     """
-    like, every = (frame.select(_log_mean(names)).to_series() for names in (LIKE, ALL))
-    return like.fill_null(every).fill_null(UNINFORMED_LOG_S).to_numpy().astype(np.float64)
+    columns = [
+        _log_mean(LIKE[q]).fill_null(_log_mean(ALL[q])).fill_null(UNINFORMED_LOG_S).alias(q) for q in QUANTILE_NAMES
+    ]
+    return frame.select(columns).to_numpy().astype(np.float64)
 
 
 def made_relative(frame: pl.DataFrame, reference_log_s: FloatArray) -> pl.DataFrame:

@@ -4,7 +4,7 @@ Names only; each feature is defined in `columns/`.
 Called by `features.build`, `features.contract` and by training, which chooses a set by name.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final
 
@@ -16,62 +16,65 @@ from features.columns.newest import NEWEST
 from features.columns.recency import RECENCY
 from features.columns.request import REQUEST
 from features.errors import UnknownFeature
-from features.keys import LIKE
 
 FEATURES: Final[dict[str, Feature]] = {**REQUEST, **CALENDAR, **RECENCY, **LOAD, **NEWEST, **MEASURED}
 """Every feature by name."""
 
 _REQUEST: Final = tuple(name for name in REQUEST if name not in {"time_limit_s", "priority"})
 
-_DEEP: Final = frozenset({"like", "vc", "gpus", "all"})
-"""The keys that a model sees through every window; of the others it sees the last 20 and 100."""
-_WIDE: Final = frozenset({"user", "group", "vc_gpus"})
-_NEAR: Final = frozenset({"like", "vc", "all"})
-"""The keys whose newest submissions a model sees one by one."""
+_REACH: Final = {"like": (5, 20, 100, 300, 1000), "user": (20, 100), "group": (20, 100)}
+"""The keys a model looks through, and the windows it sees of their ended jobs."""
+_WIDER: Final = {**_REACH, **dict.fromkeys(("vc", "gpus", "all"), (5, 20, 100, 300)), "vc_gpus": (20, 100)}
+_UNSTEADY: Final = frozenset({"vc", *CALENDAR})
+"""What a tree learns by heart and then trips over when the workload drifts: names of places, hours, weekdays."""
 
 
-def _served(feature: Feature) -> bool:
+def _looks(reach: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
+    return tuple(name for name, feature in FEATURES.items() if _within(feature, reach))
+
+
+def _within(feature: Feature, reach: Mapping[str, Sequence[int]]) -> bool:
     match feature.source:
         case Recent(events="ended", key=key, last=last):
-            return key in _DEEP or (key in _WIDE and last in (20, 100))
+            return last in reach.get(key, ())
         case Newest(key=key):
-            return key in _NEAR
-        case source:
-            return isinstance(source, Load)
+            # One by one only where the like is narrow or the whole cluster speaks.
+            return key in reach and key in {"like", "vc", "all"}
+        case Load(key=key):
+            return key in reach
+        case _:
+            return False
 
 
-def _of_use(feature: Feature) -> bool:
-    source = feature.source
-    return isinstance(source, Recent) and source.events == "measured" and source.key in _DEEP | _WIDE
-
-
-def _steady(feature: Feature) -> bool:
+def _steady(name: str) -> bool:
     """Tell whether a feature is a time or a share, or counts a burst or what runs: raw counts drift with the load."""
-    timely = feature.unit in {"s", "log s", "log ratio", "fraction"} or feature.name.endswith("_running_jobs")
-    return _served(feature) and (timely or isinstance(feature.source, Newest))
+    feature = FEATURES[name]
+    timely = feature.unit in {"s", "log s", "log ratio", "fraction"} or name.endswith("_running_jobs")
+    return timely or isinstance(feature.source, Newest)
 
 
-def _of_like(feature: Feature) -> bool:
-    source = feature.source
-    return isinstance(source, Recent | Load | Newest) and source.key == LIKE and _steady(feature)
-
-
-_LOOKS: Final = tuple(name for name, feature in FEATURES.items() if _served(feature))
-_USE: Final = tuple(name for name, feature in FEATURES.items() if _of_use(feature))
+_SUBMIT: Final = (
+    *(name for name in _REQUEST if name not in _UNSTEADY),
+    *(name for name in _looks(_REACH) if _steady(name)),
+)
+_USE: Final = tuple(
+    name
+    for name, feature in FEATURES.items()
+    if isinstance(feature.source, Recent) and feature.source.events == "measured" and feature.source.key in _REACH
+)
 
 FEATURE_SETS: Final[dict[str, tuple[str, ...]]] = {
     "paper": tuple(MEASURED),
     "request": (*_REQUEST, *CALENDAR),
-    "submit": (*_REQUEST, *CALENDAR, *_LOOKS),
-    "steady": (*(n for n in _REQUEST if FEATURES[n].kind == "q"), *(n for n in _LOOKS if _steady(FEATURES[n]))),
-    "like": ("req_gpus", "total_gpus", *(name for name in _LOOKS if _of_like(FEATURES[name]))),
-    "usage": (*_REQUEST, *CALENDAR, *_LOOKS, *_USE),
+    "submit": _SUBMIT,
+    "wide": (*_REQUEST, *CALENDAR, *_looks(_WIDER)),
+    "usage": (*_SUBMIT, *_USE),
 }
 """Feature sets by name.
 
-`paper` is measured during the run; `submit` is what is known at submission; `request` is `submit` without history;
-`steady` is `submit` without what drifts (calendar, names, raw counts), `like` is of that only the history of like jobs
-and the GPUs; `usage` adds the history of use to `submit`.
+`paper` is measured during the run, and never served. All others are known at submission: `request` without history;
+`submit`, what run-time models learn from; `wide`, with the calendar, raw counts, and every key, for comparison;
+`usage`, `submit` and the history of use, what usage models learn from.
 """
 
 

@@ -13,7 +13,7 @@ import polars as pl
 MODEL: Final = "xgboost"
 """The name of the model's own row in an evaluation; every other row is a baseline."""
 
-FITTED_BASELINES: Final = frozenset({"random_forest"})
+FITTED_BASELINES: Final = frozenset({"random_forest", "random_forest_relative"})
 """Baselines that are themselves fitted; the gate asks for a lead over those that only remember."""
 
 TIME_LATER: Final = "time"

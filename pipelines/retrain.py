@@ -47,12 +47,12 @@ def retrain(
     trace: str,
     *,
     uri: str,
+    cluster: str | None = None,
     until: datetime | None = None,
     by: By = "kind",
     types: Sequence[str] | None = None,
     seed: int = 0,
     threads: int = 1,
-    forest: bool = True,
     talk: Talk = lambda _: None,
 ) -> list[Retrained]:
     """Train the run-time and, where use was measured, the usage models of a trace; register each as a challenger.
@@ -62,11 +62,12 @@ def retrain(
     TrainingError
         No type has enough jobs for a run-time model. Too few measured jobs for a usage model is said, not raised.
     """
-    jobs, usage = lake.table("jobs", trace).collect(), lake.table("usage", trace).collect()
+    jobs = lake.table("jobs", trace, cluster).collect()
+    usage = lake.table("usage", trace, cluster).collect()
     measured = None if usage.is_empty() else usage
     talk(f"training run-time models of {trace} on {jobs.height} jobs")
     models = train_runtime(
-        jobs, measured, trace=trace, by=by, until=until, types=types, forest=forest, seed=seed, nthread=threads
+        jobs, measured, trace=trace, by=by, until=until, types=types, forest=False, seed=seed, nthread=threads
     )
     if measured is None:
         talk(f"{trace} measures no use: no usage models, so nothing will be shrunk (cold_start)")

@@ -141,7 +141,7 @@ def _sample(values: FloatArray, rows: IntArray, held: npt.NDArray[np.bool_], *, 
     return Sample(newest=newest, ranked=np.sort(newest, axis=1) if ranked else newest, count=known)
 
 
-_WINDOWS: Final = (5, 20, 100, 300)
+_WINDOWS: Final = (5, 20, 100, 300, 1000)
 _RUN_STATS: Final = {
     "run_s": ("count", "p10", "p25", "p50", "p75", "p90"),
     "log_run": ("mean", "std"),

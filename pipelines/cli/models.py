@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from pipelines.cli.options import (
+    Cluster,
     Format,
     FormatOption,
     JobsFile,
@@ -42,6 +43,7 @@ class SplitOption(StrEnum):
 def train(
     lake: Lake = None,
     trace: Trace = None,
+    cluster: Cluster = None,
     until: Annotated[
         datetime | None,
         typer.Option(
@@ -64,6 +66,7 @@ def train(
         trained = retrain(
             source,
             name,
+            cluster=cluster,
             uri=place_of(lake).tracking_uri,
             until=local_cut(until, name),
             by=by.value,
@@ -79,6 +82,7 @@ def train(
 def evaluate(
     lake: Lake = None,
     trace: Trace = None,
+    cluster: Cluster = None,
     since: Annotated[
         datetime | None,
         typer.Option(
@@ -107,7 +111,8 @@ def evaluate(
     from pipelines.training.evaluate import evaluate as run
 
     with opened(lake, trace) as (source, name):
-        jobs, usage = source.table("jobs", name).collect(), source.table("usage", name).collect()
+        jobs = source.table("jobs", name, cluster).collect()
+        usage = source.table("usage", name, cluster).collect()
         rows = run(
             jobs,
             None if usage.is_empty() else usage,

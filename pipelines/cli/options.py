@@ -35,6 +35,9 @@ Trace = Annotated[
     str | None,
     typer.Option("--trace", help="Name of the trace in the lake.", show_default="TAUT_TRACE, else the only one"),
 ]
+Cluster = Annotated[
+    str | None, typer.Option("--cluster", help="Only this cluster of the trace.", show_default="all of them")
+]
 TypeOption = Annotated[
     list[str] | None, typer.Option("--type", help="Only this task type (may be repeated).", show_default=False)
 ]

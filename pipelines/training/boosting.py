@@ -22,15 +22,16 @@ Matrix = npt.NDArray[np.float32]
 class Boosting:
     """How trees are grown. `rounds` is a ceiling where there are rows to stop on, and the number of rounds else."""
 
-    rounds: int = 300
-    patience: int = 30
-    learning_rate: float = 0.05
-    max_depth: int = 5
+    rounds: int = 80
+    patience: int = 80
+    learning_rate: float = 0.08
+    num_parallel_tree: int = 4
+    max_depth: int = 6
     min_child_weight: float = 200.0
     subsample: float = 0.7
-    colsample_bytree: float = 0.5
+    colsample_bytree: float = 0.3
     reg_lambda: float = 5.0
-    max_bin: int = 128
+    max_bin: int = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +44,15 @@ class Columns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Rows to fit or to stop on: the matrix (n, k), the target in log units (n,), weights (n,) or all alike."""
+    """Rows to fit or to stop on: the matrix (n, k), the target in log units (n,), weights (n,) or all alike.
+
+    `margin` (n, outputs) is what the trees' answers are added to; without it, nothing.
+    """
 
     matrix: Matrix
     target: FloatArray
     weights: FloatArray | None = None
+    margin: FloatArray | None = None
 
 
 OBJECTIVES: Final = ("quantile", "absolute", "squared")
@@ -83,8 +88,11 @@ def fit(
     boosting = boosting or Boosting()
     train = _matrix(rows, columns, boosting, nthread)
     watched = [] if stop is None else [(_matrix(stop, columns, boosting, nthread, train), "stop")]
+    params = xgboost_params(boosting, objective=objective, quantiles=quantiles, seed=seed, nthread=nthread)
+    # Training leaves a base score out where rows have a margin, answering would add it.
+    start = {} if rows.margin is None else {"base_score": 0.0}
     booster = xgb.train(
-        xgboost_params(boosting, objective=objective, quantiles=quantiles, seed=seed, nthread=nthread),
+        params | start,
         train,
         num_boost_round=boosting.rounds,
         evals=watched,
@@ -114,11 +122,10 @@ def xgboost_params(
 
 
 def predict(booster: xgb.Booster, matrix: Matrix) -> FloatArray:
-    """Return the outputs (n, outputs), in ascending order in each row."""
+    """Return the outputs of the trees alone (n, outputs): without a margin, and in no order."""
     if len(matrix) == 0:
         return np.zeros((0, 1))
-    answer = np.asarray(booster.inplace_predict(matrix), dtype=np.float64).reshape(len(matrix), -1)
-    return np.sort(answer, axis=1)
+    return np.asarray(booster.inplace_predict(matrix), dtype=np.float64).reshape(len(matrix), -1)
 
 
 def rounds_of(booster: xgb.Booster) -> int:
@@ -134,6 +141,7 @@ def _matrix(
         rows.matrix,
         label=rows.target,
         weight=rows.weights,
+        base_margin=rows.margin,
         feature_types=list(columns.types),
         enable_categorical=True,
         max_bin=boosting.max_bin,

@@ -40,15 +40,15 @@ class Adaptation:
         calibrates always, `(0.0, 0.5, 1.0)` only as far as it has been helping.
     """
 
-    window: int = 1000
-    gain: float = 0.0002
+    window: int = 5000
+    gain: float = 0.0
     least: int = 30
     shares: tuple[float, ...] = (1.0,)
 
 
 P90_ADAPTATION: Final = Adaptation()
-P50_ADAPTATION: Final = Adaptation(gain=0.0, shares=(0.0, 0.5, 1.0))
-"""Coverage is owed to p90, so its offset is always added; p50 owes the smaller loss."""
+P50_ADAPTATION: Final = Adaptation(shares=(0.0,))
+"""Coverage is owed to p90, so its offset is always added; recentring p50 lost on every inner cut."""
 
 
 def static_offset(log_y: FloatArray, log_q: FloatArray, tau: float) -> float:

@@ -17,13 +17,15 @@ from pipelines.errors import TrainingError
 from pipelines.training.baselines import applicable, history_forecasts
 from pipelines.training.boosting import Rows
 from pipelines.training.comparison import EVALUATION_SCHEMA, MODEL, Judged, compare
-from pipelines.training.examples import By, Examples, examples_of, task_types
+from pipelines.training.examples import By, Examples, encoded, examples_of, task_types
 from pipelines.training.fitted import Fitted, Recipe, calibrated, fit_runtime, static_calibrated
 from pipelines.training.forest import forest_forecast
 from pipelines.training.metrics import Forecast
 from pipelines.training.splits import Split, SplitName, finished, group_folds, random_split, time_later
 
 FOREST: Final = "random_forest"
+FOREST_RELATIVE: Final = "random_forest_relative"
+"""The forest on the usual features, and the forest that is given XGBoost's references: what boosting adds to them."""
 
 LEAST_TRAINED: Final = 60
 """Training rows below which a type gets no model."""
@@ -134,13 +136,25 @@ def outcome(
     fitted = fit_runtime(examples, split, recipe, until=until, seed=seed, nthread=nthread)
     forecasts = {MODEL: calibrated(examples, fitted, recipe)}
     if forest:
-        rows = Rows(matrix=fitted.matrix[split.train], target=examples.target[split.train])
-        answer = forest_forecast(rows, fitted.matrix[split.test], seed=seed, nthread=nthread)
-        forecasts[FOREST] = answer.shifted(examples.reference[split.test])
+        forecasts |= _forests(examples, fitted, relative=recipe.relative, seed=seed, nthread=nthread)
     answers = history_forecasts(examples.jobs, applicable(examples.jobs))
     forecasts |= {name: answer.take(split.test) for name, answer in answers.items()}
     static = static_calibrated(examples, fitted) if split.name == "time" else None
     return Outcome(fitted=fitted, forecasts=forecasts, static=static)
+
+
+def _forests(examples: Examples, fitted: Fitted, *, relative: bool, seed: int, nthread: int) -> dict[str, Forecast]:
+    """Answer with a forest on the features as they are; and, if XGBoost had the references, with one that has them."""
+    train, test = fitted.split.train, fitted.split.test
+    plain, _ = encoded(examples.plain, fitted.contract)
+    rows = Rows(matrix=plain[train], target=examples.log_y[train])
+    found = {FOREST: forest_forecast(rows, plain[test], seed=seed, nthread=nthread)}
+    if relative:
+        against = examples.reference[:, 0]
+        rows = Rows(matrix=fitted.matrix[train], target=examples.log_y[train] - against[train])
+        answer = forest_forecast(rows, fitted.matrix[test], seed=seed, nthread=nthread)
+        found[FOREST_RELATIVE] = answer.shifted(against[test])
+    return found
 
 
 def table(

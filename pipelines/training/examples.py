@@ -37,20 +37,17 @@ _US_PER_S: Final = 1e6
 class Examples:
     """Jobs of one task type in canonical order, each with its features as of its submission.
 
-    `jobs` carries the columns of `usage` where there is any. `log_y` is NaN where there is no run time, and
-    `reference` what it is learnt against: 0, or the log run time of the like (n,).
+    `jobs` carries the columns of `usage` where there is any. `log_y` is NaN where there is no run time (n,), and
+    `reference` what its p50 and p90 are learnt against: 0, or those of the like's log run time (n, 2). `plain` are the
+    features as they are where `features` are seen against the reference.
     """
 
     task_type: str
     jobs: pl.DataFrame
     features: pl.DataFrame
+    plain: pl.DataFrame
     log_y: FloatArray
     reference: FloatArray
-
-    @property
-    def target(self) -> FloatArray:
-        """What the trees answer: log run time minus the reference (n,)."""
-        return self.log_y - self.reference
 
     @property
     def submit_us(self) -> IntArray:
@@ -112,6 +109,7 @@ def examples_of(
         task_type=task_type,
         jobs=own,
         features=built.features,
+        plain=built.plain,
         reference=built.reference_log_s,
         log_y=log_run(own["run_s"].fill_null(float("nan")).to_numpy()),
     )

@@ -47,7 +47,7 @@ class Recipe:
     features
         Name of the feature set.
     relative
-        Learn log run time against the reference of the like (`training.reference`); an answer is raw + reference.
+        Learn log run time against the reference of the like (`features.reference`); an answer is raw + reference.
     boosting
         How trees are grown.
     censored
@@ -62,10 +62,10 @@ class Recipe:
     """
 
     features: str = "submit"
-    relative: bool = False
+    relative: bool = True
     boosting: Boosting = field(default_factory=Boosting)
     censored: Literal["weights", "absent"] = "weights"
-    half_life_days: float | None = None
+    half_life_days: float | None = 30.0
     completed_only: bool = False
     p50: Adaptation = P50_ADAPTATION
     p90: Adaptation = P90_ADAPTATION
@@ -107,14 +107,15 @@ def fit_runtime(
     grown = _scaled(recipe.boosting, len(trained))
 
     def rows(of: IntArray) -> Rows:
-        return Rows(matrix=matrix[of], target=examples.target[of], weights=weights[of])
+        margin = examples.reference[of] if recipe.relative else None
+        return Rows(matrix=matrix[of], target=examples.log_y[of], weights=weights[of], margin=margin)
 
     options = {"quantiles": QUANTILES, "seed": seed, "nthread": nthread}
     first = boosting.fit(rows(fit_rows), columns, stop=rows(stop_rows), boosting=grown, **options)  # type: ignore[arg-type]  # one dict for two calls
     rounds = max(boosting.rounds_of(first), LEAST_ROUNDS)
     final = boosting.fit(rows(trained), columns, boosting=replace(grown, rounds=rounds), **options)  # type: ignore[arg-type]  # as above
     raw = np.full((len(matrix), len(QUANTILES)), np.nan)
-    reference = examples.reference[:, None]
+    reference = examples.reference
     raw[stop_rows] = boosting.predict(first, matrix[stop_rows]) + reference[stop_rows]
     unseen = np.setdiff1d(np.arange(len(matrix)), np.concatenate([split.fit, stop_rows]))
     raw[unseen] = boosting.predict(final, matrix[unseen]) + reference[unseen]

@@ -22,11 +22,11 @@ IntArray = npt.NDArray[np.int64]
 class Forest:
     """Bounds of the forest: trees, training rows each tree draws, rows a leaf keeps at least, values a leaf lends."""
 
-    trees: int = 32
-    rows_per_tree: int = 6_000
-    least_leaf: int = 8
+    trees: int = 60
+    rows_per_tree: int = 15_000
+    least_leaf: int = 20
     values_per_leaf: int = 8
-    features_share: float = 0.25
+    features_share: float = 1 / 3
 
 
 def forest_forecast(

@@ -25,7 +25,11 @@ class UsageRecipe:
 
     level: float = 0.95
     features: str = "usage"
-    boosting: Boosting = field(default_factory=lambda: Boosting(rounds=100, learning_rate=0.15, max_depth=4))
+    boosting: Boosting = field(
+        default_factory=lambda: Boosting(
+            rounds=100, patience=30, learning_rate=0.15, num_parallel_tree=1, max_depth=4, colsample_bytree=0.5
+        )
+    )
     adaptation: Adaptation = P90_ADAPTATION
 
 

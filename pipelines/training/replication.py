@@ -50,11 +50,13 @@ _GROWN: Final = Boosting(
     rounds=300,
     patience=20,
     learning_rate=0.1,
+    num_parallel_tree=1,
     max_depth=6,
     min_child_weight=1.0,
     subsample=1.0,
     colsample_bytree=1.0,
     reg_lambda=1.0,
+    max_bin=256,
 )
 """Close to XGBoost's own defaults, which is all the paper says of its trees."""
 

@@ -28,7 +28,7 @@ from pipelines.training.importance import (
     permuted,
     permuted_requests,
 )
-from pipelines.training.metrics import QUANTILES, FloatArray, Forecast
+from pipelines.training.metrics import QUANTILES, FloatArray
 from pipelines.training.model import RUNTIME_TARGET, TrainedModel
 from pipelines.training.splits import time_later
 
@@ -138,11 +138,13 @@ def _importances(examples: Examples, fitted: Fitted, *, seed: int) -> tuple[list
     Where no row is judged, the stopping rows stand in, which the final trees have seen.
     """
     rows = fitted.split.test if len(fitted.split.test) else fitted.split.stop
-    target = examples.target[rows]
+    # The pinball of raw + reference is that of raw against what the reference leaves.
+    target = examples.log_y[rows, None] - examples.reference[rows]
 
     def loss(matrix: Matrix, wanted: FloatArray) -> float:
         answer = boosting.predict(fitted.booster, matrix)
-        return float(np.mean(metrics.primary_rows(wanted, Forecast(p50=answer[:, 0], p90=answer[:, 1]))))
+        pinball = [metrics.pinball_rows(wanted[:, i], answer[:, i], tau) for i, tau in enumerate(QUANTILES)]
+        return float(np.mean(pinball))
 
     importances = permuted(fitted.matrix[rows], target, fitted.columns, [fitted.booster], loss=loss, seed=seed)
     requests = permuted_requests(

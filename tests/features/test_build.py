@@ -52,12 +52,12 @@ def test_truncating_the_future_changes_no_feature(jobs: pl.DataFrame, data: st.D
 def test_truncating_the_future_of_a_real_trace_changes_no_feature(trace: str, traces: Path) -> None:
     jobs = REAL[trace](traces).sort("submit_ts", "job_id")[:30_000]
     rows = random.Random(trace).sample(range(2_000, jobs.height), 4)  # chosen by the name: the same rows every time
-    whole = build(jobs[rows], History.of(jobs), "submit")
+    whole = build(jobs[rows], History.of(jobs), "wide")
 
     for place, row in enumerate(rows):
         asked = jobs[row : row + 1]
         past = truncated(jobs, asked["submit_ts"][0], (asked["job_id"][0], asked["role"][0]))
-        same(build(asked, History.of(past), "submit"), whole[place : place + 1])
+        same(build(asked, History.of(past), "wide"), whole[place : place + 1])
 
 
 @settings(max_examples=40, deadline=None)
@@ -86,10 +86,10 @@ def test_each_row_alone_is_its_row_of_the_batch(jobs: pl.DataFrame) -> None:
 def test_real_rows_alone_are_their_rows_of_the_batch(trace: str, traces: Path) -> None:
     jobs = REAL[trace](traces).sort("submit_ts", "job_id")[: 5 * CHUNK_ROWS]
     history = History.of(jobs)
-    batch = build(jobs, history, "submit")
+    batch = build(jobs, history, "wide")
 
     for row in random.Random(trace).sample(range(jobs.height), 100):
-        same(build(jobs[row : row + 1], history, "submit"), batch[row : row + 1])
+        same(build(jobs[row : row + 1], history, "wide"), batch[row : row + 1])
 
 
 @settings(max_examples=10, deadline=None)
@@ -101,7 +101,7 @@ def test_names_choose_columns_and_their_order(jobs: pl.DataFrame) -> None:
     chosen = build(jobs, history, names)
 
     assert chosen.columns == names
-    same(chosen, build(jobs, history, "submit").select(names))
+    same(chosen, build(jobs, history, "wide").select(names))
 
 
 def test_an_unknown_user_has_no_history_and_a_new_one_an_empty_history() -> None:
@@ -176,7 +176,7 @@ def test_an_empty_history_answers(size: int) -> None:
 @given(jobs=job_tables(max_size=12), scale=st.sampled_from([0.5, 0.75, 1.0]))
 def test_a_counterfactual_request_changes_the_request_and_nothing_else(jobs: pl.DataFrame, scale: float) -> None:
     history = History.of(jobs)
-    frame = build(jobs, history, "submit")
+    frame = build(jobs, history, "wide")
     rows = np.repeat(np.arange(jobs.height), 2)
     asked = jobs.select("req_cpu_cores", "req_mem_gib", "req_gpus").to_numpy()[rows] * scale
 

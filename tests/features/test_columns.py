@@ -168,7 +168,7 @@ def test_a_feature_set_names_each_feature_once(name: str) -> None:
 def test_what_is_served_is_never_measured_on_the_job_itself() -> None:
     used = {column for n in FEATURE_SETS["paper"] for column in FEATURES[n].needs} - {"gpu_type"}
 
-    for name in ("request", "submit", "steady", "like", "usage"):
+    for name in ("request", "submit", "wide", "usage"):
         assert not used & {column for n in named(name) for column in FEATURES[n].needs}
 
 

@@ -116,7 +116,7 @@ def test_a_feature_no_registry_holds_is_refused() -> None:
 @settings(max_examples=20, deadline=None)
 @given(jobs=job_tables(max_size=20))
 def test_a_built_frame_fits_its_contract_row_by_row(jobs: pl.DataFrame) -> None:
-    frame = build(jobs, History.of(jobs), "submit")
+    frame = build(jobs, History.of(jobs), "wide")
     contract = FeatureContract.fit(frame)
 
     whole = contract.encode(frame)

@@ -135,7 +135,7 @@ def test_the_tail_of_a_real_trace_answers_as_the_whole(traces: Path, tmp_path: P
     whole.tail().write_parquet(tmp_path / "history.parquet")
     kept = pl.read_parquet(tmp_path / "history.parquet")
 
-    assert_frame_equal(build(later, History.from_tail(kept), "submit"), build(later, whole, "submit"), check_exact=True)
+    assert_frame_equal(build(later, History.from_tail(kept), "wide"), build(later, whole, "wide"), check_exact=True)
     assert kept.height < 0.3 * past.height
     assert History.from_tail(kept).tail().equals(kept)
 

@@ -104,7 +104,7 @@ def make_card(kind: str, contract: FeatureContract, **changes: object) -> Card:
         "task_type": "ctr",
         "targets": ["run_s"] if kind == "runtime" else list(USAGE_TARGETS),
         "quantiles": [0.5, 0.9] if kind == "runtime" else [0.95],
-        "relative": kind == "runtime",
+        "relative": False,
         "offsets": {"p50": 0.0, "p90": 0.2} if kind == "runtime" else dict.fromkeys(USAGE_TARGETS, 0.1),
         "important": [],
         "support": {"cpu_cores": [2.0, 8.0], "mem_gib": [16.0, 29.3], "gpus": [0.25, 1.0]},

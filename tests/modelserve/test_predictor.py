@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from features.build import build
+from modelserve.boosters import raw_outputs
 from modelserve.bundle import Bundle
 from modelserve.predictor import (
     InProcessPredictor,
@@ -240,3 +241,16 @@ def test_what_a_model_cannot_answer_comes_out_as_unavailable(bundles: dict[str, 
         odd.run_times(jobs, np.array([0]), np.ones((1, 3)))
     with pytest.raises(PredictorUnavailable):
         broken.run_times([job()], np.array([0]), np.ones((1, 3)))
+
+
+def test_a_relative_model_answers_against_the_like(bundles: dict[str, Bundle], small_jobs: pl.DataFrame) -> None:
+    plain = bundles["runtime.pai.ctr"]
+    bundle = replace(plain, card=plain.card.model_copy(update={"relative": True, "offsets": {}}))
+
+    built = run_time_features(bundle, small_jobs.head(50))
+    answer = run_time_quantiles(bundle, built.features, built.reference_log_s)
+
+    raw = raw_outputs(bundle.boosters["run_s"], bundle.contract.encode(built.features)) + built.reference_log_s
+    assert np.ptp(built.reference_log_s) > 0
+    assert answer.p50 == pytest.approx(np.exp(raw.min(axis=1)))
+    assert answer.p90 == pytest.approx(np.exp(raw.max(axis=1)))

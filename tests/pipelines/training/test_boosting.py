@@ -1,5 +1,7 @@
 """Boosters and the forest on rows whose quantiles are known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -35,12 +37,15 @@ def test_quantiles_of_a_known_population_are_found() -> None:
     assert (judged.target <= answer[:, 1]).mean() == pytest.approx(0.9, abs=0.03)
 
 
-def test_outputs_ascend_in_every_row() -> None:
-    booster = fit(known_rows(300, 0))
+def test_answers_are_added_to_the_margin_they_were_learnt_against() -> None:
+    plain = known_rows(4000, 0)
+    margin = np.column_stack([plain.matrix[:, 0] + 50.0, plain.matrix[:, 0] + 70.0]).astype(np.float64)
+    moved = replace(plain, target=plain.target + 60.0, margin=margin)
 
-    answer = boosting.predict(booster, known_rows(2000, 5).matrix)
+    raw = boosting.predict(fit(moved), plain.matrix)
 
-    assert (np.diff(answer, axis=1) >= 0).all()
+    assert np.abs(raw[:, 0] + margin[:, 0] - 60.0 - (plain.matrix[:, 0] + plain.matrix[:, 2])).mean() < 0.3
+    assert (moved.target <= raw[:, 1] + margin[:, 1]).mean() == pytest.approx(0.9, abs=0.04)
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_other_bytes() -> None:

@@ -42,7 +42,9 @@ def test_static_offsets_cover_fresh_rows_of_the_same_kind() -> None:
 def test_adaptive_offsets_cover_ninety_percent_through_drift(drift: float) -> None:
     jobs = stream(8000, seed=1, drift=drift)
 
-    offsets = conformal.adaptive_offsets(**jobs, tau=0.9).offsets
+    following = Adaptation(window=1000, gain=0.0002)
+
+    offsets = conformal.adaptive_offsets(**jobs, tau=0.9, adaptation=following).offsets
 
     covered = jobs["log_y"][500:] <= jobs["log_q"][500:] + offsets[500:]
     static = jobs["log_y"][500:] <= jobs["log_q"][500:] + conformal.static_offset(

@@ -114,7 +114,7 @@ def test_a_column_no_tree_splits_on_has_no_importance() -> None:
         rows,
         COLUMNS,
         quantiles=(0.5,),
-        boosting=Boosting(rounds=1, max_depth=1, min_child_weight=5.0),
+        boosting=Boosting(rounds=1, num_parallel_tree=1, max_depth=1, min_child_weight=5.0, colsample_bytree=1.0),
         seed=0,
         nthread=1,
     )

@@ -19,7 +19,7 @@ OFF = Adaptation(shares=(0.0,))
 
 
 def row(like: float | None, every: float | None) -> pl.DataFrame:
-    values = {name: [like] for name in reference.LIKE} | {name: [every] for name in reference.ALL}
+    values = {name: [like if name.startswith("like") else every] for name in reference.REFERENCE_FEATURES}
     return pl.DataFrame(values, schema=dict.fromkeys(values, pl.Float64))
 
 
@@ -29,19 +29,19 @@ def row(like: float | None, every: float | None) -> pl.DataFrame:
 def test_the_reference_is_of_the_like_else_of_all_else_an_hour(
     like: float | None, every: float | None, seconds: float
 ) -> None:
-    assert np.exp(reference.reference_log_s(row(like, every))) == pytest.approx([seconds])
+    assert np.exp(reference.reference_log_s(row(like, every))) == pytest.approx(np.array([[seconds, seconds]]))
 
 
 def test_the_windows_are_averaged_in_logs() -> None:
-    frame = row(100.0, 7.0).with_columns(pl.lit(10_000.0).alias(reference.LIKE[0]))
+    frame = row(100.0, 7.0).with_columns(pl.lit(10_000.0).alias(reference.LIKE["p90"][0]))
 
-    assert reference.reference_log_s(frame)[0] == pytest.approx((np.log(1e4) + 2 * np.log(1e2)) / 3)
+    assert reference.reference_log_s(frame)[0] == pytest.approx([np.log(1e2), (np.log(1e4) + 2 * np.log(1e2)) / 3])
 
 
 def test_run_times_are_taken_against_it_and_nothing_else_is() -> None:
     jobs = make_jobs(200, seed=1)
-    frame = build(jobs, History.of(jobs), "submit")
-    against = reference.reference_log_s(frame)
+    frame = build(jobs, History.of(jobs), "wide")
+    against = np.linspace(1.0, 9.0, jobs.height)
 
     seen = reference.made_relative(frame, against)
 
@@ -58,15 +58,15 @@ def test_a_workload_that_slows_down_by_factors_is_followed() -> None:
     jobs = make_jobs(1500, seed=6, span_days=400)
     run_s = (pl.col("run_s") * (pl.int_range(pl.len()) * 5 / pl.len()).exp()).round()
     jobs = jobs.with_columns(run_s=run_s).with_columns(end_ts=pl.col("start_ts") + pl.duration(seconds=pl.col("run_s")))
-    recipe = Recipe(features="like", boosting=Boosting(rounds=60, learning_rate=0.15, max_depth=4), p50=OFF, p90=OFF)
+    recipe = Recipe(features="submit", boosting=Boosting(rounds=60, learning_rate=0.15, max_depth=4), p50=OFF, p90=OFF)
     until = jobs["submit_ts"][900]
 
     absolute, relative = (
         evaluate.evaluate(jobs, trace="made", until=until, recipe=r, forest=False)["pinball"][0]
-        for r in (recipe, replace(recipe, relative=True))
+        for r in (replace(recipe, relative=False), recipe)
     )
 
-    assert relative < 0.7 * absolute
+    assert relative < 0.8 * absolute
 
 
 def test_features_outside_the_set_serve_the_reference_and_stay_outside() -> None:
@@ -78,4 +78,6 @@ def test_features_outside_the_set_serve_the_reference_and_stay_outside() -> None
 
     assert made.features.columns == ["req_gpus", "user_run_s_p50_20"]
     assert np.ptp(made.reference) > 0
-    assert made.target + made.reference == pytest.approx(made.log_y)
+    assert made.plain["user_run_s_p50_20"].to_numpy() == pytest.approx(
+        np.exp(made.features["user_run_s_p50_20"].to_numpy() + made.reference[:, 0]), nan_ok=True
+    )

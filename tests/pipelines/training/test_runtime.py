@@ -148,7 +148,9 @@ def test_censoring_weights_favour_the_long_jobs_that_did_end(censored: str) -> N
     made = examples.examples_of(jobs, None, "ctr", by="kind", history=History.of(jobs), names="request")
     split = splits.time_later(made.jobs, until=until)
 
-    weights = fitted.row_weights(made, split.train, split, replace(QUICK, censored=censored), until)
+    weights = fitted.row_weights(
+        made, split.train, split, replace(QUICK, censored=censored, half_life_days=None), until
+    )
 
     long = made.run_s[split.train] > 8 * 86400
     ratio = weights[split.train][long].mean() / weights[split.train][~long].mean()
