@@ -83,17 +83,22 @@ def reclaimed_rows(result: SimulationResult, *, arm: str = "shrunk") -> list[Row
 
 
 def outcome_rows(result: SimulationResult) -> list[Row]:
-    """Return the simulated arms under every truth, as means over the seeds.
+    """Return the simulated arms under every truth, as means over the seeds; once where the truths agree to the digit.
 
-    At its full request a job runs as recorded, so the arm `requested` is the same under every truth and stands once.
+    At its full request a job runs as recorded under every truth, and so it does at what it truly needed.
     """
-    once: set[object] = set()
-    rows = []
-    for row in averaged(result.rows):
-        if row["arm"] == "requested" and row["devices"] in once:
-            continue
-        if row["arm"] == "requested":
-            once.add(row["devices"])
-            row["truth"] = "any"
-        rows.append({column: row[column] for column in OUTCOME_COLUMNS})
-    return rows
+    means = averaged(result.rows)
+    figures = [column for column in OUTCOME_COLUMNS if column != "truth"]
+    alike = {
+        (row["arm"], row["devices"]): {tuple(r[f] for f in figures) for r in means if _same(r, row)} for row in means
+    }
+    rows: dict[tuple[object, ...], Row] = {}
+    for row in means:
+        truth = "any" if len(alike[row["arm"], row["devices"]]) == 1 else row["truth"]
+        shown = {column: row[column] for column in OUTCOME_COLUMNS} | {"truth": truth}
+        rows.setdefault((row["arm"], row["devices"], truth), shown)
+    return list(rows.values())
+
+
+def _same(one: Row, other: Row) -> bool:
+    return (one["arm"], one["devices"]) == (other["arm"], other["devices"])

@@ -17,6 +17,10 @@ from pipelines.cli import data, demo, models, scheduling
 from pipelines.errors import BadUsage, PipelineError
 from scheduler_core.errors import SchedulerError
 
+# Idle threads of XGBoost and scikit-learn spin while they wait for each other; on shared cores that costs ten times the
+# work itself. Read once, when their libraries are loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 EXIT_FAILED = 1
 EXIT_BAD_USAGE = 2
 EXIT_INTERRUPTED = 130

@@ -67,10 +67,10 @@ def demo(
         result = simulate(pool, predictor, settings)
 
     origin = "synthetic" if traces is None else "real"
-    say(f"\nRun time on the latest fifth of the jobs ({name}, {origin}); log pinball, lower is better")
-    emit(accuracy_rows(trained), form)
     say("\nWhat the run times depend on (permutation importance on held-out jobs; sign of the SHAP rank correlation)")
     emit(importance_rows(trained), form)
+    say(f"\nRun time on the latest fifth of the jobs ({name}, {origin}); log pinball, lower is better")
+    emit(accuracy_rows(trained), form)
     say(f"\nReclaimed from the held-out jobs ({name}, {origin}), by resource and reason")
     emit(reclaimed_rows(result), form)
     share = result.model_decided_share.get("shrunk", 0.0)
