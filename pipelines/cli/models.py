@@ -5,7 +5,7 @@ No logic beyond reading options and writing rows. Called by `pipelines.cli`, whi
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,9 @@ from pipelines.cli.options import (
     emit,
     say,
 )
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class By(StrEnum):
@@ -102,6 +105,9 @@ def evaluate(
     split: Annotated[SplitOption, typer.Option(help="How rows are held out.")] = SplitOption.TIME,
     by: Annotated[By, typer.Option(help="One model per kind of work, or per raw workload tag.")] = By.KIND,
     types: TypeOption = None,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="Table 3 of the paper in its own set-up: measured features, three splits.")
+    ] = False,
     seed: Seed = 0,
     threads: Threads = None,
     form: FormatOption = Format.TABLE,
@@ -113,19 +119,41 @@ def evaluate(
     with opened(lake, trace) as (source, name):
         jobs = source.table("jobs", name, cluster).collect()
         usage = source.table("usage", name, cluster).collect()
-        rows = run(
-            jobs,
-            None if usage.is_empty() else usage,
-            trace=name,
-            split=split.value,
-            by=by.value,
-            until=local_cut(until, name),
-            since=local_cut(since, name),
-            types=types,
-            seed=seed,
-            nthread=threads_of(threads),
-        )
+        measured = None if usage.is_empty() else usage
+        if paper:
+            rows = _table3(jobs, measured, name, until=local_cut(until or since, name), seed=seed, threads=threads)
+        else:
+            rows = run(
+                jobs,
+                measured,
+                trace=name,
+                split=split.value,
+                by=by.value,
+                until=local_cut(until, name),
+                since=local_cut(since, name),
+                types=types,
+                seed=seed,
+                nthread=threads_of(threads),
+            )
     emit(rows, form)
+
+
+def _table3(
+    jobs: "pl.DataFrame",
+    usage: "pl.DataFrame | None",
+    trace: str,
+    *,
+    until: datetime | None,
+    seed: int,
+    threads: int | None,
+) -> "pl.DataFrame":
+    from pipelines.cli.opening import threads_of
+    from pipelines.errors import TrainingError
+    from pipelines.training.replication import table3
+
+    if usage is None:
+        raise TrainingError(f"{trace} measures no use: the paper's features are all measured; try pai or pai-synth")
+    return table3(jobs, usage, trace=trace, until=until, seed=seed, nthread=threads_of(threads))
 
 
 def promote(

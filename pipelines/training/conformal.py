@@ -40,7 +40,7 @@ class Adaptation:
         calibrates always, `(0.0, 0.5, 1.0)` only as far as it has been helping.
     """
 
-    window: int = 5000
+    window: int = 8000
     gain: float = 0.0
     least: int = 30
     shares: tuple[float, ...] = (1.0,)
