@@ -26,7 +26,7 @@ from pipelines.sources.archive import Found, expected_names, find, fingerprint, 
 from pipelines.sources.source import Source
 from pipelines.staging import Published, load, remarks, write
 
-SAFE_TRACE: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
+SAFE_TRACE: Final = re.compile(r"[a-z0-9][a-z0-9_-]*")
 SAFE_CLUSTER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 Progress = Callable[[str], None]
@@ -117,7 +117,8 @@ def _source(name: str) -> Source:
 def _trace_name(source_name: str, as_name: str | None) -> str:
     name = source_name if as_name is None else as_name
     if not SAFE_TRACE.fullmatch(name):
-        raise BadUsage(f"the trace name {name[:80]!r}; expected lower-case letters, digits and . _ - after the first")
+        # Models are registered as <kind>.<trace>.<type>: a dot would split the name.
+        raise BadUsage(f"the trace name {name[:80]!r}; expected lower-case letters, digits, _ and -, no - or _ first")
     return name
 
 
