@@ -1,0 +1,42 @@
+"""The README: every command it shows exists with the options it shows, and every page it names is there."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from pipelines.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("README.md", "docs/results.md", "docs/synthetic.md")
+SHOWN = re.compile(r"(?:^|[`|] *| {4})(taut [a-z]+[^`#|\n]*)", re.MULTILINE)
+
+
+def shown_commands(page: str) -> list[str]:
+    return [found.strip() for found in SHOWN.findall((ROOT / page).read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_shown_commands_exist_with_their_options(page: str) -> None:
+    known = {name: command.params for name, command in typer.main.get_group(app).commands.items()}
+    commands = [shlex.split(line) for line in shown_commands(page)]
+
+    assert commands
+    for _, name, *words in commands:
+        options = {option for parameter in known[name] for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= options, name
+
+
+def test_every_page_named_is_there() -> None:
+    named = re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+
+    assert named
+    assert all((ROOT / page).is_file() for page in named)
+
+
+def test_the_two_commands_are_targets_of_the_makefile() -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert {"demo", "test", "test-slow", "check", "bench"} <= set(targets)
