@@ -5,7 +5,7 @@ Called by `pipelines.cli` and `pipelines.demo`.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Final
 
@@ -92,36 +92,61 @@ def train_runtime(
         else:
             fitted = fit_runtime(examples, split, recipe, until=until, seed=seed, nthread=nthread)
             evaluation = empty_table()
-        importances, requests = _importances(examples, fitted, seed=seed)
-        models.append(
-            TrainedModel(
-                name=f"runtime.{trace}.{task_type}",
-                kind="runtime",
-                trace=trace,
-                task_type=task_type,
-                contract=fitted.contract,
-                boosters={RUNTIME_TARGET: fitted.booster},
-                quantiles=QUANTILES,
-                offsets=offsets_at(examples, fitted, recipe, until),
-                history=served,
-                relative=recipe.relative,
-                importances=importances,
-                important=important_resources(requests, importances, least_share=least_share),
-                support=support_of(examples.jobs[fitted.trained]),
-                params=_params(recipe, fitted, seed=seed, nthread=nthread),
-                metrics={**metrics_of(evaluation), **{f"importance_{r}": s.mean for r, s in requests.items()}},
-                evaluation=evaluation,
-                until=until,
-                rows=len(fitted.trained),
-                data_fingerprint=fingerprint(examples.jobs[fitted.trained]),
-            )
-        )
+        learnt = _Learnt(examples=examples, fitted=fitted, evaluation=evaluation, until=until, history=served)
+        params = _params(recipe, fitted, seed=seed, nthread=nthread)
+        models.append(_model(learnt, recipe, params, trace=trace, least_share=least_share, seed=seed))
     if not models:
         raise TrainingError(
             f"no task type of {trace} has {LEAST_TRAINED} jobs that ended before {until.isoformat()}: "
             "move --until later, or bring more jobs"
         )
     return models
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Learnt:
+    """One type's fitted model, how it was judged, and what it was learnt from, as of the cut."""
+
+    examples: Examples
+    fitted: Fitted
+    evaluation: pl.DataFrame
+    until: datetime
+    history: History
+
+
+def _model(
+    learnt: _Learnt,
+    recipe: Recipe,
+    params: dict[str, str | float | int],
+    *,
+    trace: str,
+    least_share: float,
+    seed: int,
+) -> TrainedModel:
+    """Measure what matters to a fitted model, and hand on all that is known about it."""
+    examples, fitted, evaluation = learnt.examples, learnt.fitted, learnt.evaluation
+    importances, requests = _importances(examples, fitted, seed=seed)
+    return TrainedModel(
+        name=f"runtime.{trace}.{examples.task_type}",
+        kind="runtime",
+        trace=trace,
+        task_type=examples.task_type,
+        contract=fitted.contract,
+        boosters={RUNTIME_TARGET: fitted.booster},
+        quantiles=QUANTILES,
+        offsets=offsets_at(examples, fitted, recipe, learnt.until),
+        history=learnt.history,
+        relative=recipe.relative,
+        importances=importances,
+        important=important_resources(requests, importances, least_share=least_share),
+        support=support_of(examples.jobs[fitted.trained]),
+        params=params,
+        metrics={**metrics_of(evaluation), **{f"importance_{r}": s.mean for r, s in requests.items()}},
+        evaluation=evaluation,
+        until=learnt.until,
+        rows=len(fitted.trained),
+        data_fingerprint=fingerprint(examples.jobs[fitted.trained]),
+    )
 
 
 def metrics_of(evaluation: pl.DataFrame) -> dict[str, float]:

@@ -28,7 +28,7 @@ from tests.features.job_tables import (
 REAL = {"philly-rebuilt": philly_rebuilt, "helios": helios_venus}
 
 
-def same(left: pl.DataFrame, right: pl.DataFrame) -> None:
+def check_same(left: pl.DataFrame, right: pl.DataFrame) -> None:
     """Equal to the bit, nulls included."""
     assert_frame_equal(left, right, check_exact=True)
 
@@ -45,7 +45,7 @@ def test_truncating_the_future_changes_no_feature(jobs: pl.DataFrame, data: st.D
     whole = build(jobs, History.of(jobs, usage), "usage")[row : row + 1]
     then = build(asked, History.of(past, usage.join(known, on="job_id", how="semi")), "usage")
 
-    same(then, whole)
+    check_same(then, whole)
 
 
 @pytest.mark.parametrize("trace", REAL)
@@ -57,7 +57,7 @@ def test_truncating_the_future_of_a_real_trace_changes_no_feature(trace: str, tr
     for place, row in enumerate(rows):
         asked = jobs[row : row + 1]
         past = truncated(jobs, asked["submit_ts"][0], (asked["job_id"][0], asked["role"][0]))
-        same(build(asked, History.of(past), "wide"), whole[place : place + 1])
+        check_same(build(asked, History.of(past), "wide"), whole[place : place + 1])
 
 
 @settings(max_examples=40, deadline=None)
@@ -69,7 +69,7 @@ def test_permuting_the_rows_permutes_the_features(jobs: pl.DataFrame, order: ran
 
     shuffled = build(jobs[places], History.of(jobs[places], usage.reverse()), "usage")
 
-    same(shuffled, build(jobs, History.of(jobs, usage), "usage")[places])
+    check_same(shuffled, build(jobs, History.of(jobs, usage), "usage")[places])
 
 
 @settings(max_examples=20, deadline=None)
@@ -79,7 +79,7 @@ def test_each_row_alone_is_its_row_of_the_batch(jobs: pl.DataFrame) -> None:
     batch = build(jobs, history, "usage")
 
     for row in range(0, jobs.height, 5):
-        same(build(jobs[row : row + 1], history, "usage"), batch[row : row + 1])
+        check_same(build(jobs[row : row + 1], history, "usage"), batch[row : row + 1])
 
 
 @pytest.mark.parametrize("trace", REAL)
@@ -89,7 +89,7 @@ def test_real_rows_alone_are_their_rows_of_the_batch(trace: str, traces: Path) -
     batch = build(jobs, history, "wide")
 
     for row in random.Random(trace).sample(range(jobs.height), 100):
-        same(build(jobs[row : row + 1], history, "wide"), batch[row : row + 1])
+        check_same(build(jobs[row : row + 1], history, "wide"), batch[row : row + 1])
 
 
 @settings(max_examples=10, deadline=None)
@@ -101,7 +101,7 @@ def test_names_choose_columns_and_their_order(jobs: pl.DataFrame) -> None:
     chosen = build(jobs, history, names)
 
     assert chosen.columns == names
-    same(chosen, build(jobs, history, "wide").select(names))
+    check_same(chosen, build(jobs, history, "wide").select(names))
 
 
 def test_an_unknown_user_has_no_history_and_a_new_one_an_empty_history() -> None:
@@ -183,10 +183,10 @@ def test_a_counterfactual_request_changes_the_request_and_nothing_else(jobs: pl.
     found = with_requests(frame, jobs, rows, asked)
 
     kept = [name for name in frame.columns if not FEATURES[name].from_request]
-    same(found.select(kept), frame[rows].select(kept))
+    check_same(found.select(kept), frame[rows].select(kept))
     smaller = jobs.with_columns(pl.col("req_cpu_cores", "req_mem_gib", "req_gpus") * scale)
     changed = [name for name in frame.columns if FEATURES[name].from_request]
-    same(found.select(changed), build(smaller, history, changed)[rows])
+    check_same(found.select(changed), build(smaller, history, changed)[rows])
 
 
 def test_a_newcomers_like_is_empty_not_somebody_elses() -> None:
