@@ -125,7 +125,14 @@ def _fetch(client: Any, uri: str, place: Path, name: str, version: str, digest: 
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{version}.") as stage:
         source = client.get_model_version_download_uri(name, version)
-        fetched = Path(download_artifacts(artifact_uri=source, dst_path=str(Path(stage) / "model"), tracking_uri=uri))
+        try:
+            whole = download_artifacts(artifact_uri=source, dst_path=str(Path(stage) / "model"), tracking_uri=uri)
+        except Exception as error:
+            # Whatever a store raises, the other models are brought all the same.
+            raise MirrorError(
+                f"{name}@{version}: its files cannot be had from {source} ({type(error).__name__})"
+            ) from error
+        fetched = Path(whole)
         inner = _bundle_in(fetched, f"{name}@{version}")
         bundle = read_bundle(inner)
         if bundle.card.name != name or digest not in (None, bundle.digest):

@@ -17,6 +17,7 @@ from pipelines.simulation_rows import averaged
 Row = dict[str, object]
 
 OUTCOME_COLUMNS: Final = (
+    "trace",
     "arm",
     "truth",
     "devices",
@@ -44,6 +45,7 @@ def accuracy_rows(trained: Sequence[Retrained]) -> list[Row]:
         best = remembered.row(0, named=True)
         rows.append(
             {
+                "trace": each.model.trace,
                 "type": each.model.task_type,
                 "n": own["n"],
                 "pinball": own["pinball"],

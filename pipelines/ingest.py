@@ -25,6 +25,7 @@ from pipelines.sources import SOURCES
 from pipelines.sources.archive import Found, expected_names, find, fingerprint, unpack
 from pipelines.sources.source import Source
 from pipelines.staging import Published, load, remarks, write
+from pipelines.synth.published import SYNTHETIC_MARK, SYNTHETIC_NAME
 
 SAFE_TRACE: Final = re.compile(r"[a-z0-9][a-z0-9_-]*")
 SAFE_CLUSTER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -76,7 +77,10 @@ def ingest(
     LakeError
         If another ingest is writing to the lake.
     """
-    source, trace = _source(source_name), _trace_name(source_name, as_name)
+    source = _source(source_name)
+    trace = _trace_name(SYNTHETIC_NAME if _is_synthetic(from_dir) and as_name is None else source_name, as_name)
+    if _is_synthetic(from_dir) and trace == source_name:
+        raise BadUsage(f"{from_dir} is synthetic and must not be called {trace}; use --as {SYNTHETIC_NAME}")
     if strict_share is not None and not 0 <= strict_share <= 1:
         raise BadUsage(f"a quarantine share of {strict_share}; expected 0 to 1")
     try:
@@ -101,11 +105,16 @@ def _ingest(
             held.refresh_views()
             return IngestReport(manifest=before, changed=False)
         manifest = _build(held, source, trace, folder, clusters, inputs, say)
+        _check_any_good(manifest, source)
         _check_share(manifest, strict_share)
         if _inputs(clusters, folder) != inputs:
             raise SourceError(f"files in {folder} changed while they were read; nothing was committed. Ingest again.")
         _commit(held, manifest)
     return IngestReport(manifest=manifest, changed=True)
+
+
+def _is_synthetic(folder: str | Path) -> bool:
+    return (Path(folder) / SYNTHETIC_MARK).exists()
 
 
 def _source(name: str) -> Source:
@@ -216,6 +225,18 @@ def _place(lake: Lake, staged: Path, table: str, trace: str, cluster: str, rows:
     staged.replace(place)
     path = place.relative_to(lake.path).as_posix()
     return Output(table=table, cluster=cluster, path=path, rows=rows, bytes=size)
+
+
+def _check_any_good(manifest: Manifest, source: Source) -> None:
+    """Refuse a required file of which no row is good: it is of another format, and would empty the trace."""
+    required = {table.name for table in source.tables if table.required}
+    for account in manifest.accounts:
+        if account.table in required and account.rows_in and not account.rows_good:
+            rules = ", ".join(f"{rule} {rows}" for rule, rows in account.quarantined.items())
+            raise SourceError(
+                f"{account.file}: none of {account.rows_in} rows can be used ({rules}); expected the published "
+                f"{account.table} table of {source.name}; nothing was committed"
+            )
 
 
 def _check_share(manifest: Manifest, strict_share: float | None) -> None:

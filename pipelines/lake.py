@@ -156,10 +156,14 @@ class Lake:
         Raises
         ------
         LakeError
-            If another process is writing to it.
+            If another process is writing to it, or the folder holds what no lake does.
         """
         if self.path.exists() and not self.path.is_dir():
             raise LakeError(f"{self.path} is a file; expected the lake's folder")
+        # What a killed ingest left is swept away; in a folder that is no lake that would be somebody's files.
+        ours = (self.path / ".lock").exists() or self.manifest_folder.is_dir()
+        if self.path.is_dir() and not ours and any(self.path.iterdir()):
+            raise LakeError(f"{self.path} is not empty and no lake; expected a new or empty folder, or a lake")
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / ".lock").open("w") as lock:
             try:

@@ -98,10 +98,12 @@ def _write_json(grid: _Grid, stream: TextIO) -> None:
 
 def _write_csv(grid: _Grid, stream: TextIO) -> None:
     writer = csv.writer(stream, lineterminator="\n")
-    if grid.columns:
-        writer.writerow(grid.columns)
-    for row in grid.rows:
-        writer.writerow([str(cell).lower() if isinstance(cell, bool) else _finite(cell) for cell in row])
+    # The writer leaves a lone carriage return bare, and readers take it for the end of a row.
+    quoting = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    rows = [[str(cell).lower() if isinstance(cell, bool) else _finite(cell) for cell in row] for row in grid.rows]
+    header: list[list[Plain]] = [list(grid.columns)] if grid.columns else []
+    for row in [*header, *rows]:
+        (quoting if any("\r" in str(cell) for cell in row) else writer).writerow(row)
 
 
 FORMATS: Mapping[str, Callable[[_Grid, TextIO], None]] = {

@@ -20,6 +20,7 @@ Row = dict[str, object]
 GROUPED_BY: Final = ("trace", "arm", "truth", "devices")
 
 SUMMARY_COLUMNS: Final = (
+    "trace",
     "arm",
     "truth",
     "devices",

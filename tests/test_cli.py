@@ -54,3 +54,31 @@ def test_version_prints_the_version() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert result.exit_code == 0
     assert result.stdout.strip().count(".") == 2
+
+
+def test_an_ingest_leaves_a_folder_that_is_no_lake_alone(tmp_path: Path) -> None:
+    mine = tmp_path / "home" / "jobs" / "mine.parquet"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+
+    made = CliRunner().invoke(app, ["synth", "pai", "--to", str(tmp_path / "raw"), "--tasks", "1000"])
+    result = CliRunner().invoke(
+        app, ["ingest", "pai", "--from", str(tmp_path / "raw"), "--lake", str(tmp_path / "home")]
+    )
+
+    assert made.exit_code == 0
+    assert result.exit_code == 1
+    assert "no lake" in result.stderr
+    assert mine.read_text() == "mine"
+
+
+def test_a_synthetic_trace_is_never_called_by_a_real_name(tmp_path: Path) -> None:
+    CliRunner().invoke(app, ["synth", "pai", "--to", str(tmp_path / "raw"), "--tasks", "1000"])
+    into = ["--from", str(tmp_path / "raw"), "--lake", str(tmp_path / "lake")]
+
+    refused = CliRunner().invoke(app, ["ingest", "pai", *into, "--as", "pai"])
+    named = CliRunner().invoke(app, ["ingest", "pai", *into])
+
+    assert refused.exit_code == 2
+    assert named.exit_code == 0
+    assert "trace pai-synth" in named.stderr

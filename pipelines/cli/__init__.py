@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
 from features.errors import FeatureError
 from modelserve.errors import ServeError
@@ -33,7 +34,7 @@ class TranslatingGroup(TyperGroup):
         """Run the subcommand and translate what it raises."""
         try:
             return super().invoke(ctx)
-        except (typer.Exit, typer.Abort):
+        except (typer.Exit, typer.Abort, TyperException):
             raise
         except (PipelineError, FeatureError, ServeError, SchedulerError) as error:
             if ctx.params.get("debug"):
@@ -46,10 +47,16 @@ class TranslatingGroup(TyperGroup):
             raise typer.Exit(EXIT_FAILED) from None
         except KeyboardInterrupt:
             raise typer.Exit(EXIT_INTERRUPTED) from None
-        except OSError as error:
+        except UnicodeError as error:
             if ctx.params.get("debug"):
                 raise
-            typer.echo(f"taut: {error}", err=True)
+            typer.echo("taut: found bytes that are no UTF-8 text; expected text", err=True)
+            raise typer.Exit(EXIT_FAILED) from error
+        except Exception as error:
+            if ctx.params.get("debug"):
+                raise
+            said = str(error).partition("\n")[0]
+            typer.echo(f"taut: {type(error).__name__}: {said} (taut --debug shows where)", err=True)
             raise typer.Exit(EXIT_FAILED) from error
 
 

@@ -104,6 +104,10 @@ def ingest(
         report = run(source.value, from_dir, place.lake, as_name=as_name, strict_share=strict)
     for warning in report.manifest.warnings:
         say(f"warning: {warning}")
+    for account in report.manifest.accounts:
+        if account.rows_quarantined:
+            rules = ", ".join(f"{rule} {rows}" for rule, rows in account.quarantined.items())
+            say(f"warning: {account.file}: {account.rows_quarantined} of {account.rows_in} rows quarantined ({rules})")
     emit(list(flat(report.manifest)), form)
     say(f"{'ingested' if report.changed else 'unchanged'}: trace {report.manifest.trace} in {place.lake}")
 

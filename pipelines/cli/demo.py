@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.options import Format, FormatOption, Seed, Threads, emit, say
+from pipelines.cli.options import Format, Seed, Threads, emit, say
 
 if TYPE_CHECKING:
     from pipelines.job_pool import Pool
@@ -34,7 +34,6 @@ def demo(
     rate: Annotated[float, typer.Option(help="Simulated arrivals per hour.", min=1.0, max=10_000.0)] = 70.0,
     seed: Seed = 0,
     threads: Threads = None,
-    form: FormatOption = Format.TABLE,
 ) -> None:
     """Run the main job end to end: ingest, train, gate, recommend, and simulate 12 h with and without shrinking."""
     from pipelines.cli.opening import champions, place_of, threads_of
@@ -68,17 +67,17 @@ def demo(
 
     origin = "synthetic" if traces is None else "real"
     say("\nWhat the run times depend on (permutation importance on held-out jobs; sign of the SHAP rank correlation)")
-    emit(importance_rows(trained), form)
+    emit(importance_rows(trained), Format.TABLE)
     say(f"\nRun time on the latest fifth of the jobs ({name}, {origin}); log pinball, lower is better")
-    emit(accuracy_rows(trained), form)
+    emit(accuracy_rows(trained), Format.TABLE)
     say(f"\nReclaimed from the held-out jobs ({name}, {origin}), by resource and reason")
-    emit(reclaimed_rows(result), form)
+    emit(reclaimed_rows(result), Format.TABLE)
     share = result.model_decided_share.get("shrunk", 0.0)
     say(f"The run-time model changed {share:.1%} of these decisions; the floors decided the rest.")
     for note in result.notes:
         say(note)
     say(f"\nThe cluster after 12 h ({name}, {origin}), by what a shrunk job's run becomes; means over seeds")
-    emit(outcome_rows(result), form)
+    emit(outcome_rows(result), Format.TABLE)
     _say_what_next(lake, name)
 
 

@@ -138,6 +138,8 @@ def _weights(mix: list[str] | None) -> dict[str, float] | None:
             raise BadUsage(f"--mix {entry}: expected a task type and its weight, as ctr=65") from None
         if not (name and 0.0 <= weights[name] < float("inf")):
             raise BadUsage(f"--mix {entry}: expected a task type and a weight of at least 0, as ctr=65")
+    if weights and not sum(weights.values()):
+        raise BadUsage("--mix: found no weight above 0; expected at least one")
     return weights or None
 
 

@@ -15,7 +15,7 @@ from pipelines.synth.calibration import Calibration, load_calibration
 from pipelines.synth.machines import build_park, machine_table
 from pipelines.synth.noise import Noise
 from pipelines.synth.population import draw_groups, draw_jobs
-from pipelines.synth.published import COLUMNS
+from pipelines.synth.published import COLUMNS, SYNTHETIC_MARK
 from pipelines.synth.runtime import draw_runs, draw_tasks
 from pipelines.synth.tables import Trace, chunk_tables
 from pipelines.synth.use import draw_scores, group_need, group_scores
@@ -77,7 +77,7 @@ def synthesise(
     known = calibration or load_calibration()
     _check(tasks, days, tagged_share)
     trace = draw_trace(known, seed=seed, tasks=tasks, days=days or known.trace.days, tagged_share=tagged_share)
-    out_dir.mkdir(parents=True, exist_ok=True)
+    _claim(out_dir)
     counts = dict.fromkeys(COLUMNS, 0)
     with ExitStack() as stack:
         files = {name: stack.enter_context((out_dir / f"{name}.csv").open("wb")) for name in COLUMNS}
@@ -102,6 +102,15 @@ def synthesise(
         tagged_share=known.published_tagged_share if tagged_share is None else tagged_share,
         row_counts=counts,
     )
+
+
+def _claim(out_dir: Path) -> None:
+    """Mark the folder as synthetic; refuse one that holds tables which are not."""
+    out_dir.mkdir(parents=True, exist_ok=True)
+    mark = out_dir / SYNTHETIC_MARK
+    if not mark.exists() and any(out_dir.glob("pai_*")):
+        raise SynthesisError(f"{out_dir} holds PAI tables that are not synthetic; name another folder")
+    mark.touch()
 
 
 def draw_trace(calibration: Calibration, *, seed: int, tasks: int, days: int, tagged_share: float | None) -> Trace:

@@ -10,6 +10,11 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+SYNTHETIC_MARK: Final = ".taut-synthetic"
+"""The file that says of a folder's tables that they are synthetic."""
+SYNTHETIC_NAME: Final = "pai-synth"
+"""The trace's name wherever it is printed."""
+
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "pai_job_table": ("job_name", "inst_id", "user", "status", "start_time", "end_time"),
     "pai_task_table": (
