@@ -80,7 +80,8 @@ def opened(lake: Path | None, trace: str | None) -> Iterator[tuple[Lake, str]]:
 def trace_of(lake: Path | None, trace: str | None) -> str:
     """Return which trace is meant, without holding the lake open."""
     place = place_of(lake)
-    known = {name.split(".")[1] for name in read_champions(place.bundles).bundles} | set(Lake(place.lake).traces())
+    mirrored = place.bundles.glob("*.*.*/") if place.bundles.is_dir() else ()
+    known = {folder.name.split(".")[1] for folder in mirrored} | set(Lake(place.lake).traces())
     if trace is not None and trace not in known:
         raise BadUsage(f"no trace {trace!r}; models or tables are there of: {', '.join(sorted(known)) or 'none'}")
     if trace is not None:
