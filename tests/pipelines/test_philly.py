@@ -146,10 +146,20 @@ def test_no_log_raises_and_every_job_is_accounted(jobs: list[object], tmp_path_f
     folder = tmp_path_factory.mktemp("log")
     (folder / "cluster_job_log").write_text(json.dumps(jobs))
 
-    manifest = ingest("philly", folder, folder / "lake").manifest
+    lake = Lake(folder / "lake")
+    try:
+        manifest = ingest("philly", folder, lake.path).manifest
+    except SourceError as error:  # of a log without one good row, nothing is committed
+        refused = str(error)
+    else:
+        refused = ""
+    if refused:
+        assert f"none of {len(jobs)} rows can be used" in refused
+        assert not list((lake.path / "manifests").glob("*"))
+        return
 
     [account] = [a for a in manifest.accounts if a.table == "log"]
-    rows = Lake(folder / "lake").table("jobs").collect()
+    rows = lake.table("jobs").collect()
     TABLES["jobs"].validate(rows)
     assert account.rows_in == len(jobs) == rows.height + account.rows_quarantined
 
