@@ -4,7 +4,10 @@ ServeError
 ├── BundleError     a bundle folder that is incomplete, tampered with or of another format
 ├── BadRequest      a job or a call that cannot be meant: the field, and what was expected
 ├── ModelNotFound   no bundle for the trace and task type asked
-└── MirrorError     a registry that could not be mirrored
+├── MirrorError     a registry that could not be mirrored
+├── Forbidden       a caller whose token does not reach that far
+├── NotKnown        an answer, a model or a user that is not there
+└── StoreError      a store that cannot be opened, read or written
 """
 
 
@@ -26,3 +29,15 @@ class ModelNotFound(ServeError):
 
 class MirrorError(ServeError):
     """A registry that could not be mirrored."""
+
+
+class Forbidden(ServeError):
+    """A caller whose token does not reach that far: the scope, trace or cluster that it lacks."""
+
+
+class NotKnown(ServeError):
+    """An answer, a model or a user that is not there."""
+
+
+class StoreError(ServeError):
+    """A store that cannot be opened, read or written."""

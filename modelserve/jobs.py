@@ -38,13 +38,13 @@ COLUMNS: Final[Mapping[str, pl.DataType]] = {
 def jobs_frame(jobs: Sequence[Job], history: History) -> pl.DataFrame:
     """Return the canonical columns of `jobs` (n rows, in order); an unknown request is null.
 
-    A `Job` names no cluster: it takes the cluster of its VC in the history, else the one with the most jobs there.
+    A job that names no cluster takes that of its VC in the history, else the one with the most jobs there.
     """
     clusters = cluster_of_vc(history)
     rows = [
         {
             "trace": job.trace,
-            "cluster": clusters.get(job.vc, clusters[None]),
+            "cluster": job.cluster or clusters.get(job.vc, clusters[None]),
             "job_id": job.job_id,
             "role": job.role,
             "user": job.user,

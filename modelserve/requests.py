@@ -40,6 +40,7 @@ class JobRow(BaseModel):
     task_type: Text
     request: RequestRow
     trace: Text | None = None
+    cluster: Text | None = None
     user: Text | None = None
     group: Text | None = None
     vc: Text | None = None
@@ -118,6 +119,7 @@ def job_of(row: JobRow, *, trace: str, submitted: datetime) -> Job:
         task_type=row.task_type,
         request=Request(cpu_cores=_or_nan(asked.cpu_cores), mem_gib=_or_nan(asked.mem_gib), gpus=_or_nan(asked.gpus)),
         instances=row.instances,
+        cluster=row.cluster,
         role=row.role,
         user=row.user,
         group=row.group,

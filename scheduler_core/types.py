@@ -58,6 +58,7 @@ class Job:
     task_type: str
     request: Request
     instances: int = 1
+    cluster: str | None = None
     role: str = "job"
     user: str | None = None
     group: str | None = None

@@ -4,6 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("wide", max_examples=1000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+"""A change passes or fails for what it changed: the same examples every time, others with HYPOTHESIS_PROFILE=wide."""
 
 ROOT = Path(__file__).resolve().parents[1]
 

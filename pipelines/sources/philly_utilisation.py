@@ -42,7 +42,7 @@ GPU_UTIL = RawTable(
             name="busy",
             text="nullif(array_to_string(" + ONLINE + ", ','), '')",
             value=f"""CASE WHEN list_bool_and(list_transform({ONLINE}, lambda x: isfinite(try_cast(x AS DOUBLE))))
-                THEN list_transform({ONLINE}, lambda x: x::DOUBLE) END""",
+                THEN list_transform({ONLINE}, lambda x: try_cast(x AS DOUBLE)) END""",
         ),
     ),
     rules=(

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from features.tables import TABLES
@@ -158,6 +158,7 @@ JUNK = st.one_of(
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(JUNK, max_size=6), seed=st.integers(0, 10**6))
+@example(rows=[",,0,:"], seed=1)
 @pytest.mark.slow
 def test_no_junk_raises_and_every_row_is_accounted(
     trace: Trace, rows: list[str | bytes], seed: int, tmp_path_factory: pytest.TempPathFactory

@@ -1,0 +1,132 @@
+"""Settings of the service: one object, from `TAUT_SERVE_*`, shown by `taut serve --print-settings`.
+
+No behaviour beyond checking that the values can be meant together. Called by the service's entry points.
+"""
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from modelserve.callers import Scope
+
+PREFIX = "TAUT_SERVE_"
+
+Amount = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0.0, le=86_400.0)]
+
+
+class Token(BaseModel):
+    """One bearer token: the SHA-256 of its text (hex), and what it reaches; no list means everything."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    scopes: frozenset[Scope]
+    traces: frozenset[str] | None = None
+    clusters: frozenset[str] | None = None
+
+
+class Minimums(BaseModel):
+    """The least that is ever recommended, per instance."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cpu_cores: Amount | None = None
+    mem_gib: Amount | None = None
+    gpus: Amount | None = None
+
+
+class TypePolicy(BaseModel):
+    """How far the requests of one task type may go; what is absent is as for every type."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    theta: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
+    alpha: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
+    guard: Literal["usage", "none"] | None = None
+    mem_margin: Annotated[float, Field(ge=0.0, le=10.0)] | None = None
+    minimums: Minimums = Minimums()
+
+
+class ServeSettings(BaseSettings):
+    """What `TAUT_SERVE_*` says; an empty variable counts as absent, mappings and lists are JSON."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid", env_nested_delimiter=None
+    )
+
+    host: str = Field(default="127.0.0.1", description="address to listen on")
+    port: int = Field(default=8080, ge=0, le=65_535, description="port to listen on; 0 takes a free one")
+    workers: int = Field(default=1, ge=1, le=256, description="worker processes")
+    bundles: Path = Field(default=Path("data/bundles"), description="folder of the mirrored bundles")
+    tracking_uri: str | None = Field(
+        default=None, description="registry to mirror; none: serve what the folder holds, and mirror nothing"
+    )
+    store: str = Field(
+        default="sqlite:///data/serve.db", description="URL of the store: sqlite:///file or postgresql+psycopg://..."
+    )
+    trace: str | None = Field(default=None, description="trace meant when a call names none")
+
+    tokens: tuple[Token, ...] = Field(default=(), description="bearer tokens, as JSON; none only on loopback")
+    tls_certificate: Path | None = Field(default=None, description="PEM file of the certificate chain")
+    tls_key: Path | None = Field(default=None, description="PEM file of the private key")
+    tls_key_password: SecretStr | None = Field(default=None, description="password of the private key")
+
+    body_limit_bytes: int = Field(default=16 * 2**20, ge=1024, description="largest request body")
+    rows_limit: int = Field(default=10_000, ge=1, le=10_000, description="most jobs in one call")
+    answer_limit_s: Seconds = Field(default=30.0, description="longest an answer may take; then 503")
+    body_read_limit_s: Seconds = Field(default=10.0, description="longest a body may take to arrive; then 408")
+    header_read_limit_s: Seconds = Field(default=10.0, description="longest a connection may go without a request")
+    connections_limit: int = Field(default=1000, ge=1, description="open connections of one worker; then 503")
+    busy_limit: int = Field(default=64, ge=1, description="large calls waiting or at work in one worker; then 503")
+    calls_per_s: float | None = Field(default=None, gt=0.0, description="calls a second of one token; then 429")
+    drain_s: float = Field(default=2.0, ge=0.0, le=600.0, description="how long /readyz says no before the end")
+    stop_limit_s: Seconds = Field(default=20.0, description="longest that calls at work are waited for at the end")
+
+    reload_every_s: Seconds = Field(default=1.0, description="how often a worker looks for a moved pointer")
+    mirror_every_s: Seconds = Field(default=5.0, description="how often the registry is asked for its aliases")
+    feedback_every_s: Seconds = Field(default=0.5, description="how often a worker reads others' feedback")
+    answers_kept: int = Field(default=200_000, ge=0, description="answers kept for replay; 0 logs none")
+    challengers: bool = Field(default=True, description="score the models of alias challenger in the shadow")
+
+    mode: Literal["observe", "enforce"] = Field(default="observe", description="mode where none was set")
+    types: dict[str, TypePolicy] = Field(default_factory=dict, description="policy by task type, as JSON")
+    kill_limit_frac: float = Field(default=0.01, ge=0.0, le=1.0, description="share of shrunk jobs killed for memory")
+    kill_window: int = Field(default=200, ge=1, description="shrunk jobs of a type over which kills are counted")
+    kill_least: int = Field(default=2, ge=1, description="kills below which the share stops nothing")
+    drift_window: int = Field(default=500, ge=20, description="finished jobs of a model over which drift is judged")
+    log_format: Literal["json", "console"] = Field(default="json", description="form of the log lines on stderr")
+
+    @model_validator(mode="after")
+    def _meant_together(self) -> "ServeSettings":
+        if not self.tokens and not is_loopback(self.host):
+            raise ValueError(
+                f"host {self.host[:60]!r} is no loopback address and no token is set; "
+                f"set {PREFIX}TOKENS (see `taut token`), or listen on 127.0.0.1"
+            )
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key: found one, expected both or neither")
+        names = [token.name for token in self.tokens]
+        if len(set(names)) != len(names):
+            raise ValueError("tokens: found a name twice, expected a name of its own for each")
+        return self
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address can be reached from this machine only.
+
+    Examples
+    --------
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("10.0.0.1")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
