@@ -3,8 +3,9 @@
 Permutation importance has no sign of effect: the sign beside it is the rank correlation of the feature with its SHAP
 value there, and is named so. Called by `training.runtime` and `training.usage`.
 
-References: Breiman, "Random Forests" (2001), section 10; Lundberg and others, "From Local Explanations to Global
-Understanding with Explainable AI for Trees" (2020); for the cut, item 2 of how Algorithm 1 was settled.
+References: Breiman, "Random Forests" (2001), section 10; Strobl and others, "Conditional variable importance for random
+forests" (2008), for shuffling within strata; Lundberg and others, "From Local Explanations to Global Understanding with
+Explainable AI for Trees" (2020); for the cut, item 2 of how Algorithm 1 was settled.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -125,7 +126,8 @@ def permuted_requests(
 ) -> dict[str, Spread]:
     """Return how much the loss grows when one resource's request is shuffled and what derives from it follows.
 
-    Shuffling `cpu_cores_per_gpu` alone would charge the cores for what the GPUs say.
+    Shuffling `cpu_cores_per_gpu` alone would charge the cores for what the GPUs say. Requests are shuffled among the
+    jobs of one role: between roles a request stands in for the role, and would be charged for what the role says.
 
     Parameters
     ----------
@@ -148,13 +150,22 @@ def permuted_requests(
         return dict.fromkeys(REQUEST_COLUMN, Spread(mean=0.0, std=0.0))
     rows = np.arange(frame.height)
     requests = jobs.select(pl.col(c).cast(pl.Float64) for c in REQUEST_COLUMNS).to_numpy()
+    roles = [np.flatnonzero(jobs["role"] == role) for role in jobs["role"].unique().sort()]
 
-    def score(_: "_Ready", asked: FloatArray, wanted: FloatArray) -> float:
-        return -loss(contract.encode(with_requests(frame, jobs, rows, asked)), wanted)
+    def score(asked: FloatArray) -> float:
+        return loss(contract.encode(with_requests(frame, jobs, rows, asked)), targets)
 
-    shuffled = permutation_importance(_Ready(), requests, targets, scoring=score, n_repeats=repeats, random_state=seed)
-    means, stds = shuffled.importances_mean.tolist(), shuffled.importances_std.tolist()
-    return {r: Spread(mean=m, std=s) for r, m, s in zip(REQUEST_COLUMN, means, stds, strict=True)}
+    asked_for = score(requests)
+    spreads = {}
+    for column, resource in enumerate(REQUEST_COLUMN):
+        growths = []
+        for _ in range(repeats):
+            asked = requests.copy()
+            for members in roles:
+                asked[members, column] = asked[rng.permutation(members), column]
+            growths.append(score(asked) - asked_for)
+        spreads[resource] = Spread(mean=float(np.mean(growths)), std=float(np.std(growths)))
+    return spreads
 
 
 def important_resources(

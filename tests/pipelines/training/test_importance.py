@@ -1,6 +1,7 @@
 """Permutation importance and its sign, on a population where we know what matters."""
 
 import numpy as np
+import polars as pl
 
 from features.build import build
 from features.contract import FeatureContract
@@ -63,13 +64,15 @@ def test_the_same_seed_shuffles_the_same_way() -> None:
     assert measured(3)["req_gpus"]["mean"] != measured(4)["req_gpus"]["mean"]
 
 
-def requests_measured(names: list[str]) -> dict[str, importance.Spread]:
-    """Train on jobs whose run time depends on their GPUs alone, and shuffle their requests."""
-    jobs = make_jobs(900, seed=4)
+def requests_measured(
+    names: list[str], jobs: pl.DataFrame | None = None, target: FloatArray | None = None
+) -> dict[str, importance.Spread]:
+    """Train on jobs whose run time depends (by default) on their GPUs alone, and shuffle their requests."""
+    jobs = make_jobs(900, seed=4) if jobs is None else jobs
     frame = build(jobs, History.of(jobs), names)
     contract = FeatureContract.fit(frame)
     columns = Columns(names=contract.names, types=tuple(contract.feature_types))
-    target = 6.0 + np.log2(jobs["req_gpus"].to_numpy())
+    target = 6.0 + np.log2(jobs["req_gpus"].to_numpy()) if target is None else target
     booster = boosting.fit(
         Rows(matrix=contract.encode(frame), target=target), columns, quantiles=(0.5,), seed=0, nthread=1
     )
@@ -86,6 +89,19 @@ def test_a_resource_is_charged_for_itself_and_not_for_what_its_ratio_says_of_ano
     assert importance.important_resources(found, []) == ("gpus",)
     assert found["cpu_cores"].mean < 0.1 * found["gpus"].mean
     assert found["mem_gib"].mean < 0.01 * found["gpus"].mean
+
+
+def test_a_request_that_only_tells_the_role_does_not_matter() -> None:
+    jobs = make_jobs(900, seed=4).with_columns(
+        role=pl.when(pl.int_range(pl.len()) % 2 == 0).then(pl.lit("ps")).otherwise(pl.lit("worker"))
+    )
+    jobs = jobs.with_columns(req_gpus=pl.when(pl.col("role") == "ps").then(0.0).otherwise(1.0))
+    target = pl.Series(np.where(jobs["role"] == "ps", 5.0, 9.0))
+
+    found = requests_measured(["req_gpus", "req_cpu_cores"], jobs, target.to_numpy())
+
+    assert found["gpus"].mean == 0.0
+    assert importance.important_resources(found, []) == ()
 
 
 def test_derived_features_follow_the_shuffled_request() -> None:
