@@ -19,9 +19,9 @@ GPUS = RESOURCES.index("gpus")
 class Candidates:
     """Every candidate of a round.
 
-    `values` is what each candidate would give (n, A, 3): alpha times the request, not below the floor, GPUs on the
-    grid, never above the request. `floor_binds` marks where the floor lies above alpha times the request. `spoken`
-    marks where the run-time model may judge the value; elsewhere it is silent (or the resource is important).
+    `values` is what each candidate would give (n, A, 3): alpha times the request, not below floor and minimum, GPUs on
+    the grid, never above the request. `floor_binds` marks where floor or minimum lie above alpha times the request.
+    `spoken` marks where the run-time model may judge the value; elsewhere it is silent (or the resource is important).
     """
 
     values: FloatArray
@@ -33,16 +33,20 @@ def candidates_of(
     requests: FloatArray,
     alphas: FloatArray,
     floors: FloatArray | None,
+    minimums: FloatArray,
     knowledge: Sequence[Knowledge],
     gpu_grid: float,
 ) -> Candidates:
     """Lay out the candidates of `requests` (n, 3); `floors` is None without the guard, NaN where unknown.
 
+    `minimums` (n, 3) hold with and without the guard.
+
     Without the guard the model is taken to know everything, as the paper does. With it, the model is silent where the
     candidate lies outside the requests seen in training, or where training saw one value only.
     """
     scaled = alphas[None, :, None] * requests[:, None, :]
-    needed = np.zeros_like(requests) if floors is None else np.where(np.isnan(floors), np.inf, floors)
+    known_floors = np.zeros_like(requests) if floors is None else np.where(np.isnan(floors), np.inf, floors)
+    needed = np.maximum(known_floors, minimums)
     values = np.maximum(scaled, needed[:, None, :])
     values[..., GPUS] = _shares(values[..., GPUS], requests[:, None, GPUS], gpu_grid)
     values = np.minimum(values, requests[:, None, :])

@@ -4,12 +4,12 @@ Pure arithmetic on arrays; which candidate is taken is decided in `shrink`.
 Called by `scheduler_core.shrink` only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
-from scheduler_core.types import FloatArray, PeakUse
+from scheduler_core.types import RESOURCES, FloatArray, Job, PeakUse
 
 ROUNDING_SLACK: Final = 1e-9
 """What a quotient may exceed a whole number by and still count as that number (0.15 / 0.05 is 3.0000000000000004)."""
@@ -29,6 +29,15 @@ def round_up_gpus(gpus: FloatArray, grid: float) -> FloatArray:
 def device_memory(gpu_types: list[str | None], known_gib: Mapping[str, float], assumed_gib: float) -> FloatArray:
     """Return the memory of one device in GiB per job (n,); types that are not known take the assumed value."""
     return np.array([known_gib.get(kind, assumed_gib) if kind else assumed_gib for kind in gpu_types], dtype=np.float64)
+
+
+def minimum_requests(jobs: Sequence[Job]) -> FloatArray:
+    """Return what each job is never given less of (n, 3), 0 where there is no such minimum."""
+    minimums = np.zeros((len(jobs), len(RESOURCES)))
+    for i, job in enumerate(jobs):
+        if job.minimum is not None:
+            minimums[i] = job.minimum.row()
+    return np.fmax(minimums, 0.0)
 
 
 def peak_floors(

@@ -12,7 +12,7 @@ import numpy as np
 
 from scheduler_core.candidates import candidates_of, important_resources
 from scheduler_core.errors import BadInput, PredictorUnavailable
-from scheduler_core.floors import ROUNDING_SLACK, device_memory, peak_floors
+from scheduler_core.floors import ROUNDING_SLACK, device_memory, minimum_requests, peak_floors
 from scheduler_core.types import (
     RESOURCES,
     BoolArray,
@@ -123,7 +123,8 @@ def _decide(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy) -> 
     peak = _answer(lambda: _checked_peak(predictor.peak_use(jobs), len(jobs))) if guarded else None
     floors = None if peak is None else _floors(jobs, peak, policy)
     alphas = policy.alphas()
-    candidates = candidates_of(requests, alphas, floors, knowledge, policy.gpu_grid)
+    minimums = minimum_requests(jobs)
+    candidates = candidates_of(requests, alphas, floors, minimums, knowledge, policy.gpu_grid)
 
     asked = ~np.array([job.opted_out for job in jobs])
     if floors is not None:
@@ -141,6 +142,7 @@ def _decide(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy) -> 
             requests=requests,
             alphas=alphas,
             floors=floors,
+            minimums=minimums,
             candidates=candidates,
             important=important_resources(knowledge),
             asked=asked,
@@ -203,19 +205,24 @@ def _floors(jobs: Sequence[Job], peak: PeakUse, policy: ShrinkPolicy) -> FloatAr
 def _ask(
     predictor: Predictor, jobs: Sequence[Job], requests: FloatArray, shown: FloatArray, asked: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Ask for every request and every candidate at once; return p50 and p90 as (n, 1 + A), NaN where not asked."""
-    count, width = shown.shape[:2]
-    live = np.flatnonzero(asked)
-    rows: IntArray = np.concatenate([np.arange(count), np.repeat(live, width)]).astype(np.int64)
-    answer = predictor.run_times(jobs, rows, np.concatenate([requests, shown[live].reshape(-1, len(RESOURCES))]))
-    return _table(answer.p50, live, count, width), _table(answer.p90, live, count, width)
+    """Ask for every request and every candidate at once; return p50 and p90 as (n, 1 + A), NaN where not asked.
+
+    A candidate that equals the one before it (the first of all: the request) is not asked again, its answer is known.
+    """
+    every = np.concatenate([requests[:, None, :], shown], axis=1)
+    later, earlier = every[:, 1:], every[:, :-1]
+    fresh = np.ones(every.shape[:2], dtype=np.bool_)
+    fresh[:, 1:] = asked[:, None] & ((later != earlier) & ~(np.isnan(later) & np.isnan(earlier))).any(axis=2)
+    order = np.flatnonzero(fresh)
+    answer = predictor.run_times(jobs, order // every.shape[1], every.reshape(-1, len(RESOURCES))[order])
+    # Every row begins with a fresh cell, so the last fresh one in reading order is of the same job.
+    source = (np.cumsum(fresh) - 1).reshape(fresh.shape)
+    given = fresh | asked[:, None]
+    return _table(answer.p50, source, given), _table(answer.p90, source, given)
 
 
-def _table(values: FloatArray, live: IntArray, count: int, width: int) -> FloatArray:
-    expected = count + len(live) * width
+def _table(values: FloatArray, source: IntArray, given: BoolArray) -> FloatArray:
+    expected = int(source[-1, -1]) + 1
     if np.shape(values) != (expected,):
         raise PredictorUnavailable(f"run times of shape {np.shape(values)}, expected ({expected},)")
-    table = np.full((count, 1 + width), np.nan)
-    table[:, 0] = values[:count]
-    table[live, 1:] = np.asarray(values[count:], dtype=np.float64).reshape(len(live), width)
-    return table
+    return np.where(given, np.asarray(values, dtype=np.float64)[source], np.nan)

@@ -50,7 +50,8 @@ class Request:
 class Job:
     """A gang as the scheduler sees it at submission; nothing here is known only later.
 
-    `submit_ts` is Unix time in seconds (UTC). A trace that lacks a field leaves it `None`.
+    `submit_ts` is Unix time in seconds (UTC). A trace that lacks a field leaves it `None`. `minimum` is what the job is
+    never given less of, whatever was measured, unless it asked for less itself; NaN where there is none.
     """
 
     job_id: str
@@ -67,6 +68,7 @@ class Job:
     gpu_type: str | None = None
     submit_ts: float = 0.0
     opted_out: bool = False
+    minimum: Request | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

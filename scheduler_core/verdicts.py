@@ -28,6 +28,7 @@ class Round:
     requests: FloatArray
     alphas: FloatArray
     floors: FloatArray | None
+    minimums: FloatArray
     candidates: Candidates
     important: BoolArray
     asked: BoolArray
@@ -76,7 +77,7 @@ def verdicts(jobs: Sequence[Job], round_: Round) -> list[Recommendation]:
     at = np.arange(len(jobs))
     unmoved = np.where(np.isfinite(round_.p50[:, 0]), 0.0, np.nan)
     change = np.where(column > 0, round_.change[at, np.maximum(column - 1, 0)], unmoved)
-    lower = np.full_like(targets, np.nan) if round_.floors is None else np.minimum(round_.floors, round_.requests)
+    lower = _lower_bounds(round_)
     model_decided = _differ(targets, by_floor_alone)
     return [
         Recommendation(
@@ -94,6 +95,13 @@ def verdicts(jobs: Sequence[Job], round_: Round) -> list[Recommendation]:
         )
         for i, job in enumerate(jobs)
     ]
+
+
+def _lower_bounds(round_: Round) -> FloatArray:
+    """Return the larger of floor and minimum, at most the request (n, 3); NaN where neither is known."""
+    minimums = np.where(round_.minimums > 0.0, round_.minimums, np.nan)
+    known = minimums if round_.floors is None else np.fmax(round_.floors, minimums)
+    return np.minimum(known, round_.requests)
 
 
 def _targets(round_: Round, chosen: IntArray) -> FloatArray:
