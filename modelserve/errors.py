@@ -7,8 +7,14 @@ ServeError
 ├── MirrorError     a registry that could not be mirrored
 ├── Forbidden       a caller whose token does not reach that far
 ├── NotKnown        an answer, a model or a user that is not there
-└── StoreError      a store that cannot be opened, read or written
+├── StoreError      a store that cannot be opened, read or written
+└── ClientError     a call of a running service that brought no answer
+    ├── ServiceUnavailable  no service answered in time
+    ├── Refused             the service said no: its status and what it said of the call
+    └── WrongAnswer         an answer that is not one to what was asked
 """
+
+from collections.abc import Mapping
 
 
 class ServeError(Exception):
@@ -41,3 +47,24 @@ class NotKnown(ServeError):
 
 class StoreError(ServeError):
     """A store that cannot be opened, read or written."""
+
+
+class ClientError(ServeError):
+    """A call of a running service that brought no answer."""
+
+
+class ServiceUnavailable(ClientError):
+    """No service answered in time: away, too slow, too busy or failing."""
+
+
+class Refused(ClientError):
+    """The service said no: `status` is HTTP's, `problem` what the service said (RFC 9457), {} if it said nothing."""
+
+    def __init__(self, message: str, *, status: int, problem: Mapping[str, object]) -> None:
+        super().__init__(message)
+        self.status = status
+        self.problem = problem
+
+
+class WrongAnswer(ClientError):
+    """An answer that is not one to what was asked: not in its shape, or of other jobs."""
