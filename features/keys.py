@@ -15,18 +15,18 @@ import polars as pl
 IntArray = npt.NDArray[np.int64]
 
 KEYS: Final[dict[str, tuple[str, ...]]] = {
-    "user": ("user",),
-    "group": ("group",),
+    "user": ("cluster", "user"),
+    "group": ("cluster", "group"),
     "vc": ("cluster", "vc"),
     "gpus": ("cluster", "gpus"),
-    "user_group": ("user", "group"),
-    "user_gpus": ("user", "gpus"),
+    "user_group": ("cluster", "user", "group"),
+    "user_gpus": ("cluster", "user", "gpus"),
     "vc_gpus": ("cluster", "vc", "gpus"),
-    "group_role": ("group", "role"),
-    "user_group_gpus": ("user", "group", "gpus"),
+    "group_role": ("cluster", "group", "role"),
+    "user_group_gpus": ("cluster", "user", "group", "gpus"),
     "all": ("cluster",),
 }
-"""Key name to its parts; `gpus` is the gang's GPU count. A VC and a GPU count are a cluster's own, a user is not."""
+"""Key name to its parts; `gpus` is the gang's GPU count. A cluster is a tenant: no key reaches beyond it."""
 
 LIKE: Final = "like"
 LIKE_LEVELS: Final = ("group_role", "user_gpus", "vc_gpus", "gpus", "all")

@@ -196,3 +196,13 @@ def test_a_newcomers_like_is_empty_not_somebody_elses() -> None:
     found = build(asked, History.of(table(past)), ["like_run_s_count_20", "vc_gpus_run_s_count_20"])
 
     assert found.row(0) == (0.0, 1.0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(jobs=job_tables(), others=job_tables())
+def test_what_another_cluster_did_changes_no_feature(jobs: pl.DataFrame, others: pl.DataFrame) -> None:
+    elsewhere = others.with_columns(cluster=pl.lit("elsewhere"), job_id=pl.col("job_id") + "x")
+
+    beside = build(jobs, History.of(pl.concat([jobs, elsewhere])), "wide")
+
+    check_same(beside, build(jobs, History.of(jobs), "wide"))
