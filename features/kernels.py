@@ -1,0 +1,160 @@
+"""The inner loops of features, compiled: statistics over the newest submissions, and the last step to a model's row.
+
+Arithmetic over arrays only, written once for a million rows and for one; what the columns are called is elsewhere.
+Called by `features.columns.newest` (training) and `features.rows` (serving), which import it when they first need it.
+The compiled code is kept beside this file, else in numba's user cache; `NUMBA_CACHE_DIR` names another place.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+Float32Array = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+Compiled = Callable[..., Any]  # numba publishes no types: a kernel's own annotations say what it takes
+
+DEPTH: Final = 60
+"""How many submissions are looked at."""
+WIDTH: Final = 38
+"""How many statistics there are."""
+
+_US: Final = 1_000_000
+_SLACK: Final = 1e-12  # a survival of 0.5 made of many factors is not exactly 0.5
+_FEW: Final = 20
+_GAPS_US: Final = (60 * _US, 300 * _US, 1800 * _US)
+_SURVIVING: Final = (1 - 0.25 + _SLACK, 1 - 0.5 + _SLACK, 1 - 0.75 + _SLACK, 1 - 0.9 + _SLACK)
+_SINCE: Final = (1, 2, 5, 20)
+
+
+def _compiled(function: Compiled) -> Compiled:
+    try:
+        kernel: Compiled = numba.njit(cache=True)(function)
+    except RuntimeError:  # no folder to keep it in can be written: every process compiles for itself
+        kernel = numba.njit(function)
+    return kernel
+
+
+@_compiled
+def _survival(order: IntArray, ended: IntArray, run_s: FloatArray, counted: int, last: int, out: FloatArray) -> None:
+    """Write quantiles of the Kaplan-Meier curve over the submissions `order` (by run so far) below place `last`.
+
+    `counted` of them are on the curve; `out` is for the four quantiles, the longest run where none is reached.
+    """
+    out[:] = np.nan
+    surviving, at_risk, reached = 1.0, counted, 0
+    for place in order:
+        if place >= last:
+            continue
+        if ended[place]:
+            surviving *= (at_risk - 1) / at_risk
+        at_risk -= 1
+        while reached < 4 and surviving <= _SURVIVING[reached]:
+            out[reached] = run_s[place]
+            reached += 1
+        for level in range(reached, 4):
+            out[level] = run_s[place]
+
+
+@_compiled
+def newest_of_one(
+    rows: IntArray,
+    begin: int,
+    stop: int,
+    now_us: int,
+    submit_us: IntArray,
+    start_us: IntArray,
+    end_us: IntArray,
+    out: FloatArray,
+) -> None:
+    """Write the statistics `out` (WIDTH,) of the newest of the submissions `rows[begin:stop]`, as known at `now_us`.
+
+    `submit_us`, `start_us` and `end_us` are by row; what has not happened is in the far future.
+
+    References
+    ----------
+    Kaplan and Meier, Nonparametric estimation from incomplete observations, JASA 1958.
+    """
+    held = min(stop - begin, DEPTH)
+    since_us = np.empty(DEPTH, np.int64)
+    run_s = np.empty(DEPTH, np.float64)
+    ranks = np.empty(DEPTH, np.int64)
+    order = np.empty(DEPTH, np.int64)
+    ended = np.zeros(DEPTH, np.int64)
+    started, started_few, ended_few, newest_ended = 0, 0, 0, -1
+    for place in range(held):
+        row = rows[stop - 1 - place]
+        since_us[place] = now_us - submit_us[row]
+        run_s[place] = np.nan
+        if start_us[row] >= now_us:
+            continue
+        run_us = min(end_us[row], now_us) - start_us[row]
+        run_s[place] = run_us / _US
+        if end_us[row] < now_us:
+            ended[place] = 1
+            if newest_ended < 0:
+                newest_ended = place
+        if place < _FEW:
+            started_few += 1
+            ended_few += ended[place]
+        # By run so far, an ended one before a running one of the same length, a newer before an older.
+        rank = run_us * 2 + (1 - ended[place])
+        put = started
+        while put > 0 and ranks[put - 1] > rank:
+            ranks[put], order[put] = ranks[put - 1], order[put - 1]
+            put -= 1
+        ranks[put], order[put] = rank, place
+        started += 1
+    by_run = order[:started]
+
+    out[:] = np.nan
+    for place in range(min(held, 5)):
+        out[place] = run_s[place]
+    for place in range(min(held, 3)):
+        out[5 + place] = ended[place]
+    for i, back in enumerate(_SINCE):
+        if back <= held:
+            out[8 + i] = since_us[back - 1] / _US
+    _survival(by_run, ended, run_s, started_few, _FEW, out[12:16])
+    _survival(by_run, ended, run_s, started, DEPTH, out[16:20])
+    if held:
+        out[20] = ended_few / min(held, _FEW)
+    if newest_ended >= 0:
+        out[21] = run_s[newest_ended]
+        out[22] = newest_ended
+    quantiles = np.empty(4, np.float64)
+    for i, gap_us in enumerate(_GAPS_US):
+        size, before_us, on_curve, over = 0, 0, 0, 0
+        while size < held and since_us[size] - before_us < gap_us:
+            before_us = since_us[size]
+            if not np.isnan(run_s[size]):
+                on_curve += 1
+            over += ended[size]
+            size += 1
+        out[23 + i] = size
+        out[26 + i] = before_us / _US
+        if size:
+            out[29 + i] = over / size
+        _survival(by_run, ended, run_s, on_curve, size, quantiles)
+        out[32 + 2 * i] = quantiles[1]
+        out[33 + 2 * i] = quantiles[3]
+
+
+@_compiled
+def newest_of_many(
+    rows: IntArray,
+    begin: IntArray,
+    stop: IntArray,
+    now_us: IntArray,
+    submit_us: IntArray,
+    start_us: IntArray,
+    end_us: IntArray,
+) -> FloatArray:
+    """Return the statistics (n, WIDTH) of n spans of submissions, each as known at its `now_us`."""
+    out = np.empty((len(begin), WIDTH), np.float64)
+    for i in range(len(begin)):
+        newest_of_one(rows, begin[i], stop[i], now_us[i], submit_us, start_us, end_us, out[i])
+    return out
