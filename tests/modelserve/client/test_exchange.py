@@ -70,7 +70,7 @@ def test_a_call_that_changes_something_is_sent_once(serve: Serve, exchange_of: M
 def test_a_refusal_is_final_and_carries_the_problem(serve: Serve, exchange_of: Make, status: int) -> None:
     service = serve(reply(status, {"title": "No", "detail": "jobs.0.instances: found 0, expected at least 1"}))
 
-    with pytest.raises(Refused, match="jobs.0.instances: found 0") as caught:
+    with pytest.raises(Refused, match=r"jobs\.0\.instances: found 0") as caught:
         sent(exchange_of(service.url))
 
     assert caught.value.status == status
@@ -124,7 +124,7 @@ def test_a_service_that_hangs_is_left_when_the_time_is_over(serve: Serve, exchan
     service = serve(silence)
     began = time.monotonic()
 
-    with pytest.raises(ServiceUnavailable, match="did not answer within|ReadTimeout"):
+    with pytest.raises(ServiceUnavailable, match=r"did not answer within|ReadTimeout"):
         sent(exchange_of(service.url, connect_s=0.05, answer_s=0.05, total_s=0.1))
 
     assert time.monotonic() - began < 5.0
