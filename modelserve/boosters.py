@@ -10,14 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from modelserve.errors import BundleError
+from modelserve.forest import Forest, read_forest
 
 if TYPE_CHECKING:
     from xgboost import Booster
 
 OPTIONAL_LAYERS = ("sklearn", "pandas")
 """What xgboost imports when it can, and a booster does not need: about one second and 128 MiB of every worker."""
-
-SMALLEST_MODEL_BYTES = 64
 
 
 def lean_xgboost() -> Any:  # the library publishes no types
@@ -38,29 +37,30 @@ def lean_xgboost() -> Any:  # the library publishes no types
     return xgboost
 
 
-def load_booster(data: bytes, *, features: int, outputs: int, name: str) -> "Booster":
-    """Load a booster from its `.ubj` bytes and make sure that it takes and gives what the bundle says.
+def load_booster(data: bytes, *, features: int, outputs: int, name: str) -> tuple["Booster", Forest]:
+    """Load a booster from its `.ubj` bytes, once its trees were found sound, and return it with them.
 
     Raises
     ------
     BundleError
         The bytes are no model, or a model with another number of features or outputs.
     """
-    if len(data) < SMALLEST_MODEL_BYTES or data[:1] != b"{":
-        # Asked first, because the library ends the whole process over an empty buffer.
-        raise BundleError(f"{name}: {len(data)} bytes that are no UBJSON object, expected an XGBoost model")
+    # Asked first: over an empty buffer, bytes that nest without end or an index that leads outside, the library ends
+    # the whole process.
+    forest = read_forest(data, name=name)
+    if forest.features != features:
+        raise BundleError(f"{name}: the model takes {forest.features} features, expected {features} (contract.json)")
+    if forest.outputs != outputs:
+        raise BundleError(f"{name}: the model has {forest.outputs} outputs, expected {outputs} (card.json)")
     xgboost = lean_xgboost()
     try:
         booster = xgboost.Booster({"nthread": 1}, model_file=bytearray(data))
-        found_features = booster.num_features()
-        if found_features != features:
-            raise BundleError(f"{name}: the model takes {found_features} features, expected {features} (contract.json)")
-        found_outputs = raw_outputs(booster, np.full((1, features), np.nan, np.float32)).shape[1]
+        answer = raw_outputs(booster, np.full((1, features), np.nan, np.float32))
     except (xgboost.core.XGBoostError, ValueError, TypeError) as error:
         raise BundleError(f"{name}: XGBoost cannot read it, expected a model it saved as .ubj; train again") from error
-    if found_outputs != outputs:
-        raise BundleError(f"{name}: the model has {found_outputs} outputs, expected {outputs} (card.json)")
-    return booster
+    if booster.num_features() != features or answer.shape[1] != outputs:
+        raise BundleError(f"{name}: XGBoost reads another model than its trees say; train again")
+    return booster, forest
 
 
 def raw_outputs(booster: "Booster", matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:

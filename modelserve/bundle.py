@@ -25,6 +25,7 @@ from features.history import History
 from modelserve.boosters import load_booster
 from modelserve.card import IMPORTANCES, RUNTIME_TARGET, USAGE_TARGETS, Card, Importance, canonical_json, complaint
 from modelserve.errors import BundleError
+from modelserve.forest import Forest
 
 if TYPE_CHECKING:
     from xgboost import Booster
@@ -55,16 +56,19 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 class Bundle:
     """One model in memory, verified: what it is, how its features are encoded, its boosters and its history.
 
-    `digest` is the SHA-256 of `checksums.json` and so names every byte; `version` is the registered one, if known.
+    `forests` are the trees of `boosters`, by the same targets. `digest` is the SHA-256 of `checksums.json` and so names
+    every byte, `history_digest` that of the history's file; `version` is the registered one, if known.
     """
 
     card: Card
     contract: FeatureContract
     boosters: Mapping[str, "Booster"]
+    forests: Mapping[str, Forest]
     history: History
     importances: tuple[Importance, ...]
     path: Path
     digest: str
+    history_digest: str
     version: str | None = None
 
     @property
@@ -131,19 +135,22 @@ def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str
         raise BundleError(f"{folder.name}: models {sorted(found)}, expected {sorted(card.targets)} ({CARD})")
     contract = _read_contract(folder, contents[CONTRACT], card)
     outputs = len(card.quantiles) if card.kind == "runtime" else 1
-    boosters = {}
+    boosters, forests = {}, {}
     for target in card.targets:
         name = f"{MODELS}/{target}.ubj"
-        where = f"{folder.name}/{name}"
-        boosters[target] = load_booster(contents[name], features=len(contract.names), outputs=outputs, name=where)
+        boosters[target], forests[target] = load_booster(
+            contents[name], features=len(contract.names), outputs=outputs, name=f"{folder.name}/{name}"
+        )
     return Bundle(
         card=card,
         contract=contract,
         boosters=boosters,
+        forests=forests,
         history=_read_history(folder, contents[HISTORY], card, histories),
         importances=importances,
         path=folder,
         digest=_sha256(contents[CHECKSUMS]),
+        history_digest=_sha256(contents[HISTORY]),
         version=version,
     )
 
@@ -223,13 +230,18 @@ def _listed(folder: Path) -> list[str]:
 def _read_file(folder: Path, name: str) -> bytes:
     limit = SIZE_LIMITS[name]
     try:
-        with (folder / name).open("rb") as file:
+        with open(folder / name, "rb", opener=_opened_plainly) as file:  # Path.open takes no opener
             data = file.read(limit + 1)
     except OSError as error:
         raise BundleError(f"{folder.name}/{name}: cannot be read ({error.strerror})") from error
     if len(data) > limit:
         raise BundleError(f"{folder.name}/{name}: more than {limit} bytes, expected at most that")
     return data
+
+
+def _opened_plainly(path: str, flags: int) -> int:
+    """Open without following a link or waiting at a pipe: what was listed may have been changed since."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _write_whole(folder: Path, contents: Mapping[str, bytes]) -> None:
