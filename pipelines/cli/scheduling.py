@@ -31,6 +31,21 @@ class GuardOption(StrEnum):
     NONE = "none"
 
 
+class QueueOption(StrEnum):
+    """In what order the queue is served."""
+
+    FIFO = "fifo"
+    SRTF = "srtf"
+    DRF = "drf"
+
+
+class PlacementOption(StrEnum):
+    """Where a gang's instances go."""
+
+    BEST_FIT = "best_fit"
+    FIRST_FIT = "first_fit"
+
+
 class PredictorOption(StrEnum):
     """Who predicts in a simulation."""
 
@@ -77,8 +92,8 @@ def simulate(
     ] = PredictorOption.CHAMPION,
     rate: Annotated[float, typer.Option(help="Arrivals per hour (Poisson).", min=0.01, max=100_000.0)] = 70.0,
     hours: Annotated[float, typer.Option(help="Length of the window.", min=0.1, max=10_000.0)] = 12.0,
-    policy: Annotated[str, typer.Option(help="Queue order.")] = "fifo",
-    placement: Annotated[str, typer.Option(help="Where a gang's instances go.")] = "best_fit",
+    policy: Annotated[QueueOption, typer.Option(help="Queue order.")] = QueueOption.FIFO,
+    placement: Annotated[PlacementOption, typer.Option(help="Where a gang's instances go.")] = PlacementOption.BEST_FIT,
     truth: Annotated[
         list[Truth] | None,
         typer.Option(help="What a shrunk job's run becomes (may be repeated).", show_default="all three"),
@@ -110,8 +125,8 @@ def simulate(
         seed=seed,
         replications=replications,
         mix=_weights(mix),
-        queue_policy=policy,
-        placement=placement,
+        queue_policy=policy.value,
+        placement=placement.value,
         truths=[t.value for t in truth or Truth],
         guards=[g.value for g in guard or [GuardOption.USAGE]],
     )
