@@ -14,7 +14,8 @@ import numpy.typing as npt
 import polars as pl
 
 from features.columns import load, newest, recency
-from features.columns.feature import Load, Newest, Recent
+from features.columns.feature import Asked, Load, Local, Newest, Recent, Text
+from features.columns.request import REQUEST_COLUMNS as REQUEST_COLUMNS  # named here for callers too
 from features.errors import ContractError
 from features.history import History
 from features.lookback import Lookback
@@ -25,9 +26,6 @@ IntArray = npt.NDArray[np.int64]
 
 CHUNK_ROWS: Final = 2048
 """Rows looked up at once: windows are matrices, and this bounds their memory."""
-
-REQUEST_COLUMNS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
-"""The canonical columns of a request, in the column order of a request matrix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +107,9 @@ def _plan(names: tuple[str, ...]) -> _Plan:
                 loads[feature.name] = look
             case Newest() as look:
                 submissions[feature.name] = look
-            case expression:
-                expressions[feature.name] = expression().cast(feature.dtype).alias(feature.name)
+            case source:
+                own = source.expression() if isinstance(source, Asked | Text | Local) else source()
+                expressions[feature.name] = own.cast(feature.dtype).alias(feature.name)
                 if feature.from_request:
                     changed[feature.name] = expressions[feature.name]
     looks: list[Recent | Load | Newest] = [*recent.values(), *loads.values(), *submissions.values()]

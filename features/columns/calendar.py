@@ -4,12 +4,12 @@ No trend over days: a day index would teach a tree the past and tell it nothing 
 Called through `features.sets`.
 """
 
-from collections.abc import Callable
+from datetime import datetime
 from typing import Final
 
 import polars as pl
 
-from features.columns.feature import Feature
+from features.columns.feature import Feature, Local
 
 ZONES: Final[dict[str, str]] = {
     "pai": "Asia/Shanghai",
@@ -19,30 +19,24 @@ ZONES: Final[dict[str, str]] = {
 """The start of a trace's name to its time zone (`pai-synth` is under `pai`); any other trace is read in UTC."""
 
 
-def _in_zone(of: Callable[[pl.Expr], pl.Expr]) -> pl.Expr:
-    submit_ts = pl.col("submit_ts")
-    value = of(submit_ts)
-    for prefix, zone in ZONES.items():
-        local = of(submit_ts.dt.convert_time_zone(zone))
-        value = pl.when(pl.col("trace").str.starts_with(prefix)).then(local).otherwise(value)
-    return value.cast(pl.Float64)
+def _hour_of_series(ts: pl.Expr) -> pl.Expr:
+    return ts.dt.hour().cast(pl.Float64) + (ts.dt.minute() // 15).cast(pl.Float64) * 0.25
 
 
-def hour() -> pl.Expr:
-    """Return the local hour of day in quarters (0..23.75): exact, where minutes over 60 would round by the batch."""
-    return _in_zone(lambda ts: ts.dt.hour().cast(pl.Float64) + (ts.dt.minute() // 15).cast(pl.Float64) * 0.25)
+def _hour_of_datetime(ts: datetime) -> float:
+    return ts.hour + ts.minute // 15 * 0.25
 
 
-def weekday() -> pl.Expr:
-    """Return the local day of the week (Monday is 1)."""
-    return _in_zone(lambda ts: ts.dt.weekday())
-
+HOUR: Final = Local(zones=ZONES, of_series=_hour_of_series, of_datetime=_hour_of_datetime)
+"""The local hour of day in quarters (0..23.75): exact, where minutes over 60 would round by the batch."""
+WEEKDAY: Final = Local(zones=ZONES, of_series=lambda ts: ts.dt.weekday(), of_datetime=lambda ts: float(ts.isoweekday()))
+"""The local day of the week (Monday is 1)."""
 
 _NEEDS: Final = ("trace", "submit_ts")
 
 CALENDAR: Final[dict[str, Feature]] = {
     "hour": Feature(
-        name="hour", unit="h", doc="local hour of day at submission, in quarters", source=hour, needs=_NEEDS
+        name="hour", unit="h", doc="local hour of day at submission, in quarters", source=HOUR, needs=_NEEDS
     ),
-    "weekday": Feature(name="weekday", unit="day", doc="local day of week, Monday 1", source=weekday, needs=_NEEDS),
+    "weekday": Feature(name="weekday", unit="day", doc="local day of week, Monday 1", source=WEEKDAY, needs=_NEEDS),
 }

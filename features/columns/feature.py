@@ -4,14 +4,78 @@ Types only; the features themselves are in the sibling files, the registry of al
 Called by every file of `columns/`, by `features.build` and by `features.contract`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal
+from zoneinfo import ZoneInfo
 
 import polars as pl
 
 Kind = Literal["q", "c"]
 """XGBoost's feature types: quantity or category."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A number of the job's own row: `above`, times `times`, over `over` where that is positive, else unknown."""
+
+    above: str
+    times: str | None = None
+    over: str | None = None
+
+    def expression(self) -> pl.Expr:
+        """Return the number over the canonical columns."""
+        value = pl.col(self.above).cast(pl.Float64)
+        if self.times is not None:
+            value = value * pl.col(self.times).cast(pl.Float64)
+        if self.over is None:
+            return value
+        below = pl.col(self.over).cast(pl.Float64)
+        return pl.when(below > 0).then(value / below)
+
+    def rule(self, names: Sequence[str]) -> tuple[int, int, int]:
+        """Return the number for `features.kernels.asked`: the places in `names` of its three columns, -1 without."""
+        above, times, over = (-1 if c is None else names.index(c) for c in (self.above, self.times, self.over))
+        return above, times, over
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A canonical text as it stands: a category."""
+
+    column: str
+
+    def expression(self) -> pl.Expr:
+        """Return the text over the canonical columns."""
+        return pl.col(self.column).cast(pl.String)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Local:
+    """A number told from the submission by the clock and calendar of the trace's own time zone."""
+
+    zones: Mapping[str, str]
+    of_series: Callable[[pl.Expr], pl.Expr]
+    of_datetime: Callable[[datetime], float]
+
+    def expression(self) -> pl.Expr:
+        """Return the number over the canonical columns."""
+        submit_ts = pl.col("submit_ts")
+        value = self.of_series(submit_ts)
+        for prefix, zone in self.zones.items():
+            local = self.of_series(submit_ts.dt.convert_time_zone(zone))
+            value = pl.when(pl.col("trace").str.starts_with(prefix)).then(local).otherwise(value)
+        return value.cast(pl.Float64)
+
+    def of(self, trace: str, submit_us: int) -> float:
+        """Return the number of one job."""
+        zone = next((ZoneInfo(zone) for prefix, zone in self.zones.items() if trace.startswith(prefix)), UTC)
+        return self.of_datetime(datetime.fromtimestamp(submit_us // 1_000_000, zone))
+
+
+Own = Asked | Text | Local
+"""Whatever is told from the job's own row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +113,14 @@ Look = Recent | Load | Newest
 class Feature:
     """One column of a feature frame.
 
-    `source` is a function returning an expression over the job's own row, or a look into the history.
+    `source` is told from the job's own row, or a look into the history, or an expression over what was measured.
     `needs` names the canonical columns read; `from_request` marks what changes with a counterfactual request.
     """
 
     name: str
     unit: str
     doc: str
-    source: Callable[[], pl.Expr] | Look
+    source: Own | Look | Callable[[], pl.Expr]
     needs: tuple[str, ...]
     kind: Kind = "q"
     from_request: bool = False

@@ -5,7 +5,8 @@ Called through `features.sets` and by `features.build`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,63 +16,63 @@ from features.lookback import Lookback
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-
-Measure = Callable[[Lookback, Sequence[str]], FloatArray | IntArray]
+Number = Any  # a number of one key at one moment, or an array of many: the arithmetic is the same
 
 _US: Final = 1_000_000
 
 
+class Moment(Protocol):
+    """What is known of a key at a moment, or of many keys at theirs."""
+
+    @property
+    def now_us(self) -> Number:
+        """Return the moment, in microseconds."""
+
+    def count(self, kind: str, ago_us: int = 0) -> Number:
+        """Return how many events of a kind came before `ago_us` ago."""
+
+    def running(self, weight: str) -> Number:
+        """Return the sum of a weight over the jobs that had started and not ended."""
+
+    def since_end_us(self) -> Number:
+        """Return the time since a job last ended, NaN if none had."""
+
+    def per(self, above: Number, below: Number) -> Number:
+        """Return a ratio of whole numbers, NaN where the lower is zero."""
+
+
+Measure = Callable[[Moment], Number]
+
+
 def counted(kind: str, window_s: int) -> Measure:
     """Return the measure that counts the events of a kind in the last `window_s` seconds."""
-
-    def within(seen: Lookback, keys: Sequence[str]) -> IntArray:
-        _, stop = seen.span(kind, keys)
-        _, start = seen.span(kind, keys, ago_us=window_s * _US)
-        return stop - start
-
-    return within
+    return lambda at: at.count(kind) - at.count(kind, window_s * _US)
 
 
-def _running(seen: Lookback, keys: Sequence[str], weight: str) -> IntArray:
-    total = np.zeros(len(seen.submit_us) * len(keys), dtype=np.int64)
-    for kind, sign in (("started", 1), ("ended", -1)):
-        begin, stop = seen.span(kind, keys)
-        sums = seen.history.events[kind].running[weight]
-        total += sign * (sums[stop] - sums[begin])
-    return total
-
-
-def running_jobs(seen: Lookback, keys: Sequence[str]) -> IntArray:
+def running_jobs(at: Moment) -> Number:
     """Return how many jobs had started and not ended."""
-    return _running(seen, keys, "jobs")
+    return at.running("jobs")
 
 
-def running_gpus(seen: Lookback, keys: Sequence[str]) -> FloatArray:
+def running_gpus(at: Moment) -> Number:
     """Return the GPUs held by the jobs that had started and not ended."""
-    return _running(seen, keys, "milli_gpus") / 1000
+    return at.running("milli_gpus") / 1000
 
 
-def waiting_jobs(seen: Lookback, keys: Sequence[str]) -> IntArray:
+def waiting_jobs(at: Moment) -> Number:
     """Return how many jobs had been submitted and had neither started nor ended."""
-    begin, stop = seen.span("submitted", keys)
-    begin_ended, stop_ended = seen.span("ended", keys)
-    there = (stop - begin) - (stop_ended - begin_ended)
-    return there - _running(seen, keys, "jobs")
+    return at.count("submitted") - at.count("ended") - at.running("jobs")
 
 
-def running_mean_s(seen: Lookback, keys: Sequence[str]) -> FloatArray:
+def running_mean_s(at: Moment) -> Number:
     """Return how long, on average, the jobs that run have been running (to the second)."""
-    jobs = _running(seen, keys, "jobs")
-    elapsed = np.repeat(seen.submit_us // _US, len(keys)) * jobs - _running(seen, keys, "start_s")
-    return np.where(jobs > 0, elapsed / np.maximum(jobs, 1), np.nan)
+    jobs = at.running("jobs")
+    return at.per(at.now_us // _US * jobs - at.running("start_s"), jobs)
 
 
-def since_end_s(seen: Lookback, keys: Sequence[str]) -> FloatArray:
+def since_end_s(at: Moment) -> Number:
     """Return the seconds since a job of the key last ended."""
-    rows, held = seen.history.events["ended"].newest(*seen.span("ended", keys), 1)
-    end_us = seen.history.end_us
-    ended = end_us[rows[:, 0]] if len(end_us) else rows[:, 0]
-    return np.where(held[:, 0], (np.repeat(seen.submit_us, len(keys)) - ended) / _US, np.nan)
+    return at.since_end_us() / _US
 
 
 MEASURES: Final[dict[str, Measure]] = {
@@ -89,7 +90,41 @@ MEASURES: Final[dict[str, Measure]] = {
     "waiting_jobs": waiting_jobs,
     "since_end_s": since_end_s,
 }
-"""Measure name to function of (lookback, keys), answering (n * keys,), job by job."""
+"""Measure name to its function of a moment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moments:
+    """The moments of many jobs under several keys: every answer is (n * keys,), job by job."""
+
+    seen: Lookback
+    keys: Sequence[str]
+
+    @property
+    def now_us(self) -> IntArray:
+        return np.repeat(self.seen.submit_us, len(self.keys))
+
+    def count(self, kind: str, ago_us: int = 0) -> IntArray:
+        begin, stop = self.seen.span(kind, self.keys, ago_us)
+        return stop - begin
+
+    def running(self, weight: str) -> IntArray:
+        total = np.zeros(len(self.seen.submit_us) * len(self.keys), dtype=np.int64)
+        for kind, sign in (("started", 1), ("ended", -1)):
+            begin, stop = self.seen.span(kind, self.keys)
+            sums = self.seen.history.events[kind].running[weight]
+            total += sign * (sums[stop] - sums[begin])
+        return total
+
+    def since_end_us(self) -> FloatArray:
+        rows, held = self.seen.history.events["ended"].newest(*self.seen.span("ended", self.keys), 1)
+        end_us = self.seen.history.end_us
+        ended = end_us[rows[:, 0]] if len(end_us) else rows[:, 0]
+        return np.where(held[:, 0], self.now_us - ended, np.nan)
+
+    def per(self, above: IntArray, below: IntArray) -> FloatArray:
+        return np.where(below > 0, above / np.maximum(below, 1), np.nan)
+
 
 _UNIT_OF_SUFFIX: Final = {"_s": "s", "_gpus": "GPUs"}
 
@@ -110,7 +145,7 @@ def plan(loads: Sequence[Load]) -> Plan:
 def fill(answers: FloatArray, planned: Plan, seen: Lookback) -> None:
     """Write the loads that were planned into `answers` (loads, n)."""
     for measure, (keys, places) in planned.items():
-        answers[places] = MEASURES[measure](seen, keys).reshape(-1, len(keys)).T
+        answers[places] = MEASURES[measure](_Moments(seen=seen, keys=keys)).reshape(-1, len(keys)).T
 
 
 def _feature(load: Load) -> Feature:

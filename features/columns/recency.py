@@ -19,6 +19,7 @@ from features.lookback import Lookback
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+Rows = tuple[IntArray, npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +134,21 @@ def fill(answers: FloatArray, windows: Plan, seen: Lookback) -> None:
             for stat, (places, keys) in stats.items():
                 found = STATS[stat](sample)[inverse]
                 answers[places] = found.reshape(-1, len(window.keys))[:, keys].T
+
+
+def of_one(windows: Plan, values: Mapping[str, FloatArray], newest: Callable[[str, int], Rows]) -> FloatArray:
+    """Return the looks that `windows` was planned for (looks,), all of one key at one moment.
+
+    `newest` tells the rows of the newest events of a kind, (1, last) as `Events.newest` does.
+    """
+    answers = np.empty(sum(len(places) for w in windows for stats in w.stats.values() for places, _ in stats.values()))
+    for window in windows:
+        rows, held = newest(window.events, window.last)
+        for column, stats in window.stats.items():
+            sample = _sample(values[column], rows, held, ranked=not _RANKED.isdisjoint(stats))
+            for stat, (places, _) in stats.items():
+                answers[places] = STATS[stat](sample)
+    return answers
 
 
 def _sample(values: FloatArray, rows: IntArray, held: npt.NDArray[np.bool_], *, ranked: bool) -> Sample:
