@@ -8,6 +8,8 @@ ServeError
 ├── Forbidden       a caller whose token does not reach that far
 ├── NotKnown        an answer, a model or a user that is not there
 ├── StoreError      a store that cannot be opened, read or written
+├── BadSettings     settings of the server that cannot be used: the variable, and what was expected
+├── ListenError     an address that cannot be listened on, or workers that do not start
 └── ClientError     a call of a running service that brought no answer
     ├── ServiceUnavailable  no service answered in time
     ├── Refused             the service said no: its status and what it said of the call
@@ -47,6 +49,14 @@ class NotKnown(ServeError):
 
 class StoreError(ServeError):
     """A store that cannot be opened, read or written."""
+
+
+class BadSettings(ServeError, ValueError):
+    """Settings of the server that cannot be used."""
+
+
+class ListenError(ServeError):
+    """An address that cannot be listened on, or workers that do not start."""
 
 
 class ClientError(ServeError):

@@ -1,0 +1,92 @@
+"""The listening socket and what must be right before one is opened: the address, the certificate, open files.
+
+No process and no request here. Called by `modelserve.server.supervisor` and `modelserve.server.worker`.
+"""
+
+import contextlib
+import resource
+import socket
+import ssl
+from pathlib import Path
+from typing import Final
+
+from modelserve.errors import BadSettings, ListenError
+from modelserve.settings import PREFIX, ServeSettings
+
+SPARE_FILES: Final = 256
+"""Open files of a worker beside its connections: bundles, the store, libraries."""
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Return a socket bound to the address; it listens from the moment that the first worker is ready.
+
+    Raises
+    ------
+    BadSettings
+        The host is no address.
+    ListenError
+        The address is not this machine's, or taken.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise BadSettings(
+            f"{PREFIX}HOST: {host[:60]!r} is no address ({error.strerror}); expected a name or an IP"
+        ) from error
+    family, kind, protocol, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+    listening = socket.socket(family, kind, protocol)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind(address)
+    except OSError as error:
+        listening.close()
+        raise ListenError(
+            f"cannot listen on {host[:60]}:{port} ({error.strerror}); expected a free address of this machine, "
+            f"choose another with --host and --port"
+        ) from error
+    return listening
+
+
+def address_of(listening: socket.socket, *, tls: bool) -> str:
+    """Return the address of a bound socket as a URL."""
+    host, port = listening.getsockname()[:2]
+    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def check_certificate(settings: ServeSettings) -> None:
+    """Raise `BadSettings` unless the certificate and its key can be used together; says which setting is at fault."""
+    if settings.tls_certificate is None or settings.tls_key is None:
+        return
+    for name, path in (("TLS_CERTIFICATE", settings.tls_certificate), ("TLS_KEY", settings.tls_key)):
+        _check_readable(name, path)
+    secret = settings.tls_key_password
+    try:
+        # Without a password OpenSSL would ask at the terminal; an empty one fails instead.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+            settings.tls_certificate, settings.tls_key, secret.get_secret_value() if secret else ""
+        )
+    except (ssl.SSLError, OSError, ValueError) as error:
+        said = getattr(error, "reason", None) or "not a certificate in PEM"
+        raise BadSettings(
+            f"{PREFIX}TLS_CERTIFICATE, {PREFIX}TLS_KEY, {PREFIX}TLS_KEY_PASSWORD: found {said}, "
+            f"expected a PEM certificate, its key, and the key's password if it has one"
+        ) from error
+
+
+def _check_readable(name: str, path: Path) -> None:
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise BadSettings(
+            f"{PREFIX}{name}: {str(path)[:120]!r} cannot be read ({error.strerror}); expected a PEM file"
+        ) from error
+
+
+def allow_open_files(connections_limit: int) -> None:
+    """Raise this process's limit of open files to what its connections need, as far as the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 2 * connections_limit + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        wanted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

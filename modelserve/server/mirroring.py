@@ -1,0 +1,20 @@
+"""The sync process as a child of the server: `modelserve.sync`, ended with its parent.
+
+Nothing is mirrored here. Started by `modelserve.server.supervisor` as `python -m modelserve.server.mirroring`.
+"""
+
+from modelserve.server.tether import Tether
+
+END_WITHIN_S = 5.0
+
+
+def main() -> None:
+    """Mirror the registry until the parent ends."""
+    Tether.hold(end_within_s=END_WITHIN_S)
+    from modelserve.sync import main as mirror_forever
+
+    mirror_forever()
+
+
+if __name__ == "__main__":
+    main()

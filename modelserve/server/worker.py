@@ -1,0 +1,104 @@
+"""One worker process: the service opened, its application served on the socket that the parent bound.
+
+Started by `modelserve.server.supervisor` as `python -m modelserve.server.worker SLOT FD`; everything that costs time
+or memory to import is imported here and never in the parent.
+"""
+
+import gc
+import logging
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from typing import TYPE_CHECKING, Final
+
+from modelserve.server.listening import allow_open_files
+from modelserve.server.tether import Tether
+from modelserve.server.totals import count_under
+from modelserve.settings import ServeSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.applications import Starlette
+
+KEEP_ALIVE_S: Final = 75
+"""An idle connection is kept for longer than proxies keep theirs (nginx: 60 s), so that they are the ones to close."""
+
+Facts = Mapping[str, object]
+Opened = tuple["Starlette", Callable[[], Facts]]
+Opener = Callable[[ServeSettings], AbstractContextManager[Opened]]
+
+
+@contextmanager
+def service_application(settings: ServeSettings) -> "Iterator[Opened]":
+    """Open the service; yield its application and what tells the models it has loaded."""
+    from modelserve.api.app import create_app
+    from modelserve.service import open_service
+
+    with closing(open_service(settings)) as service:
+
+        def facts() -> Facts:
+            held = service.models.current
+            names = [f"{name}@{model.bundle.version}" for name, model in sorted(held.champions.items())]
+            return {"models": names, "failures": dict(held.failures)}
+
+        yield create_app(service), facts
+
+
+def run(arguments: list[str], opener: Opener = service_application) -> None:
+    """Serve what `opener` opens until the parent, or a signal, says to stop."""
+    slot, descriptor = arguments
+    settings = ServeSettings()
+    tether = Tether.hold(end_within_s=settings.drain_s + settings.stop_limit_s)
+    count_under(slot)
+    allow_open_files(settings.connections_limit)
+    with opener(settings) as (app, facts), socket.socket(fileno=int(descriptor)) as listening:
+        serve_application(app, facts, settings, tether, listening)
+
+
+def serve_application(
+    app: "Starlette", facts: Callable[[], Facts], settings: ServeSettings, tether: Tether, listening: socket.socket
+) -> None:
+    """Run uvicorn, with uvloop and httptools, on a bound socket until it has drained."""
+    from modelserve.server.connection import BoundedConfig, Limits
+    from modelserve.server.draining import DrainingServer
+
+    secret = settings.tls_key_password
+    config = BoundedConfig(
+        app,
+        limits=Limits(
+            head_s=settings.header_read_limit_s,
+            body_s=settings.body_read_limit_s,
+            unread_s=settings.body_read_limit_s,
+            connections=settings.connections_limit,
+        ),
+        loop="uvloop",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        ssl_certfile=settings.tls_certificate,
+        ssl_keyfile=settings.tls_key,
+        ssl_keyfile_password=secret.get_secret_value() if secret else None,
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    server = DrainingServer(
+        config,
+        state=app.state,
+        drain_s=settings.drain_s,
+        stop_limit_s=settings.stop_limit_s,
+        on_start=lambda: tether.tell(facts()),
+        on_beat=tether.beat,
+    )
+    # What was loaded stays for good: the collector need not walk it again and again.
+    gc.collect()
+    gc.freeze()
+    server.run(sockets=[listening])
+
+
+if __name__ == "__main__":
+    run(sys.argv[1:])
