@@ -1,0 +1,113 @@
+"""The log of answers: taken without waiting, written in the background in small batches, pruned to the newest.
+
+It never keeps an answer from its caller: what the store does not take in time is dropped and counted. What a record
+holds is its maker's business. Called by the service and its routes.
+"""
+
+import contextlib
+import logging
+import threading
+from collections import deque
+from typing import Final
+
+from modelserve.errors import StoreError
+from modelserve.store import Store
+from modelserve.store.answers import AnswerRecord, prune_answers, write_answers
+
+__all__ = ["AnswerLog", "AnswerRecord"]
+
+FLUSH_S: Final = 0.03
+"""How long records gather before they are written: what a killed worker loses at most, and the price of a transaction
+shared by all that came meanwhile."""
+BATCH: Final = 100
+"""Records in one transaction: a few milliseconds in which other writers of a file wait."""
+WAITING: Final = 4096
+"""Records that may wait; then they are dropped."""
+WAITING_BYTES: Final = 32 * 2**20
+"""What the waiting records may weigh together; a record of ten thousand jobs weighs megabytes."""
+PRUNE_EVERY: Final = 1000
+"""Records written between two prunings: so far the log may grow beyond what is kept, for each worker."""
+STOP_S: Final = 10.0
+"""Longest that stopping waits for the last records."""
+
+logger = logging.getLogger(__name__)
+
+
+class AnswerLog:
+    """A bounded queue before the store, and the one thread that empties it; `kept` of 0 logs nothing."""
+
+    def __init__(self, store: Store, kept: int) -> None:
+        self._store = store
+        self._kept = kept
+        self._waiting: deque[AnswerRecord] = deque()
+        self._bytes = 0
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._unpruned = 0
+        self.dropped = 0
+        self.written = 0
+
+    def put(self, record: AnswerRecord) -> bool:
+        """Take a record without waiting; return False where it had to be dropped. Without `kept` nothing is taken."""
+        if not self._kept:
+            return True
+        size = record.size_bytes
+        with self._lock:
+            if len(self._waiting) >= WAITING or self._bytes + size > WAITING_BYTES or self._stopping.is_set():
+                self.dropped += 1
+                return False
+            self._waiting.append(record)
+            self._bytes += size
+        if not self._wake.is_set():
+            self._wake.set()
+        return True
+
+    def start(self) -> None:
+        """Start the writer; a log that keeps nothing has none."""
+        if self._kept and self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="answer-log", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Write what waits and end the writer."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(STOP_S)
+            self._thread = None
+        self._empty()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._wake.wait()
+            self._stopping.wait(FLUSH_S)
+            self._wake.clear()
+            self._empty()
+
+    def _empty(self) -> None:
+        while batch := self._next():
+            try:
+                write_answers(self._store, batch)
+            except StoreError as error:
+                with self._lock:
+                    self.dropped += len(batch)
+                logger.warning("answers were not logged: %s", error, extra={"answers": len(batch)})
+                continue
+            self.written += len(batch)
+            self._prune(len(batch))
+
+    def _next(self) -> list[AnswerRecord]:
+        with self._lock:
+            batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+            self._bytes -= sum(record.size_bytes for record in batch)
+        return batch
+
+    def _prune(self, written: int) -> None:
+        self._unpruned += written
+        if self._unpruned < min(PRUNE_EVERY, self._kept):
+            return
+        self._unpruned = 0
+        with contextlib.suppress(StoreError):  # the next time will do
+            prune_answers(self._store, self._kept)

@@ -1,0 +1,149 @@
+"""The log of answers as it is stored: written in batches, pruned to the newest, read by id or from the newest back.
+
+What is inside a record is its writer's business. Called by `modelserve.{answer_log, modes, drift, erasure}`.
+"""
+
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Row, delete, func, insert, select
+
+from modelserve.store.store import Store
+from modelserve.store.tables import ANSWERS
+
+_FIELDS: Final = ("answer_id", "at", "kind", "caller", "trace", "models", "context", "features", "response")
+_COLUMNS: Final = tuple(ANSWERS.c[name] for name in _FIELDS)
+_INSERT: Final = insert(ANSWERS)
+_PAGE: Final = 256
+"""Records read at a time when many are looked through: a record may hold thousands of jobs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerRecord:
+    """One answer, and all that it was made from: `context` is JSON, `features` what the models were shown."""
+
+    answer_id: str
+    at: float
+    kind: str
+    caller: str
+    trace: str
+    models: str
+    context: bytes
+    features: bytes
+    response: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """What the record weighs, near enough."""
+        return len(self.context) + len(self.features) + len(self.response) + 256
+
+
+def write_answers(store: Store, records: Sequence[AnswerRecord]) -> None:
+    """Write records in one transaction.
+
+    Raises
+    ------
+    StoreError
+        None of them was written.
+    """
+    rows = [
+        {
+            "answer_id": record.answer_id,
+            "at": record.at,
+            "kind": record.kind,
+            "caller": record.caller,
+            # PostgreSQL holds no NUL in a text; the context has the name as it came.
+            "trace": record.trace.replace("\x00", "\ufffd"),
+            "models": record.models,
+            "context": record.context,
+            "features": record.features,
+            "response": record.response,
+        }
+        for record in records
+    ]
+    with store.writing("logging answers") as connection:
+        connection.execute(_INSERT, rows)
+
+
+def prune_answers(store: Store, kept: int) -> int:
+    """Delete all but the newest `kept` records and return how many went; the numbers tell, nothing is counted.
+
+    Raises
+    ------
+    StoreError
+        Nothing was deleted.
+    """
+    newest = select(func.max(ANSWERS.c.n)).scalar_subquery()
+    with store.writing("pruning answers") as connection:
+        return connection.execute(delete(ANSWERS).where(ANSWERS.c.n <= newest - kept)).rowcount
+
+
+def read_answer(store: Store, answer_id: str) -> AnswerRecord | None:
+    """Return the record of an id, or None.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    with store.reading("reading an answer") as connection:
+        row = connection.execute(select(*_COLUMNS).where(ANSWERS.c.answer_id == answer_id)).one_or_none()
+    return None if row is None else _record(row)
+
+
+def newest_answers(
+    store: Store, *, traces: Collection[str], kind: str | None = None, limit: int | None = None
+) -> Iterator[AnswerRecord]:
+    """Yield the records of some traces and one kind (None: all), the newest first, a page in memory at a time.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    asked = select(ANSWERS.c.n, *_COLUMNS).where(ANSWERS.c.trace.in_(sorted(traces)))
+    if kind is not None:
+        asked = asked.where(ANSWERS.c.kind == kind)
+    below, left = None, sys.maxsize if limit is None else limit
+    while left > 0:
+        page = asked if below is None else asked.where(ANSWERS.c.n < below)
+        with store.reading("reading answers") as connection:
+            rows = connection.execute(page.order_by(ANSWERS.c.n.desc()).limit(min(_PAGE, left))).all()
+        for row in rows:
+            yield _record(row)
+        if len(rows) < _PAGE:
+            return
+        below, left = rows[-1].n, left - len(rows)
+
+
+def delete_answers(store: Store, answer_ids: Sequence[str]) -> int:
+    """Delete the records of these ids and return how many there were.
+
+    Raises
+    ------
+    StoreError
+        Nothing of the failing batch was deleted.
+    """
+    gone = 0
+    for begin in range(0, len(answer_ids), _PAGE):
+        batch = list(answer_ids[begin : begin + _PAGE])
+        with store.writing("deleting answers") as connection:
+            gone += connection.execute(delete(ANSWERS).where(ANSWERS.c.answer_id.in_(batch))).rowcount
+    return gone
+
+
+def _record(row: Row[*tuple[object, ...]]) -> AnswerRecord:
+    said = row._mapping
+    return AnswerRecord(
+        answer_id=said["answer_id"],
+        at=float(said["at"]),
+        kind=said["kind"],
+        caller=said["caller"],
+        trace=said["trace"],
+        models=said["models"],
+        context=bytes(said["context"]),
+        features=bytes(said["features"]),
+        response=bytes(said["response"]),
+    )

@@ -1,0 +1,231 @@
+"""Finished jobs as they are stored: written once each, read from the oldest on or back from the newest.
+
+What a finished job teaches is decided elsewhere. Called by `modelserve.{feedback, feed, modes, drift, erasure}`.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Final
+
+from sqlalchemy import ColumnElement, Connection, delete, insert, select
+
+from modelserve.store.store import Store, take_numbers
+from modelserve.store.tables import FEEDBACK
+
+Identity = tuple[str, str, str, str]
+"""Trace, cluster (empty where none was named), job id and role."""
+
+_BATCH: Final = 500
+"""Values in one IN list; SQLite and PostgreSQL both take many more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """One finished job: what was said of it, and what the models of the time would have answered at its submission.
+
+    Requests, allocations and use are per instance; None is not known. `seq` is the store's to give.
+    """
+
+    trace: str
+    cluster: str
+    job_id: str
+    role: str
+    task_type: str
+    user: str | None
+    group: str | None
+    vc: str | None
+    workload: str | None
+    gpu_type: str | None
+    answer_id: str | None
+    instances: int
+    submit_us: int
+    start_us: int | None
+    end_us: int
+    run_s: float
+    outcome: str
+    req_cpu_cores: float | None
+    req_mem_gib: float | None
+    req_gpus: float | None
+    alloc_cpu_cores: float | None
+    alloc_mem_gib: float | None
+    alloc_gpus: float | None
+    used_cpu_cores: float | None
+    used_gpus: float | None
+    mem_max_gib: float | None
+    gpu_mem_max_gib: float | None
+    digest: str
+    caller: str
+    at: float
+    run_time_model: str | None = None
+    usage_model: str | None = None
+    challenger_model: str | None = None
+    p50_s: float | None = None
+    p90_s: float | None = None
+    challenger_p50_s: float | None = None
+    challenger_p90_s: float | None = None
+    peak_cpu_cores: float | None = None
+    peak_mem_gib: float | None = None
+    peak_gpus: float | None = None
+    peak_gpu_mem_gib: float | None = None
+    seq: int = 0
+
+    @property
+    def identity(self) -> Identity:
+        """What makes this the same job as another report's."""
+        return self.trace, self.cluster, self.job_id, self.role
+
+
+_FIELDS: Final = tuple(field.name for field in fields(Finished))
+_COLUMNS: Final = tuple(FEEDBACK.c[name] for name in _FIELDS)
+
+
+def known_digests(store: Store, identities: Iterable[Identity]) -> dict[Identity, str]:
+    """Return the digests of those jobs that are stored already.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    with store.reading("looking for finished jobs") as connection:
+        return _digests(connection, set(identities))
+
+
+def insert_finished(store: Store, rows: Sequence[Finished]) -> dict[Identity, str]:
+    """Write the jobs that are not stored yet, in one transaction; return the digests of those that were there first.
+
+    No two of `rows` may be of one identity.
+
+    Raises
+    ------
+    StoreError
+        None of them was written.
+    """
+    if not rows:
+        return {}
+    with store.writing("storing finished jobs") as connection:
+        # Taking numbers locks all other writers of changes out: what is not there now will not be there at the end.
+        first = take_numbers(connection, len(rows))
+        earlier = _digests(connection, {row.identity for row in rows})
+        new = [row for row in rows if row.identity not in earlier]
+        if new:
+            numbered = [{**asdict(row), "seq": first + i} for i, row in enumerate(new)]
+            connection.execute(insert(FEEDBACK), numbered)
+    return earlier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What of a finished job says whether shrinking hurt."""
+
+    seq: int
+    trace: str
+    cluster: str
+    role: str
+    task_type: str
+    user: str | None
+    group: str | None
+    outcome: str
+    req_cpu_cores: float | None
+    req_mem_gib: float | None
+    req_gpus: float | None
+    alloc_cpu_cores: float | None
+    alloc_mem_gib: float | None
+    alloc_gpus: float | None
+    mem_max_gib: float | None
+
+
+_OUTCOME: Final = tuple(FEEDBACK.c[field.name] for field in fields(Outcome))
+_PAGE: Final = 10_000
+
+
+def outcomes_between(store: Store, after: int, upto: int) -> Iterator[Outcome]:
+    """Yield what the jobs numbered above `after` and at most `upto` say of harm, in the order they were stored.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    while True:
+        asked = select(*_OUTCOME).where(FEEDBACK.c.seq > after, FEEDBACK.c.seq <= upto)
+        with store.reading("reading outcomes") as connection:
+            rows = connection.execute(asked.order_by(FEEDBACK.c.seq).limit(_PAGE)).mappings().all()
+        yield from (Outcome(**row) for row in rows)
+        if len(rows) < _PAGE:
+            return
+        after = rows[-1]["seq"]
+
+
+def finished_between(store: Store, after: int, upto: int) -> list[Finished]:
+    """Return the jobs whose number is above `after` and at most `upto`, in the order they were stored.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    asked = select(*_COLUMNS).where(FEEDBACK.c.seq > after, FEEDBACK.c.seq <= upto).order_by(FEEDBACK.c.seq)
+    with store.reading("reading feedback") as connection:
+        return [Finished(**row) for row in connection.execute(asked).mappings()]
+
+
+def newest_finished(
+    store: Store,
+    *,
+    limit: int,
+    traces: Collection[str] | None = None,
+    clusters: Collection[str] | None = None,
+    run_time_model: str | None = None,
+    upto: int | None = None,
+) -> list[Finished]:
+    """Return the newest jobs of some traces, clusters or model (None: of all), in the order they were stored.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    held: list[ColumnElement[bool]] = []
+    if traces is not None:
+        held.append(FEEDBACK.c.trace.in_(sorted(traces)))
+    if clusters is not None:
+        held.append(FEEDBACK.c.cluster.in_(sorted(clusters)))
+    if run_time_model is not None:
+        held.append(FEEDBACK.c.run_time_model == run_time_model)
+    if upto is not None:
+        held.append(FEEDBACK.c.seq <= upto)
+    asked = select(*_COLUMNS).where(*held).order_by(FEEDBACK.c.seq.desc()).limit(limit)
+    with store.reading("reading feedback") as connection:
+        rows = [Finished(**row) for row in connection.execute(asked).mappings()]
+    return rows[::-1]
+
+
+def delete_finished(store: Store, *, trace: str, user: str, clusters: Collection[str] | None) -> int:
+    """Delete a user's finished jobs in a trace and some clusters (None: all), and return how many there were.
+
+    Raises
+    ------
+    StoreError
+        Nothing was deleted.
+    """
+    held = [FEEDBACK.c.trace == trace, FEEDBACK.c.user == user]
+    if clusters is not None:
+        held.append(FEEDBACK.c.cluster.in_(sorted(clusters)))
+    with store.writing("deleting feedback") as connection:
+        return connection.execute(delete(FEEDBACK).where(*held)).rowcount
+
+
+def _digests(connection: Connection, identities: Collection[Identity]) -> dict[Identity, str]:
+    found: dict[Identity, str] = {}
+    key = (FEEDBACK.c.trace, FEEDBACK.c.cluster, FEEDBACK.c.job_id, FEEDBACK.c.role)
+    for trace in sorted({identity[0] for identity in identities}):
+        ids = sorted({job_id for each, _, job_id, _ in identities if each == trace})
+        for begin in range(0, len(ids), _BATCH):
+            batch = ids[begin : begin + _BATCH]
+            asked = select(*key, FEEDBACK.c.digest).where(FEEDBACK.c.trace == trace, FEEDBACK.c.job_id.in_(batch))
+            for row in connection.execute(asked):
+                identity: Identity = (row[0], row[1], row[2], row[3])
+                if identity in identities:
+                    found[identity] = row[4]
+    return found

@@ -1,0 +1,140 @@
+"""The tables of the store, and the version of their layout.
+
+No connection is opened here. Called by the other files of `modelserve.store`.
+"""
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+LAYOUT: Final = 1
+"""Version of the tables; a store of any other is refused."""
+
+METADATA: Final = MetaData()
+
+_Counted = BigInteger().with_variant(Integer(), "sqlite")
+"""A key that counts up by itself: SQLite does that for INTEGER only."""
+
+
+def _text(*names: str) -> list[Column[str]]:
+    return [Column(name, Text, nullable=False) for name in names]
+
+
+def _unsure_text(*names: str) -> list[Column[str | None]]:
+    return [Column(name, Text, nullable=True) for name in names]
+
+
+def _floats(*names: str) -> list[Column[float | None]]:
+    return [Column(name, Float(53), nullable=True) for name in names]
+
+
+STORE: Final = Table(
+    "taut_store",
+    METADATA,
+    Column("one", Integer, primary_key=True, autoincrement=False),
+    Column("layout", Integer, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+)
+"""One row: the layout, and the number of the latest change. A change takes its number in its own transaction while the
+row is locked, so numbers become visible in their order and a reader that asks for what is newer misses nothing."""
+
+FEEDBACK: Final = Table(
+    "taut_feedback",
+    METADATA,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    *_text("trace", "cluster", "job_id", "role", "task_type"),
+    *_unsure_text("user", "group", "vc", "workload", "gpu_type", "answer_id"),
+    Column("instances", Integer, nullable=False),
+    Column("submit_us", BigInteger, nullable=False),
+    Column("start_us", BigInteger, nullable=True),
+    Column("end_us", BigInteger, nullable=False),
+    Column("run_s", Float(53), nullable=False),
+    *_text("outcome"),
+    *_floats("req_cpu_cores", "req_mem_gib", "req_gpus"),
+    *_floats("alloc_cpu_cores", "alloc_mem_gib", "alloc_gpus"),
+    *_floats("used_cpu_cores", "used_gpus", "mem_max_gib", "gpu_mem_max_gib"),
+    *_unsure_text("run_time_model", "usage_model", "challenger_model"),
+    *_floats("p50_s", "p90_s", "challenger_p50_s", "challenger_p90_s"),
+    *_floats("peak_cpu_cores", "peak_mem_gib", "peak_gpus", "peak_gpu_mem_gib"),
+    Column("digest", Text, nullable=False),
+    Column("caller", Text, nullable=False),
+    Column("at", Float(53), nullable=False),
+    UniqueConstraint("trace", "cluster", "job_id", "role", name="taut_feedback_identity"),
+    Index("taut_feedback_of_type", "trace", "task_type", "seq"),
+    Index("taut_feedback_of_model", "run_time_model", "seq"),
+    Index("taut_feedback_of_user", "trace", "user"),
+)
+"""One finished job: what was said of it, and what the models of the time would have answered at its submission.
+`cluster` is empty where none was named."""
+
+ANSWERS: Final = Table(
+    "taut_answers",
+    METADATA,
+    Column("n", _Counted, primary_key=True, autoincrement=True),
+    Column("answer_id", Text, nullable=False, unique=True),
+    Column("at", Float(53), nullable=False),
+    *_text("kind", "caller", "trace", "models"),
+    *[Column(name, LargeBinary, nullable=False) for name in ("context", "features", "response")],
+    sqlite_autoincrement=True,
+)
+"""One answer as it was given, with all that it was made from."""
+
+MODES: Final = Table(
+    "taut_modes",
+    METADATA,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    *_text("trace", "cluster", "task_type", "group", "mode", "caller"),
+    Column("at", Float(53), nullable=False),
+)
+"""A mode that was set; the latest of the same place stands. Empty texts mean: every one."""
+
+RESETS: Final = Table(
+    "taut_resets",
+    METADATA,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    *_text("trace", "cluster", "task_type", "caller"),
+    Column("at", Float(53), nullable=False),
+)
+"""A brake that was released: kills before it count no more. An empty cluster means: every one."""
+
+BRAKES: Final = Table(
+    "taut_brakes",
+    METADATA,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    *_text("trace", "cluster", "task_type", "why"),
+    Column("at", Float(53), nullable=False),
+)
+"""A type whose jobs were killed too often; it stands until a later reset, whatever becomes of the jobs."""
+
+ERASURES: Final = Table(
+    "taut_erasures",
+    METADATA,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    *_text("trace", "cluster", "user", "caller"),
+    Column("before_us", BigInteger, nullable=False),
+    Column("at", Float(53), nullable=False),
+)
+"""A user whose history is to be forgotten up to a moment. An empty cluster means: every one."""
+
+COMPARISONS: Final = Table(
+    "taut_comparisons",
+    METADATA,
+    Column("n", _Counted, primary_key=True, autoincrement=True),
+    Column("answer_id", Text, nullable=False),
+    Column("at", Float(53), nullable=False),
+    *_text("trace", "cluster", "job_id", "champion", "challenger"),
+    *_floats("p50_s", "p90_s", "challenger_p50_s", "challenger_p90_s"),
+    sqlite_autoincrement=True,
+)
+"""What a challenger would have answered beside what the champion did."""

@@ -1,0 +1,147 @@
+"""The log of answers: nothing waits, everything written is read again, the oldest go."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from modelserve import answer_log
+from modelserve.answer_log import AnswerLog, AnswerRecord
+from modelserve.store import Store
+from modelserve.store.answers import newest_answers
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store.open(f"sqlite:///{tmp_path}/serve.db")
+    yield opened
+    opened.close()
+
+
+def record(number: int, **changes: object) -> AnswerRecord:
+    said: dict[str, object] = {
+        "answer_id": f"a{number:06d}",
+        "at": 1000.0 + number,
+        "kind": "prediction",
+        "caller": "tester",
+        "trace": "pai",
+        "models": "runtime.pai.ctr@7",
+        "context": b'{"now": 1}',
+        "features": os.urandom(64),
+        "response": b"{}",
+    }
+    return AnswerRecord(**{**said, **changes})  # type: ignore[arg-type]
+
+
+def held(store: Store) -> list[str]:
+    return [each.answer_id for each in newest_answers(store, traces=("pai",))]
+
+
+def wait_until(holds: Callable[[], bool], deadline_s: float = 10.0) -> None:
+    end = time.monotonic() + deadline_s
+    while not holds():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+def test_what_was_put_is_read_again_to_the_byte(store: Store) -> None:
+    log = AnswerLog(store, 100)
+    log.start()
+    sent = record(1, context=b"\x00\xff{}")
+
+    taken = log.put(sent)
+    log.stop()
+
+    assert taken
+    assert store.answer("a000001") == sent
+    assert store.answer("a000002") is None
+
+
+def test_the_writer_writes_soon_and_without_being_stopped(store: Store) -> None:
+    log = AnswerLog(store, 100)
+    log.start()
+    try:
+        log.put(record(1))
+        wait_until(lambda: store.answer("a000001") is not None)
+        log.put(record(2))
+        wait_until(lambda: store.answer("a000002") is not None)
+    finally:
+        log.stop()
+
+    assert log.written == 2
+
+
+def test_only_the_newest_are_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_log, "PRUNE_EVERY", 10)
+    log = AnswerLog(store, 25)
+    for number in range(300):
+        log.put(record(number))
+
+    log.stop()
+
+    left = held(store)
+    assert 25 <= len(left) <= 25 + answer_log.BATCH
+    assert left[:25] == [f"a{number:06d}" for number in range(299, 274, -1)]
+
+
+def test_a_log_that_keeps_nothing_writes_nothing(store: Store) -> None:
+    log = AnswerLog(store, 0)
+    log.start()
+
+    assert log.put(record(1))
+    log.stop()
+
+    assert held(store) == []
+    assert log.dropped == 0
+
+
+def test_a_full_queue_drops_and_counts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_log, "WAITING", 3)
+    log = AnswerLog(store, 100)
+
+    taken = [log.put(record(number)) for number in range(5)]
+
+    assert taken == [True, True, True, False, False]
+    assert log.dropped == 2
+    log.stop()
+    assert held(store) == ["a000002", "a000001", "a000000"]
+
+
+def test_heavy_records_are_dropped_before_memory_is(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_log, "WAITING_BYTES", 3000)
+    log = AnswerLog(store, 100)
+
+    taken = [log.put(record(number, features=b"x" * 1000)) for number in range(4)]
+
+    assert taken == [True, True, False, False]
+
+
+def test_a_store_that_fails_costs_records_and_nothing_else(store: Store) -> None:
+    log = AnswerLog(store, 100)
+    with store.writing("breaking") as connection:
+        connection.execute(text("ALTER TABLE taut_answers RENAME TO gone"))
+    log.start()
+
+    began = time.monotonic()
+    taken = log.put(record(1))
+
+    assert taken
+    assert time.monotonic() - began < 0.1
+    wait_until(lambda: log.dropped == 1)
+    with store.writing("mending") as connection:
+        connection.execute(text("ALTER TABLE gone RENAME TO taut_answers"))
+    log.put(record(2))
+    log.stop()
+    assert held(store) == ["a000002"]
+
+
+def test_a_name_that_no_database_holds_is_logged_all_the_same(store: Store) -> None:
+    log = AnswerLog(store, 100)
+
+    log.put(record(1, trace="pa\x00i"))
+    log.stop()
+
+    assert store.answer("a000001") is not None
