@@ -1,0 +1,68 @@
+"""The application: the routes of every noun behind one gate.
+
+Nothing is answered here. Made by `modelserve.server` for each worker, and by tests.
+"""
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
+from importlib.metadata import version
+from typing import Final
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from modelserve.api import health
+from modelserve.api.access_log import AccessLog
+from modelserve.api.calls import Desk, Ids
+from modelserve.api.gate import Endpoint, Gate
+from modelserve.api.metrics import Metrics
+from modelserve.api.operations import Operation, add_operations, methods_of
+from modelserve.api.rates import Rates
+from modelserve.api.slots import Slots
+from modelserve.api.upkeep import upkeep
+from modelserve.service import Service
+from modelserve.tokens import Tokens
+
+OPERATIONS: Final[Sequence[Operation]] = (*health.OPERATIONS,)
+"""Everything that the service does."""
+
+
+class ServiceApp(FastAPI):
+    """FastAPI with one gate around its router, in the place of its own layers: those cost more than an answer."""
+
+    gate: Gate
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return the gate."""
+        return self.gate
+
+
+def create_app(service: Service) -> FastAPI:
+    """Make the application that answers for a service; `app.state.draining` makes it say that it is not ready."""
+    settings = service.settings
+    desk = Desk(
+        service=service,
+        tokens=Tokens.of(settings.tokens),
+        rates=Rates(settings.calls_per_s, clock=time.monotonic),
+        slots=Slots(limit=settings.busy_limit, answer_limit_s=settings.answer_limit_s),
+        metrics=Metrics(),
+        log=AccessLog(settings.log_format),
+        ids=Ids(),
+    )
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with upkeep(desk):
+            yield
+
+    app = ServiceApp(
+        title="taut", version=version("taut"), docs_url=None, redoc_url=None, lifespan=lifespan,
+        summary="How long AI jobs run, what they use at most, and how far their requests can shrink.",
+    )  # fmt: skip
+    app.state.draining = False
+    app.state.desk = desk
+    add_operations(app, OPERATIONS)
+    quick: dict[tuple[str, str], Endpoint] = {(o.method, o.path): o.endpoint for o in OPERATIONS if "{" not in o.path}
+    app.gate = Gate(app.router, desk, quick, methods_of(OPERATIONS))
+    return app

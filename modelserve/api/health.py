@@ -1,0 +1,99 @@
+"""Whether the service lives, is ready, and what it counts.
+
+Nothing is mended here. Called by probes, load balancers and Prometheus.
+"""
+
+from typing import Final, Literal
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from modelserve.api.calls import Call, call_of
+from modelserve.api.mirror_state import MirrorState, read_mirror_state
+from modelserve.api.operations import CALL, OPEN_CALL, Operation
+from modelserve.errors import Forbidden
+
+PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
+TAG: Final = "health"
+
+
+class Alive(BaseModel):
+    """A process that answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Ready(BaseModel):
+    """Whether calls should be sent here, and what is amiss.
+
+    `models` and `failures` (what could not be loaded, by name) are those within the caller's reach: none where tokens
+    are set and the call brought none. `store` says what is wrong with the store, which keeps nobody from an answer.
+    """
+
+    status: Literal["ready", "draining", "no model"]
+    generation: int
+    serving: int
+    failing: int
+    models: list[str]
+    failures: dict[str, str]
+    mirror: MirrorState | None
+    store: str | None
+
+
+async def healthz(_: Request) -> Response:
+    """Say that the process answers."""
+    return Response(b'{"status":"ok"}', media_type="application/json")
+
+
+async def readyz(request: Request) -> Response:
+    """Say whether calls should be sent here, and why not."""
+    said = readiness(call_of(request), draining=request.app.state.draining)
+    headers = None if said.status == "ready" else {"retry-after": "1"}
+    return JSONResponse(said.model_dump(mode="json"), 200 if said.status == "ready" else 503, headers)
+
+
+async def metrics(request: Request) -> Response:
+    """Return the metrics to whoever's token is bound to no trace and no cluster: they are everybody's."""
+    call = call_of(request)
+    caller = call.caller
+    if caller is None or caller.traces is not None or caller.clusters is not None:
+        raise Forbidden("the token is bound to traces or clusters; expected one that is not: metrics are everybody's")
+    return Response(call.desk.metrics.page(), media_type=PROMETHEUS)
+
+
+def readiness(call: Call, *, draining: bool) -> Ready:
+    """Return how the worker stands, as far as the caller may know."""
+    service = call.service
+    snapshot = service.models.current
+    caller = call.caller
+
+    def shown(name: str) -> bool:
+        return caller is not None and caller.reaches(name.split(".")[1])
+
+    return Ready(
+        status="draining" if draining else "ready" if snapshot.champions else "no model",
+        generation=snapshot.generation,
+        serving=len(snapshot.champions),
+        failing=len(snapshot.failures),
+        models=sorted(model.reference for name, model in snapshot.champions.items() if shown(name)),
+        failures={name: why for name, why in sorted(snapshot.failures.items()) if shown(name)},
+        mirror=read_mirror_state(service.settings.bundles, now_s=service.clock()) if caller is not None else None,
+        store=service.feed.trouble if caller is not None else None,
+    )
+
+
+OPERATIONS: Final = (
+    Operation(
+        method="GET", path="/healthz", endpoint=healthz, summary="Whether the process answers", tag=TAG,
+        answer=Alive, faults=OPEN_CALL, needs_token=False,
+    ),
+    Operation(
+        method="GET", path="/readyz", endpoint=readyz, summary="Whether calls should be sent here", tag=TAG,
+        answer=Ready, not_ready=Ready, faults=OPEN_CALL, needs_token=False,
+    ),
+    Operation(
+        method="GET", path="/metrics", endpoint=metrics, summary="Metrics, as Prometheus reads them", tag=TAG,
+        answer="text/plain", faults=CALL,
+    ),
+)  # fmt: skip

@@ -1,0 +1,172 @@
+"""Metrics: what the service counts, under the names that dashboards and alerts use.
+
+No user and no job is ever a label. Several workers share one count where `PROMETHEUS_MULTIPROC_DIR` says so.
+Called by the gate, the routes and the upkeep.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from modelserve.answered import Answered
+
+MULTIPROCESS_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
+
+METRIC_NAMES: Final = (
+    "taut_answers_dropped_total",
+    "taut_asked_amount_total",
+    "taut_feedback_total",
+    "taut_given_amount_total",
+    "taut_model_age_seconds",
+    "taut_model_info",
+    "taut_model_reload_total",
+    "taut_prediction_duration_seconds",
+    "taut_prediction_error_ratio",
+    "taut_predictions_total",
+    "taut_ready",
+    "taut_reclaimed_ratio",
+    "taut_recommendations_total",
+    "taut_requests_total",
+    "taut_sync_age_seconds",
+)
+"""Every metric there is, by the name it is asked for."""
+
+BUCKETS_S: Final = (
+    0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
+)  # fmt: skip
+
+METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+
+
+class Metrics:
+    """The counts of one worker, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter("taut_requests_total", "Calls ended.", ("route", "method", "status"), registry=registry)
+        self.durations = Histogram(
+            "taut_prediction_duration_seconds", "How long answers took.", ("endpoint",),
+            buckets=BUCKETS_S, registry=registry,
+        )  # fmt: skip
+        self.predictions = Counter(
+            "taut_predictions_total", "Jobs predicted.", ("model", "version", "outcome"), registry=registry
+        )
+        self.recommendations = Counter(
+            "taut_recommendations_total", "Resources recommended on.", ("resource", "reason"), registry=registry
+        )
+        self.asked = Counter(
+            "taut_asked_amount_total", "What jobs with a recommendation asked for.", ("resource",), registry=registry
+        )
+        self.given = Counter("taut_given_amount_total", "What jobs were recommended.", ("resource",), registry=registry)
+        self.feedback = Counter("taut_feedback_total", "Finished jobs reported.", ("outcome",), registry=registry)
+        self.reloads = Counter("taut_model_reload_total", "Models read anew.", ("result",), registry=registry)
+        self.answers_dropped = Counter(
+            "taut_answers_dropped_total", "Answers that the log had no room for.", registry=registry
+        )
+        self.model_info = _gauge(
+            "taut_model_info", "1 for each model that serves.", ("model", "version", "alias"), registry, "livemax"
+        )
+        self.model_age = _gauge(
+            "taut_model_age_seconds", "Time since a model's data ends.", ("model",), registry, "livemax"
+        )
+        self.sync_age = _gauge(
+            "taut_sync_age_seconds", "Time since the registry was last mirrored.", (), registry, "livemax"
+        )
+        self.error_ratio = _gauge(
+            "taut_prediction_error_ratio", "Error of late over the card's, by model.", ("model",), registry, "livemax"
+        )
+        self.ready = _gauge("taut_ready", "1 where every worker is ready.", (), registry, "livemin")
+        self._info: frozenset[tuple[str, str, str]] = frozenset()
+        self._dropped = 0
+        self._ended: dict[tuple[str, str, int], Counter] = {}
+        self._timed: dict[str, Histogram] = {}
+        self._counted: dict[tuple[str, ...], Counter] = {}
+
+    def ended(self, route: str, method: str, status: int, duration_s: float) -> None:
+        """Count a call that has ended."""
+        key = (route, method, status)
+        count = self._ended.get(key)
+        if count is None:
+            known = method if method in METHODS else "other"
+            count = self.requests.labels(route, known, str(status))
+            if known == method:
+                self._ended[key] = count
+        count.inc()
+        timed = self._timed.get(route)
+        if timed is None:
+            timed = self._timed[route] = self.durations.labels(route)
+        timed.observe(duration_s)
+
+    def answered(self, answered: Answered) -> None:
+        """Count what an answer says of itself: its jobs by outcome, its resources by reason, what was reclaimed."""
+        for key, number in answered.counts.items():
+            count = self._counted.get(key)
+            if count is None:
+                family = self.predictions if key[0] == "prediction" else self.recommendations
+                count = self._counted[key] = family.labels(*key[1:])
+            count.inc(number)
+        for resource, (asked, given) in answered.reclaimed.items():
+            self.asked.labels(resource).inc(asked)
+            self.given.labels(resource).inc(given)
+
+    def dropped(self, answers: int) -> None:
+        """Say how many answers the log had no room for since the worker began."""
+        self.answers_dropped.inc(answers - self._dropped)
+        self._dropped = answers
+
+    def serving(self, models: Mapping[tuple[str, str, str], float]) -> None:
+        """Say which models serve, (name, version, alias) -> age in seconds; those that do not any more become 0."""
+        for labels in self._info:
+            if labels not in models:
+                self.model_info.labels(*labels).set(0)
+        for labels, age_s in models.items():
+            self.model_info.labels(*labels).set(1)
+            if labels[2] == "champion":
+                self.model_age.labels(labels[0]).set(age_s)
+        self._info = frozenset(models)
+
+    def page(self) -> bytes:
+        """Return the metrics as Prometheus reads them: of all workers where they share a folder, else of this one."""
+        registry: CollectorRegistry = self.registry
+        if os.environ.get(MULTIPROCESS_FOLDER):
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # theirs has no types
+        page = CollectorRegistry()
+        page.register(_WithRatio(list(registry.collect())))
+        return generate_latest(page)
+
+
+class _WithRatio:
+    """Collected metrics and what follows from their sums: a ratio cannot be added up over workers, its parts can."""
+
+    def __init__(self, collected: Sequence[Metric]) -> None:
+        self._collected = collected
+
+    def collect(self) -> list[Metric]:
+        """Return the metrics, with the share reclaimed of each resource."""
+        sums = {metric.name: _by_resource(metric) for metric in self._collected}
+        asked, given = sums.get("taut_asked_amount", {}), sums.get("taut_given_amount", {})
+        ratio = GaugeMetricFamily(
+            "taut_reclaimed_ratio", "Share of what was asked that was freed.", labels=["resource"]
+        )
+        for resource, amount in asked.items():
+            if amount > 0:
+                ratio.add_metric([resource], 1.0 - given.get(resource, 0.0) / amount)
+        return [*self._collected, ratio]
+
+
+def _by_resource(metric: Metric) -> dict[str, float]:
+    return {
+        sample.labels["resource"]: sample.value
+        for sample in metric.samples
+        if sample.name.endswith("_total") and "resource" in sample.labels
+    }
+
+
+def _gauge(name: str, said: str, labels: Sequence[str], registry: CollectorRegistry, mode: str) -> Gauge:
+    return Gauge(name, said, labels, registry=registry, multiprocess_mode=mode)  # type: ignore[arg-type]  # a Literal there

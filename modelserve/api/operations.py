@@ -1,0 +1,200 @@
+"""Operations: what a path and a method do, as data: the endpoint, and all that the OpenAPI document says of it.
+
+No call passes through here. A route takes the request and returns the response itself: bodies are read by
+`modelserve.api.bodies`, so that nothing is solved, copied or checked twice. Declared by the routes, added by the app.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, Literal
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+from starlette.requests import Request
+from starlette.responses import Response
+
+from modelserve.api.problems import Problem
+
+Schema = dict[str, Any]  # a JSON schema or a part of the document: any JSON there is
+
+REF: Final = "#/components/schemas/{model}"
+JSON: Final = "application/json"
+
+OPEN_CALL: Final = (500,)
+"""What may befall a call that needs no token."""
+CALL: Final = (401, 403, 429, 500)
+"""What may befall any other."""
+BODY: Final = (400, 408, 413, 415, 422)
+"""What may befall a body."""
+SLOT: Final = (503,)
+"""What may befall an answer that takes more than a moment."""
+
+WHY: Final[Mapping[int, str]] = {
+    400: "The body is no JSON.",
+    401: "No token, or one that is not known.",
+    403: "The token does not reach that far.",
+    404: "There is no such thing within reach.",
+    408: "The body did not arrive in time.",
+    413: "The body is too large.",
+    415: "The body is of a type that is not taken.",
+    422: "A field is not what was expected.",
+    429: "Too many calls of this token; Retry-After says when to come again.",
+    500: "The service failed; its log says why under the request id.",
+    503: "Too busy, too slow, or not ready; Retry-After says when to come again.",
+}
+
+HEADERS: Final[Mapping[int, str]] = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
+"""Headers that a refusal always has."""
+
+
+class OipError(BaseModel):
+    """A call of the Open Inference Protocol that was not answered."""
+
+    error: str
+
+
+class MlflowError(BaseModel):
+    """A scoring call that was not answered."""
+
+    error_code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter in the path or the query; those in the path are always required."""
+
+    name: str
+    said: str
+    place: Literal["path", "query"] = "path"
+    required: bool = False
+    pattern: str | None = None
+
+    def described(self) -> Schema:
+        """Return the parameter as the document shows it."""
+        schema: Schema = {"type": "string", "minLength": 1, "maxLength": 256}
+        if self.pattern is not None:
+            schema["pattern"] = self.pattern
+        return {
+            "name": self.name,
+            "in": self.place,
+            "required": self.required or self.place == "path",
+            "description": self.said,
+            "schema": schema,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """What one method of one path does.
+
+    `answer` is the model of the answer, or a media type where it is no JSON; `bodies` the schemas that are taken by
+    media type, where they are other than `body` as JSON; `also` further successful statuses.
+    """
+
+    method: Literal["GET", "POST", "DELETE"]
+    path: str
+    endpoint: Callable[[Request], Awaitable[Response]]
+    summary: str
+    tag: str
+    answer: type[BaseModel] | str
+    faults: Sequence[int]
+    body: type[BaseModel] | None = None
+    bodies: Mapping[str, Schema] | None = None
+    parameters: tuple[Parameter, ...] = ()
+    error: type[BaseModel] = Problem
+    not_ready: type[BaseModel] | None = None
+    needs_token: bool = True
+
+    def models(self) -> list[tuple[type[BaseModel], Literal["validation", "serialization"]]]:
+        """Return the models that the document has to hold for this operation."""
+        answers = [each for each in (self.answer, self.error, self.not_ready) if isinstance(each, type)]
+        return [(each, "serialization") for each in answers] + (
+            [] if self.body is None else [(self.body, "validation")]
+        )
+
+
+class PlainRoute(APIRoute):
+    """A route whose endpoint is the handler: no dependency is solved and no answer is written twice."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the endpoint as it is."""
+        handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
+        return handler
+
+
+def add_operations(app: FastAPI, operations: Sequence[Operation]) -> None:
+    """Add the operations to an application, and let its document describe them."""
+    refs, components = models_json_schema(
+        sorted({each for o in operations for each in o.models()}, key=lambda m: (m[0].__name__, m[1])),
+        ref_template=REF,
+    )
+    for operation in operations:
+        app.router.add_api_route(
+            operation.path,
+            operation.endpoint,
+            methods=[operation.method],
+            summary=operation.summary,
+            tags=[operation.tag],
+            operation_id=f"{operation.method.lower()}_{operation.path.strip('/').replace('/', '_')}",
+            responses=_responses(operation, refs),
+            openapi_extra=_extra(operation, refs),
+            response_model=None,
+            response_class=Response,
+            route_class_override=PlainRoute,
+        )
+    generated = app.openapi
+
+    def openapi() -> Schema:
+        document = generated()
+        document["components"] = {
+            "schemas": components["$defs"],
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        }
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's manual says
+
+
+def methods_of(operations: Iterable[Operation]) -> dict[str, str]:
+    """Return the methods that each path takes, as an `Allow` header says them."""
+    found: dict[str, list[str]] = {}
+    for operation in operations:
+        found.setdefault(operation.path, []).append(operation.method)
+    return {path: ", ".join(sorted(methods)) for path, methods in found.items()}
+
+
+def _extra(operation: Operation, refs: Mapping[Any, Schema]) -> Schema:
+    extra: Schema = {"parameters": [each.described() for each in operation.parameters]}
+    if operation.needs_token:
+        extra["security"] = [{"token": []}]
+    bodies = operation.bodies
+    if bodies is None and operation.body is not None:
+        bodies = {JSON: refs[operation.body, "validation"]}
+    if bodies is not None:
+        extra["requestBody"] = {"required": True, "content": {kind: {"schema": each} for kind, each in bodies.items()}}
+    return extra
+
+
+def _responses(operation: Operation, refs: Mapping[Any, Schema]) -> dict[int | str, Schema]:
+    answer = operation.answer
+    kind, schema = (answer, {"type": "string"}) if isinstance(answer, str) else (JSON, refs[answer, "serialization"])
+    responses: dict[int | str, Schema] = {200: {"description": "The answer.", "content": {kind: {"schema": schema}}}}
+    error_kind = "application/problem+json" if operation.error is Problem else JSON
+    for status in sorted(operation.faults):
+        shown: Schema = {
+            "description": WHY[status],
+            "content": {error_kind: {"schema": refs[operation.error, "serialization"]}},
+        }
+        if status in HEADERS:
+            shown["headers"] = {HEADERS[status]: {"required": True, "schema": {"type": "string"}}}
+        responses[status] = shown
+    if operation.not_ready is not None:
+        responses[503] = {
+            "description": HTTPStatus(503).phrase,
+            "content": {JSON: {"schema": refs[operation.not_ready, "serialization"]}},
+        }
+    return responses

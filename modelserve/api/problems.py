@@ -1,0 +1,156 @@
+"""Refusals: what a call is answered when it cannot be, in the shape of the protocol that it speaks.
+
+No call is judged here. `/v1` and whatever is unknown speak problem+json (RFC 9457), `/v2` the Open Inference Protocol's
+`{"error"}`, `/invocations` MLflow's `{"error_code", "message"}`. Called by the gate and the routes.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Final, NotRequired, TypedDict
+
+from pydantic import BaseModel, Field, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from modelserve.errors import BadRequest, BundleError, Forbidden, ModelNotFound, NotKnown, StoreError
+from scheduler_core.errors import PredictorUnavailable
+
+RETRY_AFTER_S: Final = 1
+SHOWN: Final = 60
+"""How many characters of a value that was found are shown."""
+
+FAULTS_SHOWN: Final = 20
+"""How many faults of one body are listed."""
+
+STATUS_OF: Final[Mapping[type[Exception], int]] = {
+    BadRequest: 422,
+    Forbidden: 403,
+    ModelNotFound: 404,
+    NotKnown: 404,
+    StoreError: 503,
+    BundleError: 503,
+    PredictorUnavailable: 503,
+}
+"""What the errors of the logic are answered with; any other is a 500 that says nothing about itself."""
+
+MLFLOW_CODES: Final[Mapping[int, str]] = {
+    400: "BAD_REQUEST",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "RESOURCE_DOES_NOT_EXIST",
+    405: "ENDPOINT_NOT_FOUND",
+    408: "REQUEST_LIMIT_EXCEEDED",
+    413: "REQUEST_LIMIT_EXCEEDED",
+    415: "BAD_REQUEST",
+    429: "RESOURCE_EXHAUSTED",
+    503: "TEMPORARILY_UNAVAILABLE",
+}
+
+_FIELD: Final = re.compile(r"([A-Za-z_][\w.\[\]-]{0,127}): (.+)", re.DOTALL)
+
+
+class Fault(TypedDict):
+    """One field at fault: where it is, what stood there if that can be shown, and what was expected."""
+
+    field: str
+    expected: str
+    found: NotRequired[str]
+
+
+class FaultShown(BaseModel):
+    """One field at fault."""
+
+    field: str
+    expected: str
+    found: str | None = None
+
+
+class Problem(BaseModel):
+    """A call that was not answered, and why (RFC 9457)."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    instance: str
+    request_id: str
+    errors: list[FaultShown] = Field(default_factory=list)
+
+
+class Refusal(Exception):
+    """A call that is not answered: the status, why, the fields at fault and the headers that go with it."""
+
+    def __init__(
+        self, status: int, detail: str, *, faults: Sequence[Fault] = (), headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.faults = status, detail, tuple(faults)
+        self.headers = dict(headers or {})
+        if status in (429, 503):
+            self.headers.setdefault("retry-after", str(RETRY_AFTER_S))
+
+
+def refusal_of(error: Exception) -> Refusal | None:
+    """Return how an error is answered; None where nobody foresaw it."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, ValidationError):
+        return invalid_body(error)
+    if isinstance(error, HTTPException):
+        return Refusal(error.status_code, str(error.detail), headers=error.headers)
+    status = next((status for kind, status in STATUS_OF.items() if isinstance(error, kind)), None)
+    if status is None:
+        return None
+    said = str(error)
+    named = _FIELD.fullmatch(said) if status in (403, 422) else None
+    faults: list[Fault] = [] if named is None else [{"field": named[1], "expected": named[2]}]
+    return Refusal(status, said, faults=faults)
+
+
+def invalid_body(error: ValidationError) -> Refusal:
+    """Return the refusal of a body that is no JSON (400), or not what is meant (422), with the fields at fault."""
+    found = error.errors(include_url=False)
+    if found[0]["type"] == "json_invalid":
+        return Refusal(400, f"the body is no JSON: {found[0]['msg'][:200]}")
+    faults: list[Fault] = []
+    for each in found[:FAULTS_SHOWN]:
+        field = ".".join(str(part)[:SHOWN] for part in each["loc"]) or "body"
+        fault: Fault = {"field": field, "expected": each["msg"][:200]}
+        if each["type"] != "missing" and isinstance(each["input"], str | int | float | bool | None):
+            fault["found"] = json.dumps(each["input"])[:SHOWN]
+        faults.append(fault)
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return Refusal(422, f"{faults[0]['field']}: {faults[0]['expected']}{more}", faults=faults)
+
+
+def refuse(refusal: Refusal, *, path: str, request_id: str) -> Response:
+    """Return the answer that says why a call is not answered, in the shape of the protocol its path belongs to."""
+    return Response(
+        json.dumps(_shape(refusal, path, request_id)).encode(),
+        status_code=refusal.status,
+        headers=refusal.headers,
+        media_type="application/json" if speaks_json(path) else "application/problem+json",
+    )
+
+
+def speaks_json(path: str) -> bool:
+    """Tell whether the failures of a path are plain JSON: those of the protocols that are not ours."""
+    return path == "/invocations" or path == "/v2" or path.startswith("/v2/")
+
+
+def _shape(refusal: Refusal, path: str, request_id: str) -> dict[str, object]:
+    if path == "/invocations":
+        return {"error_code": MLFLOW_CODES.get(refusal.status, "INTERNAL_ERROR"), "message": refusal.detail}
+    if speaks_json(path):
+        return {"error": refusal.detail}
+    return {
+        "type": "about:blank",
+        "title": HTTPStatus(refusal.status).phrase,
+        "status": refusal.status,
+        "detail": refusal.detail,
+        "instance": path[:200],
+        "request_id": request_id,
+        "errors": list(refusal.faults),
+    }

@@ -1,0 +1,81 @@
+"""Upkeep: what a worker does between calls: follow moved pointers, read others' feedback, keep its gauges true.
+
+No call is answered here. A round that fails is logged and the next one comes all the same. Run by the application for
+as long as it lives.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+
+from modelserve.api.calls import Desk
+from modelserve.api.mirror_state import read_mirror_state
+
+logger = logging.getLogger(__name__)
+
+
+@contextlib.asynccontextmanager
+async def upkeep(desk: Desk) -> AsyncIterator[None]:
+    """Keep a worker up to date while the block lasts, then write what waits to be written."""
+    service, settings = desk.service, desk.settings
+    desk.log.start()
+    service.log.start()
+    rounds = (
+        (lambda: follow_pointers(desk), settings.reload_every_s),
+        (lambda: follow_feedback(desk), settings.feedback_every_s),
+    )
+    set_gauges(desk)
+    tasks = [asyncio.create_task(_again_and_again(work, every_s)) for work, every_s in rounds]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        desk.slots.close()
+        await asyncio.to_thread(service.log.stop)
+        desk.log.stop()
+
+
+def follow_pointers(desk: Desk) -> None:
+    """Load the models whose pointers moved, and count what became of each."""
+    for reload in desk.service.models.refresh():
+        desk.metrics.reloads.labels(reload.result).inc()
+        say = logger.warning if reload.result == "failed" else logger.info
+        say("model %s@%s (%s): %s %s", reload.name, reload.version, reload.alias, reload.result, reload.detail)
+    set_gauges(desk)
+
+
+def follow_feedback(desk: Desk) -> None:
+    """Take in what was reported to any worker."""
+    desk.service.feed.poll()
+
+
+def set_gauges(desk: Desk) -> None:
+    """Say in metrics which models serve, how old they are, and how long ago the registry was mirrored."""
+    service, metrics = desk.service, desk.metrics
+    now_s = service.clock()
+    snapshot = service.models.current
+    aliased = {"champion": snapshot.champions, "challenger": snapshot.challengers}
+    metrics.serving(
+        {
+            (name, str(model.bundle.version), alias): now_s - model.bundle.card.until.timestamp()
+            for alias, models in aliased.items()
+            for name, model in models.items()
+        }
+    )
+    metrics.ready.set(1 if snapshot.champions else 0)
+    mirror = read_mirror_state(service.settings.bundles, now_s=now_s)
+    if mirror is not None:
+        metrics.sync_age.set(mirror.age_s)
+    metrics.dropped(service.log.dropped)
+
+
+async def _again_and_again(work: Callable[[], None], every_s: float) -> None:
+    while True:
+        await asyncio.sleep(every_s)
+        try:
+            await asyncio.to_thread(work)
+        except Exception:
+            logger.exception("a round of upkeep failed; the next comes in %g s", every_s)

@@ -1,0 +1,69 @@
+"""The service put together: settings, models, store, log of answers and feed.
+
+No HTTP here, and nothing is started: what runs in the background is started by whoever serves.
+Opened by `modelserve.server`; handed to every call of the logic.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from modelserve.settings import ServeSettings
+
+if TYPE_CHECKING:
+    from modelserve.answer_log import AnswerLog
+    from modelserve.feed import Feed
+    from modelserve.models import ModelSet
+    from modelserve.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What answers calls; `clock` tells Unix time in seconds."""
+
+    settings: ServeSettings
+    models: "ModelSet"
+    store: "Store"
+    log: "AnswerLog"
+    feed: "Feed"
+    clock: Callable[[], float] = time.time
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.store.close()
+
+
+def open_service(settings: ServeSettings, *, clock: Callable[[], float] = time.time) -> Service:
+    """Open the store, load the models that the folder holds, and read the feedback that there is.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be opened.
+    """
+    from modelserve.answer_log import AnswerLog
+    from modelserve.feed import Feed
+    from modelserve.models import ModelSet
+    from modelserve.store import Store
+
+    store = Store.open(settings.store)
+    feeds: list[Feed] = []
+    models = ModelSet(
+        settings.bundles,
+        past=lambda trace: feeds[0].past(trace),  # models need the feed's past, the feed the models to teach
+        clock=clock,
+        challengers=settings.challengers,
+    )
+    feed = Feed(store, models, settings)
+    feeds.append(feed)
+    models.refresh()
+    feed.poll()
+    return Service(
+        settings=settings,
+        models=models,
+        store=store,
+        log=AnswerLog(store, settings.answers_kept),
+        feed=feed,
+        clock=clock,
+    )

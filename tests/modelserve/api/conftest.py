@@ -1,0 +1,87 @@
+"""A service of stand-ins behind the real application: what the gate and the routes do needs no model."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from modelserve.api.app import create_app
+from modelserve.service import Service
+from modelserve.settings import ServeSettings
+
+TEXTS = {name: f"text-of-{name}" for name in ("predictor", "reporter", "chief", "bound")}
+
+
+def token(name: str, *scopes: str, **bounds: list[str]) -> dict[str, object]:
+    digest = hashlib.sha256(TEXTS[name].encode()).hexdigest()
+    return {"name": name, "sha256": digest, "scopes": list(scopes), **bounds}
+
+
+TOKENS = [
+    token("predictor", "predict"),
+    token("reporter", "feedback"),
+    token("chief", "admin"),
+    token("bound", "predict", "feedback", traces=["pai"], clusters=["c1"]),
+]
+
+
+def bearer(name: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {TEXTS[name]}"}
+
+
+class StandIn:
+    """A part of the service that nothing asks for anything but what it is given."""
+
+    def __init__(self, **said: object) -> None:
+        self.__dict__.update(said)
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def close(self) -> None: ...
+    def refresh(self) -> list[object]:
+        return []
+
+    def poll(self) -> int:
+        return 0
+
+
+def model(name: str, version: str) -> object:
+    card = SimpleNamespace(name=name, until=SimpleNamespace(timestamp=lambda: 0.0))
+    return SimpleNamespace(bundle=SimpleNamespace(card=card, version=version), reference=f"{name}@{version}")
+
+
+@pytest.fixture
+def hollow(tmp_path: Path) -> Iterator[Callable[..., FastAPI]]:
+    """Return a maker of applications whose service is hollow: two models that answer nothing."""
+
+    def make(**settings: object) -> FastAPI:
+        snapshot = SimpleNamespace(
+            champions={name: model(name, "7") for name in ("runtime.pai.ctr", "usage.other.ctr")},
+            challengers={},
+            failures={"runtime.pai.cv": "checksums.json: gone"},
+            generation=3,
+            loaded_at=0.0,
+        )
+        service = Service(
+            settings=ServeSettings(bundles=tmp_path, **settings),
+            models=StandIn(current=snapshot),  # type: ignore[arg-type]
+            store=StandIn(),  # type: ignore[arg-type]
+            log=StandIn(dropped=0),  # type: ignore[arg-type]
+            feed=StandIn(trouble=None),  # type: ignore[arg-type]
+            clock=lambda: 1_000_000.0,
+        )
+        return create_app(service)
+
+    yield make
+
+
+@pytest.fixture
+def call(hollow: Callable[..., FastAPI]) -> Iterator[Callable[..., TestClient]]:
+    """Return a maker of clients of hollow applications, their upkeep running."""
+    with ExitStack() as stack:
+        yield lambda **settings: stack.enter_context(TestClient(hollow(**settings)))

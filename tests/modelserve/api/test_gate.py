@@ -1,0 +1,133 @@
+"""The gate: names, tokens, rates, and failures in the shape of their protocol."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.testclient import TestClient
+
+from tests.modelserve.api.conftest import TOKENS, bearer
+
+Make = Callable[..., TestClient]
+
+PROBLEM = {"type", "title", "status", "detail", "instance", "request_id", "errors"}
+
+
+def check_problem(answer: object, status: int) -> dict[str, object]:
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    said = answer.json()
+    assert set(said) == PROBLEM
+    assert said["status"] == status
+    assert said["request_id"] == answer.headers["x-request-id"]
+    return said
+
+
+def test_an_unknown_path_is_a_problem(call: Make) -> None:
+    said = check_problem(call().get("/v1/nothing"), 404)
+
+    assert said["instance"] == "/v1/nothing"
+    assert "openapi.json" in said["detail"]
+
+
+@pytest.mark.parametrize("path", ["/v2/nothing", "/v2/models/a/b/c/d"])
+def test_an_unknown_path_of_the_protocol_is_an_error_of_the_protocol(call: Make, path: str) -> None:
+    answer = call().get(path)
+
+    assert answer.status_code == 404
+    assert set(answer.json()) == {"error"}
+    assert answer.headers["content-type"] == "application/json"
+
+
+def test_a_wrong_method_names_those_that_are_right(call: Make) -> None:
+    answer = call().delete("/healthz")
+
+    check_problem(answer, 405)
+    assert answer.headers["allow"] == "GET"
+
+
+@pytest.mark.parametrize("given", ["a1", "A.b_c-9", "x" * 64])
+def test_a_sane_request_id_comes_back(call: Make, given: str) -> None:
+    assert call().get("/healthz", headers={"x-request-id": given}).headers["x-request-id"] == given
+
+
+@pytest.mark.parametrize("given", ["", "x" * 65, "a b", 'a"b', "a\u00e9".encode("latin-1")])
+def test_any_other_request_id_is_replaced(call: Make, given: str | bytes) -> None:
+    client = call()
+
+    found = [client.get("/healthz", headers={"x-request-id": given}).headers["x-request-id"] for _ in range(3)]
+
+    assert len(set(found)) == 3
+    assert given not in found
+
+
+def test_a_call_without_a_token_is_challenged(call: Make) -> None:
+    answer = call(tokens=TOKENS).get("/metrics")
+
+    check_problem(answer, 401)
+    assert answer.headers["www-authenticate"] == 'Bearer realm="taut"'
+
+
+@pytest.mark.parametrize(
+    "given", ["Bearer nonsense", "Bearer ", "Basic dGV4dA==", "text-of-chief", "Bearer " + "x" * 9999]
+)
+def test_an_unknown_token_is_refused(call: Make, given: str) -> None:
+    answer = call(tokens=TOKENS).get("/metrics", headers={"authorization": given})
+
+    check_problem(answer, 401)
+    assert "invalid_token" in answer.headers["www-authenticate"]
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_health_needs_no_token(call: Make, path: str) -> None:
+    assert call(tokens=TOKENS).get(path).status_code == 200
+
+
+def test_metrics_are_for_tokens_that_reach_everything(call: Make) -> None:
+    client = call(tokens=TOKENS)
+
+    assert client.get("/metrics", headers=bearer("predictor")).status_code == 200
+    check_problem(client.get("/metrics", headers=bearer("bound")), 403)
+
+
+def test_calls_beyond_the_rate_are_told_when_to_come_again(call: Make) -> None:
+    client = call(tokens=TOKENS, calls_per_s=2.0)
+
+    answers = [client.get("/metrics", headers=bearer("predictor")) for _ in range(10)]
+
+    late = [answer for answer in answers if answer.status_code != 200]
+    assert late
+    for answer in late:
+        check_problem(answer, 429)
+        assert int(answer.headers["retry-after"]) >= 1
+    assert client.get("/metrics", headers=bearer("chief")).status_code == 200
+
+
+def test_what_nobody_foresaw_is_a_failure_that_tells_nothing(call: Make, caplog: pytest.LogCaptureFixture) -> None:
+    client = call()
+
+    async def fall_over(_: Request) -> Response:
+        raise RuntimeError("the password is 1234")
+
+    client.app.add_route("/falls", fall_over)
+    answer = client.get("/falls")
+
+    check_problem(answer, 500)
+    assert "1234" not in answer.text
+    assert "1234" in caplog.text
+
+
+def test_a_line_is_logged_for_each_call(hollow: Callable[..., FastAPI], capfd: pytest.CaptureFixture[str]) -> None:
+    with TestClient(hollow(tokens=TOKENS)) as client:
+        client.get("/metrics?secret=s1", headers={**bearer("predictor"), "x-request-id": "r1"})
+        client.get("/v1/n\u00f6thing", headers={"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"})
+
+    first, second = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert first["request_id"] == "r1"
+    assert (first["route"], first["status"], first["caller"]) == ("/metrics", 200, "predictor")
+    assert "s1" not in str(first)
+    assert (second["route"], second["status"], second["caller"]) == ("unknown", 401, None)
+    assert second["traceparent"].startswith("00-aaa")
