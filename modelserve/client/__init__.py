@@ -2,3 +2,9 @@
 
 No model and no data frame is loaded here. Called by schedulers, scripts and the commands.
 """
+
+from modelserve.client.asynchronous import AsyncClient
+from modelserve.client.policy import Retries, Timeouts
+from modelserve.client.synchronous import Client
+
+__all__ = ["AsyncClient", "Client", "Retries", "Timeouts"]

@@ -62,15 +62,15 @@ class Exchange:
         surroundings: Surroundings,
         transport: httpx2.AsyncBaseTransport | None,
     ) -> None:
-        self._addresses = [checked_address(address) for address in addresses]
-        if not self._addresses:
+        self.addresses = [checked_address(address) for address in addresses]
+        if not self.addresses:
             raise BadRequest("client: found no address, expected at least one, as http://127.0.0.1:8080")
         self._timeouts, self._retries, self._around = timeouts, retries, surroundings
         self._first = 0
         # Neither proxies nor passwords of the environment: the token goes to the addresses given, and nowhere else.
         self._http = httpx2.AsyncClient(
             headers={**HEADERS, **_authorization(token)},
-            verify=_tls(self._addresses, ca_file, verify=verify),
+            verify=_tls(self.addresses, ca_file, verify=verify),
             timeout=httpx2.Timeout(timeouts.answer_s, connect=timeouts.connect_s),
             limits=httpx2.Limits(max_connections=64, max_keepalive_connections=16, keepalive_expiry=4.0),
             follow_redirects=False,
@@ -94,7 +94,7 @@ class Exchange:
         """
         if self._http.is_closed:
             raise ClientError(f"{call}: found the client closed; expected calls before `close()` only")
-        turns = Turns(addresses=len(self._addresses), first=self._first, retries=self._retries, rng=self._around.rng)
+        turns = Turns(addresses=len(self.addresses), first=self._first, retries=self._retries, rng=self._around.rng)
         said, tries = "its time was over before the first try", 0
         while (turn := turns.next()) is not None and max(turn[1], self._around.clock()) < deadline:
             address, free_at = turn
@@ -111,7 +111,7 @@ class Exchange:
                 said += "; it is not sent again, and may have been done"
                 break
         raise ServiceUnavailable(
-            f"{call}: found no answer in {tries} tries at {', '.join(self._addresses)}; the last: {said}; "
+            f"{call}: found no answer in {tries} tries at {', '.join(self.addresses)}; the last: {said}; "
             f"expected one within {self._timeouts.total_s:g} s; see that the service runs and is ready"
         )
 
@@ -122,12 +122,12 @@ class Exchange:
             # httpx2 limits each read; a whole try, with names looked up and answers that trickle, ends here.
             async with asyncio.timeout(limit_s):
                 response = await self._http.request(
-                    call.method, self._addresses[address] + call.path, content=call.body, params=dict(call.params)
+                    call.method, self.addresses[address] + call.path, content=call.body, params=dict(call.params)
                 )
         except TimeoutError:
-            return f"{self._addresses[address]} did not answer within {limit_s:.3g} s"
+            return f"{self.addresses[address]} did not answer within {limit_s:.3g} s"
         except FOREIGN as error:
-            return f"{self._addresses[address]}: {type(error).__name__} {str(error)[:SHOWN]}".rstrip()
+            return f"{self.addresses[address]}: {type(error).__name__} {str(error)[:SHOWN]}".rstrip()
         return Reply(
             status=response.status_code, content=response.content, retry_after=response.headers.get("retry-after")
         )
@@ -139,7 +139,7 @@ class Exchange:
             return outcome
         asked_s = retry_after_s(outcome.retry_after, self._around.now())
         turns.failed(address, now=now, status=outcome.status, retry_after_s=asked_s)
-        return f"{self._addresses[address]} said {saying(outcome.status, problem_of(outcome))}"
+        return f"{self.addresses[address]} said {saying(outcome.status, problem_of(outcome))}"
 
     async def close(self) -> None:
         """Close the connections."""

@@ -160,3 +160,35 @@ def exchange_of(surroundings: Surroundings) -> Callable[..., Exchange]:
         )
 
     return make
+
+
+def recommending(change: Callable[[dict[str, object]], None] = lambda said: None) -> Act:
+    """Answer as the service would that halves every request; `change` spoils the answer before it is sent."""
+
+    def act(service: FakeService, connection: socket.socket) -> None:
+        jobs = json.loads(service.seen[-1][2])["jobs"]
+        said: dict[str, object] = {"answer_id": f"a-{len(service.seen)}", "recommendations": [halved(j) for j in jobs]}
+        change(said)
+        reply(200, said)(service, connection)
+
+    return act
+
+
+def halved(job: dict[str, object]) -> dict[str, object]:
+    asked = job["request"]
+    return {
+        "job_id": job["job_id"],
+        "request": asked,
+        "target": {name: value / 2 for name, value in asked.items()},
+        "lower_bound": {"mem_gib": 1.0},
+        "run_time_s": {"p50": 60.0, "p90": 90.0},
+        "run_time_change": 0.01,
+        "reasons": dict.fromkeys(asked, "shrunk"),
+        "models": {"run_time": "runtime.pai.ctr@7", "usage": "usage.pai.ctr@5"},
+        "history": "2026-11-20T03:00:00Z",
+        "measured_runs": 12,
+        "note": None,
+        "alpha": 0.5,
+        "model_decided": True,
+        "said_by_a_later_version": 1,
+    }
