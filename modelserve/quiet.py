@@ -4,10 +4,12 @@ MLflow itself is not imported here. Called by the two files that do: `pipelines.
 """
 
 import os
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
+from urllib.parse import urlsplit, urlunsplit
 
 ENVIRONMENT: Final = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -21,6 +23,25 @@ ENVIRONMENT: Final = {
 }
 """What MLflow reads at its import and at each call; a value that the user has set stands."""
 
+REASONS: Final[Mapping[str, str]] = {
+    "NameResolutionError": "its host is not known",
+    "gaierror": "its host is not known",
+    "ConnectTimeoutError": "no connection in time",
+    "ReadTimeoutError": "no answer in time",
+    "Read timed out": "no answer in time",
+    "SSLError": "no trusted TLS connection",
+    "NewConnectionError": "no connection",
+    "ConnectionError": "no connection",
+    "Max retries exceeded": "no answer",
+    "RemoteDisconnected": "the connection broke off",
+    "error code 401": "it asks for other credentials",
+    "error code 403": "it asks for other credentials",
+}
+"""What the texts of the network's libraries come to, the first that is found."""
+
+UNKNOWN: Final = "RESOURCE_DOES_NOT_EXIST"
+"""MLflow's code for what is not there."""
+
 
 @contextmanager
 def quietly() -> Iterator[None]:
@@ -30,3 +51,37 @@ def quietly() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+def in_short(error: Exception) -> str:
+    r"""Say in a few words why a call to MLflow failed.
+
+    Examples
+    --------
+    >>> in_short(OSError("HTTPConnectionPool(host='h'): Max retries exceeded (Caused by NewConnectionError('...'))"))
+    'no connection'
+    >>> in_short(ValueError("no such run\nsecond line"))
+    'ValueError: no such run'
+    """
+    text = str(error).strip()
+    if getattr(error, "error_code", None) != UNKNOWN and re.search(r"API request to|ConnectionPool|Max retries", text):
+        return next((short for found, short in REASONS.items() if found in text), "no answer that it should give")
+    said = text.splitlines()
+    return f"{type(error).__name__}: {said[0][:200] if said else 'no word'}"
+
+
+def is_unknown(error: Exception) -> bool:
+    """Tell whether MLflow says that what was asked for is not there."""
+    return getattr(error, "error_code", None) == UNKNOWN
+
+
+def without_password(uri: str) -> str:
+    """Return an address that may be shown.
+
+    Examples
+    --------
+    >>> without_password("https://me:secret@registry:5000/x"), without_password("sqlite:///a.db")
+    ('https://registry:5000/x', 'sqlite:///a.db')
+    """
+    parts = urlsplit(uri)
+    return uri if "@" not in parts.netloc else urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from modelserve.card import MODEL_NAME
 from modelserve.errors import ServeError
 from modelserve.flavor import EXAMPLE, INPUTS, OUTPUTS
-from modelserve.quiet import quietly
+from modelserve.quiet import in_short, is_unknown, quietly, without_password
 from pipelines.errors import PipelineError, RegistryError
 from pipelines.gate import Verdict, judge
 from pipelines.packaging import card_of, figures, write_model
@@ -170,9 +170,8 @@ def _client(uri: str, *, make: bool = False) -> Iterator[Any]:  # MLflow's clien
         except (PipelineError, ServeError):
             raise
         except Exception as error:
-            said = str(error).strip().splitlines()
             raise RegistryError(
-                f"tracking server {uri}: {type(error).__name__}: {said[0][:300] if said else 'no word'}; "
+                f"tracking server {without_password(uri)}: {in_short(error)}; "
                 "expected an MLflow server or database (MLFLOW_TRACKING_URI)"
             ) from error
 
@@ -256,7 +255,12 @@ def _register(client: Any, name: str, logged: tuple[str, str], run_id: str, tags
 
 
 def _version(client: Any, name: str, version: int) -> ModelVersion:
-    found = client.get_model_version(name, str(version))
+    try:
+        found = client.get_model_version(name, str(version))
+    except Exception as error:
+        if not is_unknown(error):
+            raise
+        raise RegistryError(f"{name}: no version {version}, expected one that `taut models` lists") from error
     return ModelVersion(
         name=found.name,
         version=int(found.version),
@@ -270,7 +274,12 @@ def _version(client: Any, name: str, version: int) -> ModelVersion:
 
 
 def _by_alias(client: Any, name: str, alias: str) -> ModelVersion | None:
-    held = client.get_registered_model(name).aliases.get(alias)
+    try:
+        held = client.get_registered_model(name).aliases.get(alias)
+    except Exception as error:
+        if not is_unknown(error):
+            raise
+        raise RegistryError(f"{name}: no such model, expected one that `taut models` lists; train it first") from error
     return None if held is None else _version(client, name, int(held))
 
 

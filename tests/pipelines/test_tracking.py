@@ -404,6 +404,49 @@ def test_a_registry_that_is_away_leaves_the_mirror_alone(uri: str, tmp_path: Pat
     assert list(read_champions(tmp_path).bundles) == [name]
 
 
+def test_a_registry_that_is_away_is_told_in_one_short_line(uri: str, tmp_path: Path, impatient: None) -> None:
+    with pytest.raises(MirrorError) as mirrored:
+        mirror("http://me:secret@127.0.0.1:9/", tmp_path)
+    with pytest.raises(RegistryError) as listed:
+        versions(uri="http://me:secret@127.0.0.1:9/")
+
+    for told in (str(mirrored.value), str(listed.value)):
+        assert "127.0.0.1:9" in told
+        assert "no connection" in told
+        assert len(told) < 200
+        assert not any(word in told for word in ("secret", "Pool", "urllib3", "retries", "\n"))
+
+
+def test_a_name_the_registry_does_not_know_is_said_so_with_what_is_near(uri: str, tmp_path: Path) -> None:
+    promote(track(model_of("nearby"), uri=uri).name, uri=uri)
+
+    with pytest.raises(MirrorError, match=r"no such model, expected one of .*runtime\.pai\.nearby.*; train it first"):
+        mirror(uri, tmp_path, names=["runtime.pai.nearbi"])
+    with pytest.raises(RegistryError, match="no such model, expected one that"):
+        promote("runtime.pai.nearbi", uri=uri)
+    with pytest.raises(RegistryError, match="no version 99, expected one that"):
+        promote("runtime.pai.nearby", uri=uri, version=99)
+
+
+def test_each_alias_has_a_pointer_of_its_own(uri: str, mlflow_of: object, tmp_path: Path) -> None:
+    name = promote(track(model_of("both"), uri=uri).name, uri=uri).name
+    second = track(model_of("both"), uri=uri)
+
+    mirror(uri, tmp_path, names=[name])
+    [challenger] = mirror(uri, tmp_path, names=[name], alias="challenger")
+
+    assert challenger.outcome == "fetched"
+    assert read_pointer(tmp_path, name).version == "1"
+    assert read_pointer(tmp_path, name, "challenger").version == str(second.version) == "2"
+
+    mlflow_of.MlflowClient().delete_registered_model_alias(name, "challenger")
+    withdrawn = {each.name: each.outcome for each in mirror(uri, tmp_path, alias="challenger")}
+
+    assert withdrawn[name] == "withdrawn"
+    assert read_pointer(tmp_path, name, "challenger") is None
+    assert read_pointer(tmp_path, name).version == "1"
+
+
 @pytest.mark.parametrize("name", ["../outside", "runtime.pai.ctr/../../x", "runtime.pai", "other.pai.ctr", ""])
 def test_a_name_that_is_no_folder_of_ours_is_refused(uri: str, tmp_path: Path, name: str) -> None:
     with pytest.raises(MirrorError, match="expected <runtime"):
