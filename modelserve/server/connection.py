@@ -72,15 +72,16 @@ class Connection(HttpToolsProtocol):
         taken = len(self.connections)
         super().connection_made(transport)
         self.waits_since = self.loop.time()
-        if taken < self.limits.connections or self._made_room():
-            return
-        if taken >= 2 * self.limits.connections:
+        crowded = taken >= 2 * self.limits.connections
+        room = taken < self.limits.connections or self._made_room(settled_s=0.0 if crowded else SETTLED_S)
+        if not room and crowded:
             transport.abort()
-        self.app = overloaded
+        elif not room or crowded:
+            self.app = overloaded
 
-    def _made_room(self) -> bool:
+    def _made_room(self, *, settled_s: float) -> bool:
         """Close the connection that has waited longest for a request: half-open or idle, it is the least missed."""
-        waiting = (each for each in self.connections if isinstance(each, Connection) and each._may_go())
+        waiting = (each for each in self.connections if isinstance(each, Connection) and each._may_go(settled_s))
         longest = min(waiting, key=lambda each: each.waits_since or 0.0, default=None)
         if longest is None:
             return False
@@ -88,8 +89,8 @@ class Connection(HttpToolsProtocol):
         self.connections.discard(longest)
         return True
 
-    def _may_go(self) -> bool:
-        settled = self.waits_since is not None and self.loop.time() - self.waits_since > SETTLED_S
+    def _may_go(self, settled_s: float) -> bool:
+        settled = self.waits_since is not None and self.loop.time() - self.waits_since > settled_s
         return settled and not self._in_body and self.transport.get_write_buffer_size() == 0
 
     def data_received(self, data: bytes) -> None:
