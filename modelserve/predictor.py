@@ -6,7 +6,7 @@ Called by `modelserve.recommend`, `pipelines.simulate` and the commands; satisfi
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -19,7 +19,7 @@ from features.lookback import Lookback
 from features.reference import Referenced, build_referenced
 from modelserve.boosters import raw_outputs
 from modelserve.bundle import Bundle
-from modelserve.card import RUNTIME_TARGET, USAGE_TARGETS
+from modelserve.card import RUNTIME_TARGET, USAGE_TARGETS, Card
 from modelserve.jobs import jobs_frame
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
@@ -40,11 +40,17 @@ def run_time_features(bundle: Bundle, frame: pl.DataFrame) -> Referenced:
 
 def run_time_quantiles(bundle: Bundle, features: pl.DataFrame, reference_log_s: FloatArray) -> RunTimes:
     """Answer a feature frame (n rows) with run times in seconds: calibrated in log units, then sorted."""
-    raw = raw_outputs(bundle.boosters[RUNTIME_TARGET], bundle.contract.encode(features)) + reference_log_s
-    levels = bundle.card.quantiles
+    raw = raw_outputs(bundle.boosters[RUNTIME_TARGET], bundle.contract.encode(features))
+    return calibrated_run_times(bundle.card, raw, reference_log_s)
+
+
+def calibrated_run_times(card: Card, raw: FloatArray, reference_log_s: FloatArray) -> RunTimes:
+    """Turn a booster's outputs (n, quantiles) and the references (n, 2), in log units, into seconds."""
+    levels = card.quantiles
     served = [level for level in levels if level in QUANTILE_NAMES]
-    offsets = [bundle.card.offsets.get(QUANTILE_NAMES[level], 0.0) for level in served]
-    seconds = np.exp(np.sort(raw[:, [levels.index(level) for level in served]] + offsets, axis=1))
+    offsets = [card.offsets.get(QUANTILE_NAMES[level], 0.0) for level in served]
+    columns = [levels.index(level) for level in served]
+    seconds = np.exp(np.sort((raw + reference_log_s)[:, columns] + offsets, axis=1))
     unknown = np.full(len(raw), np.nan)
     by_level = dict(zip(sorted(served), seconds.T, strict=True))
     return RunTimes(p50=by_level.get(0.5, unknown), p90=by_level.get(0.9, unknown))
@@ -59,8 +65,13 @@ def use_quantiles(bundle: Bundle, features: pl.DataFrame) -> dict[str, FloatArra
         if booster is None:
             use[target] = np.full(len(matrix), np.nan)
         else:
-            log1p = raw_outputs(booster, matrix)[:, 0] + bundle.card.offsets.get(target, 0.0)
-            use[target] = np.maximum(np.expm1(log1p), 0.0)
+            use[target] = calibrated_use(bundle.card, target, raw_outputs(booster, matrix))
+    return use
+
+
+def calibrated_use(card: Card, target: str, raw: FloatArray) -> FloatArray:
+    """Turn the outputs (n, 1) of a target's booster, in log1p units, into use (n,)."""
+    use: FloatArray = np.maximum(np.expm1(raw[:, 0] + card.offsets.get(target, 0.0)), 0.0)
     return use
 
 
@@ -77,11 +88,15 @@ def measured_runs(bundle: Bundle, frame: pl.DataFrame) -> IntArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What answered for a job: its models by name and version, and how far their history reaches; None without."""
+    """What answered for a job: its models by name and version, and how far their history reaches; None without.
+
+    `failure` is what is wrong with a model that should have answered and cannot be read.
+    """
 
     run_time: str | None
     usage: str | None
     history: datetime | None
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +104,12 @@ class InProcessPredictor:
     """A predictor over loaded bundles, by registered name.
 
     A job is answered by the model of its workload where there is one, else by that of its task type, and of no other
-    trace. A job without a model is answered NaN: nothing is known, and its request will stand (`cold_start`).
+    trace. A job without a model is answered NaN: nothing is known, and its request will stand (`cold_start`). A job
+    whose model could not be read is not answered: `failures` says why, by registered name.
     """
 
     bundles: Mapping[str, Bundle]
+    failures: Mapping[str, str] = field(default_factory=dict)
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
         """Predict `len(rows)` run times, one matrix per model: row i is `jobs[rows[i]]` with `requests[i]` (k, 3).
@@ -145,7 +162,7 @@ class InProcessPredictor:
         known: list[Knowledge] = []
         for job in jobs:
             bundle = self.bundle_of("runtime", job)
-            known.append(Knowledge() if bundle is None else _knowledge(bundle))
+            known.append(Knowledge() if bundle is None else knowledge_of(bundle.card))
         return known
 
     def sources(self, job: Job) -> Sources:
@@ -156,6 +173,7 @@ class InProcessPredictor:
             run_time=None if runtime is None else runtime.reference,
             usage=None if usage is None else usage.reference,
             history=min(reaches) if reaches else None,
+            failure=self._failure_of("runtime", job) or self._failure_of("usage", job),
         )
 
     def bundle_of(self, kind: Kind, job: Job) -> Bundle | None:
@@ -164,8 +182,12 @@ class InProcessPredictor:
         return None if name is None else self.bundles[name]
 
     def _name_of(self, kind: Kind, job: Job) -> str | None:
-        names = [f"{kind}.{job.trace}.{part}" for part in (job.workload, job.task_type) if part is not None]
-        return next((name for name in names if name in self.bundles), None)
+        return next((name for name in _names(kind, job) if name in self.bundles), None)
+
+    def _failure_of(self, kind: Kind, job: Job) -> str | None:
+        if self._name_of(kind, job) is not None:
+            return None
+        return next((self.failures[name] for name in _names(kind, job) if name in self.failures), None)
 
     def _by_model(self, kind: Kind, jobs: Sequence[Job]) -> list[tuple[Bundle, list[int]]]:
         members: dict[str, list[int]] = defaultdict(list)
@@ -173,13 +195,20 @@ class InProcessPredictor:
             name = self._name_of(kind, job)
             if name is not None:
                 members[name].append(i)
+            elif failure := self._failure_of(kind, job):
+                raise PredictorUnavailable(failure)
         return [(self.bundles[name], rows) for name, rows in members.items()]
 
 
-def _knowledge(bundle: Bundle) -> Knowledge:
+def _names(kind: Kind, job: Job) -> list[str]:
+    return [f"{kind}.{job.trace}.{part}" for part in (job.workload, job.task_type) if part is not None]
+
+
+def knowledge_of(card: Card) -> Knowledge:
+    """Return what a run-time model knows about the resources."""
     return Knowledge(
-        important=frozenset(bundle.card.important),
-        support={str(resource): ends for resource, ends in bundle.card.support.items()},
+        important=frozenset(card.important),
+        support={str(resource): ends for resource, ends in card.support.items()},
     )
 
 

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
+from modelserve.answered import known, moment
 from modelserve.predictor import Sources
 from modelserve.requests import JobRow, job_of
 from scheduler_core.shrink import ShrinkPolicy, shrink
@@ -23,6 +24,9 @@ Answer = dict[str, object]
 
 POLICY: Final = ShrinkPolicy(device_mem_gib=GPU_MEM_GIB_OF_TYPE)
 """Algorithm 1 as it is served unless the caller says otherwise."""
+
+NOISE: Final = 1e-12
+"""What an amount may lie above a round one, relative to it, and still be that one."""
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -59,11 +63,64 @@ def recommend(
     """
     policy = policy if theta is None else replace(policy, theta=theta)
     jobs, sources = _jobs(rows, predictor, trace, now)
-    answers: list[Answer] = [{} for _ in jobs]
-    for members in _by_models(sources):
-        for i, answer in zip(members, shrink([jobs[i] for i in members], predictor, policy), strict=True):
-            answers[i] = _answer(answer, sources[i])
-    return answers
+    found = decide(jobs, sources, predictor, [policy] * len(jobs))
+    return [answer_of(each, cited) for each, cited in zip(found, sources, strict=True)]
+
+
+def decide(
+    jobs: Sequence[Job], sources: Sequence[Sources], predictor: Predictor, policies: Sequence[ShrinkPolicy]
+) -> list[Recommendation]:
+    """Run Algorithm 1 on each job under its own policy (n, the same object for the same policy), in the order given.
+
+    Jobs go together by policy and by the models that answer, so that a model that fails takes only its own jobs along.
+    """
+    groups: dict[tuple[str | None, str | None, str | None, int], list[int]] = defaultdict(list)
+    for i, (source, policy) in enumerate(zip(sources, policies, strict=True)):
+        groups[source.run_time, source.usage, source.failure, id(policy)].append(i)
+    found: dict[int, Recommendation] = {}
+    for members in groups.values():
+        together = shrink([jobs[i] for i in members], predictor, policies[members[0]])
+        found.update(zip(members, together, strict=True))
+    return [found[i] for i in range(len(jobs))]
+
+
+def answer_of(found: Recommendation, sources: Sources) -> Answer:
+    """Return a recommendation in the shape of the contract; what is unknown is None, what is given is rounded up."""
+    asked = found.request
+    return {
+        "job_id": found.job_id,
+        "request": _amounts(asked.row()),
+        "target": _amounts(rounded_up(found.target, asked)),
+        "lower_bound": _amounts(rounded_up(found.lower_bound, asked)),
+        "run_time_s": {"p50": known(found.run_time_p50_s), "p90": known(found.run_time_p90_s)},
+        "run_time_change": known(found.run_time_change),
+        "reasons": {name: str(found.reasons[name]) if name in found.reasons else None for name in RESOURCES},
+        "models": {"run_time": sources.run_time, "usage": sources.usage},
+        "history": None if sources.history is None else moment(sources.history),
+        "measured_runs": found.runs,
+        "note": found.note or None,
+    }
+
+
+def rounded_up(amounts: Request, asked: Request) -> tuple[float, float, float]:
+    """Round amounts up to six decimals, never above what was asked; noise of binary fractions is no reason to go up.
+
+    Examples
+    --------
+    >>> six = Request(cpu_cores=6.0, mem_gib=29.3, gpus=0.5)
+    >>> rounded_up(Request(cpu_cores=3.3000000000000003, mem_gib=13.89876543, gpus=0.5), six)
+    (3.3, 13.898766, 0.5)
+    """
+    cpu_cores, mem_gib, gpus = map(_up, amounts.row(), asked.row())
+    return cpu_cores, mem_gib, gpus
+
+
+def _up(value: float, asked: float) -> float:
+    if value >= asked or not math.isfinite(value):
+        return value
+    nearest = round(value, 6)
+    rounded = nearest if nearest >= value * (1.0 - NOISE) else math.ceil(value * 1e6) / 1e6
+    return min(rounded, asked)
 
 
 def predict(
@@ -85,12 +142,12 @@ def predict(
             "job_id": job.job_id,
             "trace": job.trace,
             "task_type": job.task_type,
-            "run_time_p50_s": _known(times.p50[i]),
-            "run_time_p90_s": _known(times.p90[i]),
-            "peak_cpu_cores": _known(peak.cpu_cores[i]),
-            "peak_mem_gib": _known(peak.mem_gib[i]),
-            "peak_gpus": _known(peak.gpus[i]),
-            "peak_gpu_mem_gib": _known(peak.gpu_mem_gib[i]),
+            "run_time_p50_s": known(times.p50[i]),
+            "run_time_p90_s": known(times.p90[i]),
+            "peak_cpu_cores": known(peak.cpu_cores[i]),
+            "peak_mem_gib": known(peak.mem_gib[i]),
+            "peak_gpus": known(peak.gpus[i]),
+            "peak_gpu_mem_gib": known(peak.gpu_mem_gib[i]),
             "measured_runs": int(peak.runs[i]),
             **_cited(sources[i]),
         }
@@ -139,42 +196,13 @@ def _jobs(
     return jobs, sources
 
 
-def _by_models(sources: Sequence[Sources]) -> list[list[int]]:
-    """Group the jobs by the models that answer, so that a model that fails takes only its own jobs along."""
-    groups: dict[tuple[str | None, str | None], list[int]] = defaultdict(list)
-    for i, source in enumerate(sources):
-        groups[source.run_time, source.usage].append(i)
-    return list(groups.values())
-
-
-def _answer(found: Recommendation, sources: Sources) -> Answer:
-    answer: Answer = {
-        "job_id": found.job_id,
-        "request": _amounts(found.request),
-        "target": _amounts(found.target),
-        "lower_bound": _amounts(found.lower_bound),
-        "run_time_s": {"p50": _known(found.run_time_p50_s), "p90": _known(found.run_time_p90_s)},
-        "run_time_change": _known(found.run_time_change),
-        "reasons": {name: str(found.reasons[name]) if name in found.reasons else None for name in RESOURCES},
-        "models": {"run_time": sources.run_time, "usage": sources.usage},
-        "history": None if sources.history is None else sources.history.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "measured_runs": found.runs,
-        "note": found.note or None,
-    }
-    return answer
-
-
 def _cited(sources: Sources) -> Answer:
     return {
         "model_run_time": sources.run_time,
         "model_usage": sources.usage,
-        "history": None if sources.history is None else sources.history.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "history": None if sources.history is None else moment(sources.history),
     }
 
 
-def _amounts(request: Request) -> dict[str, float | None]:
-    return {name: _known(value) for name, value in zip(RESOURCES, request.row(), strict=True)}
-
-
-def _known(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def _amounts(row: tuple[float, float, float]) -> dict[str, float | None]:
+    return {name: known(value) for name, value in zip(RESOURCES, row, strict=True)}

@@ -1,20 +1,24 @@
 """What callers ask, checked where the bytes arrive: jobs with their requests, and how far a request may go.
 
 No predictions here. A row that cannot be meant is refused with the name of its field; an unknown user, group, type or
-device is no error. Called by `modelserve.recommend` and the commands.
+device is no error. Called by the service's calls and the commands.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from features.vocabulary import ROLE_WHOLE_JOB
+from modelserve.callers import Caller
 from modelserve.card import complaint
 from modelserve.errors import BadRequest
 from scheduler_core.types import Job, Request
+
+if TYPE_CHECKING:
+    from features.online import JobAsked, OnlineHistory
 
 MAX_JOBS: Final = 10_000
 Text = Annotated[str, Field(min_length=1, max_length=256)]
@@ -52,30 +56,6 @@ class JobRow(BaseModel):
     opted_out: bool = False
 
 
-class RecommendBody(BaseModel):
-    """A call: jobs of one trace (each may name its own), and the largest change of run time allowed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    jobs: tuple[JobRow, ...] = Field(max_length=MAX_JOBS)
-    trace: Text | None = None
-    theta: float | None = Field(default=None, gt=0.0, le=1.0)
-
-
-def parse_body(data: bytes | str) -> RecommendBody:
-    """Read a call from JSON.
-
-    Raises
-    ------
-    BadRequest
-        The text is no such call; the message names the first field at fault.
-    """
-    try:
-        return RecommendBody.model_validate_json(data)
-    except ValidationError as error:
-        raise BadRequest(complaint(error)) from error
-
-
 def parse_lines(lines: Iterable[str]) -> list[JobRow]:
     """Read one job per line of JSON; empty lines are passed over.
 
@@ -109,7 +89,7 @@ def parse_row(row: Mapping[str, object]) -> JobRow:
         raise BadRequest(complaint(error)) from error
 
 
-def job_of(row: JobRow, *, trace: str, submitted: datetime) -> Job:
+def job_of(row: JobRow, *, trace: str, submitted: datetime, minimum: Request | None = None) -> Job:
     """Return the job as the scheduler knows it; `trace` and `submitted` stand where the row names none."""
     asked = row.request
     at = (row.submit_ts or submitted).astimezone(UTC)
@@ -128,7 +108,53 @@ def job_of(row: JobRow, *, trace: str, submitted: datetime) -> Job:
         gpu_type=row.gpu_type,
         submit_ts=at.timestamp(),
         opted_out=row.opted_out,
+        minimum=minimum,
     )
+
+
+def asked_of_row(row: JobRow, history: "OnlineHistory", *, trace: str, now: float) -> "JobAsked":
+    """Return the job as features see it: what it does not name is of `trace`, of its VC's cluster, submitted `now`."""
+    from features.online import JobAsked  # late: this file is the client's as well, which loads no data frames
+
+    asked = row.request
+    return JobAsked(
+        trace=row.trace or trace,
+        cluster=row.cluster or history.cluster_of(row.vc),
+        job_id=row.job_id,
+        role=row.role,
+        user=row.user,
+        vc=row.vc,
+        group=row.group,
+        workload=row.workload,
+        task_type=row.task_type,
+        gpu_type=row.gpu_type,
+        submit_us=round((now if row.submit_ts is None else row.submit_ts.timestamp()) * 1e6),
+        instances=row.instances,
+        req_cpu_cores=_or_nan(asked.cpu_cores),
+        req_mem_gib=_or_nan(asked.mem_gib),
+        req_gpus=_or_nan(asked.gpus),
+        time_limit_s=math.nan,
+        priority=math.nan,
+    )
+
+
+def check_jobs(rows: Sequence[JobRow], trace: str | None, caller: Caller) -> None:
+    """Make sure that every job is of a trace, and that the caller reaches it.
+
+    Raises
+    ------
+    BadRequest
+        A job names no trace, and neither does anything else.
+    Forbidden
+        A job is out of reach.
+    """
+    bound = caller.traces is not None or caller.clusters is not None
+    for i, row in enumerate(rows):
+        of = row.trace or trace
+        if of is None:
+            raise BadRequest(f"jobs.{i}.trace: found none, expected one here, in the call or in the service's settings")
+        if bound:
+            caller.check_reach(of, row.cluster, field=f"jobs.{i}")
 
 
 def _or_nan(value: float | None) -> float:

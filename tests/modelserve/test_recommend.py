@@ -11,7 +11,7 @@ from modelserve.bundle import Bundle
 from modelserve.errors import BadRequest
 from modelserve.predictor import InProcessPredictor, Sources
 from modelserve.recommend import POLICY, flat, predict, recommend
-from modelserve.requests import JobRow, parse_body, parse_lines, parse_row
+from modelserve.requests import JobRow, parse_lines, parse_row
 from scheduler_core.types import IntArray, Job, Knowledge, PeakUse, RunTimes
 
 REQUEST = {"cpu_cores": 6, "mem_gib": 29.3, "gpus": 0.5}
@@ -241,24 +241,6 @@ def test_predictions_are_those_at_the_request(predictor: InProcessPredictor) -> 
 def test_a_row_that_cannot_be_meant_is_refused_by_field(changes: dict[str, object], field: str) -> None:
     with pytest.raises(BadRequest, match=rf"^{field}: "):
         row(0, **changes)
-
-
-def test_a_body_is_read_and_refused_by_field() -> None:
-    job = {"job_id": "a1", "task_type": "ctr", "request": REQUEST}
-
-    body = parse_body(json.dumps({"trace": "pai", "jobs": [job], "theta": 0.05}))
-
-    assert (body.trace, body.theta, body.jobs[0].role) == ("pai", 0.05, "job")
-    for wrong, said in [
-        ({"jobs": [job], "theta": 0}, "theta"),
-        ({"jobs": [job, {**job, "instances": -3}]}, r"jobs\.1\.instances"),
-        ({"jobs": [job], "alpha": 1}, "alpha"),
-        ({}, "jobs"),
-    ]:
-        with pytest.raises(BadRequest, match=f"^{said}: "):
-            parse_body(json.dumps(wrong))
-    with pytest.raises(BadRequest, match="JSON"):
-        parse_body(b"{")
 
 
 def test_lines_are_read_and_refused_by_number() -> None:
