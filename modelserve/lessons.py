@@ -12,9 +12,8 @@ from features.vocabulary import Status
 from modelserve.learned import Key, Learned, Mode, Place
 from modelserve.settings import ServeSettings
 from modelserve.store.controls import Brake, ModeSet, Reset
-from modelserve.store.finished import Finished, Outcome
+from modelserve.store.finished import OOM, SLACK, Finished, Outcome
 
-OOM: Final = "oom"
 STATUS_OF_OUTCOME: Final[dict[str, Status]] = {
     "completed": Status.COMPLETED,
     "failed": Status.FAILED,
@@ -31,8 +30,6 @@ autoscalers in wide use raise memory by a fifth after a kill as well."""
 CALM_RUNS: Final = 20
 """Later runs of the like, unshrunk in memory and measured, that must all have stayed below the killed allocation before
 the floor is lifted: then the kill tells of these jobs no more."""
-SLACK: Final = 1e-6
-"""Relative difference below which an allocation is the request."""
 
 
 def is_below(allocated: float | None, requested: float | None) -> bool:
@@ -130,7 +127,7 @@ class Lessons:
         """Release a brake; kills are counted anew from here on."""
         for key in [*self.brakes, *self._windows]:
             trace, cluster, task_type = key
-            if (trace, task_type) == (change.trace, change.task_type) and change.cluster in ("", cluster):
+            if trace == change.trace and change.cluster in ("", cluster) and change.task_type in ("", task_type):
                 self.brakes.pop(key, None)
                 self.unwritten.pop(key, None)
                 self._windows.pop(key, None)

@@ -94,16 +94,18 @@ def read_answer(store: Store, answer_id: str) -> AnswerRecord | None:
 
 
 def newest_answers(
-    store: Store, *, traces: Collection[str], kind: str | None = None, limit: int | None = None
+    store: Store, *, traces: Collection[str] | None = None, kind: str | None = None, limit: int | None = None
 ) -> Iterator[AnswerRecord]:
-    """Yield the records of some traces and one kind (None: all), the newest first, a page in memory at a time.
+    """Yield the records of some traces and of one kind (None: all), the newest first, a page in memory at a time.
 
     Raises
     ------
     StoreError
         The store cannot be read.
     """
-    asked = select(ANSWERS.c.n, *_COLUMNS).where(ANSWERS.c.trace.in_(sorted(traces)))
+    asked = select(ANSWERS.c.n, *_COLUMNS)
+    if traces is not None:
+        asked = asked.where(ANSWERS.c.trace.in_(sorted(traces)))
     if kind is not None:
         asked = asked.where(ANSWERS.c.kind == kind)
     below, left = None, sys.maxsize if limit is None else limit

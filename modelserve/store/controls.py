@@ -28,7 +28,7 @@ class ModeSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset:
-    """A brake that was released; an empty cluster means every one."""
+    """A brake that was released; empty texts mean every cluster or type."""
 
     trace: str
     cluster: str

@@ -15,6 +15,10 @@ from modelserve.store.tables import FEEDBACK
 Identity = tuple[str, str, str, str]
 """Trace, cluster (empty where none was named), job id and role."""
 
+OOM: Final = "oom"
+"""The outcome of a job that was killed for memory."""
+SLACK: Final = 1e-6
+"""Relative difference below which an allocation is the request."""
 _BATCH: Final = 500
 """Values in one IN list; SQLite and PostgreSQL both take many more."""
 

@@ -1,0 +1,132 @@
+"""What finished jobs came to, summed up by the database: savings, kills, and how run times stood to their forecasts.
+
+Counts and sums only; what they mean is `modelserve.modes`'. Called by `modelserve.modes`.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import ColumnElement, Float, and_, case, func, or_, select, true
+
+from modelserve.store.finished import OOM, SLACK
+from modelserve.store.store import Store
+from modelserve.store.tables import FEEDBACK
+
+RESOURCES: Final = ("cpu_cores", "mem_gib", "gpus")
+_HOURS: Final = FEEDBACK.c.run_s * FEEDBACK.c.instances / 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """The finished jobs of one type; resource-hours are over all instances, where request and allocation are known."""
+
+    trace: str
+    task_type: str
+    jobs: int
+    shrunk: int
+    kills: int
+    asked_hours: dict[str, float]
+    allocated_hours: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """One finished job as savings and stretch see it; requests and allocations in the order of `RESOURCES`."""
+
+    trace: str
+    cluster: str
+    task_type: str
+    job_id: str
+    role: str
+    answer_id: str | None
+    instances: int
+    run_s: float
+    outcome: str
+    p50_s: float | None
+    shrunk: bool
+    requests: tuple[float | None, ...]
+    allocations: tuple[float | None, ...]
+
+
+def _below(resource: str) -> ColumnElement[bool]:
+    return FEEDBACK.c[f"alloc_{resource}"] < FEEDBACK.c[f"req_{resource}"] * (1.0 - SLACK)
+
+
+_SHRUNK: Final = func.coalesce(or_(*[func.coalesce(case((_below(r), 1), else_=0), 0) == 1 for r in RESOURCES]), False)
+
+
+def _reach(traces: Collection[str] | None, clusters: Collection[str] | None) -> ColumnElement[bool]:
+    held: list[ColumnElement[bool]] = [true()]
+    if traces is not None:
+        held.append(FEEDBACK.c.trace.in_(sorted(traces)))
+    if clusters is not None:
+        held.append(FEEDBACK.c.cluster.in_(sorted(clusters)))
+    return and_(*held)
+
+
+def totals(store: Store, *, traces: Collection[str] | None, clusters: Collection[str] | None) -> list[Totals]:
+    """Sum up the finished jobs of each trace and type within some traces and clusters (None: all).
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    c = FEEDBACK.c
+    shrunk = case((_SHRUNK, 1), else_=0)
+    killed = case((and_(_SHRUNK, c.outcome == OOM), 1), else_=0)
+    sums = []
+    for resource in RESOURCES:
+        asked, given = c[f"req_{resource}"], c[f"alloc_{resource}"]
+        known = and_(asked.is_not(None), given.is_not(None))
+        for amount in (asked, given):
+            sums.append(func.coalesce(func.sum(case((known, amount * _HOURS), else_=0.0)), 0.0).cast(Float(53)))
+    asked_for = (
+        select(c.trace, c.task_type, func.count(), func.sum(shrunk), func.sum(killed), *sums)
+        .where(_reach(traces, clusters))
+        .group_by(c.trace, c.task_type)
+        .order_by(c.trace, c.task_type)
+    )
+    with store.reading("summing up feedback") as connection:
+        rows = connection.execute(asked_for).all()
+    return [
+        Totals(
+            trace=trace,
+            task_type=task_type,
+            jobs=int(jobs),
+            shrunk=int(small),
+            kills=int(kills),
+            asked_hours=dict(zip(RESOURCES, map(float, hours[0::2]), strict=True)),
+            allocated_hours=dict(zip(RESOURCES, map(float, hours[1::2]), strict=True)),
+        )
+        for trace, task_type, jobs, small, kills, *hours in rows
+    ]
+
+
+def newest_ran(
+    store: Store, *, traces: Collection[str] | None, clusters: Collection[str] | None, limit: int
+) -> list[Ran]:
+    """Return the newest finished jobs within some traces and clusters (None: all), the newest first.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    c = FEEDBACK.c
+    plain = (c.trace, c.cluster, c.task_type, c.job_id, c.role, c.answer_id, c.instances, c.run_s, c.outcome, c.p50_s)
+    amounts = [c[f"{kind}_{resource}"] for kind in ("req", "alloc") for resource in RESOURCES]
+    asked = select(*plain, case((_SHRUNK, 1), else_=0).label("shrunk"), *amounts).where(_reach(traces, clusters))
+    with store.reading("reading feedback") as connection:
+        rows = connection.execute(asked.order_by(c.seq.desc()).limit(limit)).all()
+    names = [column.name for column in plain]
+    return [
+        Ran(
+            **dict(zip(names, row[: len(names)], strict=True)),
+            shrunk=bool(row.shrunk),
+            requests=tuple(row[-6:-3]),
+            allocations=tuple(row[-3:]),
+        )
+        for row in rows
+    ]

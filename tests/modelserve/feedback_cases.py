@@ -1,0 +1,81 @@
+"""A service around a real store, and finished jobs to report; models are the small bundles', or none."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from features.online import EndedRun
+from modelserve.answer_log import AnswerLog
+from modelserve.feed import Feed
+from modelserve.feedback import FeedbackBody
+from modelserve.models import Snapshot
+from modelserve.settings import ServeSettings
+from modelserve.store import Store
+
+NOW = 1_600_000_000.0
+NO_MODELS = Snapshot(champions={}, challengers={}, failures={}, generation=0, loaded_at=0.0)
+
+
+@dataclass(kw_only=True)
+class FakeModels:
+    """What the feed teaches, written down."""
+
+    current: Snapshot = NO_MODELS
+    runs: list[EndedRun] = field(default_factory=list)
+    forgotten: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def learn(self, runs: Sequence[EndedRun]) -> None:
+        self.runs += runs
+
+    def forget(self, trace: str, user: str, clusters: frozenset[str] | None) -> None:
+        self.forgotten.append((trace, user, clusters))
+        self.runs = [
+            run
+            for run in self.runs
+            if (run.trace, run.user) != (trace, user) or (clusters is not None and run.cluster not in clusters)
+        ]
+
+    def ids(self) -> list[str]:
+        return [run.job_id for run in self.runs]
+
+
+def service_of(url: str | Path, models: Any = None, **settings: Any) -> Any:
+    """Return a service as the logic knows it; a path stands for a file of SQLite."""
+    store = Store.open(url if isinstance(url, str) else f"sqlite:///{url}")
+    said = ServeSettings(**{"trace": "pai", **settings})
+    taught = FakeModels() if models is None else models
+    return SimpleNamespace(
+        settings=said,
+        models=taught,
+        store=store,
+        log=AnswerLog(store, said.answers_kept),
+        feed=Feed(store, taught, said),
+        clock=lambda: NOW,
+    )
+
+
+def row(job_id: str = "a1", **changes: Any) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "job_id": job_id,
+        "task_type": "ctr",
+        "cluster": "pai",
+        "user": "u1",
+        "group": "g0",
+        "role": "worker",
+        "workload": "ctr",
+        "gpu_type": "T4",
+        "instances": 2,
+        "submit_ts": "2020-07-20T00:00:00Z",
+        "start_ts": "2020-07-20T00:01:00Z",
+        "end_ts": "2020-07-20T01:01:00Z",
+        "outcome": "completed",
+        "request": {"cpu_cores": 6.0, "mem_gib": 20.0, "gpus": 0.5},
+        "used": {"cpu_cores": 2.0, "gpus": 0.1, "mem_max_gib": 8.0, "gpu_mem_max_gib": 3.0},
+    }
+    return {**said, **changes}
+
+
+def body(rows: Iterable[dict[str, Any]], **said: Any) -> FeedbackBody:
+    return FeedbackBody.model_validate({"feedback": list(rows), **said})
