@@ -5,6 +5,7 @@ No model and no data frame is loaded here. Called by schedulers, scripts and the
 
 from modelserve.client.asynchronous import AsyncClient
 from modelserve.client.policy import Retries, Timeouts
+from modelserve.client.standing import Advice
 from modelserve.client.synchronous import Client
 
-__all__ = ["AsyncClient", "Client", "Retries", "Timeouts"]
+__all__ = ["Advice", "AsyncClient", "Client", "Retries", "Timeouts"]

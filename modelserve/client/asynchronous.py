@@ -3,87 +3,43 @@
 How a call is sent is `modelserve.client.exchange`'s. Called by asyncio programs, and by `Client` for callers that wait.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Literal, Self, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
-import httpx2
+from pydantic import BaseModel
 
-from modelserve.answers import Prediction, PredictionsSaid, RecommendationsSaid, Recommended
-from modelserve.client.calls import check_ids, job_rows, parts, post, read_answer, with_list
-from modelserve.client.exchange import Exchange, Surroundings
-from modelserve.client.policy import Retries, Timeouts
-from modelserve.client.standing import askable, recommendation_of, stands
-from modelserve.errors import BadRequest, ClientError, Refused
-from modelserve.requests import MAX_JOBS, JobRow
-from scheduler_core.types import Job, Recommendation
+from modelserve.answers import (
+    FeedbackTaken,
+    Mode,
+    Modes,
+    Prediction,
+    PredictionsSaid,
+    Readiness,
+    RecommendationsSaid,
+    Recommended,
+)
+from modelserve.client.calls import (
+    check_count,
+    check_ids,
+    fields,
+    get,
+    job_rows,
+    parts,
+    post,
+    read_answer,
+    with_list,
+)
+from modelserve.client.connected import Connected
+from modelserve.client.standing import Advice, askable, recommendation_of, stands
+from modelserve.errors import ClientError
+from modelserve.requests import JobRow
+from scheduler_core.types import Job
 
 Jobs = Sequence[JobRow | Mapping[str, object]]
-Row = TypeVar("Row")
-Found = TypeVar("Found")
-
-TOO_LARGE = 413
-"""Said of a list that is too long for the service; its halves may not be."""
 
 
-class AsyncClient:
-    """A client of the prediction service, for asyncio.
-
-    Parameters
-    ----------
-    addresses
-        Where the service is, as `http://127.0.0.1:8080`; several are replicas, and tried in turn.
-    token
-        Bearer token; it is sent to these addresses only, and never shown.
-    ca_file
-        PEM file of the authorities to trust; the system's own when None.
-    verify
-        Whether certificates are checked; False is for trying out only.
-    timeouts, retries
-        How long a call may take, and when it is tried again. Only calls that change nothing, and feedback (which the
-        service takes once however often it is sent), are sent again.
-    jobs_per_call
-        Longer lists are sent in parts of at most so many; their answers come back as one list, in order.
-    """
-
-    def __init__(
-        self,
-        *addresses: str,
-        token: str | None = None,
-        ca_file: Path | None = None,
-        verify: bool = True,
-        timeouts: Timeouts | None = None,
-        retries: Retries | None = None,
-        jobs_per_call: int = MAX_JOBS,
-        surroundings: Surroundings | None = None,
-        transport: httpx2.AsyncBaseTransport | None = None,
-    ) -> None:
-        if not 1 <= jobs_per_call <= MAX_JOBS:
-            raise BadRequest(f"client: found jobs_per_call={jobs_per_call}, expected 1 to {MAX_JOBS}")
-        self._jobs_per_call = jobs_per_call
-        self._exchange = Exchange(
-            addresses,
-            token=token,
-            ca_file=ca_file,
-            verify=verify,
-            timeouts=timeouts or Timeouts(),
-            retries=retries or Retries(),
-            surroundings=surroundings or Surroundings(),
-            transport=transport,
-        )
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(map(repr, self._exchange.addresses))})"
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close the connections; calls after it are refused."""
-        await self._exchange.close()
+class AsyncClient(Connected):
+    """A client of the prediction service, for asyncio; see `Connected` for its parameters."""
 
     async def predictions(
         self,
@@ -104,11 +60,11 @@ class AsyncClient:
 
         async def ask(part: Sequence[JobRow], deadline: float) -> list[Prediction]:
             call = post("/v1/predictions", with_list("jobs", part, trace=trace, outputs=outputs), repeatable=True)
-            said = read_answer(PredictionsSaid, await self._exchange.send(call, deadline), call)
+            said = read_answer(PredictionsSaid, await self.exchange.send(call, deadline), call)
             check_ids([row.job_id for row in part], [row.job_id for row in said.predictions], call)
             return [row.model_copy(update={"answer_id": said.answer_id}) for row in said.predictions]
 
-        return await self._in_parts(job_rows(jobs), ask)
+        return await self.in_parts(job_rows(jobs), ask)
 
     async def recommendations(
         self,
@@ -132,9 +88,9 @@ class AsyncClient:
         async def ask(part: Sequence[JobRow], deadline: float) -> list[Recommended]:
             return await self._recommended(part, deadline, trace=trace, theta=theta, alpha=alpha, guard=guard)
 
-        return await self._in_parts(job_rows(jobs), ask)
+        return await self.in_parts(job_rows(jobs), ask)
 
-    async def recommend(self, jobs: Sequence[Job]) -> list[Recommendation]:
+    async def recommend(self, jobs: Sequence[Job]) -> list[Advice]:
         """Recommend a target for each job, as `scheduler_core.shrink` does; nothing is raised and no job is lost.
 
         Where no answer comes, or none that can be meant, requests stand (`predictor_unavailable`), and `note` says why.
@@ -142,10 +98,10 @@ class AsyncClient:
         rows, notes = askable(jobs)
         found = [stands(job, note) for job, note in zip(jobs, notes, strict=True)]
         asked = [(i, row) for i, row in enumerate(rows) if row is not None]
-        deadline = self._exchange.deadline()
-        for part in parts(asked, self._jobs_per_call):
+        deadline = self.exchange.deadline()
+        for part in parts(asked, self.jobs_per_call):
             try:
-                said = await self._halved([row for _, row in part], self._recommended, deadline)
+                said = await self.halved([row for _, row in part], self._recommended, deadline)
             except ClientError as error:
                 for i, _ in part:
                     found[i] = stands(jobs[i], str(error))
@@ -154,36 +110,63 @@ class AsyncClient:
                 found[i] = recommendation_of(jobs[i], answer)
         return found
 
+    async def feedback(
+        self, finished: Sequence[BaseModel | Mapping[str, object]], *, trace: str | None = None
+    ) -> FeedbackTaken:
+        """Report finished jobs, as `modelserve.feedback.FeedbackRow`; a job that is reported twice counts once.
+
+        Raises
+        ------
+        ClientError
+            Not all were taken; report them again.
+        """
+
+        async def tell(part: Sequence[BaseModel | Mapping[str, object]], deadline: float) -> list[FeedbackTaken]:
+            call = post("/v1/feedback", with_list("feedback", part, trace=trace), repeatable=True)
+            said = read_answer(FeedbackTaken, await self.exchange.send(call, deadline), call)
+            check_count(len(part), len(said.results), call)
+            return [said]
+
+        taken = await self.in_parts(finished, tell)
+        return FeedbackTaken(
+            accepted=sum(each.accepted for each in taken),
+            duplicates=sum(each.duplicates for each in taken),
+            conflicts=sum(each.conflicts for each in taken),
+            results=tuple(result for each in taken for result in each.results),
+        )
+
+    async def modes(self) -> Modes:
+        """Return which modes and brakes stand, and what was realised."""
+        return await self.ask(Modes, get("/v1/mode"))
+
+    async def set_mode(
+        self,
+        mode: Mode,
+        *,
+        trace: str | None = None,
+        cluster: str | None = None,
+        task_type: str | None = None,
+        group: str | None = None,
+    ) -> Modes:
+        """Set the mode of a place (what is None means every one), and return what stands; sent once only."""
+        body = fields(mode=mode, trace=trace, cluster=cluster, task_type=task_type, group=group)
+        return await self.ask(Modes, post("/v1/mode", body, repeatable=False))
+
+    async def release_brake(
+        self, *, trace: str | None = None, cluster: str | None = None, task_type: str | None = None
+    ) -> Modes:
+        """Let a type that was stopped for its kills be shrunk again, and return what stands; sent once only."""
+        body = fields(reset=True, trace=trace, cluster=cluster, task_type=task_type)
+        return await self.ask(Modes, post("/v1/mode", body, repeatable=False))
+
+    async def ready(self) -> Readiness:
+        """Return how the worker that answers stands; a worker that is not ready is an answer too."""
+        return await self.ask(Readiness, get("/readyz", expected=frozenset({200, 503})))
+
     async def _recommended(self, part: Sequence[JobRow], deadline: float, **options: object) -> list[Recommended]:
         if not part:
             return []
         call = post("/v1/recommendations", with_list("jobs", part, **options), repeatable=True)
-        said = read_answer(RecommendationsSaid, await self._exchange.send(call, deadline), call)
+        said = read_answer(RecommendationsSaid, await self.exchange.send(call, deadline), call)
         check_ids([row.job_id for row in part], [row.job_id for row in said.recommendations], call)
         return [row.model_copy(update={"answer_id": said.answer_id}) for row in said.recommendations]
-
-    async def _in_parts(
-        self, rows: Sequence[Row], ask: Callable[[Sequence[Row], float], Awaitable[list[Found]]]
-    ) -> list[Found]:
-        deadline = self._exchange.deadline()
-        found: list[Found] = []
-        for part in parts(rows, self._jobs_per_call):
-            found += await self._halved(part, ask, deadline)
-        return found
-
-    async def _halved(
-        self, part: Sequence[Row], ask: Callable[[Sequence[Row], float], Awaitable[list[Found]]], deadline: float
-    ) -> list[Found]:
-        """Ask for a part, and for its halves where the service says that it is too large."""
-        if not part:
-            return []
-        try:
-            return await ask(part, deadline)
-        except Refused as refusal:
-            if refusal.status != TOO_LARGE or len(part) < 2:
-                raise
-        middle = len(part) // 2
-        return [
-            *await self._halved(part[:middle], ask, deadline),
-            *await self._halved(part[middle:], ask, deadline),
-        ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
 
 from modelserve.errors import Refused, ServiceUnavailable, WrongAnswer
 from modelserve.requests import JobRow, parse_row
@@ -66,9 +67,9 @@ def fields(**values: object) -> bytes:
     return json.dumps(_given(values), separators=(",", ":")).encode()
 
 
-def with_list(name: str, rows: Iterable[BaseModel], **values: object) -> bytes:
+def with_list(name: str, rows: Iterable[BaseModel | Mapping[str, object]], **values: object) -> bytes:
     """Return a body of JSON with a list of rows in it; what a row does not say is left out."""
-    listed = b",".join(row.model_dump_json(exclude_unset=True, exclude_none=True).encode() for row in rows)
+    listed = b",".join(map(_row, rows))
     rest = fields(**values)[1:]
     return b'{"%s":[%s]%s%s' % (name.encode(), listed, b"," if rest != b"}" else b"", rest)
 
@@ -117,11 +118,16 @@ def read_answer(kind: type[Answer], content: bytes, call: Call) -> Answer:
 
 def check_ids(asked: Sequence[str], answered: Sequence[str], call: Call) -> None:
     """Raise `WrongAnswer` unless the jobs answered are those asked, in the same order."""
-    if len(asked) != len(answered):
-        raise WrongAnswer(f"{call}: found {len(answered)} jobs answered, expected the {len(asked)} asked")
+    check_count(len(asked), len(answered), call)
     for place, (left, right) in enumerate(zip(asked, answered, strict=True)):
         if left != right:
             raise WrongAnswer(f"{call}: found job {right[:40]!r} at place {place}, expected {left[:40]!r}")
+
+
+def check_count(asked: int, answered: int, call: Call) -> None:
+    """Raise `WrongAnswer` unless as many jobs are answered as were asked about."""
+    if asked != answered:
+        raise WrongAnswer(f"{call}: found {answered} jobs answered, expected the {asked} asked")
 
 
 def check_status(call: Call, reply: Reply) -> None:
@@ -166,6 +172,12 @@ def saying(status: int, problem: Mapping[str, object]) -> str:
     """
     told = [str(problem[key])[:SHOWN] for key in ("title", "detail") if problem.get(key)]
     return " ".join([str(status), ": ".join(told)]).strip()
+
+
+def _row(row: BaseModel | Mapping[str, object]) -> bytes:
+    if isinstance(row, BaseModel):
+        return row.model_dump_json(exclude_unset=True, exclude_none=True).encode()
+    return to_json(row)
 
 
 def _given(values: Mapping[str, Item | None]) -> dict[str, Item]:

@@ -5,15 +5,32 @@ No I/O; what is not sure is not passed on. Called by `modelserve.client.asynchro
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from modelserve.answers import Amounts, Recommended
+from modelserve.answers import Amounts, Mode, Recommended
 from modelserve.errors import BadRequest
 from modelserve.requests import JobRow, parse_row
 from scheduler_core.types import RESOURCES, Job, Reason, Recommendation, Request
 
 UNKNOWN: Final = Request(cpu_cores=math.nan, mem_gib=math.nan, gpus=math.nan)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice(Recommendation):
+    """A recommendation that came over the wire: whether it is to be followed, and the name of the answer it is from.
+
+    `answer_id` goes back with the feedback about the job; it is empty where no answer came.
+    """
+
+    mode: Mode
+    answer_id: str
+
+    @property
+    def given(self) -> Request:
+        """What to give the job now: the target where the mode is `enforce`, else what it asked for."""
+        return self.target if self.mode == "enforce" else self.request
 
 
 def row_of(job: Job) -> JobRow:
@@ -43,13 +60,13 @@ def row_of(job: Job) -> JobRow:
     return parse_row({name: value for name, value in said.items() if value is not None})
 
 
-def recommendation_of(job: Job, row: Recommended) -> Recommendation:
+def recommendation_of(job: Job, row: Recommended) -> Advice:
     """Return the service's answer about a job; a target that cannot be meant leaves the request standing."""
     target = _request(row.target)
     for name, asked, given in zip(RESOURCES, job.request.row(), target.row(), strict=True):
         if math.isnan(asked) != math.isnan(given) or given > asked or given < 0.0:
             return stands(job, f"the service said {name}={given:g} where {asked:g} was asked")
-    return Recommendation(
+    return Advice(
         job_id=job.job_id,
         request=job.request,
         target=target,
@@ -57,18 +74,20 @@ def recommendation_of(job: Job, row: Recommended) -> Recommendation:
         run_time_p50_s=_number(row.run_time_s.p50),
         run_time_p90_s=_number(row.run_time_s.p90),
         run_time_change=_number(row.run_time_change),
-        reasons={name: reason for name, reason in row.reasons.items() if reason is not None},
+        reasons={name: reason for name, reason in row.reasons if reason is not None},
         alpha=row.alpha,
         model_decided=row.model_decided,
         runs=row.measured_runs,
         note=row.note or "",
+        mode=row.mode,
+        answer_id=row.answer_id,
     )
 
 
-def stands(job: Job, note: str) -> Recommendation:
+def stands(job: Job, note: str) -> Advice:
     """Return the recommendation that leaves a job as it is because no prediction came, and why."""
     asked = {name for name, value in zip(RESOURCES, job.request.row(), strict=True) if not math.isnan(value)}
-    return Recommendation(
+    return Advice(
         job_id=job.job_id,
         request=job.request,
         target=job.request,
@@ -80,6 +99,8 @@ def stands(job: Job, note: str) -> Recommendation:
         alpha=1.0,
         model_decided=False,
         note=note,
+        mode="observe",
+        answer_id="",
     )
 
 

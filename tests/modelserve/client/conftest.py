@@ -175,20 +175,21 @@ def recommending(change: Callable[[dict[str, object]], None] = lambda said: None
 
 
 def halved(job: dict[str, object]) -> dict[str, object]:
-    asked = job["request"]
+    asked = {name: job["request"].get(name) for name in ("cpu_cores", "mem_gib", "gpus")}
     return {
         "job_id": job["job_id"],
+        "mode": "enforce",
         "request": asked,
-        "target": {name: value / 2 for name, value in asked.items()},
-        "lower_bound": {"mem_gib": 1.0},
+        "target": {name: value and value / 2 for name, value in asked.items()},
+        "lower_bound": {"cpu_cores": None, "mem_gib": 1.0, "gpus": None},
         "run_time_s": {"p50": 60.0, "p90": 90.0},
         "run_time_change": 0.01,
-        "reasons": dict.fromkeys(asked, "shrunk"),
+        "reasons": {name: None if value is None else "shrunk" for name, value in asked.items()},
+        "alpha": 0.5,
+        "model_decided": True,
         "models": {"run_time": "runtime.pai.ctr@7", "usage": "usage.pai.ctr@5"},
         "history": "2026-11-20T03:00:00Z",
         "measured_runs": 12,
         "note": None,
-        "alpha": 0.5,
-        "model_decided": True,
         "said_by_a_later_version": 1,
     }

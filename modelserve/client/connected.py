@@ -1,0 +1,115 @@
+"""What every client has: the service's addresses, its connections, and long lists sent in parts.
+
+Which calls there are is `modelserve.client.asynchronous`'. Called by that.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+import httpx2
+from pydantic import BaseModel
+
+from modelserve.client.calls import Call, parts, read_answer
+from modelserve.client.exchange import Exchange, Surroundings
+from modelserve.client.policy import Retries, Timeouts
+from modelserve.errors import BadRequest, Refused
+from modelserve.requests import MAX_JOBS
+
+Row = TypeVar("Row")
+Found = TypeVar("Found")
+Said = TypeVar("Said", bound=BaseModel)
+
+TOO_LARGE: Final = 413
+"""Said of a list that is too long for the service; its halves may not be."""
+
+
+class Connected:
+    """A client of the prediction service, for asyncio.
+
+    Parameters
+    ----------
+    addresses
+        Where the service is, as `http://127.0.0.1:8080`; several are replicas, and tried in turn.
+    token
+        Bearer token; it is sent to these addresses only, and never shown.
+    ca_file
+        PEM file of the authorities to trust; the system's own when None.
+    verify
+        Whether certificates are checked; False is for trying out only.
+    timeouts, retries
+        How long a call may take, and when it is tried again. Only calls that change nothing, and feedback (which the
+        service takes once however often it is sent), are sent again.
+    jobs_per_call
+        Longer lists are sent in parts of at most so many; their answers come back as one list, in order.
+    """
+
+    def __init__(
+        self,
+        *addresses: str,
+        token: str | None = None,
+        ca_file: Path | None = None,
+        verify: bool = True,
+        timeouts: Timeouts | None = None,
+        retries: Retries | None = None,
+        jobs_per_call: int = MAX_JOBS,
+        surroundings: Surroundings | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        if not 1 <= jobs_per_call <= MAX_JOBS:
+            raise BadRequest(f"client: found jobs_per_call={jobs_per_call}, expected 1 to {MAX_JOBS}")
+        self.jobs_per_call = jobs_per_call
+        self.exchange = Exchange(
+            addresses,
+            token=token,
+            ca_file=ca_file,
+            verify=verify,
+            timeouts=timeouts or Timeouts(),
+            retries=retries or Retries(),
+            surroundings=surroundings or Surroundings(),
+            transport=transport,
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.exchange.addresses))})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections; calls after it are refused."""
+        await self.exchange.close()
+
+    async def ask(self, kind: type[Said], call: Call) -> Said:
+        """Send a call and read its answer."""
+        return read_answer(kind, await self.exchange.send(call, self.exchange.deadline()), call)
+
+    async def in_parts(
+        self, rows: Sequence[Row], ask: Callable[[Sequence[Row], float], Awaitable[list[Found]]]
+    ) -> list[Found]:
+        """Ask for a list in parts, and return their answers as one list, in order."""
+        deadline = self.exchange.deadline()
+        found: list[Found] = []
+        for part in parts(rows, self.jobs_per_call):
+            found += await self.halved(part, ask, deadline)
+        return found
+
+    async def halved(
+        self, part: Sequence[Row], ask: Callable[[Sequence[Row], float], Awaitable[list[Found]]], deadline: float
+    ) -> list[Found]:
+        """Ask for a part, and for its halves where the service says that it is too large."""
+        if not part:
+            return []
+        try:
+            return await ask(part, deadline)
+        except Refused as refusal:
+            if refusal.status != TOO_LARGE or len(part) < 2:
+                raise
+        middle = len(part) // 2
+        return [
+            *await self.halved(part[:middle], ask, deadline),
+            *await self.halved(part[middle:], ask, deadline),
+        ]
