@@ -1,0 +1,1 @@
+"""Benchmarks of the prediction service: `make bench-serve` and `make soak`."""

@@ -1,0 +1,54 @@
+"""The least that a FastAPI endpoint can do: read the request of a prediction, check it, and answer nothing.
+
+What taut adds is measured against it; a second endpoint only walks the trees besides, which is the floor of what can be
+reached. Run as a process of its own by `tests.benchmarks.serving.throughput`: `... empty PORT BUNDLE`.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import uvicorn
+from fastapi import FastAPI
+
+from modelserve.bundle import read_bundle
+from modelserve.card import RUNTIME_TARGET
+from modelserve.predictions import PredictBody
+from modelserve.trees import CompiledTrees
+
+
+def app_of(bundle: Path) -> FastAPI:
+    """Return the two endpoints."""
+    app = FastAPI()
+    held = read_bundle(bundle)
+    trees = CompiledTrees.of(held.boosters[RUNTIME_TARGET], len(held.card.quantiles))
+    row = np.zeros(len(held.contract.names), dtype=np.float32)
+
+    @app.get("/readyz")
+    async def ready() -> dict[str, str]:
+        return {}
+
+    @app.post("/empty")
+    async def empty(body: PredictBody) -> dict[str, str]:
+        return {}
+
+    @app.post("/trees")
+    async def walked(body: PredictBody) -> dict[str, list[float]]:
+        return {"raw": trees.one(row).tolist()}
+
+    return app
+
+
+if __name__ == "__main__":
+    uvicorn.run(
+        app_of(Path(sys.argv[2])),
+        host="127.0.0.1",
+        port=int(sys.argv[1]),
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+    )

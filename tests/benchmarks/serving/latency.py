@@ -1,0 +1,47 @@
+"""How long one-job calls take at half of what the server can answer: the slowest hundredth against the middle.
+
+Part d of `tests.benchmarks.serving`; how the calls are paced is `paced`'s.
+"""
+
+import json
+import subprocess
+import sys
+from typing import Final
+
+from tests.benchmarks.serving.figures import Bar, Row, amount_row, ratio_row
+from tests.benchmarks.serving.load import Target, throughput_per_s, write_bodies
+from tests.benchmarks.serving.processes import CLIENT_CORE
+from tests.benchmarks.serving.stage import SPREAD_OF_JOBS, Stage, one_job_bodies, taut_server
+
+SHARE: Final = 0.5
+BAR: Final = Bar(side="at most", value=4.0)
+
+
+def latency_rows(stage: Stage) -> list[Row]:
+    """Return p99 over p50 with calls at equal distances, and beside it with calls that know nothing of each other."""
+    bodies = one_job_bodies(stage.models.jobs(SPREAD_OF_JOBS), outputs=["run_time"])
+    file = write_bodies(bodies, stage.scratch / "paced.txt")
+    with taut_server(stage) as server:
+        target = Target(name="taut", url=server.url + "/v1/predictions", bodies=file)
+        peaks = [throughput_per_s(target, seconds=stage.seconds) for _ in range(2)]
+        rate = SHARE * max(peaks)
+        rounds = [{m: _round(target, m, rate, stage.seconds) for m in ("even", "random")} for _ in range(stage.rounds)]
+    rows = []
+    for moments, bar in (("even", BAR), ("random", None)):
+        p99, p50 = ([each[moments][name] for each in rounds] for name in ("p99_ms", "p50_ms"))
+        what = f"p99 at {rate:.0f} calls a second, {SHARE:.0%} of the peak, {moments} moments"
+        rows.append(ratio_row("d", what, "p50", p99, p50, unit="ms", bar=bar))
+    slowest = [each["even"]["p999_ms"] for each in rounds]
+    return [*rows, amount_row("d", "p99.9 of the even ones", slowest, unit="ms")]
+
+
+def _round(target: Target, moments: str, rate: float, seconds: float) -> dict[str, float]:
+    command = ["taskset", "--cpu-list", str(CLIENT_CORE), sys.executable, "-m", "tests.benchmarks.serving.paced"]
+    command += [target.url, str(target.bodies), "--rate", str(rate), "--seconds", str(seconds), "--moments", moments]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + 90)
+    if run.returncode:
+        raise SystemExit(f"paced load failed: {run.stderr[-500:]}")
+    found: dict[str, float] = json.loads(run.stdout)
+    if found["refused"]:
+        raise SystemExit(f"paced load: {found}, expected every call to be answered 200")
+    return found

@@ -1,0 +1,132 @@
+"""The models that the serving benchmarks ask: 400 trees of depth 7, trained by the project on a synthetic trace.
+
+Written as a real registry and mirrored to real bundles; nothing is measured here.
+Called by `tests.benchmarks.serving` and its soak.
+"""
+
+import hashlib
+import json
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from modelserve.registry import mirror
+from modelserve.requests import JobRow, RequestRow
+from pipelines.ingest import ingest
+from pipelines.lake import Lake
+from pipelines.synth.pai import synthesise
+from pipelines.tracking import promote, track
+from pipelines.training.boosting import Boosting
+from pipelines.training.fitted import Recipe
+from pipelines.training.model import RUNTIME_TARGET, TrainedModel
+from pipelines.training.runtime import train_runtime
+from pipelines.training.usage import train_usage
+
+TRACE: Final = "pai-synth"
+TASK_TYPE: Final = "ctr"
+"""The type whose run-time model is compared with other servers'."""
+TREES: Final = 400
+DEPTH: Final = 7
+QUANTILES: Final = 2
+TASKS: Final = 20_000
+TAGGED_SHARE: Final = 0.6
+"""Share of jobs with a workload tag; a tenth in the published trace, too few for five types."""
+
+GROWN: Final = Boosting(
+    rounds=TREES // QUANTILES,
+    patience=TREES,
+    # So slow that no round before the last is the best one: the model keeps all its trees.
+    learning_rate=0.002,
+    num_parallel_tree=1,
+    max_depth=DEPTH,
+    min_child_weight=1.0,
+)
+DONE: Final = "trained.json"
+MADE_BY: Final = ("features", "pipelines/synth", "pipelines/training")
+"""Code that changes the models' bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Models:
+    """Where the models are: the registry's database, and the folder of mirrored bundles."""
+
+    folder: Path
+    shape: str
+
+    @property
+    def tracking_uri(self) -> str:
+        return f"sqlite:///{self.folder / 'mlflow.db'}"
+
+    @property
+    def bundles(self) -> Path:
+        return self.folder / "bundles"
+
+    @property
+    def lake(self) -> Path:
+        return self.folder / "lake"
+
+    def jobs(self, count: int) -> list[JobRow]:
+        """Return jobs of the compared type, drawn from the whole trace and submitted at its end."""
+        with Lake(self.lake) as lake:
+            known = lake.table("jobs", TRACE).collect()
+        now = known["submit_ts"].max()
+        own = known.filter(pl.col("task_type") == TASK_TYPE).sort("submit_ts", "job_id", "role")
+        drawn = own.sample(count, seed=0, with_replacement=True).to_dicts()
+        return [_asked(row, f"bench-{i:05d}", now) for i, row in enumerate(drawn)]
+
+
+def trained(cache: Path) -> Models:
+    """Train, register, promote and mirror the ten models, unless the cache holds those of the present code."""
+    folder = cache / f"models-{_code()}"
+    said = folder / DONE
+    if not said.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        shape = _train(folder)
+        said.write_text(json.dumps({"shape": shape}))
+    return Models(folder=folder, shape=json.loads(said.read_text())["shape"])
+
+
+def _code() -> str:
+    """Return a digest of what the models are made by."""
+    root = Path(__file__).resolve().parents[3]
+    files = [Path(__file__), *sorted(p for part in MADE_BY for p in (root / part).rglob("*.py"))]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+
+
+def _train(folder: Path) -> str:
+    raw, lake, uri = folder / "raw", folder / "lake", f"sqlite:///{folder / 'mlflow.db'}"
+    synthesise(raw, tasks=TASKS, seed=0, tagged_share=TAGGED_SHARE)
+    ingest("pai", raw, lake, as_name=TRACE)
+    with Lake(lake) as opened:
+        jobs, usage = (opened.table(table, TRACE).collect() for table in ("jobs", "usage"))
+    grown = {"trace": TRACE, "recipe": replace(Recipe(), boosting=GROWN), "forest": False}
+    runtime = train_runtime(jobs, usage, **grown)
+    for model in [*runtime, *train_usage(jobs, usage, trace=TRACE)]:
+        version = track(model, uri=uri)
+        promote(model.name, uri=uri, version=version.version, force=True)
+    mirror(uri, folder / "bundles")
+    [other] = train_runtime(jobs, usage, types=[TASK_TYPE], seed=1, **grown)
+    track(other, uri=uri)  # a second version, which nothing points at but the alias `challenger`
+    return _shape(next(model for model in runtime if model.task_type == TASK_TYPE))
+
+
+def _shape(model: TrainedModel) -> str:
+    """Say how large the compared model is, and make sure that it is as large as the benchmark says."""
+    grown = model.boosters[RUNTIME_TARGET].trees_to_dataframe()
+    trees, nodes = grown.groupby("Tree"), grown["Node"].max()
+    if trees.ngroups != TREES or nodes < 2**DEPTH - 2:
+        raise SystemExit(f"{model.name}: {trees.ngroups} trees of {nodes + 1} nodes, expected {TREES} of depth {DEPTH}")
+    leaves = (grown["Feature"] == "Leaf").sum() / TREES
+    return f"{TREES} trees, depth {DEPTH}, {leaves:.0f} leaves each, {len(model.contract.names)} features"
+
+
+def _asked(row: dict[str, object], job_id: str, now: object) -> JobRow:
+    asked = RequestRow(cpu_cores=row["req_cpu_cores"], mem_gib=row["req_mem_gib"], gpus=row["req_gpus"])
+    kept = ("user", "group", "vc", "role", "workload", "gpu_type", "instances", "cluster")
+    return JobRow(
+        job_id=job_id, task_type=TASK_TYPE, trace=TRACE, request=asked, submit_ts=now, **{k: row[k] for k in kept}
+    )

@@ -1,0 +1,140 @@
+"""Processes that are measured: started on one core with a free port, waited for, weighed, and ended by their id.
+
+What is started is the caller's to say. Called by every part of the serving benchmarks.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+SERVER_CORE: Final = 0
+CLIENT_CORE: Final = 1
+READY_LIMIT_S: Final = 120.0
+END_LIMIT_S: Final = 20.0
+ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+_KIB_PER_MIB: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A process that answered its readiness path, and how long it took from its start until then."""
+
+    name: str
+    pid: int
+    url: str
+    ready_s: float
+    log: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weight:
+    """Memory of one process: resident, and its share of what it shares."""
+
+    pid: int
+    what: str
+    rss_mib: float
+    pss_mib: float
+
+
+def free_port() -> int:
+    """Return a port of the loopback address that nobody listens on."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+@contextmanager
+def served(
+    name: str,
+    command: Sequence[str],
+    *,
+    port: int,
+    ready: str,
+    scratch: Path,
+    env: Mapping[str, str] | None = None,
+    core: int = SERVER_CORE,
+) -> Iterator[Server]:
+    """Run a server pinned to a core until the block ends; `ready` is the path that says 200 when it can answer.
+
+    Raises
+    ------
+    SystemExit
+        It ended, or was not ready in time; the end of its log is told.
+    """
+    log = scratch / f"{name}.log"
+    place = {**os.environ, **ONE_THREAD, **(env or {})}
+    url = f"http://127.0.0.1:{port}"
+    with log.open("wb") as out:
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            ["taskset", "--cpu-list", str(core), *command], stdout=out, stderr=out, env=place, start_new_session=True
+        )
+        try:
+            _wait(process, name, url + ready, log)
+            taken = time.perf_counter() - start
+            yield Server(name=name, pid=process.pid, url=url, ready_s=taken, log=log)
+        finally:
+            _end(process)
+
+
+def weights(pid: int) -> list[Weight]:
+    """Return the memory of a process and of every process below it, the process first."""
+    found = []
+    for each in [pid, *below(pid)]:
+        try:
+            rollup = Path(f"/proc/{each}/smaps_rollup").read_text()
+            what = Path(f"/proc/{each}/cmdline").read_text().replace("\0", " ").strip()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # It ended in between.
+        kib = {line.split(":")[0]: int(line.split()[1]) for line in rollup.splitlines()[1:]}
+        found.append(Weight(pid=each, what=what, rss_mib=kib["Rss"] / _KIB_PER_MIB, pss_mib=kib["Pss"] / _KIB_PER_MIB))
+    return found
+
+
+def below(pid: int) -> list[int]:
+    """Return the ids of all processes that descend from one."""
+    children: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        children += [int(child) for child in task.read_text().split()]
+    return [each for child in children for each in (child, *below(child))]
+
+
+def _wait(process: subprocess.Popen[bytes], name: str, url: str, log: Path) -> None:
+    deadline = time.monotonic() + READY_LIMIT_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise SystemExit(f"{name} ended with {process.returncode} before it was ready; its log ends:\n{_tail(log)}")
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                if answer.status == 200:
+                    return
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(0.005)
+    raise SystemExit(f"{name} was not ready within {READY_LIMIT_S:.0f} s at {url}; its log ends:\n{_tail(log)}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the session that was started for the process, and with it what the process started in turn."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, sign)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            continue
+    process.wait()
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-25:])

@@ -1,0 +1,155 @@
+"""Minutes of steady load with all that moves while a service runs: `make soak`.
+
+One-job predictions at a share of the peak, feedback at a steady rate, and a registry alias that moves from version to
+version; every error and wrong id is counted, and memory is watched. Ends with 1 on any error.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from modelserve.settings import PREFIX
+from pipelines.render import render
+from tests.benchmarks.serving.__main__ import check_machine, default_cache
+from tests.benchmarks.serving.disturbance import AliasMoves, Disturbance, Feedback
+from tests.benchmarks.serving.figures import Row
+from tests.benchmarks.serving.load import Target, throughput_per_s, write_bodies
+from tests.benchmarks.serving.models import TASK_TYPE, TRACE, trained
+from tests.benchmarks.serving.processes import CLIENT_CORE, Server, weights
+from tests.benchmarks.serving.slope import slope_of
+from tests.benchmarks.serving.soak_calls import PLACE
+from tests.benchmarks.serving.stage import SPREAD_OF_JOBS, Stage, one_job_bodies, taut_server
+
+SHARE: Final = 0.7
+NAME: Final = f"runtime.{TRACE}.{TASK_TYPE}"
+VERSIONS: Final = ("1", "2")
+FEEDBACK_EVERY_S: Final = 0.5
+ALIAS_EVERY_S: Final = 20.0
+SAMPLE_EVERY_S: Final = 2.0
+WINDOW_S: Final = 60.0
+SETTLES: Final = 0.2
+"""Share of the time that caches and pools may grow in before the slope is taken."""
+_HOUR_S: Final = 3600.0
+
+
+@dataclass(slots=True)
+class Soaked:
+    """What a soak saw."""
+
+    rate_per_s: float
+    windows: list[Row] = field(default_factory=list)
+    memory: list[tuple[float, float, float]] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    def memory_row(self) -> Row:
+        """Return the worker's memory and how it grew, once settled; and that of the whole service."""
+        settled = self.memory[int(len(self.memory) * SETTLES) :]
+        grew = slope_of([at / _HOUR_S for at, _, _ in settled], [worker for _, worker, _ in settled])
+        return {
+            "worker_mib_first": settled[0][1],
+            "worker_mib_last": settled[-1][1],
+            "worker_mib_most": max(worker for _, worker, _ in self.memory),
+            "slope_mib_per_h": grew.value,
+            "slope_low": grew.low,
+            "slope_high": grew.high,
+            "service_pss_mib_last": settled[-1][2],
+            "samples": len(settled),
+        }
+
+
+def soak(stage: Stage, minutes: float) -> Soaked:
+    """Run the service with its registry and disturb it for as long as asked."""
+    uri = f"sqlite:///{stage.scratch / 'mlflow.db'}"
+    shutil.copy(stage.models.folder / "mlflow.db", stage.scratch)
+    shutil.copytree(stage.models.bundles, stage.scratch / "bundles")
+    jobs = [job.model_copy(update={"submit_ts": None}) for job in stage.models.jobs(SPREAD_OF_JOBS)]
+    asked = [job.model_copy(update={"job_id": PLACE.decode()}) for job in jobs]
+    bodies = write_bodies(one_job_bodies(asked, outputs=["run_time"]), stage.scratch / "soak.txt")
+    env = {f"{PREFIX}TRACKING_URI": uri, f"{PREFIX}BUNDLES": str(stage.scratch / "bundles")}
+    with taut_server(stage, env=env) as server:
+        url = server.url + "/v1/predictions"
+        peak = throughput_per_s(Target(name="taut", url=url, bodies=bodies), seconds=stage.seconds)
+        soaked = Soaked(rate_per_s=SHARE * peak)
+        print(f"peak {peak:.0f} calls a second; {minutes:g} minutes at {soaked.rate_per_s:.0f}", file=sys.stderr)
+        disturbances: list[Disturbance] = [
+            Feedback(server.url, jobs, FEEDBACK_EVERY_S),
+            AliasMoves(uri, NAME, VERSIONS, ALIAS_EVERY_S),
+        ]
+        for each in disturbances:
+            each.start()
+        _watch(server, _caller(url, bodies, soaked.rate_per_s, minutes), soaked)
+        for each in disturbances:
+            each.stop()
+            print(f"{type(each).__name__}: {dict(each.counts)}", file=sys.stderr)
+            soaked.complaints += each.complaints
+    return soaked
+
+
+def _caller(url: str, bodies: Path, rate_per_s: float, minutes: float) -> "subprocess.Popen[str]":
+    window = min(WINDOW_S, minutes * 60 / 4)
+    command = ["taskset", "--cpu-list", str(CLIENT_CORE), sys.executable, "-m", "tests.benchmarks.serving.soak_calls"]
+    command += [url, str(bodies), "--rate", str(rate_per_s), "--seconds", str(minutes * 60), "--window", str(window)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def _watch(server: Server, caller: "subprocess.Popen[str]", soaked: Soaked) -> None:
+    """Sample memory until the calls are over, then read what was seen of them."""
+    start = time.monotonic()
+    try:
+        while caller.poll() is None:
+            found = weights(server.pid)
+            worker = max(each.rss_mib for each in found)
+            soaked.memory.append((time.monotonic() - start, worker, sum(each.pss_mib for each in found)))
+            time.sleep(SAMPLE_EVERY_S)
+        said = caller.communicate()[0]
+    finally:
+        caller.kill()
+        caller.wait()
+    if caller.returncode:
+        soaked.complaints.append(f"the calling process ended with {caller.returncode}")
+    cited: Counter[str] = Counter()
+    for line in said.splitlines():
+        window = json.loads(line)
+        soaked.complaints += window.pop("complaints")
+        outcomes, models = window.pop("outcomes"), window.pop("models")
+        cited.update(models)
+        wrong = sum(count for outcome, count in outcomes.items() if outcome != "right")
+        counted = {"answers": sum(outcomes.values()), "wrong": wrong, "cited": json.dumps(models)}
+        soaked.windows.append(window | counted)
+    expected = {f"{NAME}@{version}" for version in VERSIONS}
+    if set(cited) != expected:
+        soaked.complaints.append(f"models cited: {dict(cited)}, expected {sorted(expected)}")
+
+
+def main() -> None:
+    """Soak, print the windows and the memory, and end with 1 on any error."""
+    said = argparse.ArgumentParser(prog="python -m tests.benchmarks.serving.soak", description=__doc__.splitlines()[0])
+    said.add_argument("--minutes", type=float, default=10.0, help="how long (default: 10)")
+    said.add_argument("--format", choices=("table", "json", "csv"), default="table")
+    said.add_argument("--cache", type=Path, default=default_cache(), help="folder kept between runs")
+    asked = said.parse_args()
+    check_machine()
+    models = trained(asked.cache)
+    with tempfile.TemporaryDirectory(prefix="taut-soak-") as scratch:
+        stage = Stage(models=models, scratch=Path(scratch), cache=asked.cache, rounds=1, seconds=5.0)
+        soaked = soak(stage, asked.minutes)
+    render(soaked.windows, asked.format, stream=sys.stdout)
+    render([soaked.memory_row()], asked.format, stream=sys.stdout)
+    for complaint in soaked.complaints[:20]:
+        print(complaint, file=sys.stderr)
+    wrong = sum(int(str(window["wrong"])) for window in soaked.windows)
+    print(f"{wrong} wrong answers, {len(soaked.complaints)} complaints", file=sys.stderr)
+    if wrong or soaked.complaints:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
