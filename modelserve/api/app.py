@@ -12,7 +12,7 @@ from typing import Final
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from modelserve.api import health
+from modelserve.api import answers, health, inference, scoring
 from modelserve.api.access_log import AccessLog
 from modelserve.api.calls import Desk, Ids
 from modelserve.api.gate import Endpoint, Gate
@@ -24,7 +24,12 @@ from modelserve.api.upkeep import upkeep
 from modelserve.service import Service
 from modelserve.tokens import Tokens
 
-OPERATIONS: Final[Sequence[Operation]] = (*health.OPERATIONS,)
+OPERATIONS: Final[Sequence[Operation]] = (
+    *answers.OPERATIONS,
+    *inference.OPERATIONS,
+    *scoring.OPERATIONS,
+    *health.OPERATIONS,
+)
 """Everything that the service does."""
 
 

@@ -56,7 +56,7 @@ def model(name: str, version: str) -> object:
 
 
 @pytest.fixture
-def hollow(tmp_path: Path) -> Iterator[Callable[..., FastAPI]]:
+def hollow(tmp_path: Path) -> Callable[..., FastAPI]:
     """Return a maker of applications whose service is hollow: two models that answer nothing."""
 
     def make(**settings: object) -> FastAPI:
@@ -77,7 +77,7 @@ def hollow(tmp_path: Path) -> Iterator[Callable[..., FastAPI]]:
         )
         return create_app(service)
 
-    yield make
+    return make
 
 
 @pytest.fixture

@@ -1,0 +1,76 @@
+"""Routes about many jobs: predictions and recommendations.
+
+What is answered is worked out in `modelserve`; here it is only decided where: a few jobs on the event loop, since a
+thread would cost more than they do, all else beside it.
+"""
+
+from functools import partial
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from modelserve.answered import Answered
+from modelserve.api.bodies import JsonBody
+from modelserve.api.calls import Call, call_of
+from modelserve.api.operations import BODY, CALL, SLOT, Operation
+from modelserve.callers import Scope
+from modelserve.errors import BadRequest
+from modelserve.predictions import PredictAnswer, PredictBody, predict_jobs
+from modelserve.recommendations import RecommendAnswer, RecommendBody, recommend_jobs
+
+TAG: Final = "jobs"
+
+JOBS_AT_ONCE: Final = 16
+"""Jobs that are predicted on the event loop: about a millisecond."""
+
+PREDICT: Final = JsonBody(PredictBody)
+RECOMMEND: Final = JsonBody(RecommendBody)
+
+
+async def predictions(request: Request) -> Response:
+    """Predict run time and peak use of each job."""
+    call = call_of(request)
+    caller = call.allowed(Scope.PREDICT)
+    body = await PREDICT.of(call)
+    call.rows = _counted(call, len(body.jobs))
+    ask = partial(predict_jobs, call.service, body, caller, answer_id=call.answer_id)
+    return answer(call, ask() if call.rows <= JOBS_AT_ONCE else await call.desk.slots.run(ask))
+
+
+async def recommendations(request: Request) -> Response:
+    """Recommend how far each job's request can shrink."""
+    call = call_of(request)
+    caller = call.allowed(Scope.PREDICT)
+    body = await RECOMMEND.of(call)
+    call.rows = _counted(call, len(body.jobs))
+    ask = partial(recommend_jobs, call.service, body, caller, answer_id=call.answer_id)
+    return answer(call, await call.desk.slots.run(ask))
+
+
+def _counted(call: Call, jobs: int) -> int:
+    limit = call.desk.settings.rows_limit
+    if jobs > limit:
+        raise BadRequest(f"jobs: {jobs} jobs, expected at most {limit}")
+    return jobs
+
+
+def answer(call: Call, answered: Answered) -> Response:
+    """Return an answer as it was written, and keep what is to be counted and logged of it."""
+    call.models = answered.models
+    call.desk.metrics.answered(answered)
+    return Response(answered.body, media_type="application/json")
+
+
+OPERATIONS: Final = (
+    Operation(
+        method="POST", path="/v1/predictions", endpoint=predictions, tag=TAG,
+        summary="Run time and peak use of each job", body=PredictBody, answer=PredictAnswer,
+        faults=(*CALL, *BODY, *SLOT),
+    ),
+    Operation(
+        method="POST", path="/v1/recommendations", endpoint=recommendations, tag=TAG,
+        summary="How far each job's request can shrink, and why", body=RecommendBody, answer=RecommendAnswer,
+        faults=(*CALL, *BODY, *SLOT),
+    ),
+)  # fmt: skip

@@ -1,0 +1,213 @@
+"""The Open Inference Protocol, V2: health, metadata and `infer`, with the protocol's own shape of errors.
+
+A model is one that serves, by its registered name; its tensors are the columns of its MLflow signature. What the
+protocol has no call for is listed under `extensions`.
+"""
+
+from functools import partial
+from importlib.metadata import version
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from modelserve.api.bodies import JsonBody
+from modelserve.api.calls import Call, call_of
+from modelserve.api.health import readiness
+from modelserve.api.operations import CALL, OPEN_CALL, SLOT, OipError, Operation, Parameter
+from modelserve.api.problems import Refusal, refusal_of
+from modelserve.api.tensors import DATATYPE, Datatype, InferBody, OutputTensor, columns_of, refuse_binary, tensors_of
+from modelserve.callers import Caller, Scope
+from modelserve.errors import BadRequest
+from modelserve.flavor import INPUTS, OUTPUTS
+from modelserve.scoring import model_named, score
+from modelserve.served import ServedModel
+
+TAG: Final = "Open Inference Protocol"
+PLATFORM: Final = "taut_xgboost"
+EXTENSIONS: Final = ("predictions", "recommendations", "explanations", "what-if")
+"""Our own calls, under /v1, for which the protocol has none."""
+
+INFER: Final = JsonBody(InferBody)
+
+
+class Live(BaseModel):
+    """Whether the server lives."""
+
+    live: Literal[True] = True
+
+
+class ServerReady(BaseModel):
+    """Whether the server is ready."""
+
+    ready: Literal[True] = True
+
+
+class ServerMetadata(BaseModel):
+    """What the server is."""
+
+    name: str
+    version: str
+    extensions: list[str]
+
+
+class TensorMetadata(BaseModel):
+    """A tensor taken or given; -1 is any number of jobs."""
+
+    name: str
+    datatype: Datatype
+    shape: list[int]
+
+
+class ModelMetadata(BaseModel):
+    """What a model takes and gives."""
+
+    name: str
+    versions: list[str]
+    platform: str
+    inputs: list[TensorMetadata]
+    outputs: list[TensorMetadata]
+
+
+class ModelReady(BaseModel):
+    """Whether a model is ready."""
+
+    name: str
+    ready: Literal[True] = True
+
+
+class Inferred(BaseModel):
+    """The answer to an inference call; `id` is the call's own, if it had one."""
+
+    model_name: str
+    model_version: str
+    id: str
+    parameters: dict[str, Any]  # the protocol leaves their values open
+    outputs: list[OutputTensor]
+
+
+async def live(_: Request) -> Response:
+    """Say that the server lives."""
+    return _said(Live())
+
+
+async def ready(request: Request) -> Response:
+    """Say whether the server is ready."""
+    state = readiness(call_of(request), draining=request.app.state.draining)
+    if state.status != "ready":
+        raise Refusal(503, f"not ready: {state.status}")
+    return _said(ServerReady())
+
+
+async def server(request: Request) -> Response:
+    """Describe the server."""
+    call_of(request).allowed(Scope.PREDICT)
+    return _said(ServerMetadata(name="taut", version=version("taut"), extensions=list(EXTENSIONS)))
+
+
+async def model_metadata(request: Request) -> Response:
+    """Describe a model."""
+    model, _ = _model(request)
+    card = model.bundle.card
+    return _said(
+        ModelMetadata(
+            name=card.name,
+            versions=[model.bundle.version or ""],
+            platform=PLATFORM,
+            inputs=[TensorMetadata(name=n, datatype=DATATYPE[kind], shape=[-1, 1]) for n, kind in INPUTS.items()],
+            outputs=[TensorMetadata(name=n, datatype="FP64", shape=[-1, 1]) for n in OUTPUTS[card.kind]],
+        )
+    )
+
+
+async def model_ready(request: Request) -> Response:
+    """Say that a model is ready: one that is not is not known."""
+    model, _ = _model(request)
+    return _said(ModelReady(name=model.bundle.card.name))
+
+
+async def infer(request: Request) -> Response:
+    """Ask a model about jobs."""
+    call = call_of(request)
+    model, caller = _model(request)
+    try:
+        body = await INFER.of(call)
+    except ValidationError as error:
+        raise _as_bad_call(error) from error
+    refuse_binary(body, call.headers)
+    columns = columns_of(body, rows_limit=call.desk.settings.rows_limit)
+    call.rows = len(next(iter(columns.values())))
+    ask = partial(score, call.service, model, columns, caller, answer_id=call.answer_id)
+    try:
+        scores = await call.desk.slots.run(ask)
+    except BadRequest as error:
+        raise Refusal(400, str(error)) from error
+    call.models = scores.answered.models
+    call.desk.metrics.answered(scores.answered)
+    return _said(
+        Inferred(
+            model_name=scores.name,
+            model_version=scores.version,
+            id=call.answer_id if body.id is None else body.id,
+            parameters={"answer_id": call.answer_id},
+            outputs=tensors_of(scores.columns, body.outputs),
+        )
+    )
+
+
+def _model(request: Request) -> tuple[ServedModel, Caller]:
+    call: Call = call_of(request)
+    caller = call.allowed(Scope.PREDICT)
+    named = request.path_params
+    return model_named(call.service, caller, named["model"], named.get("version")), caller
+
+
+def _as_bad_call(error: ValidationError) -> Refusal:
+    refusal = refusal_of(error)
+    return Refusal(400, "the body is no inference call" if refusal is None else refusal.detail)
+
+
+def _said(answer: BaseModel) -> Response:
+    return Response(answer.model_dump_json(), media_type="application/json")
+
+
+MODEL: Final = Parameter(name="model", said="Registered name of a model, as `runtime.pai.ctr`.")
+VERSION: Final = Parameter(name="version", said="The version that serves.")
+INFER_FAULTS: Final = (*CALL, 400, 404, 408, 413, 415, *SLOT)
+
+OPERATIONS: Final = (
+    Operation(
+        method="GET", path="/v2/health/live", endpoint=live, summary="Whether the server lives", tag=TAG,
+        answer=Live, faults=OPEN_CALL, error=OipError, needs_token=False,
+    ),
+    Operation(
+        method="GET", path="/v2/health/ready", endpoint=ready, summary="Whether the server is ready", tag=TAG,
+        answer=ServerReady, faults=(*OPEN_CALL, 503), error=OipError, needs_token=False,
+    ),
+    Operation(
+        method="GET", path="/v2", endpoint=server, summary="What the server is", tag=TAG,
+        answer=ServerMetadata, faults=CALL, error=OipError,
+    ),
+    *(
+        operation
+        for path, parameters in (
+            ("/v2/models/{model}", (MODEL,)),
+            ("/v2/models/{model}/versions/{version}", (MODEL, VERSION)),
+        )
+        for operation in (
+            Operation(
+                method="GET", path=path, endpoint=model_metadata, summary="What a model takes and gives", tag=TAG,
+                answer=ModelMetadata, faults=(*CALL, 404), error=OipError, parameters=parameters,
+            ),
+            Operation(
+                method="GET", path=f"{path}/ready", endpoint=model_ready, summary="Whether a model is ready", tag=TAG,
+                answer=ModelReady, faults=(*CALL, 404), error=OipError, parameters=parameters,
+            ),
+            Operation(
+                method="POST", path=f"{path}/infer", endpoint=infer, summary="Ask a model about jobs", tag=TAG,
+                body=InferBody, answer=Inferred, faults=INFER_FAULTS, error=OipError, parameters=parameters,
+            ),
+        )
+    ),
+)  # fmt: skip
