@@ -118,6 +118,8 @@ def _forest(file: Value) -> Forest:
     if len(left) and not 0 <= nodes["split_indices"].min() <= nodes["split_indices"].max() < max(features, 1):
         raise BundleError(f"a split on feature {nodes['split_indices'].max()}, expected one below {features}")
     words_at, words = _sets(trees, sizes, root)
+    if not np.isfinite(nodes["split_conditions"][left < 0]).all():
+        raise BundleError("a leaf that is no number, expected finite ones")
     if ((words_at >= 0) != (nodes["split_type"] != 0)).any():
         raise BundleError("categorical splits without a set, or sets without a split; expected one each")
     return Forest(
@@ -158,11 +160,12 @@ def _size(tree: Value) -> int:
 
 def _joined(trees: Sequence[Value], key: str, sizes: IntArray, dtype: str) -> npt.NDArray[Any]:  # of `dtype`
     """Put an array of every tree end to end."""
+    written = np.dtype(dtype).newbyteorder(">")
     parts = [tree[key] for tree in trees]
     for part, size in zip(parts, sizes.tolist(), strict=True):
-        if not isinstance(part, np.ndarray) or len(part) != size or part.dtype != dtype:
+        if not isinstance(part, np.ndarray) or len(part) != size or part.dtype != written:
             raise BundleError(f"{key} that are not {size} times {dtype}, expected one for each node")
-    return np.concatenate([np.zeros(0, dtype=dtype), *parts])
+    return np.concatenate([np.zeros(0, dtype=written), *parts]).astype(dtype)
 
 
 def _left(nodes: Mapping[str, npt.NDArray[Any]], sizes: IntArray, root: IntArray) -> npt.NDArray[np.int32]:

@@ -190,7 +190,7 @@ class ModelSet:
             pointer = read_pointer(self._folder, name, alias)
             if pointer is None:
                 return  # gone since it was listed; the next look withdraws it
-            model = _held(work, pointer) or self._load(pointer)
+            model = _held(work, pointer) or self._load(pointer, work)
         except Exception as error:  # whatever a bundle brings about, the model that serves stays
             detail = str(error) if isinstance(error, ServeError) else f"{name}: {type(error).__name__}: {error}"
             waits = RETRY_FIRST_S
@@ -207,8 +207,8 @@ class ModelSet:
             work.models[place] = model
             work.done.append(Reload(name=name, version=pointer.version, alias=alias, result="loaded"))
 
-    def _load(self, pointer: Pointer) -> ServedModel:
-        known = {model.bundle.history_digest: model.bundle.history for model in self._models.values()}
+    def _load(self, pointer: Pointer, work: _Work) -> ServedModel:
+        known = {model.bundle.history_digest: model.bundle.history for model in work.models.values()}
         bundle = read_pointed(self._folder, pointer, histories=known)
         model = ServedModel.of(bundle, self._histories.of(bundle))
         warm(model)

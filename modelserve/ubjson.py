@@ -27,12 +27,12 @@ _NUMBERS: Final[Mapping[int, struct.Struct]] = {
 _ARRAYS: Final[Mapping[int, np.dtype[Any]]] = {  # the element type differs by key
     mark: np.dtype(packed.format) for mark, packed in _NUMBERS.items()
 }
-_LENGTH: Final = struct.Struct(">cq")
+_LENGTH: Final = struct.Struct(">Bq")
 _WORDS: Final[Mapping[int, bool | None]] = {ord("Z"): None, ord("T"): True, ord("F"): False}
 
 
 def read_ubjson(data: bytes) -> Value:
-    r"""Return the value that `data` holds, numbers in typed arrays as numpy arrays of the machine's byte order.
+    r"""Return the value that `data` holds, typed arrays as numpy arrays in the file's byte order.
 
     Raises
     ------
@@ -94,9 +94,12 @@ class _Reader:
 
     def length(self) -> int:
         """Read a count; every count is written as a 64-bit number."""
-        mark, count = _LENGTH.unpack(self.take(_LENGTH.size))
-        if mark != b"L" or not 0 <= count <= len(self.data):
-            raise BundleError(f"UBJSON: no length before byte {self.at}, expected one of at most {len(self.data)}")
+        at, self.at = self.at, self.at + _LENGTH.size
+        if self.at > len(self.data):
+            raise BundleError(f"UBJSON: cut short at byte {at} of {len(self.data)}, expected a length")
+        mark, count = _LENGTH.unpack_from(self.data, at)
+        if mark != ord("L") or not 0 <= count <= len(self.data):
+            raise BundleError(f"UBJSON: no length at byte {at}, expected one of at most {len(self.data)}")
         return int(count)
 
     def text(self) -> str:
@@ -123,5 +126,4 @@ class _Reader:
         dtype = _ARRAYS.get(kind)
         if mark != ord("$") or dtype is None or then != ord("#"):
             raise BundleError(f"UBJSON: an array without type and length before byte {self.at}, expected both")
-        raw = self.take(self.length() * dtype.itemsize)
-        return np.frombuffer(raw, dtype=dtype).astype(dtype.newbyteorder("="))
+        return np.frombuffer(self.take(self.length() * dtype.itemsize), dtype=dtype)
