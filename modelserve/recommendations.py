@@ -19,7 +19,7 @@ from modelserve.live import LivePredictor
 from modelserve.predictions import ModelsSaid, RunTimeSaid
 from modelserve.predictor import Sources
 from modelserve.recommend import POLICY, answer_of, decide
-from modelserve.requests import MAX_JOBS, JobRow, Text, check_jobs, job_of
+from modelserve.requests import MAX_JOBS, RecommendJob, Text, check_jobs, job_of
 from modelserve.settings import Minimums, TypePolicy
 from modelserve.sight import Sight
 from scheduler_core.shrink import ShrinkPolicy
@@ -30,12 +30,6 @@ if TYPE_CHECKING:
 
 Said = TypeVar("Said")
 Types = Mapping[str, TypePolicy]
-
-
-class RecommendJob(JobRow):
-    """One job, and the least that it is ever given."""
-
-    floors: Minimums = Minimums()
 
 
 class RecommendBody(BaseModel):

@@ -15,6 +15,7 @@ from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.callers import Caller
 from modelserve.card import complaint
 from modelserve.errors import BadRequest
+from modelserve.settings import Minimums
 from scheduler_core.types import Job, Request
 
 if TYPE_CHECKING:
@@ -54,6 +55,12 @@ class JobRow(BaseModel):
     instances: int = Field(default=1, ge=1, le=1_000_000)
     submit_ts: AwareDatetime | None = None
     opted_out: bool = False
+
+
+class RecommendJob(JobRow):
+    """One job, and the least that it is ever given."""
+
+    floors: Minimums = Minimums()
 
 
 def parse_lines(lines: Iterable[str]) -> list[JobRow]:
