@@ -122,9 +122,7 @@ class History:
             raise ContractError(f"history: found jobs of the traces {found}; expected one; build one history per trace")
         frame = frame.sort(_ORDER, nulls_last=True)
         keyspace = Keyspace.of(frame)
-        times = {c: _microseconds(frame[f"{c}_ts"]) for c in ("submit", "start", "end")}
-        over = frame.select(has_ended()).to_series().to_numpy()
-        times["end"] = np.where(over, times["end"], NEVER)
+        times = times_us(frame)
         codes = keyspace.codes(frame)[:, : len(KEYS)]
         ended = times["end"] != NEVER
         kinds = {
@@ -133,7 +131,7 @@ class History:
             "ended": (times["end"], ended),
             "measured": (times["end"], ended & frame["measured"].to_numpy()),
         }
-        weights = _weights(frame, times["start"])
+        weights = weights_of(frame, times["start"])
         events = {}
         for kind, (ts, held) in kinds.items():
             rows = np.flatnonzero(held)
@@ -145,7 +143,7 @@ class History:
             submit_us=times["submit"],
             start_us=times["start"],
             end_us=times["end"],
-            values=_values(frame),
+            values=values_of(frame),
         )
 
     @property
@@ -160,6 +158,14 @@ class History:
         After a round trip through `tail`, jobs submitted later are answered exactly; earlier ones are not.
         """
         return int(self.submit_us[-1]) if self.frame.height else 0
+
+    def has_ended(self, row: int) -> bool:
+        """Tell whether the job of a row had ended."""
+        return bool(self.end_us[row] != NEVER)
+
+    def times_of(self, kind: str) -> IntArray:
+        """Return when each row's event of a kind was (`NEVER`: not yet)."""
+        return {"submitted": self.submit_us, "started": self.start_us}.get(kind, self.end_us)
 
     def tail(self) -> pl.DataFrame:
         """Return the jobs without which a job submitted after the latest known submission would be answered otherwise.
@@ -188,17 +194,33 @@ class History:
         return keep
 
 
+def cluster_of_vc(history: History) -> dict[str | None, str | None]:
+    """Return the cluster that most of each VC's jobs ran on; under `None`, the cluster with the most jobs of all."""
+    counted = history.frame.group_by("cluster", "vc").len().sort("len", "cluster", "vc")
+    clusters: dict[str | None, str | None] = {vc: cluster for cluster, vc, _ in counted.iter_rows()}
+    totals = counted.group_by("cluster").agg(pl.col("len").sum()).sort("len", "cluster")
+    clusters[None] = totals["cluster"][-1] if totals.height else None
+    return clusters
+
+
 def _require(frame: pl.DataFrame, columns: Iterable[str], what: str) -> None:
     missing = [c for c in columns if c not in frame.columns]
     if missing:
         raise ContractError(f"{what}: found no column {', '.join(missing)}; expected the canonical columns")
 
 
+def times_us(frame: pl.DataFrame) -> dict[str, IntArray]:
+    """Return when each job was submitted, started and ended, in microseconds; `NEVER` for what has not happened."""
+    times = {c: _microseconds(frame[f"{c}_ts"]) for c in ("submit", "start", "end")}
+    over = frame.select(has_ended()).to_series().to_numpy()
+    return {**times, "end": np.where(over, times["end"], NEVER)}
+
+
 def _microseconds(ts: pl.Series) -> IntArray:
     return ts.cast(pl.Int64).fill_null(int(NEVER)).to_numpy().astype(np.int64)
 
 
-def _values(frame: pl.DataFrame) -> dict[str, FloatArray]:
+def values_of(frame: pl.DataFrame) -> dict[str, FloatArray]:
     """Return the columns that windows look at, one value per job, NaN where unknown."""
     run_s = frame["run_s"].fill_null(float("nan")).to_numpy().astype(np.float64)
     unknown = np.isnan(run_s)
@@ -214,7 +236,7 @@ def _values(frame: pl.DataFrame) -> dict[str, FloatArray]:
     return columns
 
 
-def _weights(frame: pl.DataFrame, start_us: IntArray) -> dict[str, IntArray]:
+def weights_of(frame: pl.DataFrame, start_us: IntArray) -> dict[str, IntArray]:
     """Return the whole numbers that load features sum over started jobs: one, GPUs in thousandths, start second."""
     started = (start_us != NEVER).astype(np.int64)
     gpus = (frame["req_gpus"].fill_null(0.0) * 1000).round().cast(pl.Int64) * frame["instances"].cast(pl.Int64)

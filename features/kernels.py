@@ -5,6 +5,7 @@ Called by `features.columns.newest` (training) and `features.rows` (serving), wh
 The compiled code is kept beside this file, else in numba's user cache; `NUMBA_CACHE_DIR` names another place.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -158,3 +159,55 @@ def newest_of_many(
     for i in range(len(begin)):
         newest_of_one(rows, begin[i], stop[i], now_us[i], submit_us, start_us, end_us, out[i])
     return out
+
+
+@_compiled
+def newest_at_places(
+    rows: IntArray,
+    stop: int,
+    now_us: int,
+    submit_us: IntArray,
+    start_us: IntArray,
+    end_us: IntArray,
+    stats: IntArray,
+    places: IntArray,
+    row: FloatArray,
+) -> None:
+    """Write those `stats` of the newest of the submissions `rows[:stop]` to their `places` in a feature row."""
+    out = np.empty(WIDTH, np.float64)
+    newest_of_one(rows, 0, stop, now_us, submit_us, start_us, end_us, out)
+    for i in range(len(stats)):
+        row[places[i]] = out[stats[i]]
+
+
+@_compiled
+def asked(numbers: FloatArray, rules: IntArray, matrix: FloatArray) -> None:
+    """Write what jobs' own rows tell into `matrix` (n, k), by `rules` (r, 4): column, above, times, over.
+
+    The last three are columns of `numbers` (n, c), -1 for none; over what is not positive, nothing is known.
+    """
+    for i in range(len(numbers)):
+        for rule in range(len(rules)):
+            column, above, times, over = rules[rule]
+            value = numbers[i, above]
+            if times >= 0:
+                value *= numbers[i, times]
+            if over >= 0:
+                value = value / numbers[i, over] if numbers[i, over] > 0 else np.nan
+            matrix[i, column] = value
+
+
+@_compiled
+def against(matrix: FloatArray, reference: FloatArray, seconds: IntArray, logs: IntArray, out: Float32Array) -> None:
+    """Write a feature matrix (n, k) as a model takes it, run times seen against each row's p50 `reference` (n, 2).
+
+    The columns `seconds` are seen as logs of at least a second, the columns `logs` are logs already.
+    """
+    for i in range(len(matrix)):
+        for column in seconds:
+            value = matrix[i, column]
+            matrix[i, column] = (0.0 if value < 1 else math.log(value)) - reference[i, 0]
+        for column in logs:
+            matrix[i, column] -= reference[i, 0]
+        for column in range(matrix.shape[1]):
+            out[i, column] = matrix[i, column]

@@ -4,9 +4,10 @@ Turns rows into integer key codes, fixed when a history is made; knows nothing o
 Called by `features.history`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from operator import itemgetter
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,32 @@ KEY_NAMES: Final = (*KEYS, LIKE)
 """The column order of every matrix of key codes."""
 
 PARTS: Final = ("cluster", "user", "vc", "group", "role", "gpus")
+
+Parts = tuple[str | None, str | None, str | None, str | None, str | None, float | None]
+"""What one job has of `PARTS`; None where unknown."""
+KeyValue = tuple[Any, ...]  # texts, and the number of GPUs
+
+
+def _value_of(parts: Sequence[str]) -> Callable[[Parts], KeyValue]:
+    places = [PARTS.index(part) for part in parts]
+    return itemgetter(*places) if len(places) > 1 else itemgetter(slice(places[0], places[0] + 1))
+
+
+_VALUE_OF: Final = {name: _value_of(parts) for name, parts in KEYS.items()}
+
+
+def key_of(name: str, parts: Parts) -> tuple[str, KeyValue] | None:
+    """Return the name and value of one job's key (of the first it has, for its like), None with an unknown part.
+
+    >>> key_of("like", ("c", "u", None, None, "job", 2.0))
+    ('user_gpus', ('c', 'u', 2.0))
+    """
+    for level in LIKE_LEVELS if name == LIKE else (name,):
+        value = _VALUE_OF[level](parts)
+        if None not in value:
+            return level, value
+    return None
+
 
 UNSEEN: Final = -1
 """The code of a key that no job of the history has."""
@@ -80,6 +107,16 @@ class Keyspace:
             matrix[:, column] = self._coded(name, _combined(numbered, self.parts, key))
         matrix[:, -1] = _first_known(matrix, LIKE_LEVELS)
         return matrix
+
+    def code_of(self, name: str, value: KeyValue) -> int:
+        """Return the code of one key of `KEYS` by its value, `UNSEEN` where no job of the history has it."""
+        combined = 0
+        for part, each in zip(KEYS[name], value, strict=True):
+            code = self.parts[part].get(each, UNSEEN)
+            if code < 0:
+                return UNSEEN
+            combined = combined * max(len(self.parts[part]), 1) + code
+        return int(self._coded(name, np.array([combined], dtype=np.int64))[0])
 
     def _coded(self, name: str, combined: IntArray) -> IntArray:
         values = self.values[name]

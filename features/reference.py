@@ -5,6 +5,7 @@ quantile answers against the same quantile of the like, as raw + reference. Pure
 fitting. Called by training and serving alike.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -75,14 +76,31 @@ def reference_log_s(frame: pl.DataFrame) -> FloatArray:
     return frame.select(columns).to_numpy().astype(np.float64)
 
 
+def log_mean(seconds: Sequence[float]) -> float:
+    """Return what `reference_log_s` makes of one job's three quantiles of one level, NaN where all are unknown.
+
+    >>> round(log_mean([1.0, math.e, math.nan]), 6)
+    0.5
+    """
+    logs = [0.0 if s < 1.0 else math.log(s) for s in seconds]
+    first, second, third = (0.0 if log != log else log for log in logs)  # NaN is not itself
+    known = sum(log == log for log in logs)
+    return (first + (second + third)) / known if known else math.nan
+
+
+def relative_columns(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return which features are run times: those in seconds, and those that are logs of seconds already."""
+    seconds = [name for name in names if _SECONDS_OF_RUN.search(name)]
+    return seconds, [name for name in names if _LOG_OF_RUN.search(name)]
+
+
 def made_relative(frame: pl.DataFrame, reference_log_s: FloatArray) -> pl.DataFrame:
     """Return the frame with every feature that is a run time replaced by its log minus the reference (n,).
 
     Names, order and types stay; counts, shares, requests and categories stay as they are.
     """
     reference = pl.lit(pl.Series(reference_log_s))
-    seconds = [name for name in frame.columns if _SECONDS_OF_RUN.search(name)]
-    logs = [name for name in frame.columns if _LOG_OF_RUN.search(name)]
+    seconds, logs = relative_columns(frame.columns)
     return frame.with_columns(
         *(_log(pl.col(name)) - reference for name in seconds), *(pl.col(name) - reference for name in logs)
     )

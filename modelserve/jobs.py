@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from features.history import History
+from features.history import History, cluster_of_vc
 from features.vocabulary import ROLE_WHOLE_JOB
 from scheduler_core.types import Job
 
@@ -83,12 +83,3 @@ def completed(frame: pl.DataFrame, trace: str, task_type: str, history: History)
         pl.col(name).cast(dtype) if name in given else pl.lit(usual.get(name), dtype=dtype).alias(name)
         for name, dtype in COLUMNS.items()
     )
-
-
-def cluster_of_vc(history: History) -> dict[str | None, str | None]:
-    """Return the cluster that most of each VC's jobs ran on; under `None`, the cluster with the most jobs of all."""
-    counted = history.frame.group_by("cluster", "vc").len().sort("len", "cluster", "vc")
-    clusters: dict[str | None, str | None] = {vc: cluster for cluster, vc, _ in counted.iter_rows()}
-    totals = counted.group_by("cluster").agg(pl.col("len").sum()).sort("len", "cluster")
-    clusters[None] = totals["cluster"][-1] if totals.height else None
-    return clusters

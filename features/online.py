@@ -1,0 +1,272 @@
+"""The history of one trace as feedback moves it on: asked about one job at a time, at any moment, by several threads.
+
+Knows what a `History` of the same jobs would; what is computed of it for a model is in `features.rows`.
+Called by `modelserve.models`, which feeds it, and by `features.rows`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from threading import Lock, RLock
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from features.errors import ContractError
+from features.history import EVENT_KINDS, JOB_COLUMNS, USE_COLUMNS, History, cluster_of_vc
+from features.keys import KEYS, KeyValue, Parts, key_of
+from features.ledger import WEIGHTS, Fed, Identity, Ledger
+from features.timelines import Glance, Timeline, Track, empty_timeline
+
+IntArray = npt.NDArray[np.int64]
+
+EVIDENCE_KEYS: Final = ("group_role", "user")
+"""Whose measured runs stand behind an answer about use."""
+MAX_FED_ROWS: Final = 20_000
+"""How many fed rows are kept beside the history; with more, both become one history, of which the tail is kept."""
+_WEIGHTED: Final = {kind: kind in {"started", "ended"} for kind in EVENT_KINDS}
+"""Of which kinds of events the weights are summed."""
+_MICROSECONDS: Final = ("submit_us", "start_us", "end_us")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAsked:
+    """One job at its submission, by the canonical names; NaN for an unknown number, None for an unknown text."""
+
+    trace: str
+    cluster: str | None
+    job_id: str
+    role: str
+    user: str | None
+    vc: str | None
+    group: str | None
+    workload: str | None
+    task_type: str
+    gpu_type: str | None
+    submit_us: int
+    instances: int
+    req_cpu_cores: float
+    req_mem_gib: float
+    req_gpus: float
+    time_limit_s: float
+    priority: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedRun:
+    """One run that is over, by the canonical names; NaN for what is unknown or was not measured."""
+
+    trace: str
+    cluster: str
+    job_id: str
+    role: str
+    user: str | None
+    vc: str | None
+    group: str | None
+    submit_us: int
+    start_us: int | None
+    end_us: int
+    run_s: float
+    status: str | None
+    instances: int
+    req_gpus: float
+    used_cpu_cores: float
+    used_gpus: float
+    mem_max_gib: float
+    gpu_mem_max_gib: float
+    measured: bool
+
+
+class OnlineHistory:
+    """A history that runs are added to and users are struck from; every answer is of one state of it.
+
+    Hold `lock` to take several answers from the same state. Kept are all rows a job submitted after the latest known
+    submission can see; earlier ones are answered from what is still there.
+    """
+
+    def __init__(self, base: History) -> None:
+        self.lock = RLock()
+        self._writing = Lock()  # held while the next state is prepared, so that readers wait only for the change
+        self._trace = base.trace
+        self._added = 0
+        self._nobody = empty_timeline(WEIGHTS, _WEIGHTED)
+        self._begin(base)
+
+    def _begin(self, base: History) -> None:
+        self.ledger = Ledger(base)
+        self._timelines: dict[tuple[str, KeyValue], Timeline] = {}
+        self._fed_under: dict[tuple[str, KeyValue], list[int]] = {}
+        self._fed_identities: set[Identity] = set()
+        self._gone: set[int] = set()  # rows of the base that ran on, and have ended since
+        self._clusters = cluster_of_vc(base)
+
+    @property
+    def trace(self) -> str | None:
+        """The trace whose jobs these are; `None` while none is known."""
+        return self._trace
+
+    @property
+    def version(self) -> int:
+        """How many runs were added so far."""
+        return self._added
+
+    def cluster_of(self, vc: str | None) -> str | None:
+        """Return the cluster of most of a VC's jobs, else the one with the most jobs; None while none is known."""
+        clusters = self._clusters
+        return clusters.get(vc, clusters[None])
+
+    def frame(self) -> pl.DataFrame:
+        """Return every job known, as `History.from_tail` takes them."""
+        with self.lock:
+            return self.ledger.frame(self._gone)
+
+    def measured_runs(self, job: JobAsked) -> int:
+        """Return the ended and measured runs behind an answer about use: of its group and role, or its user if more."""
+        parts = parts_of(job)
+        with self.lock:
+            glances = [self.glance(name, parts, job.submit_us) for name in EVIDENCE_KEYS]
+            return max((glance.stop("measured") for glance in glances if glance is not None), default=0)
+
+    def glance(self, name: str, parts: Parts, now_us: int) -> Glance | None:
+        """Return a job's key at a moment, None where the job has not such a key; for holders of `lock`."""
+        key = key_of(name, parts)
+        if key is None:
+            return None
+        timeline = self._timelines.get(key)
+        fed = self._fed_under.get(key, ())
+        if timeline is None:
+            timeline = self._begun(key, fed=bool(fed))
+        if len(fed) > timeline.merged:
+            self._merge(timeline, np.array(fed[timeline.merged :], dtype=np.int64))
+        return Glance(timeline, now_us)
+
+    def add(self, runs: Sequence[EndedRun]) -> int:
+        """Add runs and return how many are new; one that was known as ended, or comes twice, is passed over.
+
+        Raises
+        ------
+        ContractError
+            If a run is of another trace.
+        """
+        with self._writing:
+            fresh, ended = self._unknown(runs)
+            if not fresh:
+                return 0
+            fed = Fed.of(_frame(fresh))
+            keys = [_keys_of(run) for run in fresh]
+            with self.lock:
+                self._trace = fresh[0].trace
+                self._strike(ended)
+                first = self.ledger.size
+                self.ledger.append(fed)
+                for row, of_row in enumerate(keys, start=first):
+                    for key in of_row:
+                        self._fed_under.setdefault(key, []).append(row)
+                self._fed_identities.update(fed.identities)
+                self._added += len(fresh)
+            if self.ledger.fed_rows > MAX_FED_ROWS:
+                self._replace(History.from_tail(History.from_tail(self.frame()).tail()))
+            return len(fresh)
+
+    def forget(self, user: str, clusters: frozenset[str] | None) -> int:
+        """Strike a user's jobs on these clusters (None: on all) and return how many were there."""
+        with self._writing:
+            frame = self.frame()
+            theirs = pl.col("user") == user
+            if clusters is not None:
+                theirs &= pl.col("cluster").is_in(sorted(clusters))
+            kept = frame.filter(~theirs.fill_null(value=False))
+            if kept.height < frame.height:
+                self._replace(History.from_tail(kept))
+            return frame.height - kept.height
+
+    def _replace(self, base: History) -> None:
+        with self.lock:
+            self._begin(base)
+
+    def _unknown(self, runs: Sequence[EndedRun]) -> tuple[list[EndedRun], list[int]]:
+        """Return the runs that are new, and the rows of the base that they end."""
+        fresh: dict[Identity, EndedRun] = {}
+        ended = []
+        trace = self._trace
+        for run in runs:
+            trace = trace or run.trace
+            if run.trace != trace:
+                raise ContractError(f"runs: found the trace {run.trace!r}; expected {trace!r}, the history's")
+            identity = (run.cluster, run.job_id, run.role)
+            if identity in fresh or identity in self._fed_identities:
+                continue
+            row = self.ledger.base_row(identity)
+            if row is not None and self.ledger.base.has_ended(row):
+                continue
+            fresh[identity] = run
+            ended += [] if row is None else [row]
+        return list(fresh.values()), ended
+
+    def _strike(self, rows: Sequence[int]) -> None:
+        """Take rows of the base out of every key they have."""
+        self._gone.update(rows)
+        for row in rows:
+            told = self.ledger.base.frame.row(row, named=True)
+            gpus = None if told["req_gpus"] is None else told["req_gpus"] * told["instances"]
+            parts = (told["cluster"], told["user"], told["vc"], told["group"], told["role"], gpus)
+            for name in KEYS:
+                key = key_of(name, parts)
+                if key is not None:
+                    self._timelines.pop(key, None)
+
+    def _begun(self, key: tuple[str, KeyValue], *, fed: bool) -> Timeline:
+        """Return what the base knows of a key, and remember it; of unknown keys nothing is remembered."""
+        base = self.ledger.base
+        code = base.keyspace.code_of(*key)
+        if code < 0 and not fed:
+            return self._nobody
+        tracks = dict(self._nobody.tracks) if code < 0 else {kind: self._track(kind, code) for kind in EVENT_KINDS}
+        timeline = self._timelines[key] = Timeline(tracks=tracks)
+        return timeline
+
+    def _track(self, kind: str, code: int) -> Track:
+        base, events = self.ledger.base, self.ledger.base.events[kind]
+        begin, stop = int(events.begins[code]), int(events.begins[code + 1])
+        rows = events.rows[begin:stop]
+        weights = {name: np.diff(events.running[name][begin : stop + 1]) for name in WEIGHTS if _WEIGHTED[kind]}
+        if self._gone:
+            kept = ~np.isin(rows, list(self._gone))
+            rows, weights = rows[kept], {name: weight[kept] for name, weight in weights.items()}
+        ts = base.times_of(kind)[rows]
+        return Track.of(ts, rows, {name: np.concatenate(([0], np.cumsum(weight))) for name, weight in weights.items()})
+
+    def _merge(self, timeline: Timeline, rows: IntArray) -> None:
+        tracks = {}
+        for kind, track in timeline.tracks.items():
+            held, ts = self.ledger.happened(kind, rows)
+            weights = {name: self.ledger.weights(name, held) for name in track.sums}
+            tracks[kind] = track.with_events(ts, held, weights, self.ledger.order) if len(held) else track
+        timeline.grow(tracks, timeline.merged + len(rows))
+
+
+def parts_of(job: JobAsked | EndedRun) -> Parts:
+    """Return what a job has of the parts of keys."""
+    gpus = job.req_gpus * job.instances
+    return job.cluster, job.user, job.vc, job.group, job.role, gpus if gpus == gpus else None  # NaN is not itself
+
+
+def _keys_of(run: EndedRun) -> list[tuple[str, KeyValue]]:
+    parts = parts_of(run)
+    keys = (key_of(name, parts) for name in KEYS)
+    return [key for key in keys if key is not None]
+
+
+def _frame(runs: Sequence[EndedRun]) -> pl.DataFrame:
+    """Return runs with the columns of `History.frame`."""
+    raw = {field.name: [getattr(run, field.name) for run in runs] for field in fields(EndedRun)}
+    numbers = {name: raw.pop(name) for name in _MICROSECONDS}
+    schema = {**JOB_COLUMNS, **dict.fromkeys(USE_COLUMNS, pl.Float64()), "measured": pl.Boolean()}
+    columns = [
+        pl.Series(name, numbers[f"{name.removesuffix('_ts')}_us"], dtype=pl.Int64()).cast(dtype)
+        if name.endswith("_ts")
+        else pl.Series(name, raw[name], dtype=dtype)
+        for name, dtype in schema.items()
+    ]
+    return pl.DataFrame(columns).with_columns(pl.col(pl.Float64).fill_nan(None))

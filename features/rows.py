@@ -1,0 +1,271 @@
+"""Rows of a model's features, one job at a time over a history that grows: what serving asks.
+
+Equal to the bit, as float32, to what `features.reference.build_referenced` and a contract's `encode` make of frames.
+Called by `modelserve.served` and whoever holds one of its models.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from features.columns import recency
+from features.columns.feature import Asked, Load, Local, Newest, Recent, Text
+from features.columns.load import MEASURES, Measure
+from features.columns.newest import STATS
+from features.columns.request import REQUEST_COLUMNS
+from features.contract import FeatureContract
+from features.errors import ContractError
+from features.online import JobAsked, OnlineHistory, parts_of
+from features.reference import ALL, LIKE, QUANTILE_NAMES, UNINFORMED_LOG_S, log_mean, relative_columns
+from features.sets import FEATURES
+from features.timelines import Glance
+
+FloatArray = npt.NDArray[np.float64]
+Float32Array = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+NUMBERS: Final = (*REQUEST_COLUMNS, "instances", "time_limit_s", "priority")
+"""The canonical numbers of a job's own row; the request first, as in a request matrix, then the gang's size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Feature rows (n, k) as a model takes them, and the log run times its answers are added to (n, 2)."""
+
+    matrix: Float32Array
+    reference_log_s: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Windows:
+    """Statistics over windows of one key, remembered as one; told apart by identity."""
+
+    kind: str
+    plan: recency.Plan
+
+    def at(self, glance: Glance, values: Mapping[str, FloatArray]) -> FloatArray:
+        def made() -> FloatArray:
+            return recency.of_one(self.plan, values, glance.newest)
+
+        found: FloatArray = glance.timeline.recall(self, glance.stop(self.kind), made)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KeyPlan:
+    """What is looked up under one key, and which columns it goes to."""
+
+    key: str
+    windows: Sequence[tuple[_Windows, IntArray]]
+    measures: Sequence[tuple[Measure, int]]
+    newest: tuple[IntArray, IntArray] | None
+
+    def fill(self, row: FloatArray, glance: Glance, history: OnlineHistory) -> None:
+        for windows, places in self.windows:
+            row[places] = windows.at(glance, history.ledger.values)
+        for measure, place in self.measures:
+            row[place] = measure(glance)
+        if self.newest is not None:
+            from features.kernels import newest_at_places  # numba takes half a second: only where rows are made
+
+            times = history.ledger.times
+            rows, stop, now_us = glance.timeline.tracks["submitted"].rows, glance.stop("submitted"), glance.now_us
+            newest_at_places(rows, stop, now_us, times["submit"], times["start"], times["end"], *self.newest, row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowBuilder:
+    """Builds the rows of one contract.
+
+    `rules` tell how columns follow from the numbers of a job's own row (after which stand the codes of its texts, then
+    its clock), `changed` those of counterfactual requests and `changed_places` their columns.
+    """
+
+    width: int
+    keys: Sequence[_KeyPlan]
+    rules: IntArray
+    changed: IntArray
+    changed_places: IntArray
+    codes: Sequence[tuple[str, Mapping[str, float]]]
+    locals_: Sequence[Local]
+    seconds: IntArray
+    logs: IntArray
+    relative: bool
+
+    @classmethod
+    def of(cls, contract: FeatureContract, *, relative: bool) -> "RowBuilder":
+        """Plan the rows of a contract; with `relative`, run times are seen against the references.
+
+        Raises
+        ------
+        ContractError
+            If a feature is measured during the run: no such row can be served.
+        """
+        names = list(contract.names)
+        sources = {name: FEATURES[name].source for name in names}
+        measured = [name for name, source in sources.items() if not isinstance(source, _SERVED)]
+        if measured:
+            raise ContractError(f"features: found {', '.join(measured)}; expected features known at submission")
+        texts = [(name, source) for name, source in sources.items() if isinstance(source, Text)]
+        locals_ = [(name, source) for name, source in sources.items() if isinstance(source, Local)]
+        own = [*NUMBERS, *(name for name, _ in texts), *(name for name, _ in locals_)]
+        asked = {name: source.rule(NUMBERS) for name, source in sources.items() if isinstance(source, Asked)}
+        plain = {name: (own.index(name), -1, -1) for name, _ in (*texts, *locals_)}
+        changed = [name for name in asked if FEATURES[name].from_request]
+        seconds, logs = relative_columns(names) if relative else ([], [])
+        return cls(
+            width=len(names),
+            keys=_key_plans(names),
+            rules=_integers([(names.index(name), *rule) for name, rule in {**asked, **plain}.items()], 4),
+            changed=_integers([(i, *asked[name]) for i, name in enumerate(changed)], 4),
+            changed_places=np.array([names.index(name) for name in changed], dtype=np.int64),
+            codes=[
+                (source.column, {text: float(code) for code, text in enumerate(contract.categories.get(name, ()))})
+                for name, source in texts
+            ],
+            locals_=[source for _, source in locals_],
+            seconds=np.array([names.index(name) for name in seconds], dtype=np.int64),
+            logs=np.array([names.index(name) for name in logs], dtype=np.int64),
+            relative=relative,
+        )
+
+    def rows(self, jobs: Sequence[JobAsked], history: OnlineHistory) -> Rows:
+        """Return the rows of jobs, each from one state of the history.
+
+        Raises
+        ------
+        ContractError
+            If a job is of another trace than the history.
+        """
+        from features.kernels import against, asked
+
+        matrix = np.full((len(jobs), self.width), np.nan)
+        reference = np.zeros((len(jobs), len(QUANTILE_NAMES)))
+        out = np.empty(matrix.shape, dtype=np.float32)
+        if len(jobs):
+            asked(np.array([self._own(job) for job in jobs], dtype=np.float64), self.rules, matrix)
+        for i, job in enumerate(jobs):
+            with history.lock:
+                self._look(matrix[i], reference[i], job, history)
+        against(matrix, reference, self.seconds, self.logs, out)
+        return Rows(matrix=out, reference_log_s=reference)
+
+    def with_requests(
+        self, rows: Rows, jobs: Sequence[JobAsked], index: IntArray, requests: FloatArray
+    ) -> Float32Array:
+        """Return the rows (m, k) of counterfactual requests: row i is `jobs[index[i]]` as if it asked `requests[i]`.
+
+        `rows` is what `rows` gave for `jobs`; `requests` (m, 3) is per instance, NaN for unknown.
+        """
+        from features.kernels import asked
+
+        instances = np.array([job.instances for job in jobs], dtype=np.float64)
+        numbers = np.column_stack([requests, instances[index]])
+        changed = np.empty((len(index), len(self.changed)))
+        asked(numbers, self.changed, changed)
+        matrix = rows.matrix[index]
+        matrix[:, self.changed_places] = changed
+        return matrix
+
+    def _own(self, job: JobAsked) -> list[float]:
+        numbers = [
+            job.req_cpu_cores,
+            job.req_mem_gib,
+            job.req_gpus,
+            job.instances,
+            job.time_limit_s,
+            job.priority,
+        ]
+        numbers += [codes.get(getattr(job, column), np.nan) for column, codes in self.codes]
+        numbers += [local.of(job.trace, job.submit_us) for local in self.locals_]
+        return numbers
+
+    def _look(self, row: FloatArray, reference: FloatArray, job: JobAsked, history: OnlineHistory) -> None:
+        if not self.keys and not self.relative:
+            return
+        if history.trace is not None and job.trace != history.trace:
+            raise ContractError(f"jobs: found the trace {job.trace!r}; expected {history.trace!r}, the history's")
+        parts, like = parts_of(job), None
+        for plan in self.keys:
+            glance = history.glance(plan.key, parts, job.submit_us)
+            if glance is not None:  # unknown users are not one user: their history is unknown too
+                plan.fill(row, glance, history)
+        if self.relative:
+            like = history.glance("like", parts, job.submit_us)
+            found = _references(_LIKE, like, history)
+            if found[0] != found[0] or found[1] != found[1]:  # NaN is not itself
+                rest = _references(_ALL, history.glance("all", parts, job.submit_us), history)
+                found = _first_known(found, rest, (UNINFORMED_LOG_S, UNINFORMED_LOG_S))
+            reference[0], reference[1] = found
+
+
+_SERVED: Final = (Asked, Text, Local, Recent, Load, Newest)
+_UNKNOWN: Final = (float("nan"), float("nan"))
+
+
+def _references(windows: _Windows, glance: Glance | None, history: OnlineHistory) -> tuple[float, float]:
+    """Return the log means of the quantiles of one level: p50 and p90, NaN where unknown."""
+    if glance is None:
+        return _UNKNOWN
+
+    def made() -> tuple[float, float]:
+        seconds = recency.of_one(windows.plan, history.ledger.values, glance.newest).tolist()
+        return log_mean(seconds[:3]), log_mean(seconds[3:])
+
+    found: tuple[float, float] = glance.timeline.recall(windows, glance.stop(windows.kind), made)
+    return found
+
+
+def _first_known(*levels: tuple[float, float]) -> tuple[float, float]:
+    p50, p90 = (next(x for x in of_quantile if x == x) for of_quantile in zip(*levels, strict=True))
+    return p50, p90
+
+
+def _key_plans(names: Sequence[str]) -> list[_KeyPlan]:
+    looks = {i: source for i, name in enumerate(names) if isinstance(source := FEATURES[name].source, _LOOKS)}
+    plans = []
+    for key in dict.fromkeys(look.key for look in looks.values()):
+        mine = {i: look for i, look in looks.items() if look.key == key}
+        recent = {i: look for i, look in mine.items() if isinstance(look, Recent)}
+        windows = []
+        for kind in dict.fromkeys(look.events for look in recent.values()):
+            here = {i: look for i, look in recent.items() if look.events == kind}
+            windows.append((_windows(kind, tuple(here.values())), np.array(list(here), dtype=np.int64)))
+        submitted = {i: STATS.index(look.stat) for i, look in mine.items() if isinstance(look, Newest)}
+        stats_and_places = (np.array(list(submitted.values())), np.array(list(submitted)))
+        plans.append(
+            _KeyPlan(
+                key=key,
+                windows=windows,
+                measures=[(MEASURES[look.measure], i) for i, look in mine.items() if isinstance(look, Load)],
+                newest=stats_and_places if submitted else None,
+            )
+        )
+    return plans
+
+
+_LOOKS: Final = (Recent, Load, Newest)
+
+
+@lru_cache(maxsize=256)
+def _windows(kind: str, looks: tuple[Recent, ...]) -> _Windows:
+    """Return the windows that answer these looks: the same ones, so that models of one history share their answers."""
+    return _Windows(kind, recency.plan(looks))
+
+
+def _reference_windows(names: Mapping[str, Sequence[str]]) -> _Windows:
+    sources = [FEATURES[name].source for quantile in QUANTILE_NAMES for name in names[quantile]]
+    looks = tuple(source for source in sources if isinstance(source, Recent))
+    return _Windows("ended", recency.plan(looks))
+
+
+_LIKE: Final = _reference_windows(LIKE)
+_ALL: Final = _reference_windows(ALL)
+
+
+def _integers(rows: Sequence[tuple[int, ...]], width: int) -> IntArray:
+    return np.array(rows, dtype=np.int64).reshape(-1, width)

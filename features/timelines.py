@@ -1,0 +1,144 @@
+"""The events of one key in time order, which grow; and that key looked at from one moment.
+
+Arrays and places in them only: which jobs these are, and which keys they have, is in `features.online`.
+Called by `features.online` (grown) and by `features.rows` (looked at).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from features.columns.recency import Rows
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+KEPT_ANSWERS: Final = 16
+"""How many answers a key remembers: the last moments' statistics, while nothing of it ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Track:
+    """The events of one kind, by time and then by row: their times, rows, and running sums of weights (from 0)."""
+
+    ts: IntArray
+    rows: IntArray
+    sums: Mapping[str, IntArray]
+    last_us: int
+
+    @classmethod
+    def of(cls, ts: IntArray, rows: IntArray, sums: Mapping[str, IntArray]) -> "Track":
+        """Take arrays as they are."""
+        return cls(ts=ts, rows=rows, sums=sums, last_us=int(ts[-1]) if len(ts) else -1)
+
+    def before(self, now_us: int) -> int:
+        """Return how many events came strictly before a moment."""
+        return len(self.ts) if now_us > self.last_us else int(self.ts.searchsorted(now_us))
+
+    def newest(self, stop: int, last: int) -> Rows:
+        """Return the rows (1, last) of the `last` newest of the first `stop` events, and which are real."""
+        places = stop - 1 - np.arange(last)[None, :]
+        held = places >= 0
+        return (self.rows[np.where(held, places, 0)] if len(self.rows) else np.zeros_like(places)), held
+
+    def with_events(
+        self, ts: IntArray, rows: IntArray, weights: Mapping[str, IntArray], order: Callable[[int], Any]
+    ) -> "Track":
+        """Return the track with more events in their places; `order` tells how rows of one time follow each other."""
+        new = sorted(range(len(rows)), key=lambda i: (ts[i], order(int(rows[i]))))
+        ts, rows = ts[new], rows[new]
+        places = self.ts.searchsorted(ts, side="right")
+        first = self.ts.searchsorted(ts)
+        for i in np.flatnonzero(first < places):  # among events of the same time
+            places[i] = first[i] + _place(self.rows[first[i] : places[i]], int(rows[i]), order)
+        sums = {
+            name: np.concatenate(([0], np.cumsum(np.insert(np.diff(sums), places, weights[name][new]))))
+            for name, sums in self.sums.items()
+        }
+        return Track.of(np.insert(self.ts, places, ts), np.insert(self.rows, places, rows), sums)
+
+
+def _place(rows: IntArray, row: int, order: Callable[[int], Any]) -> int:
+    mine, low, high = order(row), 0, len(rows)
+    while low < high:
+        middle = (low + high) // 2
+        if order(int(rows[middle])) < mine:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@dataclass(slots=True, kw_only=True)
+class Timeline:
+    """What is known of one key: a track per kind of event, how many later runs are in it, and answers given before."""
+
+    tracks: Mapping[str, Track]
+    merged: int = 0
+    answers: dict[tuple[object, int], Any] = field(default_factory=dict)  # each asker knows what it had remembered
+
+    def recall(self, what: object, stop: int, make: Callable[[], Any]) -> Any:  # as above
+        """Return the answer to `what` over the first `stop` events, made once."""
+        found = self.answers.get((what, stop))
+        if found is None:
+            if len(self.answers) >= KEPT_ANSWERS:
+                self.answers.clear()
+            found = self.answers[what, stop] = make()
+        return found
+
+    def grow(self, tracks: Mapping[str, Track], merged: int) -> None:
+        """Take tracks with more events; what was answered before may no longer hold."""
+        self.tracks, self.merged = tracks, merged
+        self.answers.clear()
+
+
+class Glance:
+    """One key at one moment: satisfies `features.columns.load.Moment`."""
+
+    __slots__ = ("_stops", "now_us", "timeline")
+
+    def __init__(self, timeline: Timeline, now_us: int) -> None:
+        self.timeline = timeline
+        self.now_us = now_us
+        self._stops: dict[str, int] = {}
+
+    def stop(self, kind: str) -> int:
+        """Return how many events of a kind came strictly before the moment."""
+        stop = self._stops.get(kind)
+        if stop is None:
+            stop = self._stops[kind] = self.timeline.tracks[kind].before(self.now_us)
+        return stop
+
+    def count(self, kind: str, ago_us: int = 0) -> int:
+        """Return how many events of a kind came before `ago_us` ago."""
+        return self.timeline.tracks[kind].before(self.now_us - ago_us) if ago_us else self.stop(kind)
+
+    def running(self, weight: str) -> int:
+        """Return the sum of a weight over the jobs that had started and not ended."""
+        tracks = self.timeline.tracks
+        started: int = tracks["started"].sums[weight].item(self.stop("started"))
+        ended: int = tracks["ended"].sums[weight].item(self.stop("ended"))
+        return started - ended
+
+    def since_end_us(self) -> float:
+        """Return the time since a job last ended, NaN if none had."""
+        stop = self.stop("ended")
+        return self.now_us - int(self.timeline.tracks["ended"].ts[stop - 1]) if stop else np.nan
+
+    def per(self, above: int, below: int) -> float:
+        """Return a ratio of whole numbers, NaN where the lower is zero."""
+        return above / below if below > 0 else np.nan
+
+    def newest(self, kind: str, last: int) -> Rows:
+        """Return the rows (1, last) of the newest events of a kind, and which are real."""
+        return self.timeline.tracks[kind].newest(self.stop(kind), last)
+
+
+def empty_timeline(weights: Sequence[str], kinds: Mapping[str, bool]) -> Timeline:
+    """Return the timeline of a key that nobody has; `kinds` tells which kinds of events are weighted."""
+    none = np.empty(0, dtype=np.int64)
+    sums = {name: np.zeros(1, dtype=np.int64) for name in weights}
+    return Timeline(tracks={kind: Track.of(none, none, sums if w else {}) for kind, w in kinds.items()})

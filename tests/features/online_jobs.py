@@ -1,0 +1,65 @@
+"""Rows of job tables as the online history takes them: jobs asked about, and runs that ended."""
+
+import polars as pl
+
+from features.contract import FeatureContract
+from features.history import USE_COLUMNS, History
+from features.online import EndedRun, JobAsked, OnlineHistory
+from features.reference import build_referenced
+from features.rows import RowBuilder, Rows
+from features.sets import FEATURES, named
+from features.tables import has_ended
+
+NAN = float("nan")
+
+
+def contract_of(names: str, frame: pl.DataFrame) -> FeatureContract:
+    """The contract of a set, with the texts of these jobs as its categories."""
+    listed = tuple(named(names))
+    features = [FEATURES[name] for name in listed]
+    return FeatureContract(
+        names=listed,
+        dtypes=tuple(str(f.dtype) for f in features),
+        kinds=tuple(f.kind for f in features),
+        units=tuple(f.unit for f in features),
+        categories={
+            f.name: tuple(frame[f.name].drop_nulls().unique().sort().to_list()[::2]) for f in features if f.kind == "c"
+        },
+    )
+
+
+def jobs_asked(jobs: pl.DataFrame) -> list[JobAsked]:
+    """The jobs as they are asked about, at their submission."""
+    numbers = ("req_cpu_cores", "req_mem_gib", "req_gpus", "time_limit_s", "priority")
+    known = jobs.with_columns(
+        pl.col(numbers).cast(pl.Float64).fill_null(NAN), submit_us=pl.col("submit_ts").cast(pl.Int64)
+    )
+    return [JobAsked(**row) for row in known.select(list(JobAsked.__slots__)).iter_rows(named=True)]
+
+
+def ended_runs(jobs: pl.DataFrame, usage: pl.DataFrame | None = None) -> list[EndedRun]:
+    """Those of the jobs that have ended, as feedback tells them."""
+    if usage is None:
+        used = jobs.with_columns(measured=pl.lit(value=False))
+        used = used.with_columns(pl.lit(None, dtype=pl.Float64).alias(c) for c in USE_COLUMNS)
+    else:
+        use = usage.select("trace", "cluster", "job_id", "role", *USE_COLUMNS, measured=True)
+        used = jobs.join(use, on=("trace", "cluster", "job_id", "role"), how="left", maintain_order="left")
+        used = used.with_columns(pl.col("measured").fill_null(value=False))
+    numbers = ("run_s", "req_gpus", *USE_COLUMNS)
+    told = used.filter(has_ended()).with_columns(
+        pl.col(numbers).cast(pl.Float64).fill_null(NAN),
+        *(pl.col(f"{c}_ts").cast(pl.Int64).alias(f"{c}_us") for c in ("submit", "start", "end")),
+    )
+    return [EndedRun(**row) for row in told.select(list(EndedRun.__slots__)).iter_rows(named=True)]
+
+
+def rows_online(names: str, jobs: pl.DataFrame, history: OnlineHistory, *, relative: bool = True) -> Rows:
+    return RowBuilder.of(contract_of(names, jobs), relative=relative).rows(jobs_asked(jobs), history)
+
+
+def rows_built(names: str, jobs: pl.DataFrame, history: History, *, relative: bool = True) -> Rows:
+    """What training would have made of the same jobs and history."""
+    contract = contract_of(names, jobs)
+    built = build_referenced(jobs, history, names, relative=relative)
+    return Rows(matrix=contract.encode(built.features), reference_log_s=built.reference_log_s)

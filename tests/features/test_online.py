@@ -1,0 +1,235 @@
+"""The online history against `build` over a `History` of the same knowledge: to the bit, as it grows."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from features import online
+from features.errors import ContractError
+from features.history import History
+from features.lookback import Lookback
+from features.online import OnlineHistory
+from features.rows import Rows
+from features.tables import has_ended
+from tests.features.job_tables import at, job, job_tables, table, usage_of
+from tests.features.online_jobs import ended_runs, jobs_asked, rows_built, rows_online
+
+EMPTY = History.of(table([]))
+
+
+def check_same(found: Rows, expected: Rows) -> None:
+    """Equal to the bit, unknowns included."""
+    np.testing.assert_array_equal(found.matrix, expected.matrix, strict=True)
+    np.testing.assert_array_equal(found.reference_log_s, expected.reference_log_s, strict=True)
+
+
+def known(base: pl.DataFrame, usage: pl.DataFrame, fed: pl.DataFrame) -> History:
+    """The history of a base and of fed jobs, of which only those that have ended are told."""
+    told = fed.filter(has_ended())
+    kept = base.join(told, on=("cluster", "job_id", "role"), how="anti")
+    return History.of(pl.concat([kept, told]), usage)
+
+
+def running(jobs: pl.DataFrame) -> pl.DataFrame:
+    """The jobs as they stood after they started."""
+    return jobs.with_columns(
+        end_ts=pl.lit(None, dtype=jobs.schema["end_ts"]), run_s=pl.lit(None, dtype=pl.Float64), status=pl.lit("running")
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(jobs=job_tables(max_size=60), cut=st.integers(0, 60), order=st.randoms(use_true_random=False))
+def test_a_fed_history_answers_as_one_built_of_the_same_jobs(
+    jobs: pl.DataFrame, cut: int, order: random.Random
+) -> None:
+    usage = usage_of(jobs)
+    places = list(range(jobs.height))
+    order.shuffle(places)
+    base, fed = jobs[places[:cut]], jobs[places[cut:]]
+    history = OnlineHistory(History.of(base, usage))
+    rows_online("usage", jobs, history)  # timelines that were looked at before grow like those that were not
+    for half in (fed[::2], fed[1::2]):
+        history.add(ended_runs(half, usage))
+        rows_online("usage", jobs[::3], history)
+
+    found = rows_online("usage", jobs, history)
+
+    check_same(found, rows_built("usage", jobs, known(base, usage, fed)))
+    check_same(found, rows_built("usage", jobs, History.from_tail(history.frame())))
+
+
+@settings(max_examples=30, deadline=None)
+@given(jobs=job_tables(max_size=60), cut=st.integers(0, 60))
+def test_every_set_and_key_is_answered_as_by_build(jobs: pl.DataFrame, cut: int) -> None:
+    usage = usage_of(jobs)
+    history = OnlineHistory(History.of(jobs[:cut], usage))
+    history.add(ended_runs(jobs[cut:], usage))
+
+    found = rows_online("wide", jobs, history, relative=False)
+
+    check_same(found, rows_built("wide", jobs, known(jobs[:cut], usage, jobs[cut:]), relative=False))
+
+
+@settings(max_examples=30, deadline=None)
+@given(jobs=job_tables(), order=st.randoms(use_true_random=False))
+def test_the_order_of_feedback_changes_nothing(jobs: pl.DataFrame, order: random.Random) -> None:
+    usage = usage_of(jobs)
+    runs = ended_runs(jobs, usage)
+    shuffled = list(runs)
+    order.shuffle(shuffled)
+    together, singly = OnlineHistory(EMPTY), OnlineHistory(EMPTY)
+
+    together.add(runs)
+    for run in shuffled:
+        singly.add([run])
+        rows_online("submit", jobs[:2], singly)
+
+    check_same(rows_online("usage", jobs, singly), rows_online("usage", jobs, together))
+    assert singly.version == together.version == len(runs)
+
+
+@settings(max_examples=30, deadline=None)
+@given(jobs=job_tables(), others=job_tables())
+def test_feedback_of_another_cluster_changes_nothing(jobs: pl.DataFrame, others: pl.DataFrame) -> None:
+    history = OnlineHistory(History.of(jobs))
+    before = rows_online("wide", jobs, history)
+
+    history.add(ended_runs(others.with_columns(cluster=pl.lit("elsewhere"))))
+
+    check_same(rows_online("wide", jobs, history), before)
+
+
+@settings(max_examples=30, deadline=None)
+@given(jobs=job_tables(), others=job_tables(), row=st.integers(0, 39))
+def test_a_run_that_came_or_ended_later_changes_nothing(jobs: pl.DataFrame, others: pl.DataFrame, row: int) -> None:
+    asked = jobs[row % jobs.height :][:1]
+    now = asked["submit_ts"][0]
+    history = OnlineHistory(History.of(jobs))
+    before = rows_online("wide", asked, history)
+    later = others.with_columns(
+        pl.col("submit_ts", "start_ts", "end_ts") + (now - at(0)), job_id=pl.col("job_id") + "later"
+    )
+
+    history.add(ended_runs(later))
+
+    check_same(rows_online("wide", asked, history), before)
+
+
+@settings(max_examples=30, deadline=None)
+@given(jobs=job_tables(max_size=30))
+def test_a_run_is_known_once(jobs: pl.DataFrame) -> None:
+    usage = usage_of(jobs)
+    runs = ended_runs(jobs, usage)
+    history = OnlineHistory(History.of(jobs, usage))
+    empty = OnlineHistory(EMPTY)
+
+    assert history.add([replace(run, user="somebody", run_s=1e6) for run in runs]) == 0
+    assert (empty.add(runs), empty.add(runs + runs)) == (len(runs), 0)
+    check_same(rows_online("usage", jobs, history), rows_built("usage", jobs, History.of(jobs, usage)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(jobs=job_tables(max_size=30), user=st.sampled_from([None, "u9"]))
+def test_a_job_that_ran_on_is_replaced_by_its_end(jobs: pl.DataFrame, user: str | None) -> None:
+    usage = usage_of(jobs)
+    over = jobs.filter(pl.col("run_s").is_not_null() & (pl.col("status") != "running"))
+    base = pl.concat([jobs.join(over, on="job_id", how="anti"), running(over)])
+    told = over.with_columns(user=pl.coalesce(pl.lit(user), "user"))  # feedback has the last word on what a job is
+    history = OnlineHistory(History.of(base, usage))
+    rows_online("usage", jobs, history)
+
+    added = history.add(ended_runs(told, usage))
+
+    assert added == over.height
+    check_same(rows_online("usage", jobs, history), rows_built("usage", jobs, known(base, usage, told)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(jobs=job_tables(), clusters=st.sampled_from([None, frozenset({"c"}), frozenset({"d"}), frozenset({"x"})]))
+def test_a_forgotten_user_was_never_there(jobs: pl.DataFrame, clusters: frozenset[str] | None) -> None:
+    history = OnlineHistory(History.of(jobs[::2]))
+    history.add(ended_runs(jobs[1::2]))
+    before = history.frame()
+    theirs = (before["user"] == "u1").fill_null(value=False)
+    if clusters is not None:
+        theirs &= before["cluster"].is_in(sorted(clusters))
+
+    struck = history.forget("u1", clusters)
+
+    assert struck == theirs.sum()
+    check_same(rows_online("wide", jobs, history), rows_built("wide", jobs, History.from_tail(before.filter(~theirs))))
+
+
+def test_what_is_trimmed_is_seen_by_no_later_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(online, "MAX_FED_ROWS", 500)
+    told = table([_run(n) for n in range(4000)])
+    later = table([job(n, user=f"u{n % 2}", req_gpus=1.0, submit_ts=at(90 * n)) for n in range(4000, 4050)])
+    whole, history = History.of(told), OnlineHistory(EMPTY)
+
+    for start in range(0, told.height, 300):
+        history.add(ended_runs(told[start : start + 300]))
+
+    check_same(rows_online("wide", later, history), rows_built("wide", later, whole))
+    assert history.frame().height < 2500
+    assert history.version == 4000
+
+
+def _run(number: int) -> dict[str, object]:
+    submit, run = number * 90, 30 + number * 7919 % 5000
+    times = {"submit_ts": at(submit), "start_ts": at(submit + 5), "end_ts": at(submit + 5 + run), "run_s": float(run)}
+    return job(number, user=f"u{number % 2}", group="g", req_gpus=1.0, **times)
+
+
+@settings(max_examples=20, deadline=None)
+@given(jobs=job_tables(max_size=30))
+def test_the_measured_runs_are_those_behind_an_answer(jobs: pl.DataFrame) -> None:
+    usage = usage_of(jobs)
+    history = OnlineHistory(History.of(jobs[::2], usage))
+    history.add(ended_runs(jobs[1::2], usage))
+    begin, stop = Lookback.of(jobs, known(jobs[::2], usage, jobs[1::2])).span("measured", online.EVIDENCE_KEYS)
+
+    found = [history.measured_runs(asked) for asked in jobs_asked(jobs)]
+
+    assert found == (stop - begin).reshape(-1, 2).max(axis=1).tolist()
+
+
+def test_a_vc_is_of_the_cluster_that_most_of_its_jobs_ran_on() -> None:
+    rows = [("c", "v"), ("d", "v"), ("d", "v"), ("c", "w"), ("c", "w"), ("c", None)]
+    told = table([job(n, cluster=cluster, vc=vc, submit_ts=at(n)) for n, (cluster, vc) in enumerate(rows)])
+    history = OnlineHistory(History.of(told))
+
+    assert [history.cluster_of(vc) for vc in ("v", "w", "unheard of", None)] == ["d", "c", "c", "c"]
+    assert OnlineHistory(EMPTY).cluster_of("v") is None
+
+
+def test_a_run_of_another_trace_is_refused() -> None:
+    runs = ended_runs(table([_run(1), _run(2)]))
+    history = OnlineHistory(EMPTY)
+
+    with pytest.raises(ContractError, match="found the trace 'u'; expected 't'"):
+        history.add([runs[0], replace(runs[1], trace="u")])
+
+    assert (history.version, history.trace) == (0, None)
+
+
+@pytest.mark.parametrize("base", ["none", "all"])
+def test_names_that_nobody_has_take_no_memory(base: str) -> None:
+    told = table([_run(n) for n in range(50)])
+    history = OnlineHistory(EMPTY if base == "none" else History.of(told))
+    strangers = table([job(n, user=f"x{n}", group=f"y{n}", submit_ts=at(9000) + timedelta(n)) for n in range(60)])
+
+    rows_online("submit", strangers, history)
+
+    assert _known_keys(history) <= 1
+
+
+def _known_keys(history: OnlineHistory) -> int:
+    timelines: Sequence[object] = list(history._timelines)
+    return len(timelines)

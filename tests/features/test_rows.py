@@ -1,0 +1,167 @@
+"""The rows that serving builds against those of training: real traces replayed, requests changed, threads at once."""
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from features.build import with_requests
+from features.errors import ContractError
+from features.history import History
+from features.online import OnlineHistory
+from features.reference import build_referenced, log_mean, reference_log_s
+from features.rows import RowBuilder, Rows
+from features.sets import FEATURE_SETS
+from tests.features.job_tables import at, helios_venus, job, job_tables, philly_rebuilt, table, usage_of
+from tests.features.online_jobs import contract_of, ended_runs, jobs_asked, rows_built, rows_online
+
+REAL = {"philly-rebuilt": philly_rebuilt, "helios": helios_venus}
+SERVED = [name for name in FEATURE_SETS if name != "paper"]
+
+
+def check_same(found: Rows, expected: Rows) -> None:
+    """Equal to the bit, unknowns included."""
+    np.testing.assert_array_equal(found.matrix, expected.matrix, strict=True)
+    np.testing.assert_array_equal(found.reference_log_s, expected.reference_log_s, strict=True)
+
+
+@pytest.mark.parametrize("relative", [True, False])
+@pytest.mark.parametrize("names", SERVED)
+@settings(max_examples=10, deadline=None)
+@given(jobs=job_tables())
+def test_every_served_set_is_built_as_in_training(names: str, relative: bool, jobs: pl.DataFrame) -> None:
+    history = History.of(jobs, usage_of(jobs))
+
+    found = rows_online(names, jobs, OnlineHistory(history), relative=relative)
+
+    check_same(found, rows_built(names, jobs, history, relative=relative))
+    assert found.matrix.flags.c_contiguous
+
+
+@pytest.mark.parametrize("trace", REAL)
+def test_a_real_trace_is_answered_as_by_build_while_its_runs_end(trace: str, traces: Path) -> None:
+    jobs = REAL[trace](traces).sort("submit_ts", "job_id")[:12_000]
+    cut = 8_000
+    at_cut = jobs["submit_ts"][cut]
+    past = jobs[:cut].filter(pl.col("end_ts") < at_cut)
+    contract = contract_of("usage", jobs)
+    builder = RowBuilder.of(contract, relative=True)
+    history = OnlineHistory(History.from_tail(History.of(past).tail()))
+    fed_until = at_cut
+    for row in range(cut + 1, jobs.height, 571):
+        now = jobs["submit_ts"][row]
+        # Feedback told the ends since the last job asked about, of whatever was submitted then or before.
+        history.add(ended_runs(jobs.filter((pl.col("end_ts") >= fed_until) & (pl.col("end_ts") < now))))
+        fed_until = now
+        asked = jobs[row : row + 3].filter(pl.col("submit_ts") == now)
+
+        found = builder.rows(jobs_asked(asked), history)
+
+        built = build_referenced(asked, History.of(jobs.filter(pl.col("end_ts") < now)), "usage", relative=True)
+        check_same(found, Rows(matrix=contract.encode(built.features), reference_log_s=built.reference_log_s))
+
+
+@settings(max_examples=30, deadline=None)
+@given(jobs=job_tables(max_size=12), scale=st.sampled_from([0.0, 0.5, 0.75, 1.0]))
+def test_counterfactual_requests_are_those_of_frames(jobs: pl.DataFrame, scale: float) -> None:
+    history, contract = History.of(jobs), contract_of("wide", jobs)
+    builder, asked = RowBuilder.of(contract, relative=True), jobs_asked(jobs)
+    index = np.repeat(np.arange(jobs.height), 2)
+    requests = jobs.select("req_cpu_cores", "req_mem_gib", "req_gpus").to_numpy()[index] * scale
+    built = build_referenced(jobs, history, "wide", relative=True)
+
+    found = builder.with_requests(builder.rows(asked, OnlineHistory(history)), asked, index, requests)
+
+    expected = contract.encode(with_requests(built.features, jobs, index, requests))
+    np.testing.assert_array_equal(found, expected, strict=True)
+
+
+def test_a_row_alone_is_its_row_of_the_batch() -> None:
+    jobs = table([_run(n) for n in range(300)])
+    history, builder = OnlineHistory(History.of(jobs)), RowBuilder.of(contract_of("usage", jobs), relative=True)
+    asked = jobs_asked(jobs)[::7]
+    batch = builder.rows(asked, history)
+
+    for i, one in enumerate(asked):
+        alone = builder.rows([one], history)
+        np.testing.assert_array_equal(alone.matrix[0], batch.matrix[i])
+
+
+def test_no_job_is_no_row() -> None:
+    jobs = table([_run(n) for n in range(3)])
+    builder = RowBuilder.of(contract_of("submit", jobs), relative=True)
+
+    found = builder.rows([], OnlineHistory(History.of(jobs)))
+
+    assert (found.matrix.shape, found.reference_log_s.shape) == ((0, len(FEATURE_SETS["submit"])), (0, 2))
+
+
+def test_what_is_measured_during_the_run_is_never_served() -> None:
+    with pytest.raises(ContractError, match="measured_cpu_cores"):
+        RowBuilder.of(contract_of("paper", table([])), relative=False)
+
+
+def test_a_job_of_another_trace_is_refused() -> None:
+    jobs = table([_run(n) for n in range(3)])
+    builder = RowBuilder.of(contract_of("submit", jobs), relative=False)
+
+    with pytest.raises(ContractError, match="found the trace 'u'; expected 't'"):
+        builder.rows(jobs_asked(jobs.with_columns(trace=pl.lit("u"))), OnlineHistory(History.of(jobs)))
+
+
+@given(st.lists(st.one_of(st.just(float("nan")), st.floats(0.01, 1e7)), min_size=3, max_size=3))
+def test_one_reference_is_the_frames_reference(seconds: list[float]) -> None:
+    row = {f"like_run_s_{q}_{n}": s for q in ("p50", "p90") for n, s in zip((100, 300, 1000), seconds, strict=True)}
+    row |= {f"all_run_s_{q}_{n}": float("nan") for q in ("p50", "p90") for n in (100, 300, 1000)}
+    frame = pl.DataFrame([row]).with_columns(pl.all().fill_nan(None))
+
+    if np.isfinite(log_mean(seconds)):
+        assert reference_log_s(frame).tolist() == [[log_mean(seconds)] * 2]
+    else:
+        assert np.isnan(seconds).all()
+
+
+def test_threads_that_read_while_one_adds_see_whole_rows() -> None:
+    jobs = table([_run(n) for n in range(1200)])
+    base, fed = jobs[:300], jobs[300:]
+    builder = RowBuilder.of(contract_of("submit", jobs), relative=True)
+    asked = jobs_asked(table([_run(9000)]))
+    history, states = OnlineHistory(History.of(base)), {}
+    for stop in range(0, fed.height + 1, 30):
+        known = OnlineHistory(History.of(pl.concat([base, fed[:stop]])))
+        states[builder.rows(asked, known).matrix.tobytes()] = stop
+    seen: list[bytes] = []
+    failures: list[BaseException] = []
+    done = threading.Event()
+
+    def read() -> None:
+        try:
+            while not done.is_set():
+                seen.append(builder.rows(asked, history).matrix.tobytes())
+        except BaseException as error:  # told to the test, whatever it is
+            failures.append(error)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    runs = ended_runs(fed)
+    for start in range(0, len(runs), 30):
+        history.add(runs[start : start + 30])
+    done.set()
+    for reader in readers:
+        reader.join(timeout=30)
+
+    assert not failures
+    assert seen
+    assert set(seen) <= set(states)
+    assert builder.rows(asked, history).matrix.tobytes() == list(states)[-1]
+
+
+def _run(number: int) -> dict[str, object]:
+    submit, run = number * 40, 30 + number * 7919 % 5000
+    times = {"submit_ts": at(submit), "start_ts": at(submit + 5), "end_ts": at(submit + 5 + run), "run_s": float(run)}
+    return job(number, user=f"u{number % 3}", group="g", req_gpus=float(number % 2), **times)
