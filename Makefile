@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow check bench lock
+.PHONY: demo serve test test-slow check bench lock
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("taut needs Python 3.11 or newer, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -15,6 +15,10 @@ $(READY): requirements.lock pyproject.toml
 
 demo: $(READY)
 	$(BIN)/taut demo
+
+# Serve the models beside the lake (after `make demo`: the demo's); settings are TAUT_SERVE_*.
+serve: $(READY)
+	$(BIN)/taut serve
 
 test: $(READY)
 	$(BIN)/python -m pytest -m "not slow" -n 2

@@ -3,7 +3,9 @@
 Nothing is mirrored here. Started by `modelserve.server.supervisor` as `python -m modelserve.server.mirroring`.
 """
 
+from modelserve.server.log_lines import write_log_lines
 from modelserve.server.tether import Tether
+from modelserve.settings import ServeSettings
 
 END_WITHIN_S = 5.0
 
@@ -11,6 +13,7 @@ END_WITHIN_S = 5.0
 def main() -> None:
     """Mirror the registry until the parent ends."""
     Tether.hold(end_within_s=END_WITHIN_S)
+    write_log_lines(ServeSettings().log_format)
     from modelserve.sync import main as mirror_forever
 
     mirror_forever()

@@ -5,7 +5,6 @@ or memory to import is imported here and never in the parent.
 """
 
 import gc
-import logging
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from modelserve.server.listening import allow_open_files
+from modelserve.server.log_lines import write_log_lines
 from modelserve.server.tether import Tether
 from modelserve.server.totals import count_under
 from modelserve.settings import ServeSettings
@@ -50,6 +50,7 @@ def run(arguments: list[str], opener: Opener = service_application) -> None:
     """Serve what `opener` opens until the parent, or a signal, says to stop."""
     slot, descriptor = arguments
     settings = ServeSettings()
+    write_log_lines(settings.log_format)
     tether = Tether.hold(end_within_s=settings.drain_s + settings.stop_limit_s)
     count_under(slot)
     allow_open_files(settings.connections_limit)
@@ -85,7 +86,6 @@ def serve_application(
         ssl_keyfile=settings.tls_key,
         ssl_keyfile_password=secret.get_secret_value() if secret else None,
     )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     server = DrainingServer(
         config,
         state=app.state,

@@ -6,7 +6,6 @@ No command stands here. Called by the command files of `pipelines.cli`, inside t
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -18,31 +17,12 @@ from modelserve.predictor import InProcessPredictor
 from modelserve.registry import mirror
 from modelserve.requests import JobRow, parse_lines
 from pipelines.cli.options import say
+from pipelines.cli.place import Place as Place  # the commands open what lies there, and import both from here
+from pipelines.cli.place import place_of as place_of
 from pipelines.errors import BadUsage, LakeError, RegistryError
 from pipelines.lake import Lake
 from pipelines.settings import load_settings
 from pipelines.tracking import ModelVersion
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a command works: the lake, the registry of its models, the folder that mirrors the champions."""
-
-    lake: Path
-    tracking_uri: str
-    bundles: Path
-
-
-def place_of(lake: Path | None) -> Place:
-    """Settle where to work: the option, else the settings; registry and bundles lie beside the lake if not set."""
-    settings = load_settings()
-    folder = lake or settings.lake
-    beside = folder.absolute().parent
-    return Place(
-        lake=folder,
-        tracking_uri=settings.tracking_uri or f"sqlite:///{beside / 'mlflow.db'}",
-        bundles=settings.bundles or beside / "bundles",
-    )
 
 
 def threads_of(option: int | None) -> int:

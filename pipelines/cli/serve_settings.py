@@ -1,0 +1,148 @@
+"""Settings of `taut serve`: options before `TAUT_SERVE_*`, and where neither speaks, what lies beside the lake.
+
+Nothing is served here. Called by `pipelines.cli.serving`.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from pydantic import SecretStr, ValidationError
+from pydantic_core import PydanticUndefined
+from pydantic_settings import SettingsError
+
+from modelserve.settings import PREFIX, ServeSettings, Token
+from pipelines.cli.place import Place, place_of
+from pipelines.errors import BadUsage
+from pipelines.settings import load_settings
+
+DEMO: Final = Path("data/demo")
+SQLITE: Final = "sqlite:///"
+MASK: Final = "*****"
+SECRET: Final = frozenset({"tokens", "tls_key_password"})
+"""Settings whose value is never written, not even where it is wrong."""
+
+CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+
+
+def serve_settings(lake: Path | None, options: Mapping[str, object]) -> ServeSettings:
+    """Return the settings of the service; `options` are those of the command line, None where one was not given.
+
+    Raises
+    ------
+    BadUsage
+        A value cannot be meant, or a variable `TAUT_SERVE_*` is no setting; each is named.
+    """
+    _check_names(os.environ)
+    given = {name: value for name, value in options.items() if value is not None}
+    said = _read(given)
+    beside = _beside(_place(lake), said)
+    return _read({**beside, **given}) if beside else said
+
+
+def setting_rows(settings: ServeSettings) -> Iterator[Mapping[str, object]]:
+    """Yield one row per setting: its variable, its value with secrets masked, its default, what it says."""
+    for name, field in ServeSettings.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        yield {
+            "setting": f"{PREFIX}{name.upper()}",
+            "value": shown(getattr(settings, name)),
+            "default": shown(None if default is PydanticUndefined else default),
+            "description": field.description,
+        }
+
+
+def shown(value: object) -> object:
+    """Return a setting's value as it may be shown: no password, no hash of a token.
+
+    Examples
+    --------
+    >>> shown("postgresql+psycopg://taut:secret@db/taut")
+    'postgresql+psycopg://*****@db/taut'
+    """
+    if isinstance(value, SecretStr):
+        return MASK
+    if isinstance(value, tuple):
+        return ", ".join(_token_shown(each) for each in value if isinstance(each, Token)) or None
+    if isinstance(value, dict):
+        return ", ".join(sorted(value)) or None
+    if isinstance(value, str | Path):
+        return CREDENTIALS.sub(MASK, str(value))
+    return value
+
+
+def _token_shown(token: Token) -> str:
+    reach = [
+        f"{what} {' '.join(sorted(names))}"
+        for what, names in (("of", token.traces or ()), ("in", token.clusters or ()))
+        if names
+    ]
+    return " ".join([token.name, f"({' '.join(sorted(token.scopes))})", *reach, MASK])
+
+
+def _read(given: Mapping[str, object]) -> ServeSettings:
+    try:
+        return ServeSettings(**given)  # type: ignore[arg-type]  # pydantic checks every value
+    except ValidationError as error:
+        faults = "; ".join(_fault(fault["loc"], fault["input"], fault["msg"]) for fault in error.errors())
+        raise BadUsage(f"settings that cannot be meant: {faults}") from error
+    except SettingsError as error:
+        found = re.search(r'field "(\w+)"', str(error))
+        name = f"{PREFIX}{found[1].upper()}" if found else f"a variable {PREFIX}*"
+        raise BadUsage(f"settings that cannot be meant: {name} is no JSON; expected JSON") from error
+
+
+def _fault(where: Sequence[str | int], found: object, expected: str) -> str:
+    if not where:
+        return expected.removeprefix("Value error, ")
+    field = str(where[0])
+    inside = "".join(f"[{part}]" for part in where[1:])
+    value = "" if field in SECRET else f" is {CREDENTIALS.sub(MASK, str(found))[:40]!r}"
+    return f"{PREFIX}{field.upper()}{inside}{value}: {expected}"
+
+
+def _check_names(environment: Mapping[str, str]) -> None:
+    """Refuse variables that would be passed over: a misspelt TAUT_SERVE_TOKENS would leave the service open."""
+    known = {f"{PREFIX}{name.upper()}" for name in ServeSettings.model_fields}
+    strange = sorted(name for name in environment if name.upper().startswith(PREFIX) and name.upper() not in known)
+    if strange:
+        raise BadUsage(
+            f"{', '.join(strange)[:200]}: no such setting; `taut serve --print-settings` shows all there are"
+        )
+
+
+def _place(lake: Path | None) -> Place:
+    """Return where models are looked for; the demo's folder where that is all there is."""
+    place = place_of(lake)
+    demo = place_of(DEMO / "lake")
+    nothing = not place.bundles.exists() and not _registry_of(place)
+    return demo if lake is None and nothing and demo.bundles.exists() else place
+
+
+def _registry_of(place: Place) -> str | None:
+    """Return the registry of a place, None where it is a file that is not there."""
+    uri = place.tracking_uri
+    return uri if not uri.startswith(SQLITE) or Path(uri.removeprefix(SQLITE)).exists() else None
+
+
+def _beside(place: Place, said: ServeSettings) -> dict[str, object]:
+    """Return what neither options nor variables say, from what lies beside the lake."""
+    found: dict[str, object] = {}
+    bundles = said.bundles
+    if "bundles" not in said.model_fields_set:
+        bundles = found["bundles"] = place.bundles
+        if "tracking_uri" not in said.model_fields_set:
+            found["tracking_uri"] = _registry_of(place)
+        if "store" not in said.model_fields_set:
+            found["store"] = f"{SQLITE}{place.lake.absolute().parent / 'serve.db'}"
+    if "trace" not in said.model_fields_set:
+        found["trace"] = load_settings().trace or _only_trace(bundles)
+    return found
+
+
+def _only_trace(bundles: Path) -> str | None:
+    """Return the trace that all mirrored models are of, None where there are several or none."""
+    traces = {folder.name.split(".")[1] for folder in bundles.glob("*.*.*/")} if bundles.is_dir() else set()
+    return traces.pop() if len(traces) == 1 else None
