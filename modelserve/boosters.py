@@ -67,3 +67,17 @@ def raw_outputs(booster: "Booster", matrix: npt.NDArray[np.float32]) -> npt.NDAr
     """Answer a float32 matrix (n, k) with the booster's outputs (n, outputs), before any calibration."""
     answer = np.asarray(booster.inplace_predict(matrix), dtype=np.float64)
     return answer.reshape(len(matrix), -1)
+
+
+def contributions(booster: "Booster", row: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """Return the exact tree SHAP values of a row (1, k): per output its features, the base value last (outputs, k + 1).
+
+    References
+    ----------
+    Lundberg, Erion, Lee: Consistent individualized feature attribution for tree ensembles.
+    """
+    # The matrix is the contract's, in its order; the library would ask for the names again.
+    data = lean_xgboost().DMatrix(row, feature_types=booster.feature_types, enable_categorical=True, nthread=1)
+    answer = booster.predict(data, pred_contribs=True, strict_shape=True, validate_features=False)
+    values: npt.NDArray[np.float64] = np.asarray(answer, dtype=np.float64)[0]
+    return values

@@ -145,8 +145,8 @@ def asked_of_row(row: JobRow, history: "OnlineHistory", *, trace: str, now: floa
     )
 
 
-def check_jobs(rows: Sequence[JobRow], trace: str | None, caller: Caller) -> None:
-    """Make sure that every job is of a trace, and that the caller reaches it.
+def check_jobs(rows: Sequence[JobRow], trace: str | None, caller: Caller, *, field: str = "jobs") -> None:
+    """Make sure that every job is of a trace, and that the caller reaches it; `field` is what holds the jobs.
 
     Raises
     ------
@@ -158,10 +158,11 @@ def check_jobs(rows: Sequence[JobRow], trace: str | None, caller: Caller) -> Non
     bound = caller.traces is not None or caller.clusters is not None
     for i, row in enumerate(rows):
         of = row.trace or trace
-        if of is None:
-            raise BadRequest(f"jobs.{i}.trace: found none, expected one here, in the call or in the service's settings")
-        if bound:
-            caller.check_reach(of, row.cluster, field=f"jobs.{i}")
+        if of is None or bound:
+            where = f"{field}.{i}" if field == "jobs" else field
+            if of is None:
+                raise BadRequest(f"{where}.trace: found none, expected one here, in the call or in the settings")
+            caller.check_reach(of, row.cluster, field=where)
 
 
 def _or_nan(value: float | None) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 
 from scheduler_core.candidates import candidates_of, important_resources
 from scheduler_core.errors import BadInput, PredictorUnavailable
-from scheduler_core.floors import ROUNDING_SLACK, device_memory, minimum_requests, peak_floors
+from scheduler_core.floors import ROUNDING_SLACK, device_memory, minimum_requests, peak_floors, round_up_gpus
 from scheduler_core.types import (
     RESOURCES,
     BoolArray,
@@ -27,7 +27,7 @@ from scheduler_core.types import (
 )
 from scheduler_core.verdicts import Round, standing, verdicts
 
-__all__ = ["Guard", "Recommendation", "ShrinkPolicy", "shrink"]
+__all__ = ["Guard", "Recommendation", "ShrinkPolicy", "round_up_gpus", "shrink"]
 
 Guard = Literal["none", "usage"]
 Answer = TypeVar("Answer")
