@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from modelserve.card import Resource
 from scheduler_core.types import Reason
 
 Mode = Literal["observe", "enforce"]
@@ -108,6 +109,66 @@ class RecommendationsSaid(Frozen):
 
     answer_id: str
     recommendations: tuple[Recommended, ...]
+
+
+class Contribution(Frozen):
+    """What one feature does: the run time is multiplied by `factor`, which is worth `seconds`; `value` is in `unit`."""
+
+    feature: str
+    value: Finite | str | None
+    unit: str
+    factor: Finite
+    seconds: Finite
+
+
+class Explanation(Frozen):
+    """Why a run time is predicted: `base_s`, the seconds of the features named, and `rest_s` add up to it.
+
+    `reference_s` is what the job's like ran lately, None where the model takes none.
+    """
+
+    answer_id: str
+    job_id: str
+    quantile: Literal["p50", "p90"]
+    run_time_s: Finite | None
+    base_s: Finite | None
+    reference_s: Finite | None
+    contributions: tuple[Contribution, ...]
+    rest_s: Finite | None
+    rest_factor: Finite | None
+    model: str | None
+    history: AwareDatetime | None
+    reason: str | None
+    note: str | None
+
+
+class Point(Frozen):
+    """The run time predicted at one value; `supported` where training saw requests around it."""
+
+    value: Finite
+    run_time_s: RunTime
+    supported: bool
+    requested: bool
+
+
+class Curve(Frozen):
+    """A job's predicted run time along one resource, and the lowest and highest request seen in training.
+
+    Where the model is `silent`, it saw one value only and the curve says nothing; `important` resources never shrink.
+    """
+
+    answer_id: str
+    job_id: str
+    resource: Resource
+    requested: Finite | None
+    support: tuple[Finite, Finite] | None
+    silent: bool
+    important: bool
+    points: tuple[Point, ...]
+    model: str | None
+    history: AwareDatetime | None
+    reason: str | None
+    note: str | None
 
 
 class FeedbackResult(Frozen):

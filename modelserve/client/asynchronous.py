@@ -9,6 +9,8 @@ from typing import Literal
 from pydantic import BaseModel
 
 from modelserve.answers import (
+    Curve,
+    Explanation,
     FeedbackTaken,
     Mode,
     Modes,
@@ -18,21 +20,24 @@ from modelserve.answers import (
     RecommendationsSaid,
     Recommended,
 )
+from modelserve.card import Resource
 from modelserve.client.calls import (
     check_count,
     check_ids,
     fields,
     get,
-    job_rows,
     parts,
     post,
     read_answer,
+    rows_as,
+    with_job,
     with_list,
 )
 from modelserve.client.connected import Connected
 from modelserve.client.standing import Advice, askable, recommendation_of, stands
 from modelserve.errors import ClientError
-from modelserve.requests import JobRow
+from modelserve.requests import JobRow, RecommendJob
+from modelserve.settings import Minimums
 from scheduler_core.types import Job
 
 Jobs = Sequence[JobRow | Mapping[str, object]]
@@ -64,7 +69,7 @@ class AsyncClient(Connected):
             check_ids([row.job_id for row in part], [row.job_id for row in said.predictions], call)
             return [row.model_copy(update={"answer_id": said.answer_id}) for row in said.predictions]
 
-        return await self.in_parts(job_rows(jobs), ask)
+        return await self.in_parts(rows_as(JobRow, jobs), ask)
 
     async def recommendations(
         self,
@@ -74,8 +79,11 @@ class AsyncClient(Connected):
         theta: float | None = None,
         alpha: float | None = None,
         guard: Literal["usage", "none"] | None = None,
+        floors: Minimums | None = None,
     ) -> list[Recommended]:
         """Ask how far requests can shrink; answers are in the order of the jobs.
+
+        `theta`, `alpha`, `guard` and `floors` hold for every job of the call; a job may name `floors` of its own.
 
         Raises
         ------
@@ -84,11 +92,13 @@ class AsyncClient(Connected):
         ClientError
             No answer came: `ServiceUnavailable`, `Refused` or `WrongAnswer`.
         """
+        least = None if floors is None else floors.model_dump(exclude_none=True)
+        options = {"trace": trace, "theta": theta, "alpha": alpha, "guard": guard, "floors": least}
 
         async def ask(part: Sequence[JobRow], deadline: float) -> list[Recommended]:
-            return await self._recommended(part, deadline, trace=trace, theta=theta, alpha=alpha, guard=guard)
+            return await self._recommended(part, deadline, **options)
 
-        return await self.in_parts(job_rows(jobs), ask)
+        return await self.in_parts(rows_as(RecommendJob, jobs), ask)
 
     async def recommend(self, jobs: Sequence[Job]) -> list[Advice]:
         """Recommend a target for each job, as `scheduler_core.shrink` does; nothing is raised and no job is lost.
@@ -109,6 +119,36 @@ class AsyncClient(Connected):
             for (i, _), answer in zip(part, said, strict=True):
                 found[i] = recommendation_of(jobs[i], answer)
         return found
+
+    async def explanations(
+        self,
+        job: JobRow | Mapping[str, object],
+        *,
+        trace: str | None = None,
+        top: int | None = None,
+        quantile: Literal["p50", "p90"] | None = None,
+    ) -> Explanation:
+        """Ask why a job's predicted run time is what it is: what its `top` features add, in seconds."""
+        [row] = rows_as(JobRow, [job])
+        call = post("/v1/explanations", with_job(row, trace=trace, top=top, quantile=quantile), repeatable=True)
+        said = await self.ask(Explanation, call)
+        check_ids([row.job_id], [said.job_id], call)
+        return said
+
+    async def what_if(
+        self,
+        job: JobRow | Mapping[str, object],
+        resource: Resource,
+        *,
+        trace: str | None = None,
+        points: int | None = None,
+    ) -> Curve:
+        """Ask for a job's predicted run time along one of its resources."""
+        [row] = rows_as(JobRow, [job])
+        call = post("/v1/what-if", with_job(row, resource=resource, trace=trace, points=points), repeatable=True)
+        said = await self.ask(Curve, call)
+        check_ids([row.job_id], [said.job_id], call)
+        return said
 
     async def feedback(
         self, finished: Sequence[BaseModel | Mapping[str, object]], *, trace: str | None = None

@@ -11,11 +11,13 @@ from typing import Final, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
-from modelserve.errors import Refused, ServiceUnavailable, WrongAnswer
-from modelserve.requests import JobRow, parse_row
+from modelserve.card import complaint
+from modelserve.errors import BadRequest, Refused, ServiceUnavailable, WrongAnswer
+from modelserve.requests import JobRow
 
 Answer = TypeVar("Answer", bound=BaseModel)
 Item = TypeVar("Item")
+Row = TypeVar("Row", bound=JobRow)
 
 OK: Final = frozenset({200})
 SHOWN: Final = 300
@@ -69,20 +71,33 @@ def fields(**values: object) -> bytes:
 
 def with_list(name: str, rows: Iterable[BaseModel | Mapping[str, object]], **values: object) -> bytes:
     """Return a body of JSON with a list of rows in it; what a row does not say is left out."""
-    listed = b",".join(map(_row, rows))
-    rest = fields(**values)[1:]
-    return b'{"%s":[%s]%s%s' % (name.encode(), listed, b"," if rest != b"}" else b"", rest)
+    return _with(name, b"[" + b",".join(map(_row, rows)) + b"]", values)
 
 
-def job_rows(jobs: Iterable[JobRow | Mapping[str, object]]) -> list[JobRow]:
-    """Return jobs as rows, checked.
+def with_job(row: JobRow, **values: object) -> bytes:
+    """Return a body of JSON about one job; what it does not say is left out."""
+    return _with("job", _row(row), values)
+
+
+def rows_as(kind: type[Row], jobs: Iterable[JobRow | Mapping[str, object]]) -> list[Row]:
+    """Return jobs as rows of a kind, checked.
 
     Raises
     ------
     BadRequest
-        One is no job; the message names the field.
+        One is no such job; the message names its place and the field.
     """
-    return [job if isinstance(job, JobRow) else parse_row(job) for job in jobs]
+    rows = []
+    for place, job in enumerate(jobs):
+        try:
+            if type(job) is kind:
+                rows.append(job)
+            else:
+                said = job.model_dump(exclude_unset=True) if isinstance(job, JobRow) else job
+                rows.append(kind.model_validate(said))
+        except ValidationError as error:
+            raise BadRequest(f"jobs.{place}.{complaint(error)}") from error
+    return rows
 
 
 def parts(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
@@ -108,10 +123,8 @@ def read_answer(kind: type[Answer], content: bytes, call: Call) -> Answer:
     try:
         return kind.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the body"
         raise WrongAnswer(
-            f"{call}: found an answer with {place}: {first['msg'][:SHOWN]}; expected a {kind.__name__}; "
+            f"{call}: found an answer with {complaint(error)}; expected a {kind.__name__}; "
             "see that the address is a taut service of this version"
         ) from error
 
@@ -172,6 +185,11 @@ def saying(status: int, problem: Mapping[str, object]) -> str:
     """
     told = [str(problem[key])[:SHOWN] for key in ("title", "detail") if problem.get(key)]
     return " ".join([str(status), ": ".join(told)]).strip()
+
+
+def _with(name: str, written: bytes, values: Mapping[str, object]) -> bytes:
+    rest = fields(**values)[1:]
+    return b'{"%s":%s%s%s' % (name.encode(), written, b"," if rest != b"}" else b"", rest)
 
 
 def _row(row: BaseModel | Mapping[str, object]) -> bytes:

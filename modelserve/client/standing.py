@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from modelserve.answers import Amounts, Mode, Recommended
+from modelserve.client.calls import rows_as
 from modelserve.errors import BadRequest
-from modelserve.requests import JobRow, parse_row
+from modelserve.requests import RecommendJob
 from scheduler_core.types import RESOURCES, Job, Reason, Recommendation, Request
 
 UNKNOWN: Final = Request(cpu_cores=math.nan, mem_gib=math.nan, gpus=math.nan)
@@ -33,7 +34,7 @@ class Advice(Recommendation):
         return self.target if self.mode == "enforce" else self.request
 
 
-def row_of(job: Job) -> JobRow:
+def row_of(job: Job) -> RecommendJob:
     """Return a scheduler's job as the row that asks about it.
 
     Raises
@@ -56,8 +57,9 @@ def row_of(job: Job) -> JobRow:
         "gpu_type": job.gpu_type,
         "submit_ts": _moment(job.submit_ts),
         "opted_out": job.opted_out,
+        "floors": None if job.minimum is None else _known(job.minimum),
     }
-    return parse_row({name: value for name, value in said.items() if value is not None})
+    return rows_as(RecommendJob, [{name: value for name, value in said.items() if value is not None}])[0]
 
 
 def recommendation_of(job: Job, row: Recommended) -> Advice:
@@ -104,9 +106,9 @@ def stands(job: Job, note: str) -> Advice:
     )
 
 
-def askable(jobs: Iterable[Job]) -> tuple[list[JobRow | None], list[str]]:
+def askable(jobs: Iterable[Job]) -> tuple[list[RecommendJob | None], list[str]]:
     """Return each job's row, None where it cannot be asked about, and why ("" where it can)."""
-    rows: list[JobRow | None] = []
+    rows: list[RecommendJob | None] = []
     notes = []
     for job in jobs:
         try:

@@ -8,11 +8,14 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from modelserve.answers import FeedbackTaken, Mode, Modes, Prediction, Readiness, Recommended
+from modelserve.answers import Curve, Explanation, FeedbackTaken, Mode, Modes, Prediction, Readiness, Recommended
+from modelserve.card import Resource
 from modelserve.client.asynchronous import Jobs
 from modelserve.client.standing import Advice, stands
 from modelserve.client.waiting import Waiting
 from modelserve.errors import ClientError
+from modelserve.requests import JobRow
+from modelserve.settings import Minimums
 from scheduler_core.types import Job
 
 
@@ -50,10 +53,13 @@ class Client(Waiting):
         theta: float | None = None,
         alpha: float | None = None,
         guard: Literal["usage", "none"] | None = None,
+        floors: Minimums | None = None,
     ) -> list[Recommended]:
         """Ask how far requests can shrink; see `AsyncClient.recommendations`."""
         return self.wait(
-            lambda client: client.recommendations(jobs, trace=trace, theta=theta, alpha=alpha, guard=guard)
+            lambda client: client.recommendations(
+                jobs, trace=trace, theta=theta, alpha=alpha, guard=guard, floors=floors
+            )
         )
 
     def recommend(self, jobs: Sequence[Job]) -> list[Advice]:
@@ -62,6 +68,28 @@ class Client(Waiting):
             return self.wait(lambda client: client.recommend(jobs))
         except ClientError as error:
             return [stands(job, str(error)) for job in jobs]
+
+    def explanations(
+        self,
+        job: JobRow | Mapping[str, object],
+        *,
+        trace: str | None = None,
+        top: int | None = None,
+        quantile: Literal["p50", "p90"] | None = None,
+    ) -> Explanation:
+        """Ask why a job's predicted run time is what it is; see `AsyncClient.explanations`."""
+        return self.wait(lambda client: client.explanations(job, trace=trace, top=top, quantile=quantile))
+
+    def what_if(
+        self,
+        job: JobRow | Mapping[str, object],
+        resource: Resource,
+        *,
+        trace: str | None = None,
+        points: int | None = None,
+    ) -> Curve:
+        """Ask for a job's predicted run time along one of its resources."""
+        return self.wait(lambda client: client.what_if(job, resource, trace=trace, points=points))
 
     def feedback(
         self, finished: Sequence[BaseModel | Mapping[str, object]], *, trace: str | None = None

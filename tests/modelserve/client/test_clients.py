@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import json
 import math
 import os
 import subprocess
@@ -17,6 +18,7 @@ from modelserve.client import AsyncClient, Client
 from modelserve.client.calls import parts
 from modelserve.client.exchange import Surroundings
 from modelserve.errors import BadRequest, ClientError, Refused, WrongAnswer
+from modelserve.settings import Minimums
 from scheduler_core.types import Job, Reason, Recommendation, Request
 from tests.modelserve.client.conftest import FakeService, hang, recommending, reply, reset
 
@@ -196,6 +198,35 @@ def test_a_job_that_cannot_be_asked_about_stands_alone(serve: Serve, client_of: 
     assert "cpu_cores" in stood.note
     assert [first.job_id, last.job_id] == ["a", "b"]
     assert first.reasons["cpu_cores"] is last.reasons["cpu_cores"] is Reason.SHRUNK
+
+
+def test_the_least_a_job_is_given_goes_along(serve: Serve, client_of: Callable[..., Client]) -> None:
+    service = serve(recommending())
+    least = Request(cpu_cores=4.0, mem_gib=math.nan, gpus=math.nan)
+
+    with client_of(service.url) as client:
+        client.recommend([job(minimum=least)])
+        client.recommendations([{**rows(1)[0], "floors": {"gpus": 0.25}}], floors=Minimums(mem_gib=8.0))
+
+    by_job, by_call = (json.loads(body) for _, _, body in service.seen)
+    assert by_job["jobs"][0]["floors"] == {"cpu_cores": 4.0}
+    assert by_call["jobs"][0]["floors"] == {"gpus": 0.25}
+    assert by_call["floors"] == {"mem_gib": 8.0}
+
+
+@pytest.mark.parametrize(("mode", "given"), [("enforce", 3.0), ("observe", 6.0)])
+def test_only_what_is_enforced_is_given(
+    serve: Serve, client_of: Callable[..., Client], mode: str, given: float
+) -> None:
+    def say(answer: dict[str, object]) -> None:
+        answer["recommendations"][0]["mode"] = mode
+
+    with client_of(serve(recommending(say)).url) as client:
+        [found] = client.recommend([job()])
+
+    assert found.given.cpu_cores == given
+    assert found.target.cpu_cores == 3.0
+    assert found.answer_id == "a-1"
 
 
 def test_nobody_gets_somebody_elses_answer(serve: Serve) -> None:
