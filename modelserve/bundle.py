@@ -26,6 +26,7 @@ from modelserve.boosters import load_booster
 from modelserve.card import IMPORTANCES, RUNTIME_TARGET, USAGE_TARGETS, Card, Importance, canonical_json, complaint
 from modelserve.errors import BundleError
 from modelserve.forest import Forest
+from modelserve.population import Population
 
 if TYPE_CHECKING:
     from xgboost import Booster
@@ -34,6 +35,7 @@ CARD: Final = "card.json"
 CONTRACT: Final = "contract.json"
 HISTORY: Final = "history.parquet"
 IMPORTANCE: Final = "importances.json"
+POPULATION: Final = "population.json"
 CHECKSUMS: Final = "checksums.json"
 MODELS: Final = "models"
 
@@ -43,10 +45,11 @@ SIZE_LIMITS: Final[dict[str, int]] = {
     CONTRACT: 16 * MIB,
     HISTORY: 512 * MIB,
     IMPORTANCE: 1 * MIB,
+    POPULATION: 4 * MIB,
     CHECKSUMS: 1 * MIB,
     **{f"{MODELS}/{target}.ubj": 256 * MIB for target in (RUNTIME_TARGET, *USAGE_TARGETS)},
 }
-"""Every file a bundle may hold, and how large it may be; a bundle holds nothing else."""
+"""Every file a bundle may hold, and how large it may be; a bundle holds nothing else. Older ones hold no population."""
 
 _CHECKSUMS: Final = TypeAdapter(dict[str, str])
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -70,6 +73,7 @@ class Bundle:
     digest: str
     history_digest: str
     version: str | None = None
+    population: Population | None = None
 
     @property
     def reference(self) -> str:
@@ -85,6 +89,7 @@ def write_bundle(
     boosters: Mapping[str, "Booster"],
     history: History,
     importances: Sequence[Importance],
+    population: Population | None = None,
 ) -> str:
     """Write a bundle whole or not at all, and return its digest; the same inputs give the same bytes.
 
@@ -108,6 +113,8 @@ def write_bundle(
         HISTORY: tail.getvalue(),
         **{f"{MODELS}/{target}.ubj": bytes(booster.save_raw("ubj")) for target, booster in boosters.items()},
     }
+    if population is not None:
+        contents[POPULATION] = population.to_json()
     contents[CHECKSUMS] = canonical_json({name: _sha256(data) for name, data in contents.items()})
     _write_whole(folder, contents)
     return _sha256(contents[CHECKSUMS])
@@ -134,6 +141,10 @@ def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str
     if found != set(card.targets):
         raise BundleError(f"{folder.name}: models {sorted(found)}, expected {sorted(card.targets)} ({CARD})")
     contract = _read_contract(folder, contents[CONTRACT], card)
+    population = None
+    if POPULATION in contents:
+        where = f"{folder.name}/{POPULATION}"
+        population = Population.from_json(contents[POPULATION], contract.names, where=where)
     outputs = len(card.quantiles) if card.kind == "runtime" else 1
     boosters, forests = {}, {}
     for target in card.targets:
@@ -152,6 +163,7 @@ def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str
         digest=_sha256(contents[CHECKSUMS]),
         history_digest=_sha256(contents[HISTORY]),
         version=version,
+        population=population,
     )
 
 

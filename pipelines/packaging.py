@@ -52,6 +52,7 @@ def write_model(model: TrainedModel, folder: Path, *, created: datetime) -> str:
         boosters=model.boosters,
         history=model.history,
         importances=[Importance.model_validate(row) for row in model.importances],
+        population=model.population,
     )
 
 

@@ -5,7 +5,7 @@ What a finished job teaches is decided elsewhere. Called by `modelserve.{feedbac
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Final
+from typing import Final, Literal
 
 from sqlalchemy import ColumnElement, Connection, delete, insert, select
 
@@ -19,6 +19,9 @@ OOM: Final = "oom"
 """The outcome of a job that was killed for memory."""
 SLACK: Final = 1e-6
 """Relative difference below which an allocation is the request."""
+ScoredBy = Literal["run_time", "usage", "challenger"]
+"""Which of the models that scored a job."""
+
 _BATCH: Final = 500
 """Values in one IN list; SQLite and PostgreSQL both take many more."""
 
@@ -180,10 +183,9 @@ def newest_finished(
     limit: int,
     traces: Collection[str] | None = None,
     clusters: Collection[str] | None = None,
-    run_time_model: str | None = None,
-    upto: int | None = None,
+    scored_by: tuple[ScoredBy, str] | None = None,
 ) -> list[Finished]:
-    """Return the newest jobs of some traces, clusters or model (None: of all), in the order they were stored.
+    """Return the newest jobs of some traces, clusters or model (None: all), in the order they were stored.
 
     Raises
     ------
@@ -195,10 +197,9 @@ def newest_finished(
         held.append(FEEDBACK.c.trace.in_(sorted(traces)))
     if clusters is not None:
         held.append(FEEDBACK.c.cluster.in_(sorted(clusters)))
-    if run_time_model is not None:
-        held.append(FEEDBACK.c.run_time_model == run_time_model)
-    if upto is not None:
-        held.append(FEEDBACK.c.seq <= upto)
+    if scored_by is not None:
+        kind, reference = scored_by
+        held.append(FEEDBACK.c[f"{kind}_model"] == reference)
     asked = select(*_COLUMNS).where(*held).order_by(FEEDBACK.c.seq.desc()).limit(limit)
     with store.reading("reading feedback") as connection:
         rows = [Finished(**row) for row in connection.execute(asked).mappings()]

@@ -72,7 +72,9 @@ FEEDBACK: Final = Table(
     Column("at", Float(53), nullable=False),
     UniqueConstraint("trace", "cluster", "job_id", "role", name="taut_feedback_identity"),
     Index("taut_feedback_of_type", "trace", "task_type", "seq"),
-    Index("taut_feedback_of_model", "run_time_model", "seq"),
+    Index("taut_feedback_of_run_time_model", "run_time_model", "seq"),
+    Index("taut_feedback_of_usage_model", "usage_model", "seq"),
+    Index("taut_feedback_of_challenger_model", "challenger_model", "seq"),
     Index("taut_feedback_of_user", "trace", "user"),
 )
 """One finished job: what was said of it, and what the models of the time would have answered at its submission.

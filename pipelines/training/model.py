@@ -13,6 +13,7 @@ import xgboost as xgb
 
 from features.contract import FeatureContract
 from features.history import History
+from modelserve.population import Population
 
 Kind = Literal["runtime", "usage"]
 
@@ -66,6 +67,8 @@ class TrainedModel:
         Rows trained on.
     data_fingerprint
         Hash of the training rows.
+    population
+        What the training rows look like, feature by feature, for telling drift later.
     """
 
     name: str
@@ -87,3 +90,4 @@ class TrainedModel:
     until: datetime
     rows: int
     data_fingerprint: str
+    population: Population | None = None

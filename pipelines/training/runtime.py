@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from features.history import History
+from modelserve.population import Population
 from pipelines.errors import TrainingError
 from pipelines.training import boosting, metrics
 from pipelines.training.boosting import Matrix
@@ -146,6 +147,7 @@ def _model(
         until=learnt.until,
         rows=len(fitted.trained),
         data_fingerprint=fingerprint(examples.jobs[fitted.trained]),
+        population=Population.of(fitted.matrix[fitted.trained], fitted.contract),
     )
 
 

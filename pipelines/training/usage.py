@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from features.history import History
+from modelserve.population import Population
 from pipelines.errors import TrainingError
 from pipelines.training import boosting, metrics
 from pipelines.training.boosting import Columns, Matrix
@@ -166,6 +167,7 @@ def _train_type(
         until=until,
         rows=len(trained),
         data_fingerprint=fingerprint(examples.jobs[trained]),
+        population=Population.of(matrix[trained], contract),
     )
 
 
