@@ -4,10 +4,10 @@ Equal to the bit, as float32, to what `features.reference.build_referenced` and 
 Called by `modelserve.served` and whoever holds one of its models.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final
+from functools import lru_cache, partial
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,11 @@ from features.columns.newest import STATS
 from features.columns.request import REQUEST_COLUMNS
 from features.contract import FeatureContract
 from features.errors import ContractError
+from features.keys import Parts
 from features.online import JobAsked, OnlineHistory, parts_of
 from features.reference import ALL, LIKE, QUANTILE_NAMES, UNINFORMED_LOG_S, log_mean, relative_columns
 from features.sets import FEATURES
-from features.timelines import Glance
+from features.timelines import Glance, newest_rows
 
 FloatArray = npt.NDArray[np.float64]
 Float32Array = npt.NDArray[np.float32]
@@ -30,6 +31,8 @@ IntArray = npt.NDArray[np.int64]
 
 NUMBERS: Final = (*REQUEST_COLUMNS, "instances", "time_limit_s", "priority")
 """The canonical numbers of a job's own row; the request first, as in a request matrix, then the gang's size."""
+ROWS_AT_ONCE: Final = 64
+"""How many rows are told from one state of the history: no feedback comes between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +49,21 @@ class _Windows:
 
     kind: str
     plan: recency.Plan
+    finish: Callable[[FloatArray], Any] = np.array  # what is remembered: the statistics, or a reference
 
-    def at(self, glance: Glance, values: Mapping[str, FloatArray]) -> FloatArray:
-        def made() -> FloatArray:
-            return recency.of_one(self.plan, values, glance.newest)
-
-        found: FloatArray = glance.timeline.recall(self, glance.stop(self.kind), made)
+    def at(self, glances: Sequence[Glance], values: Mapping[str, FloatArray]) -> list[Any]:
+        """Return the statistics of each glance; what is not remembered is computed for all of them at once."""
+        found = [glance.timeline.answers.get((self, glance.stop(self.kind))) for glance in glances]
+        missing = [i for i, answer in enumerate(found) if answer is None]
+        if missing:
+            distinct = {(id(glances[i].timeline), glances[i].stop(self.kind)): glances[i] for i in missing}
+            new = list(distinct.values())
+            answers = map(self.finish, recency.of_spans(self.plan, values, partial(newest_rows, new)))
+            by_span = dict(zip(distinct, answers, strict=True))
+            for span, glance in distinct.items():
+                glance.timeline.remember(self, span[1], by_span[span])
+            for i in missing:
+                found[i] = by_span[id(glances[i].timeline), glances[i].stop(self.kind)]
         return found
 
 
@@ -64,17 +76,23 @@ class _KeyPlan:
     measures: Sequence[tuple[Measure, int]]
     newest: tuple[IntArray, IntArray] | None
 
-    def fill(self, row: FloatArray, glance: Glance, history: OnlineHistory) -> None:
+    def fill(self, rows: Sequence[FloatArray], glances: Sequence[Glance], history: OnlineHistory) -> None:
+        """Write what glances tell into their rows."""
         for windows, places in self.windows:
-            row[places] = windows.at(glance, history.ledger.values)
+            for row, answer in zip(rows, windows.at(glances, history.ledger.values), strict=True):
+                row[places] = answer
         for measure, place in self.measures:
-            row[place] = measure(glance)
+            for row, glance in zip(rows, glances, strict=True):
+                row[place] = measure(glance)
         if self.newest is not None:
             from features.kernels import newest_at_places  # numba takes half a second: only where rows are made
 
+            stats, places = self.newest
             times = history.ledger.times
-            rows, stop, now_us = glance.timeline.tracks["submitted"].rows, glance.stop("submitted"), glance.now_us
-            newest_at_places(rows, stop, now_us, times["submit"], times["start"], times["end"], *self.newest, row)
+            submit_us, start_us, end_us = times["submit"], times["start"], times["end"]
+            for row, glance in zip(rows, glances, strict=True):
+                submitted, stop = glance.timeline.tracks["submitted"].rows, glance.stop("submitted")
+                newest_at_places(submitted, stop, glance.now_us, submit_us, start_us, end_us, stats, places, row)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +152,7 @@ class RowBuilder:
         )
 
     def rows(self, jobs: Sequence[JobAsked], history: OnlineHistory) -> Rows:
-        """Return the rows of jobs, each from one state of the history.
+        """Return the rows of jobs, each from one state of the history, in chunks of `ROWS_AT_ONCE`.
 
         Raises
         ------
@@ -148,9 +166,10 @@ class RowBuilder:
         out = np.empty(matrix.shape, dtype=np.float32)
         if len(jobs):
             asked(np.array([self._own(job) for job in jobs], dtype=np.float64), self.rules, matrix)
-        for i, job in enumerate(jobs):
+        for start in range(0, len(jobs) if self.keys or self.relative else 0, ROWS_AT_ONCE):
+            chunk = slice(start, start + ROWS_AT_ONCE)
             with history.lock:
-                self._look(matrix[i], reference[i], job, history)
+                self._look(list(matrix[chunk]), reference[chunk], jobs[chunk], history)
         against(matrix, reference, self.seconds, self.logs, out)
         return Rows(matrix=out, reference_log_s=reference)
 
@@ -184,45 +203,43 @@ class RowBuilder:
         numbers += [local.of(job.trace, job.submit_us) for local in self.locals_]
         return numbers
 
-    def _look(self, row: FloatArray, reference: FloatArray, job: JobAsked, history: OnlineHistory) -> None:
-        if not self.keys and not self.relative:
-            return
-        if history.trace is not None and job.trace != history.trace:
-            raise ContractError(f"jobs: found the trace {job.trace!r}; expected {history.trace!r}, the history's")
-        parts, like = parts_of(job), None
+    def _look(
+        self, rows: Sequence[FloatArray], reference: FloatArray, jobs: Sequence[JobAsked], history: OnlineHistory
+    ) -> None:
+        _check(jobs, history)
+        parts = [parts_of(job) for job in jobs]
         for plan in self.keys:
-            glance = history.glance(plan.key, parts, job.submit_us)
-            if glance is not None:  # unknown users are not one user: their history is unknown too
-                plan.fill(row, glance, history)
+            glances, theirs = _glances(plan.key, rows, parts, jobs, history)
+            plan.fill(theirs, glances, history)
         if self.relative:
-            like = history.glance("like", parts, job.submit_us)
-            found = _references(_LIKE, like, history)
-            if found[0] != found[0] or found[1] != found[1]:  # NaN is not itself
-                rest = _references(_ALL, history.glance("all", parts, job.submit_us), history)
-                found = _first_known(found, rest, (UNINFORMED_LOG_S, UNINFORMED_LOG_S))
-            reference[0], reference[1] = found
+            reference[:] = UNINFORMED_LOG_S
+            for key, windows in (("all", _ALL), ("like", _LIKE)):  # what is known of the like is the last word
+                glances, theirs = _glances(key, list(reference), parts, jobs, history)
+                for row, found in zip(theirs, windows.at(glances, history.ledger.values), strict=True):
+                    for quantile, log_s in found:
+                        row[quantile] = log_s
 
 
 _SERVED: Final = (Asked, Text, Local, Recent, Load, Newest)
-_UNKNOWN: Final = (float("nan"), float("nan"))
 
 
-def _references(windows: _Windows, glance: Glance | None, history: OnlineHistory) -> tuple[float, float]:
-    """Return the log means of the quantiles of one level: p50 and p90, NaN where unknown."""
-    if glance is None:
-        return _UNKNOWN
-
-    def made() -> tuple[float, float]:
-        seconds = recency.of_one(windows.plan, history.ledger.values, glance.newest).tolist()
-        return log_mean(seconds[:3]), log_mean(seconds[3:])
-
-    found: tuple[float, float] = glance.timeline.recall(windows, glance.stop(windows.kind), made)
-    return found
+def _check(jobs: Sequence[JobAsked], history: OnlineHistory) -> None:
+    for job in jobs:
+        if job.trace != history.trace and history.trace is not None:
+            raise ContractError(f"jobs: found the trace {job.trace!r}; expected {history.trace!r}, the history's")
 
 
-def _first_known(*levels: tuple[float, float]) -> tuple[float, float]:
-    p50, p90 = (next(x for x in of_quantile if x == x) for of_quantile in zip(*levels, strict=True))
-    return p50, p90
+def _glances(
+    key: str, rows: Sequence[FloatArray], parts: Sequence[Parts], jobs: Sequence[JobAsked], history: OnlineHistory
+) -> tuple[list[Glance], list[FloatArray]]:
+    """Return the glances at a key of the jobs that have it, and their rows: unknown users are not one user."""
+    glances, theirs = [], []
+    for row, of_job, job in zip(rows, parts, jobs, strict=True):
+        glance = history.glance(key, of_job, job.submit_us)
+        if glance is not None:
+            glances.append(glance)
+            theirs.append(row)
+    return glances, theirs
 
 
 def _key_plans(names: Sequence[str]) -> list[_KeyPlan]:
@@ -260,7 +277,13 @@ def _windows(kind: str, looks: tuple[Recent, ...]) -> _Windows:
 def _reference_windows(names: Mapping[str, Sequence[str]]) -> _Windows:
     sources = [FEATURES[name].source for quantile in QUANTILE_NAMES for name in names[quantile]]
     looks = tuple(source for source in sources if isinstance(source, Recent))
-    return _Windows("ended", recency.plan(looks))
+    return _Windows("ended", recency.plan(looks), _log_means)
+
+
+def _log_means(seconds: FloatArray) -> list[tuple[int, float]]:
+    """Return the quantiles' numbers and log means, where known; each quantile has three windows."""
+    logs = [log_mean(seconds[3 * i : 3 * i + 3].tolist()) for i in range(len(QUANTILE_NAMES))]
+    return [(i, log_s) for i, log_s in enumerate(logs) if log_s == log_s]  # NaN is not itself
 
 
 _LIKE: Final = _reference_windows(LIKE)

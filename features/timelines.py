@@ -38,12 +38,6 @@ class Track:
         """Return how many events came strictly before a moment."""
         return len(self.ts) if now_us > self.last_us else int(self.ts.searchsorted(now_us))
 
-    def newest(self, stop: int, last: int) -> Rows:
-        """Return the rows (1, last) of the `last` newest of the first `stop` events, and which are real."""
-        places = stop - 1 - np.arange(last)[None, :]
-        held = places >= 0
-        return (self.rows[np.where(held, places, 0)] if len(self.rows) else np.zeros_like(places)), held
-
     def with_events(
         self, ts: IntArray, rows: IntArray, weights: Mapping[str, IntArray], order: Callable[[int], Any]
     ) -> "Track":
@@ -80,14 +74,11 @@ class Timeline:
     merged: int = 0
     answers: dict[tuple[object, int], Any] = field(default_factory=dict)  # each asker knows what it had remembered
 
-    def recall(self, what: object, stop: int, make: Callable[[], Any]) -> Any:  # as above
-        """Return the answer to `what` over the first `stop` events, made once."""
-        found = self.answers.get((what, stop))
-        if found is None:
-            if len(self.answers) >= KEPT_ANSWERS:
-                self.answers.clear()
-            found = self.answers[what, stop] = make()
-        return found
+    def remember(self, what: object, stop: int, answer: object) -> None:
+        """Keep the answer to `what` over the first `stop` events."""
+        if len(self.answers) >= KEPT_ANSWERS:
+            self.answers.clear()
+        self.answers[what, stop] = answer
 
     def grow(self, tracks: Mapping[str, Track], merged: int) -> None:
         """Take tracks with more events; what was answered before may no longer hold."""
@@ -132,9 +123,15 @@ class Glance:
         """Return a ratio of whole numbers, NaN where the lower is zero."""
         return above / below if below > 0 else np.nan
 
-    def newest(self, kind: str, last: int) -> Rows:
-        """Return the rows (1, last) of the newest events of a kind, and which are real."""
-        return self.timeline.tracks[kind].newest(self.stop(kind), last)
+
+def newest_rows(glances: Sequence[Glance], kind: str, last: int) -> Rows:
+    """Return the rows (n, last) of the newest events of a kind, newest first, and which are real."""
+    rows = np.zeros((len(glances), last), dtype=np.int64)
+    stops = [glance.stop(kind) for glance in glances]
+    for i, (glance, stop) in enumerate(zip(glances, stops, strict=True)):
+        seen = glance.timeline.tracks[kind].rows[max(stop - last, 0) : stop]
+        rows[i, : len(seen)] = seen[::-1]
+    return rows, np.arange(last) < np.array(stops)[:, None]
 
 
 def empty_timeline(weights: Sequence[str], kinds: Mapping[str, bool]) -> Timeline:

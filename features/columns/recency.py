@@ -136,19 +136,20 @@ def fill(answers: FloatArray, windows: Plan, seen: Lookback) -> None:
                 answers[places] = found.reshape(-1, len(window.keys))[:, keys].T
 
 
-def of_one(windows: Plan, values: Mapping[str, FloatArray], newest: Callable[[str, int], Rows]) -> FloatArray:
-    """Return the looks that `windows` was planned for (looks,), all of one key at one moment.
+def of_spans(windows: Plan, values: Mapping[str, FloatArray], newest: Callable[[str, int], Rows]) -> FloatArray:
+    """Return the looks that `windows` was planned for, all of one key, over n spans of events (n, looks).
 
-    `newest` tells the rows of the newest events of a kind, (1, last) as `Events.newest` does.
+    `newest` tells the rows of the newest events of a kind, (n, last) as `Events.newest` does.
     """
-    answers = np.empty(sum(len(places) for w in windows for stats in w.stats.values() for places, _ in stats.values()))
+    answers: dict[int, FloatArray] = {}
     for window in windows:
         rows, held = newest(window.events, window.last)
         for column, stats in window.stats.items():
             sample = _sample(values[column], rows, held, ranked=not _RANKED.isdisjoint(stats))
             for stat, (places, _) in stats.items():
-                answers[places] = STATS[stat](sample)
-    return answers
+                found = STATS[stat](sample)
+                answers.update((int(place), found) for place in places)
+    return np.column_stack([answers[place] for place in range(len(answers))])
 
 
 def _sample(values: FloatArray, rows: IntArray, held: npt.NDArray[np.bool_], *, ranked: bool) -> Sample:
