@@ -18,8 +18,10 @@ from pipelines.cli.options import (
     Offline,
     Seed,
     Threads,
+    TokenFile,
     Trace,
     TypeOption,
+    Urls,
     emit,
     say,
 )
@@ -207,12 +209,18 @@ def predict(
     lake: Lake = None,
     trace: Trace = None,
     offline: Offline = False,
+    url: Urls = None,
+    token_file: TokenFile = None,
     form: FormatOption = Format.JSON,
 ) -> None:
-    """Predict run time and peak use of jobs given as JSON lines."""
+    """Predict run time and peak use of jobs given as JSON lines; with --url the service there answers."""
     from modelserve.recommend import predict as run
     from pipelines.cli.opening import champions, place_of, read_jobs, trace_of
+    from pipelines.cli.remote import predicted_rows
 
+    if url:
+        emit(predicted_rows(read_jobs(jobs), url, token_file, trace=trace), form)
+        return
     predictor = champions(place_of(lake), offline=offline)
     emit(run(read_jobs(jobs), predictor, trace=trace_of(lake, trace)), form)
 

@@ -45,6 +45,14 @@ TypeOption = Annotated[
 JobsFile = Annotated[str, typer.Argument(help="File of jobs, one JSON object a line; - reads stdin.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Use the champions brought before; do not ask the registry.")]
 
+Urls = Annotated[
+    list[str] | None,
+    typer.Option("--url", help="Ask the service there (repeat it for replicas).", show_default="in this process"),
+]
+TokenFile = Annotated[
+    Path | None, typer.Option("--token-file", help="File of the service's token.", show_default="TAUT_TOKEN")
+]
+
 
 def emit(rows: "Sequence[Mapping[str, object]] | pl.DataFrame", form: Format) -> None:
     """Write rows to stdout in the form asked."""

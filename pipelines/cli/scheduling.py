@@ -4,7 +4,8 @@ No logic beyond reading options and writing rows. Called by `pipelines.cli`, whi
 """
 
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
@@ -12,16 +13,22 @@ from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 from pipelines.cli.options import (
     Format,
     FormatOption,
-    JobsFile,
     Lake,
     Offline,
     Seed,
+    TokenFile,
     Trace,
+    Urls,
     emit,
     say,
 )
 
-Theta = Annotated[float, typer.Option(help="Largest relative change of the predicted run time.", min=0.0001, max=1.0)]
+THETA: Final = 0.05
+"""Largest relative change of the predicted run time, in this process."""
+
+OptionalJobsFile = Annotated[
+    str | None, typer.Argument(help="File of jobs, one JSON object a line; - reads stdin.", show_default=False)
+]
 
 
 class GuardOption(StrEnum):
@@ -62,26 +69,107 @@ class Truth(StrEnum):
 
 
 def recommend(
-    jobs: JobsFile,
+    jobs: OptionalJobsFile = None,
     lake: Lake = None,
     trace: Trace = None,
-    theta: Theta = 0.05,
+    theta: Annotated[
+        float | None,
+        typer.Option(
+            help="Largest relative change of the predicted run time.",
+            min=0.0001,
+            max=1.0,
+            show_default="0.05, or what the service is set to",
+        ),
+    ] = None,
     guard: Annotated[
-        GuardOption, typer.Option(help="`none` is the published algorithm, without floors.")
-    ] = GuardOption.USAGE,
+        GuardOption | None,
+        typer.Option(
+            help="`none` is the published algorithm, without floors.",
+            show_default="usage, or what the service is set to",
+        ),
+    ] = None,
     offline: Offline = False,
+    url: Urls = None,
+    token_file: TokenFile = None,
+    explain: Annotated[
+        str | None, typer.Option("--explain", help="Make the logged answer of this id again, with its evidence.")
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", help="URL of the service's store.", show_default="TAUT_SERVE_STORE, else by the lake"),
+    ] = None,
+    bundles: Annotated[
+        Path | None,
+        typer.Option(
+            "--bundles", help="Folder of mirrored bundles.", show_default="TAUT_SERVE_BUNDLES, else by the lake"
+        ),
+    ] = None,
     form: FormatOption = Format.JSON,
 ) -> None:
-    """Recommend a smaller request per job, with the reason for every resource; jobs come as JSON lines."""
+    """Recommend a smaller request per job, with the reason for every resource; jobs come as JSON lines.
+
+    With --url the service there answers. With --explain no job is read: an answer of the log is made again.
+    """
+    from pipelines.errors import BadUsage
+
+    if (jobs is None) == (explain is None):
+        raise BadUsage("found both or neither of a file of jobs and --explain, expected one of them")
+    if explain is not None:
+        _explain(explain, lake, store, bundles, form)
+    elif url:
+        _recommend_there(str(jobs), (url, token_file, trace), theta, guard, form)
+    else:
+        _recommend_here(str(jobs), (lake, trace, offline), theta or THETA, guard or GuardOption.USAGE, form)
+
+
+def _recommend_here(
+    jobs: str, where: tuple[Path | None, str | None, bool], theta: float, guard: GuardOption, form: Format
+) -> None:
     from modelserve.recommend import flat
     from modelserve.recommend import recommend as run
     from pipelines.cli.opening import champions, place_of, read_jobs, trace_of
     from scheduler_core.shrink import ShrinkPolicy
 
+    lake, trace, offline = where
     predictor = champions(place_of(lake), offline=offline)
     policy = ShrinkPolicy(theta=theta, guard=guard.value, device_mem_gib=GPU_MEM_GIB_OF_TYPE)
     answers = run(read_jobs(jobs), predictor, trace=trace_of(lake, trace), policy=policy)
     emit([flat(answer) for answer in answers], form)
+
+
+def _recommend_there(
+    jobs: str,
+    where: tuple[list[str], Path | None, str | None],
+    theta: float | None,
+    guard: GuardOption | None,
+    form: Format,
+) -> None:
+    from pipelines.cli.opening import read_jobs
+    from pipelines.cli.remote import recommended_rows
+
+    urls, token_file, trace = where
+    rows = recommended_rows(
+        read_jobs(jobs),
+        urls,
+        token_file,
+        trace=trace,
+        theta=theta,
+        guard=None if guard is None else "usage" if guard is GuardOption.USAGE else "none",
+    )
+    emit(rows, form)
+
+
+def _explain(answer_id: str, lake: Path | None, store: str | None, bundles: Path | None, form: Format) -> None:
+    from pipelines.cli.evidence import replayed
+    from pipelines.cli.serve_settings import serve_settings
+
+    settings = serve_settings(lake, {"store": store, "bundles": bundles})
+    found = replayed(answer_id, store=settings.store, bundles=settings.bundles)
+    emit(found.rows, form)
+    if not found.equal:
+        say(f"taut: {answer_id}: the answer made again differs from the one in the log; expected the same bytes")
+        raise typer.Exit(1)
+    say(f"{answer_id}: the same {found.size_bytes} bytes again")
 
 
 def simulate(

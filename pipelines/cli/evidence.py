@@ -1,0 +1,124 @@
+"""A logged answer, made again, and what stood behind it: the evidence for each job.
+
+No command stands here and nothing is scored anew: features are those of the log. Called by `taut recommend --explain`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from features.online import OnlineHistory
+from modelserve.answer_log import AnswerRecord
+from modelserve.bundle import read_bundle
+from modelserve.champions import version_folder
+from modelserve.context import read_context
+from modelserve.errors import NotKnown, StoreError
+from modelserve.explanations import Shares, shares_of, value_of
+from modelserve.learned import Learned
+from modelserve.recommend import flat
+from modelserve.replay import NO_MODELS, replay
+from modelserve.scored import Scored, decode_features
+from modelserve.served import ServedModel
+from modelserve.sight import Sight
+from modelserve.store import Store
+
+TOP: Final = 3
+"""How many contributions of a job are shown."""
+
+SQLITE: Final = "sqlite:///"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """An answer made again: whether it is the same to the byte, and a flat row per job."""
+
+    equal: bool
+    size_bytes: int
+    rows: Sequence[Mapping[str, object]]
+
+
+def replayed(answer_id: str, *, store: str, bundles: Path) -> Replayed:
+    """Make a logged answer again, and gather what stood behind it.
+
+    Raises
+    ------
+    NotKnown
+        No such answer is in the log, or a version that answered is no longer in the folder.
+    StoreError
+        The store is not there, or cannot be read.
+    BadRequest
+        The answer was written by another version of the service.
+    """
+    record = _record(answer_id, store)
+    again = replay(record, bundles)
+    said = json.loads(again)
+    answers = said.get("recommendations", said.get("predictions", []))
+    evidence = _evidence(record, bundles)
+    return Replayed(
+        equal=again == record.response,
+        size_bytes=len(again),
+        rows=[
+            {"answer_id": answer_id, "byte_equal": again == record.response, **flat(answer), **evidence.get(place, {})}
+            for place, answer in enumerate(answers)
+        ],
+    )
+
+
+def _record(answer_id: str, url: str) -> AnswerRecord:
+    if url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE)).is_file():
+        raise StoreError(f"{url}: no such store, expected that of the service (--store, or TAUT_SERVE_STORE)")
+    store = Store.open(url)
+    try:
+        record = store.answer(answer_id)
+        if record is None:
+            raise NotKnown(f"answer {answer_id[:80]!r} is not in {store.where}; the newest are kept (answers_kept)")
+        return record
+    finally:
+        store.close()
+
+
+def _evidence(record: AnswerRecord, bundles: Path) -> dict[int, dict[str, object]]:
+    """Return per job of the answer which history its models knew, and what its run time is made of."""
+    seen = read_context(record.context)
+    found: dict[int, dict[str, object]] = {}
+    for scored in decode_features(record.features):
+        of = seen.models[scored.model]
+        kind = of.name.partition(".")[0]
+        shown = _run_time_shares(scored, bundles) if kind == "runtime" else iter([""] * len(scored.rows))
+        for job, top in zip(scored.rows.tolist(), shown, strict=True):
+            row = found.setdefault(job, {})
+            row[f"{kind}_bundle"] = of.digest[:12]
+            row[f"{kind}_history"] = of.history
+            if top:
+                row["contributions"] = top
+    return found
+
+
+def _run_time_shares(scored: Scored, bundles: Path) -> Iterator[str]:
+    """Yield what each row's p50 is made of, as `user_run_s=812 +120.5 s; ...`."""
+    name, _, version = scored.model.partition("@")
+    bundle = read_bundle(version_folder(bundles, name, version), version=version)
+    model = ServedModel.of(bundle, OnlineHistory(bundle.history))
+    sight = Sight(snapshot=NO_MODELS, learned=Learned(seq=0))
+    for i in range(len(scored.rows)):
+        one = replace(
+            scored,
+            rows=scored.rows[i : i + 1],
+            matrix=scored.matrix[i : i + 1],
+            reference_log_s=scored.reference_log_s[i : i + 1],
+            runs=scored.runs[i : i + 1],
+        )
+        shares = shares_of(model, one, "p50", sight)
+        yield "" if shares is None else _told(model, one, shares)
+
+
+def _told(model: ServedModel, one: Scored, shares: Shares) -> str:
+    order = sorted(range(len(shares.phi)), key=lambda i: -abs(shares.phi[i]))[:TOP]
+    parts = [f"base {shares.base_s:.4g} s"]
+    for i in order:
+        value = value_of(model, one, i)
+        said = "unknown" if value is None else value if isinstance(value, str) else f"{value:.4g}"
+        parts.append(f"{model.bundle.contract.names[i]}={said} {shares.seconds[i]:+.4g} s")
+    return "; ".join(parts)

@@ -1,0 +1,98 @@
+"""A running service asked from the command line: where it is, the token for it, its answers as flat rows.
+
+No command stands here. Called by the command files of `pipelines.cli`, inside their functions.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from modelserve.answers import Prediction, Recommended
+from modelserve.client import Client, Timeouts
+from modelserve.recommend import flat
+from modelserve.requests import MAX_JOBS, JobRow
+from pipelines.errors import BadUsage
+from pipelines.settings import load_settings
+from scheduler_core.shrink import Guard
+
+TOKEN_VARIABLE: Final = "TAUT_TOKEN"  # noqa: S105  # the name of a variable, not a token
+PART_LIMIT_S: Final = 60.0
+"""How long a part of a long list may take; a person waits longer than a scheduler."""
+
+Row = dict[str, object]
+
+
+def recommended_rows(
+    jobs: Sequence[JobRow],
+    urls: Sequence[str],
+    token_file: Path | None,
+    *,
+    trace: str | None,
+    theta: float | None,
+    guard: Guard | None,
+) -> list[Row]:
+    """Return recommendations as `taut recommend` shows them, then the mode and the id that each can be replayed by."""
+    trace = trace or load_settings().trace
+    with client_of(urls, token_file, jobs=len(jobs)) as client:
+        return [_recommended(row) for row in client.recommendations(jobs, trace=trace, theta=theta, guard=guard)]
+
+
+def predicted_rows(
+    jobs: Sequence[JobRow], urls: Sequence[str], token_file: Path | None, *, trace: str | None
+) -> list[Row]:
+    """Return predictions as `taut predict` shows them, then the id that each can be replayed by."""
+    trace = trace or load_settings().trace
+    with client_of(urls, token_file, jobs=len(jobs)) as client:
+        return [
+            _predicted(job, row, trace) for job, row in zip(jobs, client.predictions(jobs, trace=trace), strict=True)
+        ]
+
+
+def client_of(urls: Sequence[str], token_file: Path | None, *, jobs: int) -> Client:
+    """Return a client of the service at `urls`, patient enough for so many jobs.
+
+    Raises
+    ------
+    BadUsage
+        The file of the token cannot be read.
+    """
+    parts = max(-(-jobs // MAX_JOBS), 1)
+    return Client(
+        *urls,
+        token=_token(token_file),
+        timeouts=Timeouts(answer_s=PART_LIMIT_S, total_s=min(PART_LIMIT_S * parts, 86_400.0)),
+    )
+
+
+def _recommended(row: Recommended) -> Row:
+    beside = {"answer_id", "mode", "alpha", "model_decided"}
+    return {**flat(row.model_dump(mode="json", exclude=beside)), "mode": row.mode, "answer_id": row.answer_id}
+
+
+def _predicted(job: JobRow, row: Prediction, trace: str | None) -> Row:
+    said = row.model_dump(mode="json")
+    times, peaks = said["run_time_s"] or {}, said["peak_use"] or {}
+    return {
+        "job_id": row.job_id,
+        "trace": job.trace or trace,
+        "task_type": job.task_type,
+        **{f"run_time_{name}_s": times.get(name) for name in ("p50", "p90")},
+        **{f"peak_{name}": peaks.get(name) for name in ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib")},
+        "measured_runs": row.measured_runs,
+        "model_run_time": row.models.run_time,
+        "model_usage": row.models.usage,
+        "history": said["history"],
+        "reason": row.reason,
+        "note": row.note,
+        "answer_id": row.answer_id,
+    }
+
+
+def _token(file: Path | None) -> str | None:
+    if file is None:
+        return os.environ.get(TOKEN_VARIABLE) or None
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise BadUsage(f"--token-file {file}: {error.strerror}; expected a file that holds the token") from error
