@@ -12,7 +12,7 @@ from typing import Final
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from modelserve.api import answers, health, inference, scoring
+from modelserve.api import answers, explaining, health, inference, learning, scoring
 from modelserve.api.access_log import AccessLog
 from modelserve.api.calls import Desk, Ids
 from modelserve.api.gate import Endpoint, Gate
@@ -26,6 +26,8 @@ from modelserve.tokens import Tokens
 
 OPERATIONS: Final[Sequence[Operation]] = (
     *answers.OPERATIONS,
+    *explaining.OPERATIONS,
+    *learning.OPERATIONS,
     *inference.OPERATIONS,
     *scoring.OPERATIONS,
     *health.OPERATIONS,

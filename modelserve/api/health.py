@@ -3,6 +3,7 @@
 Nothing is mended here. Called by probes, load balancers and Prometheus.
 """
 
+from collections.abc import Callable
 from typing import Final, Literal
 
 from pydantic import BaseModel
@@ -69,7 +70,7 @@ def readiness(call: Call, *, draining: bool) -> Ready:
     caller = call.caller
 
     def shown(name: str) -> bool:
-        return caller is not None and caller.reaches(name.split(".")[1])
+        return caller is not None and caller.reaches(f"{name}..".split(".")[1])
 
     return Ready(
         status="draining" if draining else "ready" if snapshot.champions else "no model",
@@ -78,9 +79,14 @@ def readiness(call: Call, *, draining: bool) -> Ready:
         failing=len(snapshot.failures),
         models=sorted(model.reference for name, model in snapshot.champions.items() if shown(name)),
         failures={name: why for name, why in sorted(snapshot.failures.items()) if shown(name)},
-        mirror=read_mirror_state(service.settings.bundles, now_s=service.clock()) if caller is not None else None,
+        mirror=_mirror(call, shown) if caller is not None else None,
         store=service.feed.trouble if caller is not None else None,
     )
+
+
+def _mirror(call: Call, shown: Callable[[str], bool]) -> MirrorState | None:
+    state = read_mirror_state(call.service.settings.bundles, now_s=call.service.clock())
+    return None if state is None else state.model_copy(update={"failing": [n for n in state.failing if shown(n)]})
 
 
 OPERATIONS: Final = (

@@ -40,7 +40,8 @@ BUCKETS_S: Final = (
     0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
 )  # fmt: skip
 
-disable_created_metrics()  # when a series began is nobody's question, and doubles the page
+# When a series began is nobody's question, and doubles the page.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # theirs has no types
 
 METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 

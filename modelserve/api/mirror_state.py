@@ -14,12 +14,11 @@ STATE_LIMIT_BYTES: Final = 65_536
 
 
 class MirrorState(BaseModel):
-    """What the sync process said of its last round."""
+    """What the sync process said: how long ago a round went well (null: never), and what was wrong with the last."""
 
-    model_config = ConfigDict(extra="ignore")
-
-    age_s: float
-    error: str | None = None
+    age_s: float | None
+    error: str | None
+    failing: list[str]
 
 
 class _Written(BaseModel):
@@ -29,6 +28,7 @@ class _Written(BaseModel):
 
     at: float
     error: str | None = None
+    failing: list[str] = []
 
 
 def read_mirror_state(folder: Path, *, now_s: float) -> MirrorState | None:
@@ -38,4 +38,5 @@ def read_mirror_state(folder: Path, *, now_s: float) -> MirrorState | None:
             written = _Written.model_validate_json(file.read(STATE_LIMIT_BYTES))
     except (OSError, ValidationError):
         return None
-    return MirrorState(age_s=max(0.0, now_s - written.at), error=written.error)
+    age_s = max(0.0, now_s - written.at) if written.at else None
+    return MirrorState(age_s=age_s, error=written.error, failing=written.failing)

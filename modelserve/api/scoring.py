@@ -17,6 +17,7 @@ from modelserve.api.calls import Call, call_of
 from modelserve.api.health import readiness
 from modelserve.api.operations import CALL, OPEN_CALL, SLOT, MlflowError, Operation, Parameter
 from modelserve.api.problems import Refusal, refusal_of
+from modelserve.api.queries import asked_for
 from modelserve.api.scoring_formats import Columns, InvocationBody, columns_of, columns_of_csv
 from modelserve.callers import Scope
 from modelserve.errors import BadRequest
@@ -51,7 +52,7 @@ async def invocations(request: Request) -> Response:
     """Ask a model about jobs, in any of MLflow's formats."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
-    name = request.query_params.get("model")
+    name = asked_for(request, ("model",), status=400).get("model")
     columns, named = await _read(call)
     call.rows = len(next(iter(columns.values())))
     if call.rows > call.desk.settings.rows_limit:

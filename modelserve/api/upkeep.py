@@ -67,7 +67,7 @@ def set_gauges(desk: Desk) -> None:
     )
     metrics.ready.set(1 if snapshot.champions else 0)
     mirror = read_mirror_state(service.settings.bundles, now_s=now_s)
-    if mirror is not None:
+    if mirror is not None and mirror.age_s is not None:
         metrics.sync_age.set(mirror.age_s)
     metrics.dropped(service.log.dropped)
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,8 +11,9 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from modelserve.api.app import create_app
-from modelserve.service import Service
+from modelserve.service import Service, open_service
 from modelserve.settings import ServeSettings
+from tests.modelserve.mirrored import Folder
 
 TEXTS = {name: f"text-of-{name}" for name in ("predictor", "reporter", "chief", "bound")}
 
@@ -85,3 +86,38 @@ def call(hollow: Callable[..., FastAPI]) -> Iterator[Callable[..., TestClient]]:
     """Return a maker of clients of hollow applications, their upkeep running."""
     with ExitStack() as stack:
         yield lambda **settings: stack.enter_context(TestClient(hollow(**settings)))
+
+
+@pytest.fixture
+def make_service(folder: Folder) -> Iterator[Callable[..., Service]]:
+    """Return a maker of real services over the folder of two mirrored models."""
+    with ExitStack() as stack:
+
+        def make(**settings: object) -> Service:
+            said = {"bundles": folder.path, "store": f"sqlite:///{folder.path}/serve.db", "trace": "pai"}
+            return stack.enter_context(closing(open_service(ServeSettings(**{**said, **settings}))))
+
+        yield make
+
+
+@pytest.fixture
+def serve(make_service: Callable[..., Service]) -> Iterator[Callable[..., TestClient]]:
+    """Return a maker of clients of real applications, their upkeep running."""
+    with ExitStack() as stack:
+        yield lambda **settings: stack.enter_context(TestClient(create_app(make_service(**settings))))
+
+
+def job(job_id: str = "a1", **changes: object) -> dict[str, object]:
+    said = {
+        "job_id": job_id,
+        "task_type": "ctr",
+        "user": "u1",
+        "group": "g0",
+        "cluster": "pai",
+        "role": "worker",
+        "gpu_type": "T4",
+        "instances": 2,
+        "submit_ts": "2020-08-01T09:30:00Z",
+        "request": {"cpu_cores": 6, "mem_gib": 29.3, "gpus": 0.5},
+    }
+    return {**said, **changes}

@@ -1,0 +1,97 @@
+"""Routes about what finished jobs teach: feedback, drift and modes.
+
+What is stored or judged is `modelserve`'s business; all of it touches the store, so all of it runs beside the event
+loop.
+"""
+
+from collections import Counter
+from functools import partial
+from typing import Final
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from modelserve.api.bodies import JsonBody
+from modelserve.api.calls import call_of
+from modelserve.api.operations import BODY, CALL, SLOT, Operation, Parameter
+from modelserve.api.queries import asked_for
+from modelserve.callers import Scope
+from modelserve.drift import DriftAnswer, read_drift
+from modelserve.errors import BadRequest
+from modelserve.feedback import FeedbackAnswer, FeedbackBody, take_feedback
+from modelserve.modes import ModeAnswer, ModeBody, read_modes, set_mode
+
+TAG: Final = "feedback"
+
+FEEDBACK: Final = JsonBody(FeedbackBody)
+MODE: Final = JsonBody(ModeBody)
+
+
+async def feedback(request: Request) -> Response:
+    """Take in what finished jobs took and used."""
+    call = call_of(request)
+    caller = call.allowed(Scope.FEEDBACK)
+    body = await FEEDBACK.of(call)
+    call.rows = len(body.feedback)
+    if call.rows > call.desk.settings.rows_limit:
+        raise BadRequest(f"feedback: {call.rows} rows, expected at most {call.desk.settings.rows_limit}")
+    taken = await call.desk.slots.run(partial(take_feedback, call.service, body, caller))
+    outcomes = Counter(
+        row.outcome if result.status == "accepted" else str(result.status)
+        for row, result in zip(body.feedback, taken.results, strict=True)
+    )
+    for outcome, count in outcomes.items():
+        call.desk.metrics.feedback.labels(outcome).inc(count)
+    return said(taken)
+
+
+async def drift(request: Request) -> Response:
+    """Judge the models by what finished jobs reported."""
+    call = call_of(request)
+    caller = call.allowed(Scope.PREDICT)
+    asked = asked_for(request, ("trace", "task_type"))
+    return said(await call.desk.slots.run(partial(read_drift, call.service, caller, **asked)))
+
+
+async def modes(request: Request) -> Response:
+    """Say where recommendations are applied, and what came of it."""
+    call = call_of(request)
+    caller = call.allowed(Scope.PREDICT)
+    return said(await call.desk.slots.run(partial(read_modes, call.service, caller)))
+
+
+async def mode(request: Request) -> Response:
+    """Set a mode, or release a brake."""
+    call = call_of(request)
+    caller = call.allowed(Scope.ADMIN)
+    body = await MODE.of(call)
+    return said(await call.desk.slots.run(partial(set_mode, call.service, body, caller)))
+
+
+def said(answer: BaseModel) -> Response:
+    """Return an answer as JSON."""
+    return Response(answer.model_dump_json(), media_type="application/json")
+
+
+TRACE: Final = Parameter(name="trace", said="Of this trace.", place="query")
+
+OPERATIONS: Final = (
+    Operation(
+        method="POST", path="/v1/feedback", endpoint=feedback, summary="What finished jobs took and used", tag=TAG,
+        body=FeedbackBody, answer=FeedbackAnswer, faults=(*CALL, *BODY, *SLOT),
+    ),
+    Operation(
+        method="GET", path="/v1/drift", endpoint=drift, summary="How the models stand, by feedback", tag=TAG,
+        answer=DriftAnswer, faults=(*CALL, 422, *SLOT),
+        parameters=(TRACE, Parameter(name="task_type", said="Of this task type.", place="query")),
+    ),
+    Operation(
+        method="GET", path="/v1/mode", endpoint=modes, summary="Where recommendations are applied", tag=TAG,
+        answer=ModeAnswer, faults=(*CALL, *SLOT),
+    ),
+    Operation(
+        method="POST", path="/v1/mode", endpoint=mode, summary="Set a mode, or release a brake", tag=TAG,
+        body=ModeBody, answer=ModeAnswer, faults=(*CALL, *BODY, *SLOT),
+    ),
+)  # fmt: skip

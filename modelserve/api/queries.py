@@ -1,0 +1,41 @@
+"""Query parameters, read as strictly as bodies: once each, known, and no longer than a name.
+
+No call is answered here. Called by the routes that take any.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from starlette.requests import Request
+
+from modelserve.api.problems import Refusal
+
+LENGTH_LIMIT: Final = 256
+
+
+def asked_for(
+    request: Request, names: Sequence[str], *, required: Sequence[str] = (), status: int = 422
+) -> dict[str, str]:
+    """Return the parameters that a call gives, by name.
+
+    Raises
+    ------
+    Refusal
+        One is there twice, empty or too long, not known, or missing.
+    """
+    found: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name not in names:
+            raise _wrong(status, name, f"one of {', '.join(names) or 'none'}")
+        if name in found or not 1 <= len(value) <= LENGTH_LIMIT or "\0" in value:
+            raise _wrong(status, name, f"once, with 1 to {LENGTH_LIMIT} characters")
+        found[name] = value
+    for name in required:
+        if name not in found:
+            raise _wrong(status, name, "one")
+    return found
+
+
+def _wrong(status: int, name: str, expected: str) -> Refusal:
+    field = f"query.{name[:60]}"
+    return Refusal(status, f"{field}: expected {expected}", faults=[{"field": field, "expected": expected}])

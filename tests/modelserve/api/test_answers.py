@@ -1,0 +1,159 @@
+"""Calls about jobs over HTTP: answers, and every way in which a body can be wrong."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.modelserve.api.conftest import TOKENS, bearer, job
+from tests.modelserve.api.test_gate import check_problem
+
+Make = Callable[..., TestClient]
+
+CALLS = {
+    "/v1/predictions": {"jobs": [job()]},
+    "/v1/recommendations": {"jobs": [job()]},
+    "/v1/explanations": {"job": job()},
+    "/v1/what-if": {"job": job(), "resource": "cpu_cores"},
+}
+DEEP = b"[" * 100_000
+HUGE = b'{"jobs":' + b"9" * 5000 + b"}"
+
+
+def test_predictions_keep_the_order_of_the_jobs(serve: Make) -> None:
+    ids = [f"j{i}" for i in range(40)]
+
+    answer = serve().post("/v1/predictions", json={"jobs": [job(each) for each in ids]})
+
+    assert answer.status_code == 200
+    assert [each["job_id"] for each in answer.json()["predictions"]] == ids
+    assert answer.json()["predictions"][0]["models"] == {"run_time": "runtime.pai.ctr@1", "usage": "usage.pai.ctr@1"}
+
+
+@pytest.mark.parametrize("path", CALLS)
+def test_a_call_is_answered_under_its_own_name(serve: Make, path: str) -> None:
+    client = serve()
+
+    first, second = [client.post(path, json=CALLS[path], headers={"x-request-id": "mine"}) for _ in range(2)]
+
+    assert (first.status_code, second.status_code) == (200, 200)
+    assert first.headers["x-request-id"] == "mine"
+    assert first.json()["answer_id"] != second.json()["answer_id"]
+
+
+@pytest.mark.parametrize("path", CALLS)
+@pytest.mark.parametrize(
+    "body", [b"", b"{", DEEP, HUGE, b'{"jobs":"\xff"}', b'{"trace":"\\ud800"}', b"\xff\xfe{\x00}\x00"]
+)
+def test_what_is_no_json_is_a_bad_request(serve: Make, path: str, body: bytes) -> None:
+    answer = serve().post(path, content=body, headers={"content-type": "application/json"})
+
+    check_problem(answer, 400)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"request": {"gpus": -1}}, "jobs.0.request.gpus"),
+        ({"request": {"gpus": "many"}}, "jobs.0.request.gpus"),
+        ({"instances": 0}, "jobs.0.instances"),
+        ({"instances": 1e999}, "jobs.0.instances"),
+        ({"request": {"mem_gib": float("nan")}}, "jobs.0.request.mem_gib"),
+        ({"submit_ts": "yesterday"}, "jobs.0.submit_ts"),
+        ({"surplus": 1}, "jobs.0.surplus"),
+        ({"user": ""}, "jobs.0.user"),
+    ],
+)
+def test_a_field_at_fault_is_named(serve: Make, changes: dict[str, object], field: str) -> None:
+    body = json.dumps({"jobs": [job(**changes)]}).encode()
+
+    said = check_problem(
+        serve().post("/v1/predictions", content=body, headers={"content-type": "application/json"}), 422
+    )
+
+    assert said["errors"][0]["field"] == field
+    assert said["errors"][0]["expected"]
+
+
+def test_too_many_jobs_are_refused_by_their_field(serve: Make) -> None:
+    client = serve(rows_limit=3)
+
+    said = check_problem(client.post("/v1/predictions", json={"jobs": [job()] * 4}), 422)
+
+    assert said["errors"][0]["field"] == "jobs"
+    assert "at most 3" in said["detail"]
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_body_too_large_is_refused(serve: Make, declared: bool) -> None:
+    client = serve(body_limit_bytes=2000)
+    chunks = [b" " * 1000] * 5
+
+    answer = client.post(
+        "/v1/predictions",
+        content=b"".join(chunks) if declared else iter(chunks),
+        headers={"content-type": "application/json"},
+    )
+
+    check_problem(answer, 413)
+    assert answer.headers["connection"] == "close"
+
+
+@pytest.mark.parametrize(
+    "headers", [{"content-type": "text/plain"}, {"content-type": "application/json", "content-encoding": "gzip"}]
+)
+def test_a_body_of_another_type_is_refused(serve: Make, headers: dict[str, str]) -> None:
+    check_problem(serve().post("/v1/predictions", content=b"{}", headers=headers), 415)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"cluster": "c2"}, "jobs.0.cluster"),
+        ({"cluster": None}, "jobs.0.cluster"),
+        ({"trace": "philly"}, "jobs.0.trace"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/predictions", "/v1/recommendations"])
+def test_a_job_out_of_reach_is_forbidden_by_its_field(
+    serve: Make, path: str, changes: dict[str, object], field: str
+) -> None:
+    client = serve(tokens=TOKENS)
+
+    said = check_problem(client.post(path, json={"jobs": [job(**changes)]}, headers=bearer("bound")), 403)
+
+    assert said["errors"][0]["field"] == field
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "status"),
+    [
+        ("/v1/predictions", "reporter", 403),
+        ("/v1/predictions", "chief", 200),
+        ("/v1/feedback", "predictor", 403),
+        ("/v1/mode", "predictor", 403),
+        ("/v1/mode", "reporter", 403),
+    ],
+)
+def test_a_token_does_what_its_scopes_allow(serve: Make, path: str, name: str, status: int) -> None:
+    body = {"jobs": [job()]} if path == "/v1/predictions" else {"trace": "pai", "mode": "enforce"}
+
+    answer = serve(tokens=TOKENS).post(path, json=body, headers=bearer(name))
+
+    assert answer.status_code == status
+
+
+def test_what_was_predicted_is_counted(serve: Make) -> None:
+    client = serve()
+
+    client.post("/v1/predictions", json={"jobs": [job(), job("b"), job("c", task_type="new")]})
+    client.post("/v1/recommendations", json={"jobs": [job()]})
+    page = client.get("/metrics").text
+
+    counted = 'taut_predictions_total{model="runtime.pai.ctr",outcome="predicted",version="1"} 2.0'
+    assert counted in page
+    assert 'taut_recommendations_total{reason="' in page
+    assert 'taut_model_info{alias="champion",model="usage.pai.ctr",version="1"} 1.0' in page
+    assert 'user="' not in page
+    assert "job_id" not in page
