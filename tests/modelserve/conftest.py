@@ -14,6 +14,7 @@ from features.contract import FeatureContract
 from features.history import History
 from modelserve.bundle import Bundle, read_bundle, write_bundle
 from modelserve.card import USAGE_TARGETS, Card, Importance
+from tests.modelserve.mirrored import NAME, USAGE, Folder
 
 START = datetime(2020, 7, 1, tzinfo=UTC)
 CREATED = datetime(2020, 8, 1, tzinfo=UTC)
@@ -159,3 +160,19 @@ def small_jobs() -> pl.DataFrame:
 @pytest.fixture
 def write_bundle_of() -> Callable[..., str]:
     return write_small_bundle
+
+
+@pytest.fixture
+def folder(small_bundles: dict[str, Path], tmp_path: Path) -> Folder:
+    made = Folder(tmp_path, small_bundles)
+    made.add(NAME, "1")
+    made.add(USAGE, "1")
+    return made
+
+
+@pytest.fixture
+def other_version(tmp_path_factory: pytest.TempPathFactory, write_bundle_of: Callable[..., str]) -> Path:
+    """Return a bundle of the same history that answers otherwise."""
+    place = tmp_path_factory.mktemp("other") / "bundle"
+    write_bundle_of(place, "runtime", offsets={"p50": 0.5, "p90": 0.5})
+    return place
