@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from modelserve.answer_log import AnswerLog
     from modelserve.feed import Feed
     from modelserve.models import ModelSet
+    from modelserve.shadow import Shadow
     from modelserve.store import Store
 
 
@@ -27,10 +28,13 @@ class Service:
     store: "Store"
     log: "AnswerLog"
     feed: "Feed"
+    shadow: "Shadow | None" = None
     clock: Callable[[], float] = time.time
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Let go of the store, once nothing compares any more."""
+        if self.shadow is not None:
+            self.shadow.stop()
         self.store.close()
 
 
@@ -44,8 +48,15 @@ def open_service(settings: ServeSettings, *, clock: Callable[[], float] = time.t
     """
     from modelserve.answer_log import AnswerLog
     from modelserve.feed import Feed
+    from modelserve.histories import Forgotten
     from modelserve.models import ModelSet
     from modelserve.store import Store
+
+    def forgotten(trace: str) -> list[Forgotten]:
+        return [
+            Forgotten(each.user, frozenset({each.cluster}) if each.cluster else None, each.before_us)
+            for each in feeds[0].tombstones(trace)
+        ]
 
     store = Store.open(settings.store)
     feeds: list[Feed] = []
@@ -54,6 +65,7 @@ def open_service(settings: ServeSettings, *, clock: Callable[[], float] = time.t
         past=lambda trace: feeds[0].past(trace),  # models need the feed's past, the feed the models to teach
         clock=clock,
         challengers=settings.challengers,
+        forgotten=forgotten,
     )
     feed = Feed(store, models, settings)
     feeds.append(feed)
