@@ -7,7 +7,8 @@ No HTTP, no metrics library and no model here. Returned by the service's calls; 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import lru_cache
 
 from pydantic_core import to_json
 
@@ -53,6 +54,14 @@ def known(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
+@lru_cache(maxsize=1024)  # the models' times, again and again
 def moment(at: datetime) -> str:
-    """Write a UTC time as answers show it: `2026-11-20T03:00:00Z`."""
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Write a time as answers show it.
+
+    Examples
+    --------
+    >>> from datetime import timedelta, timezone
+    >>> moment(datetime(2026, 11, 20, 11, tzinfo=timezone(timedelta(hours=8))))
+    '2026-11-20T03:00:00Z'
+    """
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -6,7 +6,6 @@ Exact tree SHAP from the booster; no HTTP, and no picture is drawn. Called by `m
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import numpy as np
@@ -115,7 +114,7 @@ def explain_job(service: "Service", body: ExplainBody, caller: Caller, *, answer
         return _answered(body, call, None, {}, reason, note)
     asked = asked_of_row(body.job, choice.model.history, trace=trace or "", now=call.now)
     try:
-        seen = sight.rows(choice.model, [asked], np.zeros(1, dtype=np.int64))
+        seen = sight.rows(choice.model, [asked], np.zeros(1, dtype=np.int64), counted=False)
         shares = shares_of(choice.model, seen, body.quantile, sight)
     except PredictorUnavailable as error:
         return _answered(body, call, choice.model, {}, "predictor_unavailable", str(error))
@@ -209,7 +208,7 @@ def _answered(
         "contributions": [],
         **explained,
         "model": None if model is None else model.reference,
-        "history": None if model is None else moment(model.bundle.card.until.astimezone(UTC)),
+        "history": None if model is None else moment(model.bundle.card.until),
         "reason": reason,
         "note": note,
     }

@@ -6,7 +6,7 @@ Called by `modelserve.{recommendations, what_if, replay}`; satisfies `scheduler_
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
@@ -39,6 +39,7 @@ class LivePredictor:
 
     sight: Sight
     places: Mapping[int, int]
+    cited: dict[Whose, Sources] = field(default_factory=dict)
 
     @classmethod
     def of(cls, snapshot: "Snapshot", learned: "Learned", jobs: Sequence[Job]) -> "LivePredictor":
@@ -68,7 +69,7 @@ class LivePredictor:
                 continue
             mine_of_model = place[rows[mine]]
             asked = [asked_of(jobs[i], model) for i in members]
-            seen = self.sight.rows(model, asked, self._places(jobs, members))
+            seen = self.sight.rows(model, asked, self._places(jobs, members), counted=False)
             base = Rows(matrix=seen.matrix, reference_log_s=seen.reference_log_s)
             matrix = model.rows.with_requests(base, asked, mine_of_model, requests[mine])
             raw = self.sight.margins(model, RUNTIME_TARGET, matrix)
@@ -88,7 +89,7 @@ class LivePredictor:
         runs = np.zeros(len(jobs), dtype=np.int64)
         for model, members in self._by_model("usage", jobs):
             asked = [asked_of(jobs[i], model) for i in members]
-            seen = self.sight.rows(model, asked, self._places(jobs, members))
+            seen = self.sight.rows(model, asked, self._places(jobs, members), counted=True)
             for target in model.bundle.card.targets:
                 raw = self.sight.margins(model, target, seen.matrix)
                 use[target][members] = calibrated_use(model.bundle.card, target, raw)
@@ -106,7 +107,14 @@ class LivePredictor:
 
     def sources(self, job: Job) -> Sources:
         """Return which models answer for a job, how far their history reaches, and what is wrong where one cannot."""
-        runtime, usage = (self.sight.choice(kind, _whose(job)) for kind in ("runtime", "usage"))
+        whose = _whose(job)
+        found = self.cited.get(whose)
+        if found is None:
+            found = self.cited[whose] = self._sources(whose)
+        return found
+
+    def _sources(self, whose: Whose) -> Sources:
+        runtime, usage = self.sight.choice("runtime", whose), self.sight.choice("usage", whose)
         models = [choice.model for choice in (runtime, usage) if choice.model is not None]
         return Sources(
             run_time=None if runtime.model is None else runtime.model.reference,

@@ -7,7 +7,6 @@ Called by `modelserve.api`, and by `modelserve.replay` on what was logged.
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import numpy as np
@@ -118,14 +117,19 @@ def predict_jobs(service: "Service", body: PredictBody, caller: Caller, *, answe
     sight = Sight(snapshot=service.models.current, learned=service.feed.learned)
     answered = predicted(sight, body, call)
     log_answer(service, PREDICTION, sight, call, caller, (body, answered))
+    if service.shadow is not None:
+        service.shadow.offer(sight, call)
     return answered
 
 
 def predicted(sight: Sight, body: PredictBody, call: Call) -> Answered:
     """Make the answer from what one call sees."""
     nothing: list[Part | None] = [None] * len(body.jobs)
-    times = _parts(sight, "runtime", body.jobs, call, _run_times) if "run_time" in body.outputs else nothing
-    peaks = _parts(sight, "usage", body.jobs, call, _peak_use) if "peak_use" in body.outputs else nothing
+    wanted = body.outputs
+    peaks = _parts(sight, "usage", body.jobs, call, _peak_use) if "peak_use" in wanted else nothing
+    # The runs behind a job are counted once.
+    score = _run_times if "peak_use" in wanted else _run_times_and_runs
+    times = _parts(sight, "runtime", body.jobs, call, score) if "run_time" in wanted else nothing
     said = [_said(row, time, peak) for row, time, peak in zip(body.jobs, times, peaks, strict=True)]
     return Answered(
         body=written({"answer_id": call.answer_id, "predictions": said}),
@@ -165,20 +169,26 @@ def _parts(sight: Sight, kind: Kind, rows: Sequence[JobRow], call: Call, score: 
     return parts
 
 
-def _run_times(
-    sight: Sight, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray
+def _run_times_and_runs(
+    sight: Sight, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray, *, counted: bool = True
 ) -> tuple[list[dict[str, float]], list[int]]:
-    seen = sight.rows(model, asked, index)
+    seen = sight.rows(model, asked, index, counted=counted)
     raw = sight.margins(model, RUNTIME_TARGET, seen.matrix)
     times = calibrated_run_times(model.bundle.card, raw, seen.reference_log_s)
     values = [{"p50": p50, "p90": p90} for p50, p90 in zip(times.p50.tolist(), times.p90.tolist(), strict=True)]
     return values, seen.runs.tolist()
 
 
+def _run_times(
+    sight: Sight, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray
+) -> tuple[list[dict[str, float]], list[int]]:
+    return _run_times_and_runs(sight, model, asked, index, counted=False)
+
+
 def _peak_use(
     sight: Sight, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray
 ) -> tuple[list[dict[str, float]], list[int]]:
-    seen = sight.rows(model, asked, index)
+    seen = sight.rows(model, asked, index, counted=True)
     use = {target: np.full(len(asked), np.nan) for target in USAGE_TARGETS}
     for target in model.bundle.card.targets:
         use[target] = calibrated_use(model.bundle.card, target, sight.margins(model, target, seen.matrix))
@@ -202,7 +212,7 @@ def _said(row: JobRow, time: Part | None, peak: Part | None) -> dict[str, object
             "run_time": time.model.reference if time is not None and time.model is not None else None,
             "usage": peak.model.reference if peak is not None and peak.model is not None else None,
         },
-        "history": moment(min(until).astimezone(UTC)) if until else None,
+        "history": moment(min(until)) if until else None,
         "reason": missing[0].reason if missing else None,
         "note": "; ".join(part.note for part in missing if part.note) or None,
     }

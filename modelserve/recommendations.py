@@ -19,7 +19,7 @@ from modelserve.live import LivePredictor
 from modelserve.predictions import ModelsSaid, RunTimeSaid
 from modelserve.predictor import Sources
 from modelserve.recommend import POLICY, answer_of, decide
-from modelserve.requests import MAX_JOBS, RecommendJob, Text, check_jobs, job_of
+from modelserve.requests import MAX_JOBS, NO_FLOORS, RecommendJob, Text, check_jobs, job_of, request_of
 from modelserve.settings import Minimums, TypePolicy
 from modelserve.sight import Sight
 from scheduler_core.shrink import ShrinkPolicy
@@ -47,7 +47,7 @@ class RecommendBody(BaseModel):
     theta: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     alpha: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
     guard: Literal["usage", "none"] | None = None
-    floors: Minimums = Minimums()
+    floors: Minimums = NO_FLOORS
 
 
 class AmountsSaid(BaseModel):
@@ -121,19 +121,20 @@ def recommend_jobs(service: "Service", body: RecommendBody, caller: Caller, *, a
     sight = Sight(snapshot=service.models.current, learned=service.feed.fresh())
     answered = recommended(sight, body, call, service.settings.types)
     log_answer(service, RECOMMENDATION, sight, call, caller, (body, answered))
+    if service.shadow is not None:
+        service.shadow.offer(sight, call)
     return answered
 
 
 def recommended(sight: Sight, body: RecommendBody, call: Call, types: Types) -> Answered:
     """Make the answer from what one call sees; `types` are the policies of the task types in the settings."""
     now = datetime.fromtimestamp(call.now, UTC)
-    asked = [job_of(row, trace=call.trace or "", submitted=now) for row in body.jobs]
-    brakes = [sight.braked(job.trace, job.task_type, job.cluster) for job in asked]
-    jobs = [
+    brakes = [sight.braked(row.trace or call.trace or "", row.task_type, row.cluster) for row in body.jobs]
+    jobs = []
+    for row, brake in zip(body.jobs, brakes, strict=True):
         # The floor of what must not shrink is what it asks for.
-        replace(job, minimum=job.request if brake else _minimum(sight, job, (body.floors, row.floors), types))
-        for job, brake, row in zip(asked, brakes, body.jobs, strict=True)
-    ]
+        least = request_of(row) if brake else _minimum(sight, row, call.trace or "", body.floors, types)
+        jobs.append(job_of(row, trace=call.trace or "", submitted=now, minimum=least))
     predictor = LivePredictor.seeing(sight, jobs)
     sources = [predictor.sources(job) for job in jobs]
     policies = {task_type: policy_of(body, types.get(task_type)) for task_type in {job.task_type for job in jobs}}
@@ -181,16 +182,19 @@ def _noted(found: Recommendation, brake: str | None) -> dict[str, object]:
     return {"note": "; ".join(note for note in notes if note) or None}
 
 
-def _minimum(sight: Sight, job: Job, asked: Sequence[Minimums], types: Types) -> Request | None:
-    of_type = types.get(job.task_type)
-    said = [*asked] if of_type is None else [*asked, of_type.minimums]
-    killed_gib = sight.memory_floor_gib(job.trace, job.cluster, job.group, job.role, job.user)
-    least = {
-        name: max((value for each in said if (value := getattr(each, name)) is not None), default=math.nan)
-        for name in RESOURCES
-    }
-    least["mem_gib"] = max((v for v in (least["mem_gib"], killed_gib) if v == v), default=math.nan)
-    return None if all(math.isnan(value) for value in least.values()) else Request(**least)
+def _minimum(sight: Sight, row: RecommendJob, trace: str, of_call: Minimums, types: Types) -> Request | None:
+    of_type = types.get(row.task_type)
+    floors = (of_call, row.floors, NO_FLOORS if of_type is None else of_type.minimums)
+    said = [each for each in floors if each is not NO_FLOORS]
+    killed_gib = sight.memory_floor_gib(row.trace or trace, row.cluster, row.group, row.role, row.user)
+    if math.isnan(killed_gib) and not said:
+        return None
+    least = Minimums(mem_gib=None if math.isnan(killed_gib) else killed_gib)
+    return Request(**{name: _largest([getattr(each, name) for each in (*said, least)]) for name in RESOURCES})
+
+
+def _largest(values: Sequence[float | None]) -> float:
+    return max((value for value in values if value is not None), default=math.nan)
 
 
 def _counts(found: Sequence[Recommendation]) -> dict[tuple[str, ...], int]:

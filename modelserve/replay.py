@@ -101,7 +101,7 @@ def _from_log(logged: list[Scored]) -> Look:
     for each in logged:
         rest[each.model].append(each)
 
-    def look(model: ServedModel, asked: "Sequence[JobAsked]", index: "IntArray") -> Scored:
+    def look(model: ServedModel, asked: "Sequence[JobAsked]", index: "IntArray", counted: bool) -> Scored:  # noqa: ARG001 -- runs were logged as they were counted
         left = rest[model.reference]
         if not left or left[0].rows.tolist() != index.tolist():
             raise BadRequest(f"features: found none of {model.reference} for {len(asked)} jobs, expected those logged")

@@ -6,7 +6,7 @@ device is no error. Called by the service's calls and the commands.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from features.online import JobAsked, OnlineHistory
 
 MAX_JOBS: Final = 10_000
+NO_FLOORS: Final = Minimums()
+"""What is meant where no floors are named."""
 Text = Annotated[str, Field(min_length=1, max_length=256)]
 Cores = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
 
@@ -60,7 +62,7 @@ class JobRow(BaseModel):
 class RecommendJob(JobRow):
     """One job, and the least that it is ever given."""
 
-    floors: Minimums = Minimums()
+    floors: Minimums = NO_FLOORS
 
 
 def parse_lines(lines: Iterable[str]) -> list[JobRow]:
@@ -98,13 +100,11 @@ def parse_row(row: Mapping[str, object]) -> JobRow:
 
 def job_of(row: JobRow, *, trace: str, submitted: datetime, minimum: Request | None = None) -> Job:
     """Return the job as the scheduler knows it; `trace` and `submitted` stand where the row names none."""
-    asked = row.request
-    at = (row.submit_ts or submitted).astimezone(UTC)
     return Job(
         job_id=row.job_id,
         trace=row.trace or trace,
         task_type=row.task_type,
-        request=Request(cpu_cores=_or_nan(asked.cpu_cores), mem_gib=_or_nan(asked.mem_gib), gpus=_or_nan(asked.gpus)),
+        request=request_of(row),
         instances=row.instances,
         cluster=row.cluster,
         role=row.role,
@@ -113,10 +113,16 @@ def job_of(row: JobRow, *, trace: str, submitted: datetime, minimum: Request | N
         vc=row.vc,
         workload=row.workload,
         gpu_type=row.gpu_type,
-        submit_ts=at.timestamp(),
+        submit_ts=(row.submit_ts or submitted).timestamp(),
         opted_out=row.opted_out,
         minimum=minimum,
     )
+
+
+def request_of(row: JobRow) -> Request:
+    """Return what one instance of a job asks for; NaN where nothing is said."""
+    asked = row.request
+    return Request(cpu_cores=_or_nan(asked.cpu_cores), mem_gib=_or_nan(asked.mem_gib), gpus=_or_nan(asked.gpus))
 
 
 def asked_of_row(row: JobRow, history: "OnlineHistory", *, trace: str, now: float) -> "JobAsked":

@@ -37,14 +37,14 @@ class Choice:
     failure: str | None
 
 
-Look = Callable[["ServedModel", "Sequence[JobAsked]", IntArray], Scored]
+Look = Callable[["ServedModel", "Sequence[JobAsked]", IntArray, bool], Scored]
 """How the rows of jobs come about: from the model's history as it is now, or from the log."""
 
 
-def from_history(model: "ServedModel", asked: "Sequence[JobAsked]", index: IntArray) -> Scored:
-    """Build the rows of jobs from the model's history, and count the measured runs behind each."""
+def from_history(model: "ServedModel", asked: "Sequence[JobAsked]", index: IntArray, counted: bool) -> Scored:
+    """Build the rows of jobs from the model's history; with `counted`, count the measured runs behind each."""
     built = model.rows.rows(asked, model.history)
-    runs = [model.history.measured_runs(job) for job in asked]
+    runs = [model.history.measured_runs(job) for job in asked] if counted else [0] * len(asked)
     return Scored(
         model=model.reference,
         digest=model.bundle.digest,
@@ -95,8 +95,10 @@ class Sight:
         """Return the models that were to answer, by reference."""
         return tuple(dict.fromkeys(each.model.reference for each in self.chosen.values() if each.model is not None))
 
-    def rows(self, model: "ServedModel", asked: "Sequence[JobAsked]", index: IntArray) -> Scored:
+    def rows(self, model: "ServedModel", asked: "Sequence[JobAsked]", index: IntArray, *, counted: bool) -> Scored:
         """Return the rows that a model is shown of jobs, `index` being their places in the call (n,).
+
+        With `counted`, the measured runs behind each job are counted, otherwise they are 0.
 
         Raises
         ------
@@ -105,7 +107,7 @@ class Sight:
         """
         self._check(model)
         try:
-            seen = self.look(model, asked, index)
+            seen = self.look(model, asked, index, counted)
         except BadRequest:  # a log that holds something else
             raise
         except Exception as error:  # whatever is wrong with a model, only its own jobs go without

@@ -96,7 +96,7 @@ def what_if(service: "Service", body: WhatIfBody, caller: Caller, *, answer_id: 
         "important": False,
         "points": [],
         "model": None if choice.model is None else choice.model.reference,
-        "history": None if choice.model is None else moment(choice.model.bundle.card.until.astimezone(UTC)),
+        "history": None if choice.model is None else moment(choice.model.bundle.card.until),
         "reason": None,
         "note": None,
     }
