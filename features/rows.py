@@ -19,7 +19,7 @@ from features.columns.newest import STATS
 from features.columns.request import REQUEST_COLUMNS
 from features.contract import FeatureContract
 from features.errors import ContractError
-from features.keys import Parts
+from features.kernels import against, asked, newest_at_places
 from features.online import JobAsked, OnlineHistory, parts_of
 from features.reference import ALL, LIKE, QUANTILE_NAMES, UNINFORMED_LOG_S, log_mean, relative_columns
 from features.sets import FEATURES
@@ -54,17 +54,17 @@ class _Windows:
     def at(self, glances: Sequence[Glance], values: Mapping[str, FloatArray]) -> list[Any]:
         """Return the statistics of each glance; what is not remembered is computed for all of them at once."""
         found = [glance.timeline.answers.get((self, glance.stop(self.kind))) for glance in glances]
-        missing = [i for i, answer in enumerate(found) if answer is None]
-        if missing:
-            distinct = {(id(glances[i].timeline), glances[i].stop(self.kind)): glances[i] for i in missing}
-            new = list(distinct.values())
-            answers = map(self.finish, recency.of_spans(self.plan, values, partial(newest_rows, new)))
-            by_span = dict(zip(distinct, answers, strict=True))
-            for span, glance in distinct.items():
-                glance.timeline.remember(self, span[1], by_span[span])
-            for i in missing:
-                found[i] = by_span[id(glances[i].timeline), glances[i].stop(self.kind)]
-        return found
+        unknown = any(answer is None for answer in found)
+        return self._completed(found, glances, values) if unknown else found
+
+    def _completed(self, found: list[Any], glances: Sequence[Glance], values: Mapping[str, FloatArray]) -> list[Any]:
+        spans = [(id(glance.timeline), glance.stop(self.kind)) for glance in glances]
+        new = {span: glance for span, glance, answer in zip(spans, glances, found, strict=True) if answer is None}
+        computed = recency.of_spans(self.plan, values, partial(newest_rows, list(new.values())))
+        answers = dict(zip(new, map(self.finish, computed), strict=True))
+        for span, glance in new.items():
+            glance.timeline.remember(self, span[1], answers[span])
+        return [answers[span] if known is None else known for span, known in zip(spans, found, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +85,6 @@ class _KeyPlan:
             for row, glance in zip(rows, glances, strict=True):
                 row[place] = measure(glance)
         if self.newest is not None:
-            from features.kernels import newest_at_places  # numba takes half a second: only where rows are made
-
             stats, places = self.newest
             times = history.ledger.times
             submit_us, start_us, end_us = times["submit"], times["start"], times["end"]
@@ -159,8 +157,6 @@ class RowBuilder:
         ContractError
             If a job is of another trace than the history.
         """
-        from features.kernels import against, asked
-
         matrix = np.full((len(jobs), self.width), np.nan)
         reference = np.zeros((len(jobs), len(QUANTILE_NAMES)))
         out = np.empty(matrix.shape, dtype=np.float32)
@@ -180,8 +176,6 @@ class RowBuilder:
 
         `rows` is what `rows` gave for `jobs`; `requests` (m, 3) is per instance, NaN for unknown.
         """
-        from features.kernels import asked
-
         instances = np.array([job.instances for job in jobs], dtype=np.float64)
         numbers = np.column_stack([requests, instances[index]])
         changed = np.empty((len(index), len(self.changed)))
@@ -206,40 +200,50 @@ class RowBuilder:
     def _look(
         self, rows: Sequence[FloatArray], reference: FloatArray, jobs: Sequence[JobAsked], history: OnlineHistory
     ) -> None:
-        _check(jobs, history)
-        parts = [parts_of(job) for job in jobs]
+        seen = _Seen(history, jobs)
         for plan in self.keys:
-            glances, theirs = _glances(plan.key, rows, parts, jobs, history)
-            plan.fill(theirs, glances, history)
+            glances, held = seen.glances(plan.key)
+            plan.fill([rows[i] for i in held], glances, history)
         if self.relative:
-            reference[:] = UNINFORMED_LOG_S
-            for key, windows in (("all", _ALL), ("like", _LIKE)):  # what is known of the like is the last word
-                glances, theirs = _glances(key, list(reference), parts, jobs, history)
-                for row, found in zip(theirs, windows.at(glances, history.ledger.values), strict=True):
-                    for quantile, log_s in found:
-                        row[quantile] = log_s
+            reference[:] = np.nan
+            _refer(reference, _LIKE, *seen.glances("like"), history)
+            if np.isnan(reference).any():
+                _refer(reference, _ALL, *seen.glances("all"), history)
+                reference[np.isnan(reference)] = UNINFORMED_LOG_S
 
 
 _SERVED: Final = (Asked, Text, Local, Recent, Load, Newest)
 
 
-def _check(jobs: Sequence[JobAsked], history: OnlineHistory) -> None:
-    for job in jobs:
-        if job.trace != history.trace and history.trace is not None:
-            raise ContractError(f"jobs: found the trace {job.trace!r}; expected {history.trace!r}, the history's")
+class _Seen:
+    """Jobs of one chunk and their glances at keys, each found once; for holders of the history's lock."""
+
+    def __init__(self, history: OnlineHistory, jobs: Sequence[JobAsked]) -> None:
+        for job in jobs:
+            if job.trace != history.trace and history.trace is not None:
+                raise ContractError(f"jobs: found the trace {job.trace!r}; expected {history.trace!r}, the history's")
+        self._history = history
+        self._asked = [(parts_of(job), job.submit_us) for job in jobs]
+        self._found: dict[str, tuple[list[Glance], list[int]]] = {}
+
+    def glances(self, key: str) -> tuple[list[Glance], list[int]]:
+        """Return the glances at a key of the jobs that have it, and which these are: unknown users are not one user."""
+        found = self._found.get(key)
+        if found is None:
+            glances = [self._history.glance(key, parts, now_us) for parts, now_us in self._asked]
+            known = [glance for glance in glances if glance is not None]
+            found = self._found[key] = known, [i for i, glance in enumerate(glances) if glance is not None]
+        return found
 
 
-def _glances(
-    key: str, rows: Sequence[FloatArray], parts: Sequence[Parts], jobs: Sequence[JobAsked], history: OnlineHistory
-) -> tuple[list[Glance], list[FloatArray]]:
-    """Return the glances at a key of the jobs that have it, and their rows: unknown users are not one user."""
-    glances, theirs = [], []
-    for row, of_job, job in zip(rows, parts, jobs, strict=True):
-        glance = history.glance(key, of_job, job.submit_us)
-        if glance is not None:
-            glances.append(glance)
-            theirs.append(row)
-    return glances, theirs
+def _refer(
+    reference: FloatArray, windows: _Windows, glances: Sequence[Glance], held: Sequence[int], history: OnlineHistory
+) -> None:
+    """Write the references that are not known yet."""
+    for i, found in zip(held, windows.at(glances, history.ledger.values), strict=True):
+        for quantile, log_s in found:
+            if np.isnan(reference[i, quantile]):
+                reference[i, quantile] = log_s
 
 
 def _key_plans(names: Sequence[str]) -> list[_KeyPlan]:
