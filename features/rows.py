@@ -205,11 +205,7 @@ class RowBuilder:
             glances, held = seen.glances(plan.key)
             plan.fill([rows[i] for i in held], glances, history)
         if self.relative:
-            reference[:] = np.nan
-            _refer(reference, _LIKE, *seen.glances("like"), history)
-            if np.isnan(reference).any():
-                _refer(reference, _ALL, *seen.glances("all"), history)
-                reference[np.isnan(reference)] = UNINFORMED_LOG_S
+            reference[:] = _references(seen, history)
 
 
 _SERVED: Final = (Asked, Text, Local, Recent, Load, Newest)
@@ -222,6 +218,7 @@ class _Seen:
         for job in jobs:
             if job.trace != history.trace and history.trace is not None:
                 raise ContractError(f"jobs: found the trace {job.trace!r}; expected {history.trace!r}, the history's")
+        self.count = len(jobs)
         self._history = history
         self._asked = [(parts_of(job), job.submit_us) for job in jobs]
         self._found: dict[str, tuple[list[Glance], list[int]]] = {}
@@ -236,14 +233,29 @@ class _Seen:
         return found
 
 
-def _refer(
-    reference: FloatArray, windows: _Windows, glances: Sequence[Glance], held: Sequence[int], history: OnlineHistory
-) -> None:
-    """Write the references that are not known yet."""
-    for i, found in zip(held, windows.at(glances, history.ledger.values), strict=True):
-        for quantile, log_s in found:
-            if np.isnan(reference[i, quantile]):
-                reference[i, quantile] = log_s
+def _references(seen: _Seen, history: OnlineHistory) -> list[tuple[float, float]]:
+    """Return what each job's answers are added to: as of its like, else of all, else uninformed."""
+    found = _told(_LIKE, "like", seen, history)
+    if any(p50 != p50 or p90 != p90 for p50, p90 in found):  # NaN is not itself
+        rest = _told(_ALL, "all", seen, history)
+        found = [_first_known(level, below) for level, below in zip(found, rest, strict=True)]
+    return found
+
+
+def _told(windows: _Windows, key: str, seen: _Seen, history: OnlineHistory) -> list[tuple[float, float]]:
+    glances, held = seen.glances(key)
+    told = [(np.nan, np.nan)] * seen.count
+    for i, pair in zip(held, windows.at(glances, history.ledger.values), strict=True):
+        told[i] = pair
+    return told
+
+
+def _first_known(level: tuple[float, float], below: tuple[float, float]) -> tuple[float, float]:
+    p50, p90 = (
+        next(log_s for log_s in (*of_quantile, UNINFORMED_LOG_S) if log_s == log_s)
+        for of_quantile in zip(level, below, strict=True)
+    )
+    return p50, p90
 
 
 def _key_plans(names: Sequence[str]) -> list[_KeyPlan]:
@@ -284,10 +296,10 @@ def _reference_windows(names: Mapping[str, Sequence[str]]) -> _Windows:
     return _Windows("ended", recency.plan(looks), _log_means)
 
 
-def _log_means(seconds: FloatArray) -> list[tuple[int, float]]:
-    """Return the quantiles' numbers and log means, where known; each quantile has three windows."""
-    logs = [log_mean(seconds[3 * i : 3 * i + 3].tolist()) for i in range(len(QUANTILE_NAMES))]
-    return [(i, log_s) for i, log_s in enumerate(logs) if log_s == log_s]  # NaN is not itself
+def _log_means(seconds: FloatArray) -> tuple[float, float]:
+    """Return the log means of p50 and p90, each of three windows; NaN where unknown."""
+    known = seconds.tolist()
+    return log_mean(known[:3]), log_mean(known[3:])
 
 
 _LIKE: Final = _reference_windows(LIKE)
