@@ -1,0 +1,60 @@
+"""The alert rules: promtool accepts them, plays them through, and every metric they name is one of ours."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from modelserve.api.metrics import METRIC_NAMES
+from tests.deploy.tools import tool
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+RULES = DEPLOY / "prometheus-rules.yaml"
+PLAYED = DEPLOY / "prometheus-rules.test.yaml"
+SUFFIXES = ("_bucket", "_count", "_sum")
+
+
+def alerts() -> list[dict[str, str]]:
+    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+
+
+def base_name(metric: str) -> str:
+    """Return the name that a series of a histogram belongs to."""
+    return next((metric.removesuffix(end) for end in SUFFIXES if metric.endswith(end)), metric)
+
+
+@pytest.mark.parametrize("path", [RULES, PLAYED], ids=["rules", "played"])
+def test_every_metric_that_is_named_is_one_of_ours(path: Path) -> None:
+    named = {base_name(name) for name in re.findall(r"\btaut_\w+", path.read_text())}
+
+    assert named
+    assert named - set(METRIC_NAMES) == set()
+
+
+def test_what_can_go_wrong_has_an_alert_and_says_what_to_do() -> None:
+    named = {rule["alert"] for rule in alerts()}
+
+    assert {
+        "TautNotReady", "TautReloadFailing", "TautErrors", "TautSlow", "TautJobsKilled", "TautDrift",
+        "TautAnswersDropped", "TautSyncStale",
+    } <= named  # fmt: skip
+    assert all(rule["labels"]["severity"] in {"page", "ticket"} for rule in alerts())
+    assert all(rule["annotations"]["summary"] and rule["annotations"]["description"] for rule in alerts())
+
+
+def test_every_alert_is_played_both_ways() -> None:
+    quiet, loud = yaml.safe_load(PLAYED.read_text())["tests"]
+    named = {rule["alert"] for rule in alerts()}
+
+    assert {case["alertname"] for case in quiet["alert_rule_test"]} == named
+    assert {re.search(r'"(\w+)"', each["labels"])[1] for each in loud["promql_expr_test"][0]["exp_samples"]} == named
+
+
+@pytest.mark.parametrize("arguments", [["check", "rules", RULES], ["test", "rules", PLAYED]], ids=["check", "test"])
+def test_promtool_accepts_them(arguments: list[str]) -> None:
+    done = subprocess.run([tool("promtool"), *arguments], cwd=DEPLOY, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "SUCCESS" in done.stdout
