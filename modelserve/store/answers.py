@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import Row, delete, func, insert, select
 
 from modelserve.store.store import Store
-from modelserve.store.tables import ANSWERS
+from modelserve.store.tables import ANSWERS, COMPARISONS
 
 _FIELDS: Final = ("answer_id", "at", "kind", "caller", "trace", "models", "context", "features", "response")
 _COLUMNS: Final = tuple(ANSWERS.c[name] for name in _FIELDS)
@@ -120,8 +120,27 @@ def newest_answers(
         below, left = rows[-1].n, left - len(rows)
 
 
+def answer_contexts(store: Store) -> Iterator[tuple[str, str, bytes]]:
+    """Yield the id, trace and context of every record, the newest first.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    asked = select(ANSWERS.c.n, ANSWERS.c.answer_id, ANSWERS.c.trace, ANSWERS.c.context).order_by(ANSWERS.c.n.desc())
+    below = sys.maxsize
+    while True:
+        with store.reading("reading answers") as connection:
+            rows = connection.execute(asked.where(ANSWERS.c.n < below).limit(_PAGE)).all()
+        yield from ((row.answer_id, row.trace, bytes(row.context)) for row in rows)
+        if len(rows) < _PAGE:
+            return
+        below = rows[-1].n
+
+
 def delete_answers(store: Store, answer_ids: Sequence[str]) -> int:
-    """Delete the records of these ids and return how many there were.
+    """Delete the records of these ids, and what challengers said beside them; return how many records there were.
 
     Raises
     ------
@@ -132,6 +151,7 @@ def delete_answers(store: Store, answer_ids: Sequence[str]) -> int:
     for begin in range(0, len(answer_ids), _PAGE):
         batch = list(answer_ids[begin : begin + _PAGE])
         with store.writing("deleting answers") as connection:
+            connection.execute(delete(COMPARISONS).where(COMPARISONS.c.answer_id.in_(batch)))
             gone += connection.execute(delete(ANSWERS).where(ANSWERS.c.answer_id.in_(batch))).rowcount
     return gone
 

@@ -3,13 +3,14 @@
 What follows from them is decided elsewhere. Called by `modelserve.{feed, modes, erasure}`.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Final, TypeVar
 
-from sqlalchemy import Table, insert, select
+from sqlalchemy import Table, delete, insert, select
 
 from modelserve.store.store import Store, take_numbers
-from modelserve.store.tables import BRAKES, ERASURES, MODES, RESETS
+from modelserve.store.tables import BRAKES, ERASURES, FEEDBACK, MODES, RESETS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,7 @@ Control = TypeVar("Control", ModeSet, Reset, Brake, Erasure)
 _TABLES: Final[dict[type[object], Table]] = {ModeSet: MODES, Reset: RESETS, Brake: BRAKES, Erasure: ERASURES}
 
 
-def write_control(store: Store, control: ModeSet | Reset | Brake | Erasure) -> int:
+def write_control(store: Store, control: ModeSet | Reset | Brake) -> int:
     """Write what was decided and return its number.
 
     Raises
@@ -80,6 +81,26 @@ def write_control(store: Store, control: ModeSet | Reset | Brake | Erasure) -> i
         seq = take_numbers(connection, 1)
         connection.execute(insert(_TABLES[type(control)]).values(**{**asdict(control), "seq": seq}))
     return seq
+
+
+def write_erasures(store: Store, erasures: Sequence[Erasure]) -> int:
+    """Write that users are to be forgotten and delete their feedback, all or nothing; return how many rows went.
+
+    Raises
+    ------
+    StoreError
+        Nothing was deleted.
+    """
+    gone = 0
+    with store.writing("erasing feedback") as connection:
+        first = take_numbers(connection, len(erasures))
+        for i, erasure in enumerate(erasures):
+            held = [FEEDBACK.c.trace == erasure.trace, FEEDBACK.c.user == erasure.user]
+            if erasure.cluster:
+                held.append(FEEDBACK.c.cluster == erasure.cluster)
+            gone += connection.execute(delete(FEEDBACK).where(*held)).rowcount
+            connection.execute(insert(ERASURES).values(**{**asdict(erasure), "seq": first + i}))
+    return gone
 
 
 def controls_between(store: Store, kind: type[Control], after: int, upto: int) -> list[Control]:

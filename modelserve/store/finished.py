@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Final, Literal
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, select
+from sqlalchemy import ColumnElement, Connection, insert, select
 
 from modelserve.store.store import Store, take_numbers
 from modelserve.store.tables import FEEDBACK
@@ -204,21 +204,6 @@ def newest_finished(
     with store.reading("reading feedback") as connection:
         rows = [Finished(**row) for row in connection.execute(asked).mappings()]
     return rows[::-1]
-
-
-def delete_finished(store: Store, *, trace: str, user: str, clusters: Collection[str] | None) -> int:
-    """Delete a user's finished jobs in a trace and some clusters (None: all), and return how many there were.
-
-    Raises
-    ------
-    StoreError
-        Nothing was deleted.
-    """
-    held = [FEEDBACK.c.trace == trace, FEEDBACK.c.user == user]
-    if clusters is not None:
-        held.append(FEEDBACK.c.cluster.in_(sorted(clusters)))
-    with store.writing("deleting feedback") as connection:
-        return connection.execute(delete(FEEDBACK).where(*held)).rowcount
 
 
 def _digests(connection: Connection, identities: Collection[Identity]) -> dict[Identity, str]:

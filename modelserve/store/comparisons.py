@@ -1,0 +1,64 @@
+"""What challengers would have answered, as it is stored beside the answers: written in batches, pruned to the newest.
+
+Nothing is scored here. Called by `modelserve.shadow` and whatever compares.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Final
+
+from sqlalchemy import delete, func, insert, select
+
+from modelserve.store.store import Store
+from modelserve.store.tables import COMPARISONS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One job as champion and challenger answered it; `cluster` is empty where none was named."""
+
+    answer_id: str
+    at: float
+    trace: str
+    cluster: str
+    job_id: str
+    champion: str
+    challenger: str
+    p50_s: float | None
+    p90_s: float | None
+    challenger_p50_s: float | None
+    challenger_p90_s: float | None
+
+
+_COLUMNS: Final = tuple(COMPARISONS.c[field.name] for field in fields(Comparison))
+
+
+def write_comparisons(store: Store, rows: Sequence[Comparison], *, kept: int) -> None:
+    """Write comparisons in one transaction, and let go of all but about the newest `kept`.
+
+    Raises
+    ------
+    StoreError
+        None of them was written.
+    """
+    if not rows:
+        return
+    newest = select(func.max(COMPARISONS.c.n)).scalar_subquery()
+    with store.writing("storing comparisons") as connection:
+        connection.execute(insert(COMPARISONS), [asdict(row) for row in rows])
+        connection.execute(delete(COMPARISONS).where(COMPARISONS.c.n <= newest - kept))
+
+
+def newest_comparisons(store: Store, *, limit: int, challenger: str | None = None) -> list[Comparison]:
+    """Return the newest comparisons, with one challenger (None: any), the newest first.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    asked = select(*_COLUMNS).order_by(COMPARISONS.c.n.desc()).limit(limit)
+    if challenger is not None:
+        asked = asked.where(COMPARISONS.c.challenger == challenger)
+    with store.reading("reading comparisons") as connection:
+        return [Comparison(**row) for row in connection.execute(asked).mappings()]
