@@ -6,10 +6,10 @@ Nothing is started or timed here. Called by every part of the serving benchmarks
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal
+from typing import Literal, TypeVar
 
 Row = dict[str, object]
-Measures = Mapping[str, Callable[[], float]]
+Measure = TypeVar("Measure")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +32,9 @@ class Bar:
         return f"{self.side} {self.value:g}"
 
 
-def alternately(measures: Measures, rounds: int) -> dict[str, list[float]]:
+def alternately(measures: Mapping[str, Callable[[], Measure]], rounds: int) -> dict[str, list[Measure]]:
     """Measure each once a round, in turn, so that what the machine does besides falls on all alike."""
-    found: dict[str, list[float]] = {name: [] for name in measures}
+    found: dict[str, list[Measure]] = {name: [] for name in measures}
     for _ in range(rounds):
         for name, measure in measures.items():
             found[name].append(measure())

@@ -9,7 +9,7 @@ import sys
 from typing import Final
 
 from tests.benchmarks.serving.figures import Bar, Row, amount_row, ratio_row
-from tests.benchmarks.serving.load import Target, throughput_per_s, write_bodies
+from tests.benchmarks.serving.load import Target, full_load, write_bodies
 from tests.benchmarks.serving.processes import CLIENT_CORE
 from tests.benchmarks.serving.stage import SPREAD_OF_JOBS, Stage, one_job_bodies, taut_server
 
@@ -22,8 +22,8 @@ def latency_rows(stage: Stage) -> list[Row]:
     bodies = one_job_bodies(stage.models.jobs(SPREAD_OF_JOBS), outputs=["run_time"])
     file = write_bodies(bodies, stage.scratch / "paced.txt")
     with taut_server(stage) as server:
-        target = Target(name="taut", url=server.url + "/v1/predictions", bodies=file)
-        peaks = [throughput_per_s(target, seconds=stage.seconds) for _ in range(2)]
+        target = Target(name="taut", url=server.url + "/v1/predictions", bodies=file, pid=server.pid)
+        peaks = [full_load(target, seconds=stage.seconds).per_s for _ in range(2)]
         rate = SHARE * max(peaks)
         rounds = [{m: _round(target, m, rate, stage.seconds) for m in ("even", "random")} for _ in range(stage.rounds)]
     rows = []

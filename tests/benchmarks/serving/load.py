@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.benchmarks.serving.processes import CLIENT_CORE
+from tests.benchmarks.serving.processes import CLIENT_CORE, cpu_s
 
 CONNECTIONS: Final = 8
 SCRIPT: Final = Path(__file__).with_name("asks.lua")
@@ -21,11 +21,23 @@ SCRIPT: Final = Path(__file__).with_name("asks.lua")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What is asked: a URL, and the bodies to send to it."""
+    """What is asked: a URL, the bodies to send to it, and the process that answers (with those below it)."""
 
     name: str
     url: str
     bodies: Path
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """One round: answers a second, and the processor time that each took, in microseconds.
+
+    The second says what the first would be were nothing else at work on the machine.
+    """
+
+    per_s: float
+    cpu_us: float
 
 
 def write_bodies(bodies: Sequence[bytes], place: Path) -> Path:
@@ -36,8 +48,8 @@ def write_bodies(bodies: Sequence[bytes], place: Path) -> Path:
     return place
 
 
-def throughput_per_s(target: Target, *, seconds: float, connections: int = CONNECTIONS) -> float:
-    """Return the answers a second of one round; any refused or broken call ends the benchmark.
+def full_load(target: Target, *, seconds: float) -> Load:
+    """Ask for a while, as fast as it is answered; any refused or broken call ends the benchmark.
 
     Raises
     ------
@@ -47,7 +59,8 @@ def throughput_per_s(target: Target, *, seconds: float, connections: int = CONNE
     if shutil.which("wrk") is None:
         raise SystemExit("wrk is not installed; expected the load generator of that name: apt-get install wrk")
     command = ["taskset", "--cpu-list", str(CLIENT_CORE), "wrk", "--threads", "1"]
-    command += ["--connections", str(connections), "--duration", f"{max(1, round(seconds))}s"]
+    command += ["--connections", str(CONNECTIONS), "--duration", f"{max(1, round(seconds))}s"]
+    before = cpu_s(target.pid)
     run = subprocess.run(
         [*command, "--script", str(SCRIPT), target.url, "--", str(target.bodies)],
         capture_output=True,
@@ -55,6 +68,7 @@ def throughput_per_s(target: Target, *, seconds: float, connections: int = CONNE
         check=False,
         timeout=seconds + 60,
     )
+    spent = cpu_s(target.pid) - before
     said = [line for line in run.stdout.splitlines() if line.startswith("figures ")]
     if run.returncode or not said:
         raise SystemExit(f"wrk on {target.name} failed: {run.stdout[-500:]}{run.stderr[-500:]}")
@@ -62,4 +76,4 @@ def throughput_per_s(target: Target, *, seconds: float, connections: int = CONNE
     if figures["refused"] or figures["broken"] or not figures["answers"]:
         print(run.stdout, file=sys.stderr)
         raise SystemExit(f"{target.name}: {figures}, expected every call to be answered 200")
-    return float(figures["answers"] / figures["duration_s"])
+    return Load(per_s=figures["answers"] / figures["duration_s"], cpu_us=spent / figures["answers"] * 1e6)

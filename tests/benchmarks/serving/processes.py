@@ -100,6 +100,18 @@ def weights(pid: int) -> list[Weight]:
     return found
 
 
+def cpu_s(pid: int) -> float:
+    """Return the processor time that a process and every process below it have taken, in seconds."""
+    ticks = 0
+    for each in [pid, *below(pid)]:
+        try:
+            said = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # It ended in between.
+        ticks += int(said[11]) + int(said[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def below(pid: int) -> list[int]:
     """Return the ids of all processes that descend from one."""
     children: list[int] = []

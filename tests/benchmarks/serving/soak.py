@@ -21,7 +21,7 @@ from pipelines.render import render
 from tests.benchmarks.serving.__main__ import check_machine, default_cache
 from tests.benchmarks.serving.disturbance import AliasMoves, Disturbance, Feedback
 from tests.benchmarks.serving.figures import Row
-from tests.benchmarks.serving.load import Target, throughput_per_s, write_bodies
+from tests.benchmarks.serving.load import Target, full_load, write_bodies
 from tests.benchmarks.serving.models import TASK_TYPE, TRACE, trained
 from tests.benchmarks.serving.processes import CLIENT_CORE, Server, weights
 from tests.benchmarks.serving.slope import slope_of
@@ -76,7 +76,7 @@ def soak(stage: Stage, minutes: float) -> Soaked:
     env = {f"{PREFIX}TRACKING_URI": uri, f"{PREFIX}BUNDLES": str(stage.scratch / "bundles")}
     with taut_server(stage, env=env) as server:
         url = server.url + "/v1/predictions"
-        peak = throughput_per_s(Target(name="taut", url=url, bodies=bodies), seconds=stage.seconds)
+        peak = full_load(Target(name="taut", url=url, bodies=bodies, pid=server.pid), seconds=stage.seconds).per_s
         soaked = Soaked(rate_per_s=SHARE * peak)
         print(f"peak {peak:.0f} calls a second; {minutes:g} minutes at {soaked.rate_per_s:.0f}", file=sys.stderr)
         disturbances: list[Disturbance] = [

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 from typing import Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from modelserve.jobs import jobs_frame
 from modelserve.predictor import run_time_features
 from modelserve.requests import JobRow, job_of
 from tests.benchmarks.serving.figures import Bar, Row, alternately, ratio_row
-from tests.benchmarks.serving.load import Target, throughput_per_s, write_bodies
+from tests.benchmarks.serving.load import Load, Target, full_load, write_bodies
 from tests.benchmarks.serving.models import TASK_TYPE, TRACE
 from tests.benchmarks.serving.processes import free_port, served
 from tests.benchmarks.serving.rivals import (
@@ -79,9 +80,9 @@ def throughput_rows(stage: Stage, parts: str) -> list[Row]:
             if part in parts:
                 targets += started(stage, stack, asked)
         for target in targets:
-            throughput_per_s(target, seconds=WARM_S)
-        measures: dict[str, Callable[[], float]] = {
-            target.name: partial(throughput_per_s, target, seconds=stage.seconds) for target in targets
+            full_load(target, seconds=WARM_S)
+        measures: dict[str, Callable[[], Load]] = {
+            target.name: partial(full_load, target, seconds=stage.seconds) for target in targets
         }
         found = alternately(measures, stage.rounds)
     return [row for base in PART_OF if base in found for row in _rows(base, found)]
@@ -95,20 +96,28 @@ def asked_of(stage: Stage) -> Asked:
     return Asked(jobs=jobs, bundle=bundle, matrix=bundle.contract.encode(run_time_features(bundle, frame).features))
 
 
-def _rows(base: str, found: Mapping[str, Sequence[float]]) -> list[Row]:
+def _rows(base: str, found: Mapping[str, Sequence[Load]]) -> list[Row]:
     part = PART_OF[base]
     bars = {RUN_TIME: BARS.get(base)} | ({FULL: None, FLOOR: None} if base == EMPTY else {})
-    return [
-        ratio_row(part, f"one-job calls: {name}", base, found[name], found[base], unit="1/s", bar=bar)
-        for name, bar in bars.items()
-    ]
+    rows = []
+    for name, bar in bars.items():
+        measured, against = found[name], found[base]
+        rates = [each.per_s for each in measured], [each.per_s for each in against]
+        row = ratio_row(part, f"one-job calls: {name}", base, *rates, unit="1/s", bar=bar)
+        by_cpu = median(other.cpu_us / one.cpu_us for one, other in zip(measured, against, strict=True))
+        rows.append(row | {"by_cpu": by_cpu})
+    return rows
 
 
 def _taut(stage: Stage, stack: ExitStack, asked: Asked) -> list[Target]:
-    url = stack.enter_context(taut_server(stage)).url + "/v1/predictions"
+    server = stack.enter_context(taut_server(stage))
+    url = server.url + "/v1/predictions"
     run_time = write_bodies(one_job_bodies(asked.jobs, outputs=["run_time"]), stage.scratch / "run_time.txt")
     full = write_bodies(one_job_bodies(asked.jobs), stage.scratch / "full.txt")
-    return [Target(name=RUN_TIME, url=url, bodies=run_time), Target(name=FULL, url=url, bodies=full)]
+    return [
+        Target(name=RUN_TIME, url=url, bodies=run_time, pid=server.pid),
+        Target(name=FULL, url=url, bodies=full, pid=server.pid),
+    ]
 
 
 def _empty(stage: Stage, stack: ExitStack, asked: Asked) -> list[Target]:
@@ -117,8 +126,8 @@ def _empty(stage: Stage, stack: ExitStack, asked: Asked) -> list[Target]:
     server = stack.enter_context(served("empty", command, port=port, ready="/readyz", scratch=stage.scratch))
     bodies = write_bodies(one_job_bodies(asked.jobs, outputs=["run_time"]), stage.scratch / "empty.txt")
     return [
-        Target(name=EMPTY, url=server.url + "/empty", bodies=bodies),
-        Target(name=FLOOR, url=server.url + "/trees", bodies=bodies),
+        Target(name=EMPTY, url=server.url + "/empty", bodies=bodies, pid=server.pid),
+        Target(name=FLOOR, url=server.url + "/trees", bodies=bodies, pid=server.pid),
     ]
 
 
@@ -143,7 +152,8 @@ def _mlflow(stage: Stage, stack: ExitStack, asked: Asked) -> list[Target]:
         url = server.url + "/invocations"
         if server is not bundle:
             _check_same(asked, name, json.loads(_answer(url, bodies[0]))["predictions"][0])
-        targets.append(Target(name=name, url=url, bodies=write_bodies(bodies, stage.scratch / f"{server.name}.txt")))
+        file = write_bodies(bodies, stage.scratch / f"{server.name}.txt")
+        targets.append(Target(name=name, url=url, bodies=file, pid=server.pid))
     return targets
 
 
@@ -152,7 +162,8 @@ def _mlserver(stage: Stage, stack: ExitStack, asked: Asked) -> list[Target]:
     url, bodies = f"{server.url}/v2/models/{MODEL}/infer", infer_bodies(asked.matrix)
     name = "MLServer, bare XGBoost"
     _check_same(asked, name, json.loads(_answer(url, bodies[0]))["outputs"][0]["data"])
-    return [Target(name=name, url=url, bodies=write_bodies(bodies, stage.scratch / "mlserver.txt"))]
+    file = write_bodies(bodies, stage.scratch / "mlserver.txt")
+    return [Target(name=name, url=url, bodies=file, pid=server.pid)]
 
 
 def _answer(url: str, body: bytes) -> bytes:
