@@ -12,7 +12,7 @@ from typing import Final
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from modelserve.api import answers, explaining, health, inference, learning, scoring
+from modelserve.api import answers, explaining, health, inference, learning, models, pages, scoring, users
 from modelserve.api.access_log import AccessLog
 from modelserve.api.calls import Desk, Ids
 from modelserve.api.gate import Endpoint, Gate
@@ -27,7 +27,9 @@ from modelserve.tokens import Tokens
 OPERATIONS: Final[Sequence[Operation]] = (
     *answers.OPERATIONS,
     *explaining.OPERATIONS,
+    *models.OPERATIONS,
     *learning.OPERATIONS,
+    *users.OPERATIONS,
     *inference.OPERATIONS,
     *scoring.OPERATIONS,
     *health.OPERATIONS,
@@ -70,6 +72,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.draining = False
     app.state.desk = desk
     add_operations(app, OPERATIONS)
+    pages.add_pages(app)
     quick: dict[tuple[str, str], Endpoint] = {(o.method, o.path): o.endpoint for o in OPERATIONS if "{" not in o.path}
     app.gate = Gate(app.router, desk, quick, methods_of(OPERATIONS))
     return app

@@ -71,13 +71,13 @@ class Parameter:
     said: str
     place: Literal["path", "query"] = "path"
     required: bool = False
-    pattern: str | None = None
+    among: tuple[str, ...] = ()
 
     def described(self) -> Schema:
         """Return the parameter as the document shows it."""
         schema: Schema = {"type": "string", "minLength": 1, "maxLength": 256}
-        if self.pattern is not None:
-            schema["pattern"] = self.pattern
+        if self.among:
+            schema = {"type": "string", "enum": list(self.among)}
         return {
             "name": self.name,
             "in": self.place,

@@ -1,0 +1,89 @@
+"""Routes about models: which there are, what their answers depend on, and their cards.
+
+All of it is in memory, and within the caller's reach; what is shown is `modelserve.catalogue`'s business.
+"""
+
+from typing import Final, Literal, cast
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from modelserve.api.calls import call_of
+from modelserve.api.learning import said
+from modelserve.api.operations import CALL, Operation, Parameter
+from modelserve.api.problems import Refusal
+from modelserve.api.queries import asked_for
+from modelserve.callers import Scope
+from modelserve.catalogue import (
+    CardAnswer,
+    ImportancesAnswer,
+    ModelAnswer,
+    ModelsAnswer,
+    card_of,
+    importances_of,
+    list_models,
+    show_model,
+)
+from modelserve.champions import ALIASES, CHAMPION
+
+TAG: Final = "models"
+
+
+async def models(request: Request) -> Response:
+    """List the models."""
+    call = call_of(request)
+    return said(list_models(call.service, call.allowed(Scope.PREDICT)))
+
+
+async def model(request: Request) -> Response:
+    """Show one model."""
+    call = call_of(request)
+    return said(show_model(call.service, call.allowed(Scope.PREDICT), request.path_params["name"]))
+
+
+async def importances(request: Request) -> Response:
+    """Show what a model's answers depend on."""
+    call = call_of(request)
+    caller = call.allowed(Scope.PREDICT)
+    return said(importances_of(call.service, caller, request.path_params["name"], _alias(request)))
+
+
+async def card(request: Request) -> Response:
+    """Show a model's card."""
+    call = call_of(request)
+    caller = call.allowed(Scope.PREDICT)
+    return said(card_of(call.service, caller, request.path_params["name"], _alias(request)))
+
+
+def _alias(request: Request) -> Literal["champion", "challenger"]:
+    alias = asked_for(request, ("alias",)).get("alias", CHAMPION)
+    if alias not in ALIASES:
+        expected = f"one of {', '.join(ALIASES)}"
+        raise Refusal(422, f"query.alias: expected {expected}", faults=[{"field": "query.alias", "expected": expected}])
+    return cast("Literal['champion', 'challenger']", alias)
+
+
+NAME: Final = Parameter(name="name", said="Registered name of a model, as `runtime.pai.ctr`.")
+ALIAS: Final = Parameter(
+    name="alias", said="Which of its versions; the champion by default.", place="query", among=ALIASES
+)
+
+OPERATIONS: Final = (
+    Operation(
+        method="GET", path="/v1/models", endpoint=models, summary="The models within reach", tag=TAG,
+        answer=ModelsAnswer, faults=CALL,
+    ),
+    Operation(
+        method="GET", path="/v1/models/{name}", endpoint=model, summary="One model: versions, aliases, figures",
+        tag=TAG, answer=ModelAnswer, faults=(*CALL, 404), parameters=(NAME,),
+    ),
+    Operation(
+        method="GET", path="/v1/models/{name}/importances", endpoint=importances, tag=TAG,
+        summary="What a model's answers depend on", answer=ImportancesAnswer, faults=(*CALL, 404, 422),
+        parameters=(NAME, ALIAS),
+    ),
+    Operation(
+        method="GET", path="/v1/models/{name}/card", endpoint=card, summary="A model's card", tag=TAG,
+        answer=CardAnswer, faults=(*CALL, 404, 422), parameters=(NAME, ALIAS),
+    ),
+)  # fmt: skip
