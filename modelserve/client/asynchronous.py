@@ -9,10 +9,16 @@ from typing import Literal
 from pydantic import BaseModel
 
 from modelserve.answers import (
+    CardShown,
     Curve,
+    Drift,
+    Erased,
     Explanation,
     FeedbackTaken,
+    Importances,
     Mode,
+    ModelList,
+    ModelShown,
     Modes,
     Prediction,
     PredictionsSaid,
@@ -24,12 +30,14 @@ from modelserve.card import Resource
 from modelserve.client.calls import (
     check_count,
     check_ids,
+    delete,
     fields,
     get,
     parts,
     post,
     read_answer,
     rows_as,
+    segment,
     with_job,
     with_list,
 )
@@ -198,6 +206,30 @@ class AsyncClient(Connected):
         """Let a type that was stopped for its kills be shrunk again, and return what stands; sent once only."""
         body = fields(reset=True, trace=trace, cluster=cluster, task_type=task_type)
         return await self.ask(Modes, post("/v1/mode", body, repeatable=False))
+
+    async def drift(self, *, trace: str | None = None, task_type: str | None = None) -> Drift:
+        """Return whether the models still answer as their cards say, and are asked what they learnt from."""
+        return await self.ask(Drift, get("/v1/drift", trace=trace, task_type=task_type))
+
+    async def erase_user(self, user: str, *, trace: str, cluster: str | None = None) -> Erased:
+        """Delete a user's history; sent once only, and a second time finds nothing left."""
+        return await self.ask(Erased, delete(f"/v1/users/{segment(user)}/history", trace=trace, cluster=cluster))
+
+    async def models(self) -> ModelList:
+        """Return the models within reach."""
+        return await self.ask(ModelList, get("/v1/models"))
+
+    async def model(self, name: str) -> ModelShown:
+        """Return one model: `runtime.<trace>.<type>` or `usage.<trace>.<type>`."""
+        return await self.ask(ModelShown, get(f"/v1/models/{segment(name)}"))
+
+    async def importances(self, name: str) -> Importances:
+        """Return what a model's answers depend on."""
+        return await self.ask(Importances, get(f"/v1/models/{segment(name)}/importances"))
+
+    async def card(self, name: str) -> CardShown:
+        """Return a model's card."""
+        return await self.ask(CardShown, get(f"/v1/models/{segment(name)}/card"))
 
     async def ready(self) -> Readiness:
         """Return how the worker that answers stands; a worker that is not ready is an answer too."""

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
+from urllib.parse import quote
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
@@ -56,6 +57,29 @@ def get(path: str, *, expected: frozenset[int] = OK, **params: str | None) -> Ca
 def post(path: str, body: bytes, *, repeatable: bool) -> Call:
     """Return a call that sends a body of JSON."""
     return Call(method="POST", path=path, repeatable=repeatable, body=body)
+
+
+def delete(path: str, **params: str | None) -> Call:
+    """Return a call that deletes; it is not sent twice."""
+    return Call(method="DELETE", path=path, repeatable=False, params=_given(params))
+
+
+def segment(name: str) -> str:
+    """Return a name as a part of a path.
+
+    Raises
+    ------
+    BadRequest
+        It cannot be one.
+
+    Examples
+    --------
+    >>> segment("a/b c")
+    'a%2Fb%20c'
+    """
+    if name in ("", ".", ".."):
+        raise BadRequest(f"found the name {name!r}, expected one that can stand in a path")
+    return quote(name, safe="")
 
 
 def fields(**values: object) -> bytes:

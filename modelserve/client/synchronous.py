@@ -8,7 +8,22 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from modelserve.answers import Curve, Explanation, FeedbackTaken, Mode, Modes, Prediction, Readiness, Recommended
+from modelserve.answers import (
+    CardShown,
+    Curve,
+    Drift,
+    Erased,
+    Explanation,
+    FeedbackTaken,
+    Importances,
+    Mode,
+    ModelList,
+    ModelShown,
+    Modes,
+    Prediction,
+    Readiness,
+    Recommended,
+)
 from modelserve.card import Resource
 from modelserve.client.asynchronous import Jobs
 from modelserve.client.standing import Advice, stands
@@ -120,6 +135,30 @@ class Client(Waiting):
     ) -> Modes:
         """Let a type that was stopped be shrunk again; see `AsyncClient.release_brake`."""
         return self.wait(lambda client: client.release_brake(trace=trace, cluster=cluster, task_type=task_type))
+
+    def drift(self, *, trace: str | None = None, task_type: str | None = None) -> Drift:
+        """Return whether the models still answer as their cards say, and are asked what they learnt from."""
+        return self.wait(lambda client: client.drift(trace=trace, task_type=task_type))
+
+    def erase_user(self, user: str, *, trace: str, cluster: str | None = None) -> Erased:
+        """Delete a user's history; see `AsyncClient.erase_user`."""
+        return self.wait(lambda client: client.erase_user(user, trace=trace, cluster=cluster))
+
+    def models(self) -> ModelList:
+        """Return the models within reach."""
+        return self.wait(lambda client: client.models())
+
+    def model(self, name: str) -> ModelShown:
+        """Return one model: `runtime.<trace>.<type>` or `usage.<trace>.<type>`."""
+        return self.wait(lambda client: client.model(name))
+
+    def importances(self, name: str) -> Importances:
+        """Return what a model's answers depend on."""
+        return self.wait(lambda client: client.importances(name))
+
+    def card(self, name: str) -> CardShown:
+        """Return a model's card."""
+        return self.wait(lambda client: client.card(name))
 
     def ready(self) -> Readiness:
         """Return how the worker that answers stands; a worker that is not ready is an answer too."""

@@ -1,24 +1,15 @@
-"""What the service answers, as the client reads it: one frozen model per noun, in the vocabulary of the scheduler.
+"""Answers about jobs as they are submitted: predictions, recommendations, explanations, curves.
 
-Light: nothing but pydantic is needed to read an answer. What a newer service says beyond it is passed over; that the
-service says at least this is held by a test. Called by `modelserve.client`.
+No call is made here. Read by `modelserve.client`.
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime
 
+from modelserve.answers.frozen import Finite, Frozen, Mode
 from modelserve.card import Resource
 from scheduler_core.types import Reason
-
-Mode = Literal["observe", "enforce"]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class Frozen(BaseModel):
-    """Base of every answer; frozen."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
 
 
 class Amounts(Frozen):
@@ -169,98 +160,3 @@ class Curve(Frozen):
     history: AwareDatetime | None
     reason: str | None
     note: str | None
-
-
-class FeedbackResult(Frozen):
-    """What became of one row: stored, there already, or there already and otherwise."""
-
-    job_id: str
-    status: Literal["accepted", "duplicate", "conflict"]
-
-
-class FeedbackTaken(Frozen):
-    """What became of finished jobs, in their order; of the same job the first report stands."""
-
-    accepted: int
-    duplicates: int
-    conflicts: int
-    results: tuple[FeedbackResult, ...]
-
-
-class ModeHeld(Frozen):
-    """A mode that was set; None means every cluster, type or group."""
-
-    trace: str
-    cluster: str | None
-    task_type: str | None
-    group: str | None
-    mode: Mode
-
-
-class BrakeHeld(Frozen):
-    """A type whose jobs are not shrunk until its brake is released."""
-
-    trace: str
-    cluster: str | None
-    task_type: str
-    why: str
-
-
-class Hours(Frozen):
-    """Resource-hours over all instances: what was asked for, what was given, and the difference."""
-
-    asked: Finite
-    allocated: Finite
-    saved: Finite
-
-
-class Stretch(Frozen):
-    """Medians of run time over the p50 predicted at submission, of completed jobs; `ratio` is shrunk over unshrunk."""
-
-    shrunk: Finite | None
-    unshrunk: Finite | None
-    ratio: Finite | None
-    shrunk_jobs: int
-    unshrunk_jobs: int
-
-
-class NotApplied(Frozen):
-    """Jobs that could have been shrunk by an answer still in the log, and ran as asked for all the same."""
-
-    jobs: int
-    hours: dict[str, Finite]
-
-
-class Realised(Frozen):
-    """What came of the finished jobs of one type; `kill_rate` is of the shrunk ones."""
-
-    trace: str
-    task_type: str
-    jobs: int
-    shrunk_jobs: int
-    kills: int
-    kill_rate: Finite | None
-    hours: dict[str, Hours]
-    stretch: Stretch
-    not_applied: NotApplied
-
-
-class Modes(Frozen):
-    """The modes and brakes within reach, the mode where none was set, and what was realised."""
-
-    default: Mode
-    modes: tuple[ModeHeld, ...]
-    brakes: tuple[BrakeHeld, ...]
-    realised: tuple[Realised, ...]
-
-
-class Readiness(Frozen):
-    """Whether calls should be sent to a worker, and what is amiss."""
-
-    status: Literal["ready", "draining", "no model"]
-    generation: int
-    serving: int
-    failing: int
-    models: tuple[str, ...]
-    failures: dict[str, str]
-    store: str | None

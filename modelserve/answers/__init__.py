@@ -1,0 +1,81 @@
+"""What the service answers, as the client reads it: one frozen model per noun, in the vocabulary of the scheduler.
+
+Light: nothing but pydantic is needed to read an answer. What a newer service says beyond it is passed over; that the
+service says at least this is held by a test. Called by `modelserve.client` and the commands.
+"""
+
+from modelserve.answers.frozen import Mode
+from modelserve.answers.jobs import (
+    Amounts,
+    Contribution,
+    Curve,
+    Explanation,
+    Models,
+    PeakUse,
+    Point,
+    Prediction,
+    PredictionsSaid,
+    Reasons,
+    RecommendationsSaid,
+    Recommended,
+    RunTime,
+)
+from modelserve.answers.learning import (
+    BrakeHeld,
+    Coverage,
+    Drift,
+    Erased,
+    Error,
+    FeatureDrift,
+    FeedbackResult,
+    FeedbackTaken,
+    Hours,
+    InputDrift,
+    ModeHeld,
+    ModelDrift,
+    Modes,
+    NotApplied,
+    Realised,
+    Stretch,
+)
+from modelserve.answers.models import CardShown, Importances, ModelFailure, ModelList, ModelRow, ModelShown, Readiness
+
+__all__ = [
+    "Amounts",
+    "BrakeHeld",
+    "CardShown",
+    "Contribution",
+    "Coverage",
+    "Curve",
+    "Drift",
+    "Erased",
+    "Error",
+    "Explanation",
+    "FeatureDrift",
+    "FeedbackResult",
+    "FeedbackTaken",
+    "Hours",
+    "Importances",
+    "InputDrift",
+    "Mode",
+    "ModeHeld",
+    "ModelDrift",
+    "ModelFailure",
+    "ModelList",
+    "ModelRow",
+    "ModelShown",
+    "Models",
+    "Modes",
+    "NotApplied",
+    "PeakUse",
+    "Point",
+    "Prediction",
+    "PredictionsSaid",
+    "Readiness",
+    "Realised",
+    "Reasons",
+    "RecommendationsSaid",
+    "Recommended",
+    "RunTime",
+    "Stretch",
+]

@@ -1,0 +1,223 @@
+"""The client and the service agree: what is sent is what the document takes, what it answers is what is read."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import jsonschema
+import pytest
+from fastapi import FastAPI
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from modelserve import answers
+from modelserve.api.app import OPERATIONS
+from modelserve.api.operations import add_operations
+from modelserve.client import AsyncClient
+from modelserve.errors import WrongAnswer
+from modelserve.settings import Minimums
+
+Schema = dict[str, Any]  # JSON Schema is as deep as it likes
+
+JOB = {
+    "job_id": "a1",
+    "task_type": "ctr",
+    "trace": "pai",
+    "cluster": "c1",
+    "user": "u7",
+    "submit_ts": "2026-11-20T03:00:00Z",
+    "request": {"cpu_cores": 6, "gpus": 0.5},
+}
+FINISHED = {
+    "job_id": "a1",
+    "task_type": "ctr",
+    "submit_ts": "2026-11-20T03:00:00Z",
+    "start_ts": "2026-11-20T03:01:00Z",
+    "end_ts": "2026-11-20T04:00:00Z",
+    "outcome": "completed",
+    "request": {"cpu_cores": 6, "gpus": 0.5},
+}
+Ask = Callable[[AsyncClient], Any]
+
+CALLS: dict[tuple[str, str], tuple[type[BaseModel], Ask]] = {
+    ("POST", "/v1/predictions"): (
+        answers.PredictionsSaid,
+        lambda c: c.predictions([JOB], trace="pai", outputs=["run_time", "peak_use"]),
+    ),
+    ("POST", "/v1/recommendations"): (
+        answers.RecommendationsSaid,
+        lambda c: c.recommendations(
+            [{**JOB, "floors": {"gpus": 0.2}}], theta=0.1, alpha=0.4, guard="none", floors=Minimums(mem_gib=1.0)
+        ),
+    ),
+    ("POST", "/v1/explanations"): (answers.Explanation, lambda c: c.explanations(JOB, top=3, quantile="p90")),
+    ("POST", "/v1/what-if"): (answers.Curve, lambda c: c.what_if(JOB, "cpu_cores", trace="pai", points=5)),
+    ("POST", "/v1/feedback"): (answers.FeedbackTaken, lambda c: c.feedback([FINISHED], trace="pai")),
+    ("GET", "/v1/mode"): (answers.Modes, lambda c: c.modes()),
+    ("POST", "/v1/mode"): (answers.Modes, lambda c: c.set_mode("enforce", trace="pai", cluster="c", group="g")),
+    ("GET", "/v1/drift"): (answers.Drift, lambda c: c.drift(trace="pai", task_type="ctr")),
+    ("DELETE", "/v1/users/{user}/history"): (
+        answers.Erased,
+        lambda c: c.erase_user("a/b", trace="pai", cluster="c1"),
+    ),
+    ("GET", "/v1/models"): (answers.ModelList, lambda c: c.models()),
+    ("GET", "/v1/models/{name}"): (answers.ModelShown, lambda c: c.model("runtime.pai.ctr")),
+    ("GET", "/v1/models/{name}/importances"): (answers.Importances, lambda c: c.importances("runtime.pai.ctr")),
+    ("GET", "/v1/models/{name}/card"): (answers.CardShown, lambda c: c.card("runtime.pai.ctr")),
+    ("GET", "/readyz"): (answers.Readiness, lambda c: c.ready()),
+}
+OWN = {"answer_id"}
+"""What the client writes into each row itself."""
+
+
+@pytest.fixture(scope="module")
+def document() -> Schema:
+    app = FastAPI()
+    add_operations(app, OPERATIONS)
+    return json.loads(json.dumps(app.openapi()))
+
+
+def standing_alone(document: Schema, schema: Schema) -> Schema:
+    """Return a schema of the document with what it refers to."""
+    text = json.dumps({**schema, "$defs": document["components"]["schemas"]})
+    return json.loads(text.replace("#/components/schemas/", "#/$defs/"))
+
+
+def answer_schema(document: Schema, method: str, path: str) -> Schema:
+    said = document["paths"][path][method.lower()]["responses"]["200"]["content"]["application/json"]["schema"]
+    return standing_alone(document, said)
+
+
+def sent_by(ask: Ask, answer: bytes = b"{}") -> httpx2.Request:
+    seen: list[httpx2.Request] = []
+
+    def answered(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request)
+        return httpx2.Response(200, content=answer)
+
+    async def run() -> None:
+        async with AsyncClient("http://service", transport=httpx2.MockTransport(answered)) as client:
+            with pytest.raises(WrongAnswer):
+                await ask(client)
+
+    asyncio.run(run())
+    return seen[0]
+
+
+@pytest.mark.parametrize(("method", "path"), CALLS)
+def test_what_is_sent_is_what_the_document_takes(document: Schema, method: str, path: str) -> None:
+    request = sent_by(CALLS[method, path][1])
+    operation = document["paths"][path][method.lower()]
+
+    pattern = path.replace("{user}", "a%2Fb").replace("{name}", "runtime.pai.ctr")
+    known = {each["name"] for each in operation.get("parameters", []) if each["in"] == "query"}
+    assert (request.method, request.url.raw_path.decode().partition("?")[0]) == (method, pattern)
+    assert set(request.url.params) <= known
+    assert ("requestBody" in operation) == bool(request.content)
+    if request.content:
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        jsonschema.validate(json.loads(request.content), standing_alone(document, schema))
+
+
+def kept(value: object, said: object) -> bool:
+    """Tell whether everything in `value` is in `said`, but for what the client adds and how moments are written."""
+    if isinstance(value, dict) and isinstance(said, dict):
+        return all(kept(inner, said[key]) for key, inner in value.items() if key in said or key not in OWN)
+    if isinstance(value, list) and isinstance(said, list):
+        return len(value) == len(said) and all(map(kept, value, said))
+    if isinstance(value, str) and isinstance(said, str):
+        return True
+    return value == said or (isinstance(value, float) and value == pytest.approx(said))
+
+
+CARD = ("GET", "/v1/models/{name}/card")
+"""A card checks itself further than a document can say; a true one is read in the tests of the manual."""
+
+
+@pytest.mark.parametrize(("method", "path"), [each for each in CALLS if each != CARD])
+def test_whatever_the_document_answers_is_read(document: Schema, method: str, path: str) -> None:
+    kind = CALLS[method, path][0]
+    schema = answer_schema(document, method, path)
+
+    @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+    @given(instances(schema, schema["$defs"]))
+    def check(said: Schema) -> None:
+        read = kind.model_validate_json(json.dumps(said))
+        assert kept(json.loads(read.model_dump_json()), said)
+
+    check()
+
+
+@pytest.mark.parametrize(("method", "path"), CALLS)
+def test_all_that_is_read_is_always_said(document: Schema, method: str, path: str) -> None:
+    kind = CALLS[method, path][0]
+    said = answer_schema(document, method, path)
+
+    assert missing(kind.model_json_schema(), said) == []
+
+
+def missing(read: Schema, said: Schema) -> list[str]:
+    """Return the fields that a client's schema reads and the service's does not always say, by path."""
+
+    def resolved(schema: Schema, root: Schema) -> Schema:
+        while "$ref" in schema:
+            schema = root["$defs"][schema["$ref"].removeprefix("#/$defs/")]
+        return schema
+
+    def walk(left: Schema, right: Schema, where: str) -> list[str]:
+        left, right = resolved(left, read), resolved(right, said)
+        found = []
+        always = {name for name, each in right.get("properties", {}).items() if "default" in each}
+        always |= set(right.get("required", ()))
+        for name, inner in left.get("properties", {}).items():
+            if name in always:
+                found += walk(inner, right["properties"][name], f"{where}.{name}")
+            elif name in left.get("required", ()):
+                found.append(f"{where}.{name}")
+        if "items" in left:
+            found += walk(left["items"], right["items"], f"{where}[]")
+        for one, other in zip(left.get("anyOf", ()), right.get("anyOf", ()), strict=False):
+            found += walk(one, other, where)
+        return found
+
+    return walk(read, said, str(read["title"]))
+
+
+def instances(schema: Schema, defs: dict[str, Schema]) -> st.SearchStrategy[Any]:
+    """Return what a schema of the document allows, as far as the document goes."""
+    if "$ref" in schema:
+        return instances(defs[schema["$ref"].removeprefix("#/$defs/")], defs)
+    if "const" in schema or "enum" in schema:
+        return st.sampled_from(schema.get("enum") or [schema["const"]])
+    if "anyOf" in schema:
+        return st.one_of([instances(each, defs) for each in schema["anyOf"]])
+    if "prefixItems" in schema:
+        return st.tuples(*(instances(each, defs) for each in schema["prefixItems"])).map(list)
+    match schema["type"]:
+        case "object" if "properties" in schema:
+            return st.fixed_dictionaries({name: instances(each, defs) for name, each in schema["properties"].items()})
+        case "object":
+            return st.dictionaries(st.text(max_size=3), instances(schema["additionalProperties"], defs), max_size=2)
+        case "array":
+            least = schema.get("minItems", 0)
+            return st.lists(instances(schema["items"], defs), min_size=least, max_size=max(2, least))
+        case "string" if schema.get("format") == "date-time":
+            return st.sampled_from(["2026-11-20T03:00:00Z", "1970-01-01T00:00:00.500000Z"])
+        case "string":
+            return st.text(min_size=schema.get("minLength", 0), max_size=8)
+        case "integer":
+            return st.integers(schema.get("minimum", -(2**53)), 2**53)
+        case "number":
+            low = schema.get("exclusiveMinimum", schema.get("minimum", -1e300))
+            high = schema.get("exclusiveMaximum", schema.get("maximum", 1e300))
+            return st.floats(
+                low, high, exclude_min="exclusiveMinimum" in schema, exclude_max="exclusiveMaximum" in schema
+            )
+        case "boolean":
+            return st.booleans()
+        case "null":
+            return st.none()
+    raise AssertionError(f"no instances of {schema}")
