@@ -16,9 +16,10 @@ from modelserve.answered import Answered, Call, moment, written
 from modelserve.boosters import contributions
 from modelserve.callers import Caller
 from modelserve.card import RUNTIME_TARGET
+from modelserve.live import asked_of_row
 from modelserve.predictions import Reason
 from modelserve.predictor import QUANTILE_NAMES, calibrated_run_times
-from modelserve.requests import JobRow, Text, asked_of_row, check_jobs
+from modelserve.requests import JobRow, Text, check_jobs
 from modelserve.scored import Scored
 from modelserve.sight import Sight
 from scheduler_core.errors import PredictorUnavailable

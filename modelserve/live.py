@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from features.online import JobAsked
+from features.online import JobAsked, OnlineHistory
 from features.rows import Rows
 from modelserve.card import RUNTIME_TARGET, USAGE_TARGETS
 from modelserve.predictor import Sources, calibrated_run_times, calibrated_use, knowledge_of
+from modelserve.requests import JobRow, request_of
 from modelserve.sight import Kind, Sight, Whose
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
@@ -155,6 +156,30 @@ def asked_of(job: Job, model: "ServedModel") -> JobAsked:
         gpu_type=job.gpu_type,
         submit_us=round(job.submit_ts * 1e6),
         instances=job.instances,
+        req_cpu_cores=request.cpu_cores,
+        req_mem_gib=request.mem_gib,
+        req_gpus=request.gpus,
+        time_limit_s=np.nan,
+        priority=np.nan,
+    )
+
+
+def asked_of_row(row: JobRow, history: OnlineHistory, *, trace: str, now: float) -> JobAsked:
+    """Return the job as features see it: what it does not name is of `trace`, of its VC's cluster, submitted `now`."""
+    request = request_of(row)
+    return JobAsked(
+        trace=row.trace or trace,
+        cluster=row.cluster or history.cluster_of(row.vc),
+        job_id=row.job_id,
+        role=row.role,
+        user=row.user,
+        vc=row.vc,
+        group=row.group,
+        workload=row.workload,
+        task_type=row.task_type,
+        gpu_type=row.gpu_type,
+        submit_us=round((now if row.submit_ts is None else row.submit_ts.timestamp()) * 1e6),
+        instances=row.instances,
         req_cpu_cores=request.cpu_cores,
         req_mem_gib=request.mem_gib,
         req_gpus=request.gpus,

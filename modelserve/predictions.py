@@ -17,8 +17,9 @@ from modelserve.answered import Answered, Call, moment, written
 from modelserve.callers import Caller
 from modelserve.card import RUNTIME_TARGET, USAGE_TARGETS
 from modelserve.context import PREDICTION, log_answer
+from modelserve.live import asked_of_row
 from modelserve.predictor import calibrated_run_times, calibrated_use
-from modelserve.requests import MAX_JOBS, JobRow, Text, asked_of_row, check_jobs
+from modelserve.requests import MAX_JOBS, JobRow, Text, check_jobs
 from modelserve.sight import Kind, Sight
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import IntArray

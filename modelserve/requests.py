@@ -7,7 +7,7 @@ device is no error. Called by the service's calls and the commands.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
@@ -17,9 +17,6 @@ from modelserve.card import complaint
 from modelserve.errors import BadRequest
 from modelserve.settings import Minimums
 from scheduler_core.types import Job, Request
-
-if TYPE_CHECKING:
-    from features.online import JobAsked, OnlineHistory
 
 MAX_JOBS: Final = 10_000
 NO_FLOORS: Final = Minimums()
@@ -123,32 +120,6 @@ def request_of(row: JobRow) -> Request:
     """Return what one instance of a job asks for; NaN where nothing is said."""
     asked = row.request
     return Request(cpu_cores=_or_nan(asked.cpu_cores), mem_gib=_or_nan(asked.mem_gib), gpus=_or_nan(asked.gpus))
-
-
-def asked_of_row(row: JobRow, history: "OnlineHistory", *, trace: str, now: float) -> "JobAsked":
-    """Return the job as features see it: what it does not name is of `trace`, of its VC's cluster, submitted `now`."""
-    from features.online import JobAsked  # late: this file is the client's as well, which loads no data frames
-
-    asked = row.request
-    return JobAsked(
-        trace=row.trace or trace,
-        cluster=row.cluster or history.cluster_of(row.vc),
-        job_id=row.job_id,
-        role=row.role,
-        user=row.user,
-        vc=row.vc,
-        group=row.group,
-        workload=row.workload,
-        task_type=row.task_type,
-        gpu_type=row.gpu_type,
-        submit_us=round((now if row.submit_ts is None else row.submit_ts.timestamp()) * 1e6),
-        instances=row.instances,
-        req_cpu_cores=_or_nan(asked.cpu_cores),
-        req_mem_gib=_or_nan(asked.mem_gib),
-        req_gpus=_or_nan(asked.gpus),
-        time_limit_s=math.nan,
-        priority=math.nan,
-    )
 
 
 def check_jobs(rows: Sequence[JobRow], trace: str | None, caller: Caller, *, field: str = "jobs") -> None:
