@@ -18,15 +18,21 @@ from modelserve.ubjson import Value, read_ubjson
 OBJECTIVES: Final = ("reg:quantileerror", "reg:absoluteerror", "reg:squarederror")
 """Objectives whose answer is the sum of the leaves as it stands."""
 
+OLDEST_MAJOR: Final = 2
+"""The library reads older files by another road, which is not checked here."""
+
 TREES_LIMIT: Final = 100_000
 DEPTH_LIMIT: Final = 64
 """How deep a tree may be; the library's SHAP takes memory with the square of it."""
 
-CATEGORY_WORDS_LIMIT: Final = 1 << 22
-"""How many 32-bit words the sets of categories may take in all (16 MiB)."""
+CATEGORY_WORDS_LIMIT: Final = 1 << 18
+"""How many 32-bit words the sets of categories may take in all (1 MiB): a few bytes in a file can ask for many."""
 
 CATEGORY_LIMIT: Final = 1 << 24
 """XGBoost's own: the whole numbers that a float32 tells apart."""
+
+NO_PARENT: Final = 2**31 - 1
+"""What XGBoost writes as the parent of a root."""
 
 _NODE_ARRAYS: Final[Mapping[str, str]] = {
     "left_children": "int32",
@@ -42,6 +48,8 @@ _NODE_ARRAYS: Final[Mapping[str, str]] = {
 }
 """The arrays of a tree with one entry a node, and the type of their numbers."""
 
+_FLAGS: Final = ("default_left", "split_type")
+_STATISTICS: Final = ("base_weights", "loss_changes", "sum_hessian")
 _CATEGORY_ARRAYS: Final = ("categories_nodes", "categories_segments", "categories_sizes", "categories")
 
 IntArray = npt.NDArray[np.int64]
@@ -91,6 +99,8 @@ def read_forest(data: bytes, *, name: str) -> Forest:
 
 
 def _forest(file: Value) -> Forest:
+    if file["version"][0] < OLDEST_MAJOR:
+        raise BundleError(f"saved by XGBoost {file['version'][0]}, expected {OLDEST_MAJOR} or later")
     learner = file["learner"]
     booster, objective, param = (
         learner["gradient_booster"],
@@ -111,6 +121,8 @@ def _forest(file: Value) -> Forest:
     model = booster["model"]
     trees, group = model["trees"], np.asarray(model["tree_info"], dtype=np.int64)
     _check_whole(model, len(trees), group, outputs)
+    if any(tree["id"] != place for place, tree in enumerate(trees)):
+        raise BundleError("trees whose ids are not their places, expected them numbered from 0")
     sizes = np.array([_size(tree) for tree in trees], dtype=np.int64)
     nodes = {key: _joined(trees, key, sizes, dtype) for key, dtype in _NODE_ARRAYS.items()}
     root = np.cumsum(sizes) - sizes
@@ -120,6 +132,10 @@ def _forest(file: Value) -> Forest:
     words_at, words = _sets(trees, sizes, root)
     if not np.isfinite(nodes["split_conditions"][left < 0]).all():
         raise BundleError("a leaf that is no number, expected finite ones")
+    if not all(np.isfinite(nodes[key]).all() for key in _STATISTICS) or (nodes["sum_hessian"] < 0).any():
+        raise BundleError("statistics of nodes that are no numbers, expected finite ones")
+    if any((nodes[key] > 1).any() for key in _FLAGS):
+        raise BundleError(f"{' or '.join(_FLAGS)} above 1, expected 0 or 1")
     if ((words_at >= 0) != (nodes["split_type"] != 0)).any():
         raise BundleError("categorical splits without a set, or sets without a split; expected one each")
     return Forest(
@@ -153,7 +169,7 @@ def _check_whole(model: Value, trees: int, group: npt.NDArray[np.int64], outputs
 def _size(tree: Value) -> int:
     param = tree["tree_param"]
     size = int(param["num_nodes"])
-    if size < 1 or int(param["num_deleted"]) != 0 or int(param["size_leaf_vector"]) > 1:
+    if size < 1 or int(param["num_deleted"]) != 0 or int(param["size_leaf_vector"]) not in (0, 1):
         raise BundleError("a tree with no, deleted or vector nodes, expected one number a leaf")
     return size
 
@@ -185,7 +201,12 @@ def _left(nodes: Mapping[str, npt.NDArray[Any]], sizes: IntArray, root: IntArray
     parent = np.full(len(offset), -1, dtype=np.int64)
     parent[left[inner]], parent[left[inner] + 1] = inner, inner
     below = local > 0
-    if len(inner) * 2 + len(sizes) != len(offset) or (parent != nodes["parents"] + offset)[below].any():
+    parents = nodes["parents"].astype(np.int64)
+    if (
+        len(inner) * 2 + len(sizes) != len(offset)
+        or (parent != parents + offset)[below].any()
+        or (parents[root] != NO_PARENT).any()
+    ):
         raise BundleError("nodes that two or no parents lead to, expected trees")
     level, depth = root, 0
     while len(level):
