@@ -5,7 +5,6 @@ Called by `modelserve.models`, which feeds it, and by `features.rows`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from threading import Lock, RLock
 from typing import Final
 
@@ -14,9 +13,12 @@ import numpy.typing as npt
 import polars as pl
 
 from features.errors import ContractError
-from features.history import EVENT_KINDS, JOB_COLUMNS, USE_COLUMNS, History, cluster_of_vc
+from features.history import EVENT_KINDS, History, cluster_of_vc
 from features.keys import KEYS, KeyValue, Parts, key_of
 from features.ledger import WEIGHTS, Fed, Identity, Ledger
+from features.runs import EndedRun as EndedRun
+from features.runs import JobAsked as JobAsked
+from features.runs import keys_of, parts_of, runs_frame
 from features.timelines import Glance, Timeline, Track, empty_timeline
 
 IntArray = npt.NDArray[np.int64]
@@ -27,55 +29,6 @@ MAX_FED_ROWS: Final = 20_000
 """How many fed rows are kept beside the history; with more, both become one history, of which the tail is kept."""
 _WEIGHTED: Final = {kind: kind in {"started", "ended"} for kind in EVENT_KINDS}
 """Of which kinds of events the weights are summed."""
-_MICROSECONDS: Final = ("submit_us", "start_us", "end_us")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobAsked:
-    """One job at its submission, by the canonical names; NaN for an unknown number, None for an unknown text."""
-
-    trace: str
-    cluster: str | None
-    job_id: str
-    role: str
-    user: str | None
-    vc: str | None
-    group: str | None
-    workload: str | None
-    task_type: str
-    gpu_type: str | None
-    submit_us: int
-    instances: int
-    req_cpu_cores: float
-    req_mem_gib: float
-    req_gpus: float
-    time_limit_s: float
-    priority: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedRun:
-    """One run that is over, by the canonical names; NaN for what is unknown or was not measured."""
-
-    trace: str
-    cluster: str
-    job_id: str
-    role: str
-    user: str | None
-    vc: str | None
-    group: str | None
-    submit_us: int
-    start_us: int | None
-    end_us: int
-    run_s: float
-    status: str | None
-    instances: int
-    req_gpus: float
-    used_cpu_cores: float
-    used_gpus: float
-    mem_max_gib: float
-    gpu_mem_max_gib: float
-    measured: bool
 
 
 class OnlineHistory:
@@ -153,8 +106,8 @@ class OnlineHistory:
             fresh, ended = self._unknown(runs)
             if not fresh:
                 return 0
-            fed = Fed.of(_frame(fresh))
-            keys = [_keys_of(run) for run in fresh]
+            fed = Fed.of(runs_frame(fresh))
+            keys = [keys_of(run) for run in fresh]
             with self.lock:
                 self._trace = fresh[0].trace
                 self._strike(ended)
@@ -244,29 +197,3 @@ class OnlineHistory:
             weights = {name: self.ledger.weights(name, held) for name in track.sums}
             tracks[kind] = track.with_events(ts, held, weights, self.ledger.order) if len(held) else track
         timeline.grow(tracks, timeline.merged + len(rows))
-
-
-def parts_of(job: JobAsked | EndedRun) -> Parts:
-    """Return what a job has of the parts of keys."""
-    gpus = job.req_gpus * job.instances
-    return job.cluster, job.user, job.vc, job.group, job.role, gpus if gpus == gpus else None  # NaN is not itself
-
-
-def _keys_of(run: EndedRun) -> list[tuple[str, KeyValue]]:
-    parts = parts_of(run)
-    keys = (key_of(name, parts) for name in KEYS)
-    return [key for key in keys if key is not None]
-
-
-def _frame(runs: Sequence[EndedRun]) -> pl.DataFrame:
-    """Return runs with the columns of `History.frame`."""
-    raw = {field.name: [getattr(run, field.name) for run in runs] for field in fields(EndedRun)}
-    numbers = {name: raw.pop(name) for name in _MICROSECONDS}
-    schema = {**JOB_COLUMNS, **dict.fromkeys(USE_COLUMNS, pl.Float64()), "measured": pl.Boolean()}
-    columns = [
-        pl.Series(name, numbers[f"{name.removesuffix('_ts')}_us"], dtype=pl.Int64()).cast(dtype)
-        if name.endswith("_ts")
-        else pl.Series(name, raw[name], dtype=dtype)
-        for name, dtype in schema.items()
-    ]
-    return pl.DataFrame(columns).with_columns(pl.col(pl.Float64).fill_nan(None))

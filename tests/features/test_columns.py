@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 import polars as pl
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from features.build import build
+from features.columns.calendar import HOUR, WEEKDAY
 from features.columns.measured import gpu_mem_frac, with_usage
 from features.columns.newest import BURST_GAPS_S
 from features.history import SUBMITTED_DEPTH, History
@@ -30,6 +32,18 @@ def test_the_calendar_is_the_clusters_own(trace: str, submit: datetime, expected
     jobs = table([job(1, trace=trace, submit_ts=submit)])
 
     assert build(jobs, EMPTY, ["hour", "weekday"]).row(0) == expected
+
+
+@pytest.mark.parametrize("trace", ["philly", "pai-synth", "elsewhere"])
+@given(submitted=st.lists(st.datetimes(datetime(1970, 1, 2), datetime(2036, 1, 1), timezones=st.just(UTC)), max_size=9))
+def test_one_jobs_calendar_is_the_frames(trace: str, submitted: list[datetime]) -> None:
+    jobs = table([job(n, trace=trace, submit_ts=submit_ts) for n, submit_ts in enumerate(submitted)])
+    told = jobs["submit_ts"].cast(pl.Int64).to_list()
+
+    built = build(jobs, EMPTY, ["hour", "weekday"])
+
+    assert built["hour"].to_list() == [HOUR.of(trace, submit_us) for submit_us in told]
+    assert built["weekday"].to_list() == [WEEKDAY.of(trace, submit_us) for submit_us in told]
 
 
 def test_requests_are_per_instance_and_of_the_gang() -> None:

@@ -14,9 +14,11 @@ from features import kernels
 from features.columns.newest import NEWEST_KEYS, STATS
 from features.history import SUBMITTED_DEPTH, History
 from features.lookback import Lookback
+from features.online import OnlineHistory
 from tests.conftest import ROOT
 from tests.features import newest_oracle
-from tests.features.job_tables import helios_venus, job_tables, philly_rebuilt
+from tests.features.job_tables import at, helios_venus, job, job_tables, philly_rebuilt, table
+from tests.features.online_jobs import ended_runs, rows_built, rows_online
 
 REAL = {"philly-rebuilt": philly_rebuilt, "helios": helios_venus}
 
@@ -54,9 +56,18 @@ def test_the_statistics_are_named_in_the_order_they_are_written() -> None:
     assert (len(STATS), SUBMITTED_DEPTH) == (kernels.WIDTH, kernels.DEPTH)
 
 
-def test_a_kernel_is_compiled_once() -> None:
-    for name in ("newest_of_one", "newest_of_many"):
-        assert len(getattr(kernels, name).signatures) <= 1
+def test_frames_and_single_rows_share_one_compiled_kernel() -> None:
+    jobs = table([job(n, submit_ts=at(n), start_ts=at(n), end_ts=at(n + 9), run_s=9.0) for n in range(5)])
+    history = OnlineHistory(History.of(jobs))
+
+    for names in ("submit", "wide"):
+        rows_built(names, jobs, History.of(jobs))
+        rows_online(names, jobs, history)
+    history.add(ended_runs(jobs.with_columns(job_id=pl.col("job_id") + "x")))
+    rows_online("submit", jobs, history)
+
+    for name in ("newest_of_many", "newest_at_places", "asked", "against"):
+        assert len(getattr(kernels, name).signatures) == 1, name
 
 
 def test_the_tables_are_imported_without_a_compiler() -> None:

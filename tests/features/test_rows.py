@@ -1,6 +1,7 @@
 """The rows that serving builds against those of training: real traces replayed, requests changed, threads at once."""
 
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,27 @@ from features.online import OnlineHistory
 from features.reference import build_referenced, log_mean, reference_log_s
 from features.rows import RowBuilder, Rows
 from features.sets import FEATURE_SETS
-from tests.features.job_tables import at, helios_venus, job, job_tables, philly_rebuilt, table, usage_of
+from features.tables import has_ended
+from pipelines.ingest import ingest
+from pipelines.lake import Lake
+from tests.features.job_tables import at, helios_venus, job, job_tables, philly_rebuilt, table, truncated, usage_of
 from tests.features.online_jobs import contract_of, ended_runs, jobs_asked, rows_built, rows_online
 
-REAL = {"philly-rebuilt": philly_rebuilt, "helios": helios_venus}
+
+def ingested(trace: str, traces: Path, folder: Path) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    """A real sample's jobs and their use, as ingest reads them."""
+    ingest(trace, traces / trace, folder / "lake")
+    lake = Lake(folder / "lake")
+    usage = lake.table("usage", trace=trace).collect() if trace == "pai" else None
+    return lake.table("jobs", trace=trace).collect(), usage
+
+
+REAL = {
+    "philly-rebuilt": lambda traces, folder: (philly_rebuilt(traces), None),
+    "helios": lambda traces, folder: (helios_venus(traces), None),
+    "philly": partial(ingested, "philly"),
+    "pai": partial(ingested, "pai"),
+}
 SERVED = [name for name in FEATURE_SETS if name != "paper"]
 
 
@@ -43,25 +61,26 @@ def test_every_served_set_is_built_as_in_training(names: str, relative: bool, jo
 
 
 @pytest.mark.parametrize("trace", REAL)
-def test_a_real_trace_is_answered_as_by_build_while_its_runs_end(trace: str, traces: Path) -> None:
-    jobs = REAL[trace](traces).sort("submit_ts", "job_id")[:12_000]
-    cut = 8_000
-    at_cut = jobs["submit_ts"][cut]
-    past = jobs[:cut].filter(pl.col("end_ts") < at_cut)
+def test_a_real_trace_is_answered_as_by_build_while_its_runs_end(trace: str, traces: Path, tmp_path: Path) -> None:
+    jobs, usage = REAL[trace](traces, tmp_path)
+    jobs = jobs.sort("submit_ts", "job_id", "role")[:12_000]
+    cut = jobs.height * 2 // 3
+    base = truncated(jobs, jobs["submit_ts"][cut], ("", ""))  # what runs then is known to run
+    history = OnlineHistory(History.from_tail(History.of(base, usage).tail()))
     contract = contract_of("usage", jobs)
-    builder = RowBuilder.of(contract, relative=True)
-    history = OnlineHistory(History.from_tail(History.of(past).tail()))
-    fed_until = at_cut
-    for row in range(cut + 1, jobs.height, 571):
+    builder, told = RowBuilder.of(contract, relative=True), base[:0]
+    for row in range(cut + 1, jobs.height, max(jobs.height // 25, 1)):
         now = jobs["submit_ts"][row]
-        # Feedback told the ends since the last job asked about, of whatever was submitted then or before.
-        history.add(ended_runs(jobs.filter((pl.col("end_ts") >= fed_until) & (pl.col("end_ts") < now))))
-        fed_until = now
+        over = jobs.filter(has_ended() & (pl.col("end_ts") < now))
+        fresh = over.join(told, on=("job_id", "role"), how="anti")  # those known from the base are passed over
+        history.add(ended_runs(fresh.sample(fraction=1.0, shuffle=True, seed=row), usage))
+        told = over
         asked = jobs[row : row + 3].filter(pl.col("submit_ts") == now)
 
         found = builder.rows(jobs_asked(asked), history)
 
-        built = build_referenced(asked, History.of(jobs.filter(pl.col("end_ts") < now)), "usage", relative=True)
+        known = pl.concat([base.join(over, on=("job_id", "role"), how="anti"), over])
+        built = build_referenced(asked, History.of(known, usage), "usage", relative=True)
         check_same(found, Rows(matrix=contract.encode(built.features), reference_log_s=built.reference_log_s))
 
 
