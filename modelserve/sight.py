@@ -93,7 +93,7 @@ class Sight:
 
     def cited(self) -> tuple[str, ...]:
         """Return the models that were to answer, by reference."""
-        return tuple(dict.fromkeys(each.model.reference for each in self.chosen.values() if each.model is not None))
+        return tuple(sorted({each.model.reference for each in self.chosen.values() if each.model is not None}))
 
     def rows(self, model: "ServedModel", asked: "Sequence[JobAsked]", index: IntArray, *, counted: bool) -> Scored:
         """Return the rows that a model is shown of jobs, `index` being their places in the call (n,).

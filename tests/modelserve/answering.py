@@ -1,0 +1,87 @@
+"""A service to answer with: real models in a folder, everything else small and in memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+from modelserve.answer_log import AnswerRecord
+from modelserve.bundle import Bundle, read_bundle
+from modelserve.learned import Learned
+from modelserve.predictor import InProcessPredictor
+from modelserve.service import Service
+from modelserve.settings import ServeSettings
+from tests.modelserve.mirrored import NAME, USAGE, Folder, models_of
+
+NOW = datetime.fromisoformat("2020-08-03T00:00:00+00:00").timestamp()
+REQUEST = {"cpu_cores": 6, "mem_gib": 29.3, "gpus": 0.5}
+
+
+@dataclass
+class Log:
+    records: list[AnswerRecord] = field(default_factory=list)
+
+    def put(self, record: AnswerRecord) -> bool:
+        self.records.append(record)
+        return True
+
+
+def service_of(folder: Path, *, learned: Learned | None = None, shadow: object = None, **settings: object) -> Service:
+    """Return a service over the folder's models; `service.log.records` are its answers, `NOW` is its time."""
+    models = models_of(folder)
+    models.refresh()
+    known = learned or Learned()
+    return Service(
+        settings=ServeSettings(**{"bundles": folder, "trace": "pai", **settings}),
+        models=models,
+        store=SimpleNamespace(close=lambda: None),  # type: ignore[arg-type]
+        log=Log(),  # type: ignore[arg-type]
+        feed=SimpleNamespace(learned=known, fresh=lambda: known),  # type: ignore[arg-type]
+        shadow=shadow,  # type: ignore[arg-type]
+        clock=lambda: NOW,
+    )
+
+
+def folder_of(place: Path, small_bundles: dict[str, Path]) -> Folder:
+    """Return a folder of the two small models, version 7 of each."""
+    folder = Folder(place, small_bundles)
+    folder.add(NAME, "7")
+    folder.add(USAGE, "7")
+    return folder
+
+
+def in_process(folder: Path) -> InProcessPredictor:
+    """Return the predictor of the commands over the same bundles."""
+    read = [read_bundle(folder / name / "7", version="7") for name in (NAME, USAGE)]
+    bundles: dict[str, Bundle] = {bundle.card.name: bundle for bundle in read}
+    return InProcessPredictor(bundles=bundles)
+
+
+def job(i: int = 0, **changes: object) -> dict[str, object]:
+    """Return a job as it is asked about: one of a known group, user and type unless said otherwise."""
+    said = {
+        "job_id": f"a{i}",
+        "task_type": "ctr",
+        "user": f"u{i % 6}",
+        "group": f"g{i % 3}",
+        "role": "worker",
+        "gpu_type": "T4",
+        "instances": 2,
+        "request": REQUEST,
+    }
+    return {**said, **changes}
+
+
+def mixed(count: int) -> list[dict[str, object]]:
+    """Return jobs of which some have no model, some no known user, some no known request."""
+    odd: Sequence[dict[str, object]] = (
+        {},
+        {"task_type": "nlp"},
+        {"user": "nobody", "group": None},
+        {"gpu_type": "H999", "request": {"gpus": 1.0}},
+        {"workload": "ctr", "task_type": "rl", "instances": 7},
+        {"submit_ts": "2020-07-03T00:00:00Z", "request": {}},
+        {"trace": "helios"},
+    )
+    return [job(i, **odd[i % len(odd)]) for i in range(count)]
