@@ -44,15 +44,15 @@ class OnlineHistory:
         self._trace = base.trace
         self._added = 0
         self._nobody = empty_timeline(WEIGHTS, _WEIGHTED)
-        self._begin(base)
+        self._begin(base, cluster_of_vc(base))
 
-    def _begin(self, base: History) -> None:
+    def _begin(self, base: History, clusters: dict[str | None, str | None]) -> None:
         self.ledger = Ledger(base)
         self._timelines: dict[tuple[str, KeyValue], Timeline] = {}
         self._fed_under: dict[tuple[str, KeyValue], list[int]] = {}
         self._fed_identities: set[Identity] = set()
         self._gone: set[int] = set()  # rows of the base that ran on, and have ended since
-        self._clusters = cluster_of_vc(base)
+        self._clusters = clusters
 
     @property
     def trace(self) -> str | None:
@@ -135,8 +135,9 @@ class OnlineHistory:
             return frame.height - kept.height
 
     def _replace(self, base: History) -> None:
+        clusters = cluster_of_vc(base)
         with self.lock:
-            self._begin(base)
+            self._begin(base, clusters)
 
     def _unknown(self, runs: Sequence[EndedRun]) -> tuple[list[EndedRun], list[int]]:
         """Return the runs that are new, and the rows of the base that they end."""
