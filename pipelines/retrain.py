@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipelines.errors import RegistryError, TrainingError
+from pipelines.feedback import read_feedback, with_feedback
 from pipelines.lake import Lake
 from pipelines.tracking import ModelVersion, promote, track
 from pipelines.training.examples import By
@@ -53,17 +54,25 @@ def retrain(
     types: Sequence[str] | None = None,
     seed: int = 0,
     threads: int = 1,
+    feedback: str | None = None,
     talk: Talk = lambda _: None,
 ) -> list[Retrained]:
     """Train the run-time and, where use was measured, the usage models of a trace; register each as a challenger.
 
+    `feedback` is the URL of a service's store, whose finished jobs are learnt from as well.
+
     Raises
     ------
     TrainingError
-        No type has enough jobs for a run-time model. Too few measured jobs for a usage model is said, not raised.
+        No type has enough jobs for a run-time model, or the feedback cannot be read. Too few measured jobs for a usage
+        model is said, not raised.
     """
     jobs = lake.table("jobs", trace, cluster).collect()
     usage = lake.table("usage", trace, cluster).collect()
+    if feedback is not None:
+        finished = read_feedback(feedback, trace, cluster)
+        jobs, usage = with_feedback(jobs, usage, finished)
+        talk(f"learning from {len(finished)} jobs of feedback as well")
     measured = None if usage.is_empty() else usage
     talk(f"training run-time models of {trace} on {jobs.height} jobs")
     models = train_runtime(

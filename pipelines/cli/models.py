@@ -59,6 +59,16 @@ def train(
     ] = None,
     by: Annotated[By, typer.Option(help="One model per kind of work, or per raw workload tag.")] = By.KIND,
     types: TypeOption = None,
+    with_feedback: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Learn as well from the finished jobs in a service's store (as TAUT_SERVE_STORE names it). What a "
+            "shrunk job used of what it was short of counts only where it lies above the peak predicted for it: capped "
+            "use never lowers a floor.",
+            show_default=False,
+        ),
+    ] = None,
     seed: Seed = 0,
     threads: Threads = None,
     form: FormatOption = Format.TABLE,
@@ -78,6 +88,7 @@ def train(
             types=types,
             seed=seed,
             threads=threads_of(threads),
+            feedback=with_feedback,
             talk=say,
         )
     emit([each.row() for each in trained], form)

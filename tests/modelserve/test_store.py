@@ -1,4 +1,4 @@
-"""The store: made once by many, shared by processes without loss or doubles, whole after a kill, refused when foreign."""
+"""The store: made once by many, shared without loss or doubles, whole after a kill, refused when foreign."""
 
 import os
 import sqlite3
@@ -45,7 +45,7 @@ def finished(writers: list["subprocess.Popen[str]"]) -> list[tuple[str, str]]:
 
 
 def check_writers_share(url: str, writers: int = 3, calls: int = 12) -> None:
-    """Let several processes write at once, and see that nothing is lost, nothing doubled, and no number skipped over."""
+    """Let several processes write at once, and see that nothing is lost or doubled, and every number in its order."""
     said = finished([start_writer(url, f"w{i}", calls) for i in range(writers)])
 
     store = Store.open(url)
