@@ -56,14 +56,15 @@ class Gate:
                 message["headers"].append((b"x-request-id", call.request_id.encode()))
             await send(message)
 
+        endpoint = self._quick.get((call.method, call.path))
+        if endpoint is not None:
+            call.route = call.path
         try:
             self._admit(call)
-            endpoint = self._quick.get((call.method, call.path))
             if endpoint is None:
                 await self._router(scope, receive, reply)
                 call.route = getattr(scope.get("route"), "path", UNKNOWN_ROUTE)
             else:
-                call.route = call.path
                 response = await endpoint(Request(scope, receive))
                 await response(scope, receive, reply)
         except ClientDisconnect:

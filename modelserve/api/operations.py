@@ -69,13 +69,15 @@ class Parameter:
 
     name: str
     said: str
-    place: Literal["path", "query"] = "path"
+    place: Literal["path", "query", "header"] = "path"
     required: bool = False
     among: tuple[str, ...] = ()
 
     def described(self) -> Schema:
         """Return the parameter as the document shows it."""
-        schema: Schema = {"type": "string", "minLength": 1, "maxLength": 256}
+        schema: Schema = {"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[^\\u0000]*$"}
+        if self.place == "header":
+            schema = {"type": "string"}
         if self.among:
             schema = {"type": "string", "enum": list(self.among)}
         return {
@@ -85,6 +87,18 @@ class Parameter:
             "description": self.said,
             "schema": schema,
         }
+
+
+EVERYWHERE: Final = (
+    Parameter(
+        name="X-Request-Id",
+        said="Names the call in the log and in the answer's header of the same name, if it is 1 to 64 of "
+        "A-Z a-z 0-9 . _ -; else the service makes a name.",
+        place="header",
+    ),
+    Parameter(name="traceparent", said="W3C trace context; kept in the log.", place="header"),
+)
+"""Headers that every call may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +182,7 @@ def methods_of(operations: Iterable[Operation]) -> dict[str, str]:
 
 
 def _extra(operation: Operation, refs: Mapping[Any, Schema]) -> Schema:
-    extra: Schema = {"parameters": [each.described() for each in operation.parameters]}
+    extra: Schema = {"parameters": [each.described() for each in (*operation.parameters, *EVERYWHERE)]}
     if operation.needs_token:
         extra["security"] = [{"token": []}]
     bodies = operation.bodies

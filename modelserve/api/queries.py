@@ -1,4 +1,4 @@
-"""Query parameters, read as strictly as bodies: once each, known, and no longer than a name.
+"""Parameters in query and path, read as strictly as bodies: once each, known, and no longer than a name.
 
 No call is answered here. Called by the routes that take any.
 """
@@ -36,6 +36,23 @@ def asked_for(
     return found
 
 
+def in_path(request: Request, name: str) -> str:
+    """Return what a call names in its path.
+
+    Raises
+    ------
+    Refusal
+        It is longer than a name, or none (422).
+    """
+    value: str = request.path_params[name]
+    if len(value) > LENGTH_LIMIT or "\0" in value:
+        raise _refused(422, f"path.{name}", f"at most {LENGTH_LIMIT} characters, none of them NUL")
+    return value
+
+
 def _wrong(status: int, name: str, expected: str) -> Refusal:
-    field = f"query.{name[:60]}"
+    return _refused(status, f"query.{name[:60]}", expected)
+
+
+def _refused(status: int, field: str, expected: str) -> Refusal:
     return Refusal(status, f"{field}: expected {expected}", faults=[{"field": field, "expected": expected}])

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from modelserve.api.calls import call_of
 from modelserve.api.learning import said
 from modelserve.api.operations import CALL, SLOT, Operation, Parameter
-from modelserve.api.queries import asked_for
+from modelserve.api.queries import asked_for, in_path
 from modelserve.callers import Scope
 from modelserve.erasure import ErasureAnswer, erase_user
 
@@ -24,7 +24,7 @@ async def erasure(request: Request) -> Response:
     call = call_of(request)
     caller = call.allowed(Scope.ADMIN)
     asked = asked_for(request, ("trace", "cluster"), required=("trace",))
-    user = request.path_params["user"]
+    user = in_path(request, "user")
     return said(await call.desk.slots.run(partial(erase_user, call.service, caller, user=user, **asked)))
 
 

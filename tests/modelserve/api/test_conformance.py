@@ -1,0 +1,123 @@
+"""The service against its own OpenAPI document: every check of schemathesis, on calls that fit and calls that do not.
+
+The document is aimed at what the small service knows (its trace, type, models and columns), since names drawn at random
+would only ever find nothing.
+"""
+
+import copy
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.generation import GenerationMode
+from schemathesis.python.asgi import get_client
+
+from modelserve.api.app import OPERATIONS, create_app
+from modelserve.flavor import INPUTS
+from modelserve.service import Service
+
+LABELS = [f"{operation.method} {operation.path}" for operation in OPERATIONS]
+NAMES = ["runtime.pai.ctr", "usage.pai.ctr"]
+SECRET = "chief"
+
+FIT = ("2xx", "401", "403", "404")
+BEYOND_A_SCHEMA = {
+    "POST /v1/feedback": "422",  # the times of a run in their order, none of them ahead
+    "POST /v1/mode": "422",  # either a mode or a reset
+    "POST /v2/models/{model}/infer": "400",  # shapes as long as their data, types as their columns
+    "POST /v2/models/{model}/versions/{version}/infer": "400",
+    "POST /invocations": "400",  # columns that the model has, of one length
+}
+"""Calls whose document cannot say everything that is expected, and how they refuse the rest."""
+
+
+def aimed(document: dict[str, object]) -> dict[str, object]:
+    document = copy.deepcopy(document)
+    for path in document["paths"].values():
+        for operation in path.values():
+            for parameter in operation["parameters"]:
+                known = {"model": NAMES, "name": NAMES, "version": ["1"]}
+                if parameter["name"] in known:
+                    parameter["schema"] = {"enum": known[parameter["name"]]}
+    schemas = document["components"]["schemas"]
+    for name, schema in schemas.items():
+        if name.endswith(("Row", "Job", "Body")):
+            for field, values in {"task_type": ["ctr"], "trace": ["pai"], "cluster": ["pai"]}.items():
+                if field in schema.get("properties", {}):
+                    schema["properties"][field] = either(values, schema["properties"][field])
+    tensor = schemas["InputTensor"]["properties"]
+    tensor["name"] = either(list(INPUTS), tensor["name"])
+    return document
+
+
+def either(values: list[str], schema: dict[str, object]) -> dict[str, object]:
+    return {"anyOf": [{"enum": values}, schema]}
+
+
+@pytest.fixture(scope="module")
+def secret() -> dict[str, object]:
+    return {"name": SECRET, "sha256": hashlib.sha256(SECRET.encode()).hexdigest(), "scopes": ["admin"]}
+
+
+@pytest.fixture
+def schema(make_service: Callable[..., Service], secret: dict[str, object]) -> Iterator[object]:
+    app = create_app(make_service(tokens=[secret], answers_kept=0))
+    config = schemathesis.Config.from_dict(
+        {
+            "auth": {"openapi": {"token": {"bearer": SECRET}}},
+            "operations": [
+                {"include-name": label, "checks": {"positive_data_acceptance": {"expected-statuses": [*FIT, also]}}}
+                for label, also in BEYOND_A_SCHEMA.items()
+            ],
+        }
+    )  # fmt: skip
+    loaded = schemathesis.openapi.from_dict(aimed(app.openapi()), config=config)
+    loaded.app = app
+    return loaded
+
+
+def check_conforms(schema: object, label: str, cases: int) -> Counter[int]:
+    """Make `cases` calls of an operation, half of them unfit, and run every check on each answer."""
+    operation = next(each.ok() for each in schema.get_all_operations() if each.ok().label == label)
+    statuses: Counter[int] = Counter()
+    client = get_client(schema.app)
+    fit = operation.as_strategy(generation_mode=GenerationMode.POSITIVE)
+    unfit = operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)
+
+    @given(case=fit | unfit)
+    @settings(
+        max_examples=cases,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def call(case: schemathesis.Case) -> None:
+        answer = case.call(session=client)
+        statuses[answer.status_code] += 1
+        case.validate_response(answer)
+
+    call()
+    assert max(statuses) < 500
+    return statuses
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_every_answer_is_as_documented(schema: object, label: str) -> None:
+    statuses = check_conforms(schema, label, cases=20)
+
+    assert statuses.total() >= 20
+    assert 200 in statuses or label in BEYOND_A_SCHEMA
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", LABELS)
+def test_every_answer_is_as_documented_over_many_calls(schema: object, label: str) -> None:
+    statuses = check_conforms(schema, label, cases=2000)
+
+    assert statuses.total() >= 2000
+    assert statuses[200] > 0
