@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from features.contract import FeatureContract
 from features.errors import FeatureError
-from features.history import History
+from features.history import JOB_COLUMNS, USE_COLUMNS, History
 from modelserve.boosters import load_booster
 from modelserve.card import IMPORTANCES, RUNTIME_TARGET, USAGE_TARGETS, Card, Importance, canonical_json, complaint
 from modelserve.errors import BundleError
@@ -51,6 +51,16 @@ SIZE_LIMITS: Final[dict[str, int]] = {
 }
 """Every file a bundle may hold, and how large it may be; a bundle holds nothing else. Older ones hold no population."""
 
+HISTORY_ROWS_LIMIT: Final = 5_000_000
+
+_NO_HISTORY: Final = (
+    FeatureError,
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,  # what Polars raises over some damaged files, and no `Exception`
+    ValueError,
+    TypeError,
+    OverflowError,
+)
 _CHECKSUMS: Final = TypeAdapter(dict[str, str])
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -170,8 +180,8 @@ def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str
 def _read_contract(folder: Path, data: bytes, card: Card) -> FeatureContract:
     try:
         contract = FeatureContract.from_json(data.decode())
-    except (FeatureError, UnicodeDecodeError) as error:
-        raise BundleError(f"{folder.name}/{CONTRACT}: {error}") from error
+    except (FeatureError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise BundleError(f"{folder.name}/{CONTRACT}: {str(error)[:300]}, expected a contract's JSON") from error
     if contract.fingerprint != card.contract_fingerprint:
         raise BundleError(
             f"{folder.name}/{CONTRACT}: fingerprint {contract.fingerprint[:12]}, "
@@ -185,13 +195,22 @@ def _read_history(folder: Path, data: bytes, card: Card, histories: dict[str, Hi
     digest = _sha256(data)
     try:
         if digest not in shared:
-            shared[digest] = History.from_tail(pl.read_parquet(io.BytesIO(data)))
+            shared[digest] = History.from_tail(_frame(data))
         history = shared[digest]
-    except (FeatureError, pl.exceptions.PolarsError) as error:
-        raise BundleError(f"{folder.name}/{HISTORY}: {error}, expected a history's tail") from error
+    except _NO_HISTORY as error:
+        raise BundleError(f"{folder.name}/{HISTORY}: {str(error)[:300]}, expected a history's tail") from error
     if history.trace not in (None, card.trace):
         raise BundleError(f"{folder.name}/{HISTORY}: jobs of {history.trace!r}, expected {card.trace!r} ({CARD})")
     return history
+
+
+def _frame(data: bytes) -> pl.DataFrame:
+    """Read a history's frame; what its metadata announce is checked first, since few bytes can unpack to many rows."""
+    found = pl.scan_parquet(io.BytesIO(data))
+    rows = int(found.select(pl.len()).collect().item())
+    if rows > HISTORY_ROWS_LIMIT:
+        raise ValueError(f"{rows} rows, expected at most {HISTORY_ROWS_LIMIT}")
+    return pl.read_parquet(io.BytesIO(data), columns=[*JOB_COLUMNS, *USE_COLUMNS, "measured"])
 
 
 def _verified(folder: Path) -> dict[str, bytes]:

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.modelserve.mirrored import Folder
+
 HEAVY = ("mlflow", "pandas", "sklearn")
 
 
@@ -36,6 +38,21 @@ def test_answering_from_a_bundle_imports_none_of_them_either(small_bundles: dict
         "                 'request': {'cpu_cores': 6, 'mem_gib': 29.3, 'gpus': 0.5}})\n"
         "[answer] = recommend([row], InProcessPredictor(bundles={b.card.name: b for b in bundles}), trace='pai')\n"
         "assert answer['run_time_s']['p50'] > 0, answer\n"
+        f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+
+    assert found == "[]"
+
+
+def test_a_worker_loads_its_models_without_any_of_them(folder: Folder) -> None:
+    found = run(
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "import modelserve.catalogue, modelserve.live, modelserve.service\n"
+        "from modelserve.models import ModelSet\n"
+        f"models = ModelSet(Path({str(folder.path)!r}), past=lambda trace: (), clock=time.time, challengers=True)\n"
+        "models.refresh()\n"
+        "assert len(models.current.champions) == 2, models.current.failures\n"
         f"print([name for name in {HEAVY} if name in sys.modules])"
     )
 
