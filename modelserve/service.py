@@ -7,6 +7,7 @@ Opened by `modelserve.server`; handed to every call of the logic.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from modelserve.settings import ServeSettings
@@ -50,7 +51,9 @@ def open_service(settings: ServeSettings, *, clock: Callable[[], float] = time.t
     from modelserve.feed import Feed
     from modelserve.histories import Forgotten
     from modelserve.models import ModelSet
+    from modelserve.shadow import Shadow
     from modelserve.store import Store
+    from modelserve.store.comparisons import write_comparisons
 
     def forgotten(trace: str) -> list[Forgotten]:
         return [
@@ -77,5 +80,6 @@ def open_service(settings: ServeSettings, *, clock: Callable[[], float] = time.t
         store=store,
         log=AnswerLog(store, settings.answers_kept),
         feed=feed,
+        shadow=Shadow(partial(write_comparisons, store, kept=settings.answers_kept)) if settings.challengers else None,
         clock=clock,
     )

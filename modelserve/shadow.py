@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from modelserve.answered import Call
+from modelserve.answered import Call, known
 from modelserve.card import RUNTIME_TARGET
-from modelserve.predictor import calibrated_run_times, calibrated_use
-from scheduler_core.types import FloatArray
+from modelserve.predictor import calibrated_run_times
+from modelserve.store.comparisons import Comparison
+from scheduler_core.types import FloatArray, RunTimes
 
 if TYPE_CHECKING:
     from features.online import JobAsked
@@ -35,18 +36,15 @@ RECENT: Final = 10_000
 STOP_S: Final = 5.0
 """Longest that stopping waits for the comparison at work."""
 
-Comparison = tuple[str, float, str, str, int, float, float]
-"""Answer, time, champion, challenger, jobs compared, mean log ratio, largest absolute log ratio."""
+STORED: Final = 200
+"""Jobs of one answer whose comparison is stored, the first; in memory all of them count."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """How a challenger's answers lie beside the champion's, over the recent jobs: logs of challenger over champion.
-
-    Run times are compared at p50, use as log1p of each target.
-    """
+    """How a challenger's answers lie beside the champion's: logs of its p50 run times over theirs, recent jobs."""
 
     champion: str
     challenger: str
@@ -82,11 +80,12 @@ class Shadow:
         self.dropped = 0
 
     def offer(self, sight: "Sight", call: Call) -> None:
-        """Take what an answer's models were shown, where they have challengers; without waiting."""
+        """Take what an answer's run-time models were shown, where they have challengers; without waiting."""
         if not sight.snapshot.challengers or self._stopped:
             return
         for (champion, asked), seen in zip(sight.shown, sight.scored, strict=True):
-            challenger = sight.snapshot.challengers.get(champion.bundle.card.name)
+            card = champion.bundle.card
+            challenger = sight.snapshot.challengers.get(card.name) if card.kind == "runtime" else None
             if challenger is not None:
                 self._put(_Task(call=call, champion=champion, challenger=challenger, seen=seen, asked=asked))
 
@@ -143,24 +142,32 @@ class Shadow:
 
     def _compare(self, task: _Task) -> None:
         rows = task.challenger.rows.rows(task.asked, task.challenger.history)
-        theirs = log_answers(task.challenger, rows.matrix, rows.reference_log_s)
-        ours = log_answers(task.champion, task.seen.matrix, task.seen.reference_log_s)
-        both = [target for target in theirs if target in ours]
-        ratios = np.concatenate([theirs[target] - ours[target] for target in both])
-        ratios = ratios[np.isfinite(ratios)]
-        if not len(ratios):
-            return
+        theirs = _run_times(task.challenger, rows.matrix, rows.reference_log_s)
+        ours = _run_times(task.champion, task.seen.matrix, task.seen.reference_log_s)
+        ratios = np.log(theirs.p50) - np.log(ours.p50)
         pair = (task.champion.reference, task.challenger.reference)
         with self._lock:
-            self._recent.setdefault(pair, deque(maxlen=RECENT)).extend(ratios.tolist())
-        worst = float(np.abs(ratios).max())
-        self._keep([(task.call.answer_id, task.call.now, *pair, len(task.asked), float(ratios.mean()), worst)])
+            recent = self._recent.setdefault(pair, deque(maxlen=RECENT))
+            recent.extend(ratios[np.isfinite(ratios)].tolist())
+        self._keep(
+            [
+                Comparison(
+                    answer_id=task.call.answer_id,
+                    at=task.call.now,
+                    trace=job.trace,
+                    cluster=job.cluster or "",
+                    job_id=job.job_id,
+                    champion=pair[0],
+                    challenger=pair[1],
+                    p50_s=known(ours.p50[i]),
+                    p90_s=known(ours.p90[i]),
+                    challenger_p50_s=known(theirs.p50[i]),
+                    challenger_p90_s=known(theirs.p90[i]),
+                )
+                for i, job in enumerate(task.asked[:STORED])
+            ]
+        )
 
 
-def log_answers(model: "ServedModel", matrix: npt.NDArray[np.float32], reference: FloatArray) -> dict[str, FloatArray]:
-    """Return a model's calibrated answers in log units, by target (n,): p50 of log run time, log1p of use."""
-    card = model.bundle.card
-    if card.kind == "runtime":
-        times = calibrated_run_times(card, model.margins(RUNTIME_TARGET, matrix), reference)
-        return {RUNTIME_TARGET: np.log(times.p50)}
-    return {target: np.log1p(calibrated_use(card, target, model.margins(target, matrix))) for target in card.targets}
+def _run_times(model: "ServedModel", matrix: npt.NDArray[np.float32], reference_log_s: FloatArray) -> RunTimes:
+    return calibrated_run_times(model.bundle.card, model.margins(RUNTIME_TARGET, matrix), reference_log_s)

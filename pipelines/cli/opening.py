@@ -98,7 +98,7 @@ def champions(place: Place, *, offline: bool) -> InProcessPredictor:
         say(f"warning: {name} left out: {problem}")
     if not found.bundles:
         raise RegistryError(f"no champion in {place.bundles}; train with `taut train`, then `taut promote`")
-    return InProcessPredictor(bundles=found.bundles)
+    return InProcessPredictor(bundles=found.bundles, failures=found.failures)
 
 
 def read_jobs(source: str) -> list[JobRow]:
