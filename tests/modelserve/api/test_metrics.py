@@ -1,0 +1,78 @@
+"""Metrics: their names in one place, and the same counts over several workers."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from starlette.testclient import TestClient
+
+from modelserve.answered import Answered
+from modelserve.api.metrics import METRIC_NAMES, Metrics
+
+WORKER = """
+from modelserve.answered import Answered
+from modelserve.api.metrics import Metrics
+metrics = Metrics()
+metrics.answered(Answered(body=b"", counts={("prediction", "m", "1", "predicted"): 3}, reclaimed={"gpus": (4.0, 3.0)}))
+metrics.ended("/v1/predictions", "POST", 200, 0.001)
+metrics.serving({("m", "1", "champion"): 60.0})
+metrics.ready.set(1)
+print(metrics.page().decode())
+"""
+
+
+def names_of(page: str) -> set[str]:
+    return set(re.findall(r"^# TYPE (\w+) ", page, re.MULTILINE))
+
+
+def test_the_list_of_names_is_what_is_served() -> None:
+    assert names_of(Metrics().page().decode()) == set(METRIC_NAMES)
+
+
+def test_counts_of_several_workers_add_up(tmp_path: Path) -> None:
+    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+
+    pages = [
+        subprocess.run(
+            [sys.executable, "-c", WORKER], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    ]
+
+    assert 'taut_predictions_total{model="m",outcome="predicted",version="1"} 3.0' in pages[0]
+    assert 'taut_predictions_total{model="m",outcome="predicted",version="1"} 6.0' in pages[1]
+    assert 'taut_requests_total{method="POST",route="/v1/predictions",status="200"} 2.0' in pages[1]
+    assert 'taut_reclaimed_ratio{resource="gpus"} 0.25' in pages[1]
+
+
+def test_a_model_that_no_longer_serves_is_said_to_be_none() -> None:
+    metrics = Metrics()
+
+    metrics.serving({("m", "1", "champion"): 1.0})
+    metrics.serving({("m", "2", "champion"): 1.0})
+    page = metrics.page().decode()
+
+    assert 'taut_model_info{alias="champion",model="m",version="1"} 0.0' in page
+    assert 'taut_model_info{alias="champion",model="m",version="2"} 1.0' in page
+
+
+def test_methods_that_nobody_knows_share_a_label(call: Callable[..., TestClient]) -> None:
+    client = call()
+
+    for method in ("BREW", "WHEN"):
+        client.request(method, "/healthz")
+
+    page = client.get("/metrics").text
+    assert 'method="other",route="/healthz",status="405"} 2.0' in page
+    assert "BREW" not in page
+
+
+def test_an_answer_without_counts_counts_nothing() -> None:
+    metrics = Metrics()
+
+    metrics.answered(Answered(body=b""))
+
+    assert "taut_predictions_total{" not in metrics.page().decode()

@@ -1,0 +1,163 @@
+"""The application under uvicorn on a socket: many callers at once, models that change, bodies that never come."""
+
+import asyncio
+import json
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+import uvicorn
+
+from modelserve.api.app import create_app
+from modelserve.service import Service
+from tests.modelserve.api.conftest import job
+from tests.modelserve.mirrored import NAME, Folder
+
+CALLERS = 32
+CALLS = 20
+DEADLINE_S = 20.0
+
+
+@contextmanager
+def listening(service: Service) -> Iterator[tuple[str, int]]:
+    """Serve from a thread of this process on a free port."""
+    config = uvicorn.Config(
+        create_app(service), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="on"
+    )
+    server = uvicorn.Server(config)
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        bound.listen(512)
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[bound])))
+        thread.start()
+        try:
+            wait_until(lambda: server.started)
+            yield bound.getsockname()
+        finally:
+            server.should_exit = True
+            thread.join(DEADLINE_S)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < end_s, "not within the deadline"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def listen(make_service: Callable[..., Service]) -> Iterator[Callable[..., tuple[str, int]]]:
+    with ExitStack() as stack:
+        yield lambda **settings: stack.enter_context(listening(make_service(**settings)))
+
+
+def url(place: tuple[str, int], path: str) -> str:
+    return f"http://{place[0]}:{place[1]}{path}"
+
+
+async def many_calls(place: tuple[str, int]) -> list[tuple[list[str], str, httpx2.Response]]:
+    rng = random.Random(5)
+
+    async def caller(number: int, client: httpx2.AsyncClient) -> list[tuple[list[str], str, httpx2.Response]]:
+        done = []
+        for turn in range(CALLS):
+            ids = [f"{number}-{turn}-{rng.getrandbits(64):x}" for _ in range(rng.choice([1, 1, 1, 3, 40]))]
+            path = rng.choice(["/v1/predictions", "/v1/predictions", "/v1/recommendations"])
+            name = f"call-{number}-{turn}"
+            body = {"jobs": [job(each, user=f"u{rng.randrange(9)}") for each in ids]}
+            answer = await client.post(url(place, path), json=body, headers={"x-request-id": name})
+            done.append((ids, name, answer))
+        return done
+
+    limits = httpx2.Limits(max_connections=CALLERS)
+    async with httpx2.AsyncClient(timeout=DEADLINE_S, limits=limits) as client:
+        found = await asyncio.gather(*(caller(number, client) for number in range(CALLERS)))
+    return [each for calls in found for each in calls]
+
+
+@pytest.mark.slow
+def test_nobody_gets_somebody_elses_answer(listen: Callable[..., tuple[str, int]]) -> None:
+    place = listen(busy_limit=1000)
+
+    done = asyncio.run(many_calls(place))
+
+    assert len(done) == CALLERS * CALLS
+    answer_ids = set()
+    for ids, name, answer in done:
+        assert answer.status_code == 200
+        assert answer.headers["x-request-id"] == name
+        said = answer.json()
+        answer_ids.add(said["answer_id"])
+        rows = said.get("predictions") or said["recommendations"]
+        assert [row["job_id"] for row in rows] == ids
+    assert len(answer_ids) == len(done)
+
+
+@pytest.mark.slow
+def test_a_model_that_moves_fails_no_answer_and_mixes_no_versions(
+    listen: Callable[..., tuple[str, int]], folder: Folder, other_version: Path
+) -> None:
+    folder.add(NAME, "2", source=other_version)
+    folder.point(NAME, "1")
+    place = listen(reload_every_s=0.05)
+    body = {"jobs": [job(str(i)) for i in range(8)], "outputs": ["run_time"]}
+    seen: dict[str, set[float]] = {}
+    mixed = []
+
+    with httpx2.Client(timeout=DEADLINE_S) as client:
+        end_s = time.monotonic() + DEADLINE_S
+        moves = 0
+        while moves < 6 and time.monotonic() < end_s:
+            folder.point(NAME, "2" if moves % 2 == 0 else "1")
+            wanted = f"{NAME}@{2 if moves % 2 == 0 else 1}"
+            while time.monotonic() < end_s:
+                answer = client.post(url(place, "/v1/predictions"), json=body)
+                assert answer.status_code == 200
+                rows = answer.json()["predictions"]
+                cited = {row["models"]["run_time"] for row in rows}
+                mixed += [cited] if len(cited) != 1 else []
+                seen.setdefault(cited.pop(), set()).add(rows[0]["run_time_s"]["p50"])
+                if wanted in seen and rows[0]["models"]["run_time"] == wanted:
+                    break
+            moves += 1
+
+    assert moves == 6
+    assert not mixed
+    assert set(seen) == {f"{NAME}@1", f"{NAME}@2"}
+    assert all(len(values) == 1 for values in seen.values())
+    assert seen[f"{NAME}@1"] != seen[f"{NAME}@2"]
+
+
+def test_a_body_that_does_not_arrive_is_given_up(listen: Callable[..., tuple[str, int]]) -> None:
+    place = listen(body_read_limit_s=0.2)
+
+    with socket.create_connection(place, timeout=DEADLINE_S) as caller:
+        caller.sendall(
+            b"POST /v1/predictions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
+            b'content-length: 1000\r\n\r\n{"jobs":'
+        )
+        said = b"".join(iter(lambda: caller.recv(4096), b""))
+
+    head, _, body = said.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 408")
+    assert json.loads(body)["status"] == 408
+
+
+def test_a_caller_who_leaves_is_no_failure(
+    listen: Callable[..., tuple[str, int]], caplog: pytest.LogCaptureFixture
+) -> None:
+    place = listen()
+
+    with socket.create_connection(place, timeout=DEADLINE_S) as caller:
+        caller.sendall(b"POST /v1/predictions HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\n{")
+
+    counted = 'taut_requests_total{method="POST",route="/v1/predictions",status="499"} 1.0'
+    with httpx2.Client() as client:
+        wait_until(lambda: counted in client.get(url(place, "/metrics")).text)
+    assert not caplog.records
