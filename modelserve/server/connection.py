@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -63,14 +63,15 @@ class Connection(HttpToolsProtocol):
         self.limits = config.limits
         self.waits_since: float | None = None
         self._head_bytes = 0
-        self._in_body = False
+        self.in_body = False
+        self.lingers = False
         self._unsent_bytes = 0
         self._unsent_since = 0.0
 
     def connection_made(self, transport: "asyncio.Transport") -> None:  # type: ignore[override]  # as in uvicorn
         """Take the connection if there is a place, or if one can be made; else its request is answered with 503."""
         taken = len(self.connections)
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", Lingering(transport, self)))
         self.waits_since = self.loop.time()
         crowded = taken >= 2 * self.limits.connections
         room = taken < self.limits.connections or self._made_room(settled_s=0.0 if crowded else SETTLED_S)
@@ -91,11 +92,11 @@ class Connection(HttpToolsProtocol):
 
     def _may_go(self, settled_s: float) -> bool:
         settled = self.waits_since is not None and self.loop.time() - self.waits_since > settled_s
-        return settled and not self._in_body and self.transport.get_write_buffer_size() == 0
+        return settled and not self.in_body and self.transport.get_write_buffer_size() == 0
 
     def data_received(self, data: bytes) -> None:
         """Count what comes while a request head is awaited, and refuse one without end."""
-        if self.waits_since is not None and not self._in_body:
+        if self.waits_since is not None and not self.in_body:
             if self._head_bytes == 0:
                 self.waits_since = self.loop.time()
             self._head_bytes += len(data)
@@ -107,13 +108,15 @@ class Connection(HttpToolsProtocol):
         """Stop to wait: a request is there."""
         self.waits_since = None
         self._head_bytes = 0
-        self._in_body = True
+        self.in_body = True
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """Note that the request's body is over."""
-        self._in_body = False
+        """Note that the request's body is over; a connection that only waited for that is closed."""
+        self.in_body = False
         super().on_message_complete()
+        if self.lingers:
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         """Wait for the next request, unless one was sent along with the last."""
@@ -121,13 +124,19 @@ class Connection(HttpToolsProtocol):
         if self.cycle.response_complete:
             self.waits_since = self.loop.time()
 
+    def shutdown(self) -> None:
+        """Close an idle connection when the server ends, and have one at work closed after its answer."""
+        if self.lingers:
+            self.transport.abort()
+        super().shutdown()
+
     def sweep(self, now: float) -> None:
         """End the connection if its client has kept it waiting for too long."""
         self._sweep_unsent(now)
         if self.waits_since is None or self.transport.is_closing():
             return
         waited_s = now - self.waits_since
-        if self._in_body:  # answered before its body was over, as 413 is: the rest is read and dropped, for a while
+        if self.in_body:  # answered before its body was over, as 413 is: the rest is read and dropped, for a while
             if waited_s > self.limits.body_s:
                 self.transport.abort()
         elif self._head_bytes and waited_s > self.limits.head_s:
@@ -151,6 +160,29 @@ class Connection(HttpToolsProtocol):
         lines = [b"HTTP/1.1 %d %s" % (status, status.phrase.encode()), *(b"%s: %s" % each for each in head.items())]
         self.transport.write(b"\r\n".join([*lines, b"", body]))
         self.transport.close()
+
+
+class Lingering:
+    """A transport that is not closed while a request body arrives whose answer was sent early, as 413 is.
+
+    Closed at once, with bytes unread, the system would reset the connection, and the client lose the answer. What comes
+    is read and dropped until the body is over, for as long as `Connection.sweep` bears with it.
+    """
+
+    def __init__(self, transport: "asyncio.Transport", connection: Connection) -> None:
+        self._transport, self._connection = transport, connection
+        # Looked up once: these are called for every answer.
+        self.write, self.is_closing = transport.write, transport.is_closing
+        self.abort, self.get_extra_info = transport.abort, transport.get_extra_info
+        self.pause_reading, self.resume_reading = transport.pause_reading, transport.resume_reading
+        self.get_write_buffer_size = transport.get_write_buffer_size
+
+    def close(self) -> None:
+        """Close the connection, or have it closed when the body is over."""
+        if self._connection.in_body:
+            self._connection.lingers = True
+        else:
+            self._transport.close()
 
 
 PROBLEM_HEADERS: Final[Mapping[bytes, bytes]] = {b"content-type": b"application/problem+json", b"connection": b"close"}

@@ -27,7 +27,7 @@ def until(true: Callable[[], object], *, within_s: float = DEADLINE_S, what: str
 
 @dataclass
 class Running:
-    """A server in a process of its own, and the lines that it said."""
+    """A server in a process of its own, and the lines that it said: plain on stdout, or JSON log lines on stderr."""
 
     process: subprocess.Popen[str]
     said: list[str] = field(default_factory=list)
@@ -35,8 +35,12 @@ class Running:
 
     @property
     def url(self) -> str:
-        [line] = [line for line in self.said if line.startswith("listening on ")]
+        [line] = [line for line in self.messages() if line.startswith("listening on ")]
         return line.removeprefix("listening on ")
+
+    def messages(self) -> list[str]:
+        logged = [json.loads(line) for line in list(self.errors) if line.startswith("{")]
+        return [*self.said, *(line["message"] for line in logged if "message" in line)]
 
     @property
     def port(self) -> int:
@@ -104,7 +108,7 @@ def _collect(stream: Iterator[str], lines: list[str]) -> None:
 def check_serving(one: Running) -> None:
     def there() -> bool:
         assert one.process.poll() is None, f"ended with {one.process.returncode}: {one.errors}"
-        return any(line.startswith("serving ") for line in one.said)
+        return any(line.startswith("serving ") for line in one.messages())
 
     until(there, what="serving")
 

@@ -47,7 +47,7 @@ def application(settings: ServeSettings) -> Iterator[Opened]:
         return Response(generate_latest(registry))
 
     async def refused(request: Request) -> Response:
-        return JSONResponse({"detail": "too large"}, 413)
+        return JSONResponse({"detail": "too large"}, 413, {"connection": "close"} if request.query_params else None)
 
     if os.environ.get("STANDIN_BREAKS"):
         raise SystemExit("broken on purpose")

@@ -120,7 +120,7 @@ def test_a_connection_too_many_is_answered_with_503_and_when_to_come_back(launch
     with ExitStack() as held:
         busy = [held.enter_context(connected(server)) for _ in range(2)]
         for client in busy:
-            client.sendall(b"GET /slow?s=3 HTTP/1.1\r\nhost: here\r\n\r\n")
+            client.sendall(b"GET /slow?s=1.5 HTTP/1.1\r\nhost: here\r\n\r\n")
         with connected(server) as client:
             client.sendall(b"GET /pid HTTP/1.1\r\nhost: here\r\n\r\n")
             answer = everything(client)
@@ -172,10 +172,35 @@ def test_a_body_refused_early_may_be_sent_to_its_end_and_the_refusal_is_read(lau
     assert after.startswith(b"HTTP/1.1 200")
 
 
-def test_a_body_refused_early_that_goes_on_and_on_is_cut_off(launch: Start) -> None:
+def test_a_body_refused_for_good_is_read_to_its_end_and_then_the_connection_closed(launch: Start) -> None:
+    server = launch()
+    with connected(server) as client:
+        client.sendall(b"POST /refused?close=yes HTTP/1.1\r\nhost: here\r\ncontent-length: 8000000\r\n\r\n")
+        for _ in range(80):
+            client.sendall(b"x" * 100_000)
+        answer = everything(client)
+
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert answer.endswith(b'{"detail":"too large"}')
+
+
+def test_a_body_refused_for_good_keeps_the_server_from_no_end(launch: Start) -> None:
+    server = launch(stop_limit_s=30)
+    with connected(server) as client:
+        client.sendall(b"POST /refused?close=yes HTTP/1.1\r\nhost: here\r\ncontent-length: 8000000\r\n\r\n")
+        assert client.recv(65536).startswith(b"HTTP/1.1 413")
+        began = time.monotonic()
+        code = server.end()
+
+    assert code == 0
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("close", [b"", b"?close=yes"])
+def test_a_body_refused_early_that_goes_on_and_on_is_cut_off(launch: Start, close: bytes) -> None:
     server = launch(body_read_limit_s=0.5)
     with connected(server) as client:
-        client.sendall(b"POST /refused HTTP/1.1\r\nhost: here\r\ncontent-length: 800000000000\r\n\r\n")
+        client.sendall(b"POST /refused" + close + b" HTTP/1.1\r\nhost: here\r\ncontent-length: 800000000000\r\n\r\n")
         until(lambda: not _sent(client, b"x" * 10_000), within_s=5, what="the end of the connection")
 
 

@@ -1,0 +1,222 @@
+"""The real service in real processes: what is killed under load loses no call that a client makes again."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.tools import tool
+from tests.modelserve.mirrored import Folder
+from tests.modelserve.server.load import body_of, under_load
+from tests.modelserve.server.running import Running, alive, check_serving, command_of, start, stop, until
+
+ROOT = Path(__file__).resolve().parents[3]
+Serve = Callable[..., Running]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def bundles(tmp_path: Path, small_bundles: dict[str, Path]) -> Path:
+    folder = Folder(tmp_path / "bundles", small_bundles)
+    folder.add("runtime.pai.ctr", "1")
+    folder.add("usage.pai.ctr", "1")
+    return folder.path
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Return a function that starts `taut serve`, and waits until it serves."""
+    running: list[Running] = []
+
+    def begin(bundles: Path, **settings: object) -> Running:
+        said = {"port": 0, "drain_s": 0, "store": f"sqlite:///{tmp_path / 'serve.db'}", **settings}
+        values = {f"TAUT_SERVE_{name.upper()}": str(value) for name, value in said.items()}
+        taut = [sys.executable, "-c", "from pipelines.cli import main; main()"]
+        one = start([*taut, "serve", "--bundles", str(bundles)], values)
+        running.append(one)
+        check_serving(one)
+        return one
+
+    yield begin
+    for one in running:
+        stop(one)
+
+
+def test_workers_killed_under_load_lose_no_call_and_no_count(serve: Serve, bundles: Path) -> None:
+    server = serve(bundles, workers=2)
+    counted: list[float] = []
+
+    def kill_three() -> None:
+        for _ in range(3):
+            before = server.workers()
+            os.kill(before[0], signal.SIGKILL)
+            counted.extend(calls_counted(server) for _ in range(5))
+            until(lambda gone=before[0]: len(server.workers()) == 2 and gone not in server.workers(), what="a worker")
+            counted.extend(calls_counted(server) for _ in range(5))
+
+    tally = under_load(server.port, kill_three, clients=4)
+
+    assert tally.lost == []
+    assert tally.answered >= 300
+    assert tally.tried_again > 0
+    assert counted == sorted(counted)
+    # A worker that is killed may have answered what it did not count yet, and counted what did not arrive.
+    assert abs(calls_counted(server) - tally.answered) <= 3 * 4
+    assert server.end() == 0
+
+
+def test_a_replica_killed_behind_nginx_loses_no_call(serve: Serve, bundles: Path, tmp_path: Path) -> None:
+    nginx = tool("nginx")
+    first, second = (serve(bundles, workers=1) for _ in range(2))
+
+    with proxy(nginx, tmp_path, [first.port, second.port]) as port:
+
+        def kill_one() -> None:
+            victims = [first.process.pid, *first.children()]
+            for pid in victims:
+                os.kill(pid, signal.SIGKILL)
+            first.process.wait(timeout=10)
+            again = serve(bundles, workers=1, port=first.port)
+            until(lambda: calls_counted(again) > 0, what="calls of the replica that came back")
+
+        tally = under_load(port, kill_one, clients=4)
+
+    assert tally.lost == []
+    assert tally.answered >= 300
+    assert calls_counted(second) > 0
+    assert tally.tried_again <= 4  # nginx asks the other; only an answer cut off half-way comes to the client
+
+
+def test_a_large_batch_at_work_is_finished_before_the_end(serve: Serve, bundles: Path) -> None:
+    server = serve(bundles, workers=2, drain_s=1)
+    call = urllib.request.Request(server.url + "/v1/recommendations", body_of("big", jobs=10_000), method="POST")
+    call.add_header("content-type", "application/json")
+
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(_answered, call)
+        until(lambda: any(cpu_share(pid) for pid in server.workers()), what="the batch at work")
+        at_work = not answer.done()
+        server.process.send_signal(signal.SIGTERM)
+        status, jobs = answer.result()
+
+    assert at_work
+    assert (status, jobs) == (200, 10_000)
+    assert server.end() == 0
+
+
+def test_it_says_not_ready_before_it_goes(serve: Serve, bundles: Path) -> None:
+    server = serve(bundles, drain_s=3)
+    before = json.loads(server.get("/readyz")[1])["status"]
+
+    server.process.send_signal(signal.SIGTERM)
+    until(lambda: server.get("/readyz")[0] == 503, within_s=2, what="/readyz 503")
+    during = json.loads(server.get("/readyz")[1])["status"]
+
+    assert (before, during) == ("ready", "draining")
+    assert server.get("/healthz")[0] == 200
+    assert server.end() == 0
+
+
+def test_without_a_model_it_starts_says_so_and_takes_one_when_it_comes(
+    serve: Serve, tmp_path: Path, small_bundles: dict[str, Path]
+) -> None:
+    server = serve(tmp_path / "bundles", reload_every_s=0.2)
+    status, said = server.get("/readyz")
+
+    Folder(tmp_path / "bundles", small_bundles).add("runtime.pai.ctr", "1")
+    until(lambda: server.get("/readyz")[0] == 200, what="/readyz 200")
+
+    assert (status, json.loads(said)["status"]) == (503, "no model")
+    assert any(line.startswith("serving no model yet") for line in server.messages())
+
+
+def test_the_sync_process_comes_back_and_ends_with_its_parent_even_when_that_is_killed(
+    serve: Serve, bundles: Path, tmp_path: Path
+) -> None:
+    server = serve(bundles, tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    [sync] = [pid for pid in server.children() if b"mirroring" in command_of(pid)]
+
+    os.kill(sync, signal.SIGKILL)
+    until(
+        lambda: any(b"mirroring" in command_of(pid) for pid in server.children() if pid != sync), what="a sync process"
+    )
+    ready = server.get("/readyz")[0]
+    children = server.children()
+    server.process.kill()
+
+    assert ready == 200
+    assert len(children) == 2
+    until(lambda: not any(alive(pid) for pid in children), what="the children's end")
+
+
+def test_a_body_above_the_limit_is_answered_with_413(serve: Serve, bundles: Path) -> None:
+    server = serve(bundles, body_limit_bytes=100_000)
+    call = urllib.request.Request(server.url + "/v1/predictions", b"x" * 5_000_000, method="POST")
+    call.add_header("content-type", "application/json")
+
+    with pytest.raises(urllib.error.HTTPError, match="413") as found:
+        urllib.request.urlopen(call, timeout=10)
+    found.value.close()
+
+
+def _answered(call: urllib.request.Request) -> tuple[int, int]:
+    with urllib.request.urlopen(call, timeout=60) as answer:
+        return answer.status, len(json.loads(answer.read())["recommendations"])
+
+
+def cpu_share(pid: int) -> bool:
+    """Tell whether a process is running at this moment."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "R"
+
+
+def calls_counted(server: Running) -> float:
+    status, page = server.get("/metrics")
+    assert status == 200
+    pattern = r'^taut_requests_total\{.*route="/v1/predictions".*\} (\S+)$'
+    return sum(float(value) for value in re.findall(pattern, page, re.MULTILINE))
+
+
+class proxy:  # noqa: N801  # a context manager that reads as a function
+    """The example nginx.conf, before replicas on other ports, on a port of its own."""
+
+    def __init__(self, nginx: str, folder: Path, replicas: list[int]) -> None:
+        import socket
+
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        text = (ROOT / "deploy" / "nginx.conf").read_text()
+        for named, port in zip(
+            ("127.0.0.1:8081", "127.0.0.1:8082", "127.0.0.1:8080"), [*replicas, self.port], strict=True
+        ):
+            assert text.count(named) == 1
+            text = text.replace(named, f"127.0.0.1:{port}")
+        self.folder = folder / "nginx"
+        self.folder.mkdir()
+        (self.folder / "nginx.conf").write_text(text)
+        self.command = [nginx, "-p", str(self.folder), "-c", "nginx.conf", "-g", "daemon off;"]
+
+    def __enter__(self) -> int:
+        import socket
+
+        self.process = subprocess.Popen(self.command, cwd=self.folder)
+
+        def listens() -> bool:
+            assert self.process.poll() is None
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+        until(listens, what="nginx")
+        return self.port
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=10)
