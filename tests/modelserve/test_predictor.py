@@ -22,7 +22,21 @@ from scheduler_core.types import Job, Predictor, Request
 
 Maker = Callable[[dict[str, Bundle]], Predictor]
 
+
+def live(bundles: dict[str, Bundle]) -> Predictor:
+    from features.online import OnlineHistory  # compiles kernels: only for the tests that need it
+    from modelserve.learned import Learned
+    from modelserve.live import LivePredictor
+    from modelserve.models import Snapshot
+    from modelserve.served import ServedModel
+
+    champions = {name: ServedModel.of(bundle, OnlineHistory(bundle.history)) for name, bundle in bundles.items()}
+    snapshot = Snapshot(champions=champions, challengers={}, failures={}, generation=1, loaded_at=0.0)
+    return LivePredictor.of(snapshot, Learned(), [])
+
+
 PREDICTORS: dict[str, Maker] = {
+    "live": live,
     "bundles": lambda bundles: InProcessPredictor(bundles=bundles),
     "run-time bundle only": lambda bundles: InProcessPredictor(
         bundles={name: b for name, b in bundles.items() if name.startswith("runtime.")}
@@ -199,6 +213,32 @@ def test_offsets_are_added_in_log_units_before_sorting(bundles: dict[str, Bundle
     assert np.allclose(run_time_quantiles(raised, built.features, built.reference_log_s).p90, base.p90 * math.exp(0.5))
     assert np.allclose(run_time_quantiles(crossed, built.features, built.reference_log_s).p90, base.p50 * math.exp(9.0))
     assert np.allclose(run_time_quantiles(crossed, built.features, built.reference_log_s).p50, base.p90)
+
+
+def test_the_running_services_predictor_answers_as_the_commands_do(bundles: dict[str, Bundle]) -> None:
+    ours, theirs = live(bundles), InProcessPredictor(bundles=bundles)
+
+    for name in ("p50", "p90"):
+        assert same(
+            getattr(ours.run_times(JOBS, *candidates()), name), getattr(theirs.run_times(JOBS, *candidates()), name)
+        )
+    for name in ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib", "runs"):
+        assert same(getattr(ours.peak_use(JOBS), name), getattr(theirs.peak_use(JOBS), name))
+    assert ours.knowledge(JOBS) == theirs.knowledge(JOBS)
+    assert [ours.sources(each) for each in JOBS] == [theirs.sources(each) for each in JOBS]
+
+
+def test_a_model_that_could_not_be_read_does_not_answer_as_if_there_were_none(bundles: dict[str, Bundle]) -> None:
+    damaged = InProcessPredictor(
+        bundles={name: bundle for name, bundle in bundles.items() if name.startswith("usage.")},
+        failures={"runtime.pai.ctr": "run_s.ubj: changed"},
+    )
+
+    with pytest.raises(PredictorUnavailable, match=r"run_s\.ubj: changed"):
+        damaged.run_times([job()], np.array([0]), np.ones((1, 3)))
+    assert damaged.sources(job()).failure == "run_s.ubj: changed"
+    assert damaged.sources(job(task_type="nlp")).failure is None
+    assert damaged.peak_use([job()]).runs.any()
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,18 @@ def test_a_model_that_fails_takes_only_its_own_jobs_along(bundles: dict[str, Bun
     assert [a["job_id"] for a in answers] == ["a0", "a1", "a2"]
 
 
+def test_a_model_that_could_not_be_read_is_unavailable_with_its_fault(bundles: dict[str, Bundle]) -> None:
+    readable = {name: bundle for name, bundle in bundles.items() if name.startswith("usage.")}
+    predictor = InProcessPredictor(bundles=readable, failures={"runtime.pai.ctr": "run_s.ubj: changed"})
+
+    [damaged, cold] = recommend([row(0), row(1, task_type="nlp")], predictor, trace="pai")
+
+    assert set(damaged["reasons"].values()) == {"predictor_unavailable"}
+    assert damaged["note"] == "run_s.ubj: changed"
+    assert damaged["target"] == REQUEST
+    assert set(cold["reasons"].values()) == {"cold_start"}
+
+
 def _named(bundle: Bundle, name: str) -> Bundle:
     from dataclasses import replace
 
