@@ -68,7 +68,7 @@ def coverage_verdict(observed: float, expected: float, standard_error: float) ->
     ('drifted', 'watch', 'ok')
     """
     off = abs(observed - expected)
-    if off <= THRESHOLDS.coverage_off:
+    if off <= THRESHOLDS.coverage_off + 1e-9:  # 1 - 0.95 is a little more than 0.05
         return "ok"
     return "drifted" if off > THRESHOLDS.coverage_standard_errors * standard_error else "watch"
 

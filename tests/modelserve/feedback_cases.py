@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from features.online import EndedRun
@@ -11,6 +10,7 @@ from modelserve.answer_log import AnswerLog
 from modelserve.feed import Feed
 from modelserve.feedback import FeedbackBody
 from modelserve.models import Snapshot
+from modelserve.service import Service
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
 
@@ -46,7 +46,7 @@ def service_of(url: str | Path, models: Any = None, **settings: Any) -> Any:
     store = Store.open(url if isinstance(url, str) else f"sqlite:///{url}")
     said = ServeSettings(**{"trace": "pai", **settings})
     taught = FakeModels() if models is None else models
-    return SimpleNamespace(
+    return Service(
         settings=said,
         models=taught,
         store=store,
