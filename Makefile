@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo serve test test-slow check bench lock
+.PHONY: demo serve test test-slow check bench bench-serve soak lock
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("taut needs Python 3.11 or newer, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -34,6 +34,14 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks
+
+# The service against its bars: two cores and wrk, and MLServer in an environment of its own under the user's cache.
+bench-serve: $(READY)
+	$(BIN)/python -m tests.benchmarks.serving
+
+# Ten minutes of load with feedback and an alias that moves; fails on any error.
+soak: $(READY)
+	$(BIN)/python -m tests.benchmarks.serving.soak --minutes 10
 
 # Write requirements.lock anew: versions and hashes only.
 lock: $(READY)

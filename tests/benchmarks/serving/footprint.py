@@ -3,14 +3,16 @@
 Parts f and g of `tests.benchmarks.serving`.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from tests.benchmarks.serving.batches import recommended_s
 from tests.benchmarks.serving.figures import Bar, Row, amount_row
-from tests.benchmarks.serving.processes import Weight, weights
+from tests.benchmarks.serving.processes import Weight, cpu_s, weights
 from tests.benchmarks.serving.stage import Stage, taut_server
 
 MEMORY_BAR: Final = Bar(side="under", value=400.0)
+COLD_STARTS: Final = 2
 READY_BAR: Final = Bar(side="under", value=3.0)
 
 
@@ -36,20 +38,24 @@ def memory_rows(stage: Stage) -> list[Row]:
 
 def ready_rows(stage: Stage) -> list[Row]:
     """Return how long it takes from the process's start to the first 200 of `/readyz`, and with nothing compiled."""
-    warm, cold = [], []
     with taut_server(stage):
         pass  # Whatever is compiled once is compiled now.
-    for _ in range(stage.rounds):
-        with taut_server(stage) as server:
-            warm.append(server.ready_s)
-    for number in range(2):
-        place = stage.scratch / f"compiled-{number}"
-        with taut_server(stage, env={"NUMBA_CACHE_DIR": str(place)}) as server:
-            cold.append(server.ready_s)
-    return [
-        amount_row("g", "start to ready with ten models", warm, unit="s", bar=READY_BAR),
-        amount_row("g", "the same, on a machine that has compiled nothing yet", cold, unit="s"),
-    ]
+    warm = [_start(stage, {}) for _ in range(stage.rounds)]
+    cold = [_start(stage, {"NUMBA_CACHE_DIR": str(stage.scratch / f"compiled-{n}")}) for n in range(COLD_STARTS)]
+    rows = []
+    for what, starts, bar in (
+        ("start to ready with ten models", warm, READY_BAR),
+        ("the same, with nothing compiled yet", cold, None),
+    ):
+        rows.append(amount_row("g", what, [taken for taken, _ in starts], unit="s", bar=bar))
+        rows.append(amount_row("g", f"{what}: processor time", [spent for _, spent in starts], unit="s"))
+    return rows
+
+
+def _start(stage: Stage, env: Mapping[str, str]) -> tuple[float, float]:
+    """Start once; return the seconds until ready, and those that the processor had to work until then."""
+    with taut_server(stage, env=env) as server:
+        return server.ready_s, cpu_s(server.pid)
 
 
 def _worker(found: list[Weight]) -> Weight:
