@@ -125,16 +125,17 @@ class LivePredictor:
         )
 
     def _by_model(self, kind: Kind, jobs: Sequence[Job]) -> "list[tuple[ServedModel, list[int]]]":
-        members: dict[str, list[int]] = defaultdict(list)
-        models: dict[str, ServedModel] = {}
+        alike: dict[Whose, list[int]] = defaultdict(list)
         for i, job in enumerate(jobs):
-            choice = self.sight.choice(kind, _whose(job))
+            alike[_whose(job)].append(i)
+        members: dict[str, tuple[ServedModel, list[int]]] = {}
+        for whose, rows in alike.items():
+            choice = self.sight.choice(kind, whose)
             if choice.model is not None:
-                models[choice.model.reference] = choice.model
-                members[choice.model.reference].append(i)
+                members.setdefault(choice.model.reference, (choice.model, []))[1].extend(rows)
             elif choice.failure is not None:
                 raise PredictorUnavailable(choice.failure)
-        return [(models[reference], rows) for reference, rows in members.items()]
+        return [(model, sorted(rows)) for model, rows in members.values()]
 
     def _places(self, jobs: Sequence[Job], members: Sequence[int]) -> IntArray:
         return np.array([self.places.get(id(jobs[i]), i) for i in members], dtype=np.int64)
