@@ -88,6 +88,8 @@ def score(service: "Service", model: "ServedModel", columns: Columns, caller: Ca
     sight = Sight(snapshot=snapshot, learned=service.feed.learned)
     answered = predicted(sight, body, call)
     log_answer(service, PREDICTION, sight, call, caller, (body, answered))
+    if service.shadow is not None:
+        service.shadow.offer(sight, call)
     predictions = PredictAnswer.model_validate_json(answered.body).predictions
     failed = next((each for each in predictions if each.reason is not None), None)
     if failed is not None:

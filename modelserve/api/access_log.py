@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, Literal, TextIO
 
 from modelserve.api.calls import Call
@@ -67,13 +68,13 @@ class AccessLog:
 
 def json_line(call: Call, duration_s: float, at_s: float) -> str:
     """Return a call's line as JSON; only what came from outside and may hold anything is escaped."""
-    caller = "null" if call.caller is None else json.dumps(call.caller.name)
+    caller = "null" if call.caller is None else _quoted(call.caller.name)
     trace = call.traceparent
     return (
         f'{{"ts":"{_moment(at_s)}","level":"info","event":"request","request_id":"{call.request_id}",'
-        f'"answer_id":"{call.answer_id}","method":{json.dumps(call.method)},"route":"{call.route}",'
+        f'"answer_id":"{call.answer_id}","method":{_quoted(call.method[:16])},"route":"{call.route}",'
         f'"status":{call.status},"duration_s":{duration_s:.6f},"caller":{caller},"rows":{call.rows},'
-        f'"models":{json.dumps(call.models)}' + (f',"traceparent":"{trace}"}}\n' if trace else "}\n")
+        f'"models":{_listed(call.models)}' + (f',"traceparent":"{trace}"}}\n' if trace else "}\n")
     )
 
 
@@ -87,5 +88,21 @@ def console_line(call: Call, duration_s: float, at_s: float) -> str:
     )
 
 
+@lru_cache(maxsize=256)
+def _quoted(text: str) -> str:
+    return json.dumps(text)
+
+
+@lru_cache(maxsize=256)
+def _listed(texts: tuple[str, ...]) -> str:
+    return json.dumps(texts)
+
+
+@lru_cache(maxsize=2)
+def _second(at_s: int) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
 def _moment(at_s: float) -> str:
-    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds")
+    whole_s = int(at_s)
+    return f"{_second(whole_s)}.{int((at_s - whole_s) * 1e3):03d}+00:00"

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Final
 
 from fastapi import FastAPI
-from starlette.types import ASGIApp
+from starlette.types import Receive, Scope, Send
 
 from modelserve.api import answers, explaining, health, inference, learning, models, pages, scoring, users
 from modelserve.api.access_log import AccessLog
@@ -42,9 +42,10 @@ class ServiceApp(FastAPI):
 
     gate: Gate
 
-    def build_middleware_stack(self) -> ASGIApp:
-        """Return the gate."""
-        return self.gate
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a call to the gate."""
+        scope["app"] = self
+        await self.gate(scope, receive, send)
 
 
 def create_app(service: Service) -> FastAPI:
@@ -61,8 +62,8 @@ def create_app(service: Service) -> FastAPI:
     )
 
     @contextlib.asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with upkeep(desk):
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with upkeep(desk, draining=lambda: app.state.draining):
             yield
 
     app = ServiceApp(

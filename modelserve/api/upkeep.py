@@ -8,24 +8,31 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
+from typing import Final
 
 from modelserve.api.calls import Desk
 from modelserve.api.mirror_state import read_mirror_state
+from modelserve.callers import ANYONE
+from modelserve.drift import read_drift
+
+ERRORS_EVERY_S: Final = 30.0
+"""How often errors are measured: over hundreds of jobs, which do not end in a moment."""
 
 logger = logging.getLogger(__name__)
 
 
 @contextlib.asynccontextmanager
-async def upkeep(desk: Desk) -> AsyncIterator[None]:
+async def upkeep(desk: Desk, *, draining: Callable[[], bool]) -> AsyncIterator[None]:
     """Keep a worker up to date while the block lasts, then write what waits to be written."""
     service, settings = desk.service, desk.settings
     desk.log.start()
     service.log.start()
     rounds = (
-        (lambda: follow_pointers(desk), settings.reload_every_s),
+        (lambda: follow_pointers(desk, ready=not draining()), settings.reload_every_s),
         (lambda: follow_feedback(desk), settings.feedback_every_s),
+        (lambda: follow_errors(desk), ERRORS_EVERY_S),
     )
-    set_gauges(desk)
+    set_gauges(desk, ready=True)
     tasks = [asyncio.create_task(_again_and_again(work, every_s)) for work, every_s in rounds]
     try:
         yield
@@ -38,13 +45,13 @@ async def upkeep(desk: Desk) -> AsyncIterator[None]:
         desk.log.stop()
 
 
-def follow_pointers(desk: Desk) -> None:
+def follow_pointers(desk: Desk, *, ready: bool) -> None:
     """Load the models whose pointers moved, and count what became of each."""
     for reload in desk.service.models.refresh():
         desk.metrics.reloads.labels(reload.result).inc()
         say = logger.warning if reload.result == "failed" else logger.info
         say("model %s@%s (%s): %s %s", reload.name, reload.version, reload.alias, reload.result, reload.detail)
-    set_gauges(desk)
+    set_gauges(desk, ready=ready)
 
 
 def follow_feedback(desk: Desk) -> None:
@@ -52,7 +59,17 @@ def follow_feedback(desk: Desk) -> None:
     desk.service.feed.poll()
 
 
-def set_gauges(desk: Desk) -> None:
+def follow_errors(desk: Desk) -> None:
+    """Say in metrics how large the errors of late are beside those on each model's card."""
+    for model in read_drift(desk.service, ANYONE).models:
+        error = model.error
+        if model.alias == "champion" and error is not None and error.mean_absolute_log is not None:
+            expected = error.expected_mean_absolute_log
+            if expected:
+                desk.metrics.error_ratio.labels(model.name).set(error.mean_absolute_log / expected)
+
+
+def set_gauges(desk: Desk, *, ready: bool) -> None:
     """Say in metrics which models serve, how old they are, and how long ago the registry was mirrored."""
     service, metrics = desk.service, desk.metrics
     now_s = service.clock()
@@ -65,7 +82,7 @@ def set_gauges(desk: Desk) -> None:
             for name, model in models.items()
         }
     )
-    metrics.ready.set(1 if snapshot.champions else 0)
+    metrics.ready.set(1 if ready and snapshot.champions else 0)
     mirror = read_mirror_state(service.settings.bundles, now_s=now_s)
     if mirror is not None and mirror.age_s is not None:
         metrics.sync_age.set(mirror.age_s)
