@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from modelserve.category_sets import category_sets
 from modelserve.errors import BundleError
 from modelserve.ubjson import Value, read_ubjson
 
@@ -24,12 +25,6 @@ OLDEST_MAJOR: Final = 2
 TREES_LIMIT: Final = 100_000
 DEPTH_LIMIT: Final = 64
 """How deep a tree may be; the library's SHAP takes memory with the square of it."""
-
-CATEGORY_WORDS_LIMIT: Final = 1 << 18
-"""How many 32-bit words the sets of categories may take in all (1 MiB): a few bytes in a file can ask for many."""
-
-CATEGORY_LIMIT: Final = 1 << 24
-"""XGBoost's own: the whole numbers that a float32 tells apart."""
 
 NO_PARENT: Final = 2**31 - 1
 """What XGBoost writes as the parent of a root."""
@@ -50,8 +45,6 @@ _NODE_ARRAYS: Final[Mapping[str, str]] = {
 
 _FLAGS: Final = ("default_left", "split_type")
 _STATISTICS: Final = ("base_weights", "loss_changes", "sum_hessian")
-_CATEGORY_ARRAYS: Final = ("categories_nodes", "categories_segments", "categories_sizes", "categories")
-
 IntArray = npt.NDArray[np.int64]
 
 
@@ -61,7 +54,8 @@ class Forest:
 
     `left` is the place of the left child, the right one follows it; -1 marks a leaf, whose value is its `threshold`.
     `words_at` is where a categorical split's set begins in `words`, -1 for a numeric split; a set begins with the
-    number of its words. `group` is the output that a tree adds to, `base` where the outputs (float32) begin.
+    number of its words. By tree, `depth` is how many steps lead to its deepest leaf, and `group` the output that it
+    adds to; `base` is where the outputs (float32) begin.
     """
 
     feature: npt.NDArray[np.int32]
@@ -71,6 +65,7 @@ class Forest:
     words_at: npt.NDArray[np.int32]
     words: npt.NDArray[np.uint32]
     root: npt.NDArray[np.int32]
+    depth: npt.NDArray[np.int32]
     group: npt.NDArray[np.int32]
     base: npt.NDArray[np.float32]
     features: int
@@ -129,7 +124,7 @@ def _forest(file: Value) -> Forest:
     left = _left(nodes, sizes, root)
     if len(left) and not 0 <= nodes["split_indices"].min() <= nodes["split_indices"].max() < max(features, 1):
         raise BundleError(f"a split on feature {nodes['split_indices'].max()}, expected one below {features}")
-    words_at, words = _sets(trees, sizes, root)
+    words_at, words = category_sets(trees, sizes, root)
     if not np.isfinite(nodes["split_conditions"][left < 0]).all():
         raise BundleError("a leaf that is no number, expected finite ones")
     if not all(np.isfinite(nodes[key]).all() for key in _STATISTICS) or (nodes["sum_hessian"] < 0).any():
@@ -146,6 +141,7 @@ def _forest(file: Value) -> Forest:
         words_at=words_at,
         words=words,
         root=root.astype(np.int32),
+        depth=_depth(left, root),
         group=group.astype(np.int32),
         base=base,
         features=features,
@@ -208,46 +204,18 @@ def _left(nodes: Mapping[str, npt.NDArray[Any]], sizes: IntArray, root: IntArray
         or (parents[root] != NO_PARENT).any()
     ):
         raise BundleError("nodes that two or no parents lead to, expected trees")
-    level, depth = root, 0
-    while len(level):
-        if depth > DEPTH_LIMIT:
-            raise BundleError(f"a tree deeper than {DEPTH_LIMIT}, expected at most that")
-        first = left[level][left[level] >= 0]
-        level, depth = np.concatenate([first, first + 1]), depth + 1
     return left.astype(np.int32)
 
 
-def _sets(
-    trees: Sequence[Value], sizes: IntArray, root: IntArray
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
-    """Return where the set of each node's categories begins (-1 without one), and the sets: those that go right."""
-    nodes, lengths, held = [], [], []
-    for tree, size, offset in zip(trees, sizes.tolist(), root.tolist(), strict=True):
-        node, begin, length, categories = (np.asarray(tree[key], dtype=np.int64) for key in _CATEGORY_ARRAYS)
-        if not len(node) and not len(categories):
-            continue
-        end = np.cumsum(length)
-        if not len(node) == len(begin) == len(length) or (begin != end - length).any() or end[-1:] != len(categories):
-            raise BundleError("sets of categories that are not end to end, expected one after another")
-        if (np.diff(node) <= 0).any() or node[0] < 0 or node[-1] >= size or (length < 1).any():
-            raise BundleError("sets of categories of nodes out of order or range, expected nodes that rise")
-        nodes.append(node + offset)
-        lengths.append(length)
-        held.append(categories)
-    words_at = np.full(int(sizes.sum()), -1, dtype=np.int32)
-    if not nodes:
-        return words_at, np.zeros(0, dtype=np.uint32)
-    length, category = np.concatenate(lengths), np.concatenate(held)
-    if not 0 <= category.min() <= category.max() < CATEGORY_LIMIT:
-        raise BundleError(f"categories from {category.min()} to {category.max()}, expected 0 to {CATEGORY_LIMIT}")
-    width = np.maximum.reduceat(category, np.cumsum(length) - length) // 32 + 1
-    at = np.cumsum(width + 1) - (width + 1)
-    total = int((width + 1).sum())
-    if total > CATEGORY_WORDS_LIMIT:
-        raise BundleError(f"sets of categories of {total} words, expected at most {CATEGORY_WORDS_LIMIT}")
-    words = np.zeros(total, dtype=np.uint32)
-    words[at] = width
-    bits = np.uint32(1) << (category % 32).astype(np.uint32)
-    np.bitwise_or.at(words, np.repeat(at + 1, length) + category // 32, bits)
-    words_at[np.concatenate(nodes)] = at
-    return words_at, words
+def _depth(left: npt.NDArray[np.int32], root: IntArray) -> npt.NDArray[np.int32]:
+    """Go down all trees at once, level by level, and return how many levels lie below each root."""
+    depth = np.zeros(len(root), dtype=np.int32)
+    level, tree = root, np.arange(len(root))
+    for below in range(DEPTH_LIMIT + 1):
+        inner = left[level] >= 0
+        level, tree = left[level[inner]].astype(np.int64), tree[inner]
+        if not len(level):
+            return depth
+        depth[tree] = below + 1
+        level, tree = np.concatenate([level, level + 1]), np.concatenate([tree, tree])
+    raise BundleError(f"a tree deeper than {DEPTH_LIMIT}, expected at most that")

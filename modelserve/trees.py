@@ -1,12 +1,12 @@
-"""A booster's trees compiled for a few rows: an answer in microseconds, equal to the library's to the bit.
+"""A booster's trees compiled: an answer in microseconds, equal to the library's to the bit.
 
-Nothing is read from files here; many rows are the library's, which shares the walk among them (`modelserve.served`).
+Nothing is read from files here (`modelserve.forest`), and nothing calibrated.
 Called by `modelserve.served` and `modelserve.models`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numba
 import numpy as np
@@ -25,45 +25,92 @@ TOLERANCE: Final = 1e-5
 CHECK_ROWS: Final = 64
 """How many random rows a booster is compared on, beside those made of its own thresholds."""
 
+LANES: Final = 8
+"""How many trees a row goes down at a time: their steps wait for memory together, not one after another.
+
+With 400 trees of depth 7, one row takes 13 microseconds of a core so, 33 tree by tree and 320 in the library, and each
+of many rows 12 against the library's 24; sixteen lanes are no quicker.
+"""
+
+DEFAULT_LEFT: Final = 1 << 30
+CATEGORICAL: Final = 1 << 29
+FEATURE: Final = CATEGORICAL - 1
+"""What a node's second number holds: two flags above the feature."""
+
+CATEGORY_LIMIT: Final = 1 << 24
+
 _SIGNATURE: Final = (
-    "void(float32[:, ::1], int32[::1], float32[::1], int32[::1], boolean[::1], int32[::1], uint32[::1], int32[::1], "
-    "int32[::1], float32[:, ::1])"
+    "void(float32[:, ::1], int32[:, ::1], float32[:, ::1], uint32[::1], int32[::1], int32[::1], int32[::1], "
+    "float32[:, ::1])"
 )
 
 
-def _compiled(walk: Callable[..., None]) -> Callable[..., None]:
+def _compiled(signature: str | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Compile at import, from the cache where there is one; a place that nothing can be written to has none."""
-    try:
-        made: Callable[..., None] = numba.njit(_SIGNATURE, cache=True, nogil=True)(walk)
-    except RuntimeError:
-        made = numba.njit(_SIGNATURE, nogil=True)(walk)
-    return made
+
+    def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+        try:
+            made: Callable[..., Any] = numba.njit(signature, cache=True, nogil=True)(function)
+        except RuntimeError:
+            made = numba.njit(signature, nogil=True)(function)
+        return made
+
+    return compiled
 
 
-@_compiled
-def _walk(rows, feature, threshold, left, default_left, words_at, words, root, group, out):  # type: ignore[no-untyped-def]  # the signature above says it
-    """Add the leaf of every tree, in order, to each row's outputs; XGBoost's own comparisons in its own precision."""
+@_compiled(None)
+def _step(value, held, threshold, words_at, words):  # type: ignore[no-untyped-def]  # compiled for what `_walk` passes
+    """Return 1 where a value goes right at a node and 0 where it goes left, by XGBoost's own comparisons."""
+    if held & CATEGORICAL:
+        if np.isnan(value):
+            return np.int32((held & DEFAULT_LEFT) == 0)
+        if value < 0 or value >= CATEGORY_LIMIT:
+            return np.int32(0)
+        category = np.uint32(value)
+        word = category >> np.uint32(5)
+        if word >= words[words_at]:
+            return np.int32(0)
+        return np.int32((words[words_at + 1 + word] >> (category & np.uint32(31))) & np.uint32(1))
+    # No branch: NaN is neither below nor above, so which of the two is asked settles where it goes.
+    left = held >> 30
+    return (np.int32(value >= threshold) & left) | (np.int32(not (value < threshold)) & (1 - left))
+
+
+@_compiled(_SIGNATURE)
+def _walk(rows, nodes, numbers, words, root, depth, group, out):  # type: ignore[no-untyped-def]  # the signature says it
+    """Add the leaf of every tree, in order and in float32, to each row's outputs; a leaf leads to itself."""
+    at = np.empty(LANES, np.int32)
     for r in range(rows.shape[0]):
-        for t in range(root.size):
-            node = root[t]
-            below = left[node]
-            while below >= 0:
-                value = rows[r, feature[node]]
-                at = words_at[node]
-                if np.isnan(value):
-                    goes_left = default_left[node]
-                elif at < 0:
-                    goes_left = value < threshold[node]
-                elif value < 0 or value >= 16777216:
-                    goes_left = True
-                else:
-                    category = np.uint32(value)
-                    word = category >> np.uint32(5)
-                    held = word < words[at] and (words[at + 1 + word] >> (category & np.uint32(31))) & np.uint32(1)
-                    goes_left = not held
-                node = below if goes_left else below + 1
-                below = left[node]
-            out[r, group[t]] += threshold[node]
+        row = rows[r]
+        for first in range(0, root.size, LANES):
+            count = min(LANES, root.size - first)
+            steps = 0
+            for k in range(count):
+                at[k] = root[first + k]
+                steps = max(steps, depth[first + k])
+            for _ in range(steps):
+                for k in range(count):
+                    node = at[k]
+                    held = nodes[node, 1]
+                    at[k] = nodes[node, 0] + _step(row[held & FEATURE], held, numbers[node, 2], nodes[node, 3], words)
+            for k in range(count):
+                out[r, group[first + k]] += numbers[at[k], 3]
+
+
+def _nodes(forest: Forest) -> npt.NDArray[np.int32]:
+    """Return the nodes (n, 4) as `_walk` takes them, each in a quarter of a cache line.
+
+    A node is its left child, its flags and feature, its threshold as bits, and where its set of categories begins; a
+    leaf is itself, feature 0, NaN (which nothing reaches) and its value as bits.
+    """
+    leaf = forest.left < 0
+    nodes = np.empty((len(leaf), 4), dtype=np.int32)
+    nodes[:, 0] = np.where(leaf, np.arange(len(leaf)), forest.left)
+    flags = np.where(forest.default_left, DEFAULT_LEFT, 0) | np.where(forest.words_at >= 0, CATEGORICAL, 0)
+    nodes[:, 1] = np.where(leaf, DEFAULT_LEFT, flags | forest.feature)
+    nodes[:, 2] = np.where(leaf, np.float32(np.nan), forest.threshold).view(np.int32)
+    nodes[:, 3] = np.where(leaf, forest.threshold.view(np.int32), forest.words_at)
+    return nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +118,12 @@ class CompiledTrees:
     """The trees of one booster, for rows of `forest.features` features."""
 
     forest: Forest
+    nodes: npt.NDArray[np.int32]
+
+    @classmethod
+    def made_of(cls, forest: Forest) -> "CompiledTrees":
+        """Lay trees out for the walk."""
+        return cls(forest=forest, nodes=_nodes(forest))
 
     @classmethod
     def of(cls, booster: "Booster", outputs: int) -> "CompiledTrees":
@@ -84,7 +137,7 @@ class CompiledTrees:
         forest = read_forest(bytes(booster.save_raw("ubj")), name="booster")
         if forest.outputs != outputs:
             raise BundleError(f"the model has {forest.outputs} outputs, expected {outputs}")
-        return cls(forest=forest)
+        return cls.made_of(forest)
 
     def one(self, row: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Answer one row (k,) with its outputs (outputs,), before any calibration."""
@@ -100,13 +153,11 @@ class CompiledTrees:
         out[:] = forest.base
         _walk(
             np.ascontiguousarray(matrix, dtype=np.float32),
-            forest.feature,
-            forest.threshold,
-            forest.left,
-            forest.default_left,
-            forest.words_at,
+            self.nodes,
+            self.nodes.view(np.float32),
             forest.words,
             forest.root,
+            forest.depth,
             forest.group,
             out,
         )

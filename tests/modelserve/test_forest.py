@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelserve.boosters import load_booster
+from modelserve.category_sets import CATEGORY_WORDS_LIMIT
 from modelserve.errors import BundleError
-from modelserve.forest import CATEGORY_WORDS_LIMIT, read_forest
+from modelserve.forest import read_forest
 from modelserve.trees import CompiledTrees
 from modelserve.ubjson import DEPTH_LIMIT, read_ubjson
 from tests.modelserve.ubj_writing import write_ubjson
@@ -234,7 +235,7 @@ def test_no_byte_that_changes_makes_the_walk_leave_its_arrays(changes: list[tupl
         return
 
     rows = np.random.default_rng(0).normal(scale=20, size=(30, forest.features)).astype(np.float32)
-    answers = CompiledTrees(forest=forest).rows(rows)
+    answers = CompiledTrees.made_of(forest).rows(rows)
 
     assert answers.shape == (30, forest.outputs)
     inner = forest.left >= 0
