@@ -20,8 +20,8 @@ Row = TypeVar("Row")
 Found = TypeVar("Found")
 Said = TypeVar("Said", bound=BaseModel)
 
-TOO_LARGE: Final = 413
-"""Said of a list that is too long for the service; its halves may not be."""
+LISTS: Final = ("jobs", "feedback")
+"""The lists that are sent in parts, by their fields."""
 
 
 class Connected:
@@ -106,10 +106,26 @@ class Connected:
         try:
             return await ask(part, deadline)
         except Refused as refusal:
-            if refusal.status != TOO_LARGE or len(part) < 2:
+            if len(part) < 2 or not is_too_long(refusal):
                 raise
         middle = len(part) // 2
         return [
             *await self.halved(part[:middle], ask, deadline),
             *await self.halved(part[middle:], ask, deadline),
         ]
+
+
+def is_too_long(refusal: Refused) -> bool:
+    """Tell whether a list was refused for its length: its bytes (413), or its rows (422 for the list as such).
+
+    Examples
+    --------
+    >>> is_too_long(Refused("", status=413, problem={}))
+    True
+    >>> is_too_long(Refused("", status=422, problem={"errors": [{"field": "jobs.0.instances"}]}))
+    False
+    """
+    faults = refusal.problem.get("errors")
+    first = faults[0] if isinstance(faults, list) and faults else None
+    of_list = isinstance(first, dict) and first.get("field") in LISTS
+    return refusal.status == 413 or (refusal.status == 422 and of_list)

@@ -63,8 +63,14 @@ def test_a_long_list_is_sent_in_parts_and_answered_as_one(
     assert len({row.answer_id for row in found}) == calls
 
 
-def test_a_part_that_is_too_large_is_sent_in_halves(serve: Serve, client_of: Callable[..., Client]) -> None:
-    service = serve(reply(413), reply(413), recommending())
+TOO_MANY = reply(422, {"errors": [{"field": "jobs", "expected": "at most 5"}]})
+
+
+@pytest.mark.parametrize("refusal", [reply(413), TOO_MANY])
+def test_a_part_that_is_too_large_is_sent_in_halves(
+    serve: Serve, client_of: Callable[..., Client], refusal: object
+) -> None:
+    service = serve(refusal, refusal, recommending())
 
     with client_of(service.url) as client:
         found = client.recommendations(rows(9))
