@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import xgboost as xgb
 
+from modelserve import trees as trees_module
 from modelserve.boosters import raw_outputs
 from modelserve.errors import BundleError
 from modelserve.forest import read_forest
@@ -132,3 +133,16 @@ def train_logistic() -> xgb.Booster:
 def test_models_that_do_not_sum_trees_are_refused(train: Callable[[], xgb.Booster]) -> None:
     with pytest.raises(BundleError, match="expected"):
         read_forest(bytes(train().save_raw("ubj")), name="m")
+
+
+def test_where_no_compiled_code_can_be_kept_it_is_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    njit = trees_module.numba.njit
+
+    def nowhere(*args: object, cache: bool = False, **options: object) -> object:
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return njit(*args, **options)
+
+    monkeypatch.setattr(trees_module.numba, "njit", nowhere)
+
+    assert trees_module._compiled("int64(int64)")(lambda number: number + 1)(1) == 2
