@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 import numpy as np
-from features.online import EndedRun
 
+from features.errors import FeatureError
+from features.online import EndedRun
 from modelserve.errors import StoreError
 from modelserve.learned import Learned
 from modelserve.lessons import STATUS_OF_OUTCOME, Lessons, teachable_use
@@ -21,7 +22,7 @@ from modelserve.store import Store
 from modelserve.store.controls import Brake, Erasure, ModeSet, Reset, controls_between, write_control
 from modelserve.store.finished import Finished, finished_between, newest_finished, outcomes_between
 
-PAST_RUNS: Final = 100_000
+PAST_RUNS: Final = 50_000
 """Finished jobs of a trace that a model is given when it is loaded, the newest: no key remembers more than a thousand,
 and what came before is in the model's own history once it was trained again."""
 PAGE: Final = 5_000
@@ -168,15 +169,21 @@ class Feed:
             if isinstance(change, Finished):
                 runs.append(ended_run(change))
             elif isinstance(change, Erasure):
-                self._models.learn(runs)
+                self._teach(runs)
                 runs = []
                 self._models.forget(change.trace, change.user, frozenset({change.cluster}) if change.cluster else None)
             if not erased and not isinstance(change, Erasure):
                 _apply(self._lessons, change)
         if runs:
-            self._models.learn(runs)
+            self._teach(runs)
         self._lessons.seq = upto
         self.learned = self._lessons.frozen()
+
+    def _teach(self, runs: Sequence[EndedRun]) -> None:
+        try:
+            self._models.learn(runs)
+        except FeatureError as error:  # what one history cannot take must not stop all that comes after
+            logger.error("a history did not take %d finished jobs: %s", len(runs), error)
 
     def _write_brakes(self) -> None:
         # Kept apart from the jobs that caused them: those may be erased, the brake stands until it is released.

@@ -88,6 +88,8 @@ def read_answer(store: Store, answer_id: str) -> AnswerRecord | None:
     StoreError
         The store cannot be read.
     """
+    if "\x00" in answer_id:  # no id of ours, and PostgreSQL takes none in a text
+        return None
     with store.reading("reading an answer") as connection:
         row = connection.execute(select(*_COLUMNS).where(ANSWERS.c.answer_id == answer_id)).one_or_none()
     return None if row is None else _record(row)

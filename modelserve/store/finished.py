@@ -4,10 +4,10 @@ What a finished job teaches is decided elsewhere. Called by `modelserve.{feedbac
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Final, Literal
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal
 
-from sqlalchemy import ColumnElement, Connection, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, insert, select
 
 from modelserve.store.store import Store, take_numbers
 from modelserve.store.tables import FEEDBACK
@@ -116,7 +116,9 @@ def insert_finished(store: Store, rows: Sequence[Finished]) -> dict[Identity, st
         earlier = _digests(connection, {row.identity for row in rows})
         new = [row for row in rows if row.identity not in earlier]
         if new:
-            numbered = [{**asdict(row), "seq": first + i} for i, row in enumerate(new)]
+            numbered = [
+                {**{name: getattr(row, name) for name in _FIELDS}, "seq": first + i} for i, row in enumerate(new)
+            ]
             connection.execute(insert(FEEDBACK), numbered)
     return earlier
 
@@ -142,7 +144,8 @@ class Outcome:
     mem_max_gib: float | None
 
 
-_OUTCOME: Final = tuple(FEEDBACK.c[field.name] for field in fields(Outcome))
+_OUTCOME_FIELDS: Final = tuple(field.name for field in fields(Outcome))
+_OUTCOME: Final = tuple(FEEDBACK.c[name] for name in _OUTCOME_FIELDS)
 _PAGE: Final = 10_000
 
 
@@ -157,11 +160,11 @@ def outcomes_between(store: Store, after: int, upto: int) -> Iterator[Outcome]:
     while True:
         asked = select(*_OUTCOME).where(FEEDBACK.c.seq > after, FEEDBACK.c.seq <= upto)
         with store.reading("reading outcomes") as connection:
-            rows = connection.execute(asked.order_by(FEEDBACK.c.seq).limit(_PAGE)).mappings().all()
-        yield from (Outcome(**row) for row in rows)
+            rows = connection.execute(asked.order_by(FEEDBACK.c.seq).limit(_PAGE)).all()
+        yield from (Outcome(**dict(zip(_OUTCOME_FIELDS, row, strict=True))) for row in rows)
         if len(rows) < _PAGE:
             return
-        after = rows[-1]["seq"]
+        after = rows[-1].seq
 
 
 def finished_between(store: Store, after: int, upto: int) -> list[Finished]:
@@ -174,7 +177,7 @@ def finished_between(store: Store, after: int, upto: int) -> list[Finished]:
     """
     asked = select(*_COLUMNS).where(FEEDBACK.c.seq > after, FEEDBACK.c.seq <= upto).order_by(FEEDBACK.c.seq)
     with store.reading("reading feedback") as connection:
-        return [Finished(**row) for row in connection.execute(asked).mappings()]
+        return _finished(connection.execute(asked))
 
 
 def newest_finished(
@@ -202,8 +205,12 @@ def newest_finished(
         held.append(FEEDBACK.c[f"{kind}_model"] == reference)
     asked = select(*_COLUMNS).where(*held).order_by(FEEDBACK.c.seq.desc()).limit(limit)
     with store.reading("reading feedback") as connection:
-        rows = [Finished(**row) for row in connection.execute(asked).mappings()]
-    return rows[::-1]
+        return _finished(connection.execute(asked))[::-1]
+
+
+def _finished(rows: Iterable[Row[*tuple[Any, ...]]]) -> list[Finished]:
+    # Not by `mappings()`: looking each column up by its name costs more than the query.
+    return [Finished(**dict(zip(_FIELDS, row, strict=True))) for row in rows]
 
 
 def _digests(connection: Connection, identities: Collection[Identity]) -> dict[Identity, str]:

@@ -1,6 +1,8 @@
 """The log of answers: nothing waits, everything written is read again, the oldest go."""
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -145,3 +147,36 @@ def test_a_name_that_no_database_holds_is_logged_all_the_same(store: Store) -> N
     log.stop()
 
     assert store.answer("a000001") is not None
+
+
+@pytest.mark.slow
+def test_a_killed_process_loses_only_the_last_moment(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/killed.db"
+    code = (
+        "import sys, time\n"
+        "from modelserve.answer_log import AnswerLog\n"
+        "from modelserve.store import Store\n"
+        "from tests.modelserve.test_answer_log import record\n"
+        "log = AnswerLog(Store.open(sys.argv[1]), 100_000)\n"
+        "log.start()\n"
+        "for number in range(1_000_000):\n"
+        "    if log.put(record(number)):\n"
+        "        print(number, time.monotonic(), flush=True)\n"
+        "    time.sleep(0.001)\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    arguments = [sys.executable, "-c", code, url]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=root, env=env) as writer:
+        assert writer.stdout is not None
+        put = [writer.stdout.readline().split() for _ in range(1500)]
+        writer.kill()
+        killed_at = time.monotonic()
+        put += [line.split() for line in writer.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
+
+    store = Store.open(url)
+    kept = set(held(store))
+    store.close()
+    lost = [float(at) for number, at in put if f"a{int(number):06d}" not in kept]
+    assert len(kept) > 500
+    assert all(killed_at - at < 2.0 for at in lost)
