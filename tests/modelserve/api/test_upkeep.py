@@ -1,0 +1,118 @@
+"""What a worker does between calls, and how it says that it is about to end."""
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from tests.modelserve.api.conftest import TOKENS, bearer
+from tests.modelserve.api.test_gate import check_problem
+from tests.modelserve.mirrored import NAME, Folder
+
+DEADLINE_S = 20.0
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    end_s = time.monotonic() + DEADLINE_S
+    while not holds() and time.monotonic() < end_s:
+        time.sleep(0.01)
+    return holds()
+
+
+def test_a_worker_that_drains_is_not_ready_and_answers_all_the_same(call: Callable[..., TestClient]) -> None:
+    client = call()
+    client.app.state.draining = True
+
+    answer = client.get("/readyz")
+
+    assert answer.status_code == 503
+    assert answer.json()["status"] == "draining"
+    assert "retry-after" in answer.headers
+    assert client.get("/v2/health/ready").status_code == 503
+    assert client.get("/healthz").status_code == 200
+    assert client.get("/metrics").status_code == 200
+
+
+def test_readiness_names_what_is_in_reach_and_nothing_more(call: Callable[..., TestClient]) -> None:
+    client = call(tokens=TOKENS)
+
+    nobody, bound, chief = [
+        client.get("/readyz", headers=headers).json() for headers in ({}, bearer("bound"), bearer("chief"))
+    ]
+
+    assert (nobody["serving"], nobody["failing"]) == (2, 1)
+    assert (nobody["models"], nobody["failures"], nobody["mirror"]) == ([], {}, None)
+    assert bound["models"] == ["runtime.pai.ctr@7"]
+    assert chief["models"] == ["runtime.pai.ctr@7", "usage.other.ctr@7"]
+    assert list(chief["failures"]) == ["runtime.pai.cv"]
+
+
+def test_a_service_without_a_model_is_not_ready(serve: Callable[..., TestClient], folder: Folder) -> None:
+    for name in (NAME, "usage.pai.ctr"):
+        (folder.path / name / "champion.json").unlink()
+
+    answer = serve().get("/readyz")
+
+    assert (answer.status_code, answer.json()["status"]) == (503, "no model")
+
+
+def test_the_state_of_the_mirror_is_told(serve: Callable[..., TestClient], folder: Folder) -> None:
+    said = {"at": 0.0, "attempted_at": 5.0, "error": "registry away", "failing": [NAME]}
+    (folder.path / ".sync.json").write_text(json.dumps(said))
+
+    mirror = serve().get("/readyz").json()["mirror"]
+
+    assert mirror == {"age_s": None, "error": "registry away", "failing": [NAME]}
+
+
+def test_a_broken_bundle_shows_in_readiness_and_metrics_and_the_old_one_serves(
+    serve: Callable[..., TestClient], folder: Folder
+) -> None:
+    client = serve(reload_every_s=0.02)
+    place = folder.add(NAME, "2")
+    (place / "card.json").write_text("{}")
+
+    assert eventually(lambda: NAME in client.get("/readyz").json()["failures"])
+    assert f"{NAME}@1" in client.get("/readyz").json()["models"]
+    assert 'taut_model_reload_total{result="failed"}' in client.get("/metrics").text
+
+
+def test_a_round_that_fails_is_followed_by_the_next(
+    hollow: Callable[..., FastAPI], caplog: pytest.LogCaptureFixture
+) -> None:
+    app = hollow(feedback_every_s=0.01)
+    polled = []
+
+    def poll() -> int:
+        polled.append(1)
+        raise RuntimeError("the store fell over")
+
+    app.state.desk.service.feed.poll = poll
+    with TestClient(app):
+        assert eventually(lambda: len(polled) >= 3)
+
+    assert "the store fell over" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/drift"])
+def test_models_and_drift_are_of_the_traces_in_reach(serve: Callable[..., TestClient], path: str) -> None:
+    elsewhere = {**TOKENS[0], "name": "elsewhere", "traces": ["philly"], "sha256": "0" * 64}
+    client = serve(tokens=[*TOKENS, elsewhere])
+
+    mine = client.get(path, headers=bearer("bound")).json()["models"]
+
+    assert {row["trace"] for row in mine} == {"pai"}
+    check_problem(client.get(path), 401)
+
+
+def test_erasing_needs_an_admin_and_a_trace(serve: Callable[..., TestClient]) -> None:
+    client = serve(tokens=TOKENS)
+    path = "/v1/users/u1/history"
+
+    check_problem(client.delete(f"{path}?trace=pai", headers=bearer("reporter")), 403)
+    said = check_problem(client.delete(path, headers=bearer("chief")), 422)
+    assert said["errors"][0]["field"] == "query.trace"
+    assert client.delete(f"{path}?trace=pai", headers=bearer("chief")).status_code == 200

@@ -1,0 +1,49 @@
+"""Tokens: looked up by their hash, all of them compared."""
+
+import hashlib
+import hmac
+
+import pytest
+
+from modelserve.callers import ANYONE, Scope
+from modelserve.settings import Token
+from modelserve.tokens import Tokens
+
+
+def made(*names: str) -> Tokens:
+    return Tokens.of(
+        [
+            Token(name=name, sha256=hashlib.sha256(name.encode()).hexdigest(), scopes=frozenset({Scope.PREDICT}))
+            for name in names
+        ]
+    )
+
+
+def test_without_tokens_anyone_may_call() -> None:
+    assert Tokens.of(()).caller_of(None) is ANYONE
+    assert not Tokens.of(()).needed
+
+
+@pytest.mark.parametrize("header", [b"Bearer two", b"bearer two", b"BEARER  two "])
+def test_a_token_stands_for_its_caller(header: bytes) -> None:
+    caller = made("one", "two", "three").caller_of(header)
+
+    assert caller is not None
+    assert (caller.name, caller.scopes) == ("two", {Scope.PREDICT})
+
+
+@pytest.mark.parametrize(
+    "header", [None, b"", b"Bearer", b"Bearer ", b"Bearer four", b"Basic two", b"two", b"Bearer " + b"a" * 600, b"\xff"]
+)
+def test_anything_else_stands_for_nobody(header: bytes | None) -> None:
+    assert made("one", "two", "three").caller_of(header) is None
+
+
+def test_every_token_is_compared_whichever_matches(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+    compare = hmac.compare_digest
+    monkeypatch.setattr(hmac, "compare_digest", lambda a, b: compared.append(a) or compare(a, b))
+
+    made("one", "two", "three").caller_of(b"Bearer one")
+
+    assert len(compared) == 3
