@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from modelserve.client.calls import Call, parts, read_answer
 from modelserve.client.exchange import Exchange, Surroundings
-from modelserve.client.policy import Retries, Timeouts
+from modelserve.client.policy import JOBS_PER_CALL, Retries, Timeouts
 from modelserve.errors import BadRequest, Refused
 from modelserve.requests import MAX_JOBS
 
@@ -52,7 +52,7 @@ class Connected:
         verify: bool = True,
         timeouts: Timeouts | None = None,
         retries: Retries | None = None,
-        jobs_per_call: int = MAX_JOBS,
+        jobs_per_call: int = JOBS_PER_CALL,
         surroundings: Surroundings | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:

@@ -15,6 +15,10 @@ from modelserve.errors import BadRequest
 BUSY_STATUSES: Final = frozenset({429, 502, 503, 504})
 """What a service says that may answer the same call a little later."""
 
+JOBS_PER_CALL: Final = 1_000
+"""How many jobs go into one call: a second's work for a service, which others wait for no longer, and which is lost
+with a connection."""
+
 TOO_MANY_CALLS: Final = 429
 """Said to the caller, whichever replica says it: the others are left alone as well."""
 

@@ -15,9 +15,8 @@ from typing import Final, Self, TypeVar
 
 from modelserve.client.asynchronous import AsyncClient
 from modelserve.client.exchange import Surroundings
-from modelserve.client.policy import Retries, Timeouts
+from modelserve.client.policy import JOBS_PER_CALL, Retries, Timeouts
 from modelserve.errors import ClientError
-from modelserve.requests import MAX_JOBS
 
 Result = TypeVar("Result")
 
@@ -66,7 +65,7 @@ class Waiting:
         verify: bool = True,
         timeouts: Timeouts | None = None,
         retries: Retries | None = None,
-        jobs_per_call: int = MAX_JOBS,
+        jobs_per_call: int = JOBS_PER_CALL,
         surroundings: Surroundings | None = None,
     ) -> None:
         self._make = partial(
