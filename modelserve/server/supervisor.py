@@ -129,6 +129,9 @@ class Supervisor:
         self._heed_signals()
         now = time.monotonic()
         if self._kill_at is not None:
+            if all(child.pid is None for child in self._workers):
+                # Nobody is served any more: a sync process in the midst of the registry is not waited for long.
+                self._kill_at = min(self._kill_at, now + END_SPARE_S)
             if now > self._kill_at:
                 self._signal_all(signal.SIGKILL)
             return any(child.pid is not None for child in self._children())

@@ -5,12 +5,14 @@ or memory to import is imported here and never in the parent.
 """
 
 import gc
+import logging
 import socket
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
+from modelserve.errors import ServeError
 from modelserve.server.listening import allow_open_files
 from modelserve.server.log_lines import write_log_lines
 from modelserve.server.tether import Tether
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 KEEP_ALIVE_S: Final = 75
 """An idle connection is kept for longer than proxies keep theirs (nginx: 60 s), so that they are the ones to close."""
+
+EXIT_FAILED: Final = 1
+log = logging.getLogger("taut.server")
 
 Facts = Mapping[str, object]
 Opened = tuple["Starlette", Callable[[], Facts]]
@@ -47,15 +52,19 @@ def service_application(settings: ServeSettings) -> "Iterator[Opened]":
 
 
 def run(arguments: list[str], opener: Opener = service_application) -> None:
-    """Serve what `opener` opens until the parent, or a signal, says to stop."""
+    """Serve what `opener` opens until the parent, or a signal, says to stop; what keeps it from that is one line."""
     slot, descriptor = arguments
     settings = ServeSettings()
     write_log_lines(settings.log_format)
     tether = Tether.hold(end_within_s=settings.drain_s + settings.stop_limit_s)
     count_under(slot)
     allow_open_files(settings.connections_limit)
-    with opener(settings) as (app, facts), socket.socket(fileno=int(descriptor)) as listening:
-        serve_application(app, facts, settings, tether, listening)
+    try:
+        with opener(settings) as (app, facts), socket.socket(fileno=int(descriptor)) as listening:
+            serve_application(app, facts, settings, tether, listening)
+    except ServeError as error:
+        log.error("worker %s: %s", slot, error)
+        sys.exit(EXIT_FAILED)
 
 
 def serve_application(

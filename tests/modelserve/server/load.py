@@ -59,7 +59,7 @@ class Caller:
 
     def _once(self, path: str, body: bytes) -> tuple[int, bytes]:
         if self._connection is None:
-            self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+            self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
         self._connection.request("POST", path, body, {"content-type": "application/json"})
         answer = self._connection.getresponse()
         return answer.status, answer.read()
@@ -91,5 +91,6 @@ def under_load(port: int, meanwhile: Callable[[], None], *, clients: int = 4, at
     finally:
         over.set()
         for thread in threads:
-            thread.join(timeout=60)
+            thread.join(timeout=120)
+    assert not any(thread.is_alive() for thread in threads), "a call hangs"
     return tally

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).parent
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 def until(true: Callable[[], object], *, within_s: float = DEADLINE_S, what: str = "it") -> None:

@@ -50,6 +50,7 @@ def test_a_connection_without_a_byte_is_closed_without_a_word(launch: Start) -> 
         assert everything(client) == b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drip", [b"x", b"\r\n"])
 def test_a_drip_does_not_buy_time_on_a_connection_that_was_answered_before(launch: Start, drip: bytes) -> None:
     server = launch(header_read_limit_s=0.5)
@@ -92,6 +93,7 @@ def test_a_head_just_below_the_limit_is_taken(launch: Start) -> None:
         assert everything(client).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.slow
 def test_half_open_connections_keep_nobody_from_an_answer(launch: Start) -> None:
     server = launch(connections_limit=HALF_OPEN // 2, header_read_limit_s=30)
     with ExitStack() as held:
@@ -115,6 +117,7 @@ def time_to_settle(server: Running) -> None:
     until(lambda: server.get("/pid")[0] == 200, within_s=5, what="a place")
 
 
+@pytest.mark.slow
 def test_a_connection_too_many_is_answered_with_503_and_when_to_come_back(launch: Start) -> None:
     server = launch(connections_limit=2)
     with ExitStack() as held:
@@ -133,6 +136,7 @@ def test_a_connection_too_many_is_answered_with_503_and_when_to_come_back(launch
     assert first.startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.slow
 def test_an_answer_that_nobody_reads_is_dropped(launch: Start) -> None:
     server = launch(body_read_limit_s=0.5)
     with connected(server) as client:
@@ -144,6 +148,7 @@ def test_an_answer_that_nobody_reads_is_dropped(launch: Start) -> None:
     assert status == 200
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_read_slowly_arrives_whole(launch: Start) -> None:
     server = launch(body_read_limit_s=0.5)
     with connected(server) as client:
@@ -196,6 +201,7 @@ def test_a_body_refused_for_good_keeps_the_server_from_no_end(launch: Start) -> 
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("close", [b"", b"?close=yes"])
 def test_a_body_refused_early_that_goes_on_and_on_is_cut_off(launch: Start, close: bytes) -> None:
     server = launch(body_read_limit_s=0.5)

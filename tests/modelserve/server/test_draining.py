@@ -27,6 +27,7 @@ def test_it_says_not_ready_first_and_goes_on_answering(launch: Start, workers: i
     assert server.end() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_calls_at_work_are_finished_and_no_new_ones_taken(launch: Start, number: signal.Signals) -> None:
     server = launch(workers=2)
@@ -59,6 +60,7 @@ def test_answers_while_draining_close_their_connections(launch: Start) -> None:
     assert (second.status, second.getheader("connection")) == (200, "close")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_second_signal_ends_it_faster(launch: Start, workers: int) -> None:
     server = launch(workers=workers, drain_s=60, stop_limit_s=60)
@@ -72,6 +74,7 @@ def test_a_second_signal_ends_it_faster(launch: Start, workers: int) -> None:
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.slow
 def test_a_call_without_end_is_broken_off_at_the_limit(launch: Start) -> None:
     server = launch(stop_limit_s=1)
     with ThreadPoolExecutor(1) as pool:

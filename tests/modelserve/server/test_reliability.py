@@ -36,13 +36,14 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     """Return a function that starts `taut serve`, and waits until it serves."""
     running: list[Running] = []
 
-    def begin(bundles: Path, **settings: object) -> Running:
+    def begin(bundles: Path, *, ready: bool = True, **settings: object) -> Running:
         said = {"port": 0, "drain_s": 0, "store": f"sqlite:///{tmp_path / 'serve.db'}", **settings}
         values = {f"TAUT_SERVE_{name.upper()}": str(value) for name, value in said.items()}
         taut = [sys.executable, "-c", "from pipelines.cli import main; main()"]
         one = start([*taut, "serve", "--bundles", str(bundles)], values)
         running.append(one)
-        check_serving(one)
+        if ready:
+            check_serving(one)
         return one
 
     yield begin
@@ -157,6 +158,17 @@ def test_the_sync_process_comes_back_and_ends_with_its_parent_even_when_that_is_
     until(lambda: not any(alive(pid) for pid in children), what="the children's end")
 
 
+def test_a_store_that_cannot_be_opened_ends_it_with_a_line(serve: Serve, bundles: Path, tmp_path: Path) -> None:
+    (tmp_path / "junk.db").write_bytes(b"no database" * 1000)
+
+    server = serve(bundles, ready=False, store=f"sqlite:///{tmp_path / 'junk.db'}")
+
+    assert server.process.wait(timeout=30) == 1
+    until(lambda: any("no worker started" in line for line in server.errors), what="the reason")
+    assert any(line.startswith("worker 0: ") and "not a database" in line for line in server.messages())
+    assert not any("Traceback" in line for line in server.errors)
+
+
 def test_a_body_above_the_limit_is_answered_with_413(serve: Serve, bundles: Path) -> None:
     server = serve(bundles, body_limit_bytes=100_000)
     call = urllib.request.Request(server.url + "/v1/predictions", b"x" * 5_000_000, method="POST")
@@ -178,7 +190,7 @@ def cpu_share(pid: int) -> bool:
 
 
 def calls_counted(server: Running) -> float:
-    status, page = server.get("/metrics")
+    status, page = server.get("/metrics", timeout_s=60)  # no worker may be ready when two were killed in a row
     assert status == 200
     pattern = r'^taut_requests_total\{.*route="/v1/predictions".*\} (\S+)$'
     return sum(float(value) for value in re.findall(pattern, page, re.MULTILINE))

@@ -13,6 +13,7 @@ from tests.modelserve.server.running import Running, alive, until
 Start = Callable[..., Running]
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_the_address_stays(launch: Start) -> None:
     server = launch(workers=2)
     before = set(server.workers())
@@ -35,6 +36,7 @@ def test_a_parent_killed_takes_its_workers_with_it(launch: Start, workers: int) 
     until(lambda: not any(alive(pid) for pid in children), what="the workers' end")
 
 
+@pytest.mark.slow
 def test_totals_outlive_the_worker_that_counted_them_and_its_presence_does_not(launch: Start, tmp_path: Path) -> None:
     server = launch(workers=2, environment={"PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "metrics")})
     for _ in range(20):
@@ -52,6 +54,7 @@ def test_totals_outlive_the_worker_that_counted_them_and_its_presence_does_not(l
     assert files == 2
 
 
+@pytest.mark.slow
 def test_what_an_earlier_run_left_among_the_metrics_is_removed(launch: Start, tmp_path: Path) -> None:
     (tmp_path / "counter_9.db").write_bytes(b"left")
 
