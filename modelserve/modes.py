@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from modelserve.applied import Foregone, foregone_of
 from modelserve.callers import Caller
 from modelserve.errors import BadRequest
-from modelserve.feedback import Name
+from modelserve.reports import Name
 from modelserve.store.controls import ModeSet, Reset, write_control
 from modelserve.store.realised import RESOURCES, Ran, Totals, newest_ran, totals
 

@@ -19,8 +19,9 @@ from modelserve.api.queries import asked_for
 from modelserve.callers import Scope
 from modelserve.drift import DriftAnswer, read_drift
 from modelserve.errors import BadRequest
-from modelserve.feedback import FeedbackAnswer, FeedbackBody, take_feedback
+from modelserve.feedback import FeedbackAnswer, take_feedback
 from modelserve.modes import ModeAnswer, ModeBody, read_modes, set_mode
+from modelserve.reports import FeedbackBody
 
 TAG: Final = "feedback"
 

@@ -6,8 +6,6 @@ How a call is sent is `modelserve.client.exchange`'s. Called by asyncio programs
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from pydantic import BaseModel
-
 from modelserve.answers import (
     CardShown,
     Curve,
@@ -28,7 +26,6 @@ from modelserve.answers import (
 )
 from modelserve.card import Resource
 from modelserve.client.calls import (
-    check_count,
     check_ids,
     delete,
     fields,
@@ -44,6 +41,7 @@ from modelserve.client.calls import (
 from modelserve.client.connected import Connected
 from modelserve.client.standing import Advice, askable, recommendation_of, stands
 from modelserve.errors import ClientError
+from modelserve.reports import FeedbackRow
 from modelserve.requests import JobRow, RecommendJob
 from modelserve.settings import Minimums
 from scheduler_core.types import Job
@@ -159,23 +157,25 @@ class AsyncClient(Connected):
         return said
 
     async def feedback(
-        self, finished: Sequence[BaseModel | Mapping[str, object]], *, trace: str | None = None
+        self, finished: Sequence[FeedbackRow | Mapping[str, object]], *, trace: str | None = None
     ) -> FeedbackTaken:
-        """Report finished jobs, as `modelserve.feedback.FeedbackRow`; a job that is reported twice counts once.
+        """Report finished jobs; one that is reported twice counts once.
 
         Raises
         ------
+        BadRequest
+            A report cannot be meant, as an end before its start.
         ClientError
             Not all were taken; report them again.
         """
 
-        async def tell(part: Sequence[BaseModel | Mapping[str, object]], deadline: float) -> list[FeedbackTaken]:
+        async def tell(part: Sequence[FeedbackRow], deadline: float) -> list[FeedbackTaken]:
             call = post("/v1/feedback", with_list("feedback", part, trace=trace), repeatable=True)
             said = read_answer(FeedbackTaken, await self.exchange.send(call, deadline), call)
-            check_count(len(part), len(said.results), call)
+            check_ids([row.job_id for row in part], [result.job_id for result in said.results], call)
             return [said]
 
-        taken = await self.in_parts(finished, tell)
+        taken = await self.in_parts(rows_as(FeedbackRow, finished, field="feedback"), tell)
         return FeedbackTaken(
             accepted=sum(each.accepted for each in taken),
             duplicates=sum(each.duplicates for each in taken),

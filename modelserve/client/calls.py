@@ -10,7 +10,6 @@ from typing import Final, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import to_json
 
 from modelserve.card import complaint
 from modelserve.errors import BadRequest, Refused, ServiceUnavailable, WrongAnswer
@@ -18,7 +17,7 @@ from modelserve.requests import JobRow
 
 Answer = TypeVar("Answer", bound=BaseModel)
 Item = TypeVar("Item")
-Row = TypeVar("Row", bound=JobRow)
+Row = TypeVar("Row", bound=BaseModel)
 
 OK: Final = frozenset({200})
 SHOWN: Final = 300
@@ -93,7 +92,7 @@ def fields(**values: object) -> bytes:
     return json.dumps(_given(values), separators=(",", ":")).encode()
 
 
-def with_list(name: str, rows: Iterable[BaseModel | Mapping[str, object]], **values: object) -> bytes:
+def with_list(name: str, rows: Iterable[BaseModel], **values: object) -> bytes:
     """Return a body of JSON with a list of rows in it; what a row does not say is left out."""
     return _with(name, b"[" + b",".join(map(_row, rows)) + b"]", values)
 
@@ -103,24 +102,24 @@ def with_job(row: JobRow, **values: object) -> bytes:
     return _with("job", _row(row), values)
 
 
-def rows_as(kind: type[Row], jobs: Iterable[JobRow | Mapping[str, object]]) -> list[Row]:
-    """Return jobs as rows of a kind, checked.
+def rows_as(kind: type[Row], items: Iterable[BaseModel | Mapping[str, object]], *, field: str = "jobs") -> list[Row]:
+    """Return items as rows of a kind, checked; `field` is the list that they go into.
 
     Raises
     ------
     BadRequest
-        One is no such job; the message names its place and the field.
+        One is no such row; the message names its place and the field.
     """
     rows = []
-    for place, job in enumerate(jobs):
+    for place, item in enumerate(items):
         try:
-            if type(job) is kind:
-                rows.append(job)
+            if type(item) is kind:
+                rows.append(item)
             else:
-                said = job.model_dump(exclude_unset=True) if isinstance(job, JobRow) else job
+                said = item.model_dump(exclude_unset=True) if isinstance(item, BaseModel) else item
                 rows.append(kind.model_validate(said))
         except ValidationError as error:
-            raise BadRequest(f"jobs.{place}.{complaint(error)}") from error
+            raise BadRequest(f"{field}.{place}.{complaint(error)}") from error
     return rows
 
 
@@ -155,16 +154,11 @@ def read_answer(kind: type[Answer], content: bytes, call: Call) -> Answer:
 
 def check_ids(asked: Sequence[str], answered: Sequence[str], call: Call) -> None:
     """Raise `WrongAnswer` unless the jobs answered are those asked, in the same order."""
-    check_count(len(asked), len(answered), call)
+    if len(asked) != len(answered):
+        raise WrongAnswer(f"{call}: found {len(answered)} jobs answered, expected the {len(asked)} asked")
     for place, (left, right) in enumerate(zip(asked, answered, strict=True)):
         if left != right:
             raise WrongAnswer(f"{call}: found job {right[:40]!r} at place {place}, expected {left[:40]!r}")
-
-
-def check_count(asked: int, answered: int, call: Call) -> None:
-    """Raise `WrongAnswer` unless as many jobs are answered as were asked about."""
-    if asked != answered:
-        raise WrongAnswer(f"{call}: found {answered} jobs answered, expected the {asked} asked")
 
 
 def check_status(call: Call, reply: Reply) -> None:
@@ -216,10 +210,8 @@ def _with(name: str, written: bytes, values: Mapping[str, object]) -> bytes:
     return b'{"%s":%s%s%s' % (name.encode(), written, b"," if rest != b"}" else b"", rest)
 
 
-def _row(row: BaseModel | Mapping[str, object]) -> bytes:
-    if isinstance(row, BaseModel):
-        return row.model_dump_json(exclude_unset=True, exclude_none=True).encode()
-    return to_json(row)
+def _row(row: BaseModel) -> bytes:
+    return row.model_dump_json(exclude_unset=True, exclude_none=True).encode()
 
 
 def _given(values: Mapping[str, Item | None]) -> dict[str, Item]:

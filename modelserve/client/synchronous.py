@@ -6,8 +6,6 @@ What a call does is said there. Called by schedulers, scripts and the commands.
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from pydantic import BaseModel
-
 from modelserve.answers import (
     CardShown,
     Curve,
@@ -29,6 +27,7 @@ from modelserve.client.asynchronous import Jobs
 from modelserve.client.standing import Advice, stands
 from modelserve.client.waiting import Waiting
 from modelserve.errors import ClientError
+from modelserve.reports import FeedbackRow
 from modelserve.requests import JobRow
 from modelserve.settings import Minimums
 from scheduler_core.types import Job
@@ -107,7 +106,7 @@ class Client(Waiting):
         return self.wait(lambda client: client.what_if(job, resource, trace=trace, points=points))
 
     def feedback(
-        self, finished: Sequence[BaseModel | Mapping[str, object]], *, trace: str | None = None
+        self, finished: Sequence[FeedbackRow | Mapping[str, object]], *, trace: str | None = None
     ) -> FeedbackTaken:
         """Report finished jobs; see `AsyncClient.feedback`."""
         return self.wait(lambda client: client.feedback(finished, trace=trace))

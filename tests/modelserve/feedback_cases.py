@@ -8,8 +8,8 @@ from typing import Any
 from features.online import EndedRun
 from modelserve.answer_log import AnswerLog
 from modelserve.feed import Feed
-from modelserve.feedback import FeedbackBody
 from modelserve.models import Snapshot
+from modelserve.reports import FeedbackBody
 from modelserve.service import Service
 from modelserve.settings import ServeSettings
 from modelserve.store import Store

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from modelserve.callers import ANYONE, Caller, Scope
 from modelserve.errors import BadRequest, Forbidden
-from modelserve.feedback import FeedbackRow, take_feedback
+from modelserve.feedback import take_feedback
+from modelserve.reports import FeedbackRow
 from modelserve.store.finished import newest_finished
 from tests.modelserve.feedback_cases import FakeModels, body, row, service_of
 

@@ -5,6 +5,7 @@ import inspect
 import json
 import math
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from modelserve.client import AsyncClient, Client
 from modelserve.client.calls import parts
 from modelserve.client.exchange import Surroundings
-from modelserve.errors import BadRequest, ClientError, Refused, WrongAnswer
+from modelserve.errors import BadRequest, ClientError, Refused, ServiceUnavailable, WrongAnswer
 from modelserve.settings import Minimums
 from scheduler_core.types import Job, Reason, Recommendation, Request
 from tests.modelserve.client.conftest import FakeService, hang, recommending, reply, reset
@@ -233,6 +234,68 @@ def test_only_what_is_enforced_is_given(
     assert found.given.cpu_cores == given
     assert found.target.cpu_cores == 3.0
     assert found.answer_id == "a-1"
+
+
+def finished(name: str, **changes: object) -> dict[str, object]:
+    said = {
+        "job_id": name,
+        "task_type": "ctr",
+        "submit_ts": "2026-11-20T03:00:00Z",
+        "start_ts": "2026-11-20T03:01:00Z",
+        "end_ts": "2026-11-20T04:00:00Z",
+        "outcome": "completed",
+        "request": {"cpu_cores": 6},
+    }
+    return {**said, **changes}
+
+
+def taking(service: FakeService, connection: socket.socket) -> None:
+    names = [row["job_id"] for row in json.loads(service.seen[-1][2])["feedback"]]
+    results = [{"job_id": name, "status": "accepted"} for name in names]
+    said = {"accepted": len(names), "duplicates": 0, "conflicts": 0, "results": results}
+    reply(200, said)(service, connection)
+
+
+def test_feedback_is_sent_again_in_parts_and_summed_up(serve: Serve, client_of: Callable[..., Client]) -> None:
+    service = serve(taking, reset, taking)
+
+    with client_of(service.url, jobs_per_call=2) as client:
+        taken = client.feedback([finished(name) for name in "abc"])
+
+    assert taken.accepted == 3
+    assert [result.job_id for result in taken.results] == ["a", "b", "c"]
+    assert len(service.seen) == 3
+
+
+def test_feedback_that_cannot_be_meant_is_refused_before_it_is_sent(
+    serve: Serve, client_of: Callable[..., Client]
+) -> None:
+    service = serve(taking)
+
+    with client_of(service.url) as client, pytest.raises(BadRequest, match=r"feedback\.1\.end_ts"):
+        client.feedback([finished("a"), finished("b", end_ts="2026-11-19T00:00:00Z")])
+
+    assert service.seen == []
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda c: c.set_mode("enforce"), lambda c: c.release_brake(), lambda c: c.erase_user("u", trace="pai")]
+)
+def test_what_changes_something_is_sent_once(
+    serve: Serve, client_of: Callable[..., Client], ask: Callable[[Client], object]
+) -> None:
+    service = serve(reply(503))
+
+    with client_of(service.url) as client, pytest.raises(ServiceUnavailable):
+        ask(client)
+
+    assert len(service.seen) == 1
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_that_leads_elsewhere_is_refused(client_of: Callable[..., Client], name: str) -> None:
+    with client_of("http://127.0.0.1:9") as client, pytest.raises(BadRequest, match="path"):
+        client.erase_user(name, trace="pai")
 
 
 def test_nobody_gets_somebody_elses_answer(serve: Serve) -> None:
