@@ -39,7 +39,7 @@ class PredictBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    jobs: Annotated[tuple[JobRow, ...], Field(min_length=1, max_length=MAX_JOBS)]
+    jobs: Annotated[tuple[JobRow, ...], Field(min_length=1, max_length=MAX_JOBS, fail_fast=True)]
     trace: Text | None = None
     outputs: Annotated[tuple[Output, ...], Field(min_length=1, max_length=len(OUTPUTS))] = OUTPUTS
 

@@ -42,7 +42,7 @@ class RecommendBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    jobs: Annotated[tuple[RecommendJob, ...], Field(min_length=1, max_length=MAX_JOBS)]
+    jobs: Annotated[tuple[RecommendJob, ...], Field(min_length=1, max_length=MAX_JOBS, fail_fast=True)]
     trace: Text | None = None
     theta: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     alpha: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None

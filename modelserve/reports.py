@@ -102,5 +102,5 @@ class FeedbackBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    feedback: tuple[FeedbackRow, ...] = Field(min_length=1, max_length=MAX_JOBS)
+    feedback: tuple[FeedbackRow, ...] = Field(min_length=1, max_length=MAX_JOBS, fail_fast=True)
     trace: Name | None = None

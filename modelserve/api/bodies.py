@@ -4,9 +4,11 @@ No row is judged here beyond what its model says. Called by the routes that take
 """
 
 import asyncio
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import from_json, to_json
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
@@ -16,12 +18,21 @@ from modelserve.api.problems import Refusal
 Body = TypeVar("Body", bound=BaseModel)
 
 JSON: Final = "application/json"
+SMALL_BYTES: Final = 16_384
+"""Bodies up to here are read on the event loop, in well under a millisecond unless they are full of faults."""
+
+PARTS_LIMIT: Final = 100_000
+VALUES_LIMIT: Final = 600_000
+FIELDS_LIMIT: Final = 100
+ROWS_LIMIT: Final = 10_000
+"""What no body has more of: ten thousand rows of some sixty values and a few objects each."""
+
 CLOSE: Final = {"connection": "close"}
 """Sent when a body is refused before its end: what is still to come has no reader."""
 
 
 class JsonBody(Generic[Body]):
-    """One kind of body: the model it is read into."""
+    """One kind of body: the model it is read into, strictly: no text is a number, and no number true or false."""
 
     def __init__(self, model: type[Body]) -> None:
         self.model = model
@@ -39,8 +50,67 @@ class JsonBody(Generic[Body]):
             It is no JSON, or not what is meant.
         """
         check_json(call)
-        body: Body = self._read(await take(call))
+        data = await take(call)
+        if len(data) <= SMALL_BYTES:
+            return self._checked(data)
+        return await call.desk.slots.run(partial(self._large, data))
+
+    def _large(self, data: bytes) -> Body:
+        check_size(data)
+        return self._checked(data)
+
+    def _checked(self, data: bytes) -> Body:
+        try:
+            body: Body = self._read(data, strict=True)
+        except ValidationError as error:
+            if not any(each["type"] == "int_type" and isinstance(each["input"], float) for each in error.errors()):
+                raise
+            body = self._read(to_json(whole(from_json(data))), strict=True)
         return body
+
+
+def whole(value: object) -> object:
+    """Return a JSON value with 3 for 3.0: JSON knows one kind of number, and so do its schemas.
+
+    Examples
+    --------
+    >>> whole({"instances": 3.0, "request": [1.5, None]})
+    {'instances': 3, 'request': [1.5, None]}
+    """
+    if isinstance(value, dict):
+        return {name: whole(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [whole(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def check_size(data: bytes) -> None:
+    """Raise `Refusal` (422) where a body has more parts than any call: reading them would hold up everybody.
+
+    Each part that is not what is expected costs microseconds to report, and a body has room for millions. Parts are
+    counted before anything is made of them.
+    """
+    if data.count(b"{") + data.count(b"[") > PARTS_LIMIT or data.count(b",") > VALUES_LIMIT:
+        raise _too_much("the body", f"{PARTS_LIMIT} lists and objects, and {VALUES_LIMIT} values")
+    try:
+        waiting = [from_json(data)]
+    except ValueError:
+        return  # whoever reads it says what is wrong
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict) and len(part) > FIELDS_LIMIT:
+            raise _too_much("an object", f"{FIELDS_LIMIT} fields")
+        if isinstance(part, list) and len(part) > ROWS_LIMIT:
+            raise _too_much("a list", f"{ROWS_LIMIT} entries")
+        inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        waiting.extend(each for each in inner if isinstance(each, dict | list))
+
+
+def _too_much(what: str, limit: str) -> Refusal:
+    expected = f"at most {limit}"
+    return Refusal(
+        422, f"{what}: too much in it, expected {expected}", faults=[{"field": "body", "expected": expected}]
+    )
 
 
 def check_json(call: Call) -> None:

@@ -116,6 +116,8 @@ def invalid_body(error: ValidationError) -> Refusal:
         return Refusal(400, f"the body is no JSON: {found[0]['msg'][:200]}")
     faults: list[Fault] = []
     for each in found[:FAULTS_SHOWN]:
+        if any(inner["loc"][: len(each["loc"])] == each["loc"] for inner in found[: len(faults)]):
+            continue  # a list is too short only because what is in it is at fault
         field = ".".join(str(part)[:SHOWN] for part in each["loc"]) or "body"
         fault: Fault = {"field": field, "expected": each["msg"][:200]}
         if each["type"] != "missing" and isinstance(each["input"], str | int | float | bool | None):

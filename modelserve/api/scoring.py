@@ -75,7 +75,7 @@ async def _read(call: Call) -> tuple[Columns, str | None]:
     kind = call.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind == CSV:
         check_plain(call)
-        return columns_of_csv(await take(call)), None
+        return await call.desk.slots.run(partial(columns_of_csv, await take(call))), None
     try:
         body = await INVOKE.of(call)
     except ValidationError as error:

@@ -20,7 +20,7 @@ FORMATS: Final = ("dataframe_split", "dataframe_records", "instances", "inputs")
 ROWS: Final = 10_000
 CSV_FIELD_LIMIT: Final = 4096
 
-Rows = Annotated[list[Record], Field(min_length=1, max_length=ROWS)]
+Rows = Annotated[list[Record], Field(min_length=1, max_length=ROWS, fail_fast=True)]
 
 
 class Split(BaseModel):
@@ -29,7 +29,7 @@ class Split(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     columns: list[str]
-    data: list[list[Value]] = Field(min_length=1, max_length=ROWS)
+    data: Annotated[list[list[Value]], Field(min_length=1, max_length=ROWS, fail_fast=True)]
     index: list[Any] | None = None  # whatever numbers or names the frame's rows had
 
 

@@ -4,7 +4,7 @@ No model is asked here. Called by `modelserve.api.inference`.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -34,7 +34,7 @@ class InputTensor(BaseModel):
     name: str
     shape: list[int] = Field(min_length=1, max_length=2)
     datatype: Datatype
-    data: list[Value | list[Value]] = Field(max_length=10_000)
+    data: Annotated[list[Value | list[Value]], Field(max_length=10_000, fail_fast=True)]
     parameters: dict[str, Any] | None = None  # the protocol leaves their values open
 
 

@@ -63,6 +63,10 @@ def test_what_is_no_json_is_a_bad_request(serve: Make, path: str, body: bytes) -
         ({"submit_ts": "yesterday"}, "jobs.0.submit_ts"),
         ({"surplus": 1}, "jobs.0.surplus"),
         ({"user": ""}, "jobs.0.user"),
+        ({"request": {"mem_gib": True}}, "jobs.0.request.mem_gib"),
+        ({"request": {"mem_gib": "6"}}, "jobs.0.request.mem_gib"),
+        ({"opted_out": "yes"}, "jobs.0.opted_out"),
+        ({"submit_ts": 1596274200}, "jobs.0.submit_ts"),
     ],
 )
 def test_a_field_at_fault_is_named(serve: Make, changes: dict[str, object], field: str) -> None:
@@ -157,3 +161,38 @@ def test_what_was_predicted_is_counted(serve: Make) -> None:
     assert 'taut_model_info{alias="champion",model="usage.pai.ctr",version="1"} 1.0' in page
     assert 'user="' not in page
     assert "job_id" not in page
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"jobs":[' + b"0," * 700_000 + b"0]}",
+        b'{"jobs":[' + b"{}," * 90_000 + b"{}]}",
+        b'{"jobs":[' + b"[]," * 200_000 + b"0]}",
+        b'{"jobs":[{' + b",".join(b'"%d":0' % i for i in range(100_000)) + b"}]}",
+        b"{" + b",".join(b'"%d":0' % i for i in range(100_000)) + b"}",
+    ],
+)
+@pytest.mark.parametrize("path", [*CALLS, "/v1/feedback", "/v1/mode"])
+def test_a_body_with_too_much_in_it_is_refused_at_once(serve: Make, path: str, body: bytes) -> None:
+    said = check_problem(serve().post(path, content=body, headers={"content-type": "application/json"}), 422)
+
+    assert said["errors"][0]["field"] == "body"
+    assert len(said["errors"]) == 1
+
+
+def test_of_many_bad_rows_the_first_is_named(serve: Make) -> None:
+    body = {"jobs": [job(instances=0)] * 5000}
+
+    said = check_problem(serve().post("/v1/predictions", json=body), 422)
+
+    assert [each["field"] for each in said["errors"]] == ["jobs.0.instances"]
+
+
+def test_ten_thousand_jobs_are_answered(serve: Make) -> None:
+    body = {"jobs": [job(str(i), user=f"user, {i}") for i in range(10_000)], "outputs": ["run_time"]}
+
+    answer = serve().post("/v1/predictions", json=body)
+
+    assert answer.status_code == 200
+    assert [row["job_id"] for row in answer.json()["predictions"]] == [str(i) for i in range(10_000)]
