@@ -17,6 +17,7 @@ from tests.benchmarks.serving.figures import Row
 from tests.benchmarks.serving.footprint import memory_rows, ready_rows
 from tests.benchmarks.serving.latency import latency_rows
 from tests.benchmarks.serving.models import trained
+from tests.benchmarks.serving.processes import Others
 from tests.benchmarks.serving.stage import Stage
 from tests.benchmarks.serving.throughput import throughput_rows
 
@@ -24,6 +25,8 @@ ALONE = {"d": latency_rows, "e": batch_rows, "f": memory_rows, "g": ready_rows}
 """Parts that need no other server; a, b and c share theirs."""
 PARTS = "abcdefg"
 NEEDED_CORES = 2
+QUIET = 0.05
+DISTURBED = ", which is too much for these figures to be trusted"
 TOOLS = {"wrk": "wrk", "taskset": "util-linux"}
 """What has to be installed, and the Debian package it is in."""
 
@@ -75,8 +78,11 @@ def main() -> None:
         stage = Stage(
             models=models, scratch=Path(scratch), cache=asked.cache, rounds=asked.rounds, seconds=asked.seconds
         )
+        others = Others()
         rows = rows_of(stage, parts)
+        share = others.share()
     render(rows, asked.format, stream=sys.stdout)
+    print(f"others took {share:.0%} of the machine meanwhile{DISTURBED if share > QUIET else ''}", file=sys.stderr)
     missed = [str(row["what"]) for row in rows if row["met"] is False]
     print(f"missed: {'; '.join(missed)}" if missed else "every bar is met", file=sys.stderr)
 

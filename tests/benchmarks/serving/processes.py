@@ -112,6 +112,31 @@ def cpu_s(pid: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+class Others:
+    """What the machine does besides this benchmark, from when it is made."""
+
+    def __init__(self) -> None:
+        self._start = self._now()
+
+    def share(self) -> float:
+        """Return the share of the machine that others have taken since; a few hundredths are a quiet machine."""
+        taken, busy, own = (now - then for now, then in zip(self._now(), self._start, strict=True))
+        return max(busy - own, 0.0) / taken / (os.cpu_count() or 1)
+
+    def _now(self) -> tuple[float, float, float]:
+        return time.monotonic(), _busy_s(), _own_s()
+
+
+def _busy_s() -> float:
+    user, nice, system, _, _, irq, softirq, steal = (int(n) for n in Path("/proc/stat").read_text().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def _own_s() -> float:
+    """Return the processor time of this process and of all that it started and that has ended."""
+    return sum(os.times()[:4])
+
+
 def below(pid: int) -> list[int]:
     """Return the ids of all processes that descend from one."""
     children: list[int] = []

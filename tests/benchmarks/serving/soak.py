@@ -23,7 +23,7 @@ from tests.benchmarks.serving.disturbance import AliasMoves, Disturbance, Feedba
 from tests.benchmarks.serving.figures import Row
 from tests.benchmarks.serving.load import Target, full_load, write_bodies
 from tests.benchmarks.serving.models import TASK_TYPE, TRACE, trained
-from tests.benchmarks.serving.processes import CLIENT_CORE, Server, weights
+from tests.benchmarks.serving.processes import CLIENT_CORE, Others, Server, weights
 from tests.benchmarks.serving.slope import slope_of
 from tests.benchmarks.serving.soak_calls import PLACE
 from tests.benchmarks.serving.stage import SPREAD_OF_JOBS, Stage, one_job_bodies, taut_server
@@ -138,6 +138,7 @@ def main() -> None:
     asked = said.parse_args()
     check_machine()
     models = trained(asked.cache)
+    others = Others()
     with tempfile.TemporaryDirectory(prefix="taut-soak-") as scratch:
         stage = Stage(models=models, scratch=Path(scratch), cache=asked.cache, rounds=1, seconds=5.0)
         soaked = soak(stage, asked.minutes)
@@ -146,6 +147,7 @@ def main() -> None:
     for complaint in soaked.complaints[:20]:
         print(complaint, file=sys.stderr)
     wrong = sum(int(str(window["wrong"])) for window in soaked.windows)
+    print(f"others took {others.share():.0%} of the machine meanwhile", file=sys.stderr)
     print(f"{wrong} wrong answers, {len(soaked.complaints)} complaints", file=sys.stderr)
     if wrong or soaked.complaints:
         raise SystemExit(1)
