@@ -10,7 +10,7 @@ import typer
 from pipelines.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("README.md", "docs/results.md", "docs/synthetic.md")
+PAGES = ("README.md", "docs/results.md", "docs/serving.md", "docs/synthetic.md")
 SHOWN = re.compile(r"(?:^|[`|] *| {4})(taut [a-z]+[^`#|\n]*)", re.MULTILINE)
 
 
