@@ -22,6 +22,8 @@ READY_LIMIT_S: Final = 120.0
 END_LIMIT_S: Final = 20.0
 ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
 _KIB_PER_MIB: Final = 1024
+_UNTOLD_S: Final[list[float]] = []
+"""Processor time of servers that the system does not tell us of, since their own parent ended before them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +136,7 @@ def _busy_s() -> float:
 
 def _own_s() -> float:
     """Return the processor time of this process and of all that it started and that has ended."""
-    return sum(os.times()[:4])
+    return sum(os.times()[:4]) + sum(_UNTOLD_S)
 
 
 def below(pid: int) -> list[int]:
@@ -161,6 +163,7 @@ def _wait(process: subprocess.Popen[bytes], name: str, url: str, log: Path) -> N
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End the session that was started for the process, and with it what the process started in turn."""
+    spent, told = cpu_s(process.pid), sum(os.times()[2:4])
     for sign in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, sign)
@@ -171,6 +174,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             continue
     process.wait()
+    _UNTOLD_S.append(max(spent - (sum(os.times()[2:4]) - told), 0.0))
 
 
 def _tail(log: Path) -> str:

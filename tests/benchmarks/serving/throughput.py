@@ -59,7 +59,7 @@ BARS: Final[Mapping[str, Bar]] = {
 """By what taut is compared with; the tensor call of MLflow is told beside, without a bar."""
 RUN_TIME: Final = "taut, run time"
 FULL: Final = "taut, run time and peak use"
-WARM_S: Final = 1.0
+WARM_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +80,7 @@ def throughput_rows(stage: Stage, parts: str) -> list[Row]:
             if part in parts:
                 targets += started(stage, stack, asked)
         for target in targets:
+            _answer(target.url, target.bodies.read_bytes().splitlines()[0])
             full_load(target, seconds=WARM_S)
         measures: dict[str, Callable[[], Load]] = {
             target.name: partial(full_load, target, seconds=stage.seconds) for target in targets
