@@ -61,6 +61,30 @@ def _survival(order: IntArray, ended: IntArray, run_s: FloatArray, counted: int,
 
 
 @_compiled
+def _bursts(since_us: IntArray, run_s: FloatArray, ended: IntArray, by_run: IntArray, out: FloatArray) -> None:
+    """Write, for each of three gaps, the size, age and ended share of the burst, then two quantiles of each burst.
+
+    A burst is the newest of the submissions, `since_us` (held,) ago, of which none lies a gap or more behind the next.
+    """
+    quantiles = np.empty(4, np.float64)
+    for i, gap_us in enumerate(_GAPS_US):
+        size, before_us, on_curve, over = 0, 0, 0, 0
+        while size < len(since_us) and since_us[size] - before_us < gap_us:
+            before_us = since_us[size]
+            if not np.isnan(run_s[size]):
+                on_curve += 1
+            over += ended[size]
+            size += 1
+        out[i] = size
+        out[3 + i] = before_us / _US
+        if size:
+            out[6 + i] = over / size
+        _survival(by_run, ended, run_s, on_curve, size, quantiles)
+        out[9 + 2 * i] = quantiles[1]
+        out[10 + 2 * i] = quantiles[3]
+
+
+@_compiled
 def newest_of_one(
     rows: IntArray,
     begin: int,
@@ -126,22 +150,7 @@ def newest_of_one(
     if newest_ended >= 0:
         out[21] = run_s[newest_ended]
         out[22] = newest_ended
-    quantiles = np.empty(4, np.float64)
-    for i, gap_us in enumerate(_GAPS_US):
-        size, before_us, on_curve, over = 0, 0, 0, 0
-        while size < held and since_us[size] - before_us < gap_us:
-            before_us = since_us[size]
-            if not np.isnan(run_s[size]):
-                on_curve += 1
-            over += ended[size]
-            size += 1
-        out[23 + i] = size
-        out[26 + i] = before_us / _US
-        if size:
-            out[29 + i] = over / size
-        _survival(by_run, ended, run_s, on_curve, size, quantiles)
-        out[32 + 2 * i] = quantiles[1]
-        out[33 + 2 * i] = quantiles[3]
+    _bursts(since_us[:held], run_s, ended, by_run, out[23:])
 
 
 @_compiled
