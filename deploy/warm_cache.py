@@ -21,7 +21,7 @@ from modelserve.boosters import lean_xgboost
 from modelserve.bundle import write_bundle
 from modelserve.card import Card
 from modelserve.champions import Pointer, write_pointer
-from modelserve.models import ModelSet
+from modelserve.loading.models import ModelSet
 
 NAME = "runtime.none.other"
 BEGIN = datetime(2020, 1, 1, tzinfo=UTC)

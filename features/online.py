@@ -1,7 +1,7 @@
 """The history of one trace as feedback moves it on: asked about one job at a time, at any moment, by several threads.
 
 Knows what a `History` of the same jobs would; what is computed of it for a model is in `features.rows`.
-Called by `modelserve.models`, which feeds it, and by `features.rows`.
+Called by `modelserve.loading.models`, which feeds it, and by `features.rows`.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Rows of a model's features, one job at a time over a history that grows: what serving asks.
 
 Equal to the bit, as float32, to what `features.reference.build_referenced` and a contract's `encode` make of frames.
-Called by `modelserve.served` and whoever holds one of its models.
+Called by `modelserve.loading.served` and whoever holds one of its models.
 """
 
 from collections.abc import Mapping, Sequence

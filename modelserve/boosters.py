@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelserve.errors import BundleError
-from modelserve.forest import Forest, read_forest
+from modelserve.trees.forest import Forest, read_forest
 
 if TYPE_CHECKING:
     from xgboost import Booster

@@ -25,8 +25,8 @@ from features.history import JOB_COLUMNS, USE_COLUMNS, History
 from modelserve.boosters import load_booster
 from modelserve.card import IMPORTANCES, RUNTIME_TARGET, USAGE_TARGETS, Card, Importance, canonical_json, complaint
 from modelserve.errors import BundleError
-from modelserve.forest import Forest
-from modelserve.population import Population
+from modelserve.learning.population import Population
+from modelserve.trees.forest import Forest
 
 if TYPE_CHECKING:
     from xgboost import Booster

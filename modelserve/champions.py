@@ -1,7 +1,7 @@
 """The folder of mirrored models: `<folder>/<name>/<version>/` holds a bundle, `<folder>/<name>/<alias>.json` names one.
 
 Nothing is fetched here; a model that cannot be read is reported by its name and keeps no other from serving.
-Filled by `modelserve.registry`; read by `modelserve.models`, `modelserve.catalogue` and the commands.
+Filled by `modelserve.registry`; read by `modelserve.loading.models`, `modelserve.loading.catalogue` and the commands.
 """
 
 import os

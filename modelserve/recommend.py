@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
-from modelserve.answered import known, moment
+from modelserve.calls.answered import known, moment
 from modelserve.predictor import Sources
 from modelserve.requests import JobRow, job_of
 from scheduler_core.shrink import ShrinkPolicy, shrink

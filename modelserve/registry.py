@@ -2,7 +2,7 @@
 
 An alias is resolved, its bundle fetched and verified, and only then does the pointer move; a registry that is away
 leaves the folder as it is. What it writes is `modelserve.champions`' to read.
-Called by `modelserve.sync` and `pipelines.cli`.
+Called by `modelserve.loading.sync` and `pipelines.cli`.
 """
 
 import shutil
@@ -18,7 +18,7 @@ from modelserve.bundle import CHECKSUMS, Bundle, read_bundle
 from modelserve.card import MODEL_NAME
 from modelserve.champions import CHAMPION, Pointer, read_pointer, remove_pointer, version_folder, write_pointer
 from modelserve.errors import BundleError, MirrorError, ServeError
-from modelserve.marks import Mark, files_mark
+from modelserve.loading.marks import Mark, files_mark
 from modelserve.quiet import in_short, is_unknown, quietly, without_password
 
 DIGEST_TAG: Final = "bundle_sha256"

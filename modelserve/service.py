@@ -14,9 +14,9 @@ from modelserve.settings import ServeSettings
 
 if TYPE_CHECKING:
     from modelserve.answer_log import AnswerLog
-    from modelserve.feed import Feed
-    from modelserve.models import ModelSet
-    from modelserve.shadow import Shadow
+    from modelserve.calls.shadow import Shadow
+    from modelserve.learning.feed import Feed
+    from modelserve.loading.models import ModelSet
     from modelserve.store import Store
 
 
@@ -48,10 +48,10 @@ def open_service(settings: ServeSettings, *, clock: Callable[[], float] = time.t
         The store cannot be opened.
     """
     from modelserve.answer_log import AnswerLog
-    from modelserve.feed import Feed
-    from modelserve.histories import Forgotten
-    from modelserve.models import ModelSet
-    from modelserve.shadow import Shadow
+    from modelserve.calls.shadow import Shadow
+    from modelserve.learning.feed import Feed
+    from modelserve.loading.histories import Forgotten
+    from modelserve.loading.models import ModelSet
     from modelserve.store import Store
     from modelserve.store.comparisons import write_comparisons
 

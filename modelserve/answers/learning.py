@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import AwareDatetime
 
 from modelserve.answers.frozen import Alias, Finite, Frozen, Kind, Mode
-from modelserve.verdict import Thresholds, Verdict
+from modelserve.learning.verdict import Thresholds, Verdict
 
 
 class FeedbackResult(Frozen):

@@ -14,8 +14,8 @@ from modelserve.api.bodies import JsonBody
 from modelserve.api.calls import call_of
 from modelserve.api.operations import BODY, CALL, SLOT, Operation
 from modelserve.callers import Scope
-from modelserve.explanations import ExplainAnswer, ExplainBody, explain_job
-from modelserve.what_if import WhatIfAnswer, WhatIfBody, what_if
+from modelserve.calls.explanations import ExplainAnswer, ExplainBody, explain_job
+from modelserve.calls.what_if import WhatIfAnswer, WhatIfBody, what_if
 
 TAG: Final = "jobs"
 

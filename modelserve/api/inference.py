@@ -19,10 +19,10 @@ from modelserve.api.operations import CALL, OPEN_CALL, SLOT, OipError, Operation
 from modelserve.api.problems import Refusal, refusal_of
 from modelserve.api.tensors import DATATYPE, Datatype, InferBody, OutputTensor, columns_of, refuse_binary, tensors_of
 from modelserve.callers import Caller, Scope
+from modelserve.calls.scoring import model_named, score
 from modelserve.errors import BadRequest
 from modelserve.flavor import INPUTS, OUTPUTS
-from modelserve.scoring import model_named, score
-from modelserve.served import ServedModel
+from modelserve.loading.served import ServedModel
 
 TAG: Final = "Open Inference Protocol"
 PLATFORM: Final = "taut_xgboost"

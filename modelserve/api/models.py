@@ -1,6 +1,6 @@
 """Routes about models: which there are, what their answers depend on, and their cards.
 
-All of it is in memory, and within the caller's reach; what is shown is `modelserve.catalogue`'s business.
+All of it is in memory, and within the caller's reach; what is shown is `modelserve.loading.catalogue`'s business.
 """
 
 from typing import Final, Literal, cast
@@ -14,7 +14,8 @@ from modelserve.api.operations import CALL, Operation, Parameter
 from modelserve.api.problems import Refusal
 from modelserve.api.queries import asked_for
 from modelserve.callers import Scope
-from modelserve.catalogue import (
+from modelserve.champions import ALIASES, CHAMPION
+from modelserve.loading.catalogue import (
     CardAnswer,
     ImportancesAnswer,
     ModelAnswer,
@@ -24,7 +25,6 @@ from modelserve.catalogue import (
     list_models,
     show_model,
 )
-from modelserve.champions import ALIASES, CHAMPION
 
 TAG: Final = "models"
 

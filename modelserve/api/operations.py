@@ -5,7 +5,7 @@ No call passes through here. A route takes the request and returns the response 
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, Literal
 
@@ -105,8 +105,9 @@ EVERYWHERE: Final = (
 class Operation:
     """What one method of one path does.
 
-    `answer` is the model of the answer, or a media type where it is no JSON; `bodies` the schemas that are taken by
-    media type, where they are other than `body` as JSON; `also` further successful statuses.
+    `answer` is the model of the answer, or a media type where it is no JSON; `body` the model of what is taken as JSON,
+    `other_bodies` the schemas of what is taken besides, by media type; `faults` the statuses of its refusals, and
+    `not_ready` the answer of a 503 that is none.
     """
 
     method: Literal["GET", "POST", "DELETE"]
@@ -117,7 +118,7 @@ class Operation:
     answer: type[BaseModel] | str
     faults: Sequence[int]
     body: type[BaseModel] | None = None
-    bodies: Mapping[str, Schema] | None = None
+    other_bodies: Mapping[str, Schema] = field(default_factory=dict)
     parameters: tuple[Parameter, ...] = ()
     error: type[BaseModel] = Problem
     not_ready: type[BaseModel] | None = None
@@ -185,10 +186,8 @@ def _extra(operation: Operation, refs: Mapping[Any, Schema]) -> Schema:
     extra: Schema = {"parameters": [each.described() for each in (*operation.parameters, *EVERYWHERE)]}
     if operation.needs_token:
         extra["security"] = [{"token": []}]
-    bodies = operation.bodies
-    if bodies is None and operation.body is not None:
-        bodies = {JSON: refs[operation.body, "validation"]}
-    if bodies is not None:
+    if operation.body is not None:
+        bodies = {JSON: refs[operation.body, "validation"], **operation.other_bodies}
         extra["requestBody"] = {"required": True, "content": {kind: {"schema": each} for kind, each in bodies.items()}}
     return extra
 

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from modelserve.answered import written
 from modelserve.api.bodies import JsonBody, check_plain, take
 from modelserve.api.calls import Call, call_of
 from modelserve.api.health import readiness
@@ -20,8 +19,9 @@ from modelserve.api.problems import Refusal, refusal_of
 from modelserve.api.queries import asked_for
 from modelserve.api.scoring_formats import Columns, InvocationBody, columns_of, columns_of_csv
 from modelserve.callers import Scope
+from modelserve.calls.answered import written
+from modelserve.calls.scoring import model_named, score
 from modelserve.errors import BadRequest
-from modelserve.scoring import model_named, score
 
 TAG: Final = "MLflow scoring"
 CSV: Final = b"text/csv"
@@ -98,7 +98,7 @@ OPERATIONS: Final = (
     ),
     Operation(
         method="POST", path="/invocations", endpoint=invocations, summary="Ask a model about jobs", tag=TAG,
-        body=InvocationBody, bodies={"text/csv": {"type": "string"}}, answer=Predictions,
+        body=InvocationBody, other_bodies={"text/csv": {"type": "string"}}, answer=Predictions,
         faults=(*CALL, 400, 404, 408, 413, 415, *SLOT), error=MlflowError,
         parameters=(
             Parameter(name="model", said="The model asked; the only one within reach by default.", place="query"),

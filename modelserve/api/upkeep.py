@@ -13,7 +13,7 @@ from typing import Final
 from modelserve.api.calls import Desk
 from modelserve.api.mirror_state import read_mirror_state
 from modelserve.callers import ANYONE
-from modelserve.drift import read_drift
+from modelserve.learning.drift import read_drift
 
 ERRORS_EVERY_S: Final = 30.0
 """How often errors are measured: over hundreds of jobs, which do not end in a moment."""

@@ -1,6 +1,6 @@
 """The route about users: what their jobs taught can be forgotten.
 
-What is erased, and where, is `modelserve.erasure`'s business.
+What is erased, and where, is `modelserve.learning.erasure`'s business.
 """
 
 from functools import partial
@@ -14,7 +14,7 @@ from modelserve.api.learning import said
 from modelserve.api.operations import CALL, SLOT, Operation, Parameter
 from modelserve.api.queries import asked_for, in_path
 from modelserve.callers import Scope
-from modelserve.erasure import ErasureAnswer, erase_user
+from modelserve.learning.erasure import ErasureAnswer, erase_user
 
 TAG: Final = "users"
 

@@ -41,7 +41,7 @@ from modelserve.client.calls import (
 from modelserve.client.connected import Connected
 from modelserve.client.standing import Advice, askable, recommendation_of, stands
 from modelserve.errors import ClientError
-from modelserve.reports import FeedbackRow
+from modelserve.learning.reports import FeedbackRow
 from modelserve.requests import JobRow, RecommendJob
 from modelserve.settings import Minimums
 from scheduler_core.types import Job

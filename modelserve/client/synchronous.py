@@ -27,7 +27,7 @@ from modelserve.client.asynchronous import Jobs
 from modelserve.client.standing import Advice, stands
 from modelserve.client.waiting import Waiting
 from modelserve.errors import ClientError
-from modelserve.reports import FeedbackRow
+from modelserve.learning.reports import FeedbackRow
 from modelserve.requests import JobRow
 from modelserve.settings import Minimums
 from scheduler_core.types import Job

@@ -1,4 +1,4 @@
-"""The sync process as a child of the server: `modelserve.sync`, ended with its parent.
+"""The sync process as a child of the server: `modelserve.loading.sync`, ended with its parent.
 
 Nothing is mirrored here. Started by `modelserve.server.supervisor` as `python -m modelserve.server.mirroring`.
 """
@@ -14,7 +14,7 @@ def main() -> None:
     """Mirror the registry until the parent ends."""
     Tether.hold(end_within_s=END_WITHIN_S)
     write_log_lines(ServeSettings().log_format)
-    from modelserve.sync import main as mirror_forever
+    from modelserve.loading.sync import main as mirror_forever
 
     mirror_forever()
 

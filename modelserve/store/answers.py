@@ -1,6 +1,6 @@
 """The log of answers as it is stored: written in batches, pruned to the newest, read by id or from the newest back.
 
-What is inside a record is its writer's business. Called by `modelserve.{answer_log, modes, drift, erasure}`.
+What is inside a record is its writer's business. Called by `modelserve.answer_log` and `modelserve.learning`.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """What was decided, as it is stored: modes, brakes and their release, users to forget.
 
-What follows from them is decided elsewhere. Called by `modelserve.{feed, modes, erasure}`.
+What follows from them is decided elsewhere. Called by `modelserve.learning`.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Finished jobs as they are stored: written once each, read from the oldest on or back from the newest.
 
-What a finished job teaches is decided elsewhere. Called by `modelserve.{feedback, feed, modes, drift, erasure}`.
+What a finished job teaches is decided elsewhere. Called by `modelserve.learning`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence

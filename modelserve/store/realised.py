@@ -1,6 +1,6 @@
 """What finished jobs came to, summed up by the database: savings, kills, and how run times stood to their forecasts.
 
-Counts and sums only; what they mean is `modelserve.modes`'. Called by `modelserve.modes`.
+Counts and sums only; what they mean is `modelserve.learning.modes`'. Called by `modelserve.learning.modes`.
 """
 
 from collections.abc import Collection

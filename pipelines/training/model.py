@@ -13,7 +13,7 @@ import xgboost as xgb
 
 from features.contract import FeatureContract
 from features.history import History
-from modelserve.population import Population
+from modelserve.learning.population import Population
 
 Kind = Literal["runtime", "usage"]
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from modelserve.answer_log import AnswerRecord
 from modelserve.bundle import Bundle, read_bundle
-from modelserve.learned import Learned
+from modelserve.learning.learned import Learned
 from modelserve.predictor import InProcessPredictor
 from modelserve.service import Service
 from modelserve.settings import ServeSettings

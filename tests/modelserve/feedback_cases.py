@@ -7,9 +7,9 @@ from typing import Any
 
 from features.online import EndedRun
 from modelserve.answer_log import AnswerLog
-from modelserve.feed import Feed
-from modelserve.models import Snapshot
-from modelserve.reports import FeedbackBody
+from modelserve.learning.feed import Feed
+from modelserve.learning.reports import FeedbackBody
+from modelserve.loading.models import Snapshot
 from modelserve.service import Service
 from modelserve.settings import ServeSettings
 from modelserve.store import Store

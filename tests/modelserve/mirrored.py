@@ -9,7 +9,7 @@ from modelserve.champions import Pointer, write_pointer
 
 if TYPE_CHECKING:
     from features.online import EndedRun
-    from modelserve.models import ModelSet
+    from modelserve.loading.models import ModelSet
 
 NAME = "runtime.pai.ctr"
 USAGE = "usage.pai.ctr"
@@ -44,7 +44,7 @@ class Clock:
 
 
 def models_of(folder: Path, **changes: object) -> "ModelSet":
-    from modelserve.models import ModelSet  # compiles kernels: only for the tests that need it
+    from modelserve.loading.models import ModelSet  # compiles kernels: only for the tests that need it
 
     settings = {"past": lambda trace: (), "clock": Clock(), "challengers": True}
     return ModelSet(folder, **{**settings, **changes})

@@ -10,7 +10,7 @@ from tests.modelserve.feedback_cases import body, row, service_of
 
 def main(url: str, name: str, calls: int) -> None:
     from modelserve.callers import ANYONE
-    from modelserve.feedback import take_feedback
+    from modelserve.learning.feedback import take_feedback
 
     service = service_of(url)
     for call in range(calls):

@@ -48,8 +48,8 @@ def test_a_worker_loads_its_models_without_any_of_them(folder: Folder) -> None:
     found = run(
         "import sys, time\n"
         "from pathlib import Path\n"
-        "import modelserve.catalogue, modelserve.live, modelserve.service\n"
-        "from modelserve.models import ModelSet\n"
+        "import modelserve.loading.catalogue, modelserve.calls.live, modelserve.service\n"
+        "from modelserve.loading.models import ModelSet\n"
         f"models = ModelSet(Path({str(folder.path)!r}), past=lambda trace: (), clock=time.time, challengers=True)\n"
         "models.refresh()\n"
         "assert len(models.current.champions) == 2, models.current.failures\n"

@@ -25,10 +25,10 @@ Maker = Callable[[dict[str, Bundle]], Predictor]
 
 def live(bundles: dict[str, Bundle]) -> Predictor:
     from features.online import OnlineHistory  # compiles kernels: only for the tests that need it
-    from modelserve.learned import Learned
-    from modelserve.live import LivePredictor
-    from modelserve.models import Snapshot
-    from modelserve.served import ServedModel
+    from modelserve.calls.live import LivePredictor
+    from modelserve.learning.learned import Learned
+    from modelserve.loading.models import Snapshot
+    from modelserve.loading.served import ServedModel
 
     champions = {name: ServedModel.of(bundle, OnlineHistory(bundle.history)) for name, bundle in bundles.items()}
     snapshot = Snapshot(champions=champions, challengers={}, failures={}, generation=1, loaded_at=0.0)

@@ -16,8 +16,8 @@ import pytest
 from modelserve.answer_log import AnswerLog
 from modelserve.callers import ANYONE
 from modelserve.errors import StoreError
-from modelserve.feedback import take_feedback
-from modelserve.modes import ModeBody, read_modes, set_mode
+from modelserve.learning.feedback import take_feedback
+from modelserve.learning.modes import ModeBody, read_modes, set_mode
 from tests.modelserve.feedback_cases import body, row, service_of
 from tests.modelserve.test_answer_log import record
 from tests.modelserve.test_store import check_kill_loses_nothing, check_writers_share

@@ -12,9 +12,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from modelserve.bundle import read_bundle
+from modelserve.calls.predictions import PredictBody
 from modelserve.card import RUNTIME_TARGET
-from modelserve.predictions import PredictBody
-from modelserve.trees import CompiledTrees
+from modelserve.trees.compiled import CompiledTrees
 
 
 def app_of(bundle: Path) -> FastAPI:

@@ -34,10 +34,21 @@ BEYOND_A_SCHEMA = {
 """Calls whose document cannot say everything that is expected, and how they refuse the rest."""
 
 
+INFERENCE = {"inputs": [{"name": "user", "shape": [2], "datatype": "BYTES", "data": ["u1", "u2"]}]}
+INVOCATION = {
+    "dataframe_split": {"columns": ["user", "req_gpus"], "data": [["u1", 0.5]]},
+    "params": {"model": NAMES[0]},
+}
+
+
 def aimed(document: dict[str, object]) -> dict[str, object]:
     document = copy.deepcopy(document)
-    for path in document["paths"].values():
-        for operation in path.values():
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            fitting = [INFERENCE] if path.endswith("/infer") else [INVOCATION] if path == "/invocations" else []
+            if fitting:
+                content = operation["requestBody"]["content"]["application/json"]
+                content["schema"] = either(fitting, content["schema"])
             for parameter in operation["parameters"]:
                 known = {"model": NAMES, "name": NAMES, "version": ["1"]}
                 if parameter["name"] in known:
@@ -53,7 +64,7 @@ def aimed(document: dict[str, object]) -> dict[str, object]:
     return document
 
 
-def either(values: list[str], schema: dict[str, object]) -> dict[str, object]:
+def either(values: list[object], schema: dict[str, object]) -> dict[str, object]:
     return {"anyOf": [{"enum": values}, schema]}
 
 

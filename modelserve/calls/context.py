@@ -1,0 +1,146 @@
+"""What an answer was made from beside the models' features, as JSON: the call, the policy, the models, the lessons.
+
+Nothing is scored here. Written by `modelserve.calls` for the log; read by
+`modelserve.calls.replay`.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import to_json
+
+from modelserve.answer_log import AnswerRecord
+from modelserve.callers import Caller
+from modelserve.calls.answered import Answered, Call
+from modelserve.calls.scored import encode_features
+from modelserve.calls.sight import Kind, Sight
+from modelserve.card import complaint
+from modelserve.errors import BadRequest
+from modelserve.settings import TypePolicy
+
+if TYPE_CHECKING:
+    from modelserve.service import Service
+
+PREDICTION: Final = "prediction"
+RECOMMENDATION: Final = "recommendation"
+
+Parts = tuple[str | None, ...]
+
+
+class _Seen(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelSeen(_Seen):
+    """A model that answered: which bundle, to the byte, and how many runs feedback had added to its history."""
+
+    name: str
+    version: str | None
+    digest: str
+    history: int
+
+
+class ChoiceSeen(_Seen):
+    """Which model answered jobs of a trace, workload and task type; without one, what was wrong with it."""
+
+    kind: Kind
+    whose: tuple[str, str | None, str]
+    model: str | None
+    failure: str | None
+
+
+class LessonsSeen(_Seen):
+    """What `Learned` said about the jobs, by what it was asked; a floor is null where there was none."""
+
+    modes: tuple[tuple[Parts, Literal["observe", "enforce"]], ...] = ()
+    brakes: tuple[tuple[Parts, str | None], ...] = ()
+    floors_gib: tuple[tuple[Parts, float | None], ...] = ()
+
+
+class Context(_Seen):
+    """Everything that an answer rests on beside the features.
+
+    `seq` is how far feedback had been learnt from; `models` are by reference; `failed` says which fell over at work;
+    `types` holds the settings of the task types; `body` is the call as it was understood.
+    """
+
+    trace: str | None
+    now: float
+    seq: int
+    models: dict[str, ModelSeen]
+    choices: tuple[ChoiceSeen, ...]
+    failed: dict[str, str]
+    lessons: LessonsSeen
+    types: dict[str, TypePolicy]
+    body: dict[str, object]
+
+
+def context_of(sight: Sight, call: Call, body: bytes, types: Mapping[str, TypePolicy]) -> bytes:
+    """Write what an answer rests on; `body` is the call's JSON."""
+    models, choices = {}, []
+    for (kind, whose), choice in sight.chosen.items():
+        reference = None
+        if choice.model is not None:
+            bundle, reference = choice.model.bundle, choice.model.reference
+            models[reference] = {
+                "name": bundle.card.name,
+                "version": bundle.version,
+                "digest": bundle.digest,
+                "history": choice.model.history.version,
+            }
+        choices.append({"kind": kind, "whose": whose, "model": reference, "failure": choice.failure})
+    lessons = sight.lessons
+    said = {
+        "trace": call.trace,
+        "now": call.now,
+        "seq": sight.learned.seq,
+        "models": models,
+        "choices": choices,
+        "failed": sight.failed,
+        "lessons": {
+            "modes": list(lessons.modes.items()),
+            "brakes": list(lessons.brakes.items()),
+            "floors_gib": list(lessons.floors_gib.items()),
+        },
+        "types": {name: policy.model_dump() for name, policy in types.items()},
+    }
+    return to_json(said, inf_nan_mode="null")[:-1] + b',"body":' + body + b"}"
+
+
+def read_context(data: bytes) -> Context:
+    """Read what `context_of` wrote.
+
+    Raises
+    ------
+    BadRequest
+        It is none.
+    """
+    try:
+        return Context.model_validate_json(data)
+    except ValidationError as error:
+        raise BadRequest(f"context of the answer: {complaint(error)}; it was written by another version") from error
+
+
+def log_answer(
+    service: "Service", kind: str, sight: Sight, call: Call, caller: Caller, said: tuple[BaseModel, Answered]
+) -> None:
+    """Hand one answer to the log with all that it rests on; nothing is made where nothing is kept."""
+    if not service.settings.answers_kept:
+        return
+    body, answered = said
+    types = {name: policy for name, policy in service.settings.types.items() if kind == RECOMMENDATION}
+    asked = body.__pydantic_serializer__.to_json(body, exclude_defaults=True)
+    service.log.put(
+        AnswerRecord(
+            answer_id=call.answer_id,
+            at=call.now,
+            kind=kind,
+            caller=caller.name,
+            trace=call.trace or "",
+            models=" ".join(answered.models),
+            context=context_of(sight, call, asked, types),
+            features=encode_features(sight.scored),
+            response=answered.body,
+        )
+    )

@@ -1,0 +1,216 @@
+"""Explanations as a call: what each feature of one job adds to its predicted run time, in seconds.
+
+Exact tree SHAP from the booster; no HTTP, and no picture is drawn. Called by `modelserve.api`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import numpy as np
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from features.reference import relative_columns
+from modelserve.boosters import contributions
+from modelserve.callers import Caller
+from modelserve.calls.answered import Answered, Call, moment, written
+from modelserve.calls.live import asked_of_row
+from modelserve.calls.predictions import Reason
+from modelserve.calls.scored import Scored
+from modelserve.calls.sight import Sight
+from modelserve.card import RUNTIME_TARGET
+from modelserve.predictor import QUANTILE_NAMES, calibrated_run_times
+from modelserve.requests import JobRow, Text, check_jobs
+from scheduler_core.errors import PredictorUnavailable
+from scheduler_core.types import FloatArray
+
+if TYPE_CHECKING:
+    from modelserve.loading.served import ServedModel
+    from modelserve.service import Service
+
+TOP: Final = 10
+LEVELS: Final = {name: level for level, name in QUANTILE_NAMES.items()}
+LEAST_LOG: Final = 1e-9
+"""Log units below which all contributions together count as none; the share per unit is then the slope at the base."""
+
+
+class ExplainBody(BaseModel):
+    """A call: one job, which quantile of its run time to explain, and how many features to name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    job: JobRow
+    trace: Text | None = None
+    top: Annotated[int, Field(ge=1, le=1000)] = TOP
+    quantile: Literal["p50", "p90"] = "p50"
+
+
+class Contribution(BaseModel):
+    """What one feature does: the run time is multiplied by `factor`, which is worth `seconds`.
+
+    `value` is what the model saw: a text for a category, null where it is unknown; run times that are seen against the
+    reference are given in seconds again.
+    """
+
+    feature: str
+    value: float | str | None
+    unit: str
+    factor: float
+    seconds: float
+
+
+class ExplainAnswer(BaseModel):
+    """Why a run time is predicted: `base_s`, the seconds of the features named, and those of the rest add up to it.
+
+    A model answers in log units, where SHAP values add up; factors multiply: `base_s` times all factors is the run
+    time. Seconds share out what lies between the two in proportion to the logs of the factors. `base_s` holds what the
+    model expects of any job, on top of `reference_s`, what the job's like ran lately (null where the model takes none).
+    """
+
+    answer_id: str
+    job_id: str
+    quantile: Literal["p50", "p90"]
+    run_time_s: float | None
+    base_s: float | None
+    reference_s: float | None
+    contributions: tuple[Contribution, ...]
+    rest_s: float | None
+    rest_factor: float | None
+    model: str | None
+    history: AwareDatetime | None
+    reason: Reason | None
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """A run time taken apart: `phi` (k,) in log units and what each is worth in seconds (k,), on top of the base."""
+
+    run_time_s: float
+    base_s: float
+    reference_s: float
+    phi: FloatArray
+    seconds: FloatArray
+
+
+def explain_job(service: "Service", body: ExplainBody, caller: Caller, *, answer_id: str) -> Answered:
+    """Explain the predicted run time of one job; where there is none, the answer says why.
+
+    Raises
+    ------
+    BadRequest
+        The job is of no trace.
+    Forbidden
+        The job is out of the caller's reach.
+    """
+    trace = body.trace or service.settings.trace
+    check_jobs([body.job], trace, caller, field="job")
+    call = Call(answer_id=answer_id, trace=trace, now=service.clock())
+    sight = Sight(snapshot=service.models.current, learned=service.feed.learned)
+    choice = sight.choice("runtime", (body.job.trace or trace or "", body.job.workload, body.job.task_type))
+    if choice.model is None:
+        reason: Reason = "predictor_unavailable" if choice.failure else "no_model"
+        note = choice.failure or f"no run-time model for task type {body.job.task_type[:80]!r}"
+        return _answered(body, call, None, {}, reason, note)
+    asked = asked_of_row(body.job, choice.model.history, trace=trace or "", now=call.now)
+    try:
+        seen = sight.rows(choice.model, [asked], np.zeros(1, dtype=np.int64), counted=False)
+        shares = shares_of(choice.model, seen, body.quantile, sight)
+    except PredictorUnavailable as error:
+        return _answered(body, call, choice.model, {}, "predictor_unavailable", str(error))
+    if shares is None:
+        note = f"{choice.model.reference} answers no {body.quantile}"
+        return _answered(body, call, choice.model, {}, "no_model", note)
+    return _answered(body, call, choice.model, _explained(choice.model, seen, shares, body.top), None, None)
+
+
+def shares_of(model: "ServedModel", seen: Scored, quantile: Literal["p50", "p90"], sight: Sight) -> Shares | None:
+    """Take the run time of one row apart; None where the model has no such quantile.
+
+    The quantiles are sorted, so the one that answers as p90 may be the other's output: it is that one's trees that are
+    taken apart.
+    """
+    card = model.bundle.card
+    served = sorted(level for level in card.quantiles if level in QUANTILE_NAMES)
+    if LEVELS[quantile] not in served:
+        return None
+    raw = sight.margins(model, RUNTIME_TARGET, seen.matrix)
+    times = calibrated_run_times(card, raw, seen.reference_log_s)
+    run_time_s = float((times.p50 if quantile == "p50" else times.p90)[0])
+    reference = seen.reference_log_s[0]
+    added = reference + [card.offsets.get(QUANTILE_NAMES.get(level, ""), 0.0) for level in card.quantiles]
+    columns = [i for i, level in enumerate(card.quantiles) if level in QUANTILE_NAMES]
+    column = sorted(columns, key=lambda i: raw[0, i] + added[i])[served.index(LEVELS[quantile])]
+    parts = contributions(model.bundle.boosters[RUNTIME_TARGET], seen.matrix)[column]
+    phi, base_s = parts[:-1], math.exp(parts[-1] + added[column])
+    total = float(phi.sum())
+    per_log = (run_time_s - base_s) / total if abs(total) > LEAST_LOG else base_s
+    return Shares(
+        run_time_s=run_time_s,
+        base_s=base_s,
+        reference_s=math.exp(reference[column]),
+        phi=phi,
+        seconds=phi * per_log,
+    )
+
+
+def _explained(model: "ServedModel", seen: Scored, shares: Shares, top: int) -> dict[str, object]:
+    order = np.argsort(-np.abs(shares.phi), kind="stable")[:top]
+    named = float(shares.seconds[order].sum())
+    return {
+        "run_time_s": shares.run_time_s,
+        "base_s": shares.base_s,
+        "reference_s": shares.reference_s if model.bundle.card.relative else None,
+        "contributions": [
+            {
+                "feature": model.bundle.contract.names[i],
+                "value": value_of(model, seen, int(i)),
+                "unit": model.bundle.contract.units[i],
+                "factor": math.exp(float(shares.phi[i])),
+                "seconds": float(shares.seconds[i]),
+            }
+            for i in order.tolist()
+        ],
+        "rest_s": shares.run_time_s - shares.base_s - named,
+        "rest_factor": math.exp(float(np.delete(shares.phi, order).sum())),
+    }
+
+
+def value_of(model: "ServedModel", seen: Scored, column: int) -> float | str | None:
+    """Return a feature's value as a person takes it: categories as texts, relative run times as seconds."""
+    contract, value = model.bundle.contract, float(seen.matrix[0, column])
+    name = contract.names[column]
+    if math.isnan(value):
+        return None
+    if name in contract.categories:
+        return contract.categories[name][int(value)]
+    if model.bundle.card.relative:
+        in_seconds, in_logs = relative_columns([name])
+        against = value + float(seen.reference_log_s[0, 0])
+        return math.exp(against) if in_seconds else against if in_logs else value
+    return value
+
+
+def _answered(
+    body: ExplainBody,
+    call: Call,
+    model: "ServedModel | None",
+    explained: dict[str, object],
+    reason: Reason | None,
+    note: str | None,
+) -> Answered:
+    nothing: Sequence[str] = ("run_time_s", "base_s", "reference_s", "rest_s", "rest_factor")
+    said = {
+        "answer_id": call.answer_id,
+        "job_id": body.job.job_id,
+        "quantile": body.quantile,
+        **dict.fromkeys(nothing),
+        "contributions": [],
+        **explained,
+        "model": None if model is None else model.reference,
+        "history": None if model is None else moment(model.bundle.card.until),
+        "reason": reason,
+        "note": note,
+    }
+    return Answered(body=written(said), models=() if model is None else (model.reference,))

@@ -1,0 +1,229 @@
+"""Predictions as a call: jobs in, run times and peak use out, in their order, with a reason where there is none.
+
+No HTTP, and no frames: a job costs a look-up in the history, a walk down the trees and its JSON.
+Called by `modelserve.api`, and by `modelserve.calls.replay` on what was logged.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import numpy as np
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from features.online import JobAsked
+from modelserve.callers import Caller
+from modelserve.calls.answered import Answered, Call, moment, written
+from modelserve.calls.context import PREDICTION, log_answer
+from modelserve.calls.live import asked_of_row
+from modelserve.calls.sight import Kind, Sight
+from modelserve.card import RUNTIME_TARGET, USAGE_TARGETS
+from modelserve.predictor import calibrated_run_times, calibrated_use
+from modelserve.requests import MAX_JOBS, JobRow, Text, check_jobs
+from scheduler_core.errors import PredictorUnavailable
+from scheduler_core.types import IntArray
+
+if TYPE_CHECKING:
+    from modelserve.loading.served import ServedModel
+    from modelserve.service import Service
+
+Output = Literal["run_time", "peak_use"]
+Reason = Literal["no_model", "predictor_unavailable"]
+
+OUTPUTS: Final[tuple[Output, ...]] = ("run_time", "peak_use")
+
+
+class PredictBody(BaseModel):
+    """A call: jobs of one trace (each may name its own), and what is wanted of each."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    jobs: Annotated[tuple[JobRow, ...], Field(min_length=1, max_length=MAX_JOBS, fail_fast=True)]
+    trace: Text | None = None
+    outputs: Annotated[tuple[Output, ...], Field(min_length=1, max_length=len(OUTPUTS))] = OUTPUTS
+
+
+class RunTimeSaid(BaseModel):
+    """Quantiles of the run time in seconds; null where the model has none."""
+
+    p50: float | None
+    p90: float | None
+
+
+class PeakUseSaid(BaseModel):
+    """The upper quantile of what one instance uses at most; null where it is not known."""
+
+    cpu_cores: float | None
+    mem_gib: float | None
+    gpus: float | None
+    gpu_mem_gib: float | None
+
+
+class ModelsSaid(BaseModel):
+    """What answered, by name and version; null where nothing did, or nothing was asked."""
+
+    run_time: str | None
+    usage: str | None
+
+
+class Prediction(BaseModel):
+    """What is to be expected of one job; `reason` and `note` say why something that was asked for is null.
+
+    `measured_runs` counts the ended and measured runs of the job's group and role, or of its user if more; `history`
+    is when the models' training data ends.
+    """
+
+    job_id: str
+    run_time_s: RunTimeSaid | None
+    peak_use: PeakUseSaid | None
+    measured_runs: int
+    models: ModelsSaid
+    history: AwareDatetime | None
+    reason: Reason | None
+    note: str | None
+
+
+class PredictAnswer(BaseModel):
+    """The answer: one prediction per job, in the order of the call."""
+
+    answer_id: str
+    predictions: tuple[Prediction, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One output of one job: its value, or why there is none."""
+
+    value: dict[str, float] | None = None
+    model: "ServedModel | None" = None
+    runs: int = 0
+    reason: Reason | None = None
+    note: str | None = None
+
+
+def predict_jobs(service: "Service", body: PredictBody, caller: Caller, *, answer_id: str) -> Answered:
+    """Predict what was asked of each job, and log the answer.
+
+    Raises
+    ------
+    BadRequest
+        A job is of no trace.
+    Forbidden
+        A job is out of the caller's reach.
+    """
+    trace = body.trace or service.settings.trace
+    check_jobs(body.jobs, trace, caller)
+    call = Call(answer_id=answer_id, trace=trace, now=service.clock())
+    sight = Sight(snapshot=service.models.current, learned=service.feed.learned)
+    answered = predicted(sight, body, call)
+    log_answer(service, PREDICTION, sight, call, caller, (body, answered))
+    if service.shadow is not None:
+        service.shadow.offer(sight, call)
+    return answered
+
+
+def predicted(sight: Sight, body: PredictBody, call: Call) -> Answered:
+    """Make the answer from what one call sees."""
+    nothing: list[Part | None] = [None] * len(body.jobs)
+    wanted = body.outputs
+    peaks = _parts(sight, "usage", body.jobs, call, _peak_use) if "peak_use" in wanted else nothing
+    # The runs behind a job are counted once.
+    score = _run_times if "peak_use" in wanted else _run_times_and_runs
+    times = _parts(sight, "runtime", body.jobs, call, score) if "run_time" in wanted else nothing
+    said = [_said(row, time, peak) for row, time, peak in zip(body.jobs, times, peaks, strict=True)]
+    return Answered(
+        body=written({"answer_id": call.answer_id, "predictions": said}),
+        models=sight.cited(),
+        counts=_counts([part for part in (*times, *peaks) if part is not None]),
+    )
+
+
+Score = Callable[[Sight, "ServedModel", Sequence[JobAsked], IntArray], tuple[list[dict[str, float]], list[int]]]
+
+
+def _parts(sight: Sight, kind: Kind, rows: Sequence[JobRow], call: Call, score: Score) -> list[Part | None]:
+    parts: list[Part | None] = [None] * len(rows)
+    members: dict[str, list[int]] = defaultdict(list)
+    models: dict[str, ServedModel] = {}
+    for i, row in enumerate(rows):
+        whose = (row.trace or call.trace or "", row.workload, row.task_type)
+        choice = sight.choice(kind, whose)
+        if choice.model is not None:
+            models[choice.model.reference] = choice.model
+            members[choice.model.reference].append(i)
+        elif choice.failure is not None:
+            parts[i] = Part(reason="predictor_unavailable", note=choice.failure)
+        else:
+            parts[i] = Part(reason="no_model", note=f"no model {kind}.{whose[0]}.{row.task_type}"[:400])
+    for reference, places in members.items():
+        model = models[reference]
+        asked = [asked_of_row(rows[i], model.history, trace=call.trace or "", now=call.now) for i in places]
+        try:
+            values, runs = score(sight, model, asked, np.array(places, dtype=np.int64))
+        except PredictorUnavailable as error:
+            for i in places:
+                parts[i] = Part(model=model, reason="predictor_unavailable", note=str(error))
+            continue
+        for i, value, count in zip(places, values, runs, strict=True):
+            parts[i] = Part(value=value, model=model, runs=count)
+    return parts
+
+
+def _run_times_and_runs(
+    sight: Sight, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray, *, counted: bool = True
+) -> tuple[list[dict[str, float]], list[int]]:
+    seen = sight.rows(model, asked, index, counted=counted)
+    raw = sight.margins(model, RUNTIME_TARGET, seen.matrix)
+    times = calibrated_run_times(model.bundle.card, raw, seen.reference_log_s)
+    values = [{"p50": p50, "p90": p90} for p50, p90 in zip(times.p50.tolist(), times.p90.tolist(), strict=True)]
+    return values, seen.runs.tolist()
+
+
+def _run_times(
+    sight: Sight, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray
+) -> tuple[list[dict[str, float]], list[int]]:
+    return _run_times_and_runs(sight, model, asked, index, counted=False)
+
+
+def _peak_use(
+    sight: Sight, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray
+) -> tuple[list[dict[str, float]], list[int]]:
+    seen = sight.rows(model, asked, index, counted=True)
+    use = {target: np.full(len(asked), np.nan) for target in USAGE_TARGETS}
+    for target in model.bundle.card.targets:
+        use[target] = calibrated_use(model.bundle.card, target, sight.margins(model, target, seen.matrix))
+    floors = [sight.memory_floor_gib(job.trace, job.cluster, job.group, job.role, job.user) for job in asked]
+    use["mem_gib"] = np.fmax(use["mem_gib"], floors)
+    columns = [use[target].tolist() for target in USAGE_TARGETS]
+    return [dict(zip(USAGE_TARGETS, each, strict=True)) for each in zip(*columns, strict=True)], seen.runs.tolist()
+
+
+def _said(row: JobRow, time: Part | None, peak: Part | None) -> dict[str, object]:
+    asked = [part for part in (time, peak) if part is not None]
+    until = [part.model.bundle.card.until for part in asked if part.model is not None]
+    # What is wrong goes before what is not there; the time before the use.
+    missing = sorted((part for part in asked if part.reason), key=lambda part: part.reason == "no_model")
+    return {
+        "job_id": row.job_id,
+        "run_time_s": None if time is None else time.value,
+        "peak_use": None if peak is None else peak.value,
+        "measured_runs": max((part.runs for part in asked), default=0),
+        "models": {
+            "run_time": time.model.reference if time is not None and time.model is not None else None,
+            "usage": peak.model.reference if peak is not None and peak.model is not None else None,
+        },
+        "history": moment(min(until)) if until else None,
+        "reason": missing[0].reason if missing else None,
+        "note": "; ".join(part.note for part in missing if part.note) or None,
+    }
+
+
+def _counts(parts: Sequence[Part]) -> dict[tuple[str, ...], int]:
+    counted: dict[tuple[str, ...], int] = {}
+    for part in parts:
+        bundle = None if part.model is None else part.model.bundle
+        name, version = ("", "") if bundle is None else (bundle.card.name, bundle.version or "")
+        key = ("prediction", name, version, part.reason or "predicted")
+        counted[key] = counted.get(key, 0) + 1
+    return counted

@@ -1,0 +1,216 @@
+"""Recommendations as a call: Algorithm 1 on each job under its type's policy, with evidence, mode and reasons.
+
+No HTTP; the algorithm is `scheduler_core.shrink`, the shape of an answer `modelserve.recommend`'s.
+Called by `modelserve.api`, and by `modelserve.calls.replay` on what was logged.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from modelserve.callers import Caller
+from modelserve.calls.answered import Answered, Call, written
+from modelserve.calls.context import RECOMMENDATION, log_answer
+from modelserve.calls.live import LivePredictor
+from modelserve.calls.predictions import ModelsSaid, RunTimeSaid
+from modelserve.calls.sight import Sight
+from modelserve.predictor import Sources
+from modelserve.recommend import POLICY, answer_of, decide
+from modelserve.requests import MAX_JOBS, NO_FLOORS, RecommendJob, Text, check_jobs, job_of, request_of
+from modelserve.settings import Minimums, TypePolicy
+from scheduler_core.shrink import ShrinkPolicy
+from scheduler_core.types import RESOURCES, Job, Reason, Recommendation, Request
+
+if TYPE_CHECKING:
+    from modelserve.service import Service
+
+Said = TypeVar("Said")
+Types = Mapping[str, TypePolicy]
+
+
+class RecommendBody(BaseModel):
+    """A call: jobs of one trace (each may name its own), and how far their requests may go.
+
+    What is absent is as the settings say for the job's task type. `theta` is the largest relative change of the
+    predicted run time, `alpha` the smallest share of a request that is tried, `guard` whether measured peak use bounds
+    a shrink from below. Of several minimums for a job, the largest holds.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    jobs: Annotated[tuple[RecommendJob, ...], Field(min_length=1, max_length=MAX_JOBS, fail_fast=True)]
+    trace: Text | None = None
+    theta: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
+    alpha: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
+    guard: Literal["usage", "none"] | None = None
+    floors: Minimums = NO_FLOORS
+
+
+class AmountsSaid(BaseModel):
+    """Something of each resource, per instance; null where the job did not ask for it or nothing is known."""
+
+    cpu_cores: float | None
+    mem_gib: float | None
+    gpus: float | None
+
+
+class ReasonsSaid(BaseModel):
+    """Why each resource is what it is; null where the job did not ask for it."""
+
+    cpu_cores: Reason | None
+    mem_gib: Reason | None
+    gpus: Reason | None
+
+
+class Evidence(BaseModel):
+    """How much stands behind an answer: measured runs, and the age of what the models were trained on."""
+
+    measured_runs: int
+    history_age_s: float | None
+
+
+class Recommended(BaseModel):
+    """What one job should be given, per instance, and why.
+
+    `mode` says whether to follow it (`enforce`) or only to note it (`observe`). `run_time_change` is that of the
+    predicted run time, relative to the request. `alpha` is the accepted share of the request, 1 where none was;
+    `model_decided` says that the floors alone would have given something else.
+    """
+
+    job_id: str
+    mode: Literal["observe", "enforce"]
+    request: AmountsSaid
+    target: AmountsSaid
+    lower_bound: AmountsSaid
+    run_time_s: RunTimeSaid
+    run_time_change: float | None
+    reasons: ReasonsSaid
+    alpha: float
+    model_decided: bool
+    models: ModelsSaid
+    history: AwareDatetime | None
+    measured_runs: int
+    evidence: Evidence
+    note: str | None
+
+
+class RecommendAnswer(BaseModel):
+    """The answer: one recommendation per job, in the order of the call."""
+
+    answer_id: str
+    recommendations: tuple[Recommended, ...]
+
+
+def recommend_jobs(service: "Service", body: RecommendBody, caller: Caller, *, answer_id: str) -> Answered:
+    """Recommend a target for each job, and log the answer; what was learnt up to now is looked for first.
+
+    Raises
+    ------
+    BadRequest
+        A job is of no trace.
+    Forbidden
+        A job is out of the caller's reach.
+    """
+    trace = body.trace or service.settings.trace
+    check_jobs(body.jobs, trace, caller)
+    call = Call(answer_id=answer_id, trace=trace, now=service.clock())
+    sight = Sight(snapshot=service.models.current, learned=service.feed.fresh())
+    answered = recommended(sight, body, call, service.settings.types)
+    log_answer(service, RECOMMENDATION, sight, call, caller, (body, answered))
+    if service.shadow is not None:
+        service.shadow.offer(sight, call)
+    return answered
+
+
+def recommended(sight: Sight, body: RecommendBody, call: Call, types: Types) -> Answered:
+    """Make the answer from what one call sees; `types` are the policies of the task types in the settings."""
+    now = datetime.fromtimestamp(call.now, UTC)
+    brakes = [sight.braked(row.trace or call.trace or "", row.task_type, row.cluster) for row in body.jobs]
+    jobs = []
+    for row, brake in zip(body.jobs, brakes, strict=True):
+        # The floor of what must not shrink is what it asks for.
+        least = request_of(row) if brake else _minimum(sight, row, call.trace or "", body.floors, types)
+        jobs.append(job_of(row, trace=call.trace or "", submitted=now, minimum=least))
+    predictor = LivePredictor.seeing(sight, jobs)
+    sources = [predictor.sources(job) for job in jobs]
+    policies = {task_type: policy_of(body, types.get(task_type)) for task_type in {job.task_type for job in jobs}}
+    found = decide(jobs, sources, predictor, [policies[job.task_type] for job in jobs])
+    said = [
+        answer_of(each, source) | _beside(sight, job, source, each, call) | _noted(each, brake)
+        for job, source, brake, each in zip(jobs, sources, brakes, found, strict=True)
+    ]
+    return Answered(
+        body=written({"answer_id": call.answer_id, "recommendations": said}),
+        models=sight.cited(),
+        counts=_counts(found),
+        reclaimed=_reclaimed(jobs, found),
+    )
+
+
+def policy_of(body: RecommendBody, of_type: TypePolicy | None) -> ShrinkPolicy:
+    """Return Algorithm 1's parameters for a task type: the call's own, else the type's, else everyone's."""
+    said = of_type or TypePolicy()
+    return replace(
+        POLICY,
+        theta=_first(body.theta, said.theta, POLICY.theta),
+        alpha0=_first(body.alpha, said.alpha, POLICY.alpha0),
+        guard=_first(body.guard, said.guard, POLICY.guard),
+        mem_margin=_first(said.mem_margin, POLICY.mem_margin),
+    )
+
+
+def _first(*values: Said | None) -> Said:
+    return next(value for value in values if value is not None)
+
+
+def _beside(sight: Sight, job: Job, source: Sources, found: Recommendation, call: Call) -> dict[str, object]:
+    age_s = None if source.history is None else max(call.now - source.history.timestamp(), 0.0)
+    return {
+        "mode": sight.mode(job.trace, job.task_type, job.group, job.cluster),
+        "alpha": found.alpha,
+        "model_decided": found.model_decided,
+        "evidence": {"measured_runs": found.runs, "history_age_s": age_s},
+    }
+
+
+def _noted(found: Recommendation, brake: str | None) -> dict[str, object]:
+    notes = [f"not shrunk: {brake}" if brake else "", found.note]
+    return {"note": "; ".join(note for note in notes if note) or None}
+
+
+def _minimum(sight: Sight, row: RecommendJob, trace: str, of_call: Minimums, types: Types) -> Request | None:
+    of_type = types.get(row.task_type)
+    floors = (of_call, row.floors, NO_FLOORS if of_type is None else of_type.minimums)
+    said = [each for each in floors if each is not NO_FLOORS]
+    killed_gib = sight.memory_floor_gib(row.trace or trace, row.cluster, row.group, row.role, row.user)
+    if math.isnan(killed_gib) and not said:
+        return None
+    least = Minimums(mem_gib=None if math.isnan(killed_gib) else killed_gib)
+    return Request(**{name: _largest([getattr(each, name) for each in (*said, least)]) for name in RESOURCES})
+
+
+def _largest(values: Sequence[float | None]) -> float:
+    return max((value for value in values if value is not None), default=math.nan)
+
+
+def _counts(found: Sequence[Recommendation]) -> dict[tuple[str, ...], int]:
+    counted: dict[tuple[str, ...], int] = {}
+    for each in found:
+        for resource, reason in each.reasons.items():
+            key = ("recommendation", resource, str(reason))
+            counted[key] = counted.get(key, 0) + 1
+    return counted
+
+
+def _reclaimed(jobs: Sequence[Job], found: Sequence[Recommendation]) -> dict[str, tuple[float, float]]:
+    totals = {}
+    for place, resource in enumerate(RESOURCES):
+        known = [(j.instances, f.request.row()[place], f.target.row()[place]) for j, f in zip(jobs, found, strict=True)]
+        asked = sum(count * want for count, want, _ in known if want == want)
+        given = sum(count * target for count, want, target in known if want == want)
+        totals[resource] = (asked, given)
+    return totals

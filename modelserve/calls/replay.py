@@ -1,0 +1,120 @@
+"""An answer made again from the log, to the byte: its features as they were logged, the bundles of its versions.
+
+No history and no store are needed, and nothing that was learnt since plays a part. Called by `taut recommend --explain`
+and by whoever has to show why an answer was given.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from pydantic import ValidationError
+
+from features.online import OnlineHistory
+from modelserve.bundle import read_bundle
+from modelserve.calls.answered import Call
+from modelserve.calls.context import PREDICTION, RECOMMENDATION, Context, ModelSeen, read_context
+from modelserve.calls.predictions import PredictBody, predicted
+from modelserve.calls.recommendations import RecommendBody, recommended
+from modelserve.calls.scored import Scored, decode_features
+from modelserve.calls.sight import Choice, Lessons, Look, Sight
+from modelserve.card import complaint
+from modelserve.champions import version_folder
+from modelserve.errors import BadRequest, BundleError, NotKnown
+from modelserve.learning.learned import Learned
+from modelserve.loading.models import Snapshot
+from modelserve.loading.served import ServedModel
+
+if TYPE_CHECKING:
+    from features.online import JobAsked
+    from modelserve.answer_log import AnswerRecord
+    from scheduler_core.types import IntArray
+
+__all__ = ["decode_features", "replay"]
+
+NO_MODELS: Final = Snapshot(
+    champions=MappingProxyType({}),
+    challengers=MappingProxyType({}),
+    failures=MappingProxyType({}),
+    generation=0,
+    loaded_at=0.0,
+)
+"""A replay chooses no model: the choices were logged."""
+
+
+def replay(record: "AnswerRecord", bundles: Path) -> bytes:
+    """Make the response of a logged answer again.
+
+    Raises
+    ------
+    NotKnown
+        A version that answered is no longer in the folder, or another bundle is in its place.
+    BadRequest
+        The record is of another kind, or was written by another version of the service.
+    """
+    seen = read_context(record.context)
+    models = {reference: _model(each, bundles) for reference, each in seen.models.items()}
+    sight = Sight(
+        snapshot=NO_MODELS,
+        learned=Learned(seq=seen.seq),
+        look=_from_log(decode_features(record.features)),
+        chosen={
+            (each.kind, each.whose): Choice(
+                model=None if each.model is None else models[each.model], failure=each.failure
+            )
+            for each in seen.choices
+        },
+        failed=dict(seen.failed),
+        lessons=_lessons(seen),
+    )
+    call = Call(answer_id=record.answer_id, trace=seen.trace, now=seen.now)
+    try:
+        if record.kind == PREDICTION:
+            return predicted(sight, PredictBody.model_validate(seen.body, strict=False), call).body
+        if record.kind == RECOMMENDATION:
+            return recommended(sight, RecommendBody.model_validate(seen.body, strict=False), call, seen.types).body
+    except ValidationError as error:
+        raise BadRequest(f"call of the answer: {complaint(error)}; it was written by another version") from error
+    raise BadRequest(f"kind: found {record.kind[:40]!r}, expected {PREDICTION} or {RECOMMENDATION}")
+
+
+def _model(seen: ModelSeen, bundles: Path) -> ServedModel:
+    where = f"{seen.name}@{seen.version}"
+    if seen.version is None:
+        raise NotKnown(f"{where}: the model that answered has no version, expected a mirrored one")
+    try:
+        bundle = read_bundle(version_folder(bundles, seen.name, seen.version), version=seen.version)
+    except BundleError as error:
+        raise NotKnown(f"{where}: the version that answered cannot be read ({error}); mirror it again") from error
+    if bundle.digest != seen.digest:
+        raise NotKnown(
+            f"{where}: found bundle {bundle.digest[:12]}, expected {seen.digest[:12]}, which answered; mirror it again"
+        )
+    return ServedModel.of(bundle, OnlineHistory(bundle.history))
+
+
+def _from_log(logged: list[Scored]) -> Look:
+    """Hand out each model's rows in the order in which they were logged: the same code asks in the same order."""
+    rest: dict[str, deque[Scored]] = defaultdict(deque)
+    for each in logged:
+        rest[each.model].append(each)
+
+    def look(model: ServedModel, asked: "Sequence[JobAsked]", index: "IntArray", counted: bool) -> Scored:  # noqa: ARG001 -- runs were logged as they were counted
+        left = rest[model.reference]
+        if not left or left[0].rows.tolist() != index.tolist():
+            raise BadRequest(f"features: found none of {model.reference} for {len(asked)} jobs, expected those logged")
+        return left.popleft()
+
+    return look
+
+
+def _lessons(seen: Context) -> Lessons:
+    nan = float("nan")
+    floors: Mapping[tuple[str | None, ...], float | None] = dict(seen.lessons.floors_gib)
+    return Lessons(
+        modes=dict(seen.lessons.modes),
+        brakes=dict(seen.lessons.brakes),
+        floors_gib={key: nan if value is None else value for key, value in floors.items()},
+    )

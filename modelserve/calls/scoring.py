@@ -1,0 +1,141 @@
+"""One model named by its caller, asked about jobs in the columns that its MLflow signature names.
+
+The other protocols' way in: what they bring as columns becomes the same call that `/v1/predictions` takes, is answered
+by the same code and logged the same way. No HTTP here. Called by `modelserve.api`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from pydantic import ValidationError
+
+from modelserve.callers import Caller
+from modelserve.calls.answered import Answered, Call
+from modelserve.calls.context import PREDICTION, log_answer
+from modelserve.calls.predictions import OUTPUTS as WANTED
+from modelserve.calls.predictions import Output, PredictAnswer, PredictBody, Prediction, predicted
+from modelserve.calls.sight import Sight
+from modelserve.card import complaint
+from modelserve.errors import BadRequest, NotKnown
+from modelserve.flavor import INPUTS, OUTPUTS
+from modelserve.requests import check_jobs
+from scheduler_core.errors import PredictorUnavailable
+
+if TYPE_CHECKING:
+    from modelserve.loading.served import ServedModel
+    from modelserve.service import Service
+
+_REQUEST: Final = "req_"
+_WANTED: Final[Mapping[str, Output]] = dict(zip(("runtime", "usage"), WANTED, strict=True))
+
+Columns = Mapping[str, Sequence[object]]
+"""Values by column, all of one length; None where nothing is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """What a model answered: its version, and one value per job in each of its output columns; None where unknown."""
+
+    name: str
+    version: str
+    columns: Mapping[str, tuple[float | None, ...]]
+    answered: Answered
+
+
+def model_named(service: "Service", caller: Caller, name: str | None, version: str | None = None) -> "ServedModel":
+    """Return the model that serves under a name; without a name, the only one within reach.
+
+    Raises
+    ------
+    BadRequest
+        No name, and more than one model.
+    NotKnown
+        No such model or version within reach.
+    """
+    reached = {n: m for n, m in service.models.current.champions.items() if caller.reaches(m.bundle.card.trace)}
+    if name is None:
+        if len(reached) != 1:
+            raise BadRequest(f"model: found none, expected one of {', '.join(sorted(reached)) or 'none at all'}"[:400])
+        return next(iter(reached.values()))
+    model = reached.get(name)
+    if model is None:
+        raise NotKnown(f"model {name[:120]!r} does not serve; expected one that /v1/models lists")
+    if version is not None and version != model.bundle.version:
+        raise NotKnown(f"model {name} serves version {model.bundle.version}, found {version[:20]!r}")
+    return model
+
+
+def score(service: "Service", model: "ServedModel", columns: Columns, caller: Caller, *, answer_id: str) -> Scores:
+    """Ask one model about jobs; columns that are absent are null, or the usual value.
+
+    Raises
+    ------
+    BadRequest
+        A column is not known, or a value cannot be meant.
+    Forbidden
+        A job is out of the caller's reach.
+    PredictorUnavailable
+        The model cannot answer.
+    """
+    card = model.bundle.card
+    body = _body(model, columns)
+    check_jobs(body.jobs, card.trace, caller)
+    call = Call(answer_id=answer_id, trace=card.trace, now=service.clock())
+    # One model and no other, whatever workload a job names.
+    snapshot = replace(service.models.current, champions={card.name: model}, failures={})
+    sight = Sight(snapshot=snapshot, learned=service.feed.learned)
+    answered = predicted(sight, body, call)
+    log_answer(service, PREDICTION, sight, call, caller, (body, answered))
+    if service.shadow is not None:
+        service.shadow.offer(sight, call)
+    predictions = PredictAnswer.model_validate_json(answered.body).predictions
+    failed = next((each for each in predictions if each.reason is not None), None)
+    if failed is not None:
+        raise PredictorUnavailable(failed.note or f"{model.reference} cannot answer")
+    rows = [_values(card.kind, each) for each in predictions]
+    return Scores(
+        name=card.name,
+        version=model.bundle.version or "",
+        columns=dict(zip(OUTPUTS[card.kind], zip(*rows, strict=True), strict=True)),
+        answered=answered,
+    )
+
+
+def _body(model: "ServedModel", columns: Columns) -> PredictBody:
+    unknown = sorted(set(columns) - set(INPUTS))
+    if unknown:
+        raise BadRequest(f"column {unknown[0][:80]!r}: not known, expected some of {', '.join(INPUTS)}")
+    card = model.bundle.card
+    jobs = []
+    for i, values in enumerate(zip(*columns.values(), strict=True)):
+        row = {name: value for name, value in zip(columns, values, strict=True) if not _absent(value)}
+        request = {name.removeprefix(_REQUEST): row.pop(name) for name in list(row) if name.startswith(_REQUEST)}
+        if isinstance(at := row.get("submit_ts"), str):
+            row["submit_ts"] = _in_utc(at.strip())
+        jobs.append({**row, "job_id": str(i), "task_type": card.task_type, "request": request})
+    try:
+        return PredictBody.model_validate({"jobs": jobs, "trace": card.trace, "outputs": (_WANTED[card.kind],)})
+    except ValidationError as error:
+        raise BadRequest(complaint(error)) from error
+
+
+def _values(kind: str, said: Prediction) -> tuple[float | None, ...]:
+    if kind == "runtime":
+        time = said.run_time_s
+        return (None, None) if time is None else (time.p50, time.p90)
+    use = said.peak_use
+    return (None,) * 4 if use is None else (use.cpu_cores, use.mem_gib, use.gpus, use.gpu_mem_gib)
+
+
+def _absent(value: object) -> bool:
+    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
+
+
+def _in_utc(at: str) -> str:
+    """Return a moment that names its zone; one that names none is UTC, as MLflow's datetimes are."""
+    date, _, time = at.replace(" ", "T").partition("T")
+    if not time:
+        return f"{date}T00:00:00Z"
+    return at if time[-1] in "Zz" or "+" in time or "-" in time else f"{date}T{time}Z"

@@ -1,0 +1,173 @@
+"""Challengers in the shadow: the jobs of an answer scored again by the model that would like to answer, and compared.
+
+Nothing of it is ever returned to a caller, and nothing here can hold up or fail an answer: what does not fit in the
+queue is dropped and counted. Called by `modelserve.calls`.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from queue import Empty, Full, Queue
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modelserve.calls.answered import Call, known
+from modelserve.card import RUNTIME_TARGET
+from modelserve.predictor import calibrated_run_times
+from modelserve.store.comparisons import Comparison
+from scheduler_core.types import FloatArray, RunTimes
+
+if TYPE_CHECKING:
+    from features.online import JobAsked
+    from modelserve.calls.scored import Scored
+    from modelserve.calls.sight import Sight
+    from modelserve.loading.served import ServedModel
+
+WAITING: Final = 64
+"""Answers that may wait to be compared; then they are dropped."""
+WAITING_JOBS: Final = 20_000
+"""Jobs that may wait to be compared: a queue of large calls would hold their matrices."""
+RECENT: Final = 10_000
+"""Jobs over which a comparison is summed up."""
+STOP_S: Final = 5.0
+"""Longest that stopping waits for the comparison at work."""
+
+STORED: Final = 200
+"""Jobs of one answer whose comparison is stored, the first; in memory all of them count."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """How a challenger's answers lie beside the champion's: logs of its p50 run times over theirs, recent jobs."""
+
+    champion: str
+    challenger: str
+    jobs: int
+    mean_log_ratio: float
+    p50_abs_log_ratio: float
+    p90_abs_log_ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    call: Call
+    champion: "ServedModel"
+    challenger: "ServedModel"
+    seen: "Scored"
+    asked: "Sequence[JobAsked]"
+
+
+class Shadow:
+    """A bounded queue of answers, and the one thread that scores them with challengers; it starts with the first.
+
+    `keep` takes what is to be stored, some comparisons at a time; whatever it raises is logged and passed over.
+    """
+
+    def __init__(self, keep: Callable[[Sequence[Comparison]], object]) -> None:
+        self._keep = keep
+        self._tasks: Queue[_Task | None] = Queue(WAITING)
+        self._jobs_waiting = 0
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._recent: dict[tuple[str, str], deque[float]] = {}
+        self._stopped = False
+        self.dropped = 0
+
+    def offer(self, sight: "Sight", call: Call) -> None:
+        """Take what an answer's run-time models were shown, where they have challengers; without waiting."""
+        if not sight.snapshot.challengers or self._stopped:
+            return
+        for (champion, asked), seen in zip(sight.shown, sight.scored, strict=True):
+            card = champion.bundle.card
+            challenger = sight.snapshot.challengers.get(card.name) if card.kind == "runtime" else None
+            if challenger is not None:
+                self._put(_Task(call=call, champion=champion, challenger=challenger, seen=seen, asked=asked))
+
+    def compared(self) -> list[Compared]:
+        """Sum up the recent comparisons, by champion and challenger."""
+        with self._lock:
+            recent = {pair: np.array(ratios) for pair, ratios in self._recent.items() if ratios}
+        return [
+            Compared(
+                champion=champion,
+                challenger=challenger,
+                jobs=len(ratios),
+                mean_log_ratio=float(ratios.mean()),
+                p50_abs_log_ratio=float(np.quantile(np.abs(ratios), 0.5)),
+                p90_abs_log_ratio=float(np.quantile(np.abs(ratios), 0.9)),
+            )
+            for (champion, challenger), ratios in sorted(recent.items())
+        ]
+
+    def stop(self) -> None:
+        """End the thread after the comparison at work; what still waits is dropped."""
+        self._stopped = True
+        try:
+            while True:
+                self._tasks.get_nowait()
+        except Empty:
+            self._tasks.put(None)
+        if self._thread is not None:
+            self._thread.join(STOP_S)
+
+    def _put(self, task: _Task) -> None:
+        with self._lock:
+            if self._jobs_waiting + len(task.asked) > WAITING_JOBS:
+                self.dropped += 1
+                return
+            try:
+                self._tasks.put_nowait(task)
+            except Full:
+                self.dropped += 1
+                return
+            self._jobs_waiting += len(task.asked)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="shadow", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            try:
+                self._compare(task)
+            except Exception as error:  # a challenger may fail at anything; that is for its owner to know
+                logger.warning("%s was not compared: %s", task.challenger.reference, error)
+            with self._lock:
+                self._jobs_waiting -= len(task.asked)
+
+    def _compare(self, task: _Task) -> None:
+        rows = task.challenger.rows.rows(task.asked, task.challenger.history)
+        theirs = _run_times(task.challenger, rows.matrix, rows.reference_log_s)
+        ours = _run_times(task.champion, task.seen.matrix, task.seen.reference_log_s)
+        ratios = np.log(theirs.p50) - np.log(ours.p50)
+        pair = (task.champion.reference, task.challenger.reference)
+        with self._lock:
+            recent = self._recent.setdefault(pair, deque(maxlen=RECENT))
+            recent.extend(ratios[np.isfinite(ratios)].tolist())
+        self._keep(
+            [
+                Comparison(
+                    answer_id=task.call.answer_id,
+                    at=task.call.now,
+                    trace=job.trace,
+                    cluster=job.cluster or "",
+                    job_id=job.job_id,
+                    champion=pair[0],
+                    challenger=pair[1],
+                    p50_s=known(ours.p50[i]),
+                    p90_s=known(ours.p90[i]),
+                    challenger_p50_s=known(theirs.p50[i]),
+                    challenger_p90_s=known(theirs.p90[i]),
+                )
+                for i, job in enumerate(task.asked[:STORED])
+            ]
+        )
+
+
+def _run_times(model: "ServedModel", matrix: npt.NDArray[np.float32], reference_log_s: FloatArray) -> RunTimes:
+    return calibrated_run_times(model.bundle.card, model.margins(RUNTIME_TARGET, matrix), reference_log_s)

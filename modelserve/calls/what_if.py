@@ -1,0 +1,158 @@
+"""What-if as a call: the predicted run time of one job along one resource, with what training saw of it marked.
+
+No HTTP, and nothing is recommended here. Called by `modelserve.api`.
+"""
+
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Final
+
+import numpy as np
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from modelserve.callers import Caller
+from modelserve.calls.answered import Answered, known, moment, written
+from modelserve.calls.live import LivePredictor
+from modelserve.calls.predictions import Reason, RunTimeSaid
+from modelserve.calls.sight import Sight
+from modelserve.card import Resource
+from modelserve.recommend import POLICY
+from modelserve.requests import JobRow, Text, check_jobs, job_of
+from scheduler_core.errors import PredictorUnavailable
+from scheduler_core.shrink import round_up_gpus
+from scheduler_core.types import RESOURCES, FloatArray, Job
+
+if TYPE_CHECKING:
+    from modelserve.service import Service
+
+POINTS: Final = 20
+SMALLEST_SHARE: Final = 0.1
+"""Where the curve begins, as a share of its end, when training saw nothing smaller."""
+
+
+class WhatIfBody(BaseModel):
+    """A call: one job, the resource that is varied, and at how many values."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    job: JobRow
+    resource: Resource
+    trace: Text | None = None
+    points: Annotated[int, Field(ge=2, le=1000)] = POINTS
+
+
+class Point(BaseModel):
+    """The run time predicted at one value; `supported` where training saw requests around it."""
+
+    value: float
+    run_time_s: RunTimeSaid
+    supported: bool
+    requested: bool
+
+
+class WhatIfAnswer(BaseModel):
+    """The curve, from the smallest value to the larger of request and support; GPUs on the grid they are shared on.
+
+    `support` is the lowest and highest request seen in training; where the two are equal, or there is none, the model
+    is `silent`: it saw no second value, and its curve says nothing. `important` resources are never shrunk.
+    """
+
+    answer_id: str
+    job_id: str
+    resource: Resource
+    requested: float | None
+    support: tuple[float, float] | None
+    silent: bool
+    important: bool
+    points: tuple[Point, ...]
+    model: str | None
+    history: AwareDatetime | None
+    reason: Reason | None
+    note: str | None
+
+
+def what_if(service: "Service", body: WhatIfBody, caller: Caller, *, answer_id: str) -> Answered:
+    """Predict the run time of one job along one resource; where it cannot be, the answer says why.
+
+    Raises
+    ------
+    BadRequest
+        The job is of no trace.
+    Forbidden
+        The job is out of the caller's reach.
+    """
+    trace, now = body.trace or service.settings.trace, service.clock()
+    check_jobs([body.job], trace, caller, field="job")
+    job = job_of(body.job, trace=trace or "", submitted=datetime.fromtimestamp(now, UTC))
+    sight = Sight(snapshot=service.models.current, learned=service.feed.learned)
+    choice = sight.choice("runtime", (job.trace, job.workload, job.task_type))
+    said: dict[str, object] = {
+        "answer_id": answer_id,
+        "job_id": job.job_id,
+        "resource": body.resource,
+        "requested": known(job.request.row()[RESOURCES.index(body.resource)]),
+        "support": None,
+        "silent": True,
+        "important": False,
+        "points": [],
+        "model": None if choice.model is None else choice.model.reference,
+        "history": None if choice.model is None else moment(choice.model.bundle.card.until),
+        "reason": None,
+        "note": None,
+    }
+    if choice.model is None and choice.failure is None:
+        said |= {"reason": "no_model", "note": f"no run-time model for task type {job.task_type[:80]!r}"}
+    else:
+        try:
+            said |= _curve(LivePredictor.seeing(sight, [job]), job, body)
+        except PredictorUnavailable as error:
+            said |= {"reason": "predictor_unavailable", "note": str(error)}
+    return Answered(body=written(said), models=sight.cited())
+
+
+def _curve(predictor: LivePredictor, job: Job, body: WhatIfBody) -> dict[str, object]:
+    [knowledge] = predictor.knowledge([job])
+    at = RESOURCES.index(body.resource)
+    asked, ends = job.request.row()[at], knowledge.support.get(body.resource)
+    values = values_along(asked, ends, body.points, shared=body.resource == "gpus")
+    requests = np.tile(np.array(job.request.row()), (len(values), 1))
+    requests[:, at] = values
+    times = predictor.run_times([job], np.zeros(len(values), dtype=np.int64), requests)
+    return {
+        "support": ends,
+        "silent": ends is None or ends[0] >= ends[1],
+        "important": body.resource in knowledge.important,
+        "points": [
+            {
+                "value": value,
+                "run_time_s": {"p50": p50, "p90": p90},
+                "supported": ends is not None and ends[0] <= value <= ends[1],
+                "requested": value == asked,
+            }
+            for value, p50, p90 in zip(values.tolist(), times.p50.tolist(), times.p90.tolist(), strict=True)
+        ],
+    }
+
+
+def values_along(requested: float, ends: tuple[float, float] | None, points: int, *, shared: bool) -> FloatArray:
+    """Return ascending values from the smallest sensible one to the larger of request and support, with the request.
+
+    Examples
+    --------
+    >>> values_along(6.0, (2.0, 8.0), 4, shared=False).tolist()
+    [2.0, 4.0, 6.0, 8.0]
+    >>> values_along(0.5, (0.25, 1.0), 20, shared=True).tolist()[:4]
+    [0.25, 0.3, 0.35, 0.4]
+    """
+    marks = [value for value in (requested, *(ends or ())) if math.isfinite(value)]
+    if not marks:
+        return np.array([])
+    low, high = min(marks), max(marks)
+    even = np.linspace(low if low < high else SMALLEST_SHARE * high, high, points)
+    if shared:
+        even = round_up_gpus(even, POLICY.gpu_grid)
+    elif math.isfinite(requested):
+        # The nearest point makes room for the request, so that it is on the curve.
+        even[np.argmin(np.abs(even - requested))] = requested
+    asked = [requested] if math.isfinite(requested) else []
+    return np.unique(np.append(even, asked))

@@ -1,0 +1,87 @@
+"""What was recommended and not applied: finished jobs that ran as asked for, held against the answers still in the log.
+
+Nothing is recommended here. Called by `modelserve.learning.modes`.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from modelserve.learning.lessons import is_below
+from modelserve.store import Store
+from modelserve.store.answers import AnswerRecord, newest_answers
+from modelserve.store.realised import RESOURCES, Ran
+
+ANSWERS_LOOKED_THROUGH: Final = 2_000
+"""Logged recommendations, the newest, in which a finished job is looked for by its name."""
+ANSWERS_LOOKED_UP: Final = 500
+"""Logged recommendations that are looked up by the id that a finished job names."""
+
+Name = tuple[str, str, str]
+"""Trace, cluster (empty where none was named) and job id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foregone:
+    """A job that ran as asked for though less was recommended; resource-hours in the order of `RESOURCES`."""
+
+    trace: str
+    task_type: str
+    hours: tuple[float, ...]
+
+
+def foregone_of(store: Store, ran: Sequence[Ran]) -> list[Foregone]:
+    """Return which of the finished jobs could have been shrunk, and by how much.
+
+    A job is found in the answer that it names, else by its name, cluster and trace in the newest answer that has it.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    wanted: dict[Name, Ran] = {}
+    for job in ran:
+        if not job.shrunk:
+            wanted.setdefault((job.trace, job.cluster, job.job_id), job)
+    found: dict[Name, tuple[float | None, ...]] = {}
+    for record in _records(store, list(wanted.values())):
+        for name, target in _targets(record):
+            if name in wanted and name not in found:
+                found[name] = target
+    foregone = [_foregone(wanted[name], target) for name, target in found.items()]
+    return [each for each in foregone if each is not None]
+
+
+def _records(store: Store, jobs: Sequence[Ran]) -> Iterator[AnswerRecord]:
+    named = dict.fromkeys(job.answer_id for job in jobs if job.answer_id is not None)
+    for answer_id in list(named)[:ANSWERS_LOOKED_UP]:
+        record = store.answer(answer_id)
+        if record is not None and record.kind == "recommendation":
+            yield record
+    if jobs:
+        yield from newest_answers(store, kind="recommendation", limit=ANSWERS_LOOKED_THROUGH)
+
+
+def _targets(record: AnswerRecord) -> Iterator[tuple[Name, tuple[float | None, ...]]]:
+    """Yield the target of every job of a recommendation; of a record that cannot be read, none."""
+    try:
+        jobs = json.loads(record.context)["body"]["jobs"]
+        answers = json.loads(record.response)["recommendations"]
+        for job, answer in zip(jobs, answers, strict=True):
+            name = (job.get("trace") or record.trace, job.get("cluster") or "", job["job_id"])
+            yield name, tuple(answer["target"].get(resource) for resource in RESOURCES)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return
+
+
+def _foregone(job: Ran, target: Sequence[float | None]) -> Foregone | None:
+    if not any(is_below(less, asked) for less, asked in zip(target, job.requests, strict=True)):
+        return None
+    hours = job.run_s * job.instances / 3600.0
+    spare = [
+        (asked - less) * hours if asked is not None and less is not None else 0.0
+        for less, asked in zip(target, job.requests, strict=True)
+    ]
+    return Foregone(trace=job.trace, task_type=job.task_type, hours=tuple(spare))

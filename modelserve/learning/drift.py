@@ -1,0 +1,205 @@
+"""Drift: whether a model still answers as its card says, and is still asked about jobs like those it learnt from.
+
+Read from finished jobs as they were scored in hindsight and from the log of answers; nothing is answered or changed.
+Called by the routes of the service.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
+
+from modelserve.callers import Caller
+from modelserve.learning.inputs import InputDrift, Matrix, inputs_of, judged_inputs
+from modelserve.learning.lessons import shrunk_resources
+from modelserve.learning.verdict import THRESHOLDS, Thresholds, Verdict, coverage_verdict, error_verdict, worst
+from modelserve.store.finished import Finished, ScoredBy, newest_finished
+
+if TYPE_CHECKING:
+    from modelserve.loading.served import ServedModel
+    from modelserve.service import Service
+
+LOWER_BOUNDS: Final = frozenset({"timeout"})
+"""Outcomes whose run time says only that the job would have run longer."""
+RESOURCE_OF_TARGET: Final = {"cpu_cores": "cpu_cores", "mem_gib": "mem_gib", "gpus": "gpus", "gpu_mem_gib": "gpus"}
+USED_OF_TARGET: Final = {
+    "cpu_cores": "used_cpu_cores",
+    "mem_gib": "mem_max_gib",
+    "gpus": "used_gpus",
+    "gpu_mem_gib": "gpu_mem_max_gib",
+}
+
+Alias = Literal["champion", "challenger"]
+Known = Annotated[float, Field(allow_inf_nan=False)] | None
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Coverage(_Answer):
+    """The share of finished jobs at or below the upper quantile, beside the card's; `standard_error` is binomial."""
+
+    of: str
+    jobs: int
+    observed: Known
+    expected: Known
+    standard_error: Known
+    verdict: Verdict
+
+
+class Error(_Answer):
+    """Errors of the p50 in log seconds: median (above zero: jobs ran longer), and mean absolute beside the card's."""
+
+    jobs: int
+    median_log: Known
+    mean_absolute_log: Known
+    expected_mean_absolute_log: Known
+    verdict: Verdict
+
+
+class ModelDrift(_Answer):
+    """How one version of a model stands; `verdict` is the worst of its parts that could be judged."""
+
+    name: str
+    version: str | None
+    alias: Alias
+    kind: Literal["runtime", "usage"]
+    trace: str
+    task_type: str
+    coverage: tuple[Coverage, ...]
+    error: Error | None
+    inputs: InputDrift
+    verdict: Verdict
+
+
+class DriftAnswer(_Answer):
+    """Every model within reach, over the last `window` finished jobs of each, and what the verdicts mean."""
+
+    window: int
+    thresholds: Thresholds
+    models: tuple[ModelDrift, ...]
+
+
+def read_drift(
+    service: "Service", caller: Caller, trace: str | None = None, task_type: str | None = None
+) -> DriftAnswer:
+    """Judge every model within the caller's reach, by the jobs and answers within it.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    snapshot, window = service.models.current, service.settings.drift_window
+    judged: list[tuple[Alias, ServedModel]] = []
+    aliased: dict[Alias, Mapping[str, ServedModel]] = {
+        "champion": snapshot.champions,
+        "challenger": snapshot.challengers,
+    }
+    for alias, models in aliased.items():
+        for model in models.values():
+            card = model.bundle.card
+            if trace not in (None, card.trace) or task_type not in (None, card.task_type):
+                continue
+            if caller.reaches(card.trace):
+                judged.append((alias, model))
+    inputs = inputs_of(service.store, [model for _, model in judged], caller)
+    return DriftAnswer(
+        window=window,
+        thresholds=THRESHOLDS,
+        models=tuple(_model(service, caller, alias, model, inputs.get(model.reference)) for alias, model in judged),
+    )
+
+
+def _model(service: "Service", caller: Caller, alias: Alias, model: "ServedModel", shown: Matrix | None) -> ModelDrift:
+    card = model.bundle.card
+    by: ScoredBy = "challenger" if alias == "challenger" else "run_time" if card.kind == "runtime" else "usage"
+    jobs: list[Finished] = []
+    if (alias, card.kind) != ("challenger", "usage"):  # no use is predicted in the shadow
+        jobs = newest_finished(
+            service.store,
+            traces=(card.trace,),
+            clusters=caller.clusters,
+            scored_by=(by, model.reference),
+            limit=service.settings.drift_window,
+        )
+    if card.kind == "runtime":
+        ran = [job for job in jobs if job.outcome not in LOWER_BOUNDS]
+        coverage, error = _run_times(model, ran, challenger=alias == "challenger")
+    else:
+        coverage, error = [_use(model, target, jobs) for target in card.targets], None
+    inputs = judged_inputs(model, shown)
+    parts = [*(each.verdict for each in coverage), inputs.verdict, *([] if error is None else [error.verdict])]
+    return ModelDrift(
+        name=card.name,
+        version=model.bundle.version,
+        alias=alias,
+        kind=card.kind,
+        trace=card.trace,
+        task_type=card.task_type,
+        coverage=tuple(coverage),
+        error=error,
+        inputs=inputs,
+        verdict=worst(parts),
+    )
+
+
+def _run_times(model: "ServedModel", jobs: Sequence[Finished], *, challenger: bool) -> tuple[list[Coverage], Error]:
+    metrics = model.bundle.card.metrics
+    quantiles = [(job.challenger_p50_s, job.challenger_p90_s) if challenger else (job.p50_s, job.p90_s) for job in jobs]
+    known = [(job.run_s, p50, p90) for job, (p50, p90) in zip(jobs, quantiles, strict=True) if p50 and p90]
+    # As training judges: a job of no seconds counts as one second.
+    log_y, log_p50, log_p90 = np.log(np.maximum(np.array(known).reshape(-1, 3), 1.0)).T
+    coverage = _coverage("p90", log_y <= log_p90, metrics.get("coverage_p90"))
+    # The pinball loss at one half is half the absolute error.
+    half = metrics.get("pinball_p50")
+    expected = None if half is None else 2.0 * half
+    if len(known) < THRESHOLDS.least_jobs:
+        nothing = Error(
+            jobs=len(known),
+            median_log=None,
+            mean_absolute_log=None,
+            expected_mean_absolute_log=expected,
+            verdict="unknown",
+        )
+        return [coverage], nothing
+    errors = log_y - log_p50
+    median, mean = float(np.median(errors)), float(np.mean(np.abs(errors)))
+    return [coverage], Error(
+        jobs=len(known),
+        median_log=median,
+        mean_absolute_log=mean,
+        expected_mean_absolute_log=expected,
+        verdict=error_verdict(median, mean, expected),
+    )
+
+
+def _use(model: "ServedModel", target: str, jobs: Sequence[Finished]) -> Coverage:
+    """Judge one target by the jobs that got what they asked for of it: others could not use more than they got."""
+    covered = []
+    for job in jobs:
+        used, peak = getattr(job, USED_OF_TARGET[target]), getattr(job, f"peak_{target}")
+        if used is not None and peak is not None and RESOURCE_OF_TARGET[target] not in shrunk_resources(job):
+            covered.append(used <= peak)
+    return _coverage(target, np.array(covered, dtype=np.bool_), model.bundle.card.metrics.get(f"{target}_coverage"))
+
+
+def _coverage(of: str, covered: npt.NDArray[np.bool_], expected: float | None) -> Coverage:
+    jobs = len(covered)
+    if expected is None or jobs < THRESHOLDS.least_jobs:
+        observed = float(np.mean(covered)) if jobs else None
+        return Coverage(of=of, jobs=jobs, observed=observed, expected=expected, standard_error=None, verdict="unknown")
+    observed = float(np.mean(covered))
+    standard_error = math.sqrt(expected * (1.0 - expected) / jobs)
+    return Coverage(
+        of=of,
+        jobs=jobs,
+        observed=observed,
+        expected=expected,
+        standard_error=standard_error,
+        verdict=coverage_verdict(observed, expected, standard_error),
+    )

@@ -1,0 +1,234 @@
+"""The feed: what others and this worker stored since the last look, applied to the models and to what was learnt.
+
+It only reads on, in the order of the store's numbers; while the store is away everything stays as it was. Called by
+the service: on a timer, after its own feedback, and before each recommendation.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+import numpy as np
+
+from features.errors import FeatureError
+from features.online import EndedRun
+from modelserve.errors import StoreError
+from modelserve.learning.learned import Learned
+from modelserve.learning.lessons import STATUS_OF_OUTCOME, Lessons, teachable_use
+from modelserve.settings import ServeSettings
+from modelserve.store import Store
+from modelserve.store.controls import Brake, Erasure, ModeSet, Reset, controls_between, write_control
+from modelserve.store.finished import Finished, finished_between, newest_finished, outcomes_between
+
+PAST_RUNS: Final = 50_000
+"""Finished jobs of a trace that a model is given when it is loaded, the newest: no key remembers more than a thousand,
+and what came before is in the model's own history once it was trained again."""
+PAGE: Final = 5_000
+"""Changes that are applied at a time."""
+RETRY_S: Final = 1.0
+"""How long a store that did not answer is left alone by `fresh`."""
+
+logger = logging.getLogger(__name__)
+
+
+class Learner(Protocol):
+    """The models as the feed knows them: what learns of runs and forgets users (`loading.models.ModelSet`)."""
+
+    def learn(self, runs: Sequence[EndedRun]) -> object:
+        """Add runs to the histories of their trace; known ones are passed over."""
+
+    def forget(self, trace: str, user: str, clusters: frozenset[str] | None) -> object:
+        """Drop a user's runs from the histories of a trace."""
+
+
+class Feed:
+    """The changes of a store, applied in their order; `learned` is replaced in one assignment."""
+
+    def __init__(
+        self, store: Store, models: Learner, settings: ServeSettings, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store = store
+        self._models = models
+        self._settings = settings
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._lessons = Lessons(settings=settings)
+        self._erasures: tuple[Erasure, ...] = ()
+        self._unfed: set[str] = set()
+        self._silent_until = -np.inf
+        self.trouble: str | None = None
+        self.learned: Learned = self._lessons.frozen()
+        with self._lock:
+            self._attempt(self._start)
+
+    def poll(self) -> int:
+        """Apply what is new and return how many changes that were; 0 as well while the store is away."""
+        with self._lock:
+            return self._attempt(self._read_on) or 0
+
+    def fresh(self) -> Learned:
+        """Return what is known, after a look whether there is news: one small question to the store.
+
+        A store that is away is asked again after `RETRY_S`, so that it costs a recommendation little.
+        """
+        if self._monotonic() >= self._silent_until:
+            try:
+                seq = self._store.seq()
+            except StoreError as error:
+                self._fail(error)
+            else:
+                if seq != self.learned.seq:
+                    self.poll()
+        return self.learned
+
+    def past(self, trace: str) -> Iterable[EndedRun]:
+        """Return the newest finished jobs of a trace, as histories take them; none while the store is away.
+
+        What is missed here is made up for by a later `poll`.
+        """
+        try:
+            return [ended_run(row) for row in newest_finished(self._store, traces=(trace,), limit=PAST_RUNS)]
+        except StoreError as error:
+            self._fail(error)
+            self._unfed.add(trace)
+            return []
+
+    def tombstones(self, trace: str) -> tuple[Erasure, ...]:
+        """Return the users of a trace whose runs up to a moment are to be forgotten by every model that is loaded."""
+        return tuple(each for each in self._erasures if each.trace == trace)
+
+    def _attempt(self, work: Callable[[], int]) -> int | None:
+        try:
+            done = work()
+        except StoreError as error:
+            self._fail(error)
+            return None
+        self.trouble = None
+        return done
+
+    def _fail(self, error: StoreError) -> None:
+        if self.trouble is None:
+            logger.warning("going on with what was learnt so far: %s", error)
+        self.trouble = str(error)
+        self._silent_until = self._monotonic() + RETRY_S
+
+    def _start(self) -> int:
+        """Learn the lessons of all that is stored; the models take their runs as they are loaded, by `past`."""
+        upto = self._store.seq()
+        self._erasures = tuple(controls_between(self._store, Erasure, 0, upto))
+        self._relearn(upto)
+        return upto
+
+    def _relearn(self, upto: int) -> None:
+        lessons = Lessons(settings=self._settings, seq=upto)
+        controls: list[ModeSet | Reset | Brake] = [
+            *controls_between(self._store, ModeSet, 0, upto),
+            *controls_between(self._store, Reset, 0, upto),
+            *controls_between(self._store, Brake, 0, upto),
+        ]
+        controls.sort(key=lambda change: change.seq, reverse=True)
+        for outcome in outcomes_between(self._store, 0, upto):
+            while controls and controls[-1].seq < outcome.seq:
+                _apply(lessons, controls.pop())
+            lessons.finish(outcome)
+        while controls:
+            _apply(lessons, controls.pop())
+        self._lessons = lessons
+        self.learned = lessons.frozen()
+
+    def _read_on(self) -> int:
+        for trace in list(self._unfed):
+            self._models.learn(
+                [ended_run(row) for row in newest_finished(self._store, traces=(trace,), limit=PAST_RUNS)]
+            )
+            self._unfed.discard(trace)
+        begin, end = self._lessons.seq, self._store.seq()
+        while self._lessons.seq < end:
+            self._apply_between(self._lessons.seq, min(self._lessons.seq + PAGE, end))
+        self._write_brakes()
+        return end - begin
+
+    def _apply_between(self, after: int, upto: int) -> None:
+        changes: list[Finished | ModeSet | Reset | Brake | Erasure] = [
+            *finished_between(self._store, after, upto),
+            *controls_between(self._store, ModeSet, after, upto),
+            *controls_between(self._store, Reset, after, upto),
+            *controls_between(self._store, Brake, after, upto),
+            *controls_between(self._store, Erasure, after, upto),
+        ]
+        changes.sort(key=lambda change: change.seq)
+        erased = [change for change in changes if isinstance(change, Erasure)]
+        if erased:
+            # What a user's jobs taught goes with them, and only what is left can tell what that leaves.
+            self._erasures += tuple(erased)
+            self._relearn(upto)
+        runs: list[EndedRun] = []
+        for change in changes:
+            if isinstance(change, Finished):
+                runs.append(ended_run(change))
+            elif isinstance(change, Erasure):
+                self._teach(runs)
+                runs = []
+                self._models.forget(change.trace, change.user, frozenset({change.cluster}) if change.cluster else None)
+            if not erased and not isinstance(change, Erasure):
+                _apply(self._lessons, change)
+        if runs:
+            self._teach(runs)
+        self._lessons.seq = upto
+        self.learned = self._lessons.frozen()
+
+    def _teach(self, runs: Sequence[EndedRun]) -> None:
+        try:
+            self._models.learn(runs)
+        except FeatureError as error:  # what one history cannot take must not stop all that comes after
+            logger.error("a history did not take %d finished jobs: %s", len(runs), error)
+
+    def _write_brakes(self) -> None:
+        # Kept apart from the jobs that caused them: those may be erased, the brake stands until it is released.
+        for (trace, cluster, task_type), why in list(self._lessons.unwritten.items()):
+            brake = Brake(trace=trace, cluster=cluster, task_type=task_type, why=why, at=time.time())
+            write_control(self._store, brake)
+            del self._lessons.unwritten[trace, cluster, task_type]
+
+
+def _apply(lessons: Lessons, change: Finished | ModeSet | Reset | Brake) -> None:
+    if isinstance(change, Finished):
+        lessons.finish(change)
+    elif isinstance(change, ModeSet):
+        lessons.set_mode(change)
+    elif isinstance(change, Reset):
+        lessons.reset(change)
+    else:
+        lessons.brake(change)
+
+
+def ended_run(row: Finished) -> EndedRun:
+    """Return a finished job as histories take it, with the use that it may teach."""
+    use = teachable_use(row)
+    return EndedRun(
+        trace=row.trace,
+        cluster=row.cluster,
+        job_id=row.job_id,
+        role=row.role,
+        user=row.user,
+        vc=row.vc,
+        group=row.group,
+        submit_us=row.submit_us,
+        start_us=row.start_us,
+        end_us=row.end_us,
+        run_s=row.run_s,
+        status=STATUS_OF_OUTCOME[row.outcome].value,
+        instances=row.instances,
+        req_gpus=_or_nan(row.req_gpus),
+        used_cpu_cores=_or_nan(use.cpu_cores),
+        used_gpus=_or_nan(use.gpus),
+        mem_max_gib=_or_nan(use.mem_max_gib),
+        gpu_mem_max_gib=_or_nan(use.gpu_mem_max_gib),
+        measured=use.measured,
+    )
+
+
+def _or_nan(value: float | None) -> float:
+    return np.nan if value is None else value

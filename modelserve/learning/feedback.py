@@ -1,0 +1,146 @@
+"""Feedback: what finished jobs really took and used, checked, scored in hindsight, and stored once each.
+
+What is learnt from it is `modelserve.learning.lessons`'; how it reaches the models is `modelserve.learning.feed`'s.
+Called by the routes of the service.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from modelserve.callers import Caller
+from modelserve.errors import BadRequest
+from modelserve.learning.hindsight import scored_in_hindsight
+from modelserve.learning.reports import EARLIEST, FeedbackBody
+from modelserve.store.finished import Finished, Identity, insert_finished, known_digests
+
+if TYPE_CHECKING:
+    from modelserve.loading.models import Snapshot
+    from modelserve.service import Service
+
+AHEAD: Final = timedelta(days=1)
+"""How far a reported end may lie ahead of this machine's clock: clocks differ, jobs that have not ended are refused."""
+RowStatus = Literal["accepted", "duplicate", "conflict"]
+
+
+class FeedbackResult(BaseModel):
+    """What became of one row: stored, there already, or there already and otherwise."""
+
+    model_config = ConfigDict(frozen=True)
+
+    job_id: str
+    status: RowStatus
+
+
+class FeedbackAnswer(BaseModel):
+    """What became of a call, in the order of its rows; of the same job the first report stands."""
+
+    model_config = ConfigDict(frozen=True)
+
+    accepted: int
+    duplicates: int
+    conflicts: int
+    results: tuple[FeedbackResult, ...]
+
+
+def take_feedback(service: "Service", body: FeedbackBody, caller: Caller) -> FeedbackAnswer:
+    """Store what finished jobs report and learn from it; all of the call is checked before any of it is stored.
+
+    Raises
+    ------
+    BadRequest
+        A row names no trace where none is set, or an end that lies ahead.
+    Forbidden
+        A row is out of the caller's reach.
+    StoreError
+        Nothing was stored.
+    """
+    at = service.clock()
+    snapshot = service.models.current
+    rows = [_finished(service, body, index, caller, at) for index in range(len(body.feedback))]
+    known = known_digests(service.store, [row.identity for row in rows])
+    # A job that names no cluster is of that of its VC, unless it was stored before any model could tell.
+    rows = [row if row.cluster or row.identity in known else _placed(row, snapshot) for row in rows]
+    known |= known_digests(service.store, [row.identity for row in rows if row.identity not in known])
+    first: dict[Identity, Finished] = {}
+    for row in rows:
+        if row.identity not in known:
+            first.setdefault(row.identity, row)
+    earlier = insert_finished(service.store, scored_in_hindsight(list(first.values()), snapshot))
+    service.feed.poll()
+    return _answer(rows, {**known, **earlier}, first)
+
+
+def _placed(row: Finished, snapshot: "Snapshot") -> Finished:
+    models = (*snapshot.champions.values(), *snapshot.challengers.values())
+    history = next((model.history for model in models if model.bundle.card.trace == row.trace), None)
+    cluster = None if history is None else history.cluster_of(row.vc)
+    return row if cluster is None else replace(row, cluster=cluster)
+
+
+def _answer(rows: Sequence[Finished], earlier: dict[Identity, str], first: dict[Identity, Finished]) -> FeedbackAnswer:
+    results = []
+    for row in rows:
+        mine = row.identity not in earlier and first[row.identity] is row
+        digest = earlier.get(row.identity) or first[row.identity].digest
+        status: RowStatus = "accepted" if mine else "duplicate" if row.digest == digest else "conflict"
+        results.append(FeedbackResult(job_id=row.job_id, status=status))
+    counts = {
+        status: sum(each.status == status for each in results) for status in ("accepted", "duplicate", "conflict")
+    }
+    return FeedbackAnswer(
+        accepted=counts["accepted"],
+        duplicates=counts["duplicate"],
+        conflicts=counts["conflict"],
+        results=tuple(results),
+    )
+
+
+def _finished(service: "Service", body: FeedbackBody, index: int, caller: Caller, at: float) -> Finished:
+    row = body.feedback[index]
+    trace = row.trace or body.trace or service.settings.trace
+    if trace is None:
+        raise BadRequest(f"feedback.{index}.trace: found none, expected the job's trace, the call's, or one by default")
+    caller.check_reach(trace, row.cluster, field=f"feedback.{index}")
+    if row.end_ts.timestamp() > at + AHEAD.total_seconds():
+        raise BadRequest(f"feedback.{index}.end_ts: found {row.end_ts.isoformat()}, expected a time that has been")
+    given = row.allocation or row.request
+    run_s = row.run_s
+    if run_s is None and row.start_ts is not None:
+        run_s = (row.end_ts - row.start_ts).total_seconds()
+    said: dict[str, object] = {
+        "trace": trace,
+        "job_id": row.job_id,
+        "role": row.role,
+        "task_type": row.task_type,
+        "user": row.user,
+        "group": row.group,
+        "vc": row.vc,
+        "workload": row.workload,
+        "gpu_type": row.gpu_type,
+        "answer_id": row.answer_id,
+        "instances": row.instances,
+        "submit_us": _microseconds(row.submit_ts),
+        "start_us": None if row.start_ts is None else _microseconds(row.start_ts),
+        "end_us": _microseconds(row.end_ts),
+        "run_s": run_s,
+        "outcome": row.outcome,
+        **{f"req_{name}": value for name, value in row.request},
+        **{f"alloc_{name}": getattr(row.request, name) if value is None else value for name, value in given},
+        "used_cpu_cores": row.used.cpu_cores,
+        "used_gpus": row.used.gpus,
+        "mem_max_gib": row.used.mem_max_gib,
+        "gpu_mem_max_gib": row.used.gpu_mem_max_gib,
+    }
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    # Whether the cluster was named or found makes no other report of it.
+    return Finished(**said, cluster=row.cluster or "", digest=digest, caller=caller.name, at=at)  # type: ignore[arg-type]  # a column each
+
+
+def _microseconds(at: datetime) -> int:
+    return (at - EARLIEST) // timedelta(microseconds=1)

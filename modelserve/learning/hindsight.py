@@ -1,0 +1,139 @@
+"""Hindsight: what the models of now would have answered for jobs that have finished, as of each submission.
+
+Errors and drift are read from what is stored of it; a model that fails here loses nothing but its own figures.
+Called by `modelserve.learning.feedback`.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from modelserve.card import RUNTIME_TARGET
+from modelserve.predictor import Kind, calibrated_run_times, calibrated_use
+from modelserve.store.finished import Finished
+from scheduler_core.types import FloatArray, RunTimes
+
+if TYPE_CHECKING:
+    from features.online import JobAsked
+    from modelserve.loading.models import Snapshot
+    from modelserve.loading.served import ServedModel
+
+Figures = Mapping[str, float | str | None]
+logger = logging.getLogger(__name__)
+
+
+def scored_in_hindsight(rows: Sequence[Finished], snapshot: "Snapshot") -> list[Finished]:
+    """Return the jobs with what champions and challengers say of each, None where no model speaks.
+
+    The request is taken as it was asked for, so that a shrunk job's run time is held against the unshrunk one's.
+    """
+    scored = list(rows)
+    for find, score in (
+        (_champion(snapshot, "runtime"), _run_times),
+        (_champion(snapshot, "usage"), _peaks),
+        (_challenger(snapshot), _challenged),
+    ):
+        members: dict[str, list[int]] = defaultdict(list)
+        models: dict[str, ServedModel] = {}
+        for i, row in enumerate(rows):
+            model = find(row)
+            if model is not None:
+                models[model.reference] = model
+                members[model.reference].append(i)
+        for reference, places in members.items():
+            figures = _safely(score, models[reference], [rows[i] for i in places])
+            for i, each in zip(places, figures, strict=True):
+                scored[i] = replace(scored[i], **each)  # type: ignore[arg-type]  # columns of `Finished`
+    return scored
+
+
+def _champion(snapshot: "Snapshot", kind: Kind) -> Callable[[Finished], "ServedModel | None"]:
+    return lambda row: snapshot.model_of(kind, row.trace, row.workload, row.task_type)
+
+
+def _challenger(snapshot: "Snapshot") -> Callable[[Finished], "ServedModel | None"]:
+    def find(row: Finished) -> "ServedModel | None":
+        names = [f"runtime.{row.trace}.{part}" for part in (row.workload, row.task_type) if part is not None]
+        return next((snapshot.challengers[name] for name in names if name in snapshot.challengers), None)
+
+    return find
+
+
+def _safely(
+    score: Callable[["ServedModel", Sequence["JobAsked"]], list[Figures]],
+    model: "ServedModel",
+    rows: Sequence[Finished],
+) -> list[Figures]:
+    try:
+        return score(model, [_asked(row, model) for row in rows])
+    except Exception as error:  # feedback is kept whatever becomes of its scoring
+        logger.warning("%s cannot be held against %d finished jobs: %s", model.reference, len(rows), error)
+        return [{} for _ in rows]
+
+
+def _run_times(model: "ServedModel", asked: Sequence["JobAsked"]) -> list[Figures]:
+    answer = _quantiles(model, asked)
+    return [
+        {"run_time_model": model.reference, "p50_s": a, "p90_s": b}
+        for a, b in zip(_known(answer.p50), _known(answer.p90), strict=True)
+    ]
+
+
+def _challenged(model: "ServedModel", asked: Sequence["JobAsked"]) -> list[Figures]:
+    answer = _quantiles(model, asked)
+    return [
+        {"challenger_model": model.reference, "challenger_p50_s": a, "challenger_p90_s": b}
+        for a, b in zip(_known(answer.p50), _known(answer.p90), strict=True)
+    ]
+
+
+def _quantiles(model: "ServedModel", asked: Sequence["JobAsked"]) -> RunTimes:
+    built = model.rows.rows(asked, model.history)
+    raw = model.margins(RUNTIME_TARGET, built.matrix)
+    return calibrated_run_times(model.bundle.card, raw, built.reference_log_s)
+
+
+def _peaks(model: "ServedModel", asked: Sequence["JobAsked"]) -> list[Figures]:
+    matrix = model.rows.rows(asked, model.history).matrix
+    card = model.bundle.card
+    peaks = {target: _known(calibrated_use(card, target, model.margins(target, matrix))) for target in card.targets}
+    return [
+        {"usage_model": model.reference, **{f"peak_{target}": values[i] for target, values in peaks.items()}}
+        for i in range(len(asked))
+    ]
+
+
+def _asked(row: Finished, model: "ServedModel") -> "JobAsked":
+    from features.online import JobAsked
+
+    return JobAsked(
+        trace=row.trace,
+        cluster=row.cluster or model.history.cluster_of(row.vc),
+        job_id=row.job_id,
+        role=row.role,
+        user=row.user,
+        vc=row.vc,
+        group=row.group,
+        workload=row.workload,
+        task_type=row.task_type,
+        gpu_type=row.gpu_type,
+        submit_us=row.submit_us,
+        instances=row.instances,
+        req_cpu_cores=_or_nan(row.req_cpu_cores),
+        req_mem_gib=_or_nan(row.req_mem_gib),
+        req_gpus=_or_nan(row.req_gpus),
+        time_limit_s=np.nan,
+        priority=np.nan,
+    )
+
+
+def _known(values: FloatArray) -> list[float | None]:
+    return [float(value) if np.isfinite(value) else None for value in values]
+
+
+def _or_nan(value: float | None) -> float:
+    return np.nan if value is None else value

@@ -1,0 +1,125 @@
+"""The inputs of a model as it is asked now, from the log of answers, held against the rows it was trained on.
+
+Which rows are read is decided here, how far apart they are in `modelserve.learning.population`. Called by
+`modelserve.learning.drift`.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
+
+from modelserve.callers import Caller
+from modelserve.calls.scored import Scored, decode_features
+from modelserve.errors import BadRequest
+from modelserve.learning.verdict import THRESHOLDS, Verdict, by_bounds
+from modelserve.store import Store
+from modelserve.store.answers import AnswerRecord, newest_answers
+
+if TYPE_CHECKING:
+    from modelserve.loading.served import ServedModel
+
+Matrix = npt.NDArray[np.float32]
+
+ANSWERS: Final = 1_000
+"""Logged answers, the newest, that are looked through."""
+ROWS: Final = 2_000
+"""Rows of each model that are enough."""
+SHOWN: Final = 10
+"""Features that are listed."""
+
+
+class FeatureDrift(BaseModel):
+    """One feature's population stability index, and how much it matters to the model."""
+
+    model_config = ConfigDict(frozen=True)
+
+    feature: str
+    psi: Annotated[float, Field(allow_inf_nan=False)]
+    importance: Annotated[float, Field(allow_inf_nan=False)] | None
+
+
+class InputDrift(BaseModel):
+    """How far what a model is asked now lies from what it was trained on.
+
+    `psi` is the mean over features weighted by their permutation importance: of hundreds of features some always move,
+    and most of them do not matter. `features` are those that add most to it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    rows: int
+    psi: Annotated[float, Field(allow_inf_nan=False)] | None
+    features: tuple[FeatureDrift, ...]
+    verdict: Verdict
+
+
+def inputs_of(store: Store, models: Sequence["ServedModel"], caller: Caller) -> dict[str, Matrix]:
+    """Return the newest rows that each model was shown for jobs within the caller's reach, by reference.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    widths = {model.reference: len(model.bundle.contract.names) for model in models}
+    traces = sorted({model.bundle.card.trace for model in models})
+    found: dict[str, list[Matrix]] = defaultdict(list)
+    counts = dict.fromkeys(widths, 0)
+    for record in newest_answers(store, traces=traces, limit=ANSWERS) if traces else ():
+        if not any(counts[name] < ROWS for name in widths):
+            break
+        for seen in _shown(record):
+            if seen.matrix.shape[1] == widths.get(seen.model) and counts[seen.model] < ROWS:
+                kept = _within(seen, record, caller)[: ROWS - counts[seen.model]]
+                counts[seen.model] += len(kept)
+                found[seen.model].append(kept)
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+def judged_inputs(model: "ServedModel", matrix: Matrix | None) -> InputDrift:
+    """Hold rows against the model's population; unknown without one, or with too few rows."""
+    population = model.bundle.population
+    rows = 0 if matrix is None else len(matrix)
+    if population is None or matrix is None or rows < THRESHOLDS.least_rows:
+        return InputDrift(rows=rows, psi=None, features=(), verdict="unknown")
+    names = model.bundle.contract.names
+    importance = {each.feature: each.mean for each in model.bundle.importances}
+    psi = np.array([population.features[name].psi(matrix[:, column]) for column, name in enumerate(names)])
+    weights = np.array([max(importance.get(name) or 0.0, 0.0) for name in names])
+    if not weights.sum() > 0.0:
+        weights = np.ones(len(names))
+    weighted = psi * weights / weights.sum()
+    most = np.argsort(-weighted, kind="stable")[:SHOWN]
+    total = float(weighted.sum())
+    return InputDrift(
+        rows=rows,
+        psi=total,
+        features=tuple(
+            FeatureDrift(feature=names[i], psi=float(psi[i]), importance=importance.get(names[i])) for i in most
+        ),
+        verdict=by_bounds(total, THRESHOLDS.psi_watch, THRESHOLDS.psi_drifted),
+    )
+
+
+def _shown(record: AnswerRecord) -> Sequence[Scored]:
+    try:
+        return decode_features(record.features)
+    except BadRequest:  # written by another version; it tells nothing here
+        return ()
+
+
+def _within(seen: Scored, record: AnswerRecord, caller: Caller) -> Matrix:
+    """Return the rows of jobs that are within reach; who is bound to clusters sees the jobs that named one of them."""
+    if caller.clusters is None:
+        return seen.matrix
+    try:
+        jobs: Sequence[Mapping[str, object]] = json.loads(record.context)["body"]["jobs"]
+        within = [jobs[row].get("cluster") in caller.clusters for row in seen.rows]
+    except (ValueError, KeyError, TypeError, IndexError):
+        return seen.matrix[:0]
+    return seen.matrix[np.array(within, dtype=np.bool_)]

@@ -1,0 +1,214 @@
+"""Modes: whether recommendations are applied, where shrinking is stopped, and what came of it by the feedback.
+
+What the modes do to an answer is `modelserve.calls.recommendations`'. Called by the routes of the service.
+"""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from modelserve.callers import Caller
+from modelserve.errors import BadRequest
+from modelserve.learning.applied import Foregone, foregone_of
+from modelserve.learning.reports import Name
+from modelserve.store.controls import ModeSet, Reset, write_control
+from modelserve.store.realised import RESOURCES, Ran, Totals, newest_ran, totals
+
+if TYPE_CHECKING:
+    from modelserve.service import Service
+
+RECENT_JOBS: Final = 10_000
+"""Finished jobs, the newest, over which stretch and what was not applied are told."""
+
+
+class ModeBody(BaseModel):
+    """A mode for a place, or the release of a brake; what is absent means every cluster, type or group."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    trace: Name | None = None
+    cluster: Name | None = None
+    task_type: Name | None = None
+    group: Name | None = None
+    mode: Literal["observe", "enforce"] | None = None
+    reset: Literal[True] | None = Field(default=None, description="release the brake of a type, or of all types")
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> "ModeBody":
+        if (self.mode is None) == (self.reset is None):
+            raise ValueError("mode and reset: found both or neither, expected one of them")
+        if self.reset and self.group is not None:
+            raise ValueError("group: found one with reset, expected none; brakes are of types")
+        return self
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class ModeHeld(_Answer):
+    """A mode that was set; null means every cluster, type or group."""
+
+    trace: str
+    cluster: str | None
+    task_type: str | None
+    group: str | None
+    mode: Literal["observe", "enforce"]
+
+
+class BrakeHeld(_Answer):
+    """A type whose jobs are not shrunk until its brake is released; a null cluster: jobs that named none."""
+
+    trace: str
+    cluster: str | None
+    task_type: str
+    why: str
+
+
+class Hours(_Answer):
+    """Resource-hours over all instances: what was asked for, what was given, and the difference."""
+
+    asked: float
+    allocated: float
+    saved: float
+
+
+class Stretch(_Answer):
+    """Medians of run time over the p50 predicted at submission, of completed jobs; `ratio` is shrunk over unshrunk."""
+
+    shrunk: float | None
+    unshrunk: float | None
+    ratio: float | None
+    shrunk_jobs: int
+    unshrunk_jobs: int
+
+
+class NotApplied(_Answer):
+    """Jobs that could have been shrunk by an answer still in the log, and ran as asked for all the same."""
+
+    jobs: int
+    hours: dict[str, float]
+
+
+class Realised(_Answer):
+    """What came of the finished jobs of one type; `kill_rate` is of the shrunk ones."""
+
+    trace: str
+    task_type: str
+    jobs: int
+    shrunk_jobs: int
+    kills: int
+    kill_rate: float | None
+    hours: dict[str, Hours]
+    stretch: Stretch
+    not_applied: NotApplied
+
+
+class ModeAnswer(_Answer):
+    """The modes and brakes within reach, the mode where none was set, and what was realised."""
+
+    default: Literal["observe", "enforce"]
+    modes: tuple[ModeHeld, ...]
+    brakes: tuple[BrakeHeld, ...]
+    realised: tuple[Realised, ...]
+
+
+def set_mode(service: "Service", body: ModeBody, caller: Caller) -> ModeAnswer:
+    """Set a mode or release a brake, and return what stands now.
+
+    A caller that is bound to clusters sets modes of its clusters only, and has to name one: a mode of the whole trace
+    is everyone's.
+
+    Raises
+    ------
+    BadRequest
+        No trace is named where none is set.
+    Forbidden
+        The place is out of the caller's reach.
+    StoreError
+        Nothing was set.
+    """
+    trace = body.trace or service.settings.trace
+    if trace is None:
+        raise BadRequest("trace: found none, expected the trace that is meant, or one by default")
+    caller.check_reach(trace, body.cluster, field="mode")
+    place = {"trace": trace, "cluster": body.cluster or "", "task_type": body.task_type or ""}
+    by = {"caller": caller.name, "at": service.clock()}
+    if body.mode is None:
+        write_control(service.store, Reset(**place, **by))  # type: ignore[arg-type]  # texts and a time
+    else:
+        change = ModeSet(**place, **by, group=body.group or "", mode=body.mode)  # type: ignore[arg-type]  # as above
+        write_control(service.store, change)
+    service.feed.poll()
+    return read_modes(service, caller)
+
+
+def read_modes(service: "Service", caller: Caller) -> ModeAnswer:
+    """Return what stands within the caller's reach, and what came of it.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    learned = service.feed.fresh()
+    ran = newest_ran(service.store, traces=caller.traces, clusters=caller.clusters, limit=RECENT_JOBS)
+    foregone = foregone_of(service.store, ran)
+    summed = totals(service.store, traces=caller.traces, clusters=caller.clusters)
+    return ModeAnswer(
+        default=learned.default,
+        modes=tuple(
+            ModeHeld(trace=trace, cluster=cluster or None, task_type=kind or None, group=group or None, mode=mode)
+            for (trace, cluster, kind, group), mode in sorted(learned.modes.items())
+            if caller.reaches(trace, cluster or None)
+        ),
+        brakes=tuple(
+            BrakeHeld(trace=trace, cluster=cluster or None, task_type=kind, why=why)
+            for (trace, cluster, kind), why in sorted(learned.brakes.items())
+            if caller.reaches(trace, cluster)
+        ),
+        realised=tuple(_realised(each, ran, foregone) for each in summed),
+    )
+
+
+def _realised(each: Totals, ran: Sequence[Ran], foregone: Sequence[Foregone]) -> Realised:
+    mine = [job for job in ran if (job.trace, job.task_type) == (each.trace, each.task_type)]
+    missed = [job for job in foregone if (job.trace, job.task_type) == (each.trace, each.task_type)]
+    return Realised(
+        trace=each.trace,
+        task_type=each.task_type,
+        jobs=each.jobs,
+        shrunk_jobs=each.shrunk,
+        kills=each.kills,
+        kill_rate=each.kills / each.shrunk if each.shrunk else None,
+        hours={
+            resource: Hours(
+                asked=each.asked_hours[resource],
+                allocated=each.allocated_hours[resource],
+                saved=each.asked_hours[resource] - each.allocated_hours[resource],
+            )
+            for resource in RESOURCES
+        },
+        stretch=_stretch(mine),
+        not_applied=NotApplied(
+            jobs=len(missed),
+            hours={resource: sum(job.hours[i] for job in missed) for i, resource in enumerate(RESOURCES)},
+        ),
+    )
+
+
+def _stretch(ran: Sequence[Ran]) -> Stretch:
+    ratios: dict[bool, list[float]] = {True: [], False: []}
+    for job in ran:
+        if job.outcome == "completed" and job.p50_s:
+            ratios[job.shrunk].append(job.run_s / job.p50_s)
+    shrunk, unshrunk = (median(ratios[kind]) if ratios[kind] else None for kind in (True, False))
+    return Stretch(
+        shrunk=shrunk,
+        unshrunk=unshrunk,
+        ratio=shrunk / unshrunk if shrunk is not None and unshrunk else None,
+        shrunk_jobs=len(ratios[True]),
+        unshrunk_jobs=len(ratios[False]),
+    )

@@ -1,0 +1,221 @@
+"""What models there are, as far as a caller may see: versions, aliases, figures, importances and cards.
+
+Everything is of the snapshot that serves; nothing is predicted here and nothing read from the registry.
+Called by the routes of the service.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from modelserve.callers import Caller
+from modelserve.card import MODEL_NAME, Card, Importance
+from modelserve.champions import CHALLENGER, CHAMPION
+from modelserve.errors import NotKnown
+
+if TYPE_CHECKING:
+    from modelserve.loading.models import Snapshot
+    from modelserve.loading.served import ServedModel
+    from modelserve.service import Service
+
+Alias = Literal["champion", "challenger"]
+
+MEAN: Final = (
+    "how much worse the held-out error became when the feature's values were shuffled among the rows: the mean over "
+    "the repeats, in the units of the error; std is their spread"
+)
+SIGN: Final = (
+    "Spearman's rank correlation of the feature with its own SHAP value on held-out rows, -1 to 1: above 0, larger "
+    "values come with larger answers. It says in which direction, not how much; null where it has none or was not taken"
+)
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class ModelRow(_Answer):
+    """One version of a model that is loaded under an alias, by its card."""
+
+    name: str
+    kind: Literal["runtime", "usage"]
+    trace: str
+    task_type: str
+    version: str | None
+    alias: Alias
+    digest: str = Field(description="SHA-256 of the bundle's checksums: names every byte of the model")
+    targets: tuple[str, ...]
+    quantiles: tuple[float, ...]
+    metrics: dict[str, float | None] = Field(description="held-out figures at training")
+    until: AwareDatetime = Field(description="only jobs that ended before were trained on")
+    created: AwareDatetime
+    rows: int = Field(description="jobs trained on")
+    features: int
+
+
+class ModelFailure(_Answer):
+    """An alias whose version cannot be loaded; the former version, where there was one, serves on."""
+
+    name: str
+    alias: Alias
+    error: str
+
+
+class ModelsAnswer(_Answer):
+    """Every model within reach, by name; `generation` grows with each change."""
+
+    generation: int
+    models: tuple[ModelRow, ...]
+    failures: tuple[ModelFailure, ...]
+
+
+class ModelAnswer(_Answer):
+    """One model: what is loaded of it, and what is wrong with what is not."""
+
+    name: str
+    generation: int
+    champion: ModelRow | None
+    challenger: ModelRow | None
+    failures: tuple[ModelFailure, ...]
+
+
+class ImportancesAnswer(_Answer):
+    """Permutation importances on held-out rows, the most important first, and what their numbers mean."""
+
+    name: str
+    version: str | None
+    alias: Alias
+    mean_means: str = MEAN
+    sign_means: str = SIGN
+    importances: tuple[Importance, ...]
+
+
+class CardAnswer(_Answer):
+    """A model's card as it was written at training."""
+
+    name: str
+    version: str | None
+    alias: Alias
+    digest: str
+    card: Card
+
+
+def list_models(service: "Service", caller: Caller) -> ModelsAnswer:
+    """Return the models of the traces within the caller's reach."""
+    snapshot = service.models.current
+    names = _within_reach(snapshot, caller)
+    return ModelsAnswer(
+        generation=snapshot.generation,
+        models=tuple(row for name in names for row in _rows(snapshot, name)),
+        failures=tuple(failure for name in names for failure in _failures(snapshot, name)),
+    )
+
+
+def show_model(service: "Service", caller: Caller, name: str) -> ModelAnswer:
+    """Return one model.
+
+    Raises
+    ------
+    NotKnown
+        No model within the caller's reach has that name.
+    """
+    snapshot = service.models.current
+    if name not in _within_reach(snapshot, caller):
+        raise _not_known(name, _within_reach(snapshot, caller))
+    rows = {row.alias: row for row in _rows(snapshot, name)}
+    return ModelAnswer(
+        name=name,
+        generation=snapshot.generation,
+        champion=rows.get("champion"),
+        challenger=rows.get("challenger"),
+        failures=tuple(_failures(snapshot, name)),
+    )
+
+
+def importances_of(service: "Service", caller: Caller, name: str, alias: Alias = "champion") -> ImportancesAnswer:
+    """Return what a model's answers depend on, the most important feature first.
+
+    Raises
+    ------
+    NotKnown
+        No model within the caller's reach has that name, or none of its versions that alias.
+    """
+    model = _model(service.models.current, caller, name, alias)
+    ranked = sorted(model.bundle.importances, key=lambda each: -(each.mean if each.mean is not None else float("-inf")))
+    return ImportancesAnswer(name=name, version=model.bundle.version, alias=alias, importances=tuple(ranked))
+
+
+def card_of(service: "Service", caller: Caller, name: str, alias: Alias = "champion") -> CardAnswer:
+    """Return a model's card.
+
+    Raises
+    ------
+    NotKnown
+        No model within the caller's reach has that name, or none of its versions that alias.
+    """
+    bundle = _model(service.models.current, caller, name, alias).bundle
+    return CardAnswer(name=name, version=bundle.version, alias=alias, digest=bundle.digest, card=bundle.card)
+
+
+def _model(snapshot: "Snapshot", caller: Caller, name: str, alias: Alias) -> "ServedModel":
+    names = _within_reach(snapshot, caller)
+    held = snapshot.champions if alias == CHAMPION else snapshot.challengers
+    if name not in names:
+        raise _not_known(name, names)
+    if name not in held:
+        why = next((each.error for each in _failures(snapshot, name) if each.alias == alias), "none has that alias")
+        raise NotKnown(f"{name}: no {alias} is loaded ({why})")
+    return held[name]
+
+
+def _within_reach(snapshot: "Snapshot", caller: Caller) -> list[str]:
+    named = {*snapshot.champions, *snapshot.challengers, *(key.partition("@")[0] for key in snapshot.failures)}
+    matches = [match for name in sorted(named) if (match := MODEL_NAME.fullmatch(name))]
+    return [match[0] for match in matches if caller.reaches(match[2])]
+
+
+def _not_known(name: str, names: Iterable[str]) -> NotKnown:
+    """Say which names within reach are near; a name out of reach is told from one that is not by nothing."""
+    near = get_close_matches(name[:200], list(names), n=3, cutoff=0.0)
+    return NotKnown(
+        f"model {name[:80]!r} is not known, expected one of {', '.join(near) or 'none: no model is loaded'}"
+    )
+
+
+def _rows(snapshot: "Snapshot", name: str) -> list[ModelRow]:
+    aliased: tuple[tuple[Alias, ServedModel | None], ...] = (
+        ("champion", snapshot.champions.get(name)),
+        ("challenger", snapshot.challengers.get(name)),
+    )
+    return [_row(model, alias) for alias, model in aliased if model is not None]
+
+
+def _row(model: "ServedModel", alias: Alias) -> ModelRow:
+    bundle, card = model.bundle, model.bundle.card
+    return ModelRow(
+        name=card.name,
+        kind=card.kind,
+        trace=card.trace,
+        task_type=card.task_type,
+        version=bundle.version,
+        alias=alias,
+        digest=bundle.digest,
+        targets=card.targets,
+        quantiles=card.quantiles,
+        metrics=card.metrics,
+        until=card.until,
+        created=card.created,
+        rows=card.rows,
+        features=len(bundle.contract.names),
+    )
+
+
+def _failures(snapshot: "Snapshot", name: str) -> list[ModelFailure]:
+    aliased: tuple[tuple[Alias, str], ...] = (("champion", name), ("challenger", f"{name}@{CHALLENGER}"))
+    return [
+        ModelFailure(name=name, alias=alias, error=snapshot.failures[key])
+        for alias, key in aliased
+        if key in snapshot.failures
+    ]

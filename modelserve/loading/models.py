@@ -1,0 +1,237 @@
+"""The models that serve, as one snapshot that is replaced whole: loaded beside the old ones, checked, warmed, swapped.
+
+Nothing is fetched here (`modelserve.loading.sync`) and nothing answered (`modelserve.calls.live`); a bundle that fails
+keeps its former version serving. Called by the service, by its reload and feedback threads.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, Literal
+
+from features.online import EndedRun
+from modelserve.champions import ALIASES, CHALLENGER, CHAMPION, Pointer, read_pointed, read_pointer
+from modelserve.errors import ServeError
+from modelserve.loading.histories import Forgotten, Histories
+from modelserve.loading.marks import Mark, Place, files_mark, pointer_marks
+from modelserve.loading.served import ServedModel
+from modelserve.loading.warming import warm
+
+Kind = Literal["runtime", "usage"]
+FOLDER: Final = "bundles"
+"""Under which name `Snapshot.failures` speaks of the folder as a whole."""
+
+RETRY_FIRST_S: Final = 10.0
+RETRY_MOST_S: Final = 600.0
+"""How soon a model that failed is tried again though nothing moved; the wait doubles in between."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reload:
+    """What became of one alias of one model; `detail` says why it failed."""
+
+    name: str
+    version: str | None
+    alias: str
+    result: Literal["loaded", "failed", "withdrawn"]
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The models of one moment, by registered name; whoever answers takes one and keeps to it.
+
+    `failures` says by name what is wrong with a model whose pointer cannot be followed, whether or not a former version
+    serves; a challenger's is under `<name>@challenger`. A challenger that is the champion already counts as none.
+    `loaded_at` is the clock's time of the last change.
+    """
+
+    champions: Mapping[str, ServedModel]
+    challengers: Mapping[str, ServedModel]
+    failures: Mapping[str, str]
+    generation: int
+    loaded_at: float
+
+    def model_of(self, kind: Kind, trace: str, workload: str | None, task_type: str) -> ServedModel | None:
+        """Return the model that answers for a job: of its workload where there is one, else of its task type."""
+        for part in (workload, task_type):
+            if part is not None and (found := self.champions.get(f"{kind}.{trace}.{part}")) is not None:
+                return found
+        return None
+
+    def failure_of(self, kind: Kind, trace: str, workload: str | None, task_type: str) -> str | None:
+        """Return what is wrong with the model that would answer for a job; None where nothing is known to be."""
+        for part in (workload, task_type):
+            if part is not None and (found := self.failures.get(f"{kind}.{trace}.{part}")) is not None:
+                return found
+        return None
+
+
+def failure_key(name: str, alias: str) -> str:
+    """Return under which key `Snapshot.failures` speaks of an alias of a model.
+
+    Examples
+    --------
+    >>> failure_key("usage.pai.cv", "champion"), failure_key("usage.pai.cv", "challenger")
+    ('usage.pai.cv', 'usage.pai.cv@challenger')
+    """
+    return name if alias == CHAMPION else f"{name}@{alias}"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Seen:
+    """What was last found at a pointer, and when it is worth another look."""
+
+    mark: Mark
+    files: Mark
+    retry_at: float | None = None
+    wait_s: float = RETRY_FIRST_S
+
+
+@dataclass(slots=True)
+class _Work:
+    """The next snapshot while it is put together."""
+
+    models: dict[Place, ServedModel]
+    failures: dict[str, str]
+    done: list[Reload] = field(default_factory=list)
+
+
+class ModelSet:
+    """The models of a folder, kept up to date by `refresh`; `current` is never half of one state and half of another.
+
+    Models of one trace whose history file is the same share one `OnlineHistory`. A new one is without the users of the
+    trace who are `forgotten`, and takes the feedback of the trace, `past`, before it serves.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        past: Callable[[str], Iterable[EndedRun]],
+        clock: Callable[[], float],
+        challengers: bool,
+        forgotten: Callable[[str], Iterable[Forgotten]] = lambda _: (),
+    ) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._aliases = ALIASES if challengers else (CHAMPION,)
+        self._seen: dict[Place, _Seen] = {}
+        self._models: dict[Place, ServedModel] = {}
+        self._histories = Histories(past, forgotten)
+        self._refreshing = threading.Lock()
+        self.current = Snapshot(champions={}, challengers={}, failures={}, generation=0, loaded_at=clock())
+
+    def refresh(self) -> list[Reload]:
+        """Follow every pointer that moved, and swap `current` if anything came of it; say what was done.
+
+        Nothing that moved costs a look at each pointer. A model that fails is tried again when its files change, and
+        else after a while that doubles.
+        """
+        with self._refreshing:
+            marks = pointer_marks(self._folder, self._aliases)
+            if marks is None:
+                return self._folder_away()
+            moved = [place for place, mark in marks.items() if self._has_moved(place, mark)]
+            gone = [place for place in self._seen if place not in marks]
+            if not moved and not gone and FOLDER not in self.current.failures:
+                return []
+            work = _Work(models=dict(self._models), failures=dict(self.current.failures))
+            work.failures.pop(FOLDER, None)
+            for place in gone:
+                self._withdraw(place, work)
+            for place in moved:
+                self._follow(place, marks[place], work)
+            self._swap(work)
+            return work.done
+
+    def learn(self, runs: Sequence[EndedRun]) -> None:
+        """Add finished runs to every history of their trace; runs already known change nothing."""
+        self._histories.learn(runs)
+
+    def forget(self, trace: str, user: str, clusters: frozenset[str] | None) -> None:
+        """Remove a user's runs from every history of the trace; in `clusters` only, where some are named."""
+        self._histories.forget(trace, user, clusters)
+
+    def _folder_away(self) -> list[Reload]:
+        """Keep serving what was loaded while the folder cannot be listed, and say so once."""
+        if FOLDER in self.current.failures:
+            return []
+        detail = f"{self._folder.name}: the folder of bundles cannot be listed, expected one; what is loaded serves on"
+        work = _Work(models=dict(self._models), failures={**self.current.failures, FOLDER: detail})
+        self._swap(work)
+        return [Reload(name=FOLDER, version=None, alias="", result="failed", detail=detail)]
+
+    def _has_moved(self, place: Place, mark: Mark) -> bool:
+        seen = self._seen.get(place)
+        if seen is None or seen.mark != mark:
+            return True
+        if seen.retry_at is None:
+            return False
+        return self._clock() >= seen.retry_at or seen.files != files_mark(self._folder / place[0])
+
+    def _withdraw(self, place: Place, work: _Work) -> None:
+        name, alias = place
+        self._seen.pop(place, None)
+        work.failures.pop(failure_key(name, alias), None)
+        former = work.models.pop(place, None)
+        version = None if former is None else former.bundle.version
+        work.done.append(Reload(name=name, version=version, alias=alias, result="withdrawn"))
+
+    def _follow(self, place: Place, mark: Mark, work: _Work) -> None:
+        """Load what a pointer names, or leave what there is and note why."""
+        name, alias = place
+        before = self._seen.get(place)
+        files = files_mark(self._folder / name)
+        pointer: Pointer | None = None
+        try:
+            pointer = read_pointer(self._folder, name, alias)
+            if pointer is None:
+                return  # gone since it was listed; the next look withdraws it
+            model = _held(work, pointer) or self._load(pointer, work)
+        except Exception as error:  # whatever a bundle brings about, the model that serves stays
+            detail = str(error) if isinstance(error, ServeError) else f"{name}: {type(error).__name__}: {error}"
+            waits = RETRY_FIRST_S
+            if before is not None and before.retry_at is not None and (before.mark, before.files) == (mark, files):
+                waits = min(2 * before.wait_s, RETRY_MOST_S)
+            self._seen[place] = _Seen(mark=mark, files=files, retry_at=self._clock() + waits, wait_s=waits)
+            work.failures[failure_key(name, alias)] = detail[:500]
+            version = None if pointer is None else pointer.version
+            work.done.append(Reload(name=name, version=version, alias=alias, result="failed", detail=detail[:500]))
+            return
+        self._seen[place] = _Seen(mark=mark, files=files)
+        work.failures.pop(failure_key(name, alias), None)
+        if work.models.get(place) is not model:
+            work.models[place] = model
+            work.done.append(Reload(name=name, version=pointer.version, alias=alias, result="loaded"))
+
+    def _load(self, pointer: Pointer, work: _Work) -> ServedModel:
+        known = {model.bundle.history_digest: model.bundle.history for model in work.models.values()}
+        bundle = read_pointed(self._folder, pointer, histories=known)
+        model = ServedModel.of(bundle, self._histories.of(bundle))
+        warm(model)
+        return model
+
+    def _swap(self, work: _Work) -> None:
+        self._models = work.models
+        self._histories.keep([model.bundle for model in work.models.values()])
+        champions = {name: model for (name, alias), model in work.models.items() if alias == CHAMPION}
+        challengers = {name: model for (name, alias), model in work.models.items() if alias == CHALLENGER}
+        self.current = Snapshot(
+            champions=MappingProxyType(champions),
+            challengers=MappingProxyType({k: v for k, v in challengers.items() if champions.get(k) is not v}),
+            failures=MappingProxyType(work.failures),
+            generation=self.current.generation + 1,
+            loaded_at=self._clock(),
+        )
+
+
+def _held(work: _Work, pointer: Pointer) -> ServedModel | None:
+    """Return the version that a pointer names if it is loaded already, under either alias."""
+    meant = pointer.name, pointer.version, pointer.digest
+    for model in work.models.values():
+        if (model.bundle.card.name, model.bundle.version, model.bundle.digest) == meant:
+            return model
+    return None

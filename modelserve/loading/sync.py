@@ -1,0 +1,208 @@
+"""The mirror kept up to date for ever: one process beside the workers, the only one that knows the registry.
+
+Aliases are resolved and bundles fetched by `modelserve.registry`; what has become of the last round stands in
+`<bundles>/.sync.json`. Run as `python -m modelserve.loading.sync`, and by the server as its child.
+"""
+
+import logging
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from modelserve.card import canonical_json
+from modelserve.champions import ALIASES, model_names, read_pointer
+from modelserve.errors import BundleError, MirrorError
+from modelserve.registry import Mirrored, Verified, mirror
+from modelserve.settings import ServeSettings
+
+STATE: Final = ".sync.json"
+STATE_LIMIT_BYTES: Final = 65_536
+
+KEPT_VERSIONS: Final = 5
+"""How many versions of a model stay beside those pointed at, the newest: answers made with them can be replayed."""
+
+WAIT_MOST_S: Final = 300.0
+"""The longest wait between two rounds while the registry is away; it doubles up to here."""
+
+JITTER_FRAC: Final = 0.2
+"""By how much a wait is shortened at random, so that many mirrors do not come at once."""
+
+logger = logging.getLogger(__name__)
+
+
+class SyncState(BaseModel):
+    """The last round, in Unix seconds: when it was attempted, and when one last went well (`at`, 0 for never)."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    at: float = 0.0
+    attempted_at: float = 0.0
+    error: str | None = None
+    failing: tuple[str, ...] = ()
+
+
+class Sync:
+    """Rounds over one folder: what is remembered from one to the next, to read less and to log changes only."""
+
+    def __init__(self, settings: ServeSettings, *, clock: Callable[[], float] = time.time) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._verified: Verified = {}
+        self._said: dict[tuple[str, str], str] = {}
+        self._away: str | None = None
+        self.state = read_state(settings.bundles)
+
+    def once(self) -> list[Mirrored]:
+        """Mirror every alias, prune what nobody needs, and write down how it went.
+
+        Raises
+        ------
+        MirrorError
+            No registry is set, or it is away; what was mirrored stays.
+        """
+        settings, attempted_at = self._settings, self._clock()
+        if settings.tracking_uri is None:
+            raise MirrorError("no registry to mirror; set TAUT_SERVE_TRACKING_URI, or serve what the folder holds")
+        try:
+            settings.bundles.mkdir(parents=True, exist_ok=True)
+            done = [
+                each
+                for alias in ALIASES
+                for each in mirror(settings.tracking_uri, settings.bundles, alias=alias, verified=self._verified)
+            ]
+            for name in model_names(settings.bundles):
+                prune(settings.bundles, name)
+        except (MirrorError, OSError) as error:
+            self.state = self.state.model_copy(update={"attempted_at": attempted_at, "error": str(error)[:500]})
+            write_state(settings.bundles, self.state)
+            raise error if isinstance(error, MirrorError) else MirrorError(f"bundles: {error}") from error
+        failing = tuple(f"{each.name}@{each.alias}: {each.detail}" for each in done if each.outcome == "failed")
+        self.state = SyncState(
+            at=self._clock(), attempted_at=attempted_at, error=failing[0] if failing else None, failing=failing
+        )
+        write_state(settings.bundles, self.state)
+        return done
+
+    def until(self, stop: threading.Event, *, draw: Callable[[], float] = random.random) -> None:
+        """Go round after round until `stop` is set, more slowly while the registry is away."""
+        failed = 0
+        while not stop.is_set():
+            try:
+                self._say(self.once())
+                failed = 0
+            except MirrorError as error:
+                failed += 1
+                self._say_away(str(error))
+            stop.wait(wait_s(self._settings.mirror_every_s, failed, draw()))
+
+    def _say(self, done: Sequence[Mirrored]) -> None:
+        """Log what changed since the last round."""
+        if self._away is not None:
+            logger.info("registry is back")
+            self._away = None
+        for each in done:
+            key, said = (each.name, each.alias), f"{each.outcome} {each.version} {each.detail}"
+            if each.outcome != "present" and self._said.get(key) != said:
+                level = logging.WARNING if each.outcome == "failed" else logging.INFO
+                logger.log(level, "%s@%s %s %s %s", each.name, each.version, each.alias, each.outcome, each.detail)
+            self._said[key] = said
+
+    def _say_away(self, detail: str) -> None:
+        if self._away is None:
+            logger.warning("%s", detail)
+        self._away = detail
+
+
+def sync_once(settings: ServeSettings) -> list[Mirrored]:
+    """Mirror champions and challengers once.
+
+    Raises
+    ------
+    MirrorError
+        No registry is set, or it is away; what was mirrored stays.
+    """
+    return Sync(settings).once()
+
+
+def wait_s(every_s: float, failed: int, drawn: float) -> float:
+    """Return how long to wait after `failed` rounds in a row that failed; `drawn` (0..1) is chance.
+
+    Examples
+    --------
+    >>> [wait_s(5.0, failed, 0.0) for failed in (0, 1, 2, 9)]
+    [5.0, 10.0, 20.0, 300.0]
+    >>> wait_s(5.0, 0, 1.0)
+    4.0
+    """
+    longest = max(WAIT_MOST_S, every_s)
+    return min(every_s * 2.0 ** min(failed, 30), longest) * (1.0 - JITTER_FRAC * drawn)
+
+
+def prune(folder: Path, name: str) -> list[str]:
+    """Remove the versions of a model that no alias means, but for the newest `KEPT_VERSIONS`; return which went."""
+    held = sorted((each for each in (folder / name).iterdir() if each.name.isdigit()), key=lambda each: int(each.name))
+    meant = set()
+    for alias in ALIASES:
+        try:
+            pointer = read_pointer(folder, name, alias)
+        except BundleError:
+            return []  # which version it means cannot be told, so all of them stay
+        if pointer is not None:
+            meant.add(pointer.version)
+    old = [each for each in held if each.name not in meant][:-KEPT_VERSIONS]
+    for each in old:
+        if each.is_symlink():
+            each.unlink()
+        else:
+            shutil.rmtree(each)
+    return [each.name for each in old]
+
+
+def read_state(folder: Path) -> SyncState:
+    """Return how the last round over a folder went; one that never was where nothing can be read."""
+    try:
+        with (folder / STATE).open("rb") as file:
+            return SyncState.model_validate_json(file.read(STATE_LIMIT_BYTES))
+    except (OSError, ValidationError):
+        return SyncState()
+
+
+def write_state(folder: Path, state: SyncState) -> None:
+    """Write how a round went, in one step; a folder that cannot be written keeps what it says."""
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=f"{STATE}.") as stage:
+            staged = Path(stage) / STATE
+            staged.write_bytes(canonical_json(state.model_dump(mode="json")))
+            staged.replace(folder / STATE)
+    except OSError as error:
+        logger.warning("%s cannot be written (%s)", STATE, error.strerror)
+
+
+def main() -> None:
+    """Mirror until SIGTERM or SIGINT; with nothing to mirror, say so and end."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    settings = ServeSettings()
+    if settings.tracking_uri is None:
+        logger.error("no registry to mirror, expected TAUT_SERVE_TRACKING_URI")
+        sys.exit(2)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
+    Sync(settings).until(threading.Event())
+
+
+def _end(*_: object) -> None:
+    """End at once, in the midst of a download too: whatever is half written is beside its place and goes with us."""
+    raise SystemExit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,281 @@
+import json
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from modelserve.callers import ANYONE, Caller, Scope
+from modelserve.calls.predictions import PredictAnswer, PredictBody, predict_jobs
+from modelserve.errors import BadRequest, Forbidden
+from modelserve.learning.learned import Learned
+from modelserve.loading.models import Snapshot
+from modelserve.recommend import predict
+from modelserve.requests import JobRow
+from modelserve.service import Service
+from tests.modelserve.answering import NOW, REQUEST, folder_of, in_process, job, mixed, service_of
+from tests.modelserve.mirrored import NAME, USAGE
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, small_bundles: dict[str, Path]) -> Path:
+    return folder_of(tmp_path_factory.mktemp("mirror"), small_bundles).path
+
+
+@pytest.fixture(scope="module")
+def service(folder: Path) -> Service:
+    return service_of(folder)
+
+
+def ask(service: Service, jobs: list[dict[str, object]], caller: Caller = ANYONE, **said: object) -> list[dict]:
+    body = PredictBody.model_validate({"jobs": jobs, **said})
+    answered = predict_jobs(service, body, caller, answer_id="answer-1")
+    PredictAnswer.model_validate_json(answered.body)
+    return json.loads(answered.body)["predictions"]
+
+
+def test_an_answer_has_the_shape_of_the_contract(service: Service) -> None:
+    [found] = ask(service, [job()])
+
+    assert list(found) == [
+        "job_id",
+        "run_time_s",
+        "peak_use",
+        "measured_runs",
+        "models",
+        "history",
+        "reason",
+        "note",
+    ]
+    assert 0 < found["run_time_s"]["p50"] <= found["run_time_s"]["p90"]
+    assert set(found["peak_use"]) == {"cpu_cores", "mem_gib", "gpus", "gpu_mem_gib"}
+    assert found["models"] == {"run_time": f"{NAME}@7", "usage": f"{USAGE}@7"}
+    assert found["history"] == "2020-08-01T00:00:00Z"
+    assert found["reason"] is found["note"] is None
+    assert found["measured_runs"] > 0
+
+
+def test_answers_equal_those_of_the_commands_to_the_bit(service: Service, folder: Path) -> None:
+    rows = [JobRow.model_validate(each) for each in mixed(21)]
+    found = ask(service, mixed(21))
+
+    expected = predict(rows, in_process(folder), trace="pai", now=datetime.fromtimestamp(NOW, UTC))
+
+    for one, other in zip(found, expected, strict=True):
+        assert one["job_id"] == other["job_id"]
+        assert (one["run_time_s"] or {}).get("p50") == other["run_time_p50_s"]
+        assert (one["run_time_s"] or {}).get("p90") == other["run_time_p90_s"]
+        for target in ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib"):
+            assert (one["peak_use"] or {}).get(target) == other[f"peak_{target}"]
+        assert one["measured_runs"] == other["measured_runs"]
+        assert one["models"]["run_time"] == other["model_run_time"]
+
+
+def test_a_batch_answers_as_single_calls_do_and_keeps_their_order(service: Service) -> None:
+    jobs = mixed(40)
+
+    together = ask(service, jobs)
+
+    assert [each["job_id"] for each in together] == [each["job_id"] for each in jobs]
+    assert together == [ask(service, [each])[0] for each in jobs]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "given"),
+    [
+        (["run_time"], {"run_time_s"}),
+        (["peak_use"], {"peak_use"}),
+        (["peak_use", "run_time"], {"run_time_s", "peak_use"}),
+    ],
+)
+def test_only_what_is_asked_for_is_answered(service: Service, outputs: list[str], given: set[str]) -> None:
+    [found] = ask(service, [job()], outputs=outputs)
+
+    assert {name for name in ("run_time_s", "peak_use") if found[name] is not None} == given
+    assert found["reason"] is None
+    assert found["measured_runs"] == ask(service, [job()])[0]["measured_runs"]
+
+
+@pytest.mark.parametrize("changes", [{"task_type": "unheard-of"}, {"trace": "helios"}], ids=str)
+def test_what_has_no_model_fails_no_other(service: Service, changes: dict[str, object]) -> None:
+    [unknown, known] = ask(service, [job(0, **changes), job(1)])
+
+    assert unknown["run_time_s"] is unknown["peak_use"] is unknown["history"] is None
+    assert unknown["reason"] == "no_model"
+    assert "runtime." in unknown["note"]
+    assert known["reason"] is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"user": "never", "group": "never", "gpu_type": "H999", "role": "never", "vc": "never", "cluster": "never"},
+        {"user": None, "group": None, "gpu_type": None},
+        {"request": {}},
+        {"request": {"cpu_cores": None, "mem_gib": 0, "gpus": 1e6}},
+        {"submit_ts": "1900-01-01T00:00:00Z"},
+        {"submit_ts": "9999-12-31T23:59:59Z"},
+        {"instances": 1_000_000},
+    ],
+    ids=str,
+)
+def test_what_is_unknown_of_a_job_is_answered_all_the_same(service: Service, changes: dict[str, object]) -> None:
+    [found] = ask(service, [job(0, **changes)])
+
+    assert found["run_time_s"]["p50"] > 0
+    assert found["reason"] is None
+
+
+texts = st.one_of(st.none(), st.sampled_from(["u1", "g1", "ctr", "T4"]), st.text(min_size=1, max_size=20))
+amounts = st.one_of(st.none(), st.floats(0.0, 1e6))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    jobs=st.lists(
+        st.fixed_dictionaries(
+            {
+                "job_id": st.text(min_size=1, max_size=8),
+                "task_type": st.sampled_from(["ctr", "nlp"]) | st.text(min_size=1, max_size=5),
+                "request": st.fixed_dictionaries(dict.fromkeys(REQUEST, amounts)),
+                "user": texts,
+                "group": texts,
+                "vc": texts,
+                "cluster": texts,
+                "workload": texts,
+                "gpu_type": texts,
+                "instances": st.integers(1, 1_000_000),
+            }
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_whatever_is_asked_is_answered_in_order(service: Service, jobs: list[dict[str, object]]) -> None:
+    found = ask(service, jobs)
+
+    assert [each["job_id"] for each in found] == [each["job_id"] for each in jobs]
+    for each in found:
+        assert (each["run_time_s"] is None) == (each["reason"] is not None)
+
+
+def test_ids_match_under_many_threads(service: Service) -> None:
+    def one(i: int) -> bool:
+        jobs = [job(i * 10 + k) for k in range(1 + i % 3)]
+        body = PredictBody.model_validate({"jobs": jobs, "outputs": ["run_time"]})
+        said = json.loads(predict_jobs(service, body, ANYONE, answer_id=f"id-{i}").body)
+        return (said["answer_id"], [each["job_id"] for each in said["predictions"]]) == (
+            f"id-{i}",
+            [each["job_id"] for each in jobs],
+        )
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(one, range(300)))
+
+
+def broken(service: Service, name: str, change: Callable[[object], object]) -> Service:
+    current = service.models.current
+    models = {**current.champions, name: change(current.champions[name])}
+    return replace(service, models=SimpleNamespace(current=replace(current, champions=models)))  # type: ignore[arg-type]
+
+
+def test_a_model_that_falls_over_takes_only_its_own_output_along(service: Service) -> None:
+    fallen = broken(service, NAME, lambda model: replace(model, trees={}))
+
+    [found, other] = ask(fallen, [job(0), job(1, task_type="nlp")])
+
+    assert found["run_time_s"] is None
+    assert found["reason"] == "predictor_unavailable"
+    assert f"{NAME}@7" in found["note"]
+    assert found["peak_use"]["mem_gib"] > 0
+    assert other["reason"] == "no_model"
+
+
+def test_a_model_that_was_never_read_says_what_is_wrong_with_it(small_bundles: dict[str, Path], tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, small_bundles)
+    (folder.path / NAME / "7" / "models" / "run_s.ubj").write_bytes(b"damaged")
+
+    [found] = ask(service_of(folder.path), [job()])
+
+    assert found["run_time_s"] is None
+    assert found["reason"] == "predictor_unavailable"
+    assert "run_s.ubj" in found["note"]
+    assert found["peak_use"] is not None
+
+
+def test_memory_is_never_predicted_below_what_was_killed(folder: Path) -> None:
+    learned = Learned(floors={("pai", "pai", "group", "g1", "worker"): 77.0})
+
+    [killed, other] = ask(service_of(folder, learned=learned), [job(1, group="g1"), job(2, group="g2")])
+
+    assert killed["peak_use"]["mem_gib"] == 77.0
+    assert other["peak_use"]["mem_gib"] < 77.0
+
+
+def test_a_snapshot_is_taken_once(folder: Path) -> None:
+    service = service_of(folder)
+    taken = []
+
+    class Moving:
+        @property
+        def current(self) -> Snapshot:
+            taken.append(1)
+            return service.models.current
+
+    ask(replace(service, models=Moving()), mixed(20))  # type: ignore[arg-type]
+
+    assert len(taken) == 1
+
+
+def test_jobs_out_of_reach_or_of_no_trace_are_refused(service: Service, folder: Path) -> None:
+    bound = Caller(name="t", scopes=frozenset({Scope.PREDICT}), clusters=frozenset({"pai"}))
+
+    with pytest.raises(Forbidden, match=r"jobs\.1\.cluster"):
+        ask(service, [job(0, cluster="pai"), job(1, cluster="other")], bound)
+    with pytest.raises(Forbidden, match=r"jobs\.0\.cluster"):
+        ask(service, [job(0)], bound)
+    with pytest.raises(BadRequest, match=r"jobs\.1\.trace"):
+        ask(service_of(folder, trace=None), [job(0, trace="pai"), job(1)])
+
+
+def test_what_is_counted_and_cited(service: Service) -> None:
+    body = PredictBody.model_validate({"jobs": [job(0), job(1), job(2, task_type="nlp")], "outputs": ["run_time"]})
+
+    answered = predict_jobs(service, body, ANYONE, answer_id="a")
+
+    assert answered.models == (f"{NAME}@7",)
+    assert answered.counts == {("prediction", NAME, "7", "predicted"): 2, ("prediction", "", "", "no_model"): 1}
+
+
+def test_nothing_is_logged_where_nothing_is_kept(folder: Path) -> None:
+    service = service_of(folder, answers_kept=0)
+
+    ask(service, [job()])
+
+    assert service.log.records == []  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"jobs": []}, {"jobs": [job()], "outputs": []}, {"jobs": [job()], "outputs": ["cost"]}, {}], ids=str
+)
+def test_a_body_that_cannot_be_meant_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"jobs|outputs"):
+        PredictBody.model_validate(wrong)
+
+
+def test_unknown_quantiles_are_null(service: Service) -> None:
+    def without_p90(model: object) -> object:
+        bundle = model.bundle  # type: ignore[attr-defined]
+        return replace(model, bundle=replace(bundle, card=bundle.card.model_copy(update={"quantiles": (0.5, 0.8)})))
+
+    [found] = ask(broken(service, NAME, without_p90), [job()])
+
+    assert found["run_time_s"]["p90"] is None
+    assert math.isfinite(np.log(found["run_time_s"]["p50"]))

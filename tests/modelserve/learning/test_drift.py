@@ -1,0 +1,233 @@
+"""Drift: verdicts by hand-worked figures, from finished jobs and from the log of answers, within reach."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from features.build import build
+from features.history import History
+from modelserve.answer_log import AnswerRecord
+from modelserve.bundle import read_bundle, write_bundle
+from modelserve.callers import ANYONE, Caller, Scope
+from modelserve.calls.scored import Scored, encode_features
+from modelserve.learning.drift import ModelDrift, read_drift
+from modelserve.learning.population import Population
+from modelserve.store.answers import write_answers
+from modelserve.store.finished import Finished, insert_finished
+from tests.modelserve.conftest import make_jobs, make_usage
+from tests.modelserve.feedback_cases import service_of
+from tests.modelserve.learning.test_lessons import JOB
+from tests.modelserve.mirrored import NAME, USAGE, Folder, models_of
+
+EAST = Caller(name="east", scopes=frozenset({Scope.PREDICT}), traces=frozenset({"pai"}), clusters=frozenset({"east"}))
+METRICS = {
+    NAME: {"coverage_p90": 0.9, "pinball_p50": 0.25},
+    USAGE: {"cpu_cores_coverage": 0.95, "mem_gib_coverage": 0.95},
+}
+
+
+def with_population(source: Path, place: Path, name: str) -> Path:
+    """Write a bundle again with a population and figures to be held to."""
+    bundle = read_bundle(source)
+    jobs = make_jobs()
+    frame = build(jobs, History.of(jobs, make_usage(jobs)), bundle.contract.names)
+    write_bundle(
+        place,
+        card=bundle.card.model_copy(update={"metrics": METRICS[name]}),
+        contract=bundle.contract,
+        boosters=bundle.boosters,
+        history=bundle.history,
+        importances=bundle.importances,
+        population=Population.of(bundle.contract.encode(frame), bundle.contract),
+    )
+    return place
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, small_bundles: dict[str, Path]) -> Path:
+    place = tmp_path_factory.mktemp("drift")
+    made = Folder(place / "bundles", small_bundles)
+    for name in (NAME, USAGE):
+        kind = name.partition(".")[0]
+        made.add(name, "7", source=with_population(small_bundles[kind], place / kind, name))
+    return made.path
+
+
+@pytest.fixture
+def service(folder: Path, tmp_path: Path) -> Iterator[Any]:
+    models = models_of(folder)
+    models.refresh()
+    opened = service_of(tmp_path / "serve.db", models, drift_window=200)
+    yield opened
+    opened.store.close()
+
+
+def finished(count: int, **changes: Any) -> list[Finished]:
+    """Return jobs with a p50 of 100 s and a p90 of 200 s; nine of ten ran for 60 s to 150 s, one for 400 s."""
+    run_s = [400.0 if i % 10 == 0 else (60.0, 100.0, 150.0)[i % 3] for i in range(count)]
+    base = replace(JOB, run_time_model=f"{NAME}@7", usage_model=f"{USAGE}@7", p50_s=100.0, p90_s=200.0, **changes)
+    return [replace(base, job_id=f"j{i}", run_s=each) for i, each in enumerate(run_s)]
+
+
+def told(service: Any, name: str = NAME, caller: Caller = ANYONE) -> ModelDrift:
+    [model] = [each for each in read_drift(service, caller).models if each.name == name]
+    return model
+
+
+def answers_of(service: Any, name: str, matrix: np.ndarray, *, cluster: str = "east") -> None:
+    model = service.models.current.champions[name]
+    records = []
+    for i in range(0, len(matrix), 50):
+        part = np.ascontiguousarray(matrix[i : i + 50])
+        scored = Scored(
+            model=model.reference,
+            digest=model.bundle.digest,
+            rows=np.arange(len(part)),
+            matrix=part,
+            reference_log_s=np.zeros((len(part), 2)),
+            runs=np.zeros(len(part), dtype=np.int64),
+        )
+        context = json.dumps({"body": {"jobs": [{"job_id": "a", "cluster": cluster}] * len(part)}})
+        records.append(
+            AnswerRecord(
+                answer_id=f"{cluster}-{name}-{i}",
+                at=1.0,
+                kind="prediction",
+                caller="t",
+                trace="pai",
+                models=model.reference,
+                context=context.encode(),
+                features=encode_features([scored]),
+                response=b"{}",
+            )
+        )
+    write_answers(service.store, records)
+
+
+def rows_of(service: Any, name: str) -> np.ndarray:
+    contract = service.models.current.champions[name].bundle.contract
+    jobs = make_jobs()
+    return contract.encode(build(jobs, History.of(jobs, make_usage(jobs)), contract.names))
+
+
+def test_nothing_is_said_of_what_nobody_reported(service: Any) -> None:
+    answer = read_drift(service, ANYONE)
+
+    assert [(each.name, each.verdict) for each in answer.models] == [(NAME, "unknown"), (USAGE, "unknown")]
+    assert answer.window == 200
+    assert (answer.thresholds.psi_watch, answer.thresholds.psi_drifted) == (0.1, 0.2)
+
+
+def test_a_model_that_keeps_its_word_is_ok(service: Any) -> None:
+    insert_finished(service.store, finished(200))
+
+    model = told(service)
+
+    [p90] = model.coverage
+    assert (p90.of, p90.jobs, p90.observed, p90.expected, p90.verdict) == ("p90", 200, 0.9, 0.9, "ok")
+    assert p90.standard_error == pytest.approx((0.9 * 0.1 / 200) ** 0.5)
+    assert model.error is not None
+    assert model.error.median_log == pytest.approx(0.0)
+    assert model.error.expected_mean_absolute_log == pytest.approx(0.5)
+    assert (model.error.verdict, model.verdict) == ("ok", "ok")
+
+
+@pytest.mark.parametrize(
+    ("p50_s", "p90_s", "coverage", "error"),
+    [(100.0, 120.0, "drifted", "ok"), (20.0, 500.0, "drifted", "drifted"), (60.0, 200.0, "ok", "watch")],
+)
+def test_a_model_that_went_wrong_is_found_out(
+    service: Any, p50_s: float, p90_s: float, coverage: str, error: str
+) -> None:
+    insert_finished(service.store, [replace(job, p50_s=p50_s, p90_s=p90_s) for job in finished(200)])
+
+    model = told(service)
+
+    assert model.coverage[0].verdict == coverage
+    assert model.error is not None
+    assert model.error.verdict == error
+    assert model.verdict == max(coverage, error, key=["ok", "watch", "drifted"].index)
+
+
+def test_only_the_last_jobs_of_this_version_count(service: Any) -> None:
+    wrong = [replace(job, job_id=f"old-{job.job_id}", p50_s=5.0, p90_s=6.0) for job in finished(300)]
+    other = [replace(job, job_id=f"v6-{job.job_id}", p90_s=6.0, run_time_model=f"{NAME}@6") for job in finished(100)]
+    insert_finished(service.store, wrong)
+    insert_finished(service.store, finished(200))
+    insert_finished(service.store, other)
+
+    assert told(service).verdict == "ok"
+
+
+def test_what_is_only_a_lower_bound_is_no_error(service: Any) -> None:
+    insert_finished(service.store, finished(200, outcome="timeout"))
+
+    assert told(service).coverage[0].jobs == 0
+    assert told(service).verdict == "unknown"
+
+
+def test_use_is_judged_by_jobs_that_could_use_what_they_wanted(service: Any) -> None:
+    over = finished(100, mem_max_gib=12.0, peak_mem_gib=9.0)
+    insert_finished(service.store, over)
+    assert {each.of: each.verdict for each in told(service, USAGE).coverage}["mem_gib"] == "drifted"
+
+    shrunk = [replace(job, job_id=f"s-{job.job_id}", alloc_mem_gib=12.0) for job in finished(200, mem_max_gib=12.0)]
+    insert_finished(service.store, shrunk)
+    coverage = {each.of: each for each in told(service, USAGE).coverage}
+    assert (coverage["mem_gib"].jobs, coverage["mem_gib"].verdict) == (0, "unknown")
+    assert (coverage["cpu_cores"].jobs, coverage["cpu_cores"].verdict) == (200, "ok")
+
+
+def test_inputs_like_those_of_training_are_ok_and_others_are_not(service: Any) -> None:
+    rows = rows_of(service, NAME)
+    answers_of(service, NAME, rows)
+    same = told(service).inputs
+    column = service.models.current.champions[NAME].bundle.contract.names.index("req_gpus")
+    rows[:, column] *= 40.0
+    answers_of(service, NAME, np.repeat(rows, 7, axis=0), cluster="moved")
+    moved = told(service).inputs
+
+    assert (same.rows, same.verdict) == (300, "ok")
+    assert same.psi == pytest.approx(0.0, abs=1e-9)
+    # All the importance is that feature's.
+    assert (moved.rows, moved.verdict, moved.features[0].feature) == (2000, "drifted", "req_gpus")
+
+
+def test_a_bundle_without_a_population_says_nothing_of_inputs(
+    service: Any, folder: Path, small_bundles: dict[str, Path], tmp_path: Path
+) -> None:
+    older = Folder(tmp_path / "older", small_bundles)
+    older.add(NAME, "7")
+    models = models_of(older.path)
+    models.refresh()
+    bare = service_of(tmp_path / "bare.db", models)
+    answers_of(bare, NAME, rows_of(bare, NAME))
+
+    inputs = told(bare).inputs
+
+    assert (inputs.rows, inputs.psi, inputs.verdict) == (300, None, "unknown")
+    bare.store.close()
+
+
+def test_tenants_are_judged_by_their_own(service: Any) -> None:
+    west = [replace(job, job_id=f"w-{job.job_id}", cluster="west", p90_s=6.0) for job in finished(100)]
+    insert_finished(service.store, west)
+    insert_finished(service.store, finished(60))
+    answers_of(service, NAME, rows_of(service, NAME), cluster="west")
+
+    model = told(service, caller=EAST)
+
+    assert (model.coverage[0].jobs, model.coverage[0].verdict) == (60, "ok")
+    assert model.inputs.rows == 0
+    nobody = Caller(name="n", scopes=frozenset({Scope.PREDICT}), traces=frozenset({"philly"}))
+    assert read_drift(service, nobody).models == ()
+
+
+@pytest.mark.parametrize(("asked", "found"), [({"trace": "pai"}, 2), ({"trace": "x"}, 0), ({"task_type": "nlp"}, 0)])
+def test_models_are_chosen_by_trace_and_type(service: Any, asked: dict[str, str], found: int) -> None:
+    assert len(read_drift(service, ANYONE, **asked).models) == found

@@ -1,0 +1,154 @@
+"""Erasure: a user's rows and answers go, every worker forgets, and what their jobs taught goes with them."""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modelserve.answer_log import AnswerRecord
+from modelserve.callers import ANYONE, Caller, Scope
+from modelserve.errors import BadRequest, Forbidden
+from modelserve.learning.erasure import erase_user
+from modelserve.learning.feedback import take_feedback
+from modelserve.store.answers import newest_answers, write_answers
+from modelserve.store.finished import newest_finished
+from tests.modelserve.feedback_cases import NOW, body, row, service_of
+
+EAST = Caller(name="east", scopes=frozenset({Scope.ADMIN}), traces=frozenset({"pai"}), clusters=frozenset({"east"}))
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Any]:
+    opened = service_of(tmp_path / "serve.db")
+    yield opened
+    opened.store.close()
+
+
+def answered(answer_id: str, *jobs: dict[str, str], trace: str = "pai") -> AnswerRecord:
+    context = json.dumps({"body": {"jobs": [{"job_id": "a", **job} for job in jobs]}}, ensure_ascii=False).encode()
+    return AnswerRecord(
+        answer_id=answer_id,
+        at=1.0,
+        kind="prediction",
+        caller="tester",
+        trace=trace,
+        models="",
+        context=context,
+        features=b"",
+        response=b"{}",
+    )
+
+
+def jobs_left(service: Any) -> list[str]:
+    return [each.job_id for each in newest_finished(service.store, limit=100)]
+
+
+def answers_left(service: Any) -> list[str]:
+    return sorted(each.answer_id for each in newest_answers(service.store))
+
+
+def test_a_users_jobs_go_and_every_worker_forgets(service: Any) -> None:
+    other = service_of(service.store.where)
+    rows = [row("a", user="u1"), row("b", user="u2"), row("c", user="u1", trace="philly"), row("d", user=None)]
+    take_feedback(service, body(rows), ANYONE)
+    other.feed.poll()
+
+    answer = erase_user(service, ANYONE, "pai", "u1")
+
+    assert (answer.feedback, answer.clusters) == (1, None)
+    assert jobs_left(service) == ["b", "c", "d"]
+    assert sorted(service.models.ids()) == ["b", "c", "d"]
+    assert other.feed.poll() == 1
+    assert other.models.forgotten == [("pai", "u1", None)]
+    assert sorted(other.models.ids()) == ["b", "c", "d"]
+    other.store.close()
+
+
+def test_models_loaded_later_are_told_whom_to_forget(service: Any) -> None:
+    erase_user(service, ANYONE, "pai", "u1", cluster="west")
+
+    again = service_of(service.store.where)
+    marks = {
+        (mark.user, mark.cluster, mark.before_us) for each in (service, again) for mark in each.feed.tombstones("pai")
+    }
+
+    assert marks == {("u1", "west", round(NOW * 1e6))}
+    assert again.feed.tombstones("philly") == ()
+    again.store.close()
+
+
+def test_what_comes_later_is_learnt_again(service: Any) -> None:
+    take_feedback(service, body([row("a")]), ANYONE)
+    erase_user(service, ANYONE, "pai", "u1")
+
+    [result] = take_feedback(service, body([row("later")]), ANYONE).results
+
+    assert result.status == "accepted"
+    assert service.models.ids() == ["later"]
+
+
+def test_a_floor_goes_with_the_jobs_that_raised_it_and_a_brake_stands(service: Any) -> None:
+    other = service_of(service.store.where)
+    kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 10.0}) for i in range(3)]
+    theirs = row("x", user="u2", group="g9", outcome="oom", allocation={"mem_gib": 7.0})
+    take_feedback(service, body([*kills, theirs]), ANYONE)
+
+    erase_user(service, ANYONE, "pai", "u1")
+    other.feed.poll()
+
+    for each in (service, other, service_of(service.store.where)):
+        learned = each.feed.learned
+        assert math.isnan(learned.memory_floor_gib("pai", "pai", "g0", "worker"))
+        assert learned.memory_floor_gib("pai", "pai", "g9", "worker") == pytest.approx(8.4)
+        assert learned.braked("pai", "ctr", "pai") is not None
+        each.store.close()
+
+
+def test_answers_that_name_the_user_go_whole(service: Any) -> None:
+    write_answers(
+        service.store,
+        [
+            answered("theirs", {"user": "ü1", "cluster": "east"}),
+            answered("among others", {"user": "u2"}, {"user": "ü1"}),
+            answered("elsewhere", {"user": "ü1", "trace": "philly"}),
+            answered("of another trace", {"user": "ü1"}, trace="philly"),
+            answered("a namesake", {"group": "ü1"}),
+            answered("longer", {"user": "ü11"}),
+        ],
+    )
+
+    answer = erase_user(service, ANYONE, "pai", "ü1")
+
+    assert answer.answers == 2
+    assert answers_left(service) == ["a namesake", "elsewhere", "longer", "of another trace"]
+
+
+def test_a_tenant_erases_within_its_clusters_only(service: Any) -> None:
+    take_feedback(service, body([row("mine", cluster="east"), row("theirs", cluster="west")]), ANYONE)
+    write_answers(
+        service.store,
+        [answered("mine", {"user": "u1", "cluster": "east"}), answered("theirs", {"user": "u1", "cluster": "west"})],
+    )
+
+    answer = erase_user(service, EAST, "pai", "u1")
+
+    assert (answer.clusters, answer.feedback, answer.answers) == (("east",), 1, 1)
+    assert jobs_left(service) == ["theirs"]
+    assert answers_left(service) == ["theirs"]
+    assert service.models.ids() == ["theirs"]
+
+
+@pytest.mark.parametrize(("trace", "cluster"), [("pai", "west"), ("philly", None), ("philly", "east")])
+def test_what_is_out_of_reach_stays(service: Any, trace: str, cluster: str | None) -> None:
+    with pytest.raises(Forbidden):
+        erase_user(service, EAST, trace, "u1", cluster)
+
+    assert service.store.seq() == 0
+
+
+def test_a_name_that_no_store_holds_is_refused(service: Any) -> None:
+    with pytest.raises(BadRequest, match="NUL"):
+        erase_user(service, ANYONE, "pai", "u\x00")

@@ -1,0 +1,123 @@
+"""The feed: nothing is missed and nothing taught twice, whatever the store or a history does meanwhile."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from features.errors import ContractError
+from features.online import EndedRun
+from modelserve.callers import ANYONE
+from modelserve.learning import feed as feeds
+from modelserve.learning.feed import Feed
+from modelserve.learning.feedback import take_feedback
+from modelserve.learning.modes import ModeBody, set_mode
+from tests.modelserve.feedback_cases import FakeModels, body, row, service_of
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Any]:
+    opened = service_of(tmp_path / "serve.db")
+    yield opened
+    opened.store.close()
+
+
+def rename(service: Any, old: str, new: str) -> None:
+    with service.store.writing("renaming") as connection:
+        connection.execute(text(f"ALTER TABLE {old} RENAME TO {new}"))
+
+
+def report(service: Any, *job_ids: str) -> None:
+    take_feedback(service, body([row(job_id) for job_id in job_ids]), ANYONE)
+
+
+def test_much_news_comes_in_pages_and_in_order(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "PAGE", 3)
+    other = FakeModels()
+    reader = Feed(service.store, other, service.settings)
+    names = [f"j{i}" for i in range(10)]
+    report(service, *names[:5])
+    set_mode(service, ModeBody(mode="enforce"), ANYONE)
+    report(service, *names[5:])
+
+    assert reader.poll() == 11
+    assert other.ids() == names
+    assert reader.learned.mode("pai", "ctr", None) == "enforce"
+    assert reader.poll() == 0
+
+
+def test_what_was_there_before_comes_with_the_models_and_not_again(service: Any) -> None:
+    report(service, "a", "b")
+    models = FakeModels()
+    reader = Feed(service.store, models, service.settings)
+
+    assert [run.job_id for run in reader.past("pai")] == ["a", "b"]
+    assert reader.past("philly") == []
+    assert reader.poll() == 0
+    assert models.ids() == []
+
+
+def test_while_the_store_is_away_the_last_state_stands(service: Any) -> None:
+    set_mode(service, ModeBody(mode="enforce"), ANYONE)
+    now = [100.0]
+    models = FakeModels()
+    reader = Feed(service.store, models, service.settings, monotonic=lambda: now[0])
+    report(service, "a")
+    rename(service, "taut_store", "gone")
+
+    assert reader.poll() == 0
+    assert reader.fresh().mode("pai", "ctr", None) == "enforce"
+    assert "taut_store" in str(reader.trouble)
+
+    rename(service, "gone", "taut_store")
+    assert reader.fresh().seq == 1, "a store that failed is left alone for a while"
+    now[0] += feeds.RETRY_S
+    assert reader.fresh().seq == 2
+    assert models.ids() == ["a"]
+    assert reader.trouble is None
+
+
+def test_a_past_that_could_not_be_read_is_made_up_for(service: Any) -> None:
+    report(service, "a", "b")
+    models = FakeModels()
+    reader = Feed(service.store, models, service.settings)
+    rename(service, "taut_feedback", "gone")
+
+    assert reader.past("pai") == []
+    assert models.ids() == []
+
+    rename(service, "gone", "taut_feedback")
+    reader.poll()
+    assert models.ids() == ["a", "b"]
+
+
+def test_a_history_that_refuses_stops_nothing_that_comes_after(service: Any) -> None:
+    class Refusing(FakeModels):
+        def learn(self, runs: Sequence[EndedRun]) -> None:
+            if any(run.job_id == "bad" for run in runs):
+                raise ContractError("not mine")
+            super().learn(runs)
+
+    models = Refusing()
+    reader = Feed(service.store, models, service.settings)
+    report(service, "bad")
+    assert reader.poll() == 1
+    report(service, "good")
+
+    assert reader.poll() == 1
+    assert models.ids() == ["good"]
+
+
+def test_a_brake_is_written_once_and_found_by_who_comes_later(service: Any) -> None:
+    kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(4)]
+    take_feedback(service, body(kills), ANYONE)
+    before = service.store.seq()
+
+    later = Feed(service.store, FakeModels(), service.settings)
+    later.poll()
+    service.feed.poll()
+
+    assert later.learned.braked("pai", "ctr", "pai") == service.feed.learned.braked("pai", "ctr", "pai")
+    assert service.store.seq() == before

@@ -1,0 +1,134 @@
+"""Hindsight with real models: beside a finished job is stored what would have been answered at its submission."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modelserve.callers import ANYONE
+from modelserve.calls.predictions import PredictBody, predict_jobs
+from modelserve.learning.feedback import take_feedback
+from modelserve.learning.hindsight import scored_in_hindsight
+from modelserve.loading.models import ModelSet
+from modelserve.store.finished import Finished, newest_finished
+from tests.modelserve.answering import folder_of
+from tests.modelserve.feedback_cases import body, row, service_of
+from tests.modelserve.mirrored import NAME, models_of
+
+SUBMIT = datetime(2020, 8, 2, tzinfo=UTC)
+
+
+@pytest.fixture
+def service(tmp_path: Path, small_bundles: dict[str, Path]) -> Iterator[Any]:
+    folder = folder_of(tmp_path / "bundles", small_bundles)
+    folder.add(NAME, "8", alias="challenger")
+    models = models_of(folder.path)
+    models.refresh()
+    opened = service_of(tmp_path / "serve.db", models)
+    yield opened
+    opened.store.close()
+
+
+def finished(job_id: str, minutes: int = 0, **changes: Any) -> dict[str, Any]:
+    submit = SUBMIT + timedelta(minutes=minutes)
+    times = {"submit_ts": submit, "start_ts": submit, "end_ts": submit + timedelta(seconds=30)}
+    return row(job_id, **{name: at.isoformat() for name, at in times.items()}, **changes)
+
+
+def stored(service: Any) -> dict[str, Finished]:
+    return {each.job_id: each for each in newest_finished(service.store, limit=100)}
+
+
+def asked(job: dict[str, Any]) -> dict[str, Any]:
+    names = ("job_id", "task_type", "cluster", "user", "group", "role", "workload", "gpu_type", "instances", "request")
+    return {**{name: job[name] for name in names if name in job}, "submit_ts": job["submit_ts"]}
+
+
+def predicted(service: Any, *jobs: dict[str, Any]) -> list[dict[str, Any]]:
+    said = PredictBody.model_validate({"jobs": [asked(job) for job in jobs]})
+    return json.loads(predict_jobs(service, said, ANYONE, answer_id="x").body)["predictions"]
+
+
+def test_what_is_stored_is_what_was_answered(service: Any) -> None:
+    jobs = [finished("a"), finished("b", user="u3", group="g1"), finished("c", user="new", group=None)]
+    answers = predicted(service, *jobs)
+
+    take_feedback(service, body(jobs), ANYONE)
+
+    for job_id, answer in zip("abc", answers, strict=True):
+        kept = stored(service)[job_id]
+        assert (kept.run_time_model, kept.usage_model) == ("runtime.pai.ctr@7", "usage.pai.ctr@7")
+        assert {"p50": kept.p50_s, "p90": kept.p90_s} == pytest.approx(answer["run_time_s"])
+        peaks = {name: getattr(kept, f"peak_{name}") for name in answer["peak_use"]}
+        assert peaks == pytest.approx(answer["peak_use"])
+        # The same bundle under another alias says the same.
+        assert kept.challenger_model == "runtime.pai.ctr@8"
+        assert (kept.challenger_p50_s, kept.challenger_p90_s) == pytest.approx((kept.p50_s, kept.p90_s))
+
+
+def test_feedback_moves_later_answers_and_none_of_another_cluster(service: Any) -> None:
+    here, elsewhere = finished("later", 60), finished("later", 60, cluster="west")
+    before = predicted(service, here, elsewhere)
+
+    take_feedback(service, body([finished(f"a{i}", i) for i in range(40)]), ANYONE)
+    after = predicted(service, here, elsewhere)
+
+    assert after[0]["run_time_s"] != before[0]["run_time_s"]
+    assert after[0]["measured_runs"] > before[0]["measured_runs"]
+    assert after[1]["run_time_s"] == before[1]["run_time_s"]
+
+
+def test_a_job_that_names_no_cluster_is_of_its_histories(service: Any) -> None:
+    unnamed = finished("a")
+    del unnamed["cluster"]
+
+    [first, second] = take_feedback(service, body([unnamed, finished("a")]), ANYONE).results
+
+    assert (first.status, second.status) == ("accepted", "duplicate")
+    assert stored(service)["a"].cluster == "pai"
+
+
+def test_a_type_without_a_model_is_stored_without_figures(service: Any) -> None:
+    take_feedback(service, body([finished("a", task_type="nlp", workload="bert")]), ANYONE)
+
+    kept = stored(service)["a"]
+    assert (kept.run_time_model, kept.p50_s, kept.usage_model, kept.peak_mem_gib) == (None, None, None, None)
+
+
+def test_a_model_that_fails_costs_its_figures_only(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("no rows today")
+
+    monkeypatch.setattr("modelserve.learning.hindsight._run_times", fail)
+
+    take_feedback(service, body([finished("a")]), ANYONE)
+
+    kept = stored(service)["a"]
+    assert (kept.run_time_model, kept.p50_s) == (None, None)
+    assert kept.usage_model == "usage.pai.ctr@7"
+
+
+def test_rows_of_many_types_keep_their_order(service: Any) -> None:
+    take_feedback(service, body([finished("seed")]), ANYONE)
+    seed = stored(service)["seed"]
+    rows = [replace(seed, job_id=f"j{i}", task_type="ctr" if i % 2 else "nlp", workload=None) for i in range(6)]
+
+    scored = scored_in_hindsight(rows, service.models.current)
+
+    assert [each.job_id for each in scored] == [f"j{i}" for i in range(6)]
+    fresh = scored_in_hindsight([replace(rows[0], p50_s=None, run_time_model=None)], service.models.current)
+    assert fresh[0].p50_s is None
+
+
+def test_what_was_fed_is_there_after_a_reload(service: Any, tmp_path: Path) -> None:
+    take_feedback(service, body([finished("a")]), ANYONE)
+    again = ModelSet(tmp_path / "bundles", past=service.feed.past, clock=lambda: 0.0, challengers=False)
+
+    again.refresh()
+
+    frame = again.current.champions[NAME].history.frame()
+    assert frame["job_id"].to_list().count("a") == 1

@@ -1,0 +1,186 @@
+"""Modes: set within reach, seen within reach, and what was realised, worked out by hand."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from modelserve.answer_log import AnswerRecord
+from modelserve.callers import ANYONE, Caller, Scope
+from modelserve.errors import BadRequest, Forbidden
+from modelserve.learning.feedback import take_feedback
+from modelserve.learning.modes import ModeBody, read_modes, set_mode
+from modelserve.store.answers import write_answers
+from tests.modelserve.feedback_cases import body, row, service_of
+
+EAST = Caller(name="east", scopes=frozenset({Scope.ADMIN}), traces=frozenset({"pai"}), clusters=frozenset({"east"}))
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Any]:
+    opened = service_of(tmp_path / "serve.db")
+    yield opened
+    opened.store.close()
+
+
+def recommended(answer_id: str, target_mem_gib: float, *job_ids: str, cluster: str = "pai") -> AnswerRecord:
+    jobs = [{"job_id": job_id, "cluster": cluster} for job_id in job_ids]
+    target = {"cpu_cores": 6.0, "mem_gib": target_mem_gib, "gpus": 0.5}
+    answers = [{"job_id": job_id, "target": target} for job_id in job_ids]
+    return AnswerRecord(
+        answer_id=answer_id,
+        at=1.0,
+        kind="recommendation",
+        caller="tester",
+        trace="pai",
+        models="",
+        context=json.dumps({"body": {"jobs": jobs}}).encode(),
+        features=b"",
+        response=json.dumps({"recommendations": answers}).encode(),
+    )
+
+
+@pytest.mark.parametrize(
+    "said", [{}, {"mode": "observe", "reset": True}, {"mode": "off"}, {"reset": False}, {"reset": True, "group": "g"}]
+)
+def test_one_thing_is_asked_of_a_mode(said: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        ModeBody.model_validate(said)
+
+
+def test_a_mode_that_was_set_is_shown_and_holds_in_other_workers(service: Any) -> None:
+    other = service_of(service.store.where)
+
+    answer = set_mode(service, ModeBody(task_type="ctr", mode="enforce"), ANYONE)
+
+    assert [(m.trace, m.cluster, m.task_type, m.group, m.mode) for m in answer.modes] == [
+        ("pai", None, "ctr", None, "enforce")
+    ]
+    assert answer.default == "observe"
+    assert other.feed.fresh().mode("pai", "ctr", "g1") == "enforce"
+    other.store.close()
+
+
+def test_who_is_bound_to_clusters_sets_no_mode_for_all(service: Any) -> None:
+    with pytest.raises(Forbidden, match=r"mode\.cluster"):
+        set_mode(service, ModeBody(mode="enforce"), EAST)
+    with pytest.raises(Forbidden, match=r"mode\.trace"):
+        set_mode(service, ModeBody(trace="philly", cluster="east", mode="enforce"), EAST)
+
+    answer = set_mode(service, ModeBody(cluster="east", mode="enforce"), EAST)
+
+    assert [each.cluster for each in answer.modes] == ["east"]
+    assert service.feed.learned.mode("pai", "ctr", None, "west") == "observe"
+
+
+def test_without_a_trace_no_mode_is_set(tmp_path: Path) -> None:
+    service = service_of(tmp_path / "traceless.db", trace=None)
+
+    with pytest.raises(BadRequest, match="trace"):
+        set_mode(service, ModeBody(mode="enforce"), ANYONE)
+    service.store.close()
+
+
+def test_what_was_realised_is_what_the_jobs_say(service: Any) -> None:
+    rows = [
+        row("whole"),
+        row("shrunk", allocation={"mem_gib": 10.0, "gpus": 0.25}),
+        row("killed", allocation={"mem_gib": 5.0}, outcome="oom"),
+        row("own fault", outcome="oom"),
+        row("west", cluster="west", task_type="nlp"),
+    ]
+    take_feedback(service, body(rows), ANYONE)
+
+    ctr, nlp = read_modes(service, ANYONE).realised
+
+    assert (ctr.trace, ctr.task_type, ctr.jobs, ctr.shrunk_jobs, ctr.kills, ctr.kill_rate) == (
+        *("pai", "ctr", 4, 2, 1),
+        0.5,
+    )
+    # One hour, two instances: 4 jobs of 20 GiB asked, 20 + 10 + 5 + 20 GiB given.
+    assert ctr.hours["mem_gib"].model_dump() == pytest.approx({"asked": 160.0, "allocated": 110.0, "saved": 50.0})
+    assert ctr.hours["gpus"].saved == pytest.approx(0.5)
+    assert ctr.hours["cpu_cores"].saved == pytest.approx(0.0)
+    assert (nlp.task_type, nlp.jobs, nlp.shrunk_jobs, nlp.kill_rate) == ("nlp", 1, 0, None)
+
+
+def test_what_was_recommended_and_not_applied_is_told(service: Any) -> None:
+    write_answers(
+        service.store,
+        [
+            recommended("r1", 12.0, "by name", "shrunk", "unknown"),
+            recommended("r2", 20.0, "no less"),
+            recommended("r3", 12.0, "elsewhere", cluster="west"),
+            recommended("r4", 15.0, "by answer", "by name"),
+        ],
+    )
+    rows = [
+        row("by name"),
+        row("by answer", answer_id="r4"),
+        row("shrunk", allocation={"mem_gib": 12.0}),
+        row("no less"),
+        row("elsewhere"),
+        row("never asked"),
+    ]
+    take_feedback(service, body(rows), ANYONE)
+
+    [ctr] = read_modes(service, ANYONE).realised
+
+    # Two instances for an hour: 20 - 15 GiB each by the newest answer.
+    assert ctr.not_applied.jobs == 2
+    assert ctr.not_applied.hours == pytest.approx({"cpu_cores": 0.0, "mem_gib": 20.0, "gpus": 0.0})
+
+
+def test_tenants_see_their_own_jobs_brakes_and_modes(service: Any) -> None:
+    kills = [row(f"k{i}", cluster="west", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(3)]
+    take_feedback(service, body([*kills, row("mine", cluster="east")]), ANYONE)
+    set_mode(service, ModeBody(cluster="west", mode="enforce"), ANYONE)
+    set_mode(service, ModeBody(mode="observe"), ANYONE)
+
+    east, everyone = read_modes(service, EAST), read_modes(service, ANYONE)
+
+    assert [each.jobs for each in east.realised] == [1]
+    assert east.brakes == ()
+    assert [each.cluster for each in east.modes] == [None]
+    assert [each.jobs for each in everyone.realised] == [4]
+    assert [(each.cluster, each.task_type) for each in everyone.brakes] == [("west", "ctr")]
+
+
+def test_a_reset_releases_the_brake_everywhere_and_for_good(service: Any) -> None:
+    other = service_of(service.store.where)
+    kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(3)]
+    take_feedback(service, body(kills), ANYONE)
+    other.feed.poll()
+    assert other.feed.learned.braked("pai", "ctr") is not None
+
+    answer = set_mode(service, ModeBody(task_type="ctr", reset=True), ANYONE)
+
+    assert answer.brakes == ()
+    assert other.feed.fresh().braked("pai", "ctr") is None
+    again = service_of(service.store.where)
+    assert again.feed.learned.braked("pai", "ctr") is None
+    again.store.close()
+    other.store.close()
+
+
+def test_stretch_holds_shrunk_run_times_against_unshrunk_ones(service: Any) -> None:
+    from dataclasses import replace
+
+    from modelserve.store.finished import insert_finished, newest_finished
+
+    take_feedback(service, body([row("seed")]), ANYONE)
+    [seed] = newest_finished(service.store, limit=1)
+    made = [
+        replace(seed, job_id=f"s{i}", run_s=run_s, p50_s=1000.0, alloc_mem_gib=10.0 if shrunk else 20.0)
+        for i, (run_s, shrunk) in enumerate([(900.0, False), (1000.0, False), (1100.0, False), (1200.0, True)])
+    ]
+    insert_finished(service.store, made)
+
+    [ctr] = read_modes(service, ANYONE).realised
+
+    assert ctr.stretch.model_dump() == pytest.approx(
+        {"shrunk": 1.2, "unshrunk": 1.0, "ratio": 1.2, "shrunk_jobs": 1, "unshrunk_jobs": 3}
+    )

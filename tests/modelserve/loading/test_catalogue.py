@@ -1,0 +1,116 @@
+from types import SimpleNamespace
+
+import pytest
+
+from modelserve.callers import ANYONE, Caller, Scope
+from modelserve.errors import NotKnown
+from modelserve.loading.catalogue import card_of, importances_of, list_models, show_model
+from tests.modelserve.mirrored import NAME, USAGE, Folder, models_of
+
+PAI = Caller(name="pai", scopes=frozenset({Scope.PREDICT}), traces=frozenset({"pai"}))
+HELIOS = Caller(name="helios", scopes=frozenset({Scope.PREDICT}), traces=frozenset({"helios"}))
+
+
+@pytest.fixture
+def service(folder: Folder) -> SimpleNamespace:
+    models = models_of(folder.path)
+    models.refresh()
+    return SimpleNamespace(models=models)
+
+
+def test_every_model_is_listed_by_its_card(service: SimpleNamespace) -> None:
+    answer = list_models(service, ANYONE)
+
+    assert [(row.name, row.version, row.alias, row.kind, row.trace, row.task_type) for row in answer.models] == [
+        (NAME, "1", "champion", "runtime", "pai", "ctr"),
+        (USAGE, "1", "champion", "usage", "pai", "ctr"),
+    ]
+    [row, _] = answer.models
+    assert (row.rows, row.metrics) == (300, {"pinball": 0.2, "lead": None})
+    assert row.features == len(service.models.current.champions[NAME].bundle.contract.names)
+    assert (answer.generation, answer.failures) == (1, ())
+    assert answer.model_dump_json()
+
+
+def test_a_caller_sees_its_own_traces_only(service: SimpleNamespace) -> None:
+    assert len(list_models(service, PAI).models) == 2
+    assert list_models(service, HELIOS).models == ()
+    with pytest.raises(NotKnown) as told:
+        show_model(service, HELIOS, NAME)
+    assert "usage.pai" not in str(told.value)
+
+
+def test_a_name_that_is_out_of_reach_is_told_as_one_that_is_not(service: SimpleNamespace) -> None:
+    told = []
+    for name in (NAME, "runtime.pai.zzz"):
+        with pytest.raises(NotKnown) as error:
+            show_model(service, HELIOS, name)
+        told.append(str(error.value).replace(name, "..."))
+
+    assert told[0] == told[1]
+
+
+def test_an_unknown_name_is_told_with_what_is_near(service: SimpleNamespace) -> None:
+    with pytest.raises(NotKnown, match=r"'runtime\.pai\.ctrr' is not known, expected one of runtime\.pai\.ctr, "):
+        show_model(service, ANYONE, "runtime.pai.ctrr")
+
+
+@pytest.mark.parametrize("name", ["", "..", "x" * 5000, "runtime.pai.ctr\n", "runtime.pai.ctr@champion"])
+def test_a_name_that_is_none_is_refused_shortly(service: SimpleNamespace, name: str) -> None:
+    for ask in (show_model, importances_of, card_of):
+        with pytest.raises(NotKnown) as error:
+            ask(service, ANYONE, name)
+        assert len(str(error.value)) < 300
+
+
+def test_one_model_shows_its_challenger_and_its_failure(service: SimpleNamespace, folder: Folder) -> None:
+    place = folder.add(NAME, "2", alias="challenger", source=folder.sources["runtime"])
+    folder.add(USAGE, "2")
+    (folder.path / USAGE / "2" / "card.json").write_text("{}")
+    service.models.refresh()
+
+    shown, broken = show_model(service, ANYONE, NAME), show_model(service, ANYONE, USAGE)
+
+    assert (shown.champion.version, shown.challenger.version, shown.failures) == ("1", "2", ())
+    assert shown.challenger.alias == "challenger"
+    assert place.name == "2"
+    assert broken.champion.version == "1"
+    assert [(each.name, each.alias) for each in broken.failures] == [(USAGE, "champion")]
+    assert "card.json" in broken.failures[0].error
+
+
+def test_a_model_that_could_never_be_loaded_is_known_by_its_failure(folder: Folder) -> None:
+    (folder.path / NAME / "1" / "card.json").write_text("{}")
+    models = models_of(folder.path)
+    models.refresh()
+    service = SimpleNamespace(models=models)
+
+    shown = show_model(service, ANYONE, NAME)
+
+    assert (shown.champion, len(shown.failures)) == (None, 1)
+    with pytest.raises(NotKnown, match=r"no champion is loaded \(.*card\.json"):
+        card_of(service, ANYONE, NAME)
+    assert [each.name for each in list_models(service, ANYONE).failures] == [NAME]
+
+
+def test_importances_come_with_what_their_numbers_mean(service: SimpleNamespace) -> None:
+    answer = importances_of(service, ANYONE, NAME)
+
+    assert [(each.feature, each.mean, each.std, each.repeats, each.sign) for each in answer.importances] == [
+        ("req_gpus", 0.3, 0.1, 5, -0.5)
+    ]
+    assert (answer.version, answer.alias) == ("1", "champion")
+    assert "SHAP" in answer.sign_means
+    assert "shuffled" in answer.mean_means
+
+
+def test_a_card_is_given_as_it_was_written(service: SimpleNamespace) -> None:
+    answer = card_of(service, PAI, USAGE)
+
+    assert answer.card == service.models.current.champions[USAGE].bundle.card
+    assert '"lead":null' in answer.model_dump_json()
+
+
+def test_an_alias_that_nothing_has_is_said_so(service: SimpleNamespace) -> None:
+    with pytest.raises(NotKnown, match="no challenger is loaded"):
+        importances_of(service, ANYONE, NAME, "challenger")

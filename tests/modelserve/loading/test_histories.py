@@ -1,0 +1,94 @@
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+from features.online import EndedRun
+from modelserve.loading.histories import Forgotten
+from modelserve.loading.warming import known_job
+from tests.modelserve.mirrored import NAME, Folder, models_of, run_of
+
+
+def test_histories_are_shared_by_the_file_they_began_as(folder: Folder, other_version: Path) -> None:
+    models = models_of(folder.path)
+    folder.add(NAME, "2", alias="challenger", source=other_version)
+    models.refresh()
+    snapshot = models.current
+
+    held = {id(model.history) for each in (snapshot.champions, snapshot.challengers) for model in each.values()}
+
+    assert len(held) == 1
+    assert len({id(model.bundle.history) for model in snapshot.champions.values()}) == 1
+
+
+def test_feedback_reaches_champions_and_challengers_and_models_loaded_later(
+    folder: Folder, other_version: Path
+) -> None:
+    stored = [run_of("before")]
+    models = models_of(folder.path, past=lambda trace: stored if trace == "pai" else ())
+    models.refresh()
+    history = models.current.champions[NAME].history
+    assert history.version == 1
+
+    models.learn([run_of("later"), run_of("later"), run_of("elsewhere", trace="helios")])
+
+    assert history.version == 2
+    job = known_job(models.current.champions[NAME].bundle)
+    assert history.measured_runs(job) > 0
+
+
+def test_a_new_history_takes_the_feedback_and_is_without_who_is_forgotten(folder: Folder) -> None:
+    asked = []
+
+    def forgotten(trace: str) -> list[Forgotten]:
+        asked.append(trace)
+        return [Forgotten(user="u1", clusters=None, before_us=2_000_000_000_000_000)]
+
+    models = models_of(folder.path, past=lambda trace: [run_of("kept", user="u2")], forgotten=forgotten)
+    models.refresh()
+
+    frame = models.current.champions[NAME].history.frame()
+
+    assert set(asked) == {"pai"}
+    assert "u1" not in set(frame["user"])
+    assert "kept" in set(frame["job_id"])
+
+
+def test_forgetting_stops_at_its_moment_and_its_clusters(folder: Folder) -> None:
+    for unreached in (
+        Forgotten(user="u1", clusters=None, before_us=0),
+        Forgotten(user="u1", clusters=frozenset({"elsewhere"}), before_us=2_000_000_000_000_000),
+    ):
+        models = models_of(folder.path, forgotten=lambda trace, each=unreached: [each])
+        models.refresh()
+
+        assert "u1" in set(models.current.champions[NAME].history.frame()["user"])
+
+
+def test_a_user_is_forgotten_in_every_history_of_the_trace(folder: Folder) -> None:
+    models = models_of(folder.path)
+    models.refresh()
+    history = models.current.champions[NAME].history
+    assert "u1" in set(history.frame()["user"])
+
+    models.forget("helios", "u1", None)
+    assert "u1" in set(history.frame()["user"])
+    models.forget("pai", "u1", None)
+
+    assert "u1" not in set(history.frame()["user"])
+
+
+def test_what_was_learnt_while_a_model_loads_is_not_lost(folder: Folder, other_version: Path) -> None:
+    learner: list[threading.Thread] = []
+    holder = SimpleNamespace(models=None)
+
+    def past(trace: str) -> list[EndedRun]:
+        if holder.models is not None and not learner:
+            learner.append(threading.Thread(target=lambda: holder.models.learn([run_of("meanwhile")])))
+            learner[0].start()
+        return [run_of("before")]
+
+    holder.models = models_of(folder.path, past=past)
+    holder.models.refresh()
+    learner[0].join(timeout=10)
+
+    assert holder.models.current.champions[NAME].history.version == 2

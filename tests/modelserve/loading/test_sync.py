@@ -1,0 +1,188 @@
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from modelserve.champions import read_pointer
+from modelserve.errors import MirrorError
+from modelserve.loading import sync as module
+from modelserve.loading.models import ModelSet
+from modelserve.loading.sync import KEPT_VERSIONS, STATE, Sync, prune, read_state, sync_once, wait_s
+from modelserve.registry import Mirrored
+from modelserve.settings import ServeSettings
+from tests.modelserve.mirrored import NAME, USAGE, Folder
+
+ABSENT = "sqlite:////nowhere/at-all/mlflow.db"
+
+
+def settings_of(bundles: Path, **changes: object) -> ServeSettings:
+    return ServeSettings(bundles=bundles, **{"tracking_uri": ABSENT, "mirror_every_s": 0.01, **changes})
+
+
+class Registry:
+    """A registry that answers what it is told to, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.answers: list[list[Mirrored] | Exception] = []
+        self.asked: list[str] = []
+
+    def mirror(self, uri: str, folder: Path, *, alias: str, verified: object) -> list[Mirrored]:
+        self.asked.append(alias)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return [each for each in answer if each.alias == alias]
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
+    made = Registry()
+    monkeypatch.setattr(module, "mirror", made.mirror)
+    return made
+
+
+def mirrored(outcome: str, alias: str = "champion", detail: str = "") -> Mirrored:
+    return Mirrored(name=NAME, version="1", alias=alias, outcome=outcome, detail=detail)
+
+
+def test_both_aliases_are_mirrored_and_the_round_is_written_down(registry: Registry, tmp_path: Path) -> None:
+    registry.answers = [[mirrored("fetched"), mirrored("present", "challenger")]]
+
+    done = Sync(settings_of(tmp_path), clock=lambda: 77.0).once()
+
+    assert [(each.alias, each.outcome) for each in done] == [("champion", "fetched"), ("challenger", "present")]
+    assert registry.asked == ["champion", "challenger"]
+    assert json.loads((tmp_path / STATE).read_text()) == {
+        "at": 77.0,
+        "attempted_at": 77.0,
+        "error": None,
+        "failing": [],
+    }
+
+
+def test_a_registry_away_keeps_when_it_last_went_well(registry: Registry, tmp_path: Path) -> None:
+    registry.answers = [[mirrored("present")]]
+    Sync(settings_of(tmp_path), clock=lambda: 50.0).once()
+    registry.answers = [MirrorError("registry x: no connection")]
+
+    with pytest.raises(MirrorError, match="no connection"):
+        Sync(settings_of(tmp_path), clock=lambda: 90.0).once()
+
+    state = read_state(tmp_path)
+    assert (state.at, state.attempted_at, state.error) == (50.0, 90.0, "registry x: no connection")
+
+
+def test_a_model_that_cannot_be_fetched_is_named(registry: Registry, tmp_path: Path) -> None:
+    registry.answers = [[mirrored("failed", detail="its files cannot be had")]]
+
+    Sync(settings_of(tmp_path)).once()
+
+    assert read_state(tmp_path).failing == (f"{NAME}@champion: its files cannot be had",)
+
+
+def test_without_a_registry_there_is_nothing_to_mirror(tmp_path: Path) -> None:
+    with pytest.raises(MirrorError, match="TAUT_SERVE_TRACKING_URI"):
+        sync_once(settings_of(tmp_path, tracking_uri=None))
+
+
+@pytest.mark.parametrize("written", ["", "{", '{"at": "then"}', "[]"])
+def test_a_state_that_makes_no_sense_is_none(tmp_path: Path, written: str) -> None:
+    (tmp_path / STATE).write_text(written)
+
+    assert read_state(tmp_path) == module.SyncState()
+
+
+def test_only_changes_are_logged(registry: Registry, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    away = MirrorError("registry x: no connection")
+    fetched, present = [mirrored("fetched")], [mirrored("present")]
+    registry.answers = [fetched, fetched, present, present, away, away, away, present, present, present]
+    stop, rounds = threading.Event(), []
+
+    def draw() -> float:
+        rounds.append(1)
+        if len(rounds) == 8:
+            stop.set()
+        return 1.0
+
+    with caplog.at_level(logging.INFO, logger="modelserve.loading.sync"):
+        Sync(settings_of(tmp_path)).until(stop, draw=draw)
+
+    assert [record.getMessage().split()[-1] for record in caplog.records] == ["fetched", "connection", "back"]
+
+
+def test_waits_double_while_the_registry_is_away_and_no_two_are_alike() -> None:
+    waits = [wait_s(5.0, failed, 0.0) for failed in range(8)]
+
+    assert waits == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]
+    assert wait_s(5.0, 0, 0.5) < wait_s(5.0, 0, 0.1) <= 5.0
+    assert wait_s(3600.0, 3, 0.0) == 3600.0
+
+
+def test_old_versions_go_and_those_pointed_at_or_newest_stay(folder: Folder) -> None:
+    for version in range(2, 12):
+        (folder.path / NAME / str(version)).mkdir()
+    folder.add(USAGE, "1")
+    shutil.copytree(folder.path / NAME / "1", folder.path / NAME / "3", dirs_exist_ok=True)
+    folder.point(NAME, "3", "challenger")
+
+    gone = prune(folder.path, NAME)
+
+    assert gone == ["2", "4", "5", "6"]
+    held = sorted(int(each.name) for each in (folder.path / NAME).iterdir() if each.is_dir())
+    assert held == [1, 3, 7, 8, 9, 10, 11]
+    assert len(held) == KEPT_VERSIONS + 2
+    assert prune(folder.path, USAGE) == []
+
+
+def test_nothing_goes_while_a_pointer_cannot_be_read(folder: Folder) -> None:
+    for version in range(2, 12):
+        (folder.path / NAME / str(version)).mkdir()
+    (folder.path / NAME / "challenger.json").write_text("{")
+
+    assert prune(folder.path, NAME) == []
+
+
+def test_models_serve_on_while_the_registry_is_away(folder: Folder) -> None:
+    models = ModelSet(folder.path, past=lambda trace: (), clock=time.time, challengers=True)
+    models.refresh()
+
+    with pytest.raises(MirrorError, match="no such database"):
+        sync_once(settings_of(folder.path))
+
+    assert models.refresh() == []
+    assert len(models.current.champions) == 2
+    assert read_pointer(folder.path, NAME) is not None
+
+
+def test_the_process_ends_cleanly_when_it_is_told_to(folder: Folder) -> None:
+    environment = {
+        **os.environ,
+        "TAUT_SERVE_BUNDLES": str(folder.path),
+        "TAUT_SERVE_TRACKING_URI": "sqlite:////nowhere/at-all/mlflow.db",
+        "TAUT_SERVE_MIRROR_EVERY_S": "0.1",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "modelserve.loading.sync"], env=environment, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not (folder.path / STATE).exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=30)
+    finally:
+        if process.poll() is None:
+            process.kill()
+
+    assert process.returncode == 0
+    assert "no such database" in said
+    assert "Traceback" not in said
+    assert read_state(folder.path).error is not None
