@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from modelserve.api.calls import Call
-from modelserve.api.problems import Refusal
+from modelserve.api.problems import Refusal, invalid_body
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -34,8 +34,8 @@ CLOSE: Final = {"connection": "close"}
 class JsonBody(Generic[Body]):
     """One kind of body: the model it is read into, strictly: no text is a number, and no number true or false."""
 
-    def __init__(self, model: type[Body]) -> None:
-        self.model = model
+    def __init__(self, model: type[Body], *, fault_status: int = 422) -> None:
+        self.model, self._fault_status = model, fault_status
         # The core's own, and so untyped (Any): the adapter's costs twice as much.
         self._read: Any = TypeAdapter(model).validator.validate_json
 
@@ -45,18 +45,21 @@ class JsonBody(Generic[Body]):
         Raises
         ------
         Refusal
-            It is too large (413), too slow (408), or of another type (415).
-        ValidationError
-            It is no JSON, or not what is meant.
+            It is too large (413), too slow (408), of another type (415), no JSON (400), or not what is meant.
         """
         check_json(call)
         data = await take(call)
-        if len(data) <= SMALL_BYTES:
-            return self._checked(data)
-        return await call.desk.slots.run(partial(self._large, data))
+        try:
+            return (
+                self._checked(data)
+                if len(data) <= SMALL_BYTES
+                else await call.desk.slots.run(partial(self._large, data))
+            )
+        except ValidationError as error:
+            raise invalid_body(error, status=self._fault_status) from error
 
     def _large(self, data: bytes) -> Body:
-        check_size(data)
+        check_size(data, status=self._fault_status)
         return self._checked(data)
 
     def _checked(self, data: bytes) -> Body:
@@ -84,14 +87,14 @@ def whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def check_size(data: bytes) -> None:
-    """Raise `Refusal` (422) where a body has more parts than any call: reading them would hold up everybody.
+def check_size(data: bytes, *, status: int) -> None:
+    """Raise `Refusal` where a body has more parts than any call: reading them would hold up everybody.
 
     Each part that is not what is expected costs microseconds to report, and a body has room for millions. Parts are
     counted before anything is made of them.
     """
     if data.count(b"{") + data.count(b"[") > PARTS_LIMIT or data.count(b",") > VALUES_LIMIT:
-        raise _too_much("the body", f"{PARTS_LIMIT} lists and objects, and {VALUES_LIMIT} values")
+        raise _too_much(status, "the body", f"{PARTS_LIMIT} lists and objects, and {VALUES_LIMIT} values")
     try:
         waiting = [from_json(data)]
     except ValueError:
@@ -99,17 +102,17 @@ def check_size(data: bytes) -> None:
     while waiting:
         part = waiting.pop()
         if isinstance(part, dict) and len(part) > FIELDS_LIMIT:
-            raise _too_much("an object", f"{FIELDS_LIMIT} fields")
+            raise _too_much(status, "an object", f"{FIELDS_LIMIT} fields")
         if isinstance(part, list) and len(part) > ROWS_LIMIT:
-            raise _too_much("a list", f"{ROWS_LIMIT} entries")
+            raise _too_much(status, "a list", f"{ROWS_LIMIT} entries")
         inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
         waiting.extend(each for each in inner if isinstance(each, dict | list))
 
 
-def _too_much(what: str, limit: str) -> Refusal:
+def _too_much(status: int, what: str, limit: str) -> Refusal:
     expected = f"at most {limit}"
     return Refusal(
-        422, f"{what}: too much in it, expected {expected}", faults=[{"field": "body", "expected": expected}]
+        status, f"{what}: too much in it, expected {expected}", faults=[{"field": "body", "expected": expected}]
     )
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,7 +16,7 @@ from modelserve.api.bodies import JsonBody
 from modelserve.api.calls import Call, call_of
 from modelserve.api.health import readiness
 from modelserve.api.operations import CALL, OPEN_CALL, SLOT, OipError, Operation, Parameter
-from modelserve.api.problems import Refusal, refusal_of
+from modelserve.api.problems import Refusal
 from modelserve.api.tensors import DATATYPE, Datatype, InferBody, OutputTensor, columns_of, refuse_binary, tensors_of
 from modelserve.callers import Caller, Scope
 from modelserve.calls.scoring import model_named, score
@@ -29,7 +29,7 @@ PLATFORM: Final = "taut_xgboost"
 EXTENSIONS: Final = ("predictions", "recommendations", "explanations", "what-if")
 """Our own calls, under /v1, for which the protocol has none."""
 
-INFER: Final = JsonBody(InferBody)
+INFER: Final = JsonBody(InferBody, fault_status=400)
 
 
 class Live(BaseModel):
@@ -131,10 +131,7 @@ async def infer(request: Request) -> Response:
     """Ask a model about jobs."""
     call = call_of(request)
     model, caller = _model(request)
-    try:
-        body = await INFER.of(call)
-    except ValidationError as error:
-        raise _as_bad_call(error) from error
+    body = await INFER.of(call)
     refuse_binary(body, call.headers)
     columns = columns_of(body, rows_limit=call.desk.settings.rows_limit)
     call.rows = len(next(iter(columns.values())))
@@ -161,11 +158,6 @@ def _model(request: Request) -> tuple[ServedModel, Caller]:
     caller = call.allowed(Scope.PREDICT)
     named = request.path_params
     return model_named(call.service, caller, named["model"], named.get("version")), caller
-
-
-def _as_bad_call(error: ValidationError) -> Refusal:
-    refusal = refusal_of(error)
-    return Refusal(400, "the body is no inference call" if refusal is None else refusal.detail)
 
 
 def _said(answer: BaseModel) -> Response:

@@ -109,8 +109,8 @@ def refusal_of(error: Exception) -> Refusal | None:
     return Refusal(status, said, faults=faults)
 
 
-def invalid_body(error: ValidationError) -> Refusal:
-    """Return the refusal of a body that is no JSON (400), or not what is meant (422), with the fields at fault."""
+def invalid_body(error: ValidationError, *, status: int = 422) -> Refusal:
+    """Return the refusal of a body that is no JSON (400), or not what is meant (`status`), with the fields at fault."""
     found = error.errors(include_url=False)
     if found[0]["type"] == "json_invalid":
         return Refusal(400, f"the body is no JSON: {found[0]['msg'][:200]}")
@@ -124,7 +124,7 @@ def invalid_body(error: ValidationError) -> Refusal:
             fault["found"] = json.dumps(each["input"])[:SHOWN]
         faults.append(fault)
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return Refusal(422, f"{faults[0]['field']}: {faults[0]['expected']}{more}", faults=faults)
+    return Refusal(status, f"{faults[0]['field']}: {faults[0]['expected']}{more}", faults=faults)
 
 
 def refuse(refusal: Refusal, *, path: str, request_id: str) -> Response:

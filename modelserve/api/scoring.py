@@ -7,7 +7,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Final
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,7 +15,7 @@ from modelserve.api.bodies import JsonBody, check_plain, take
 from modelserve.api.calls import Call, call_of
 from modelserve.api.health import readiness
 from modelserve.api.operations import CALL, OPEN_CALL, SLOT, MlflowError, Operation, Parameter
-from modelserve.api.problems import Refusal, refusal_of
+from modelserve.api.problems import Refusal
 from modelserve.api.queries import asked_for
 from modelserve.api.scoring_formats import Columns, InvocationBody, columns_of, columns_of_csv
 from modelserve.callers import Scope
@@ -26,7 +26,7 @@ from modelserve.errors import BadRequest
 TAG: Final = "MLflow scoring"
 CSV: Final = b"text/csv"
 
-INVOKE: Final = JsonBody(InvocationBody)
+INVOKE: Final = JsonBody(InvocationBody, fault_status=400)
 
 
 class Predictions(BaseModel):
@@ -76,11 +76,7 @@ async def _read(call: Call) -> tuple[Columns, str | None]:
     if kind == CSV:
         check_plain(call)
         return await call.desk.slots.run(partial(columns_of_csv, await take(call))), None
-    try:
-        body = await INVOKE.of(call)
-    except ValidationError as error:
-        refusal = refusal_of(error)
-        raise Refusal(400, "the body is no scoring call" if refusal is None else refusal.detail) from error
+    body = await INVOKE.of(call)
     named = (body.params or {}).get("model")
     if named is not None and not isinstance(named, str):
         raise Refusal(400, "params.model: no text, expected the name of a model")

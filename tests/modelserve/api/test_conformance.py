@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from schemathesis.generation import GenerationMode
 from schemathesis.python.asgi import get_client
 
@@ -108,6 +108,7 @@ def check_conforms(schema: object, label: str, cases: int) -> Counter[int]:
         suppress_health_check=list(HealthCheck),
     )
     def call(case: schemathesis.Case) -> None:
+        assume("?" not in case.formatted_path)  # written into the URL as it is, where a query begins with it
         answer = case.call(session=client)
         statuses[answer.status_code] += 1
         case.validate_response(answer)
