@@ -37,8 +37,10 @@ class Windows:
     def at(self, glances: Sequence[Glance], values: Mapping[str, FloatArray]) -> list[Any]:
         """Return the statistics of each glance; what is not remembered is computed for all of them at once."""
         found = [glance.timeline.answers.get((self, glance.stop(self.kind))) for glance in glances]
-        unknown = any(answer is None for answer in found)
-        return self._completed(found, glances, values) if unknown else found
+        for answer in found:
+            if answer is None:
+                return self._completed(found, glances, values)
+        return found
 
     def _completed(self, found: list[Any], glances: Sequence[Glance], values: Mapping[str, FloatArray]) -> list[Any]:
         spans = [(id(glance.timeline), glance.stop(self.kind)) for glance in glances]

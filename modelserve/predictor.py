@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
@@ -44,16 +45,45 @@ def run_time_quantiles(bundle: Bundle, features: pl.DataFrame, reference_log_s: 
     return calibrated_run_times(bundle.card, raw, reference_log_s)
 
 
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Which of a run-time booster's outputs are served, and what is added to each, in log units."""
+
+    columns: tuple[int, ...]
+    offsets: tuple[float, ...]
+    names: tuple[str, ...]
+
+    def of_one(self, raw: Sequence[float], reference_log_s: Sequence[float]) -> FloatArray:
+        """Turn the outputs of one row and its references (2,) into seconds, as `calibrated_run_times` does of many."""
+        logs = [raw[c] + reference_log_s[c] + offset for c, offset in zip(self.columns, self.offsets, strict=True)]
+        logs.sort()
+        seconds: FloatArray = np.exp(np.array(logs))
+        return seconds
+
+
+@lru_cache(maxsize=1024)
+def calibration(quantiles: tuple[float, ...], p50_offset: float, p90_offset: float) -> Calibration:
+    """Return how the outputs of a booster of these quantiles are calibrated; names in ascending order of level."""
+    offsets = {0.5: p50_offset, 0.9: p90_offset}
+    served = [level for level in quantiles if level in QUANTILE_NAMES]
+    return Calibration(
+        columns=tuple(quantiles.index(level) for level in served),
+        offsets=tuple(offsets[level] for level in served),
+        names=tuple(QUANTILE_NAMES[level] for level in sorted(served)),
+    )
+
+
 def calibrated_run_times(card: Card, raw: FloatArray, reference_log_s: FloatArray) -> RunTimes:
     """Turn a booster's outputs (n, quantiles) and the references (n, 2), in log units, into seconds."""
-    levels = card.quantiles
-    served = [level for level in levels if level in QUANTILE_NAMES]
-    offsets = [card.offsets.get(QUANTILE_NAMES[level], 0.0) for level in served]
-    columns = [levels.index(level) for level in served]
-    seconds = np.exp(np.sort((raw + reference_log_s)[:, columns] + offsets, axis=1))
+    how = calibration(card.quantiles, card.offsets.get("p50", 0.0), card.offsets.get("p90", 0.0))
+    if len(raw) == 1:
+        seconds = how.of_one(raw[0].tolist(), reference_log_s[0].tolist()).reshape(1, -1)
+    else:
+        columns = list(how.columns)
+        seconds = np.exp(np.sort((raw + reference_log_s)[:, columns] + how.offsets, axis=1))
     unknown = np.full(len(raw), np.nan)
-    by_level = dict(zip(sorted(served), seconds.T, strict=True))
-    return RunTimes(p50=by_level.get(0.5, unknown), p90=by_level.get(0.9, unknown))
+    by_name = dict(zip(how.names, seconds.T, strict=True))
+    return RunTimes(p50=by_name.get("p50", unknown), p90=by_name.get("p90", unknown))
 
 
 def use_quantiles(bundle: Bundle, features: pl.DataFrame) -> dict[str, FloatArray]:

@@ -34,7 +34,7 @@ async def predictions(request: Request) -> Response:
     caller = call.allowed(Scope.PREDICT)
     body = await PREDICT.of(call)
     call.rows = _counted(call, len(body.jobs))
-    ask = partial(predict_jobs, call.service, body, caller, answer_id=call.answer_id)
+    ask = partial(predict_jobs, call.service, body, caller, answer_id=call.answer_id, said=call.body)
     return answer(call, ask() if call.rows <= JOBS_AT_ONCE else await call.desk.slots.run(ask))
 
 
@@ -44,7 +44,7 @@ async def recommendations(request: Request) -> Response:
     caller = call.allowed(Scope.PREDICT)
     body = await RECOMMEND.of(call)
     call.rows = _counted(call, len(body.jobs))
-    ask = partial(recommend_jobs, call.service, body, caller, answer_id=call.answer_id)
+    ask = partial(recommend_jobs, call.service, body, caller, answer_id=call.answer_id, said=call.body)
     return answer(call, await call.desk.slots.run(ask))
 
 

@@ -50,26 +50,28 @@ class JsonBody(Generic[Body]):
         check_json(call)
         data = await take(call)
         try:
-            return (
+            body, call.body = (
                 self._checked(data)
                 if len(data) <= SMALL_BYTES
                 else await call.desk.slots.run(partial(self._large, data))
             )
         except ValidationError as error:
             raise invalid_body(error, status=self._fault_status) from error
+        return body
 
-    def _large(self, data: bytes) -> Body:
+    def _large(self, data: bytes) -> tuple[Body, bytes]:
         check_size(data, status=self._fault_status)
         return self._checked(data)
 
-    def _checked(self, data: bytes) -> Body:
+    def _checked(self, data: bytes) -> tuple[Body, bytes]:
+        """Return what a body means, and the JSON that means it."""
         try:
-            body: Body = self._read(data, strict=True)
+            return self._read(data, strict=True), data
         except ValidationError as error:
             if not any(each["type"] == "int_type" and isinstance(each["input"], float) for each in error.errors()):
                 raise
-            body = self._read(to_json(whole(from_json(data))), strict=True)
-        return body
+        data = to_json(whole(from_json(data)))
+        return self._read(data, strict=True), data
 
 
 def whole(value: object) -> object:

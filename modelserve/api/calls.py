@@ -66,8 +66,8 @@ class Call:
     """One call: its names, its caller once admitted, and what its end will be logged with."""
 
     __slots__ = (
-        "answer_id", "caller", "desk", "headers", "method", "models", "path", "receive", "request_id", "route", "rows",
-        "started_s", "status",
+        "answer_id", "body", "caller", "desk", "headers", "method", "models", "path", "receive", "request_id", "route",
+        "rows", "started_s", "status",
     )  # fmt: skip
 
     def __init__(self, desk: Desk, scope: Scope, receive: Receive) -> None:
@@ -80,6 +80,7 @@ class Call:
         sane = given is not None and _SANE_ID.fullmatch(given)
         self.request_id = given.decode() if sane and given is not None else self.answer_id
         self.caller: Caller | None = None
+        self.body = b""
         self.route = ""
         self.models: tuple[str, ...] = ()
         self.rows = 0

@@ -122,15 +122,19 @@ def read_context(data: bytes) -> Context:
         raise BadRequest(f"context of the answer: {complaint(error)}; it was written by another version") from error
 
 
+def as_json(body: BaseModel) -> bytes:
+    """Write a call's body as JSON, without what it leaves as it is by default."""
+    return body.__pydantic_serializer__.to_json(body, exclude_defaults=True)
+
+
 def log_answer(
-    service: "Service", kind: str, sight: Sight, call: Call, caller: Caller, said: tuple[BaseModel, Answered]
+    service: "Service", kind: str, sight: Sight, call: Call, caller: Caller, said: tuple[bytes, Answered]
 ) -> None:
-    """Hand one answer to the log with all that it rests on; nothing is made where nothing is kept."""
+    """Hand one answer to the log, with the call's JSON and all else that it rests on; nothing where nothing is kept."""
     if not service.settings.answers_kept:
         return
-    body, answered = said
+    asked, answered = said
     types = {name: policy for name, policy in service.settings.types.items() if kind == RECOMMENDATION}
-    asked = body.__pydantic_serializer__.to_json(body, exclude_defaults=True)
     service.log.put(
         AnswerRecord(
             answer_id=call.answer_id,

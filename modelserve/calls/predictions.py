@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from features.online import JobAsked
 from modelserve.callers import Caller
 from modelserve.calls.answered import Answered, Call, moment, written
-from modelserve.calls.context import PREDICTION, log_answer
+from modelserve.calls.context import PREDICTION, as_json, log_answer
 from modelserve.calls.live import asked_of_row
 from modelserve.calls.sight import Kind, Sight
 from modelserve.card import RUNTIME_TARGET, USAGE_TARGETS
@@ -102,8 +102,10 @@ class Part:
     note: str | None = None
 
 
-def predict_jobs(service: "Service", body: PredictBody, caller: Caller, *, answer_id: str) -> Answered:
-    """Predict what was asked of each job, and log the answer.
+def predict_jobs(
+    service: "Service", body: PredictBody, caller: Caller, *, answer_id: str, said: bytes = b""
+) -> Answered:
+    """Predict what was asked of each job, and log the answer with the call's JSON, `said` where it is at hand.
 
     Raises
     ------
@@ -117,7 +119,7 @@ def predict_jobs(service: "Service", body: PredictBody, caller: Caller, *, answe
     call = Call(answer_id=answer_id, trace=trace, now=service.clock())
     sight = Sight(snapshot=service.models.current, learned=service.feed.learned)
     answered = predicted(sight, body, call)
-    log_answer(service, PREDICTION, sight, call, caller, (body, answered))
+    log_answer(service, PREDICTION, sight, call, caller, (said or as_json(body), answered))
     if service.shadow is not None:
         service.shadow.offer(sight, call)
     return answered

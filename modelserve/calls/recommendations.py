@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from modelserve.callers import Caller
 from modelserve.calls.answered import Answered, Call, written
-from modelserve.calls.context import RECOMMENDATION, log_answer
+from modelserve.calls.context import RECOMMENDATION, as_json, log_answer
 from modelserve.calls.live import LivePredictor
 from modelserve.calls.predictions import ModelsSaid, RunTimeSaid
 from modelserve.calls.sight import Sight
@@ -105,8 +105,12 @@ class RecommendAnswer(BaseModel):
     recommendations: tuple[Recommended, ...]
 
 
-def recommend_jobs(service: "Service", body: RecommendBody, caller: Caller, *, answer_id: str) -> Answered:
+def recommend_jobs(
+    service: "Service", body: RecommendBody, caller: Caller, *, answer_id: str, said: bytes = b""
+) -> Answered:
     """Recommend a target for each job, and log the answer; what was learnt up to now is looked for first.
+
+    `said` is the call's JSON, where it is at hand.
 
     Raises
     ------
@@ -120,7 +124,7 @@ def recommend_jobs(service: "Service", body: RecommendBody, caller: Caller, *, a
     call = Call(answer_id=answer_id, trace=trace, now=service.clock())
     sight = Sight(snapshot=service.models.current, learned=service.feed.fresh())
     answered = recommended(sight, body, call, service.settings.types)
-    log_answer(service, RECOMMENDATION, sight, call, caller, (body, answered))
+    log_answer(service, RECOMMENDATION, sight, call, caller, (said or as_json(body), answered))
     if service.shadow is not None:
         service.shadow.offer(sight, call)
     return answered

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from modelserve.callers import Caller
 from modelserve.calls.answered import Answered, Call
-from modelserve.calls.context import PREDICTION, log_answer
+from modelserve.calls.context import PREDICTION, as_json, log_answer
 from modelserve.calls.predictions import OUTPUTS as WANTED
 from modelserve.calls.predictions import Output, PredictAnswer, PredictBody, Prediction, predicted
 from modelserve.calls.sight import Sight
@@ -87,7 +87,7 @@ def score(service: "Service", model: "ServedModel", columns: Columns, caller: Ca
     snapshot = replace(service.models.current, champions={card.name: model}, failures={})
     sight = Sight(snapshot=snapshot, learned=service.feed.learned)
     answered = predicted(sight, body, call)
-    log_answer(service, PREDICTION, sight, call, caller, (body, answered))
+    log_answer(service, PREDICTION, sight, call, caller, (as_json(body), answered))
     if service.shadow is not None:
         service.shadow.offer(sight, call)
     predictions = PredictAnswer.model_validate_json(answered.body).predictions

@@ -28,6 +28,9 @@ KEEP_ALIVE_S: Final = 75
 """An idle connection is kept for longer than proxies keep theirs (nginx: 60 s), so that they are the ones to close."""
 
 EXIT_FAILED: Final = 1
+SWITCH_S: Final = 0.0005
+"""How long a call may wait for a thread that logs or learns to let go of the interpreter."""
+
 log = logging.getLogger("taut.server")
 
 Facts = Mapping[str, object]
@@ -106,6 +109,7 @@ def serve_application(
     # What was loaded stays for good: the collector need not walk it again and again.
     gc.collect()
     gc.freeze()
+    sys.setswitchinterval(SWITCH_S)
     server.run(sockets=[listening])
 
 

@@ -6,16 +6,16 @@ What is inside a record is its writer's business. Called by `modelserve.answer_l
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
-from sqlalchemy import Row, delete, func, insert, select
+from sqlalchemy import Row, delete, func, select
 
 from modelserve.store.store import Store
 from modelserve.store.tables import ANSWERS, COMPARISONS
 
 _FIELDS: Final = ("answer_id", "at", "kind", "caller", "trace", "models", "context", "features", "response")
 _COLUMNS: Final = tuple(ANSWERS.c[name] for name in _FIELDS)
-_INSERT: Final = insert(ANSWERS)
 _PAGE: Final = 256
 """Records read at a time when many are looked through: a record may hold thousands of jobs."""
 
@@ -49,22 +49,30 @@ def write_answers(store: Store, records: Sequence[AnswerRecord]) -> None:
         None of them was written.
     """
     rows = [
-        {
-            "answer_id": record.answer_id,
-            "at": record.at,
-            "kind": record.kind,
-            "caller": record.caller,
+        (
+            record.answer_id,
+            record.at,
+            record.kind,
+            record.caller,
             # PostgreSQL holds no NUL in a text; the context has the name as it came.
-            "trace": record.trace.replace("\x00", "\ufffd"),
-            "models": record.models,
-            "context": record.context,
-            "features": record.features,
-            "response": record.response,
-        }
+            record.trace.replace("\x00", "\ufffd"),
+            record.models,
+            record.context,
+            record.features,
+            record.response,
+        )
         for record in records
     ]
     with store.writing("logging answers") as connection:
-        connection.execute(_INSERT, rows)
+        # The driver's own loop: SQLAlchemy's costs as much again for each of a great many rows.
+        connection.exec_driver_sql(_insert_by(connection.dialect.paramstyle), rows)
+
+
+@lru_cache(maxsize=8)
+def _insert_by(paramstyle: str) -> str:
+    """Return the INSERT of a record with the driver's placeholders: `?`, or `%s`."""
+    placeholder = "?" if paramstyle == "qmark" else "%s"
+    return f"INSERT INTO {ANSWERS.name} ({', '.join(_FIELDS)}) VALUES ({', '.join([placeholder] * len(_FIELDS))})"
 
 
 def prune_answers(store: Store, kept: int) -> int:
