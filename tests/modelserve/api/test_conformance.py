@@ -34,18 +34,28 @@ BEYOND_A_SCHEMA = {
 """Calls whose document cannot say everything that is expected, and how they refuse the rest."""
 
 
-INFERENCE = {"inputs": [{"name": "user", "shape": [2], "datatype": "BYTES", "data": ["u1", "u2"]}]}
-INVOCATION = {
-    "dataframe_split": {"columns": ["user", "req_gpus"], "data": [["u1", 0.5]]},
-    "params": {"model": NAMES[0]},
+RUN = {
+    "job_id": "f1",
+    "task_type": "ctr",
+    "submit_ts": "2020-08-01T09:00:00Z",
+    "start_ts": "2020-08-01T09:10:00Z",
+    "end_ts": "2020-08-01T09:20:00Z",
+    "outcome": "completed",
+    "request": {"gpus": 0.5},
 }
+FITTING = {
+    "/v1/feedback": {"feedback": [RUN]},
+    "/infer": {"inputs": [{"name": "user", "shape": [2], "datatype": "BYTES", "data": ["u1", "u2"]}]},
+    "/invocations": {"dataframe_split": {"columns": ["user"], "data": [["u1"]]}, "params": {"model": NAMES[0]}},
+}
+"""Bodies that fit, by the end of their path: what is drawn at random hardly ever does."""
 
 
 def aimed(document: dict[str, object]) -> dict[str, object]:
     document = copy.deepcopy(document)
     for path, methods in document["paths"].items():
         for operation in methods.values():
-            fitting = [INFERENCE] if path.endswith("/infer") else [INVOCATION] if path == "/invocations" else []
+            fitting = [body for end, body in FITTING.items() if path.endswith(end) and "requestBody" in operation]
             if fitting:
                 content = operation["requestBody"]["content"]["application/json"]
                 content["schema"] = either(fitting, content["schema"])
