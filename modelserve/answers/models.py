@@ -46,13 +46,26 @@ class ModelList(Frozen):
     failures: tuple[ModelFailure, ...]
 
 
+class ShadowSeen(Frozen):
+    """How a challenger answered beside the champion: logs of its p50 run times over the champion's, newest jobs.
+
+    `dropped` are the answers, of any model, that the worker asked had no time to compare.
+    """
+
+    jobs: int
+    median_log_ratio: float | None
+    p90_abs_log_ratio: float | None
+    dropped: int
+
+
 class ModelShown(Frozen):
-    """One model: what is loaded of it, and what is wrong with what is not."""
+    """One model: what is loaded of it, how its challenger does, and what is wrong with what is not loaded."""
 
     name: str
     generation: int
     champion: ModelRow | None
     challenger: ModelRow | None
+    shadow: ShadowSeen | None = None
     failures: tuple[ModelFailure, ...]
 
 

@@ -1,8 +1,10 @@
 """Routes about models: which there are, what their answers depend on, and their cards.
 
-All of it is in memory, and within the caller's reach; what is shown is `modelserve.loading.catalogue`'s business.
+All of it is within the caller's reach, and in memory but for comparisons, which are read from the store beside the
+event loop; what is shown is `modelserve.loading.catalogue`'s business.
 """
 
+from functools import partial
 from typing import Final, Literal, cast
 
 from starlette.requests import Request
@@ -10,7 +12,7 @@ from starlette.responses import Response
 
 from modelserve.api.calls import call_of
 from modelserve.api.learning import said
-from modelserve.api.operations import CALL, Operation, Parameter
+from modelserve.api.operations import CALL, SLOT, Operation, Parameter
 from modelserve.api.problems import Refusal
 from modelserve.api.queries import asked_for
 from modelserve.callers import Scope
@@ -38,7 +40,8 @@ async def models(request: Request) -> Response:
 async def model(request: Request) -> Response:
     """Show one model."""
     call = call_of(request)
-    return said(show_model(call.service, call.allowed(Scope.PREDICT), request.path_params["name"]))
+    caller = call.allowed(Scope.PREDICT)
+    return said(await call.desk.slots.run(partial(show_model, call.service, caller, request.path_params["name"])))
 
 
 async def importances(request: Request) -> Response:
@@ -75,7 +78,7 @@ OPERATIONS: Final = (
     ),
     Operation(
         method="GET", path="/v1/models/{name}", endpoint=model, summary="One model: versions, aliases, figures",
-        tag=TAG, answer=ModelAnswer, faults=(*CALL, 404), parameters=(NAME,),
+        tag=TAG, answer=ModelAnswer, faults=(*CALL, 404, *SLOT), parameters=(NAME,),
     ),
     Operation(
         method="GET", path="/v1/models/{name}/importances", endpoint=importances, tag=TAG,

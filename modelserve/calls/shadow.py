@@ -1,12 +1,11 @@
 """Challengers in the shadow: the jobs of an answer scored again by the model that would like to answer, and compared.
 
 Nothing of it is ever returned to a caller, and nothing here can hold up or fail an answer: what does not fit in the
-queue is dropped and counted. Called by `modelserve.calls`.
+queue is dropped and counted. Called by `modelserve.calls`; summed up by `modelserve.loading.catalogue`.
 """
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import Empty, Full, Queue
@@ -31,27 +30,13 @@ WAITING: Final = 64
 """Answers that may wait to be compared; then they are dropped."""
 WAITING_JOBS: Final = 20_000
 """Jobs that may wait to be compared: a queue of large calls would hold their matrices."""
-RECENT: Final = 10_000
-"""Jobs over which a comparison is summed up."""
 STOP_S: Final = 5.0
 """Longest that stopping waits for the comparison at work."""
 
 STORED: Final = 200
-"""Jobs of one answer whose comparison is stored, the first; in memory all of them count."""
+"""Jobs of one answer that are compared, the first."""
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """How a challenger's answers lie beside the champion's: logs of its p50 run times over theirs, recent jobs."""
-
-    champion: str
-    challenger: str
-    jobs: int
-    mean_log_ratio: float
-    p50_abs_log_ratio: float
-    p90_abs_log_ratio: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +60,6 @@ class Shadow:
         self._jobs_waiting = 0
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._recent: dict[tuple[str, str], deque[float]] = {}
         self._stopped = False
         self.dropped = 0
 
@@ -88,22 +72,6 @@ class Shadow:
             challenger = sight.snapshot.challengers.get(card.name) if card.kind == "runtime" else None
             if challenger is not None:
                 self._put(_Task(call=call, champion=champion, challenger=challenger, seen=seen, asked=asked))
-
-    def compared(self) -> list[Compared]:
-        """Sum up the recent comparisons, by champion and challenger."""
-        with self._lock:
-            recent = {pair: np.array(ratios) for pair, ratios in self._recent.items() if ratios}
-        return [
-            Compared(
-                champion=champion,
-                challenger=challenger,
-                jobs=len(ratios),
-                mean_log_ratio=float(ratios.mean()),
-                p50_abs_log_ratio=float(np.quantile(np.abs(ratios), 0.5)),
-                p90_abs_log_ratio=float(np.quantile(np.abs(ratios), 0.9)),
-            )
-            for (champion, challenger), ratios in sorted(recent.items())
-        ]
 
     def stop(self) -> None:
         """End the thread after the comparison at work; what still waits is dropped."""
@@ -141,14 +109,10 @@ class Shadow:
                 self._jobs_waiting -= len(task.asked)
 
     def _compare(self, task: _Task) -> None:
-        rows = task.challenger.rows.rows(task.asked, task.challenger.history)
+        asked = task.asked[:STORED]
+        rows = task.challenger.rows.rows(asked, task.challenger.history)
         theirs = _run_times(task.challenger, rows.matrix, rows.reference_log_s)
-        ours = _run_times(task.champion, task.seen.matrix, task.seen.reference_log_s)
-        ratios = np.log(theirs.p50) - np.log(ours.p50)
-        pair = (task.champion.reference, task.challenger.reference)
-        with self._lock:
-            recent = self._recent.setdefault(pair, deque(maxlen=RECENT))
-            recent.extend(ratios[np.isfinite(ratios)].tolist())
+        ours = _run_times(task.champion, task.seen.matrix[:STORED], task.seen.reference_log_s[:STORED])
         self._keep(
             [
                 Comparison(
@@ -157,14 +121,14 @@ class Shadow:
                     trace=job.trace,
                     cluster=job.cluster or "",
                     job_id=job.job_id,
-                    champion=pair[0],
-                    challenger=pair[1],
+                    champion=task.champion.reference,
+                    challenger=task.challenger.reference,
                     p50_s=known(ours.p50[i]),
                     p90_s=known(ours.p90[i]),
                     challenger_p50_s=known(theirs.p50[i]),
                     challenger_p90_s=known(theirs.p90[i]),
                 )
-                for i, job in enumerate(task.asked[:STORED])
+                for i, job in enumerate(asked)
             ]
         )
 

@@ -1,6 +1,6 @@
 """What models there are, as far as a caller may see: versions, aliases, figures, importances and cards.
 
-Everything is of the snapshot that serves; nothing is predicted here and nothing read from the registry.
+Everything is of the snapshot that serves, beside what its challengers' comparisons came to; nothing is predicted here.
 Called by the routes of the service.
 """
 
@@ -8,12 +8,14 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, Literal
 
+import numpy as np
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from modelserve.callers import Caller
 from modelserve.card import MODEL_NAME, Card, Importance
 from modelserve.champions import CHALLENGER, CHAMPION
 from modelserve.errors import NotKnown
+from modelserve.store.comparisons import newest_comparisons
 
 if TYPE_CHECKING:
     from modelserve.loading.models import Snapshot
@@ -71,13 +73,29 @@ class ModelsAnswer(_Answer):
     failures: tuple[ModelFailure, ...]
 
 
+class ShadowRow(_Answer):
+    """How a challenger answered beside the champion: logs of its p50 run times over the champion's, newest jobs.
+
+    Jobs of all workers' answers count; null where there are none.
+    """
+
+    jobs: int
+    median_log_ratio: float | None = Field(description="above zero: the challenger expects longer runs")
+    p90_abs_log_ratio: float | None = Field(description="nine of ten jobs differ by no more")
+    dropped: int = Field(description="answers, of any model, that the worker asked had no time to compare")
+
+
 class ModelAnswer(_Answer):
-    """One model: what is loaded of it, and what is wrong with what is not."""
+    """One model: what is loaded of it, how its challenger does, and what is wrong with what is not loaded.
+
+    `shadow` is null where nothing is compared: without a champion and a challenger, and for models of use.
+    """
 
     name: str
     generation: int
     champion: ModelRow | None
     challenger: ModelRow | None
+    shadow: ShadowRow | None
     failures: tuple[ModelFailure, ...]
 
 
@@ -120,6 +138,8 @@ def show_model(service: "Service", caller: Caller, name: str) -> ModelAnswer:
     ------
     NotKnown
         No model within the caller's reach has that name.
+    StoreError
+        The comparisons with its challenger cannot be read.
     """
     snapshot = service.models.current
     if name not in _within_reach(snapshot, caller):
@@ -130,6 +150,7 @@ def show_model(service: "Service", caller: Caller, name: str) -> ModelAnswer:
         generation=snapshot.generation,
         champion=rows.get("champion"),
         challenger=rows.get("challenger"),
+        shadow=_shadow(service, caller, snapshot.champions.get(name), snapshot.challengers.get(name)),
         failures=tuple(_failures(snapshot, name)),
     )
 
@@ -209,6 +230,26 @@ def _row(model: "ServedModel", alias: Alias) -> ModelRow:
         created=card.created,
         rows=card.rows,
         features=len(bundle.contract.names),
+    )
+
+
+def _shadow(
+    service: "Service", caller: Caller, champion: "ServedModel | None", challenger: "ServedModel | None"
+) -> ShadowRow | None:
+    if champion is None or challenger is None or service.shadow is None or champion.bundle.card.kind != "runtime":
+        return None
+    pair = (champion.reference, challenger.reference)
+    window = service.settings.drift_window
+    compared = newest_comparisons(service.store, limit=window, pair=pair, clusters=caller.clusters)
+    known = [(each.challenger_p50_s, each.p50_s) for each in compared if each.challenger_p50_s and each.p50_s]
+    if not known:
+        return ShadowRow(jobs=0, median_log_ratio=None, p90_abs_log_ratio=None, dropped=service.shadow.dropped)
+    theirs, ours = np.log(np.array(known)).T
+    return ShadowRow(
+        jobs=len(known),
+        median_log_ratio=float(np.median(theirs - ours)),
+        p90_abs_log_ratio=float(np.quantile(np.abs(theirs - ours), 0.9)),
+        dropped=service.shadow.dropped,
     )
 
 

@@ -1,9 +1,9 @@
 """What challengers would have answered, as it is stored beside the answers: written in batches, pruned to the newest.
 
-Nothing is scored here. Called by `modelserve.calls.shadow` and whatever compares.
+Nothing is scored here. Called by `modelserve.calls.shadow` and `modelserve.loading.catalogue`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Final
 
@@ -49,8 +49,10 @@ def write_comparisons(store: Store, rows: Sequence[Comparison], *, kept: int) ->
         connection.execute(delete(COMPARISONS).where(COMPARISONS.c.n <= newest - kept))
 
 
-def newest_comparisons(store: Store, *, limit: int, challenger: str | None = None) -> list[Comparison]:
-    """Return the newest comparisons, with one challenger (None: any), the newest first.
+def newest_comparisons(
+    store: Store, *, limit: int, pair: tuple[str, str] | None = None, clusters: Collection[str] | None = None
+) -> list[Comparison]:
+    """Return the newest comparisons, the newest first: of one champion and challenger, of clusters (None: any).
 
     Raises
     ------
@@ -58,7 +60,9 @@ def newest_comparisons(store: Store, *, limit: int, challenger: str | None = Non
         The store cannot be read.
     """
     asked = select(*_COLUMNS).order_by(COMPARISONS.c.n.desc()).limit(limit)
-    if challenger is not None:
-        asked = asked.where(COMPARISONS.c.challenger == challenger)
+    if pair is not None:
+        asked = asked.where(COMPARISONS.c.champion == pair[0], COMPARISONS.c.challenger == pair[1])
+    if clusters is not None:
+        asked = asked.where(COMPARISONS.c.cluster.in_(sorted(clusters)))
     with store.reading("reading comparisons") as connection:
         return [Comparison(**row) for row in connection.execute(asked).mappings()]

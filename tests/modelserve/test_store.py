@@ -135,7 +135,7 @@ def test_comparisons_are_kept_to_the_newest(url: str) -> None:
             answer_id=f"a{i}",
             at=float(i),
             trace="pai",
-            cluster="",
+            cluster=f"c{i % 2}",
             job_id="j",
             champion="runtime.pai.ctr@1",
             challenger="runtime.pai.ctr@2",
@@ -147,7 +147,10 @@ def test_comparisons_are_kept_to_the_newest(url: str) -> None:
         write_comparisons(store, [row], kept=3)
 
     assert [each.answer_id for each in newest_comparisons(store, limit=10)] == ["a4", "a3", "a2"]
-    assert newest_comparisons(store, limit=1, challenger="runtime.pai.ctr@2")[0].challenger_p90_s == 3.0
+    pair = ("runtime.pai.ctr@1", "runtime.pai.ctr@2")
+    assert newest_comparisons(store, limit=1, pair=pair)[0].challenger_p90_s == 3.0
+    assert newest_comparisons(store, limit=1, pair=("runtime.pai.ctr@0", pair[1])) == []
+    assert [each.answer_id for each in newest_comparisons(store, limit=10, clusters={"c1"})] == ["a3"]
     store.close()
 
 

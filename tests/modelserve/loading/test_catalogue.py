@@ -1,3 +1,6 @@
+import math
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -5,6 +8,8 @@ import pytest
 from modelserve.callers import ANYONE, Caller, Scope
 from modelserve.errors import NotKnown
 from modelserve.loading.catalogue import card_of, importances_of, list_models, show_model
+from modelserve.store import Store
+from modelserve.store.comparisons import Comparison, write_comparisons
 from tests.modelserve.mirrored import NAME, USAGE, Folder, models_of
 
 PAI = Caller(name="pai", scopes=frozenset({Scope.PREDICT}), traces=frozenset({"pai"}))
@@ -15,7 +20,7 @@ HELIOS = Caller(name="helios", scopes=frozenset({Scope.PREDICT}), traces=frozens
 def service(folder: Folder) -> SimpleNamespace:
     models = models_of(folder.path)
     models.refresh()
-    return SimpleNamespace(models=models)
+    return SimpleNamespace(models=models, shadow=None)
 
 
 def test_every_model_is_listed_by_its_card(service: SimpleNamespace) -> None:
@@ -79,11 +84,66 @@ def test_one_model_shows_its_challenger_and_its_failure(service: SimpleNamespace
     assert "card.json" in broken.failures[0].error
 
 
+def compared(i: int, champion: str, cluster: str = "c1", **changes: object) -> Comparison:
+    said = {"p50_s": 100.0, "p90_s": 200.0, "challenger_p50_s": 100.0 * math.exp(0.1 * i), "challenger_p90_s": 300.0}
+    return Comparison(
+        answer_id=f"a{i}",
+        at=float(i),
+        trace="pai",
+        cluster=cluster,
+        job_id="j",
+        champion=champion,
+        challenger=f"{NAME}@2",
+        **{**said, **changes},
+    )
+
+
+@pytest.fixture
+def challenged(service: SimpleNamespace, folder: Folder, tmp_path: Path) -> Iterator[SimpleNamespace]:
+    """Return a service with a challenger beside each champion, and a store of comparisons."""
+    folder.add(NAME, "2", alias="challenger", source=folder.sources["runtime"])
+    folder.add(USAGE, "2", alias="challenger", source=folder.sources["usage"])
+    service.models.refresh()
+    store = Store.open(f"sqlite:///{tmp_path}/serve.db")
+    shadow, settings = SimpleNamespace(dropped=3), SimpleNamespace(drift_window=20)
+    yield SimpleNamespace(models=service.models, store=store, shadow=shadow, settings=settings)
+    store.close()
+
+
+def test_a_challenger_is_shown_beside_the_champion(challenged: SimpleNamespace) -> None:
+    theirs = [compared(i, f"{NAME}@1") for i in range(11)]
+    unknown = compared(40, f"{NAME}@1", challenger_p50_s=None)
+    former = compared(50, f"{NAME}@0")
+    write_comparisons(challenged.store, [*theirs, unknown, former], kept=100)
+
+    shown = show_model(challenged, ANYONE, NAME).shadow
+
+    assert (shown.jobs, shown.dropped) == (11, 3)
+    assert shown.median_log_ratio == pytest.approx(0.5)
+    assert shown.p90_abs_log_ratio == pytest.approx(0.9)
+
+
+def test_a_caller_sees_comparisons_of_its_own_clusters_only(challenged: SimpleNamespace) -> None:
+    write_comparisons(challenged.store, [compared(1, f"{NAME}@1"), compared(9, f"{NAME}@1", cluster="c2")], kept=100)
+    bound = Caller(name="c1", scopes=frozenset({Scope.PREDICT}), clusters=frozenset({"c1"}))
+
+    assert show_model(challenged, bound, NAME).shadow.jobs == 1
+    assert show_model(challenged, bound, NAME).shadow.median_log_ratio == pytest.approx(0.1)
+
+
+def test_nothing_is_said_of_what_is_not_compared(challenged: SimpleNamespace) -> None:
+    nothing_yet, of_use = show_model(challenged, ANYONE, NAME).shadow, show_model(challenged, ANYONE, USAGE)
+
+    assert (nothing_yet.jobs, nothing_yet.median_log_ratio, nothing_yet.p90_abs_log_ratio) == (0, None, None)
+    assert of_use.challenger is not None
+    assert of_use.shadow is None
+
+
 def test_a_model_that_could_never_be_loaded_is_known_by_its_failure(folder: Folder) -> None:
     (folder.path / NAME / "1" / "card.json").write_text("{}")
     models = models_of(folder.path)
     models.refresh()
-    service = SimpleNamespace(models=models)
+    service = SimpleNamespace(models=models, shadow=None)
 
     shown = show_model(service, ANYONE, NAME)
 
