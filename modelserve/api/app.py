@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from modelserve.api import answers, explaining, health, inference, learning, models, pages, scoring, users
 from modelserve.api.access_log import AccessLog
-from modelserve.api.calls import Desk, Ids
+from modelserve.api.calls import Desk, Held, Ids
 from modelserve.api.gate import Endpoint, Gate
 from modelserve.api.metrics import Metrics
 from modelserve.api.operations import Operation, add_operations, methods_of
@@ -59,6 +59,7 @@ def create_app(service: Service) -> FastAPI:
         metrics=Metrics(),
         log=AccessLog(settings.log_format),
         ids=Ids(),
+        held=Held(),
     )
 
     @contextlib.asynccontextmanager

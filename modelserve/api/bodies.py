@@ -10,7 +10,6 @@ from typing import Any, Final, Generic, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive
 
 from modelserve.api.calls import Call
 from modelserve.api.problems import Refusal, invalid_body
@@ -26,6 +25,9 @@ VALUES_LIMIT: Final = 600_000
 FIELDS_LIMIT: Final = 100
 ROWS_LIMIT: Final = 10_000
 """What no body has more of: ten thousand rows of some sixty values and a few objects each."""
+
+TOGETHER: Final = 8
+"""How many of the largest bodies a worker holds at once, whoever they are from."""
 
 CLOSE: Final = {"connection": "close"}
 """Sent when a body is refused before its end: what is still to come has no reader."""
@@ -142,7 +144,7 @@ async def take(call: Call) -> bytes:
     Raises
     ------
     Refusal
-        More bytes than allowed (413), or not all of them in time (408).
+        More bytes than allowed (413), not all of them in time (408), or too many of all calls together (503).
     """
     limit = call.desk.settings.body_limit_bytes
     said = call.headers.get(b"content-length")
@@ -151,23 +153,25 @@ async def take(call: Call) -> bytes:
     limit_s = call.desk.settings.body_read_limit_s
     try:
         async with asyncio.timeout(limit_s):
-            return await _taken(call.receive, limit)
+            return await _taken(call, limit)
     except TimeoutError:
         raise Refusal(408, f"the body did not arrive within {limit_s:g} s", headers=CLOSE) from None
 
 
-async def _taken(receive: Receive, limit: int) -> bytes:
-    message = await receive()
+async def _taken(call: Call, limit: int) -> bytes:
+    message = await call.receive()
     parts, size = [], 0
     while message["type"] == "http.request":
         part = message.get("body", b"")
         size += len(part)
         if size > limit:
             raise _too_large("more", limit)
+        if size > SMALL_BYTES:
+            call.hold(size, TOGETHER * limit)
         parts.append(part)
         if not message.get("more_body", False):
             return parts[0] if len(parts) == 1 else b"".join(parts)
-        message = await receive()
+        message = await call.receive()
     raise ClientDisconnect
 
 

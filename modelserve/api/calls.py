@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope
 
 from modelserve import callers
+from modelserve.api.problems import Refusal
 from modelserve.callers import Caller
 from modelserve.service import Service
 from modelserve.settings import ServeSettings
@@ -44,6 +45,19 @@ class Ids:
         return f"{self._prefix}-{self._count}"
 
 
+class Held:
+    """What the bodies of all calls under way weigh, from the first that is no small one."""
+
+    __slots__ = ("size_bytes",)
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+
+    def add(self, size_bytes: int) -> None:
+        """Add to it; called on the event loop only."""
+        self.size_bytes += size_bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
     """What every call finds at hand."""
@@ -55,6 +69,7 @@ class Desk:
     metrics: "Metrics"
     log: "AccessLog"
     ids: Ids
+    held: Held
 
     @property
     def settings(self) -> ServeSettings:
@@ -66,8 +81,8 @@ class Call:
     """One call: its names, its caller once admitted, and what its end will be logged with."""
 
     __slots__ = (
-        "answer_id", "body", "caller", "desk", "headers", "method", "models", "path", "receive", "request_id", "route",
-        "rows", "started_s", "status",
+        "answer_id", "body", "caller", "desk", "headers", "held_bytes", "method", "models", "path", "receive",
+        "request_id", "route", "rows", "started_s", "status",
     )  # fmt: skip
 
     def __init__(self, desk: Desk, scope: Scope, receive: Receive) -> None:
@@ -81,11 +96,33 @@ class Call:
         self.request_id = given.decode() if sane and given is not None else self.answer_id
         self.caller: Caller | None = None
         self.body = b""
+        self.held_bytes = 0
         self.route = ""
         self.models: tuple[str, ...] = ()
         self.rows = 0
         self.status = 0
         self.started_s = time.perf_counter()
+
+    def hold(self, size_bytes: int, limit_bytes: int) -> None:
+        """Say how large the body has grown; `release` gives it back.
+
+        Raises
+        ------
+        Refusal
+            All calls together hold more than the limit (503).
+        """
+        self.desk.held.add(size_bytes - self.held_bytes)
+        self.held_bytes = size_bytes
+        if self.desk.held.size_bytes > limit_bytes:
+            raise Refusal(
+                503, f"bodies of {self.desk.held.size_bytes} bytes at work, expected at most {limit_bytes}; try again"
+            )
+
+    def release(self) -> None:
+        """Say that the body is done with."""
+        if self.held_bytes:
+            self.desk.held.add(-self.held_bytes)
+            self.held_bytes = 0
 
     @property
     def service(self) -> Service:

@@ -76,6 +76,7 @@ class Gate:
             response = refuse(self._refusal(error, call), path=call.path, request_id=call.request_id)
             await response(scope, receive, reply)
         finally:
+            call.release()
             duration_s = time.perf_counter() - call.started_s
             self._desk.metrics.ended(call.route or UNKNOWN_ROUTE, call.method, call.status, duration_s)
             self._desk.log.put(call, duration_s)

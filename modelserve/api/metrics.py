@@ -5,6 +5,7 @@ Called by the gate, the routes and the upkeep.
 """
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -86,6 +87,7 @@ class Metrics:
         self.ready = _gauge("taut_ready", "1 where every worker is ready.", (), registry, "livemin")
         self._info: frozenset[tuple[str, str, str]] = frozenset()
         self._dropped = 0
+        self.began_s = time.time()
         self._ended: dict[tuple[str, str, int], Counter] = {}
         self._timed: dict[str, Histogram] = {}
         self._counted: dict[tuple[str, ...], Counter] = {}
@@ -123,10 +125,15 @@ class Metrics:
         self._dropped = answers
 
     def serving(self, models: Mapping[tuple[str, str, str], float]) -> None:
-        """Say which models serve, (name, version, alias) -> age in seconds; those that do not any more become 0."""
-        for labels in self._info:
-            if labels not in models:
-                self.model_info.labels(*labels).set(0)
+        """Say which models serve, (name, version, alias) -> age in seconds; those that do not any more become 0.
+
+        So do the age of a model withdrawn, and the error of one whose version changed: neither says anything now.
+        """
+        for labels in self._info - models.keys():
+            self.model_info.labels(*labels).set(0)
+            if labels[2] == "champion":
+                self.model_age.labels(labels[0]).set(0)
+                self.error_ratio.labels(labels[0]).set(0)
         for labels, age_s in models.items():
             self.model_info.labels(*labels).set(1)
             if labels[2] == "champion":

@@ -1,16 +1,14 @@
-"""How long ago the registry was mirrored, as the sync process left it beside the bundles.
+"""How long ago the registry was mirrored, as callers are told it.
 
-Nothing is mirrored here, and a file that is absent or makes no sense is as good as none. Called by `/readyz` and the
-upkeep.
+Nothing is mirrored here; what the sync process left is read by `modelserve.loading.sync_state`. Called by `/readyz` and
+the upkeep.
 """
 
 from pathlib import Path
-from typing import Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel
 
-STATE: Final = ".sync.json"
-STATE_LIMIT_BYTES: Final = 65_536
+from modelserve.loading.sync_state import SyncState, read_state
 
 
 class MirrorState(BaseModel):
@@ -21,22 +19,10 @@ class MirrorState(BaseModel):
     failing: list[str]
 
 
-class _Written(BaseModel):
-    """The file, as far as it is read here."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    at: float
-    error: str | None = None
-    failing: list[str] = []
-
-
 def read_mirror_state(folder: Path, *, now_s: float) -> MirrorState | None:
     """Return the state of the mirror of a folder; None where nothing mirrors into it."""
-    try:
-        with (folder / STATE).open("rb") as file:
-            written = _Written.model_validate_json(file.read(STATE_LIMIT_BYTES))
-    except (OSError, ValidationError):
+    written = read_state(folder)
+    if written == SyncState():
         return None
     age_s = max(0.0, now_s - written.at) if written.at else None
-    return MirrorState(age_s=age_s, error=written.error, failing=written.failing)
+    return MirrorState(age_s=age_s, error=written.error, failing=list(written.failing))

@@ -84,8 +84,10 @@ def set_gauges(desk: Desk, *, ready: bool) -> None:
     )
     metrics.ready.set(1 if ready and snapshot.champions else 0)
     mirror = read_mirror_state(service.settings.bundles, now_s=now_s)
-    if mirror is not None and mirror.age_s is not None:
-        metrics.sync_age.set(mirror.age_s)
+    if service.settings.tracking_uri is not None:
+        # A registry that was never mirrored has been away since the worker began.
+        never_s = now_s - metrics.began_s
+        metrics.sync_age.set(never_s if mirror is None or mirror.age_s is None else mirror.age_s)
     metrics.dropped(service.log.dropped)
 
 

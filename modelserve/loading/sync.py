@@ -9,23 +9,17 @@ import random
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from modelserve.card import canonical_json
 from modelserve.champions import ALIASES, model_names, read_pointer
 from modelserve.errors import BundleError, MirrorError
+from modelserve.loading.sync_state import SyncState, read_state, write_state
 from modelserve.registry import Mirrored, Verified, mirror
 from modelserve.settings import ServeSettings
-
-STATE: Final = ".sync.json"
-STATE_LIMIT_BYTES: Final = 65_536
 
 KEPT_VERSIONS: Final = 5
 """How many versions of a model stay beside those pointed at, the newest: answers made with them can be replayed."""
@@ -37,17 +31,6 @@ JITTER_FRAC: Final = 0.2
 """By how much a wait is shortened at random, so that many mirrors do not come at once."""
 
 logger = logging.getLogger(__name__)
-
-
-class SyncState(BaseModel):
-    """The last round, in Unix seconds: when it was attempted, and when one last went well (`at`, 0 for never)."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    at: float = 0.0
-    attempted_at: float = 0.0
-    error: str | None = None
-    failing: tuple[str, ...] = ()
 
 
 class Sync:
@@ -86,9 +69,7 @@ class Sync:
             write_state(settings.bundles, self.state)
             raise error if isinstance(error, MirrorError) else MirrorError(f"bundles: {error}") from error
         failing = tuple(f"{each.name}@{each.alias}: {each.detail}" for each in done if each.outcome == "failed")
-        self.state = SyncState(
-            at=self._clock(), attempted_at=attempted_at, error=failing[0] if failing else None, failing=failing
-        )
+        self.state = SyncState(at=self._clock(), attempted_at=attempted_at, error=None, failing=failing)
         write_state(settings.bundles, self.state)
         return done
 
@@ -165,26 +146,6 @@ def prune(folder: Path, name: str) -> list[str]:
         else:
             shutil.rmtree(each)
     return [each.name for each in old]
-
-
-def read_state(folder: Path) -> SyncState:
-    """Return how the last round over a folder went; one that never was where nothing can be read."""
-    try:
-        with (folder / STATE).open("rb") as file:
-            return SyncState.model_validate_json(file.read(STATE_LIMIT_BYTES))
-    except (OSError, ValidationError):
-        return SyncState()
-
-
-def write_state(folder: Path, state: SyncState) -> None:
-    """Write how a round went, in one step; a folder that cannot be written keeps what it says."""
-    try:
-        with tempfile.TemporaryDirectory(dir=folder, prefix=f"{STATE}.") as stage:
-            staged = Path(stage) / STATE
-            staged.write_bytes(canonical_json(state.model_dump(mode="json")))
-            staged.replace(folder / STATE)
-    except OSError as error:
-        logger.warning("%s cannot be written (%s)", STATE, error.strerror)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.testclient import TestClient
 
-from tests.modelserve.api.conftest import TOKENS, bearer
+from tests.modelserve.api.conftest import TOKENS, bearer, job
 
 Make = Callable[..., TestClient]
 
@@ -131,3 +131,18 @@ def test_a_line_is_logged_for_each_call(hollow: Callable[..., FastAPI], capfd: p
     assert "s1" not in str(first)
     assert (second["route"], second["status"], second["caller"]) == ("unknown", 401, None)
     assert second["traceparent"].startswith("00-aaa")
+
+
+def test_bodies_of_all_calls_together_are_bounded(hollow: Callable[..., FastAPI]) -> None:
+    app = hollow(body_limit_bytes=100_000)
+    large = {"jobs": [job(f"a{i}") for i in range(100)]}
+    others = 8 * 100_000 - 1000
+
+    with TestClient(app) as client:
+        app.state.desk.held.add(others)
+        refused = client.post("/v1/predictions", json=large)
+        small = client.post("/v1/predictions", json={"jobs": []})
+
+    assert (refused.status_code, refused.headers["retry-after"].isdigit()) == (503, True)
+    assert small.status_code == 422
+    assert app.state.desk.held.size_bytes == others

@@ -59,6 +59,21 @@ def test_a_model_that_no_longer_serves_is_said_to_be_none() -> None:
     assert 'taut_model_info{alias="champion",model="m",version="2"} 1.0' in page
 
 
+def test_what_was_said_of_a_former_version_is_taken_back() -> None:
+    metrics = Metrics()
+    metrics.serving({("m", "1", "champion"): 60.0, ("gone", "1", "champion"): 60.0})
+    for name in ("m", "gone"):
+        metrics.error_ratio.labels(name).set(2.5)
+
+    metrics.serving({("m", "2", "champion"): 1.0})
+    page = metrics.page().decode()
+
+    assert 'taut_model_age_seconds{model="gone"} 0.0' in page
+    assert 'taut_model_age_seconds{model="m"} 1.0' in page
+    assert 'taut_prediction_error_ratio{model="m"} 0.0' in page
+    assert 'taut_prediction_error_ratio{model="gone"} 0.0' in page
+
+
 def test_methods_that_nobody_knows_share_a_label(call: Callable[..., TestClient]) -> None:
     client = call()
 

@@ -68,6 +68,19 @@ def test_the_state_of_the_mirror_is_told(serve: Callable[..., TestClient], folde
     assert mirror == {"age_s": None, "error": "registry away", "failing": [NAME]}
 
 
+def test_a_registry_that_was_never_mirrored_has_been_away_since_the_start(
+    serve: Callable[..., TestClient], folder: Folder
+) -> None:
+    client = serve(tracking_uri="http://127.0.0.1:9", reload_every_s=0.02)
+    (folder.path / ".sync.json").write_text(json.dumps({"attempted_at": 5.0, "error": "registry away"}))
+
+    def age_s() -> float:
+        [line] = [each for each in client.get("/metrics").text.splitlines() if each.startswith("taut_sync_age_seconds")]
+        return float(line.split()[-1])
+
+    assert eventually(lambda: age_s() > 0)
+
+
 def test_a_broken_bundle_shows_in_readiness_and_metrics_and_the_old_one_serves(
     serve: Callable[..., TestClient], folder: Folder
 ) -> None:

@@ -15,7 +15,8 @@ from modelserve.champions import read_pointer
 from modelserve.errors import MirrorError
 from modelserve.loading import sync as module
 from modelserve.loading.models import ModelSet
-from modelserve.loading.sync import KEPT_VERSIONS, STATE, Sync, prune, read_state, sync_once, wait_s
+from modelserve.loading.sync import KEPT_VERSIONS, Sync, prune, sync_once, wait_s
+from modelserve.loading.sync_state import STATE, SyncState, read_state
 from modelserve.registry import Mirrored
 from modelserve.settings import ServeSettings
 from tests.modelserve.mirrored import NAME, USAGE, Folder
@@ -85,7 +86,9 @@ def test_a_model_that_cannot_be_fetched_is_named(registry: Registry, tmp_path: P
 
     Sync(settings_of(tmp_path)).once()
 
-    assert read_state(tmp_path).failing == (f"{NAME}@champion: its files cannot be had",)
+    state = read_state(tmp_path)
+    assert state.failing == (f"{NAME}@champion: its files cannot be had",)
+    assert state.error is None  # whoever may not see the model may see the error
 
 
 def test_without_a_registry_there_is_nothing_to_mirror(tmp_path: Path) -> None:
@@ -97,7 +100,7 @@ def test_without_a_registry_there_is_nothing_to_mirror(tmp_path: Path) -> None:
 def test_a_state_that_makes_no_sense_is_none(tmp_path: Path, written: str) -> None:
     (tmp_path / STATE).write_text(written)
 
-    assert read_state(tmp_path) == module.SyncState()
+    assert read_state(tmp_path) == SyncState()
 
 
 def test_only_changes_are_logged(registry: Registry, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
