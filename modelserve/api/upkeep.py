@@ -12,8 +12,7 @@ from typing import Final
 
 from modelserve.api.calls import Desk
 from modelserve.api.mirror_state import read_mirror_state
-from modelserve.callers import ANYONE
-from modelserve.learning.drift import read_drift
+from modelserve.learning.drift import champion_errors
 
 ERRORS_EVERY_S: Final = 30.0
 """How often errors are measured: over hundreds of jobs, which do not end in a moment."""
@@ -61,12 +60,9 @@ def follow_feedback(desk: Desk) -> None:
 
 def follow_errors(desk: Desk) -> None:
     """Say in metrics how large the errors of late are beside those on each model's card."""
-    for model in read_drift(desk.service, ANYONE).models:
-        error = model.error
-        if model.alias == "champion" and error is not None and error.mean_absolute_log is not None:
-            expected = error.expected_mean_absolute_log
-            if expected:
-                desk.metrics.error_ratio.labels(model.name).set(error.mean_absolute_log / expected)
+    for name, error in champion_errors(desk.service).items():
+        if error.mean_absolute_log is not None and error.expected_mean_absolute_log:
+            desk.metrics.error_ratio.labels(name).set(error.mean_absolute_log / error.expected_mean_absolute_log)
 
 
 def set_gauges(desk: Desk, *, ready: bool) -> None:

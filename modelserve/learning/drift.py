@@ -1,7 +1,7 @@
 """Drift: whether a model still answers as its card says, and is still asked about jobs like those it learnt from.
 
 Read from finished jobs as they were scored in hindsight and from the log of answers; nothing is answered or changed.
-Called by the routes of the service.
+Called by the routes of the service and its upkeep.
 """
 
 import math
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
-from modelserve.callers import Caller
+from modelserve.callers import ANYONE, Caller
 from modelserve.learning.inputs import InputDrift, Matrix, inputs_of, judged_inputs
 from modelserve.learning.lessons import shrunk_resources
 from modelserve.learning.verdict import THRESHOLDS, Thresholds, Verdict, coverage_verdict, error_verdict, worst
@@ -115,21 +115,44 @@ def read_drift(
     )
 
 
+def champion_errors(service: "Service") -> dict[str, Error]:
+    """Return the errors of every run-time champion by its name, from finished jobs alone: no answer is read for it.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    return {
+        name: _run_times(model, _ran(_finished(service, ANYONE, "champion", model)), challenger=False)[1]
+        for name, model in service.models.current.champions.items()
+        if model.bundle.card.kind == "runtime"
+    }
+
+
+def _finished(service: "Service", caller: Caller, alias: Alias, model: "ServedModel") -> list[Finished]:
+    kind = model.bundle.card.kind
+    if (alias, kind) == ("challenger", "usage"):  # no use is predicted in the shadow
+        return []
+    by: ScoredBy = "challenger" if alias == "challenger" else "run_time" if kind == "runtime" else "usage"
+    return newest_finished(
+        service.store,
+        traces=(model.bundle.card.trace,),
+        clusters=caller.clusters,
+        scored_by=(by, model.reference),
+        limit=service.settings.drift_window,
+    )
+
+
+def _ran(jobs: Sequence[Finished]) -> list[Finished]:
+    return [job for job in jobs if job.outcome not in LOWER_BOUNDS]
+
+
 def _model(service: "Service", caller: Caller, alias: Alias, model: "ServedModel", shown: Matrix | None) -> ModelDrift:
     card = model.bundle.card
-    by: ScoredBy = "challenger" if alias == "challenger" else "run_time" if card.kind == "runtime" else "usage"
-    jobs: list[Finished] = []
-    if (alias, card.kind) != ("challenger", "usage"):  # no use is predicted in the shadow
-        jobs = newest_finished(
-            service.store,
-            traces=(card.trace,),
-            clusters=caller.clusters,
-            scored_by=(by, model.reference),
-            limit=service.settings.drift_window,
-        )
+    jobs = _finished(service, caller, alias, model)
     if card.kind == "runtime":
-        ran = [job for job in jobs if job.outcome not in LOWER_BOUNDS]
-        coverage, error = _run_times(model, ran, challenger=alias == "challenger")
+        coverage, error = _run_times(model, _ran(jobs), challenger=alias == "challenger")
     else:
         coverage, error = [_use(model, target, jobs) for target in card.targets], None
     inputs = judged_inputs(model, shown)
