@@ -8,6 +8,7 @@ import contextlib
 import logging
 import threading
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from modelserve.errors import StoreError
@@ -27,6 +28,10 @@ WAITING_BYTES: Final = 32 * 2**20
 """What the waiting records may weigh together; a record of ten thousand jobs weighs megabytes."""
 PRUNE_EVERY: Final = 1000
 """Records written between two prunings: so far the log may grow beyond what is kept, for each worker."""
+PRUNE_EVERY_BYTES: Final = 64 * 2**20
+"""What is written between two prunings at most; the same is true of it."""
+KEPT_BYTES: Final = 2 * 2**30
+"""What the stored records may weigh together, where it is not said."""
 STOP_S: Final = 10.0
 """Longest that stopping waits for the last records."""
 
@@ -36,16 +41,18 @@ logger = logging.getLogger(__name__)
 class AnswerLog:
     """A bounded queue before the store, and the one thread that empties it; `kept` of 0 logs nothing."""
 
-    def __init__(self, store: Store, kept: int) -> None:
+    def __init__(self, store: Store, kept: int, kept_bytes: int = KEPT_BYTES) -> None:
         self._store = store
         self._kept = kept
+        self._kept_bytes = kept_bytes
         self._waiting: deque[AnswerRecord] = deque()
         self._bytes = 0
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._unpruned = 0
+        self._unpruned = self._unpruned_bytes = 0
         self.dropped = 0
         self.written = 0
 
@@ -79,6 +86,10 @@ class AnswerLog:
             self._thread = None
         self._empty()
 
+    def flush(self) -> None:
+        """Write what was put so far, in the caller's thread; once it returns nothing of that is on its way."""
+        self._empty()
+
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._wake.wait()
@@ -87,16 +98,20 @@ class AnswerLog:
             self._empty()
 
     def _empty(self) -> None:
-        while batch := self._next():
-            try:
-                write_answers(self._store, batch)
-            except StoreError as error:
-                with self._lock:
-                    self.dropped += len(batch)
-                logger.warning("answers were not logged: %s", error, extra={"answers": len(batch)})
-                continue
-            self.written += len(batch)
-            self._prune(len(batch))
+        with self._writing:
+            while batch := self._next():
+                self._write(batch)
+
+    def _write(self, batch: Sequence[AnswerRecord]) -> None:
+        try:
+            write_answers(self._store, batch)
+        except StoreError as error:
+            with self._lock:
+                self.dropped += len(batch)
+            logger.warning("answers were not logged: %s", error, extra={"answers": len(batch)})
+            return
+        self.written += len(batch)
+        self._prune(batch)
 
     def _next(self) -> list[AnswerRecord]:
         with self._lock:
@@ -104,10 +119,12 @@ class AnswerLog:
             self._bytes -= sum(record.size_bytes for record in batch)
         return batch
 
-    def _prune(self, written: int) -> None:
-        self._unpruned += written
-        if self._unpruned < min(PRUNE_EVERY, self._kept):
+    def _prune(self, written: Sequence[AnswerRecord]) -> None:
+        self._unpruned += len(written)
+        self._unpruned_bytes += sum(record.size_bytes for record in written)
+        few = self._unpruned < min(PRUNE_EVERY, self._kept)
+        if few and self._unpruned_bytes < min(PRUNE_EVERY_BYTES, self._kept_bytes):
             return
-        self._unpruned = 0
+        self._unpruned = self._unpruned_bytes = 0
         with contextlib.suppress(StoreError):  # the next time will do
-            prune_answers(self._store, self._kept)
+            prune_answers(self._store, self._kept, self._kept_bytes)

@@ -78,7 +78,7 @@ def open_service(settings: ServeSettings, *, clock: Callable[[], float] = time.t
         settings=settings,
         models=models,
         store=store,
-        log=AnswerLog(store, settings.answers_kept),
+        log=AnswerLog(store, settings.answers_kept, settings.answers_kept_bytes),
         feed=feed,
         shadow=Shadow(partial(write_comparisons, store, kept=settings.answers_kept)) if settings.challengers else None,
         clock=clock,

@@ -91,6 +91,9 @@ class ServeSettings(BaseSettings):
     mirror_every_s: Seconds = Field(default=5.0, description="how often the registry is asked for its aliases")
     feedback_every_s: Seconds = Field(default=0.5, description="how often a worker reads others' feedback")
     answers_kept: int = Field(default=200_000, ge=0, description="answers kept for replay; 0 logs none")
+    answers_kept_bytes: int = Field(
+        default=2 * 2**30, ge=2**20, description="what the answers kept may weigh together; then the oldest go"
+    )
     challengers: bool = Field(default=True, description="score the models of alias challenger in the shadow")
 
     mode: Literal["observe", "enforce"] = Field(default="observe", description="mode where none was set")

@@ -10,13 +10,17 @@ from typing import Final
 
 from modelserve.learning.lessons import is_below
 from modelserve.store import Store
-from modelserve.store.answers import AnswerRecord, newest_answers
+from modelserve.store.answers import AnswerRecord, Part, named_answers, newest_answers
 from modelserve.store.realised import RESOURCES, Ran
 
 ANSWERS_LOOKED_THROUGH: Final = 2_000
 """Logged recommendations, the newest, in which a finished job is looked for by its name."""
 ANSWERS_LOOKED_UP: Final = 500
 """Logged recommendations that are looked up by the id that a finished job names."""
+READ_BYTES: Final = 64 * 2**20
+"""What the records of either may weigh together."""
+RECOMMENDATION: Final = "recommendation"
+_PARTS: Final[tuple[Part, ...]] = ("context", "response")
 
 Name = tuple[str, str, str]
 """Trace, cluster (empty where none was named) and job id."""
@@ -55,13 +59,14 @@ def foregone_of(store: Store, ran: Sequence[Ran]) -> list[Foregone]:
 
 
 def _records(store: Store, jobs: Sequence[Ran]) -> Iterator[AnswerRecord]:
-    named = dict.fromkeys(job.answer_id for job in jobs if job.answer_id is not None)
-    for answer_id in list(named)[:ANSWERS_LOOKED_UP]:
-        record = store.answer(answer_id)
-        if record is not None and record.kind == "recommendation":
+    named = list(dict.fromkeys(job.answer_id for job in jobs if job.answer_id is not None))[:ANSWERS_LOOKED_UP]
+    for record in named_answers(store, named, parts=_PARTS, limit_bytes=READ_BYTES):
+        if record.kind == RECOMMENDATION:
             yield record
     if jobs:
-        yield from newest_answers(store, kind="recommendation", limit=ANSWERS_LOOKED_THROUGH)
+        yield from newest_answers(
+            store, parts=_PARTS, kind=RECOMMENDATION, limit=ANSWERS_LOOKED_THROUGH, limit_bytes=READ_BYTES
+        )
 
 
 def _targets(record: AnswerRecord) -> Iterator[tuple[Name, tuple[float | None, ...]]]:

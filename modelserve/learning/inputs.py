@@ -18,7 +18,7 @@ from modelserve.calls.scored import Scored, decode_features
 from modelserve.errors import BadRequest
 from modelserve.learning.verdict import THRESHOLDS, Verdict, by_bounds
 from modelserve.store import Store
-from modelserve.store.answers import AnswerRecord, newest_answers
+from modelserve.store.answers import AnswerRecord, Part, newest_answers
 
 if TYPE_CHECKING:
     from modelserve.loading.served import ServedModel
@@ -27,6 +27,8 @@ Matrix = npt.NDArray[np.float32]
 
 ANSWERS: Final = 1_000
 """Logged answers, the newest, that are looked through."""
+READ_BYTES: Final = 64 * 2**20
+"""What these may weigh together."""
 ROWS: Final = 2_000
 """Rows of each model that are enough."""
 SHOWN: Final = 10
@@ -61,23 +63,25 @@ class InputDrift(BaseModel):
 def inputs_of(store: Store, models: Sequence["ServedModel"], caller: Caller) -> dict[str, Matrix]:
     """Return the newest rows that each model was shown for jobs within the caller's reach, by reference.
 
+    No more is read for it than `ANSWERS` records of `READ_BYTES` together, whichever trace a call named.
+
     Raises
     ------
     StoreError
         The store cannot be read.
     """
     widths = {model.reference: len(model.bundle.contract.names) for model in models}
-    traces = sorted({model.bundle.card.trace for model in models})
+    parts: tuple[Part, ...] = ("features",) if caller.clusters is None else ("features", "context")
     found: dict[str, list[Matrix]] = defaultdict(list)
     counts = dict.fromkeys(widths, 0)
-    for record in newest_answers(store, traces=traces, limit=ANSWERS) if traces else ():
+    for record in newest_answers(store, parts=parts, citing=widths, limit=ANSWERS, limit_bytes=READ_BYTES):
         if not any(counts[name] < ROWS for name in widths):
             break
         for seen in _shown(record):
             if seen.matrix.shape[1] == widths.get(seen.model) and counts[seen.model] < ROWS:
                 kept = _within(seen, record, caller)[: ROWS - counts[seen.model]]
                 counts[seen.model] += len(kept)
-                found[seen.model].append(kept)
+                found[seen.model].append(kept.copy())  # a view would hold all rows of the record
     return {name: np.concatenate(parts) for name, parts in found.items()}
 
 

@@ -3,21 +3,33 @@
 What is inside a record is its writer's business. Called by `modelserve.answer_log` and `modelserve.learning`.
 """
 
+import math
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
-from sqlalchemy import Row, delete, func, select
+from sqlalchemy import Row, delete, false, func, or_, select
 
 from modelserve.store.store import Store
 from modelserve.store.tables import ANSWERS, COMPARISONS
 
-_FIELDS: Final = ("answer_id", "at", "kind", "caller", "trace", "models", "context", "features", "response")
-_COLUMNS: Final = tuple(ANSWERS.c[name] for name in _FIELDS)
+Part = Literal["context", "features", "response"]
+PARTS: Final[tuple[Part, ...]] = ("context", "features", "response")
+"""What makes a record heavy; of thousands of jobs each may weigh megabytes."""
+
+SPAN: Final = 20_000
+"""Records, the newest, that are looked through for some of them."""
+PAGE_BYTES: Final = 4 * 2**20
+"""What the records that are read at a time may weigh together; a heavier one is read by itself."""
 _PAGE: Final = 256
-"""Records read at a time when many are looked through: a record may hold thousands of jobs."""
+"""Records read or deleted at a time."""
+
+_FIELDS: Final = ("answer_id", "at", "kind", "caller", "trace", "models", *PARTS)
+_COLUMNS: Final = tuple(ANSWERS.c[name] for name in _FIELDS)
+_WRITTEN: Final = (*_FIELDS, "weight")
+_WEIGHT: Final = (ANSWERS.c.n, ANSWERS.c.weight)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +72,7 @@ def write_answers(store: Store, records: Sequence[AnswerRecord]) -> None:
             record.context,
             record.features,
             record.response,
+            record.size_bytes,
         )
         for record in records
     ]
@@ -72,20 +85,33 @@ def write_answers(store: Store, records: Sequence[AnswerRecord]) -> None:
 def _insert_by(paramstyle: str) -> str:
     """Return the INSERT of a record with the driver's placeholders: `?`, or `%s`."""
     placeholder = "?" if paramstyle == "qmark" else "%s"
-    return f"INSERT INTO {ANSWERS.name} ({', '.join(_FIELDS)}) VALUES ({', '.join([placeholder] * len(_FIELDS))})"
+    values = ", ".join([placeholder] * len(_WRITTEN))
+    return f"INSERT INTO {ANSWERS.name} ({', '.join(_WRITTEN)}) VALUES ({values})"
 
 
-def prune_answers(store: Store, kept: int) -> int:
-    """Delete all but the newest `kept` records and return how many went; the numbers tell, nothing is counted.
+def prune_answers(store: Store, kept: int, kept_bytes: int) -> int:
+    """Delete the oldest beyond the newest `kept` records and beyond `kept_bytes`, and return how many went.
+
+    Records are told apart by their numbers, and weights are read from an index: no record is read for it.
 
     Raises
     ------
     StoreError
-        Nothing was deleted.
+        Not all of them were deleted.
     """
     newest = select(func.max(ANSWERS.c.n)).scalar_subquery()
     with store.writing("pruning answers") as connection:
-        return connection.execute(delete(ANSWERS).where(ANSWERS.c.n <= newest - kept)).rowcount
+        gone = connection.execute(delete(ANSWERS).where(ANSWERS.c.n <= newest - kept)).rowcount
+        excess = int(connection.execute(select(func.coalesce(func.sum(ANSWERS.c.weight), 0))).scalar_one()) - kept_bytes
+        by_age = select(*_WEIGHT).order_by(ANSWERS.c.n).limit(_PAGE)
+        while excess > 0 and (oldest := connection.execute(by_age).all()):
+            last = oldest[0].n
+            for n, weight in oldest:
+                excess, last = excess - weight, n
+                if excess <= 0:
+                    break
+            gone += connection.execute(delete(ANSWERS).where(ANSWERS.c.n <= last)).rowcount
+    return gone
 
 
 def read_answer(store: Store, answer_id: str) -> AnswerRecord | None:
@@ -104,49 +130,103 @@ def read_answer(store: Store, answer_id: str) -> AnswerRecord | None:
 
 
 def newest_answers(
-    store: Store, *, traces: Collection[str] | None = None, kind: str | None = None, limit: int | None = None
+    store: Store,
+    *,
+    parts: Sequence[Part] = PARTS,
+    kind: str | None = None,
+    citing: Collection[str] | None = None,
+    limit: int = SPAN,
+    limit_bytes: int = sys.maxsize,
 ) -> Iterator[AnswerRecord]:
-    """Yield the records of some traces and of one kind (None: all), the newest first, a page in memory at a time.
+    """Yield records of one kind, or that cite one of some models (None: all), the newest first.
+
+    No more than the newest `SPAN` are looked through, and of those that fit no more are read than `limit`, and than
+    weigh `limit_bytes` together. Of a record only `parts` are read, the others are empty; what is in memory at a time
+    weighs `PAGE_BYTES`, or is one record.
 
     Raises
     ------
     StoreError
         The store cannot be read.
     """
-    asked = select(ANSWERS.c.n, *_COLUMNS)
-    if traces is not None:
-        asked = asked.where(ANSWERS.c.trace.in_(sorted(traces)))
+    newest = select(func.max(ANSWERS.c.n)).scalar_subquery()
+    asked = select(*_WEIGHT).where(ANSWERS.c.n > newest - SPAN)
     if kind is not None:
         asked = asked.where(ANSWERS.c.kind == kind)
-    below, left = None, sys.maxsize if limit is None else limit
-    while left > 0:
-        page = asked if below is None else asked.where(ANSWERS.c.n < below)
-        with store.reading("reading answers") as connection:
-            rows = connection.execute(page.order_by(ANSWERS.c.n.desc()).limit(min(_PAGE, left))).all()
-        for row in rows:
-            yield _record(row)
-        if len(rows) < _PAGE:
-            return
-        below, left = rows[-1].n, left - len(rows)
+    if citing is not None:
+        asked = asked.where(or_(false(), *[ANSWERS.c.models.contains(name, autoescape=True) for name in citing]))
+    with store.reading("looking for answers") as connection:
+        found = [(n, weight) for n, weight in connection.execute(asked.order_by(ANSWERS.c.n.desc()).limit(limit))]
+    return _records(store, found, parts, limit_bytes)
 
 
-def answer_contexts(store: Store) -> Iterator[tuple[str, str, bytes]]:
-    """Yield the id, trace and context of every record, the newest first.
+def named_answers(
+    store: Store, answer_ids: Collection[str], *, parts: Sequence[Part] = PARTS, limit_bytes: int = sys.maxsize
+) -> Iterator[AnswerRecord]:
+    """Yield the records of these ids, the newest first; bounded and read as by `newest_answers`.
 
     Raises
     ------
     StoreError
         The store cannot be read.
     """
-    asked = select(ANSWERS.c.n, ANSWERS.c.answer_id, ANSWERS.c.trace, ANSWERS.c.context).order_by(ANSWERS.c.n.desc())
+    asked = select(*_WEIGHT).where(ANSWERS.c.answer_id.in_(sorted(answer_ids))).order_by(ANSWERS.c.n.desc())
+    with store.reading("looking for answers") as connection:
+        found = [(n, weight) for n, weight in connection.execute(asked)]
+    return _records(store, found, parts, limit_bytes)
+
+
+def answer_contexts(
+    store: Store, *, since: float = -math.inf, until: float = math.inf
+) -> Iterator[tuple[str, str, bytes]]:
+    """Yield the id, trace and context of every record of a span of Unix time, the newest first.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    asked = select(*_WEIGHT).order_by(ANSWERS.c.n.desc()).limit(SPAN)
+    # Infinity is no number to every database.
+    for bound, held in ((since, ANSWERS.c.at >= since), (until, ANSWERS.c.at <= until)):
+        asked = asked.where(held) if math.isfinite(bound) else asked
     below = sys.maxsize
     while True:
-        with store.reading("reading answers") as connection:
-            rows = connection.execute(asked.where(ANSWERS.c.n < below).limit(_PAGE)).all()
-        yield from ((row.answer_id, row.trace, bytes(row.context)) for row in rows)
-        if len(rows) < _PAGE:
+        with store.reading("looking for answers") as connection:
+            found = [(n, weight) for n, weight in connection.execute(asked.where(ANSWERS.c.n < below))]
+        for record in _records(store, found, ("context",)):
+            yield record.answer_id, record.trace, record.context
+        if len(found) < SPAN:
             return
-        below = rows[-1].n
+        below = found[-1][0]
+
+
+def _records(
+    store: Store, found: Iterable[tuple[int, int]], parts: Sequence[Part], limit_bytes: int = sys.maxsize
+) -> Iterator[AnswerRecord]:
+    """Yield records by their numbers and weights, as they come; who is gone meanwhile is passed over."""
+    columns = [ANSWERS.c[name] for name in _FIELDS if name not in PARTS or name in parts]
+    for page in _pages(found, limit_bytes):
+        asked = select(*columns).where(ANSWERS.c.n.in_(page)).order_by(ANSWERS.c.n.desc())
+        with store.reading("reading answers") as connection:
+            rows = connection.execute(asked).all()
+        yield from map(_record, rows)
+
+
+def _pages(found: Iterable[tuple[int, int]], limit_bytes: int) -> Iterator[list[int]]:
+    page: list[int] = []
+    held = total = 0
+    for n, weight in found:
+        total += weight
+        if total > limit_bytes:
+            break
+        if page and (held + weight > PAGE_BYTES or len(page) == _PAGE):
+            yield page
+            page, held = [], 0
+        page.append(n)
+        held += weight
+    if page:
+        yield page
 
 
 def delete_answers(store: Store, answer_ids: Sequence[str]) -> int:
@@ -175,7 +255,7 @@ def _record(row: Row[*tuple[object, ...]]) -> AnswerRecord:
         caller=said["caller"],
         trace=said["trace"],
         models=said["models"],
-        context=bytes(said["context"]),
-        features=bytes(said["features"]),
-        response=bytes(said["response"]),
+        context=bytes(said.get("context", b"")),
+        features=bytes(said.get("features", b"")),
+        response=bytes(said.get("response", b"")),
     )

@@ -18,7 +18,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-LAYOUT: Final = 1
+LAYOUT: Final = 2
 """Version of the tables; a store of any other is refused."""
 
 METADATA: Final = MetaData()
@@ -87,10 +87,13 @@ ANSWERS: Final = Table(
     Column("answer_id", Text, nullable=False, unique=True),
     Column("at", Float(53), nullable=False),
     *_text("kind", "caller", "trace", "models"),
+    Column("weight", BigInteger, nullable=False),
     *[Column(name, LargeBinary, nullable=False) for name in ("context", "features", "response")],
+    # Weights are summed up from here: to read them in the table is to read the table.
+    Index("taut_answers_weight", "n", "weight", "at"),
     sqlite_autoincrement=True,
 )
-"""One answer as it was given, with all that it was made from."""
+"""One answer as it was given, with all that it was made from; `weight` is what it takes, in bytes."""
 
 MODES: Final = Table(
     "taut_modes",

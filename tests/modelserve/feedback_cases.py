@@ -50,7 +50,7 @@ def service_of(url: str | Path, models: Any = None, **settings: Any) -> Any:
         settings=said,
         models=taught,
         store=store,
-        log=AnswerLog(store, said.answers_kept),
+        log=AnswerLog(store, said.answers_kept, said.answers_kept_bytes),
         feed=Feed(store, taught, said),
         clock=lambda: NOW,
     )

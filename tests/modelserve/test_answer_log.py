@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from sqlalchemy import text
 
 from modelserve import answer_log
 from modelserve.answer_log import AnswerLog, AnswerRecord
-from modelserve.store import Store
-from modelserve.store.answers import newest_answers
+from modelserve.store import Store, answers
+from modelserve.store.answers import named_answers, newest_answers, write_answers
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def record(number: int, **changes: object) -> AnswerRecord:
 
 
 def held(store: Store) -> list[str]:
-    return [each.answer_id for each in newest_answers(store, traces=("pai",))]
+    return [each.answer_id for each in newest_answers(store)]
 
 
 def wait_until(holds: Callable[[], bool], deadline_s: float = 10.0) -> None:
@@ -87,6 +88,49 @@ def test_only_the_newest_are_kept(store: Store, monkeypatch: pytest.MonkeyPatch)
     left = held(store)
     assert 25 <= len(left) <= 25 + answer_log.BATCH
     assert left[:25] == [f"a{number:06d}" for number in range(299, 274, -1)]
+
+
+def test_heavy_answers_go_by_their_weight(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_log, "PRUNE_EVERY_BYTES", 4 * 100_000)
+    log = AnswerLog(store, 1_000, kept_bytes=1_000_000)
+    for number in range(30):
+        log.put(record(number, features=os.urandom(100_000)))
+        log.flush()
+
+    log.stop()
+
+    left = held(store)
+    assert left == [f"a{number:06d}" for number in range(29, 29 - len(left), -1)]
+    assert 9 <= len(left) <= 9 + 4
+
+
+def test_many_heavy_records_are_read_a_few_at_a_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "PAGE_BYTES", 1_000_000)
+    heavy = [record(number, features=bytes(400_000), response=bytes(50_000)) for number in range(40)]
+    write_answers(store, [*heavy, record(40, features=bytes(3_000_000))])
+    tracemalloc.start()
+
+    seen = [(each.answer_id, len(each.features)) for each in newest_answers(store, parts=("features",))]
+
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert seen == [("a000040", 3_000_000), *((each.answer_id, 400_000) for each in reversed(heavy))]
+    assert most < 3 * 3_000_000
+
+
+def test_no_more_is_read_than_asked_for(store: Store) -> None:
+    write_answers(store, [record(number, features=bytes(100_000), models=f"m@{number % 2}") for number in range(10)])
+
+    light = list(newest_answers(store, parts=("context",), limit=3))
+    bounded = list(newest_answers(store, limit_bytes=250_000))
+    named = list(named_answers(store, ["a000003", "a000007", "none"], limit_bytes=150_000))
+    citing = [each.answer_id for each in newest_answers(store, citing=("m@1", "n@0"), parts=(), limit=2)]
+
+    assert [(each.context, each.features, each.response) for each in light] == [(b'{"now": 1}', b"", b"")] * 3
+    assert [each.answer_id for each in bounded] == ["a000009", "a000008"]
+    assert [each.answer_id for each in named] == ["a000007"]
+    assert citing == ["a000009", "a000007"]
+    assert list(newest_answers(store, citing=())) == []
 
 
 def test_a_log_that_keeps_nothing_writes_nothing(store: Store) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import text
 
 from features.build import build
 from features.history import History
@@ -15,8 +16,9 @@ from modelserve.answer_log import AnswerRecord
 from modelserve.bundle import read_bundle, write_bundle
 from modelserve.callers import ANYONE, Caller, Scope
 from modelserve.calls.scored import Scored, encode_features
-from modelserve.learning.drift import ModelDrift, read_drift
+from modelserve.learning.drift import ModelDrift, champion_errors, read_drift
 from modelserve.learning.population import Population
+from modelserve.learning.verdict import THRESHOLDS
 from modelserve.store.answers import write_answers
 from modelserve.store.finished import Finished, insert_finished
 from tests.modelserve.conftest import make_jobs, make_usage
@@ -79,7 +81,7 @@ def told(service: Any, name: str = NAME, caller: Caller = ANYONE) -> ModelDrift:
     return model
 
 
-def answers_of(service: Any, name: str, matrix: np.ndarray, *, cluster: str = "east") -> None:
+def answers_of(service: Any, name: str, matrix: np.ndarray, *, cluster: str = "east", trace: str = "pai") -> None:
     model = service.models.current.champions[name]
     records = []
     for i in range(0, len(matrix), 50):
@@ -99,7 +101,7 @@ def answers_of(service: Any, name: str, matrix: np.ndarray, *, cluster: str = "e
                 at=1.0,
                 kind="prediction",
                 caller="t",
-                trace="pai",
+                trace=trace,
                 models=model.reference,
                 context=context.encode(),
                 features=encode_features([scored]),
@@ -107,6 +109,24 @@ def answers_of(service: Any, name: str, matrix: np.ndarray, *, cluster: str = "e
             )
         )
     write_answers(service.store, records)
+
+
+def test_a_call_that_names_no_trace_is_looked_at_as_well(service: Any) -> None:
+    answers_of(service, NAME, rows_of(service, NAME), trace="")
+
+    assert told(service).inputs.rows > THRESHOLDS.least_rows
+
+
+def test_errors_alone_read_no_answers(service: Any) -> None:
+    insert_finished(service.store, finished(100))
+    with service.store.writing("taking the answers away") as connection:
+        connection.execute(text("DROP TABLE taut_answers"))
+
+    errors = champion_errors(service)
+
+    assert list(errors) == [NAME]
+    assert (errors[NAME].jobs, errors[NAME].expected_mean_absolute_log) == (100, 0.5)
+    assert errors[NAME].mean_absolute_log is not None
 
 
 def rows_of(service: Any, name: str) -> np.ndarray:
