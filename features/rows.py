@@ -35,10 +35,14 @@ ROWS_AT_ONCE: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Feature rows (n, k) as a model takes them, and the log run times its answers are added to (n, 2)."""
+    """Feature rows (n, k) as a model takes them, and the log run times its answers are added to (n, 2).
+
+    `versions` are those of the history that the first and the last rows were told from.
+    """
 
     matrix: Float32Array
     reference_log_s: FloatArray
+    versions: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +114,15 @@ class RowBuilder:
         out = np.empty(matrix.shape, dtype=np.float32)
         if len(jobs):
             asked(np.array([self._own(job) for job in jobs], dtype=np.float64), self.rules, matrix)
+        first, last = -1, 0
         for start in range(0, len(jobs) if self.keys or self.relative else 0, ROWS_AT_ONCE):
             chunk = slice(start, start + ROWS_AT_ONCE)
             with history.lock:
                 self._look(list(matrix[chunk]), reference[chunk], jobs[chunk], history)
+                last = history.version
+            first = last if first < 0 else first
         against(matrix, reference, self.seconds, self.logs, out)
-        return Rows(matrix=out, reference_log_s=reference)
+        return Rows(matrix=out, reference_log_s=reference, versions=(max(first, 0), last))
 
     def with_requests(
         self, rows: Rows, jobs: Sequence[JobAsked], index: IntArray, requests: FloatArray

@@ -33,12 +33,15 @@ class _Seen(BaseModel):
 
 
 class ModelSeen(_Seen):
-    """A model that answered: which bundle, to the byte, and how many runs feedback had added to its history."""
+    """A model that answered: which bundle, to the byte, and how many runs feedback had added to its history.
+
+    `history` counts them when the first and when the last rows were built; null where none were.
+    """
 
     name: str
     version: str | None
     digest: str
-    history: int
+    history: tuple[int, int] | None
 
 
 class ChoiceSeen(_Seen):
@@ -78,7 +81,7 @@ class Context(_Seen):
 
 def context_of(sight: Sight, call: Call, body: bytes, types: Mapping[str, TypePolicy]) -> bytes:
     """Write what an answer rests on; `body` is the call's JSON."""
-    models, choices = {}, []
+    models, choices, versions = {}, [], _versions(sight)
     for (kind, whose), choice in sight.chosen.items():
         reference = None
         if choice.model is not None:
@@ -87,7 +90,7 @@ def context_of(sight: Sight, call: Call, body: bytes, types: Mapping[str, TypePo
                 "name": bundle.card.name,
                 "version": bundle.version,
                 "digest": bundle.digest,
-                "history": choice.model.history.version,
+                "history": versions.get(reference),
             }
         choices.append({"kind": kind, "whose": whose, "model": reference, "failure": choice.failure})
     lessons = sight.lessons
@@ -106,6 +109,15 @@ def context_of(sight: Sight, call: Call, body: bytes, types: Mapping[str, TypePo
         "types": {name: policy.model_dump() for name, policy in types.items()},
     }
     return to_json(said, inf_nan_mode="null")[:-1] + b',"body":' + body + b"}"
+
+
+def _versions(sight: Sight) -> dict[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = {}
+    for each in sight.scored:
+        if each.versions is not None:
+            first, _ = found.get(each.model, each.versions)
+            found[each.model] = first, each.versions[1]
+    return found
 
 
 def read_context(data: bytes) -> Context:

@@ -26,7 +26,8 @@ class Scored:
     """The rows that one model was shown: the jobs as they were submitted, in the model's own features.
 
     `model` is the reference as it is cited, `digest` names the bundle's every byte. `rows` says which job of the call
-    each row is (n,), `runs` how many measured runs stand behind it. `reference_log_s` is as in `features.rows`.
+    each row is (n,), `runs` how many measured runs stand behind it. `reference_log_s` and `versions` are as in
+    `features.rows`; the versions are logged with the context, and None when read from the log.
     """
 
     model: str
@@ -35,6 +36,7 @@ class Scored:
     matrix: npt.NDArray[np.float32]
     reference_log_s: FloatArray
     runs: IntArray
+    versions: tuple[int, int] | None = None
 
 
 def encode_features(scored: Sequence[Scored]) -> bytes:

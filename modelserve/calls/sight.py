@@ -43,8 +43,12 @@ Look = Callable[["ServedModel", "Sequence[JobAsked]", IntArray, bool], Scored]
 
 def from_history(model: "ServedModel", asked: "Sequence[JobAsked]", index: IntArray, counted: bool) -> Scored:
     """Build the rows of jobs from the model's history; with `counted`, count the measured runs behind each."""
-    built = model.rows.rows(asked, model.history)
-    runs = [model.history.measured_runs(job) for job in asked] if counted else [0] * len(asked)
+    history = model.history
+    built = model.rows.rows(asked, history)
+    runs, (first, last) = [0] * len(asked), built.versions
+    for i, job in enumerate(asked if counted else ()):
+        with history.lock:
+            runs[i], last = history.measured_runs(job), history.version
     return Scored(
         model=model.reference,
         digest=model.bundle.digest,
@@ -52,6 +56,7 @@ def from_history(model: "ServedModel", asked: "Sequence[JobAsked]", index: IntAr
         matrix=built.matrix,
         reference_log_s=built.reference_log_s,
         runs=np.array(runs, dtype=np.int64),
+        versions=(first, last),
     )
 
 

@@ -90,7 +90,8 @@ def _evidence(record: AnswerRecord, bundles: Path) -> dict[int, dict[str, object
         for job, top in zip(scored.rows.tolist(), shown, strict=True):
             row = found.setdefault(job, {})
             row[f"{kind}_bundle"] = of.digest[:12]
-            row[f"{kind}_history"] = of.history
+            first, last = of.history or (0, 0)
+            row[f"{kind}_history"] = first if first == last else f"{first} to {last}"
             if top:
                 row["contributions"] = top
     return found

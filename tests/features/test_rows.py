@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from features.build import with_requests
 from features.errors import ContractError
 from features.history import History
-from features.online import OnlineHistory
+from features.online import EndedRun, OnlineHistory
 from features.reference import build_referenced, log_mean, reference_log_s
 from features.rows import RowBuilder, Rows
 from features.sets import FEATURE_SETS
@@ -108,6 +108,38 @@ def test_a_row_alone_is_its_row_of_the_batch() -> None:
     for i, one in enumerate(asked):
         alone = builder.rows([one], history)
         np.testing.assert_array_equal(alone.matrix[0], batch.matrix[i])
+
+
+def test_rows_say_which_states_of_the_history_they_are_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = table([_run(n) for n in range(300)])
+    history, builder = OnlineHistory(History.of(jobs[:200])), RowBuilder.of(contract_of("usage", jobs), relative=True)
+    asked, later = jobs_asked(jobs), iter(ended_runs(jobs[200:]))
+    look = RowBuilder._look
+
+    def taught_in_between(*said: object) -> None:
+        look(*said)  # type: ignore[arg-type]
+        between.append(next(later))
+
+    class Lock:
+        """The history's lock; whenever it is let go, another run ends."""
+
+        def __enter__(self) -> None:
+            inner.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            inner.release()
+            history.lock = inner
+            history.add(between)
+            history.lock = self  # type: ignore[assignment]
+
+    between: list[EndedRun] = []
+    inner = history.lock
+    monkeypatch.setattr(RowBuilder, "_look", taught_in_between)
+    history.lock = Lock()  # type: ignore[assignment]
+
+    assert builder.rows(asked[:64], history).versions == (0, 0)
+    assert builder.rows(asked[:150], history).versions == (1, 3)
+    assert history.version == 4
 
 
 def test_no_job_is_no_row() -> None:

@@ -15,6 +15,7 @@ from modelserve.calls.replay import replay
 from modelserve.calls.scored import Scored, decode_features, encode_features
 from modelserve.errors import BadRequest, NotKnown
 from modelserve.learning.learned import Learned
+from modelserve.loading.served import ServedModel
 from modelserve.service import Service
 from modelserve.settings import TypePolicy
 from tests.modelserve.answering import folder_of, job, mixed, service_of
@@ -105,12 +106,29 @@ def test_a_record_says_what_it_was_made_from(service: Service) -> None:
 
     said = json.loads(record.context)
     digest = service.models.current.champions[NAME].bundle.digest
-    assert said["models"][f"{NAME}@7"] == {"name": NAME, "version": "7", "digest": digest, "history": 0}
+    assert said["models"][f"{NAME}@7"] == {"name": NAME, "version": "7", "digest": digest, "history": [0, 0]}
     assert (said["seq"], said["trace"], record.caller) == (12, "pai", "anyone")
     assert record.models == f"{NAME}@7 {USAGE}@7"
     shown = {each.model: each for each in decode_features(record.features)}
     assert set(shown) == {f"{NAME}@7", f"{USAGE}@7"}
     assert shown[f"{NAME}@7"].rows.tolist() == [0, 2, 3, 4, 5, 7]
+
+
+def test_feedback_that_comes_after_the_rows_is_not_said_to_be_in_them(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, late = ServedModel.margins, iter(range(9))
+
+    def taught_meanwhile(model: ServedModel, target: str, matrix: object) -> object:
+        service.models.learn([run_of(f"late{next(late)}")])
+        return answers(model, target, matrix)
+
+    service.models.learn([run_of("early")])
+    monkeypatch.setattr(ServedModel, "margins", taught_meanwhile)
+    record = predicted(service, [job()], outputs=["run_time"])
+
+    assert service.models.current.champions[NAME].history.version == 2
+    assert json.loads(record.context)["models"][f"{NAME}@7"]["history"] == [1, 1]
 
 
 def test_a_version_that_is_gone_or_another_is_refused(service: Service, other_version: Path) -> None:
