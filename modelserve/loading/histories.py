@@ -6,6 +6,7 @@ What is learnt or forgotten reaches each of them, those not yet serving included
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from operator import methodcaller
 from typing import Final, NamedTuple
 
 import polars as pl
@@ -13,6 +14,8 @@ import polars as pl
 from features.history import History
 from features.online import EndedRun, OnlineHistory
 from modelserve.bundle import Bundle
+
+Change = Callable[[OnlineHistory], object]
 
 CHUNK: Final = 5_000
 """How many past runs a new history takes at a time."""
@@ -35,19 +38,35 @@ class Histories:
         self._past = past
         self._forgotten = forgotten
         self._held: dict[tuple[str, str], OnlineHistory] = {}
-        self._lock = threading.Lock()
+        self._begun: dict[tuple[str, str], list[Change]] = {}
+        self._lock = threading.Lock()  # held while changes are made, never while a history is read or built
+        self._building = threading.Lock()  # held by the one who builds: two would build the same
 
     def of(self, bundle: Bundle) -> OnlineHistory:
-        """Return the history of a bundle, a new one without who is forgotten and with all that was fed back so far."""
+        """Return the history of a bundle, a new one without who is forgotten and with all that was fed back so far.
+
+        It is built aside, so that nobody who learns or forgets waits for it; what they brought meanwhile is made up for
+        before it is handed out.
+        """
         key = _key(bundle)
-        with self._lock:  # what is learnt or forgotten meanwhile comes after what is read here
-            if key not in self._held:
-                history = OnlineHistory(without(bundle.history, self._forgotten(bundle.card.trace)))
-                past = iter(self._past(bundle.card.trace))
-                while chunk := list(islice(past, CHUNK)):
-                    history.add(chunk)
-                self._held[key] = history
-            return self._held[key]
+        with self._building:
+            with self._lock:
+                if key in self._held:
+                    return self._held[key]
+                missed = self._begun[key] = []
+            try:
+                history = self._built(bundle)
+                while True:
+                    with self._lock:
+                        if not missed:
+                            self._held[key] = history
+                            return history
+                        changes, missed[:] = list(missed), []
+                    for change in changes:
+                        change(history)
+            finally:
+                with self._lock:
+                    del self._begun[key]
 
     def keep(self, bundles: Iterable[Bundle]) -> None:
         """Let go of the histories of all other bundles."""
@@ -60,17 +79,29 @@ class Histories:
         by_trace: dict[str, list[EndedRun]] = {}
         for run in runs:
             by_trace.setdefault(run.trace, []).append(run)
-        with self._lock:
-            for (trace, _), history in self._held.items():
-                if trace in by_trace:
-                    history.add(by_trace[trace])
+        for trace, of_trace in by_trace.items():
+            self._change(trace, methodcaller("add", of_trace))
 
     def forget(self, trace: str, user: str, clusters: frozenset[str] | None) -> None:
         """Remove a user's runs from every history of the trace; in `clusters` only, where some are named."""
+        self._change(trace, methodcaller("forget", user, clusters))
+
+    def _change(self, trace: str, change: Change) -> None:
+        """Change every history of a trace, and have those that are being built changed afterwards."""
         with self._lock:
-            for (held, _), history in self._held.items():
-                if held == trace:
-                    history.forget(user, clusters)
+            for (of_trace, _), missed in self._begun.items():
+                if of_trace == trace:
+                    missed.append(change)
+            for (of_trace, _), history in self._held.items():
+                if of_trace == trace:
+                    change(history)
+
+    def _built(self, bundle: Bundle) -> OnlineHistory:
+        history = OnlineHistory(without(bundle.history, self._forgotten(bundle.card.trace)))
+        past = iter(self._past(bundle.card.trace))
+        while chunk := list(islice(past, CHUNK)):
+            history.add(chunk)
+        return history
 
 
 def without(history: History, forgotten: Iterable[Forgotten]) -> History:

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 from features.online import EndedRun
 from modelserve.loading.histories import Forgotten
+from modelserve.loading.models import ModelSet
 from modelserve.loading.warming import known_job
 from tests.modelserve.mirrored import NAME, Folder, models_of, run_of
 
@@ -77,18 +78,46 @@ def test_a_user_is_forgotten_in_every_history_of_the_trace(folder: Folder) -> No
     assert "u1" not in set(history.frame()["user"])
 
 
-def test_what_was_learnt_while_a_model_loads_is_not_lost(folder: Folder, other_version: Path) -> None:
-    learner: list[threading.Thread] = []
-    holder = SimpleNamespace(models=None)
+def test_who_learns_or_forgets_does_not_wait_for_a_model_that_loads(folder: Folder) -> None:
+    holder = SimpleNamespace(models=None, waited=None)
 
     def past(trace: str) -> list[EndedRun]:
-        if holder.models is not None and not learner:
-            learner.append(threading.Thread(target=lambda: holder.models.learn([run_of("meanwhile")])))
-            learner[0].start()
-        return [run_of("before")]
+        if holder.models is not None and holder.waited is None:
+            learner = threading.Thread(target=teach, args=(holder.models,), daemon=True)
+            learner.start()
+            learner.join(timeout=10)
+            holder.waited = learner.is_alive()
+        return [run_of("before", user="u2"), run_of("of-u3", user="u3")]
+
+    def teach(models: ModelSet) -> None:
+        models.learn([run_of("meanwhile", user="u2"), run_of("elsewhere", trace="helios")])
+        models.forget("pai", "u3", None)
+        models.learn([run_of("again", user="u3")])
+        models.forget("helios", "u2", None)
 
     holder.models = models_of(folder.path, past=past)
     holder.models.refresh()
-    learner[0].join(timeout=10)
 
-    assert holder.models.current.champions[NAME].history.version == 2
+    frame = holder.models.current.champions[NAME].history.frame()
+    assert holder.waited is False
+    assert {"before", "meanwhile", "again"} <= set(frame["job_id"])
+    assert not {"of-u3", "elsewhere"} & set(frame["job_id"])
+    assert "u3" in set(frame["user"])
+
+
+def test_a_history_that_could_not_be_built_is_begun_anew(folder: Folder) -> None:
+    tries = []
+
+    def past(trace: str) -> list[EndedRun]:
+        tries.append(trace)
+        if len(tries) == 1:
+            raise OSError("no such store")
+        return [run_of("before")]
+
+    models = models_of(folder.path, past=past)
+    models.refresh()
+    models.learn([run_of("later")])
+
+    # The first model failed; the second of the trace found the history.
+    [model] = models.current.champions.values()
+    assert model.history.version == 2
