@@ -4,7 +4,7 @@ Nothing is recommended here. Called by `modelserve.learning.modes`.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,7 +38,9 @@ class Foregone:
 def foregone_of(store: Store, ran: Sequence[Ran]) -> list[Foregone]:
     """Return which of the finished jobs could have been shrunk, and by how much.
 
-    A job is found in the answer that it names, else by its name, cluster and trace in the newest answer that has it.
+    A job is found in the answer that it names, else by its name, cluster and trace in the newest answer that has it. A
+    call that named no cluster is matched as well, where jobs of that name ran on one cluster only: a finished job may
+    have been given the cluster of its virtual cluster.
 
     Raises
     ------
@@ -49,13 +51,23 @@ def foregone_of(store: Store, ran: Sequence[Ran]) -> list[Foregone]:
     for job in ran:
         if not job.shrunk:
             wanted.setdefault((job.trace, job.cluster, job.job_id), job)
+    alone = _named_without_cluster(wanted)
     found: dict[Name, tuple[float | None, ...]] = {}
     for record in _records(store, list(wanted.values())):
         for name, target in _targets(record):
-            if name in wanted and name not in found:
-                found[name] = target
+            full = name if name in wanted else alone.get(name)
+            if full is not None and full not in found:
+                found[full] = target
     foregone = [_foregone(wanted[name], target) for name, target in found.items()]
     return [each for each in foregone if each is not None]
+
+
+def _named_without_cluster(names: Iterable[Name]) -> dict[Name, Name]:
+    """Return the names as a call says them that names no cluster; those that would mean several jobs are left out."""
+    met: dict[Name, list[Name]] = {}
+    for trace, cluster, job_id in names:
+        met.setdefault((trace, "", job_id), []).append((trace, cluster, job_id))
+    return {said: full[0] for said, full in met.items() if len(full) == 1}
 
 
 def _records(store: Store, jobs: Sequence[Ran]) -> Iterator[AnswerRecord]:

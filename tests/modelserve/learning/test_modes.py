@@ -134,6 +134,23 @@ def test_what_was_recommended_and_not_applied_is_told(service: Any) -> None:
     assert ctr.not_applied.hours == pytest.approx({"cpu_cores": 0.0, "mem_gib": 20.0, "gpus": 0.0})
 
 
+def test_a_call_that_named_no_cluster_is_matched_where_it_can_mean_one_job_only(service: Any) -> None:
+    write_answers(
+        service.store,
+        [
+            recommended("r1", 12.0, "placed", "twice", cluster=None),
+            recommended("r2", 12.0, "elsewhere", cluster="west"),
+        ],
+    )
+    rows = [row("placed"), row("twice"), row("twice", cluster="west"), row("elsewhere")]
+    take_feedback(service, body(rows), ANYONE)
+
+    [ctr] = read_modes(service, ANYONE).realised
+
+    assert ctr.not_applied.jobs == 1
+    assert ctr.not_applied.hours["mem_gib"] == pytest.approx(16.0)
+
+
 def test_tenants_see_their_own_jobs_brakes_and_modes(service: Any) -> None:
     kills = [row(f"k{i}", cluster="west", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(3)]
     take_feedback(service, body([*kills, row("mine", cluster="east")]), ANYONE)
