@@ -17,7 +17,8 @@ from modelserve.callers import Caller
 from modelserve.errors import BadRequest
 from modelserve.learning.hindsight import scored_in_hindsight
 from modelserve.learning.reports import EARLIEST, FeedbackBody
-from modelserve.store.finished import Finished, Identity, insert_finished, known_digests
+from modelserve.store.finished import Finished, insert_finished
+from modelserve.store.identities import Identity, Report, known_digests, reports_of
 
 if TYPE_CHECKING:
     from modelserve.loading.models import Snapshot
@@ -63,10 +64,8 @@ def take_feedback(service: "Service", body: FeedbackBody, caller: Caller) -> Fee
     at = service.clock()
     snapshot = service.models.current
     rows = [_finished(service, body, index, caller, at) for index in range(len(body.feedback))]
+    rows = _placed(service, rows, snapshot)
     known = known_digests(service.store, [row.identity for row in rows])
-    # A job that names no cluster is of that of its VC, unless it was stored before any model could tell.
-    rows = [row if row.cluster or row.identity in known else _placed(row, snapshot) for row in rows]
-    known |= known_digests(service.store, [row.identity for row in rows if row.identity not in known])
     first: dict[Identity, Finished] = {}
     for row in rows:
         if row.identity not in known:
@@ -76,11 +75,31 @@ def take_feedback(service: "Service", body: FeedbackBody, caller: Caller) -> Fee
     return _answer(rows, {**known, **earlier}, first)
 
 
-def _placed(row: Finished, snapshot: "Snapshot") -> Finished:
+def _placed(service: "Service", rows: Sequence[Finished], snapshot: "Snapshot") -> list[Finished]:
+    """Give jobs that name no cluster the one they were stored with, else that of their VC as it is known now."""
+    unplaced = [(row.trace, row.job_id, row.role) for row in rows if not row.cluster]
+    stored = reports_of(service.store, unplaced) if unplaced else {}
+    placed = []
+    for row in rows:
+        if not row.cluster:
+            earlier = _stored_cluster(row, stored.get((row.trace, row.job_id, row.role), ()))
+            row = replace(row, cluster=_cluster_of_vc(row, snapshot) if earlier is None else earlier)
+        placed.append(row)
+    return placed
+
+
+def _stored_cluster(row: Finished, reports: Sequence[Report]) -> str | None:
+    """Return the cluster under which the job was reported before: VCs move, a job that has run does not."""
+    same = [each for each in reports if each.digest == row.digest]
+    alike = [each for each in reports if not each.cluster or (each.vc, each.submit_us) == (row.vc, row.submit_us)]
+    return next((each.cluster for each in (*same, *alike)), None)
+
+
+def _cluster_of_vc(row: Finished, snapshot: "Snapshot") -> str:
     models = (*snapshot.champions.values(), *snapshot.challengers.values())
     history = next((model.history for model in models if model.bundle.card.trace == row.trace), None)
     cluster = None if history is None else history.cluster_of(row.vc)
-    return row if cluster is None else replace(row, cluster=cluster)
+    return cluster or ""
 
 
 def _answer(rows: Sequence[Finished], earlier: dict[Identity, str], first: dict[Identity, Finished]) -> FeedbackAnswer:

@@ -7,13 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal
 
-from sqlalchemy import ColumnElement, Connection, Row, insert, select
+from sqlalchemy import ColumnElement, Row, insert, select
 
+from modelserve.store.identities import Identity, digests_on
 from modelserve.store.store import Store, take_numbers
 from modelserve.store.tables import FEEDBACK
-
-Identity = tuple[str, str, str, str]
-"""Trace, cluster (empty where none was named), job id and role."""
 
 OOM: Final = "oom"
 """The outcome of a job that was killed for memory."""
@@ -21,9 +19,6 @@ SLACK: Final = 1e-6
 """Relative difference below which an allocation is the request."""
 ScoredBy = Literal["run_time", "usage", "challenger"]
 """Which of the models that scored a job."""
-
-_BATCH: Final = 500
-"""Values in one IN list; SQLite and PostgreSQL both take many more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,18 +81,6 @@ _FIELDS: Final = tuple(field.name for field in fields(Finished))
 _COLUMNS: Final = tuple(FEEDBACK.c[name] for name in _FIELDS)
 
 
-def known_digests(store: Store, identities: Iterable[Identity]) -> dict[Identity, str]:
-    """Return the digests of those jobs that are stored already.
-
-    Raises
-    ------
-    StoreError
-        The store cannot be read.
-    """
-    with store.reading("looking for finished jobs") as connection:
-        return _digests(connection, set(identities))
-
-
 def insert_finished(store: Store, rows: Sequence[Finished]) -> dict[Identity, str]:
     """Write the jobs that are not stored yet, in one transaction; return the digests of those that were there first.
 
@@ -113,7 +96,7 @@ def insert_finished(store: Store, rows: Sequence[Finished]) -> dict[Identity, st
     with store.writing("storing finished jobs") as connection:
         # Taking numbers locks all other writers of changes out: what is not there now will not be there at the end.
         first = take_numbers(connection, len(rows))
-        earlier = _digests(connection, {row.identity for row in rows})
+        earlier = digests_on(connection, {row.identity for row in rows})
         new = [row for row in rows if row.identity not in earlier]
         if new:
             numbered = [
@@ -211,18 +194,3 @@ def newest_finished(
 def _finished(rows: Iterable[Row[*tuple[Any, ...]]]) -> list[Finished]:
     # Not by `mappings()`: looking each column up by its name costs more than the query.
     return [Finished(**dict(zip(_FIELDS, row, strict=True))) for row in rows]
-
-
-def _digests(connection: Connection, identities: Collection[Identity]) -> dict[Identity, str]:
-    found: dict[Identity, str] = {}
-    key = (FEEDBACK.c.trace, FEEDBACK.c.cluster, FEEDBACK.c.job_id, FEEDBACK.c.role)
-    for trace in sorted({identity[0] for identity in identities}):
-        ids = sorted({job_id for each, _, job_id, _ in identities if each == trace})
-        for begin in range(0, len(ids), _BATCH):
-            batch = ids[begin : begin + _BATCH]
-            asked = select(*key, FEEDBACK.c.digest).where(FEEDBACK.c.trace == trace, FEEDBACK.c.job_id.in_(batch))
-            for row in connection.execute(asked):
-                identity: Identity = (row[0], row[1], row[2], row[3])
-                if identity in identities:
-                    found[identity] = row[4]
-    return found

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from modelserve.callers import ANYONE, Caller, Scope
 from modelserve.errors import BadRequest, Forbidden
+from modelserve.learning import feedback
 from modelserve.learning.feedback import take_feedback
 from modelserve.learning.reports import FeedbackRow
 from modelserve.store.finished import newest_finished
@@ -91,6 +92,21 @@ def test_any_repetition_leaves_one_row_of_each_job(tmp_path_factory: pytest.Temp
     assert stored == first
     assert sorted(service.models.ids()) == sorted(first)
     service.store.close()
+
+
+def test_a_report_sent_again_is_known_though_its_vc_has_moved(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = serve()
+    at = ["west"]
+    monkeypatch.setattr(feedback, "_cluster_of_vc", lambda row, snapshot: at[0])
+    said = row("a", cluster=None, vc="v")
+    assert statuses(service, [said]) == ["accepted"]
+
+    at[0] = "east"
+
+    later = {"submit_ts": "2020-07-20T00:00:30Z"}
+    assert statuses(service, [said, {**said, "outcome": "failed"}]) == ["duplicate", "conflict"]
+    assert statuses(service, [{**said, **later}, {**said, "cluster": "east", **later}]) == ["accepted", "duplicate"]
+    assert [each.cluster for each in newest_finished(service.store, limit=10)] == ["west", "east"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,88 @@
+"""Which finished jobs are stored already: looked up by identity, or by name on any cluster.
+
+No job is written here. Called by `modelserve.store.finished` and `modelserve.learning.feedback`.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Connection, select
+
+from modelserve.store.store import Store
+from modelserve.store.tables import FEEDBACK
+
+Identity = tuple[str, str, str, str]
+"""Trace, cluster (empty where none was named), job id and role."""
+
+_BATCH: Final = 500
+"""Values in one IN list; SQLite and PostgreSQL both take many more."""
+
+
+def known_digests(store: Store, identities: Iterable[Identity]) -> dict[Identity, str]:
+    """Return the digests of those jobs that are stored already.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    with store.reading("looking for finished jobs") as connection:
+        return digests_on(connection, set(identities))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What tells a stored job from others of its trace, name and role."""
+
+    cluster: str
+    vc: str | None
+    submit_us: int
+    digest: str
+
+
+def reports_of(store: Store, jobs: Iterable[tuple[str, str, str]]) -> dict[tuple[str, str, str], list[Report]]:
+    """Return what is stored of jobs on any cluster, by trace, job id and role.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    wanted = set(jobs)
+    found: dict[tuple[str, str, str], list[Report]] = defaultdict(list)
+    c = FEEDBACK.c
+    with store.reading("looking for finished jobs") as connection:
+        for trace, batch in _batches((trace, job_id) for trace, job_id, _ in wanted):
+            asked = select(c.job_id, c.role, c.cluster, c.vc, c.submit_us, c.digest)
+            for job_id, role, cluster, vc, submit_us, digest in connection.execute(
+                asked.where(c.trace == trace, c.job_id.in_(batch)).order_by(c.seq)
+            ):
+                if (trace, job_id, role) in wanted:
+                    report = Report(cluster=cluster, vc=vc, submit_us=submit_us, digest=digest)
+                    found[trace, job_id, role].append(report)
+    return dict(found)
+
+
+def digests_on(connection: Connection, identities: Collection[Identity]) -> dict[Identity, str]:
+    """Return the digests of those jobs that are stored already, as a connection sees them."""
+    found: dict[Identity, str] = {}
+    key = (FEEDBACK.c.trace, FEEDBACK.c.cluster, FEEDBACK.c.job_id, FEEDBACK.c.role)
+    for trace, batch in _batches((trace, job_id) for trace, _, job_id, _ in identities):
+        asked = select(*key, FEEDBACK.c.digest).where(FEEDBACK.c.trace == trace, FEEDBACK.c.job_id.in_(batch))
+        for row in connection.execute(asked):
+            identity: Identity = (row[0], row[1], row[2], row[3])
+            if identity in identities:
+                found[identity] = row[4]
+    return found
+
+
+def _batches(jobs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
+    """Yield each trace with its job ids, no more at a time than one statement takes."""
+    by_trace: dict[str, set[str]] = defaultdict(set)
+    for trace, job_id in jobs:
+        by_trace[trace].add(job_id)
+    for trace in sorted(by_trace):
+        ids = sorted(by_trace[trace])
+        yield from ((trace, ids[begin : begin + _BATCH]) for begin in range(0, len(ids), _BATCH))
