@@ -118,7 +118,6 @@ class Explanation(Frozen):
     `reference_s` is what the job's like ran lately, None where the model takes none.
     """
 
-    answer_id: str
     job_id: str
     quantile: Literal["p50", "p90"]
     run_time_s: Finite | None
@@ -148,7 +147,6 @@ class Curve(Frozen):
     Where the model is `silent`, it saw one value only and the curve says nothing; `important` resources never shrink.
     """
 
-    answer_id: str
     job_id: str
     resource: Resource
     requested: Finite | None

@@ -29,7 +29,7 @@ async def explanations(request: Request) -> Response:
     caller = call.allowed(Scope.PREDICT)
     body = await EXPLAIN.of(call)
     call.rows = 1
-    ask = partial(explain_job, call.service, body, caller, answer_id=call.answer_id)
+    ask = partial(explain_job, call.service, body, caller)
     return answer(call, await call.desk.slots.run(ask))
 
 
@@ -39,7 +39,7 @@ async def what_ifs(request: Request) -> Response:
     caller = call.allowed(Scope.PREDICT)
     body = await WHAT_IF.of(call)
     call.rows = 1
-    ask = partial(what_if, call.service, body, caller, answer_id=call.answer_id)
+    ask = partial(what_if, call.service, body, caller)
     return answer(call, await call.desk.slots.run(ask))
 
 

@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from features.reference import relative_columns
 from modelserve.boosters import contributions
 from modelserve.callers import Caller
-from modelserve.calls.answered import Answered, Call, moment, written
+from modelserve.calls.answered import Answered, moment, written
 from modelserve.calls.live import asked_of_row
 from modelserve.calls.predictions import Reason
 from modelserve.calls.scored import Scored
@@ -68,7 +68,6 @@ class ExplainAnswer(BaseModel):
     model expects of any job, on top of `reference_s`, what the job's like ran lately (null where the model takes none).
     """
 
-    answer_id: str
     job_id: str
     quantile: Literal["p50", "p90"]
     run_time_s: float | None
@@ -94,8 +93,8 @@ class Shares:
     seconds: FloatArray
 
 
-def explain_job(service: "Service", body: ExplainBody, caller: Caller, *, answer_id: str) -> Answered:
-    """Explain the predicted run time of one job; where there is none, the answer says why.
+def explain_job(service: "Service", body: ExplainBody, caller: Caller) -> Answered:
+    """Explain the predicted run time of one job; where there is none, the answer says why. It is not logged.
 
     Raises
     ------
@@ -106,23 +105,22 @@ def explain_job(service: "Service", body: ExplainBody, caller: Caller, *, answer
     """
     trace = body.trace or service.settings.trace
     check_jobs([body.job], trace, caller, field="job")
-    call = Call(answer_id=answer_id, trace=trace, now=service.clock())
     sight = Sight(snapshot=service.models.current, learned=service.feed.learned)
     choice = sight.choice("runtime", (body.job.trace or trace or "", body.job.workload, body.job.task_type))
     if choice.model is None:
         reason: Reason = "predictor_unavailable" if choice.failure else "no_model"
         note = choice.failure or f"no run-time model for task type {body.job.task_type[:80]!r}"
-        return _answered(body, call, None, {}, reason, note)
-    asked = asked_of_row(body.job, choice.model.history, trace=trace or "", now=call.now)
+        return _answered(body, None, {}, reason, note)
+    asked = asked_of_row(body.job, choice.model.history, trace=trace or "", now=service.clock())
     try:
         seen = sight.rows(choice.model, [asked], np.zeros(1, dtype=np.int64), counted=False)
         shares = shares_of(choice.model, seen, body.quantile, sight)
     except PredictorUnavailable as error:
-        return _answered(body, call, choice.model, {}, "predictor_unavailable", str(error))
+        return _answered(body, choice.model, {}, "predictor_unavailable", str(error))
     if shares is None:
         note = f"{choice.model.reference} answers no {body.quantile}"
-        return _answered(body, call, choice.model, {}, "no_model", note)
-    return _answered(body, call, choice.model, _explained(choice.model, seen, shares, body.top), None, None)
+        return _answered(body, choice.model, {}, "no_model", note)
+    return _answered(body, choice.model, _explained(choice.model, seen, shares, body.top), None, None)
 
 
 def shares_of(model: "ServedModel", seen: Scored, quantile: Literal["p50", "p90"], sight: Sight) -> Shares | None:
@@ -194,7 +192,6 @@ def value_of(model: "ServedModel", seen: Scored, column: int) -> float | str | N
 
 def _answered(
     body: ExplainBody,
-    call: Call,
     model: "ServedModel | None",
     explained: dict[str, object],
     reason: Reason | None,
@@ -202,7 +199,6 @@ def _answered(
 ) -> Answered:
     nothing: Sequence[str] = ("run_time_s", "base_s", "reference_s", "rest_s", "rest_factor")
     said = {
-        "answer_id": call.answer_id,
         "job_id": body.job.job_id,
         "quantile": body.quantile,
         **dict.fromkeys(nothing),

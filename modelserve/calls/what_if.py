@@ -57,7 +57,6 @@ class WhatIfAnswer(BaseModel):
     is `silent`: it saw no second value, and its curve says nothing. `important` resources are never shrunk.
     """
 
-    answer_id: str
     job_id: str
     resource: Resource
     requested: float | None
@@ -71,8 +70,8 @@ class WhatIfAnswer(BaseModel):
     note: str | None
 
 
-def what_if(service: "Service", body: WhatIfBody, caller: Caller, *, answer_id: str) -> Answered:
-    """Predict the run time of one job along one resource; where it cannot be, the answer says why.
+def what_if(service: "Service", body: WhatIfBody, caller: Caller) -> Answered:
+    """Predict the run time of one job along one resource; where it cannot be, the answer says why. It is not logged.
 
     Raises
     ------
@@ -87,7 +86,6 @@ def what_if(service: "Service", body: WhatIfBody, caller: Caller, *, answer_id: 
     sight = Sight(snapshot=service.models.current, learned=service.feed.learned)
     choice = sight.choice("runtime", (job.trace, job.workload, job.task_type))
     said: dict[str, object] = {
-        "answer_id": answer_id,
         "job_id": job.job_id,
         "resource": body.resource,
         "requested": known(job.request.row()[RESOURCES.index(body.resource)]),

@@ -25,7 +25,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, small_bundles: dict[str, P
 
 def explain(service: Service, job: dict[str, object], **said: object) -> dict:
     body = ExplainBody.model_validate({"job": job, **said})
-    answered = explain_job(service, body, ANYONE, answer_id="answer-1")
+    answered = explain_job(service, body, ANYONE)
     ExplainAnswer.model_validate_json(answered.body)
     return json.loads(answered.body)
 
@@ -137,4 +137,4 @@ def test_a_job_out_of_reach_is_refused(service: Service) -> None:
     bound = Caller(name="t", scopes=frozenset({Scope.PREDICT}), clusters=frozenset({"pai"}))
 
     with pytest.raises(Forbidden, match=r"^job\.cluster"):
-        explain_job(service, ExplainBody.model_validate({"job": job()}), bound, answer_id="a")
+        explain_job(service, ExplainBody.model_validate({"job": job()}), bound)

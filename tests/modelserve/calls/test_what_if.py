@@ -23,7 +23,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, small_bundles: dict[str, P
 
 def ask(service: Service, job: dict[str, object], resource: str = "cpu_cores", **said: object) -> dict:
     body = WhatIfBody.model_validate({"job": job, "resource": resource, **said})
-    answered = what_if(service, body, ANYONE, answer_id="answer-1")
+    answered = what_if(service, body, ANYONE)
     WhatIfAnswer.model_validate_json(answered.body)
     return json.loads(answered.body)
 
