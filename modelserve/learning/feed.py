@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ from modelserve.learning.learned import Learned
 from modelserve.learning.lessons import STATUS_OF_OUTCOME, Lessons, teachable_use
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
-from modelserve.store.controls import Brake, Erasure, ModeSet, Reset, controls_between, write_control
+from modelserve.store.controls import Brake, Erasure, ModeSet, Reset, controls_between, write_brake
 from modelserve.store.finished import Finished, finished_between, newest_finished, outcomes_between
 
 PAST_RUNS: Final = 50_000
@@ -118,10 +119,11 @@ class Feed:
         """Learn the lessons of all that is stored; the models take their runs as they are loaded, by `past`."""
         upto = self._store.seq()
         self._erasures = tuple(controls_between(self._store, Erasure, 0, upto))
-        self._relearn(upto)
+        self._lessons = self._relearnt(upto)
+        self.learned = self._lessons.frozen()
         return upto
 
-    def _relearn(self, upto: int) -> None:
+    def _relearnt(self, upto: int) -> Lessons:
         lessons = Lessons(settings=self._settings, seq=upto)
         controls: list[ModeSet | Reset | Brake] = [
             *controls_between(self._store, ModeSet, 0, upto),
@@ -135,8 +137,7 @@ class Feed:
             lessons.finish(outcome)
         while controls:
             _apply(lessons, controls.pop())
-        self._lessons = lessons
-        self.learned = lessons.frozen()
+        return lessons
 
     def _read_on(self) -> int:
         for trace in list(self._unfed):
@@ -160,10 +161,22 @@ class Feed:
         ]
         changes.sort(key=lambda change: change.seq)
         erased = [change for change in changes if isinstance(change, Erasure)]
-        if erased:
-            # What a user's jobs taught goes with them, and only what is left can tell what that leaves.
-            self._erasures += tuple(erased)
-            self._relearn(upto)
+        # What a user's jobs taught goes with them, and only what is left can tell what that leaves.
+        relearnt = self._relearnt(upto) if erased else None
+        # Before the models forget: one that is loaded meanwhile has to know. An attempt may be the second one.
+        known = {each.seq for each in self._erasures}
+        self._erasures += tuple(each for each in erased if each.seq not in known)
+        self._tell_models(changes)
+        if relearnt is None:
+            for change in changes:
+                if not isinstance(change, Erasure):
+                    _apply(self._lessons, change)
+        else:
+            self._lessons = relearnt
+        self.learned = replace(self._lessons.frozen(), seq=upto)
+        self._lessons.seq = upto
+
+    def _tell_models(self, changes: Sequence[Finished | ModeSet | Reset | Brake | Erasure]) -> None:
         runs: list[EndedRun] = []
         for change in changes:
             if isinstance(change, Finished):
@@ -171,13 +184,9 @@ class Feed:
             elif isinstance(change, Erasure):
                 self._teach(runs)
                 runs = []
-                self._models.forget(change.trace, change.user, frozenset({change.cluster}) if change.cluster else None)
-            if not erased and not isinstance(change, Erasure):
-                _apply(self._lessons, change)
+                self._forget(change)
         if runs:
             self._teach(runs)
-        self._lessons.seq = upto
-        self.learned = self._lessons.frozen()
 
     def _teach(self, runs: Sequence[EndedRun]) -> None:
         try:
@@ -185,12 +194,19 @@ class Feed:
         except FeatureError as error:  # what one history cannot take must not stop all that comes after
             logger.error("a history did not take %d finished jobs: %s", len(runs), error)
 
+    def _forget(self, erasure: Erasure) -> None:
+        try:
+            self._models.forget(erasure.trace, erasure.user, frozenset({erasure.cluster}) if erasure.cluster else None)
+        except FeatureError as error:  # as above; a model that is loaded anew forgets by the mark
+            logger.error("a history did not forget a user of %s: %s", erasure.trace, error)
+
     def _write_brakes(self) -> None:
         # Kept apart from the jobs that caused them: those may be erased, the brake stands until it is released.
         for (trace, cluster, task_type), why in list(self._lessons.unwritten.items()):
             brake = Brake(trace=trace, cluster=cluster, task_type=task_type, why=why, at=time.time())
-            write_control(self._store, brake)
-            del self._lessons.unwritten[trace, cluster, task_type]
+            if write_brake(self._store, brake, seen=self._lessons.seq):
+                del self._lessons.unwritten[trace, cluster, task_type]
+            # Else what is read next takes it away.
 
 
 def _apply(lessons: Lessons, change: Finished | ModeSet | Reset | Brake) -> None:

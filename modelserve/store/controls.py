@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Final, TypeVar
 
-from sqlalchemy import Table, delete, insert, select
+from sqlalchemy import Table, delete, exists, insert, or_, select
 
 from modelserve.store.store import Store, take_numbers
 from modelserve.store.tables import BRAKES, ERASURES, FEEDBACK, MODES, RESETS
@@ -66,10 +66,11 @@ class Erasure:
 
 Control = TypeVar("Control", ModeSet, Reset, Brake, Erasure)
 
+_PLACE: Final = ("trace", "cluster", "task_type")
 _TABLES: Final[dict[type[object], Table]] = {ModeSet: MODES, Reset: RESETS, Brake: BRAKES, Erasure: ERASURES}
 
 
-def write_control(store: Store, control: ModeSet | Reset | Brake) -> int:
+def write_control(store: Store, control: ModeSet | Reset) -> int:
     """Write what was decided and return its number.
 
     Raises
@@ -81,6 +82,32 @@ def write_control(store: Store, control: ModeSet | Reset | Brake) -> int:
         seq = take_numbers(connection, 1)
         connection.execute(insert(_TABLES[type(control)]).values(**{**asdict(control), "seq": seq}))
     return seq
+
+
+def write_brake(store: Store, brake: Brake, seen: int) -> bool:
+    """Write a brake that follows from the changes up to number `seen`; return False where it does no more.
+
+    That is where its place was braked or released since, by whoever was first.
+
+    Raises
+    ------
+    StoreError
+        It was not written.
+    """
+    braked = exists().where(BRAKES.c.seq > seen, *[BRAKES.c[name] == getattr(brake, name) for name in _PLACE])
+    released = exists().where(
+        RESETS.c.seq > seen,
+        RESETS.c.trace == brake.trace,
+        RESETS.c.cluster.in_(("", brake.cluster)),
+        RESETS.c.task_type.in_(("", brake.task_type)),
+    )
+    with store.writing("storing a brake") as connection:
+        take_numbers(connection, 0)  # from here on nobody else decides anything
+        if connection.execute(select(or_(braked, released))).scalar_one():
+            return False
+        seq = take_numbers(connection, 1)
+        connection.execute(insert(BRAKES).values(**{**asdict(brake), "seq": seq}))
+    return True
 
 
 def write_erasures(store: Store, erasures: Sequence[Erasure]) -> int:

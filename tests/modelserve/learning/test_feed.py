@@ -1,6 +1,7 @@
 """The feed: nothing is missed and nothing taught twice, whatever the store or a history does meanwhile."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from features.errors import ContractError
 from features.online import EndedRun
 from modelserve.callers import ANYONE
 from modelserve.learning import feed as feeds
+from modelserve.learning.erasure import erase_user
 from modelserve.learning.feed import Feed
 from modelserve.learning.feedback import take_feedback
 from modelserve.learning.modes import ModeBody, set_mode
+from modelserve.store.controls import Brake, write_brake
 from tests.modelserve.feedback_cases import FakeModels, body, row, service_of
 
 
@@ -108,6 +111,43 @@ def test_a_history_that_refuses_stops_nothing_that_comes_after(service: Any) -> 
 
     assert reader.poll() == 1
     assert models.ids() == ["good"]
+
+
+def test_a_brake_is_not_written_over_what_was_decided_since(service: Any) -> None:
+    kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(4)]
+    take_feedback(service, body(kills), ANYONE)
+    seq = service.store.seq()
+    brake = Brake(trace="pai", cluster="pai", task_type="ctr", why="kills", at=1.0)
+
+    again = write_brake(service.store, brake, seen=seq - 1)
+    elsewhere = write_brake(service.store, replace(brake, cluster="west"), seen=seq - 1)
+    set_mode(service, ModeBody(reset=True), ANYONE)
+    late = write_brake(service.store, brake, seen=seq)
+    anew = write_brake(service.store, brake, seen=service.store.seq())
+
+    assert (again, elsewhere, late, anew) == (False, True, False, True)
+    assert service.store.seq() == seq + 3
+
+
+def test_an_erasure_that_is_met_twice_is_one_and_stops_nothing(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(FakeModels):
+        def forget(self, trace: str, user: str, clusters: frozenset[str] | None) -> None:
+            super().forget(trace, user, clusters)
+            raise (ContractError("not mine") if len(self.forgotten) > 1 else RuntimeError("broken"))
+
+    models = Refusing()
+    reader = Feed(service.store, models, service.settings)
+    report(service, "a")
+    erase_user(service, ANYONE, "pai", "u1")
+    report(service, "b")
+
+    with pytest.raises(RuntimeError):
+        reader.poll()
+    assert reader.learned.seq == 0
+    assert reader.poll() == 3
+
+    assert [each.user for each in reader.tombstones("pai")] == ["u1"]
+    assert (models.ids(), reader.learned.seq) == (["b"], 3)
 
 
 def test_a_brake_is_written_once_and_found_by_who_comes_later(service: Any) -> None:
