@@ -38,10 +38,12 @@ class Caller:
         A caller that is bound to clusters has to name one: a job without a cluster would be answered from any.
         """
         if self.traces is not None and trace not in self.traces:
-            raise Forbidden(f"{field}.trace: {trace[:40]!r} is out of reach, expected one of {sorted(self.traces)}")
+            raise Forbidden(f"{field}.trace: {trace[:40]!r} is out of reach; expected one of {sorted(self.traces)}")
         if self.clusters is not None and cluster not in self.clusters:
-            found = "none" if cluster is None else repr(cluster[:40])
-            raise Forbidden(f"{field}.cluster: {found} is out of reach, expected one of {sorted(self.clusters)}")
+            found = (
+                "found none, and the token needs one named" if cluster is None else f"{cluster[:40]!r} is out of reach"
+            )
+            raise Forbidden(f"{field}.cluster: {found}; expected one of {sorted(self.clusters)}")
 
     def reaches(self, trace: str, cluster: str | None = None) -> bool:
         """Tell whether the caller may see what concerns `trace`, and `cluster` where one is named."""

@@ -18,7 +18,7 @@ from modelserve.calls.answered import known, moment
 from modelserve.predictor import Sources
 from modelserve.requests import JobRow, job_of
 from scheduler_core.shrink import ShrinkPolicy, shrink
-from scheduler_core.types import RESOURCES, Job, Predictor, Recommendation, Request
+from scheduler_core.types import RESOURCES, Job, Predictor, Reason, Recommendation, Request
 
 Answer = dict[str, object]
 
@@ -98,8 +98,18 @@ def answer_of(found: Recommendation, sources: Sources) -> Answer:
         "models": {"run_time": sources.run_time, "usage": sources.usage},
         "history": None if sources.history is None else moment(sources.history),
         "measured_runs": found.runs,
-        "note": found.note or None,
+        "note": _note(found, sources),
     }
+
+
+def _note(found: Recommendation, sources: Sources) -> str | None:
+    """Return what a failed predictor said, or why nothing is known: a misspelt trace or type has no model either."""
+    if found.note or Reason.COLD_START not in found.reasons.values():
+        return found.note or None
+    missing = [kind for kind, name in (("run-time", sources.run_time), ("usage", sources.usage)) if name is None]
+    if missing:
+        return f"no {' and no '.join(missing)} model of this trace and task type"
+    return f"{found.runs} measured runs of its group and role, or of its user: too few to say what it needs"
 
 
 def rounded_up(amounts: Request, asked: Request) -> tuple[float, float, float]:

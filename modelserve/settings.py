@@ -7,7 +7,7 @@ import ipaddress
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from modelserve.callers import Scope
@@ -103,6 +103,11 @@ class ServeSettings(BaseSettings):
     kill_least: int = Field(default=2, ge=1, description="kills below which the share stops nothing")
     drift_window: int = Field(default=500, ge=20, description="finished jobs of a model over which drift is judged")
     log_format: Literal["json", "console"] = Field(default="json", description="form of the log lines on stderr")
+
+    @field_validator("tracking_uri", "trace")
+    @classmethod
+    def _empty_is_absent(cls, text: str | None) -> str | None:
+        return text or None
 
     @model_validator(mode="after")
     def _meant_together(self) -> "ServeSettings":

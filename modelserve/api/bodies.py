@@ -108,16 +108,14 @@ def check_size(data: bytes, *, status: int) -> None:
         if isinstance(part, dict) and len(part) > FIELDS_LIMIT:
             raise _too_much(status, "an object", f"{FIELDS_LIMIT} fields")
         if isinstance(part, list) and len(part) > ROWS_LIMIT:
-            raise _too_much(status, "a list", f"{ROWS_LIMIT} entries")
+            raise _too_much(status, f"a list of {len(part)}", f"{ROWS_LIMIT} jobs in one call")
         inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
         waiting.extend(each for each in inner if isinstance(each, dict | list))
 
 
 def _too_much(status: int, what: str, limit: str) -> Refusal:
     expected = f"at most {limit}"
-    return Refusal(
-        status, f"{what}: too much in it, expected {expected}", faults=[{"field": "body", "expected": expected}]
-    )
+    return Refusal(status, f"{what} is too much, expected {expected}", faults=[{"field": "body", "expected": expected}])
 
 
 def check_json(call: Call) -> None:

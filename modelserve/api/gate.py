@@ -63,7 +63,7 @@ class Gate:
             self._admit(call)
             if endpoint is None:
                 await self._router(scope, receive, reply)
-                call.route = getattr(scope.get("route"), "path", UNKNOWN_ROUTE)
+                call.route = getattr(scope.get("route"), "path_format", UNKNOWN_ROUTE)
             else:
                 response = await endpoint(Request(scope, receive))
                 await response(scope, receive, reply)
@@ -72,7 +72,7 @@ class Gate:
         except Exception as error:
             if call.status:
                 raise  # the answer has begun: all that is left is to cut it off
-            call.route = call.route or getattr(scope.get("route"), "path", UNKNOWN_ROUTE)
+            call.route = call.route or getattr(scope.get("route"), "path_format", UNKNOWN_ROUTE)
             response = refuse(self._refusal(error, call), path=call.path, request_id=call.request_id)
             await response(scope, receive, reply)
         finally:
@@ -89,7 +89,7 @@ class Gate:
                 desk.rates.take(call.caller.name)
         elif call.path not in OPEN:
             given = b"authorization" in call.headers
-            why = "the token is not known" if given else "no token"
+            why = "the token is not known, or not sent as Bearer" if given else "no token"
             challenge = 'Bearer realm="taut"' + (', error="invalid_token"' if given else "")
             raise Refusal(
                 401, f"{why}; expected Authorization: Bearer <token>", headers={"www-authenticate": challenge}

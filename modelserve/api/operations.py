@@ -107,7 +107,7 @@ class Operation:
 
     `answer` is the model of the answer, or a media type where it is no JSON; `body` the model of what is taken as JSON,
     `other_bodies` the schemas of what is taken besides, by media type; `faults` the statuses of its refusals, and
-    `not_ready` the answer of a 503 that is none.
+    `not_ready` the answer of a 503 that is none. With `slashes`, what the path names may hold them.
     """
 
     method: Literal["GET", "POST", "DELETE"]
@@ -123,6 +123,12 @@ class Operation:
     error: type[BaseModel] = Problem
     not_ready: type[BaseModel] | None = None
     needs_token: bool = True
+    slashes: bool = False
+
+    @property
+    def template(self) -> str:
+        """The path as the router takes it."""
+        return self.path.replace("}", ":path}") if self.slashes else self.path
 
     def models(self) -> list[tuple[type[BaseModel], Literal["validation", "serialization"]]]:
         """Return the models that the document has to hold for this operation."""
@@ -149,7 +155,7 @@ def add_operations(app: FastAPI, operations: Sequence[Operation]) -> None:
     )
     for operation in operations:
         app.router.add_api_route(
-            operation.path,
+            operation.template,
             operation.endpoint,
             methods=[operation.method],
             summary=operation.summary,

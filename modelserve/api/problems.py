@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import Final, NotRequired, TypedDict
 
 from pydantic import BaseModel, Field, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -96,8 +97,6 @@ def refusal_of(error: Exception) -> Refusal | None:
     """Return how an error is answered; None where nobody foresaw it."""
     if isinstance(error, Refusal):
         return error
-    if isinstance(error, ValidationError):
-        return invalid_body(error)
     if isinstance(error, HTTPException):
         return Refusal(error.status_code, str(error.detail), headers=error.headers)
     status = next((status for kind, status in STATUS_OF.items() if isinstance(error, kind)), None)
@@ -109,22 +108,36 @@ def refusal_of(error: Exception) -> Refusal | None:
     return Refusal(status, said, faults=faults)
 
 
+_SAID: Final = {
+    "extra_forbidden": "no such field; the documentation lists those there are",
+    "too_short": "at least one",
+}
+"""Pydantic's words that say too little, by the type of error."""
+
+
 def invalid_body(error: ValidationError, *, status: int = 422) -> Refusal:
     """Return the refusal of a body that is no JSON (400), or not what is meant (`status`), with the fields at fault."""
-    found = error.errors(include_url=False)
+    found = [each for each in error.errors(include_url=False) if not _follows(each, error)]
     if found[0]["type"] == "json_invalid":
         return Refusal(400, f"the body is no JSON: {found[0]['msg'][:200]}")
     faults: list[Fault] = []
     for each in found[:FAULTS_SHOWN]:
-        if any(inner["loc"][: len(each["loc"])] == each["loc"] for inner in found[: len(faults)]):
-            continue  # a list is too short only because what is in it is at fault
         field = ".".join(str(part)[:SHOWN] for part in each["loc"]) or "body"
-        fault: Fault = {"field": field, "expected": each["msg"][:200]}
+        fault: Fault = {
+            "field": field,
+            "expected": _SAID.get(each["type"], each["msg"].removeprefix("Value error, "))[:200],
+        }
         if each["type"] != "missing" and isinstance(each["input"], str | int | float | bool | None):
             fault["found"] = json.dumps(each["input"])[:SHOWN]
         faults.append(fault)
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return Refusal(status, f"{faults[0]['field']}: {faults[0]['expected']}{more}", faults=faults)
+
+
+def _follows(each: ErrorDetails, error: ValidationError) -> bool:
+    """Tell whether a list is too short only because what is in it is at fault."""
+    short = each["type"] == "too_short"
+    return short and any(inner["loc"][: len(each["loc"])] == each["loc"] != inner["loc"] for inner in error.errors())
 
 
 def refuse(refusal: Refusal, *, path: str, request_id: str) -> Response:

@@ -45,8 +45,8 @@ def in_path(request: Request, name: str) -> str:
         It is longer than a name, or none (422).
     """
     value: str = request.path_params[name]
-    if len(value) > LENGTH_LIMIT or "\0" in value:
-        raise _refused(422, f"path.{name}", f"at most {LENGTH_LIMIT} characters, none of them NUL")
+    if not 1 <= len(value) <= LENGTH_LIMIT or "\0" in value:
+        raise _refused(422, f"path.{name}", f"1 to {LENGTH_LIMIT} characters, none of them NUL")
     return value
 
 

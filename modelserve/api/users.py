@@ -31,7 +31,7 @@ async def erasure(request: Request) -> Response:
 OPERATIONS: Final = (
     Operation(
         method="DELETE", path="/v1/users/{user}/history", endpoint=erasure, tag=TAG,
-        summary="Forget what a user's jobs taught", answer=ErasureAnswer, faults=(*CALL, 404, 422, *SLOT),
+        summary="Forget what a user's jobs taught", answer=ErasureAnswer, faults=(*CALL, 404, 422, *SLOT), slashes=True,
         parameters=(
             Parameter(name="user", said="The user."),
             Parameter(name="trace", said="Of this trace.", place="query", required=True),

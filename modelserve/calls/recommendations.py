@@ -144,7 +144,7 @@ def recommended(sight: Sight, body: RecommendBody, call: Call, types: Types) -> 
     policies = {task_type: policy_of(body, types.get(task_type)) for task_type in {job.task_type for job in jobs}}
     found = decide(jobs, sources, predictor, [policies[job.task_type] for job in jobs])
     said = [
-        answer_of(each, source) | _beside(sight, job, source, each, call) | _noted(each, brake)
+        _braked(answer_of(each, source), brake) | _beside(sight, job, source, each, call)
         for job, source, brake, each in zip(jobs, sources, brakes, found, strict=True)
     ]
     return Answered(
@@ -181,9 +181,9 @@ def _beside(sight: Sight, job: Job, source: Sources, found: Recommendation, call
     }
 
 
-def _noted(found: Recommendation, brake: str | None) -> dict[str, object]:
-    notes = [f"not shrunk: {brake}" if brake else "", found.note]
-    return {"note": "; ".join(note for note in notes if note) or None}
+def _braked(answer: dict[str, object], brake: str | None) -> dict[str, object]:
+    notes = [f"not shrunk: {brake}" if brake else None, answer["note"]]
+    return answer | {"note": "; ".join(str(note) for note in notes if note) or None}
 
 
 def _minimum(sight: Sight, row: RecommendJob, trace: str, of_call: Minimums, types: Types) -> Request | None:
@@ -193,8 +193,9 @@ def _minimum(sight: Sight, row: RecommendJob, trace: str, of_call: Minimums, typ
     killed_gib = sight.memory_floor_gib(row.trace or trace, row.cluster, row.group, row.role, row.user)
     if math.isnan(killed_gib) and not said:
         return None
-    least = Minimums(mem_gib=None if math.isnan(killed_gib) else killed_gib)
-    return Request(**{name: _largest([getattr(each, name) for each in (*said, least)]) for name in RESOURCES})
+    least = {name: [getattr(each, name) for each in said] for name in RESOURCES}
+    least["mem_gib"].append(None if math.isnan(killed_gib) else killed_gib)
+    return Request(**{name: _largest(values) for name, values in least.items()})
 
 
 def _largest(values: Sequence[float | None]) -> float:

@@ -121,7 +121,9 @@ def askable(jobs: Iterable[Job]) -> tuple[list[RecommendJob | None], list[str]]:
 
 
 def _known(request: Request) -> dict[str, float]:
-    return {name: value for name, value in zip(RESOURCES, request.row(), strict=True) if not math.isnan(value)}
+    given = zip(RESOURCES, request.row(), strict=True)
+    # Nothing is also said as None by those who pass JSON's null on.
+    return {name: value for name, value in given if value is not None and not math.isnan(value)}
 
 
 def _moment(submit_ts: float) -> datetime | None:

@@ -129,3 +129,14 @@ def test_erasing_needs_an_admin_and_a_trace(serve: Callable[..., TestClient]) ->
     said = check_problem(client.delete(path, headers=bearer("chief")), 422)
     assert said["errors"][0]["field"] == "query.trace"
     assert client.delete(f"{path}?trace=pai", headers=bearer("chief")).status_code == 200
+
+
+def test_a_user_whose_name_holds_a_slash_can_be_erased(serve: Callable[..., TestClient]) -> None:
+    client = serve()
+
+    erased = client.delete("/v1/users/corp%2Falice/history?trace=pai&cluster=pai")
+    nobody = client.delete("/v1/users//history?trace=pai&cluster=pai")
+
+    assert erased.status_code == 200
+    assert nobody.status_code == 422
+    assert 'route="/v1/users/{user}/history",status="200"} 1.0' in client.get("/metrics").text

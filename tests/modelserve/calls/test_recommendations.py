@@ -232,3 +232,23 @@ def test_what_is_counted_and_reclaimed(service: Service) -> None:
     assert asked == 24.0
     assert given_ == pytest.approx(3 * shrunk["target"]["cpu_cores"] + kept["target"]["cpu_cores"], abs=1e-5)
     assert answered.models == (f"{NAME}@7", f"{USAGE}@7")
+
+
+def test_a_floor_above_every_request_refuses_no_call(service: Service) -> None:
+    learned = replace(service.feed.learned)  # as after a job killed at 900 000 GiB
+    huge = SimpleNamespace(
+        mode=learned.mode, braked=learned.braked, seq=learned.seq, memory_floor_gib=lambda *_: 1_080_000.0
+    )
+    told = replace(service, feed=SimpleNamespace(learned=huge, fresh=lambda: huge))  # type: ignore[arg-type]
+
+    [found] = ask(told, [job()])
+
+    assert found["target"]["mem_gib"] == REQUEST["mem_gib"]
+    assert found["reasons"]["mem_gib"] == "floor"
+
+
+def test_a_job_that_no_model_knows_is_told_so(service: Service) -> None:
+    [found] = ask(service, [job(task_type="crt")])
+
+    assert set(found["reasons"].values()) == {"cold_start"}
+    assert found["note"] == "no run-time and no usage model of this trace and task type"
