@@ -8,7 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from typing import Any  # JSON is as deep as it likes
 
 import httpx2
 import pytest
@@ -21,6 +24,8 @@ from tests.modelserve.mirrored import NAME, Folder
 
 CALLERS = 32
 CALLS = 20
+VARIANTS = 60
+PATHS = ("/v1/predictions", "/v1/recommendations")
 DEADLINE_S = 20.0
 
 
@@ -61,18 +66,57 @@ def url(place: tuple[str, int], path: str) -> str:
     return f"http://{place[0]}:{place[1]}{path}"
 
 
-async def many_calls(place: tuple[str, int]) -> list[tuple[list[str], str, httpx2.Response]]:
+def variant(number: int, job_id: str) -> dict[str, object]:
+    """Return one of the jobs that are asked about: no two of them are alike, and their answers seldom."""
+    return job(
+        job_id,
+        user=f"u{number % 9}",
+        group=f"g{number % 4}",
+        instances=1 + number % 5,
+        request={"cpu_cores": 1 + number % 12, "mem_gib": 4.0 + number, "gpus": 0.25 * (1 + number % 8)},
+    )
+
+
+def rows_of(answer: httpx2.Response) -> list[dict[str, Any]]:
+    """Return what is said of each job, but for how old the history is, which the time of day tells."""
+    said = answer.json()
+    rows: list[dict[str, Any]] = said.get("predictions") or said["recommendations"]
+    for row in rows:
+        row.get("evidence", {}).pop("history_age_s", None)
+    return rows
+
+
+def alone(place: tuple[str, int]) -> dict[tuple[str, int], dict[str, Any]]:
+    """Ask about every variant by itself, one after another."""
+    found = {}
+    with httpx2.Client(timeout=DEADLINE_S) as client:
+        for path, number in product(PATHS, range(VARIANTS)):
+            [row] = rows_of(client.post(url(place, path), json={"jobs": [variant(number, "alone")]}))
+            found[path, number] = row
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    path: str
+    name: str
+    numbers: list[int]
+    job_ids: list[str]
+    answer: httpx2.Response
+
+
+async def many_calls(place: tuple[str, int]) -> list[Asked]:
     rng = random.Random(5)
 
-    async def caller(number: int, client: httpx2.AsyncClient) -> list[tuple[list[str], str, httpx2.Response]]:
+    async def caller(number: int, client: httpx2.AsyncClient) -> list[Asked]:
         done = []
         for turn in range(CALLS):
-            ids = [f"{number}-{turn}-{rng.getrandbits(64):x}" for _ in range(rng.choice([1, 1, 1, 3, 40]))]
-            path = rng.choice(["/v1/predictions", "/v1/predictions", "/v1/recommendations"])
-            name = f"call-{number}-{turn}"
-            body = {"jobs": [job(each, user=f"u{rng.randrange(9)}") for each in ids]}
+            numbers = [rng.randrange(VARIANTS) for _ in range(rng.choice([1, 1, 1, 3, 40]))]
+            ids = [f"{number}-{turn}-{rng.getrandbits(64):x}" for _ in numbers]
+            path, name = rng.choice(PATHS), f"call-{number}-{turn}"
+            body = {"jobs": [variant(each, job_id) for each, job_id in zip(numbers, ids, strict=True)]}
             answer = await client.post(url(place, path), json=body, headers={"x-request-id": name})
-            done.append((ids, name, answer))
+            done.append(Asked(path=path, name=name, numbers=numbers, job_ids=ids, answer=answer))
         return done
 
     limits = httpx2.Limits(max_connections=CALLERS)
@@ -84,19 +128,21 @@ async def many_calls(place: tuple[str, int]) -> list[tuple[list[str], str, httpx
 @pytest.mark.slow
 def test_nobody_gets_somebody_elses_answer(listen: Callable[..., tuple[str, int]]) -> None:
     place = listen(busy_limit=1000)
+    expected = alone(place)
 
     done = asyncio.run(many_calls(place))
 
+    for path in PATHS:  # swapped values would be seen
+        assert len({json.dumps(expected[path, number]) for number in range(VARIANTS)}) > VARIANTS * 0.9
     assert len(done) == CALLERS * CALLS
-    answer_ids = set()
-    for ids, name, answer in done:
-        assert answer.status_code == 200
-        assert answer.headers["x-request-id"] == name
-        said = answer.json()
-        answer_ids.add(said["answer_id"])
-        rows = said.get("predictions") or said["recommendations"]
-        assert [row["job_id"] for row in rows] == ids
-    assert len(answer_ids) == len(done)
+    for call in done:
+        assert call.answer.status_code == 200
+        assert call.answer.headers["x-request-id"] == call.name
+        assert rows_of(call.answer) == [
+            {**expected[call.path, number], "job_id": job_id}
+            for number, job_id in zip(call.numbers, call.job_ids, strict=True)
+        ]
+    assert len({call.answer.json()["answer_id"] for call in done}) == len(done)
 
 
 @pytest.mark.slow
