@@ -7,8 +7,9 @@ holds is its maker's business. Called by the service and its routes.
 import contextlib
 import logging
 import threading
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from modelserve.errors import StoreError
@@ -30,6 +31,8 @@ PRUNE_EVERY: Final = 1000
 """Records written between two prunings: so far the log may grow beyond what is kept, for each worker."""
 PRUNE_EVERY_BYTES: Final = 64 * 2**20
 """What is written between two prunings at most; the same is true of it."""
+REFUSED_S: Final = 600.0
+"""How long records are held against what is refused: longer than any answer is at work."""
 KEPT_BYTES: Final = 2 * 2**30
 """What the stored records may weigh together, where it is not said."""
 STOP_S: Final = 10.0
@@ -53,6 +56,7 @@ class AnswerLog:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._unpruned = self._unpruned_bytes = 0
+        self._refused: tuple[tuple[float, Callable[[AnswerRecord], bool]], ...] = ()
         self.dropped = 0
         self.written = 0
 
@@ -86,6 +90,14 @@ class AnswerLog:
             self._thread = None
         self._empty()
 
+    def refuse(self, unwanted: Callable[[AnswerRecord], bool]) -> None:
+        """Write no record of which `unwanted` holds, for `REFUSED_S`; once it returns none is on its way any more."""
+        now_s = time.monotonic()
+        with self._lock:
+            held = [each for each in self._refused if each[0] > now_s]
+            self._refused = (*held, (now_s + REFUSED_S, unwanted))
+        self.flush()
+
     def flush(self) -> None:
         """Write what was put so far, in the caller's thread; once it returns nothing of that is on its way."""
         self._empty()
@@ -102,7 +114,10 @@ class AnswerLog:
             while batch := self._next():
                 self._write(batch)
 
-    def _write(self, batch: Sequence[AnswerRecord]) -> None:
+    def _write(self, taken: Sequence[AnswerRecord]) -> None:
+        batch = [record for record in taken if not any(unwanted(record) for _, unwanted in self._refused)]
+        if not batch:
+            return
         try:
             write_answers(self._store, batch)
         except StoreError as error:

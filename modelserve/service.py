@@ -49,6 +49,7 @@ def open_service(settings: ServeSettings, *, clock: Callable[[], float] = time.t
     """
     from modelserve.answer_log import AnswerLog
     from modelserve.calls.shadow import Shadow
+    from modelserve.learning.erasure import strike_late
     from modelserve.learning.feed import Feed
     from modelserve.loading.histories import Forgotten
     from modelserve.loading.models import ModelSet
@@ -70,7 +71,8 @@ def open_service(settings: ServeSettings, *, clock: Callable[[], float] = time.t
         challengers=settings.challengers,
         forgotten=forgotten,
     )
-    feed = Feed(store, models, settings)
+    log = AnswerLog(store, settings.answers_kept, settings.answers_kept_bytes)
+    feed = Feed(store, models, settings, erased=partial(strike_late, store, log))
     feeds.append(feed)
     models.refresh()
     feed.poll()
@@ -78,7 +80,7 @@ def open_service(settings: ServeSettings, *, clock: Callable[[], float] = time.t
         settings=settings,
         models=models,
         store=store,
-        log=AnswerLog(store, settings.answers_kept, settings.answers_kept_bytes),
+        log=log,
         feed=feed,
         shadow=Shadow(partial(write_comparisons, store, kept=settings.answers_kept)) if settings.challengers else None,
         clock=clock,

@@ -1,20 +1,24 @@
 """Erasure: a user's finished jobs and logged answers deleted, and a mark left by which every history forgets them.
 
-Histories are made to forget by `modelserve.learning.feed`, in every worker, and again whenever a model is loaded.
-Called by the routes of the service.
+Everything goes that is known of the user when they are erased: all of their feedback that is stored, whenever its jobs
+ended, all logged answers that name them, and all of their jobs in the histories of serving models. Of models that are
+loaded later, the jobs that were submitted up to that moment. A report that is sent again after it is a new one.
+Histories forget by `modelserve.learning.feed`, in every worker. Called by the routes of the service, and by the feed.
 """
 
 import json
-from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json
 
+from modelserve.answer_log import REFUSED_S, AnswerLog
 from modelserve.callers import Caller
 from modelserve.errors import BadRequest
+from modelserve.store import Store
 from modelserve.store.answers import answer_contexts, delete_answers
+from modelserve.store.comparisons import delete_orphans
 from modelserve.store.controls import Erasure, write_erasures
 
 if TYPE_CHECKING:
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ErasureAnswer(BaseModel):
-    """What was deleted; runs of the user that ended before `before` are forgotten, also by models loaded later."""
+    """What was deleted; models loaded later forget the user's jobs that were submitted up to `before`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -56,32 +60,48 @@ def erase_user(service: "Service", caller: Caller, trace: str, user: str, cluste
         Erasure(trace=trace, cluster=each, user=user, before_us=round(at * 1e6), caller=caller.name, at=at)
         for each in (sorted(clusters) if clusters is not None else [""])
     ]
+    service.log.flush()  # what waits is counted as well
     gone = write_erasures(service.store, marks)
+    named = [said for said, of, context in answer_contexts(service.store) if any(_names(m, of, context) for m in marks)]
+    answers = delete_answers(service.store, named)
     service.feed.poll()
-    named = list(_answers_naming(service, trace, user, clusters))
     return ErasureAnswer(
         trace=trace,
         user=user,
         clusters=None if clusters is None else tuple(sorted(clusters)),
         before=datetime.fromtimestamp(at, tz=UTC),
         feedback=gone,
-        answers=delete_answers(service.store, named),
+        answers=answers,
     )
 
 
-def _answers_naming(service: "Service", trace: str, user: str, clusters: frozenset[str] | None) -> Iterator[str]:
-    """Yield the ids of logged answers that name the user within the clusters: such an answer goes whole."""
-    mention = to_json(user)
-    for answer_id, of_trace, context in answer_contexts(service.store):
-        if mention not in context:
-            continue
+def strike_late(store: Store, log: AnswerLog, erasure: Erasure) -> None:
+    """Delete what a worker still had of an erased user: answers given up to the erasure that it had yet to write.
+
+    Raises
+    ------
+    StoreError
+        Not all of it was deleted.
+    """
+    log.refuse(lambda record: record.at <= erasure.at and _names(erasure, record.trace, record.context))
+    late = answer_contexts(store, since=erasure.at - REFUSED_S, until=erasure.at)
+    delete_answers(store, [answer_id for answer_id, trace, context in late if _names(erasure, trace, context)])
+    delete_orphans(store, since=erasure.at - REFUSED_S, until=erasure.at)
+
+
+def _names(erasure: Erasure, trace: str, context: bytes) -> bool:
+    """Tell whether an answer names the user: such an answer goes whole."""
+    mentioned = to_json(erasure.user) in context
+    if not mentioned and b"\\" not in context:  # bodies are kept as they came: any letter may be escaped
+        return False
+    try:
         body = json.loads(context)["body"]  # an object with jobs: the log takes no other calls
-        default = body.get("trace") or of_trace
-        for job in body["jobs"]:
-            if job.get("user") == user and (job.get("trace") or default) == trace and _is_within(job, clusters):
-                yield answer_id
-                break
-
-
-def _is_within(job: Mapping[str, object], clusters: frozenset[str] | None) -> bool:
-    return clusters is None or job.get("cluster") in clusters
+        default = body.get("trace") or trace
+        return any(
+            job.get("user") == erasure.user
+            and (job.get("trace") or default) == erasure.trace
+            and erasure.cluster in ("", job.get("cluster"))
+            for job in body["jobs"]
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return mentioned  # another version's: better gone than kept

@@ -18,10 +18,11 @@ from features.online import EndedRun
 from modelserve.errors import StoreError
 from modelserve.learning.learned import Learned
 from modelserve.learning.lessons import STATUS_OF_OUTCOME, Lessons, teachable_use
+from modelserve.learning.relearning import apply, lessons_of
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
 from modelserve.store.controls import Brake, Erasure, ModeSet, Reset, controls_between, write_brake
-from modelserve.store.finished import Finished, finished_between, newest_finished, outcomes_between
+from modelserve.store.finished import Finished, finished_between, newest_finished
 
 PAST_RUNS: Final = 50_000
 """Finished jobs of a trace that a model is given when it is loaded, the newest: no key remembers more than a thousand,
@@ -45,18 +46,29 @@ class Learner(Protocol):
 
 
 class Feed:
-    """The changes of a store, applied in their order; `learned` is replaced in one assignment."""
+    """The changes of a store, applied in their order; `learned` is replaced in one assignment.
+
+    `erased` is told of each erasure once the models have forgotten, and again where the store failed it.
+    """
 
     def __init__(
-        self, store: Store, models: Learner, settings: ServeSettings, *, monotonic: Callable[[], float] = time.monotonic
+        self,
+        store: Store,
+        models: Learner,
+        settings: ServeSettings,
+        *,
+        erased: Callable[[Erasure], object] = lambda _: None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._models = models
         self._settings = settings
+        self._erased = erased
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._lessons = Lessons(settings=settings)
         self._erasures: tuple[Erasure, ...] = ()
+        self._unstruck: tuple[Erasure, ...] = ()
         self._unfed: set[str] = set()
         self._silent_until = -np.inf
         self.trouble: str | None = None
@@ -119,25 +131,9 @@ class Feed:
         """Learn the lessons of all that is stored; the models take their runs as they are loaded, by `past`."""
         upto = self._store.seq()
         self._erasures = tuple(controls_between(self._store, Erasure, 0, upto))
-        self._lessons = self._relearnt(upto)
+        self._lessons = lessons_of(self._store, self._settings, upto)
         self.learned = self._lessons.frozen()
         return upto
-
-    def _relearnt(self, upto: int) -> Lessons:
-        lessons = Lessons(settings=self._settings, seq=upto)
-        controls: list[ModeSet | Reset | Brake] = [
-            *controls_between(self._store, ModeSet, 0, upto),
-            *controls_between(self._store, Reset, 0, upto),
-            *controls_between(self._store, Brake, 0, upto),
-        ]
-        controls.sort(key=lambda change: change.seq, reverse=True)
-        for outcome in outcomes_between(self._store, 0, upto):
-            while controls and controls[-1].seq < outcome.seq:
-                _apply(lessons, controls.pop())
-            lessons.finish(outcome)
-        while controls:
-            _apply(lessons, controls.pop())
-        return lessons
 
     def _read_on(self) -> int:
         for trace in list(self._unfed):
@@ -148,6 +144,9 @@ class Feed:
         begin, end = self._lessons.seq, self._store.seq()
         while self._lessons.seq < end:
             self._apply_between(self._lessons.seq, min(self._lessons.seq + PAGE, end))
+        while self._unstruck:
+            self._erased(self._unstruck[0])
+            self._unstruck = self._unstruck[1:]
         self._write_brakes()
         return end - begin
 
@@ -162,15 +161,17 @@ class Feed:
         changes.sort(key=lambda change: change.seq)
         erased = [change for change in changes if isinstance(change, Erasure)]
         # What a user's jobs taught goes with them, and only what is left can tell what that leaves.
-        relearnt = self._relearnt(upto) if erased else None
+        relearnt = lessons_of(self._store, self._settings, upto) if erased else None
         # Before the models forget: one that is loaded meanwhile has to know. An attempt may be the second one.
         known = {each.seq for each in self._erasures}
-        self._erasures += tuple(each for each in erased if each.seq not in known)
+        new = tuple(each for each in erased if each.seq not in known)
+        self._erasures += new
+        self._unstruck += new
         self._tell_models(changes)
         if relearnt is None:
             for change in changes:
                 if not isinstance(change, Erasure):
-                    _apply(self._lessons, change)
+                    apply(self._lessons, change)
         else:
             self._lessons = relearnt
         self.learned = replace(self._lessons.frozen(), seq=upto)
@@ -207,17 +208,6 @@ class Feed:
             if write_brake(self._store, brake, seen=self._lessons.seq):
                 del self._lessons.unwritten[trace, cluster, task_type]
             # Else what is read next takes it away.
-
-
-def _apply(lessons: Lessons, change: Finished | ModeSet | Reset | Brake) -> None:
-    if isinstance(change, Finished):
-        lessons.finish(change)
-    elif isinstance(change, ModeSet):
-        lessons.set_mode(change)
-    elif isinstance(change, Reset):
-        lessons.reset(change)
-    else:
-        lessons.brake(change)
 
 
 def ended_run(row: Finished) -> EndedRun:

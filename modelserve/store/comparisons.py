@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Final
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, exists, func, insert, select
 
 from modelserve.store.store import Store
-from modelserve.store.tables import COMPARISONS
+from modelserve.store.tables import ANSWERS, COMPARISONS, ERASURES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +30,14 @@ class Comparison:
     challenger_p90_s: float | None
 
 
+_LOGGED: Final = exists().where(ANSWERS.c.answer_id == COMPARISONS.c.answer_id).correlate(COMPARISONS)
 _COLUMNS: Final = tuple(COMPARISONS.c[field.name] for field in fields(Comparison))
 
 
 def write_comparisons(store: Store, rows: Sequence[Comparison], *, kept: int) -> None:
     """Write comparisons in one transaction, and let go of all but about the newest `kept`.
+
+    Where someone was erased since the answer, it is kept only as long as the answer itself is.
 
     Raises
     ------
@@ -44,9 +47,25 @@ def write_comparisons(store: Store, rows: Sequence[Comparison], *, kept: int) ->
     if not rows:
         return
     newest = select(func.max(COMPARISONS.c.n)).scalar_subquery()
+    ids = sorted({row.answer_id for row in rows})
+    erased_since = COMPARISONS.c.at <= select(func.max(ERASURES.c.at)).scalar_subquery()
     with store.writing("storing comparisons") as connection:
         connection.execute(insert(COMPARISONS), [asdict(row) for row in rows])
         connection.execute(delete(COMPARISONS).where(COMPARISONS.c.n <= newest - kept))
+        connection.execute(delete(COMPARISONS).where(COMPARISONS.c.answer_id.in_(ids), erased_since, ~_LOGGED))
+
+
+def delete_orphans(store: Store, *, since: float, until: float) -> int:
+    """Delete comparisons of a span of Unix time whose answers are not in the log, and return how many there were.
+
+    Raises
+    ------
+    StoreError
+        None was deleted.
+    """
+    span = (COMPARISONS.c.at >= since, COMPARISONS.c.at <= until)
+    with store.writing("deleting comparisons") as connection:
+        return connection.execute(delete(COMPARISONS).where(*span, ~_LOGGED)).rowcount
 
 
 def newest_comparisons(

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from features.online import EndedRun
 from modelserve.answer_log import AnswerLog
+from modelserve.learning.erasure import strike_late
 from modelserve.learning.feed import Feed
 from modelserve.learning.reports import FeedbackBody
 from modelserve.loading.models import Snapshot
@@ -46,12 +48,13 @@ def service_of(url: str | Path, models: Any = None, **settings: Any) -> Any:
     store = Store.open(url if isinstance(url, str) else f"sqlite:///{url}")
     said = ServeSettings(**{"trace": "pai", **settings})
     taught = FakeModels() if models is None else models
+    log = AnswerLog(store, said.answers_kept, said.answers_kept_bytes)
     return Service(
         settings=said,
         models=taught,
         store=store,
-        log=AnswerLog(store, said.answers_kept, said.answers_kept_bytes),
-        feed=Feed(store, taught, said),
+        log=log,
+        feed=Feed(store, taught, said, erased=partial(strike_late, store, log)),
         clock=lambda: NOW,
     )
 

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from modelserve.errors import BadRequest, Forbidden
 from modelserve.learning.erasure import erase_user
 from modelserve.learning.feedback import take_feedback
 from modelserve.store.answers import newest_answers, write_answers
+from modelserve.store.comparisons import Comparison, newest_comparisons, write_comparisons
 from modelserve.store.finished import newest_finished
 from tests.modelserve.feedback_cases import NOW, body, row, service_of
 
@@ -40,6 +42,12 @@ def answered(answer_id: str, *jobs: dict[str, str], trace: str = "pai") -> Answe
         features=b"",
         response=b"{}",
     )
+
+
+def compared(answer_id: str, at: float = NOW - 1) -> Comparison:
+    figures = dict.fromkeys(("p50_s", "p90_s", "challenger_p50_s", "challenger_p90_s"), 1.0)
+    names = {"trace": "pai", "cluster": "", "job_id": "a", "champion": "m@1", "challenger": "m@2"}
+    return Comparison(answer_id=answer_id, at=at, **names, **figures)
 
 
 def jobs_left(service: Any) -> list[str]:
@@ -124,6 +132,57 @@ def test_answers_that_name_the_user_go_whole(service: Any) -> None:
 
     assert answer.answers == 2
     assert answers_left(service) == ["a namesake", "elsewhere", "longer", "of another trace"]
+
+
+def test_answers_that_still_wait_in_any_worker_go_as_well(service: Any) -> None:
+    other = service_of(service.store.where)
+    service.log.put(replace(answered("own", {"user": "u1"}), at=NOW - 1))
+    other.log.put(replace(answered("theirs", {"user": "u1"}), at=NOW - 1))
+    other.log.put(replace(answered("someone else's", {"user": "u2"}), at=NOW - 1))
+
+    answer = erase_user(service, ANYONE, "pai", "u1")
+    other.feed.poll()
+    other.log.put(replace(answered("at work until now", {"user": "u1"}), at=NOW - 1))
+    other.log.put(replace(answered("asked since", {"user": "u1"}), at=NOW + 1))
+    other.log.stop()
+
+    assert answer.answers == 1
+    assert answers_left(service) == ["asked since", "someone else's"]
+    other.store.close()
+
+
+def test_what_another_worker_wrote_before_it_heard_goes_when_it_hears(service: Any) -> None:
+    other = service_of(service.store.where)
+    erase_user(service, ANYONE, "pai", "u1")
+    other.log.put(replace(answered("late", {"user": "u1"}), at=NOW - 1))
+    other.log.flush()
+    assert answers_left(service) == ["late"]
+
+    other.feed.poll()
+
+    assert answers_left(service) == []
+    other.store.close()
+
+
+def test_comparisons_of_answers_that_went_do_not_come_back(service: Any) -> None:
+    write_answers(service.store, [answered("theirs", {"user": "u1"}), answered("kept", {"user": "u2"})])
+    write_comparisons(service.store, [compared("theirs"), compared("kept")], kept=100)
+    erase_user(service, ANYONE, "pai", "u1")
+
+    late = [compared("theirs"), compared("kept"), compared("since", at=NOW + 1)]
+    write_comparisons(service.store, late, kept=100)
+
+    found = [each.answer_id for each in newest_comparisons(service.store, limit=10)]
+    assert found == ["since", "kept", "kept"]
+
+
+def test_a_name_is_found_however_it_was_written(service: Any) -> None:
+    escaped = replace(answered("escaped"), context=b'{"body": {"jobs": [{"job_id": "a", "user": "\\u0075\\u00fc"}]}}')
+    unreadable = replace(answered("unreadable"), context='no JSON, "uü"'.encode())
+    write_answers(service.store, [escaped, unreadable, answered("another's", {"user": "u\\ü"})])
+
+    assert erase_user(service, ANYONE, "pai", "uü").answers == 2
+    assert answers_left(service) == ["another's"]
 
 
 def test_a_tenant_erases_within_its_clusters_only(service: Any) -> None:
