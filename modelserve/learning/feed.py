@@ -22,11 +22,11 @@ from modelserve.learning.relearning import apply, lessons_of
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
 from modelserve.store.controls import Brake, Erasure, ModeSet, Reset, controls_between, write_brake
-from modelserve.store.finished import Finished, finished_between, newest_finished
+from modelserve.store.finished import Finished, finished_between, past_of
 
 PAST_RUNS: Final = 50_000
-"""Finished jobs of a trace that a model is given when it is loaded, the newest: no key remembers more than a thousand,
-and what came before is in the model's own history once it was trained again."""
+"""Finished jobs of each cluster that a model is given when it is loaded, the newest: no key remembers more than a
+thousand, and what came before is in the model's own history once it was trained again."""
 PAGE: Final = 5_000
 """Changes that are applied at a time."""
 RETRY_S: Final = 1.0
@@ -102,7 +102,7 @@ class Feed:
         What is missed here is made up for by a later `poll`.
         """
         try:
-            return [ended_run(row) for row in newest_finished(self._store, traces=(trace,), limit=PAST_RUNS)]
+            return [ended_run(row) for row in past_of(self._store, trace, each=PAST_RUNS)]
         except StoreError as error:
             self._fail(error)
             self._unfed.add(trace)
@@ -137,9 +137,7 @@ class Feed:
 
     def _read_on(self) -> int:
         for trace in list(self._unfed):
-            self._models.learn(
-                [ended_run(row) for row in newest_finished(self._store, traces=(trace,), limit=PAST_RUNS)]
-            )
+            self._models.learn([ended_run(row) for row in past_of(self._store, trace, each=PAST_RUNS)])
             self._unfed.discard(trace)
         begin, end = self._lessons.seq, self._store.seq()
         while self._lessons.seq < end:

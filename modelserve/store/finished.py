@@ -5,6 +5,7 @@ What a finished job teaches is decided elsewhere. Called by `modelserve.learning
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any, Final, Literal
 
 from sqlalchemy import ColumnElement, Row, insert, select
@@ -189,6 +190,21 @@ def newest_finished(
     asked = select(*_COLUMNS).where(*held).order_by(FEEDBACK.c.seq.desc()).limit(limit)
     with store.reading("reading feedback") as connection:
         return _finished(connection.execute(asked))[::-1]
+
+
+def past_of(store: Store, trace: str, *, each: int) -> list[Finished]:
+    """Return the newest `each` jobs of every cluster of a trace, in the order they were stored.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    asked = select(FEEDBACK.c.cluster).where(FEEDBACK.c.trace == trace).distinct()
+    with store.reading("reading feedback") as connection:
+        clusters = sorted(connection.execute(asked).scalars())
+    parts = (newest_finished(store, traces=(trace,), clusters=(cluster,), limit=each) for cluster in clusters)
+    return sorted(chain.from_iterable(parts), key=lambda job: job.seq)
 
 
 def _finished(rows: Iterable[Row[*tuple[Any, ...]]]) -> list[Finished]:

@@ -45,16 +45,6 @@ class Store:
         """Close every connection."""
         self.engine.dispose()
 
-    def ping(self) -> None:
-        """Ask the store for a sign of life.
-
-        Raises
-        ------
-        StoreError
-            It gives none.
-        """
-        self.seq()
-
     def seq(self) -> int:
         """Return the number of the latest change, 0 before the first; the cheapest question there is.
 

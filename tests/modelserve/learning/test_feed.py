@@ -62,6 +62,14 @@ def test_what_was_there_before_comes_with_the_models_and_not_again(service: Any)
     assert models.ids() == []
 
 
+def test_no_cluster_takes_the_past_of_another(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "PAST_RUNS", 2)
+    report(service, "a", "b", "c")
+    take_feedback(service, body([row(f"w{i}", cluster="west") for i in range(5)]), ANYONE)
+
+    assert [run.job_id for run in service.feed.past("pai")] == ["b", "c", "w3", "w4"]
+
+
 def test_while_the_store_is_away_the_last_state_stands(service: Any) -> None:
     set_mode(service, ModeBody(mode="enforce"), ANYONE)
     now = [100.0]
