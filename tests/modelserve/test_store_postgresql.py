@@ -16,8 +16,10 @@ import pytest
 from modelserve.answer_log import AnswerLog
 from modelserve.callers import ANYONE
 from modelserve.errors import StoreError
+from modelserve.learning.erasure import erase_user
 from modelserve.learning.feedback import take_feedback
 from modelserve.learning.modes import ModeBody, read_modes, set_mode
+from modelserve.store.answers import newest_answers, prune_answers, write_answers
 from tests.modelserve.feedback_cases import body, row, service_of
 from tests.modelserve.test_answer_log import record
 from tests.modelserve.test_store import check_kill_loses_nothing, check_writers_share
@@ -112,6 +114,22 @@ def test_feedback_modes_and_answers_are_as_in_a_file(server: Server) -> None:
     assert logged.context == b"\x00\xff"
     service.store.close()
     other.store.close()
+
+
+def test_the_log_is_bounded_and_searched_as_in_a_file(server: Server) -> None:
+    service = service_of(server.make_database("heavy"))
+    write_answers(service.store, [record(i, features=bytes(100_000), models=f"m_{i % 2}@1") for i in range(30)])
+
+    gone = prune_answers(service.store, kept=20, kept_bytes=1_000_000)
+    left = [each.answer_id for each in newest_answers(service.store, limit_bytes=500_000)]
+    citing = [each.answer_id for each in newest_answers(service.store, citing=("m_1@1",), parts=(), limit=2)]
+    erased = erase_user(service, ANYONE, "pai", "u1")
+
+    assert gone == 21
+    assert left == ["a000029", "a000028", "a000027", "a000026"]
+    assert citing == ["a000029", "a000027"]
+    assert erased.answers == 0
+    service.store.close()
 
 
 def test_a_server_that_goes_away_costs_no_answer_and_comes_back(server: Server) -> None:
