@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from modelserve.loading.models import Snapshot
     from modelserve.service import Service
 
-AHEAD: Final = timedelta(days=1)
+AHEAD: Final = timedelta(minutes=5)
 """How far a reported end may lie ahead of this machine's clock: clocks differ, jobs that have not ended are refused."""
 RowStatus = Literal["accepted", "duplicate", "conflict"]
 
