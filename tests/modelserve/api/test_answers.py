@@ -17,6 +17,7 @@ CALLS = {
     "/v1/explanations": {"job": job()},
     "/v1/what-if": {"job": job(), "resource": "cpu_cores"},
 }
+LOGGED = ("/v1/predictions", "/v1/recommendations")
 DEEP = b"[" * 100_000
 HUGE = b'{"jobs":' + b"9" * 5000 + b"}"
 
@@ -39,7 +40,9 @@ def test_a_call_is_answered_under_its_own_name(serve: Make, path: str) -> None:
 
     assert (first.status_code, second.status_code) == (200, 200)
     assert first.headers["x-request-id"] == "mine"
-    assert first.json()["answer_id"] != second.json()["answer_id"]
+    ids = [answer.json().get("answer_id") for answer in (first, second)]
+    # Answers that are not logged have no name to be made again by.
+    assert ids[0] != ids[1] if path in LOGGED else ids == [None, None]
 
 
 @pytest.mark.parametrize("path", CALLS)
