@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from modelserve.background import give_way
 from modelserve.errors import StoreError
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, prune_answers, write_answers
@@ -103,6 +104,7 @@ class AnswerLog:
         self._empty()
 
     def _run(self) -> None:
+        give_way()
         while not self._stopping.is_set():
             self._wake.wait()
             self._stopping.wait(FLUSH_S)

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final, Literal, TextIO
 
 from modelserve.api.calls import Call
+from modelserve.background import give_way
 
 WAITING_LIMIT: Final = 50_000
 """Lines that may wait for a slow reader of stderr; what comes after them is dropped and counted."""
@@ -51,6 +52,7 @@ class AccessLog:
         self._waiting.put(self._line(call, duration_s, time.time()))
 
     def _write(self) -> None:
+        give_way()
         going = True
         while going:
             lines = [self._waiting.get()]

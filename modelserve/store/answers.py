@@ -30,6 +30,8 @@ _FIELDS: Final = ("answer_id", "at", "kind", "caller", "trace", "models", *PARTS
 _COLUMNS: Final = tuple(ANSWERS.c[name] for name in _FIELDS)
 _WRITTEN: Final = (*_FIELDS, "weight")
 _WEIGHT: Final = (ANSWERS.c.n, ANSWERS.c.weight)
+_TOGETHER: Final = 50
+"""Records in one statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +79,19 @@ def write_answers(store: Store, records: Sequence[AnswerRecord]) -> None:
         for record in records
     ]
     with store.writing("logging answers") as connection:
-        # The driver's own loop: SQLAlchemy's costs as much again for each of a great many rows.
-        connection.exec_driver_sql(_insert_by(connection.dialect.paramstyle), rows)
+        # One statement for many rows: a driver that takes them one by one lets go of the interpreter for each, and
+        # has to wait for whoever answers calls to get it back.
+        for begin in range(0, len(rows), _TOGETHER):
+            part = rows[begin : begin + _TOGETHER]
+            said = _insert_by(connection.dialect.paramstyle, len(part))
+            connection.exec_driver_sql(said, tuple(value for row in part for value in row))
 
 
-@lru_cache(maxsize=8)
-def _insert_by(paramstyle: str) -> str:
-    """Return the INSERT of a record with the driver's placeholders: `?`, or `%s`."""
-    placeholder = "?" if paramstyle == "qmark" else "%s"
-    values = ", ".join([placeholder] * len(_WRITTEN))
-    return f"INSERT INTO {ANSWERS.name} ({', '.join(_WRITTEN)}) VALUES ({values})"
+@lru_cache(maxsize=2 * _TOGETHER)
+def _insert_by(paramstyle: str, rows: int) -> str:
+    """Return the INSERT of so many records with the driver's placeholders: `?`, or `%s`."""
+    one = ", ".join(["?" if paramstyle == "qmark" else "%s"] * len(_WRITTEN))
+    return f"INSERT INTO {ANSWERS.name} ({', '.join(_WRITTEN)}) VALUES {', '.join([f'({one})'] * rows)}"
 
 
 def prune_answers(store: Store, kept: int, kept_bytes: int) -> int:

@@ -21,6 +21,8 @@ from modelserve.store.tables import LAYOUT, METADATA, STORE
 EXPECTED_URL: Final = "sqlite:///file or postgresql+psycopg://user@host/database"
 WAIT_S: Final = 5
 """Longest that a lock of another process, or a connection, is waited for."""
+CHECKPOINT_PAGES: Final = 8000
+"""Pages that SQLite gathers in its WAL before it waits for the disk: 32 MiB, seconds of answers at full load."""
 STATEMENT_LIMIT_S: Final = 30
 """Longest that PostgreSQL may work on one statement."""
 WRITES: Final = "taut_writes"
@@ -107,6 +109,7 @@ def _tune(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
     _into_wal(connection)
     # In WAL mode NORMAL loses nothing when a process dies; only a power cut may take the latest moments.
     connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
 
 
 def _into_wal(connection: sqlite3.Connection) -> None:
