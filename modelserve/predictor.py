@@ -17,6 +17,7 @@ import polars as pl
 from features.build import build, with_requests
 from features.errors import FeatureError
 from features.lookback import Lookback
+from features.online import EVIDENCE_KEYS
 from features.reference import Referenced, build_referenced
 from modelserve.boosters import raw_outputs
 from modelserve.bundle import Bundle
@@ -29,9 +30,6 @@ Kind = Literal["runtime", "usage"]
 
 QUANTILE_NAMES: Final = {0.5: "p50", 0.9: "p90"}
 """The quantiles of log run time that are served, and the names of their offsets."""
-
-EVIDENCE_KEYS: Final = ("group_role", "user")
-"""Whose measured runs stand behind an answer about use."""
 
 
 def run_time_features(bundle: Bundle, frame: pl.DataFrame) -> Referenced:
