@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from modelserve.callers import Scope
+from scheduler_core.shrink import MAX_ALPHA
 
 PREFIX = "TAUT_SERVE_"
 
@@ -46,7 +47,7 @@ class TypePolicy(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     theta: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
-    alpha: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
+    alpha: Annotated[float, Field(ge=0.0, le=MAX_ALPHA)] | None = None
     guard: Literal["usage", "none"] | None = None
     mem_margin: Annotated[float, Field(ge=0.0, le=10.0)] | None = None
     minimums: Minimums = Minimums()

@@ -6,7 +6,7 @@ Called by `scheduler_core.simulator` through its `scale` argument, `modelserve.r
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import numpy as np
 
@@ -27,7 +27,10 @@ from scheduler_core.types import (
 )
 from scheduler_core.verdicts import Round, standing, verdicts
 
-__all__ = ["Guard", "Recommendation", "ShrinkPolicy", "round_up_gpus", "shrink"]
+__all__ = ["MAX_ALPHA", "Guard", "Recommendation", "ShrinkPolicy", "round_up_gpus", "shrink"]
+
+MAX_ALPHA: Final = 0.99
+"""Largest first factor: a request that may keep more than this is not shrunk at all."""
 
 Guard = Literal["none", "usage"]
 Answer = TypeVar("Answer")
@@ -64,7 +67,7 @@ class ShrinkPolicy:
 
     def __post_init__(self) -> None:
         checks = {
-            "alpha0": 0.0 <= self.alpha0 < 1.0,
+            "alpha0": 0.0 <= self.alpha0 <= MAX_ALPHA,
             "alpha_step": 0.0 < self.alpha_step <= 1.0,
             "theta": self.theta > 0.0,
             "guard": self.guard in ("none", "usage"),

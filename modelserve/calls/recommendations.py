@@ -22,7 +22,7 @@ from modelserve.predictor import Sources
 from modelserve.recommend import POLICY, answer_of, decide
 from modelserve.requests import MAX_JOBS, NO_FLOORS, RecommendJob, Text, check_jobs, job_of, request_of
 from modelserve.settings import Minimums, TypePolicy
-from scheduler_core.shrink import ShrinkPolicy
+from scheduler_core.shrink import MAX_ALPHA, ShrinkPolicy
 from scheduler_core.types import RESOURCES, Job, Reason, Recommendation, Request
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class RecommendBody(BaseModel):
     jobs: Annotated[tuple[RecommendJob, ...], Field(min_length=1, max_length=MAX_JOBS, fail_fast=True)]
     trace: Text | None = None
     theta: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
-    alpha: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
+    alpha: Annotated[float, Field(ge=0.0, le=MAX_ALPHA)] | None = None
     guard: Literal["usage", "none"] | None = None
     floors: Minimums = NO_FLOORS
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler_core.errors import BadInput, PredictorUnavailable
-from scheduler_core.shrink import Recommendation, ShrinkPolicy, shrink
+from scheduler_core.shrink import MAX_ALPHA, Recommendation, ShrinkPolicy, shrink
 from scheduler_core.types import RESOURCES, FloatArray, IntArray, Job, Knowledge, Reason, Request, RunTimes
 from tests.scheduler_core.cases import NAN, REQUESTS, WIDE, ToyPredictor, job, request
 
@@ -90,6 +90,7 @@ def test_no_candidate_returns_the_original_request() -> None:
 def test_alphas_start_at_alpha0_and_stay_below_one() -> None:
     assert ShrinkPolicy().alphas().tolist() == [0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95]
     assert ShrinkPolicy(alpha0=0.0, alpha_step=1.0).alphas().tolist() == [0.0]
+    assert ShrinkPolicy(alpha0=MAX_ALPHA).alphas().tolist() == [MAX_ALPHA]
 
 
 def test_all_candidates_of_all_jobs_go_in_one_matrix() -> None:
@@ -358,6 +359,7 @@ def test_permuting_jobs_permutes_answers(wants: list[Request], order: Any) -> No
     "fields",
     [
         {"alpha0": 1.0},
+        {"alpha0": 0.9999999999999999},
         {"alpha_step": 0.0},
         {"theta": 0.0},
         {"guard": "maybe"},
