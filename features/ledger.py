@@ -4,15 +4,17 @@ Arrays by row number, filled where they stand; which keys a row has, and in what
 Called by `features.online`.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from features.history import NEVER, History, times_us, values_of, weights_of
+from features.history import JOB_COLUMNS, NEVER, USE_COLUMNS, History, times_us, values_of, weights_of
+from features.runs import EndedRun, runs_frame
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -22,46 +24,68 @@ Identity = tuple[str, str, str]
 """Cluster, job, role: a row of one trace."""
 
 WEIGHTS: Final = ("jobs", "milli_gpus", "start_s")
+_TOLD: Final = {"end_us": np.int64, "instances": np.int64, "req_gpus": np.float64, "measured": np.bool_}
+"""What is kept of fed rows as it was told, beside times and values: of times a history has only the ends that count."""
 _SPARE_ROWS: Final = 1024
+
+
+class _Texts(NamedTuple):
+    """What a fed row says of itself beside its identity; rows that say the same share one."""
+
+    trace: str
+    user: str | None
+    vc: str | None
+    group: str | None
+    status: str | None
+
+
+_TEXT_COLUMNS: Final = ("cluster", "job_id", "role", *_Texts._fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fed:
-    """Rows that feedback told, computed as a `History` computes its own."""
+    """Rows that feedback told, computed as a `History` computes its own, on their way into a ledger's arrays."""
 
-    frame: pl.DataFrame
     identities: Sequence[Identity]
+    texts: Sequence[_Texts]
     times: Mapping[str, IntArray]
     values: Mapping[str, FloatArray]
     weights: Mapping[str, IntArray]
-    measured: BoolArray
+    told: Mapping[str, npt.NDArray[Any]]  # of the types of `_TOLD`
 
     @classmethod
-    def of(cls, frame: pl.DataFrame) -> "Fed":
-        """Take the rows of a frame with the columns of `History.frame`."""
+    def of(cls, runs: Sequence[EndedRun]) -> "Fed":
+        """Take runs that ended, all of one trace."""
+        frame = runs_frame(runs)
         times = times_us(frame)
         return cls(
-            frame=frame,
-            identities=list(frame.select("cluster", "job_id", "role").iter_rows()),
+            identities=[(sys.intern(run.cluster), run.job_id, sys.intern(run.role)) for run in runs],
+            texts=[_Texts(run.trace, run.user, run.vc, run.group, run.status) for run in runs],
             times=times,
             values=values_of(frame),
             weights=weights_of(frame, times["start"]),
-            measured=frame["measured"].to_numpy(),
+            told={name: np.array([getattr(run, name) for run in runs], dtype=dtype) for name, dtype in _TOLD.items()},
         )
 
 
 class Ledger:
-    """Arrays along the rows of a history and of what was fed since; only the first `size` places are rows."""
+    """Arrays along the rows of a history and of what was fed since; only the first `size` places are rows.
+
+    A fed row weighs some hundred bytes: a frame for each report of a few rows would weigh kibibytes a row.
+    """
 
     def __init__(self, base: History) -> None:
         self.base = base
         self.size = base.frame.height
         self.times: dict[str, IntArray] = {"submit": base.submit_us, "start": base.start_us, "end": base.end_us}
         self.values: dict[str, FloatArray] = dict(base.values)
-        self.fed: list[Fed] = []
         self._weights: dict[str, IntArray] = {name: np.empty(0, dtype=np.int64) for name in WEIGHTS}
-        self._measured: BoolArray = np.empty(0, dtype=np.bool_)
+        self._told: dict[str, npt.NDArray[Any]] = {}  # of the types of `_TOLD`
+        for name, dtype in _TOLD.items():
+            self._told[name] = np.empty(0, dtype=dtype)
         self._identities: list[Identity] = []
+        self._texts: list[_Texts] = []
+        self._texts_known: dict[_Texts, _Texts] = {}
         self._by_hash: tuple[IntArray, IntArray] | None = None
 
     @property
@@ -71,18 +95,18 @@ class Ledger:
 
     def append(self, fed: Fed) -> None:
         """Put rows at the end."""
-        start, stop = self.size, self.size + fed.frame.height
-        first, last = start - self.base.frame.height, stop - self.base.frame.height
+        start, first = self.size, self.fed_rows
         for name, times in fed.times.items():
             self.times[name] = _filled(self.times[name], start, times)
         for name, values in fed.values.items():
             self.values[name] = _filled(self.values[name], start, values)
         for name, weights in fed.weights.items():
             self._weights[name] = _filled(self._weights[name], first, weights)
-        self._measured = _filled(self._measured, first, fed.measured)
-        self._identities[first:last] = fed.identities
-        self.fed.append(fed)
-        self.size = stop
+        for name, told in fed.told.items():
+            self._told[name] = _filled(self._told[name], first, told)
+        self._identities += fed.identities
+        self._texts += [self._texts_known.setdefault(texts, texts) for texts in fed.texts]
+        self.size += len(fed.identities)
 
     def identity(self, row: int) -> Identity:
         """Return whose row it is."""
@@ -111,7 +135,7 @@ class Ledger:
         ts = self.times[{"submitted": "submit", "started": "start"}.get(kind, "end")][rows]
         held = ts != NEVER
         if kind == "measured":
-            held &= self._measured[rows - self.base.frame.height]
+            held &= self._told["measured"][rows - self.base.frame.height]
         return rows[held], ts[held]
 
     def weights(self, name: str, rows: IntArray) -> IntArray:
@@ -122,7 +146,26 @@ class Ledger:
         """Return all rows but those of the base that are gone, as `History.from_tail` takes them."""
         base = self.base.frame
         kept = base.filter(~pl.int_range(base.height, eager=True).is_in(sorted(gone))) if gone else base
-        return pl.concat([kept, *(fed.frame for fed in self.fed)])
+        return pl.concat([kept, self._fed_frame().select(base.columns)], rechunk=True)
+
+    def _fed_frame(self) -> pl.DataFrame:
+        """Return the fed rows as they were told."""
+        fed, begin = self.fed_rows, self.base.frame.height
+        rows = [(*whose, *texts) for whose, texts in zip(self._identities, self._texts, strict=True)]
+        told = pl.DataFrame(rows, schema=dict.fromkeys(_TEXT_COLUMNS, pl.String()), orient="row")
+        numbers = {
+            "submit_ts": self.times["submit"][begin : self.size],
+            "start_ts": self.times["start"][begin : self.size],
+            "end_ts": self._told["end_us"][:fed],
+            "instances": self._told["instances"][:fed],
+            "req_gpus": self._told["req_gpus"][:fed],
+            **{name: self.values[name][begin : self.size] for name in ("run_s", *USE_COLUMNS)},
+            "measured": self._told["measured"][:fed],
+        }
+        known = told.with_columns(pl.Series(name, values) for name, values in numbers.items())
+        return known.with_columns(pl.col("start_ts").replace(int(NEVER), None), pl.col(pl.Float64).fill_nan(None)).cast(
+            {name: JOB_COLUMNS[name] for name in numbers if name in JOB_COLUMNS}
+        )
 
     def _base_hashes(self) -> tuple[IntArray, IntArray]:
         if self._by_hash is None:

@@ -18,7 +18,7 @@ from features.keys import KEYS, KeyValue, Parts, key_of
 from features.ledger import WEIGHTS, Fed, Identity, Ledger
 from features.runs import EndedRun as EndedRun
 from features.runs import JobAsked as JobAsked
-from features.runs import keys_of, parts_of, runs_frame
+from features.runs import keys_of, parts_of
 from features.timelines import Glance, Timeline, Track, empty_timeline
 
 IntArray = npt.NDArray[np.int64]
@@ -106,7 +106,7 @@ class OnlineHistory:
             fresh, ended = self._unknown(runs)
             if not fresh:
                 return 0
-            fed = Fed.of(runs_frame(fresh))
+            fed = Fed.of(fresh)
             keys = [keys_of(run) for run in fresh]
             with self.lock:
                 self._trace = fresh[0].trace

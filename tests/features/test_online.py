@@ -1,5 +1,6 @@
 """The online history against `build` over a `History` of the same knowledge: to the bit, as it grows."""
 
+import gc
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -228,6 +229,24 @@ def test_names_that_nobody_has_take_no_memory(base: str) -> None:
     rows_online("submit", strangers, history)
 
     assert _known_keys(history) <= 1
+
+
+def test_a_report_leaves_no_frame_behind() -> None:
+    history = OnlineHistory(EMPTY)
+    runs = ended_runs(table([_run(n) for n in range(60)]))
+    history.add(runs[:10])
+    before = _frames()
+
+    for start in range(10, 60, 5):
+        history.add(runs[start : start + 5])
+
+    assert _frames() == before
+    assert history.frame().height == 60
+
+
+def _frames() -> int:
+    gc.collect()
+    return sum(isinstance(each, pl.DataFrame) for each in gc.get_objects())
 
 
 def _known_keys(history: OnlineHistory) -> int:
