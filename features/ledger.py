@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from features.history import JOB_COLUMNS, NEVER, USE_COLUMNS, History, times_us, values_of, weights_of
+from features.base import Base
+from features.history import JOB_COLUMNS, NEVER, USE_COLUMNS, times_us, values_of, weights_of
 from features.runs import EndedRun, runs_frame
 
 FloatArray = npt.NDArray[np.float64]
@@ -74,12 +75,12 @@ class Ledger:
     A fed row weighs some hundred bytes: a frame for each report of a few rows would weigh kibibytes a row.
     """
 
-    def __init__(self, base: History) -> None:
+    def __init__(self, base: Base) -> None:
         self.base = base
         self.size = base.frame.height
-        self.times: dict[str, IntArray] = {"submit": base.submit_us, "start": base.start_us, "end": base.end_us}
+        self.times: dict[str, IntArray] = dict(base.times)
         self.values: dict[str, FloatArray] = dict(base.values)
-        self._weights: dict[str, IntArray] = {name: np.empty(0, dtype=np.int64) for name in WEIGHTS}
+        self._weights: dict[str, IntArray] = dict(base.weights)
         self._told: dict[str, npt.NDArray[Any]] = {}  # of the types of `_TOLD`
         for name, dtype in _TOLD.items():
             self._told[name] = np.empty(0, dtype=dtype)
@@ -101,7 +102,7 @@ class Ledger:
         for name, values in fed.values.items():
             self.values[name] = _filled(self.values[name], start, values)
         for name, weights in fed.weights.items():
-            self._weights[name] = _filled(self._weights[name], first, weights)
+            self._weights[name] = _filled(self._weights[name], start, weights)
         for name, told in fed.told.items():
             self._told[name] = _filled(self._told[name], first, told)
         self._identities += fed.identities
@@ -132,15 +133,19 @@ class Ledger:
 
     def happened(self, kind: str, rows: IntArray) -> tuple[IntArray, IntArray]:
         """Return, of fed rows, those with an event of a kind and when it was."""
-        ts = self.times[{"submitted": "submit", "started": "start"}.get(kind, "end")][rows]
+        ts = self.times_of(kind)[rows]
         held = ts != NEVER
         if kind == "measured":
             held &= self._told["measured"][rows - self.base.frame.height]
         return rows[held], ts[held]
 
+    def times_of(self, kind: str) -> IntArray:
+        """Return when each row's event of a kind was (`NEVER`: not yet)."""
+        return self.times[{"submitted": "submit", "started": "start"}.get(kind, "end")]
+
     def weights(self, name: str, rows: IntArray) -> IntArray:
-        """Return a weight of fed rows."""
-        return self._weights[name][rows - self.base.frame.height]
+        """Return a weight of rows."""
+        return self._weights[name][rows]
 
     def frame(self, gone: set[int]) -> pl.DataFrame:
         """Return all rows but those of the base that are gone, as `History.from_tail` takes them."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from features.base import Base
 from features.errors import ContractError
 from features.history import EVENT_KINDS, History, cluster_of_vc
 from features.keys import KEYS, KeyValue, Parts, key_of
@@ -47,7 +48,7 @@ class OnlineHistory:
         self._begin(base, cluster_of_vc(base))
 
     def _begin(self, base: History, clusters: dict[str | None, str | None]) -> None:
-        self.ledger = Ledger(base)
+        self.ledger = Ledger(Base.of(base))
         self._timelines: dict[tuple[str, KeyValue], Timeline] = {}
         self._fed_under: dict[tuple[str, KeyValue], list[int]] = {}
         self._fed_identities: set[Identity] = set()
@@ -173,7 +174,7 @@ class OnlineHistory:
     def _begun(self, key: tuple[str, KeyValue], *, fed: bool) -> Timeline:
         """Return what the base knows of a key, and remember it; of unknown keys nothing is remembered."""
         base = self.ledger.base
-        code = base.keyspace.code_of(*key)
+        code = base.code_of(key)
         if code < 0 and not fed:
             return self._nobody
         tracks = dict(self._nobody.tracks) if code < 0 else {kind: self._track(kind, code) for kind in EVENT_KINDS}
@@ -181,15 +182,15 @@ class OnlineHistory:
         return timeline
 
     def _track(self, kind: str, code: int) -> Track:
-        base, events = self.ledger.base, self.ledger.base.events[kind]
-        begin, stop = int(events.begins[code]), int(events.begins[code + 1])
-        rows = events.rows[begin:stop]
-        weights = {name: np.diff(events.running[name][begin : stop + 1]) for name in WEIGHTS if _WEIGHTED[kind]}
+        rows = self.ledger.base.rows_of(kind, code)
         if self._gone:
-            kept = ~np.isin(rows, list(self._gone))
-            rows, weights = rows[kept], {name: weight[kept] for name, weight in weights.items()}
-        ts = base.times_of(kind)[rows]
-        return Track.of(ts, rows, {name: np.concatenate(([0], np.cumsum(weight))) for name, weight in weights.items()})
+            rows = rows[~np.isin(rows, list(self._gone))]
+        sums = {
+            name: np.concatenate(([0], np.cumsum(self.ledger.weights(name, rows))))
+            for name in WEIGHTS
+            if _WEIGHTED[kind]
+        }
+        return Track.of(self.ledger.times_of(kind)[rows], rows, sums)
 
     def _merge(self, timeline: Timeline, rows: IntArray) -> None:
         tracks = {}
