@@ -116,5 +116,13 @@ def without(history: History, forgotten: Iterable[Forgotten]) -> History:
     return history if kept.height == history.frame.height else History.from_tail(kept)
 
 
+def newest_alone(history: History) -> History:
+    """Return a history of the newest job alone, which still tells its trace and shares no memory with the whole."""
+    if history.frame.height <= 1:
+        return history
+    newest = history.frame.tail(1)
+    return History.from_tail(pl.DataFrame(newest.to_dicts(), schema=newest.schema))
+
+
 def _key(bundle: Bundle) -> tuple[str, str]:
     return bundle.card.trace, bundle.history_digest

@@ -6,7 +6,7 @@ keeps its former version serving. Called by the service, by its reload and feedb
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
@@ -14,7 +14,7 @@ from typing import Final, Literal
 from features.online import EndedRun
 from modelserve.champions import ALIASES, CHALLENGER, CHAMPION, Pointer, read_pointed, read_pointer
 from modelserve.errors import ServeError
-from modelserve.loading.histories import Forgotten, Histories
+from modelserve.loading.histories import Forgotten, Histories, newest_alone
 from modelserve.loading.marks import Mark, Place, files_mark, pointer_marks
 from modelserve.loading.served import ServedModel
 from modelserve.loading.warming import warm
@@ -210,7 +210,9 @@ class ModelSet:
     def _load(self, pointer: Pointer, work: _Work) -> ServedModel:
         known = {model.bundle.history_digest: model.bundle.history for model in work.models.values()}
         bundle = read_pointed(self._folder, pointer, histories=known)
-        model = ServedModel.of(bundle, self._histories.of(bundle))
+        history = self._histories.of(bundle)
+        # From here on the past is in `history`: the bundle's own would be a second one, four times as large.
+        model = ServedModel.of(replace(bundle, history=newest_alone(bundle.history)), history)
         warm(model)
         return model
 

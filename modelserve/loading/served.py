@@ -19,7 +19,10 @@ from modelserve.trees.compiled import CompiledTrees
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """One version of a model, in memory; `trees` are by target, `history` is shared with others of the trace."""
+    """One version of a model, in memory; `trees` are by target, `history` is shared with others of the trace.
+
+    The bundle of a model that serves holds the newest job of its own history only.
+    """
 
     bundle: Bundle
     trees: Mapping[str, CompiledTrees]
