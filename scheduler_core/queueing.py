@@ -1,42 +1,26 @@
 """Queue policies: in which order waiting jobs are offered to the cluster.
 
-A policy is a `key(job, state, now_s)`, smallest first, declared static (fixed while the job waits) or dynamic (asked
-anew every round). Ties go to the earlier arrival.
-Called by `rounds`; the registry at the end is what names refer to.
+A policy is a `key(job, state, now_s)`, smallest first, declared static (fixed while the job waits: the queue is kept
+sorted) or dynamic (asked anew after every start). Ties go to the earlier arrival. Who passes whom is in `rounds`.
+Called by `rounds` and `preemption`; the registry at the end is what names refer to.
 """
 # ruff: noqa: ARG001 -- every policy has the one signature, whichever arguments it looks at
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from scheduler_core.cluster import Demand
-from scheduler_core.types import Job, Recommendation, Request
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """A job in the queue: what it will be given when it starts, and since when it waits.
-
-    `serial` numbers the arrivals of a run; `granted` is the target, or the request where it was not shrunk or was
-    killed before; `shape` numbers the distinct demands of a run, so that equal ones are known to be equal.
-    """
-
-    serial: int
-    job: Job
-    arrived_s: float
-    granted: Request
-    demand: Demand
-    recommendation: Recommendation | None = None
-    shape: int = 0
+from scheduler_core.cluster import MILLI
+from scheduler_core.errors import BadInput
+from scheduler_core.gangs import Waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
     """What a policy may look at besides the job: the dominant share each user holds now (0..1)."""
 
-    dominant_share: Mapping[str | None, float]
+    dominant_share: Mapping[Hashable, float] = field(default_factory=dict)
 
 
 Key = Callable[[Waiting, QueueState, float], float]
@@ -44,42 +28,133 @@ Key = Callable[[Waiting, QueueState, float], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePolicy:
-    """A key and whether it must be asked anew every round."""
+    """A key; whether it must be asked anew after every start; whether a better key stops running jobs by default.
+
+    A static key may change while the job runs (`srtf`, `las`), not while it waits.
+    """
 
     key: Key
-    dynamic: bool
+    dynamic: bool = False
+    preemptive: bool = False
+
+
+def aged(policy: QueuePolicy, aging: float) -> QueuePolicy:
+    """Take `aging` off a job's key for every second it has waited.
+
+    Every waiting job's key would sink at the same speed, so differences stay what they were at arrival: the order is
+    that of `key + aging * arrived_s`, in which `now` does not occur. Linear aging so keeps static keys static.
+
+    >>> from scheduler_core.cluster import Demand
+    >>> ONE = Demand(units=(0, 0, 1000), instances=1)
+    >>> old = Waiting(serial=0, arrived_s=0.0, request=ONE, granted=ONE, predicted_s=500.0)
+    >>> new = Waiting(serial=1, arrived_s=900.0, request=ONE, granted=ONE, predicted_s=60.0)
+    >>> [min((old, new), key=lambda job: aged(QUEUE_POLICIES["sjf"], a).key(job, QueueState(), 0.0)).serial
+    ...  for a in (0.0, 0.5)]
+    [1, 0]
+    """
+    if aging == 0.0:
+        return policy
+    return replace(policy, key=lambda job, state, now_s: policy.key(job, state, now_s) + aging * job.arrived_s)
 
 
 def fifo(job: Waiting, state: QueueState, now_s: float) -> float:
-    """Order by arrival; a killed job keeps its place."""
+    """Order by arrival; a job that comes back keeps its place.
+
+    References
+    ----------
+    Yang, Hong, Tang: Algorithm 2 with FIFO.
+    """
     return job.arrived_s
 
 
-def srtf(job: Waiting, state: QueueState, now_s: float) -> float:
-    """Order by remaining predicted run time (p50); a job without a prediction goes last.
+def sjf(job: Waiting, state: QueueState, now_s: float) -> float:
+    """Order by predicted run time, whatever has run of it; a job without a prediction goes last.
 
-    Nothing is preempted and a killed job starts over, so what remains of a waiting job is all of it.
+    Noisy predictions hurt it less than `srtf`: a job that outlives its prediction never moves to the front.
 
     References
     ----------
-    Yang, Hong, Tang: Algorithm 2, shortest remaining time first.
+    Dell'Amico, Carra, Pastorelli, Michiardi: Revisiting Size-Based Scheduling with Estimated Job Sizes, MASCOTS 2014
+    (the harm that under-estimated jobs do).
     """
-    predicted_s = math.nan if job.recommendation is None else job.recommendation.run_time_p50_s
-    return math.inf if math.isnan(predicted_s) else predicted_s
+    return job.predicted_s if math.isfinite(job.predicted_s) else math.inf
+
+
+def srtf(job: Waiting, state: QueueState, now_s: float) -> float:
+    """Order by what is left of the predicted run time; a job without a prediction goes last.
+
+    References
+    ----------
+    Yang, Hong, Tang: Algorithm 2, shortest remaining time first; Schrage, Miller: The Queue M/G/1 with the Shortest
+    Remaining Processing Time Discipline, Operations Research 1966.
+    """
+    return job.remaining_s
+
+
+def qssf(job: Waiting, state: QueueState, now_s: float) -> float:
+    """Order by predicted GPU time: predicted run time times the GPUs of the gang as given.
+
+    References
+    ----------
+    Hu et al.: Characterization and Prediction of Deep Learning Workloads in Large-Scale GPU Datacenters, SC 2021
+    (quasi-shortest-service-first).
+    """
+    return job.predicted_s * (job.demand.milli_gpus / MILLI) if math.isfinite(job.predicted_s) else math.inf
+
+
+def las(job: Waiting, state: QueueState, now_s: float) -> float:
+    """Order by attained service: the GPU time a job has had so far, least first; needs no prediction.
+
+    A gang without GPUs counts as a thousandth of one.
+
+    References
+    ----------
+    Gu et al.: Tiresias, NSDI 2019 (two-dimensional least attained service, here without discrete queues).
+    """
+    return job.attained_s * max(job.demand.milli_gpus, 1) / MILLI
 
 
 def drf(job: Waiting, state: QueueState, now_s: float) -> float:
-    """Order by the dominant share of the job's user, a gang counting as one unit; asked once per round.
+    """Order by the dominant share of the job's user, a gang counting as one unit.
 
     References
     ----------
-    Ghodsi et al.: Dominant Resource Fairness, NSDI 2011. Here the order is not renewed within a round.
+    Ghodsi et al.: Dominant Resource Fairness, NSDI 2011: the next task is of the user with the least dominant share.
     """
-    return state.dominant_share.get(job.job.user, 0.0)
+    return state.dominant_share.get(job.user, 0.0)
+
+
+def priority(job: Waiting, state: QueueState, now_s: float) -> float:
+    """Order by priority, largest first.
+
+    References
+    ----------
+    Kubernetes' PriorityClass and Slurm's multifactor priority order the same way.
+    """
+    return -job.priority
+
+
+def policy_of(policy: str | QueuePolicy) -> QueuePolicy:
+    """Return a queue policy by its name; one given by value is itself.
+
+    Raises
+    ------
+    BadInput
+        If no policy has that name.
+    """
+    if not isinstance(policy, str):
+        return policy
+    if policy not in QUEUE_POLICIES:
+        raise BadInput(f"queue policy: found {policy!r}, expected one of {', '.join(sorted(QUEUE_POLICIES))}")
+    return QUEUE_POLICIES[policy]
 
 
 QUEUE_POLICIES: Final[dict[str, QueuePolicy]] = {
-    "fifo": QueuePolicy(key=fifo, dynamic=False),
-    "srtf": QueuePolicy(key=srtf, dynamic=False),
+    "fifo": QueuePolicy(key=fifo),
+    "sjf": QueuePolicy(key=sjf),
+    "srtf": QueuePolicy(key=srtf, preemptive=True),
+    "qssf": QueuePolicy(key=qssf),
+    "las": QueuePolicy(key=las, preemptive=True),
     "drf": QueuePolicy(key=drf, dynamic=True),
+    "priority": QueuePolicy(key=priority),
 }

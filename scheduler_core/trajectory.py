@@ -6,9 +6,14 @@ Nothing is simulated or measured here. Made by the event loops of `simulator`; r
 from dataclasses import dataclass
 from enum import IntEnum
 
+import numpy as np
+import numpy.typing as npt
+
 from scheduler_core.cluster import Machine
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 from scheduler_core.workload import Workload
+
+EndingArray = npt.NDArray[np.int8]
 
 
 class Ending(IntEnum):
@@ -58,7 +63,7 @@ class Trajectory:
     start_s: FloatArray
     end_run_s: FloatArray
     full: BoolArray
-    ending: IntArray
+    ending: EndingArray
     host_offsets: IntArray
     hosts: IntArray
     host_counts: IntArray

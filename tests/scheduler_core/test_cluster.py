@@ -1,11 +1,13 @@
 """Capacities in integer units: rounding, hosting, taking and giving back."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_core.cluster import Allocation, Cluster, Demand, Machine, demand_of, paper_machines
+from scheduler_core.cluster import Allocation, Cluster, Demand, Machine, Room, demand_of, paper_machines
 from scheduler_core.errors import BadInput, SchedulerError
 from scheduler_core.placement import PLACEMENTS
 from tests.scheduler_core.cases import NAN, REQUESTS, machines, request
@@ -31,19 +33,65 @@ def test_an_instance_is_not_split_over_machines() -> None:
 
     assert cluster.could_host(Demand(units=(0, 0, 4000), instances=2))
     assert not cluster.could_host(Demand(units=(0, 0, 5000), instances=1))
-    assert cluster.hosts(Demand(units=(0, 0, 3000), instances=9)).tolist() == [1, 1]
+    assert cluster.room().hosts(Demand(units=(0, 0, 3000), instances=9)).tolist() == [1, 1]
 
 
 def test_a_gpu_type_restricts_the_machines() -> None:
     kinds = [Machine(name=n, cpu_cores=8, mem_gib=8, gpus=2, gpu_type=t) for n, t in [("a", "T4"), ("b", "P100")]]
     cluster = Cluster(kinds)
 
-    assert cluster.hosts(Demand(units=(0, 0, 1000), instances=4, gpu_type="P100")).tolist() == [0, 2]
-    assert not cluster.could_host(Demand(units=(0, 0, 1000), instances=1, gpu_type="V100"))
-    assert cluster.fits([Demand(units=(0, 0, 1000), instances=3, gpu_type=t) for t in (None, "T4")]).tolist() == [
-        True,
-        False,
-    ]
+    one_gpu = Demand(units=(0, 0, 1000), instances=4, gpu_type="P100")
+
+    assert cluster.room().hosts(one_gpu).tolist() == [0, 2]
+    assert not cluster.could_host(one_gpu)
+    assert not cluster.could_host(replace(one_gpu, instances=1, gpu_type="V100"))
+    assert cluster.could_host(replace(one_gpu, instances=4, gpu_type=None))
+
+
+def test_a_machine_that_is_away_hosts_nothing_until_every_outage_is_over() -> None:
+    cluster = Cluster(machines(count=2))
+    asks_for_nothing = Demand(units=(0, 0, 0), instances=3)
+
+    cluster.down(0)
+    cluster.down(0)
+    cluster.up(0)
+
+    assert cluster.room().hosts(asks_for_nothing).tolist() == [0, 3]
+    assert cluster.room().free.tolist() == [[0, 0, 0], [8000, 16 * 1024, 4000]]
+    assert cluster.could_host(Demand(units=(0, 0, 4000), instances=2)), "the empty cluster has all its machines"
+    cluster.up(0)
+    assert cluster.room().free.tolist() == cluster.capacity.tolist()
+    with pytest.raises(SchedulerError, match="found it up"):
+        cluster.up(0)
+
+
+def test_rooms_are_worked_out_on_the_side() -> None:
+    room = Cluster(machines(count=2)).room()
+    taken = Allocation(demand=Demand(units=(1000, 0, 2000), instances=2), counts=((1, 2),))
+
+    less = room.without([taken])
+
+    assert less.free[1].tolist() == [6000, 16 * 1024, 0]
+    assert less.with_([taken]).free.tolist() == room.free.tolist() == Cluster(machines(count=2)).capacity.tolist()
+    assert room.within(less).free.tolist() == less.free.tolist()
+
+
+@given(
+    free=st.lists(st.tuples(*[st.integers(0, 6)] * 3), min_size=1, max_size=4),
+    units=st.tuples(*[st.integers(0, 4)] * 3),
+    instances=st.integers(1, 6),
+)
+def test_a_gang_fits_where_its_instances_can_be_counted_out(
+    free: list[tuple[int, ...]], units: tuple[int, int, int], instances: int
+) -> None:
+    room = Room(np.array(free), np.ones(3, dtype=np.int64), np.ones(len(free), dtype=np.bool_), {})
+
+    counted = 0
+    for machine in free:
+        for taken in range(1, instances + 1):
+            counted += all(have >= taken * want for have, want in zip(machine, units, strict=True))
+
+    assert room.fits(Demand(units=units, instances=instances)) == (counted >= instances)
 
 
 def test_taking_more_than_is_free_and_giving_back_twice_are_refused() -> None:
@@ -78,8 +126,8 @@ def test_free_capacity_stays_in_bounds_and_comes_back(wanted: list, placement: s
     held = []
     for wants, instances in wanted:
         demand = demand_of(wants, instances)
-        expected = bool(cluster.fits([demand])[0])
-        allocation = PLACEMENTS[placement](demand, cluster)
+        expected = cluster.room().fits(demand)
+        allocation = PLACEMENTS[placement](demand, cluster.room())
         assert (allocation is not None) == expected
         if allocation is not None:
             cluster.allocate(allocation)

@@ -1,58 +1,85 @@
-"""One scheduling round: scaling, passing over, never_fits, and rounds that follow a release."""
+"""The library object a real scheduler drives: submit, release, round; scaling, passing over, and what is refused."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from scheduler_core.arrivals import Arrival
-from scheduler_core.cluster import Cluster
-from scheduler_core.errors import SchedulerError
+from scheduler_core.discipline import Discipline
+from scheduler_core.errors import BadInput, SchedulerError
 from scheduler_core.placement import PLACEMENTS
-from scheduler_core.queueing import QUEUE_POLICIES
+from scheduler_core.queueing import QUEUE_POLICIES, QueuePolicy
 from scheduler_core.rounds import RoundResult, Scheduler
 from scheduler_core.shrink import shrink
-from scheduler_core.types import Job
-from tests.scheduler_core.cases import WIDE, ToyPredictor, job, machines, request, workloads
+from scheduler_core.types import Job, Reason, Recommendation, Request
+from tests.scheduler_core.cases import REQUESTS, WIDE, ToyPredictor, job, machines, request
 
 
-def scheduler(policy: str = "fifo", count: int = 1, **fields: object) -> Scheduler:
-    cluster = Cluster(machines(count=count))
-    return Scheduler(cluster=cluster, policy=QUEUE_POLICIES[policy], placement=PLACEMENTS["best_fit"], **fields)  # type: ignore[arg-type]
+def scheduler(policy: str | QueuePolicy = "fifo", count: int = 1, scale: Any = None, **fields: Any) -> Scheduler:
+    return Scheduler(machines(count=count), Discipline(policy=policy, **fields), scale=scale)
 
 
 def submit_all(one: Scheduler, jobs: Sequence[Job], now_s: float = 0.0) -> RoundResult:
-    for serial, each in enumerate(jobs):
-        one.submit(serial, each, now_s)
+    for each in jobs:
+        one.submit(each, now_s)
     return one.round(now_s)
 
 
-def started(result: RoundResult) -> list[str]:
-    return [placed.waiting.job.job_id for placed in result.placed]
+def started(result: RoundResult) -> list[int]:
+    return [run.waiting.serial for run in result.started]
+
+
+def queued(one: Scheduler) -> list[int]:
+    return [waiting.serial for waiting in one.waiting(0.0)]
+
+
+def gpu_jobs(*gpus: float, **fields: Any) -> list[Job]:
+    return [job(str(at), request(1, 1, each), **fields) for at, each in enumerate(gpus)]
 
 
 def test_blocked_jobs_are_passed_over() -> None:
-    jobs = [
-        job("a", request(1, 1, 3)),
-        job("b", request(1, 1, 2)),
-        job("c", request(1, 1, 1)),
-        job("d", request(1, 1, 1)),
-    ]
     one = scheduler()
 
-    assert started(submit_all(one, jobs)) == ["a", "c"]
-    assert [waiting.job.job_id for waiting in one.waiting()] == ["b", "d"]
+    assert started(submit_all(one, gpu_jobs(3, 2, 1, 1))) == [0, 2]
+    assert queued(one) == [1, 3]
+
+
+@pytest.mark.parametrize(("overtakes", "expected"), [(None, [1, 2, 3]), (0, []), (1, [1]), (2, [1, 2])])
+def test_the_head_is_passed_within_its_bound(overtakes: int | None, expected: list[int]) -> None:
+    one = scheduler(overtakes=overtakes)
+    submit_all(one, gpu_jobs(1))
+
+    assert started(submit_all(one, gpu_jobs(4, 1, 1, 1))) == [serial + 1 for serial in expected]
+    assert (one.head, one.overtaken) == (1, len(expected))
+
+
+def test_the_bound_counts_over_rounds_and_begins_anew_with_a_new_head() -> None:
+    one = scheduler(overtakes=1)
+    submit_all(one, gpu_jobs(2))
+    assert started(submit_all(one, gpu_jobs(4, 1))) == [2]
+    assert started(submit_all(one, gpu_jobs(1))) == []
+    assert (one.head, one.overtaken) == (1, 1)
+
+    for ended in (0, 2):
+        one.release(ended)
+    assert started(one.round(9.0)) == [1]
+    # 3 was passed over by nobody yet: it is no head, it did not fit behind one that was.
+    assert (one.head, one.overtaken) == (3, 0)
 
 
 def test_a_release_lets_the_queue_in_by_order() -> None:
     one = scheduler()
-    first = submit_all(one, [job("a", request(1, 1, 4)), job("b", request(1, 1, 3)), job("c", request(1, 1, 1))])
+    submit_all(one, gpu_jobs(4, 3, 1))
 
     assert started(one.round(1.0)) == []
-    one.release(first.placed[0])
-    assert started(one.round(2.0)) == ["b", "c"]
-    assert one.waiting() == []
+    one.release(0)
+    assert started(one.round(2.0)) == [1, 2]
+    assert queued(one) == []
 
 
 def test_a_gang_beyond_the_whole_cluster_is_reported_apart_even_if_its_target_would_fit() -> None:
@@ -60,9 +87,9 @@ def test_a_gang_beyond_the_whole_cluster_is_reported_apart_even_if_its_target_wo
 
     result = submit_all(one, [job("huge", request(1, 1, 1), instances=5), job("whole", request(1, 1, 1), instances=4)])
 
-    assert [waiting.job.job_id for waiting in result.never_fits] == ["huge"]
-    assert started(result) == ["whole"]
-    assert one.waiting() == []
+    assert [waiting.serial for waiting in result.never_fits] == [0]
+    assert started(result) == [1]
+    assert queued(one) == []
 
 
 def test_new_jobs_of_a_round_are_scaled_in_one_call_and_once() -> None:
@@ -73,66 +100,123 @@ def test_new_jobs_of_a_round_are_scaled_in_one_call_and_once() -> None:
     one.round(1.0)
 
     assert predictor.calls == 1
-    assert [waiting.granted.gpus for waiting in one.waiting()] == [2.0, 2.0, 2.0]
+    assert [waiting.demand.units[2] for waiting in one.waiting(1.0)] == [2000, 2000, 2000]
+    assert [run.waiting.advice.target.gpus for run in one.running() if run.waiting.advice] == [2.0, 2.0]
 
 
 def test_a_killed_job_comes_back_with_its_full_request_at_its_old_place() -> None:
     one = scheduler(scale=partial(shrink, predictor=ToyPredictor(known=WIDE)))
-    first = submit_all(one, [job("a", request(8, 8, 4))])
-    one.submit(1, job("b", request(8, 8, 4)), 5.0)
-    one.submit(2, job("c", request(8, 8, 4)), 6.0)
-    second = one.round(6.0)
-    assert started(second) == ["b"]
+    submit_all(one, [job("a", request(8, 8, 4))])
+    one.submit(job("b", request(8, 8, 4)), 5.0)
+    one.submit(job("c", request(8, 8, 4)), 6.0)
+    assert started(one.round(6.0)) == [1]
 
-    one.release(first.placed[0])
-    one.release(second.placed[0])
-    one.resubmit(first.placed[0].waiting)
+    one.release(0, killed=True)
+    one.release(1)
 
     again = one.round(7.0)
-    assert started(again) == ["a"]
-    assert again.placed[0].waiting.granted == request(8, 8, 4)
-    assert again.placed[0].waiting.arrived_s == 0.0
+    assert started(again) == [0]
+    assert again.started[0].waiting.full
+    assert again.started[0].allocation.demand.units == (8000, 8 * 1024, 4000)
+    assert again.started[0].waiting.arrived_s == 0.0
 
 
-def test_drf_serves_the_user_who_holds_least() -> None:
+def test_drf_ranks_anew_after_every_start() -> None:
     one = scheduler("drf")
-    first = submit_all(one, [job("a", request(1, 1, 3), user="greedy"), job("b", request(1, 1, 1), user="modest")])
-    one.submit(2, job("c", request(1, 1, 1), user="greedy"), 1.0)
-    one.submit(3, job("d", request(1, 1, 1), user="modest"), 2.0)
-    one.round(2.0)
+    wanted = [job(str(at), request(1, 1, 1), user=user) for at, user in enumerate(["a", "a", "a", "b", "b"])]
 
-    one.release(first.placed[1])
-
-    assert started(one.round(3.0)) == ["d"]
+    # a takes 1/4; b takes 1/4; the tie goes to the earlier job, a's; then b's.
+    assert started(submit_all(one, wanted)) == [0, 3, 1, 4]
 
 
 def test_srtf_serves_the_shortest_predicted() -> None:
     predictor = ToyPredictor(run_time=lambda r: 1000.0 / r[:, 0], runs=0)
     one = scheduler("srtf", scale=partial(shrink, predictor=predictor))
 
-    result = submit_all(one, [job("long", request(1, 1, 3)), job("short", request(4, 1, 3))])
-
-    assert started(result) == ["short"]
+    assert started(submit_all(one, [job("long", request(1, 1, 3)), job("short", request(4, 1, 3))])) == [1]
 
 
-def test_a_scale_that_loses_jobs_is_refused() -> None:
-    one = scheduler(scale=lambda jobs: [])
+def test_a_policy_of_ones_own_orders() -> None:
+    last_in_first_out = QueuePolicy(key=lambda job, state, now_s: -job.serial)
 
-    with pytest.raises(SchedulerError, match="0 recommendations for 1 jobs"):
-        submit_all(one, [job("a")])
+    assert started(submit_all(scheduler(last_in_first_out), gpu_jobs(4, 4, 4))) == [2]
+
+
+def test_a_key_that_does_not_order_is_refused() -> None:
+    one = scheduler(QueuePolicy(key=lambda job, state, now_s: float("nan")))
+
+    with pytest.raises(BadInput, match="the key NaN"):
+        submit_all(one, gpu_jobs(1))
+
+
+def test_releasing_what_does_not_run_is_refused() -> None:
+    with pytest.raises(SchedulerError, match="found no running job 7"):
+        scheduler().release(7)
+
+
+def answering(change: Any) -> Any:
+    return lambda jobs: [change(answer) for answer in shrink(jobs, ToyPredictor(known=WIDE))]
+
+
+def raising(jobs: Sequence[Job]) -> list[Recommendation]:
+    raise TimeoutError("slow drip")
+
+
+def target(answer: Recommendation, **fields: float) -> Recommendation:
+    return replace(answer, target=replace(answer.target, **fields))
+
+
+@pytest.mark.parametrize(
+    ("scale", "note"),
+    [
+        (raising, "TimeoutError: slow drip"),
+        (lambda jobs: None, "TypeError"),
+        (lambda jobs: [], "0 recommendations for 2 jobs"),
+        (answering(lambda answer: None), "found a NoneType"),
+        (lambda jobs: answering(lambda answer: answer)(jobs[::-1]), "the recommendation of"),
+        (answering(lambda answer: target(answer, gpus=float("nan"))), "found the target"),
+        (answering(lambda answer: target(answer, gpus=-1.0)), "found the target"),
+        (answering(lambda answer: target(answer, gpus=9.0)), "found the target"),
+        (answering(lambda answer: replace(answer, run_time_p50_s=-1.0)), "a run time of -1.0 s"),
+        (answering(lambda answer: replace(answer, run_time_p50_s=float("inf"))), "a run time of inf s"),
+    ],
+)
+def test_whatever_a_scale_does_no_job_is_lost(scale: Any, note: str) -> None:
+    one = scheduler(scale=scale)
+
+    result = submit_all(one, gpu_jobs(2, 2))
+
+    assert started(result) == [0, 1]
+    for run in result.started:
+        assert run.allocation.demand.units == (1000, 1024, 2000), "the request stands"
+        assert run.waiting.advice is not None
+        assert set(run.waiting.advice.reasons.values()) == {Reason.PREDICTOR_UNAVAILABLE}
+        assert note in run.waiting.advice.note
+
+
+def test_one_answer_that_is_nonsense_costs_only_its_own_job() -> None:
+    def half(jobs: Sequence[Job]) -> list[Recommendation]:
+        first, second = shrink(jobs, ToyPredictor(known=WIDE))
+        return [target(first, gpus=-1.0), second]
+
+    result = submit_all(scheduler(scale=half), gpu_jobs(2, 2))
+
+    assert [run.allocation.demand.units[2] for run in result.started] == [2000, 1000]
 
 
 @pytest.mark.parametrize("placement", sorted(PLACEMENTS))
-@settings(deadline=None)
-@given(arrivals=workloads())
-def test_no_job_that_fits_is_left_waiting(placement: str, arrivals: list[Arrival]) -> None:
-    cluster = Cluster(machines())
-    one = Scheduler(cluster=cluster, policy=QUEUE_POLICIES["fifo"], placement=PLACEMENTS[placement])
+@pytest.mark.parametrize("policy", sorted(QUEUE_POLICIES))
+@settings(max_examples=15)
+@given(wanted=st.lists(st.tuples(REQUESTS, st.integers(1, 5)), min_size=1, max_size=12))
+def test_no_job_that_fits_is_left_waiting(policy: str, placement: str, wanted: list[tuple[Request, int]]) -> None:
+    one = Scheduler(
+        machines(count=3, cpu_cores=64.0, mem_gib=256.0, gpus=8), Discipline(policy=policy, placement=placement)
+    )
 
-    result = submit_all(one, [arrival.drawn.job for arrival in arrivals])
+    result = submit_all(one, [job(str(at), wants, instances=n) for at, (wants, n) in enumerate(wanted)])
 
-    assert not any(cluster.fits([waiting.demand])[0] for waiting in one.waiting())
-    assert len(result.placed) + len(result.never_fits) + len(one.waiting()) == len(arrivals)
-    for placed in result.placed:
-        one.release(placed)
-    assert (cluster.free == cluster.capacity).all()
+    assert not any(one.room().fits(waiting.demand) for waiting in one.queued())
+    assert len(result.started) + len(result.never_fits) + len(one.queued()) == len(wanted)
+    for run in result.started:
+        one.release(run.waiting.serial)
+    assert np.array_equal(one.cluster.free, one.cluster.capacity)
