@@ -39,8 +39,12 @@ class Service:
         self.store.close()
 
 
-def open_service(settings: ServeSettings, *, clock: Callable[[], float] = time.time) -> Service:
+def open_service(
+    settings: ServeSettings, *, clock: Callable[[], float] = time.time, log_apart: bool = False
+) -> Service:
     """Open the store, load the models that the folder holds, and read the feedback that there is.
+
+    With `log_apart`, answers are written by a process of their own once the log is started.
 
     Raises
     ------
@@ -48,6 +52,7 @@ def open_service(settings: ServeSettings, *, clock: Callable[[], float] = time.t
         The store cannot be opened.
     """
     from modelserve.answer_log import AnswerLog
+    from modelserve.answer_writer import StoreWriter, WriterProcess
     from modelserve.calls.shadow import Shadow
     from modelserve.learning.erasure import strike_late
     from modelserve.learning.feed import Feed
@@ -71,7 +76,9 @@ def open_service(settings: ServeSettings, *, clock: Callable[[], float] = time.t
         challengers=settings.challengers,
         forgotten=forgotten,
     )
-    log = AnswerLog(store, settings.answers_kept, settings.answers_kept_bytes)
+    bounds = settings.answers_kept, settings.answers_kept_bytes
+    writer = WriterProcess(settings.store, *bounds) if log_apart else StoreWriter(store, *bounds)
+    log = AnswerLog(writer if settings.answers_kept else None)
     feed = Feed(store, models, settings, erased=partial(strike_late, store, log))
     feeds.append(feed)
     models.refresh()

@@ -44,7 +44,7 @@ def service_application(settings: ServeSettings) -> "Iterator[Opened]":
     from modelserve.api.app import create_app
     from modelserve.service import open_service
 
-    with closing(open_service(settings)) as service:
+    with closing(open_service(settings, log_apart=True)) as service:
 
         def facts() -> Facts:
             held = service.models.current

@@ -30,7 +30,7 @@ _FIELDS: Final = ("answer_id", "at", "kind", "caller", "trace", "models", *PARTS
 _COLUMNS: Final = tuple(ANSWERS.c[name] for name in _FIELDS)
 _WRITTEN: Final = (*_FIELDS, "weight")
 _WEIGHT: Final = (ANSWERS.c.n, ANSWERS.c.weight)
-_TOGETHER: Final = 50
+_TOGETHER: Final = 100
 """Records in one statement."""
 
 
@@ -54,33 +54,48 @@ class AnswerRecord:
         return len(self.context) + len(self.features) + len(self.response) + 256
 
 
+AnswerRow = tuple[str, float, str, str, str, str, bytes, bytes, bytes, int]
+"""One record as it is written: its fields in their order, then its weight."""
+
+
+def row_of(record: AnswerRecord) -> AnswerRow:
+    """Return a record as it is written."""
+    return (
+        record.answer_id,
+        record.at,
+        record.kind,
+        record.caller,
+        # PostgreSQL holds no NUL in a text; the context has the name as it came.
+        record.trace.replace("\x00", "\ufffd"),
+        record.models,
+        record.context,
+        record.features,
+        record.response,
+        record.size_bytes,
+    )
+
+
 def write_answers(store: Store, records: Sequence[AnswerRecord]) -> None:
-    """Write records in one transaction.
+    """Write records in one transaction; one that is stored already is passed over.
 
     Raises
     ------
     StoreError
         None of them was written.
     """
-    rows = [
-        (
-            record.answer_id,
-            record.at,
-            record.kind,
-            record.caller,
-            # PostgreSQL holds no NUL in a text; the context has the name as it came.
-            record.trace.replace("\x00", "\ufffd"),
-            record.models,
-            record.context,
-            record.features,
-            record.response,
-            record.size_bytes,
-        )
-        for record in records
-    ]
+    write_rows(store, [row_of(record) for record in records])
+
+
+def write_rows(store: Store, rows: Sequence[AnswerRow]) -> None:
+    """Write records as `write_answers` does.
+
+    Raises
+    ------
+    StoreError
+        None of them was written.
+    """
     with store.writing("logging answers") as connection:
-        # One statement for many rows: a driver that takes them one by one lets go of the interpreter for each, and
-        # has to wait for whoever answers calls to get it back.
+        # One statement for many rows: drivers that take them one by one take longer.
         for begin in range(0, len(rows), _TOGETHER):
             part = rows[begin : begin + _TOGETHER]
             said = _insert_by(connection.dialect.paramstyle, len(part))
@@ -91,7 +106,9 @@ def write_answers(store: Store, records: Sequence[AnswerRecord]) -> None:
 def _insert_by(paramstyle: str, rows: int) -> str:
     """Return the INSERT of so many records with the driver's placeholders: `?`, or `%s`."""
     one = ", ".join(["?" if paramstyle == "qmark" else "%s"] * len(_WRITTEN))
-    return f"INSERT INTO {ANSWERS.name} ({', '.join(_WRITTEN)}) VALUES {', '.join([f'({one})'] * rows)}"
+    values = ", ".join([f"({one})"] * rows)
+    # A writer that was ended before it could say what it had done is asked again: the same id is the same answer.
+    return f"INSERT INTO {ANSWERS.name} ({', '.join(_WRITTEN)}) VALUES {values} ON CONFLICT (answer_id) DO NOTHING"
 
 
 def prune_answers(store: Store, kept: int, kept_bytes: int) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from features.online import EndedRun
 from modelserve.answer_log import AnswerLog
+from modelserve.answer_writer import StoreWriter
 from modelserve.learning.erasure import strike_late
 from modelserve.learning.feed import Feed
 from modelserve.learning.reports import FeedbackBody
@@ -48,7 +49,7 @@ def service_of(url: str | Path, models: Any = None, **settings: Any) -> Any:
     store = Store.open(url if isinstance(url, str) else f"sqlite:///{url}")
     said = ServeSettings(**{"trace": "pai", **settings})
     taught = FakeModels() if models is None else models
-    log = AnswerLog(store, said.answers_kept, said.answers_kept_bytes)
+    log = AnswerLog(StoreWriter(store, said.answers_kept, said.answers_kept_bytes))
     return Service(
         settings=said,
         models=taught,

@@ -1,6 +1,7 @@
 """The log of answers: nothing waits, everything written is read again, the oldest go."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from modelserve import answer_log
+from modelserve import answer_log, answer_writer
 from modelserve.answer_log import AnswerLog, AnswerRecord
+from modelserve.answer_writer import StoreWriter, WriterProcess
 from modelserve.store import Store, answers
 from modelserve.store.answers import named_answers, newest_answers, write_answers
 
@@ -39,6 +41,10 @@ def record(number: int, **changes: object) -> AnswerRecord:
     return AnswerRecord(**{**said, **changes})  # type: ignore[arg-type]
 
 
+def log_of(store: Store, kept: int, kept_bytes: int = 2**30) -> AnswerLog:
+    return AnswerLog(StoreWriter(store, kept, kept_bytes))
+
+
 def held(store: Store) -> list[str]:
     return [each.answer_id for each in newest_answers(store)]
 
@@ -51,7 +57,7 @@ def wait_until(holds: Callable[[], bool], deadline_s: float = 10.0) -> None:
 
 
 def test_what_was_put_is_read_again_to_the_byte(store: Store) -> None:
-    log = AnswerLog(store, 100)
+    log = log_of(store, 100)
     log.start()
     sent = record(1, context=b"\x00\xff{}")
 
@@ -64,7 +70,7 @@ def test_what_was_put_is_read_again_to_the_byte(store: Store) -> None:
 
 
 def test_the_writer_writes_soon_and_without_being_stopped(store: Store) -> None:
-    log = AnswerLog(store, 100)
+    log = log_of(store, 100)
     log.start()
     try:
         log.put(record(1))
@@ -78,21 +84,22 @@ def test_the_writer_writes_soon_and_without_being_stopped(store: Store) -> None:
 
 
 def test_only_the_newest_are_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_log, "PRUNE_EVERY", 10)
-    log = AnswerLog(store, 25)
+    monkeypatch.setattr(answer_writer, "PRUNE_EVERY", 10)
+    log = log_of(store, 25)
     for number in range(300):
         log.put(record(number))
+        log.flush()
 
     log.stop()
 
     left = held(store)
-    assert 25 <= len(left) <= 25 + answer_log.BATCH
+    assert 25 <= len(left) <= 25 + 10
     assert left[:25] == [f"a{number:06d}" for number in range(299, 274, -1)]
 
 
 def test_heavy_answers_go_by_their_weight(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_log, "PRUNE_EVERY_BYTES", 4 * 100_000)
-    log = AnswerLog(store, 1_000, kept_bytes=1_000_000)
+    monkeypatch.setattr(answer_writer, "PRUNE_EVERY_BYTES", 4 * 100_000)
+    log = log_of(store, 1_000, kept_bytes=1_000_000)
     for number in range(30):
         log.put(record(number, features=os.urandom(100_000)))
         log.flush()
@@ -119,7 +126,8 @@ def test_many_heavy_records_are_read_a_few_at_a_time(store: Store, monkeypatch: 
 
 
 def test_no_more_is_read_than_asked_for(store: Store) -> None:
-    write_answers(store, [record(number, features=bytes(100_000), models=f"m@{number % 2}") for number in range(10)])
+    ten = [record(number, features=bytes(100_000), models=f"m@{number % 2}") for number in range(10)]
+    write_answers(store, ten)
 
     light = list(newest_answers(store, parts=("context",), limit=3))
     bounded = list(newest_answers(store, limit_bytes=250_000))
@@ -134,7 +142,7 @@ def test_no_more_is_read_than_asked_for(store: Store) -> None:
 
 
 def test_a_log_that_keeps_nothing_writes_nothing(store: Store) -> None:
-    log = AnswerLog(store, 0)
+    log = AnswerLog(None)
     log.start()
 
     assert log.put(record(1))
@@ -146,7 +154,7 @@ def test_a_log_that_keeps_nothing_writes_nothing(store: Store) -> None:
 
 def test_a_full_queue_drops_and_counts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_log, "WAITING", 3)
-    log = AnswerLog(store, 100)
+    log = log_of(store, 100)
 
     taken = [log.put(record(number)) for number in range(5)]
 
@@ -158,7 +166,7 @@ def test_a_full_queue_drops_and_counts(store: Store, monkeypatch: pytest.MonkeyP
 
 def test_heavy_records_are_dropped_before_memory_is(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_log, "WAITING_BYTES", 3000)
-    log = AnswerLog(store, 100)
+    log = log_of(store, 100)
 
     taken = [log.put(record(number, features=b"x" * 1000)) for number in range(4)]
 
@@ -166,7 +174,7 @@ def test_heavy_records_are_dropped_before_memory_is(store: Store, monkeypatch: p
 
 
 def test_a_store_that_fails_costs_records_and_nothing_else(store: Store) -> None:
-    log = AnswerLog(store, 100)
+    log = log_of(store, 100)
     with store.writing("breaking") as connection:
         connection.execute(text("ALTER TABLE taut_answers RENAME TO gone"))
     log.start()
@@ -185,7 +193,7 @@ def test_a_store_that_fails_costs_records_and_nothing_else(store: Store) -> None
 
 
 def test_a_name_that_no_database_holds_is_logged_all_the_same(store: Store) -> None:
-    log = AnswerLog(store, 100)
+    log = log_of(store, 100)
 
     log.put(record(1, trace="pa\x00i"))
     log.stop()
@@ -198,10 +206,9 @@ def test_a_killed_process_loses_only_the_last_moment(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/killed.db"
     code = (
         "import sys, time\n"
-        "from modelserve.answer_log import AnswerLog\n"
         "from modelserve.store import Store\n"
-        "from tests.modelserve.test_answer_log import record\n"
-        "log = AnswerLog(Store.open(sys.argv[1]), 100_000)\n"
+        "from tests.modelserve.test_answer_log import log_of, record\n"
+        "log = log_of(Store.open(sys.argv[1]), 100_000)\n"
         "log.start()\n"
         "for number in range(1_000_000):\n"
         "    if log.put(record(number)):\n"
@@ -224,3 +231,82 @@ def test_a_killed_process_loses_only_the_last_moment(tmp_path: Path) -> None:
     lost = [float(at) for number, at in put if f"a{int(number):06d}" not in kept]
     assert len(kept) > 500
     assert all(killed_at - at < 2.0 for at in lost)
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> Iterator[WriterProcess]:
+    writer = WriterProcess(f"sqlite:///{tmp_path}/serve.db", 100_000, 2**30)
+    yield writer
+    writer.stop()
+
+
+def test_a_process_of_its_own_writes_and_ends_with_the_log(store: Store, apart: WriterProcess) -> None:
+    log = AnswerLog(apart)
+    log.start()
+    sent = [record(number, context=os.urandom(1000)) for number in range(2500)]
+    pid = apart.pid
+
+    taken = [log.put(each) for each in sent]
+    log.stop()
+
+    assert all(taken)
+    assert [store.answer(each.answer_id) for each in sent] == sent
+    assert pid is not None
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_writing_process_that_is_killed_costs_no_answer(store: Store, apart: WriterProcess) -> None:
+    log = AnswerLog(apart)
+    log.start()
+    log.put(record(1))
+    log.flush()
+    killed = apart.pid
+    assert killed is not None
+
+    os.kill(killed, signal.SIGKILL)
+    log.put(record(2))
+    wait_until(lambda: store.answer("a000002") is not None)
+    log.put(record(3))
+    log.stop()
+
+    assert held(store) == ["a000003", "a000002", "a000001"]
+    assert log.dropped == 0
+
+
+def test_an_answer_is_written_once_however_often_it_is_sent(store: Store) -> None:
+    write_answers(store, [record(1), record(2)])
+
+    write_answers(store, [record(2, response=b"other"), record(3)])
+
+    assert held(store) == ["a000003", "a000002", "a000001"]
+    assert {each.response for each in newest_answers(store)} == {b"{}"}
+
+
+def test_a_process_that_cannot_open_the_store_is_told_of_and_costs_what_it_was_given(tmp_path: Path) -> None:
+    (tmp_path / "other.db").write_bytes(b"no database at all, and long enough to be looked at" * 20)
+    log = AnswerLog(WriterProcess(f"sqlite:///{tmp_path}/other.db", 100, 2**30))
+    log.start()
+
+    log.put(record(1))
+    wait_until(lambda: log.dropped == 1)
+    log.put(record(2))
+    log.stop()
+
+    assert (log.written, log.dropped) == (0, 2)
+
+
+def test_a_writing_process_heeds_no_signal_that_means_the_worker(store: Store, apart: WriterProcess) -> None:
+    log = AnswerLog(apart)
+    log.start()
+    log.put(record(1))
+    log.flush()
+    pid = apart.pid
+    assert pid is not None
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.kill(pid, number)
+    log.put(record(2))
+    log.stop()
+
+    assert held(store) == ["a000002", "a000001"]
+    assert (log.written, log.dropped) == (2, 0)

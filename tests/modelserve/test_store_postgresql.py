@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from modelserve.answer_log import AnswerLog
 from modelserve.callers import ANYONE
 from modelserve.errors import StoreError
 from modelserve.learning.erasure import erase_user
@@ -21,7 +20,7 @@ from modelserve.learning.feedback import take_feedback
 from modelserve.learning.modes import ModeBody, read_modes, set_mode
 from modelserve.store.answers import newest_answers, prune_answers, write_answers
 from tests.modelserve.feedback_cases import body, row, service_of
-from tests.modelserve.test_answer_log import record
+from tests.modelserve.test_answer_log import log_of, record
 from tests.modelserve.test_store import check_kill_loses_nothing, check_writers_share
 
 BINARIES = Path(os.environ.get("TAUT_POSTGRESQL", "/usr/lib/postgresql/15/bin"))
@@ -99,7 +98,7 @@ def test_feedback_modes_and_answers_are_as_in_a_file(server: Server) -> None:
 
     taken = take_feedback(service, body([*rows, row("a")]), ANYONE)
     set_mode(service, ModeBody(mode="enforce"), ANYONE)
-    log = AnswerLog(service.store, 10)
+    log = log_of(service.store, 10)
     log.put(record(1, context=b"\x00\xff"))
     log.stop()
 
@@ -136,7 +135,7 @@ def test_a_server_that_goes_away_costs_no_answer_and_comes_back(server: Server) 
     url = server.make_database("away")
     service = service_of(url)
     set_mode(service, ModeBody(mode="enforce"), ANYONE)
-    log = AnswerLog(service.store, 100)
+    log = log_of(service.store, 100)
     log.start()
 
     server.stop()
