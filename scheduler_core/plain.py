@@ -107,8 +107,8 @@ class _Loop:
 
     def strand(self, from_s: float, until_s: float) -> None:
         """Count the GPUs that stay free until the next moment though some waiting job asks for no more in all."""
-        wanted = [job.demand.milli_gpus for job in self.scheduler.queued() if job.demand.milli_gpus > 0]
-        free = int(self.scheduler.room().free[:, 2].sum())
+        wanted = [job.demand.milli_gpus for job in self.scheduler.line if job.demand.milli_gpus > 0]
+        free = int(self.scheduler.occupancy.room.free[:, 2].sum())
         if wanted and min(wanted) <= free:
             self.stranded_gpu_s += free / MILLI * (until_s - from_s)
 
@@ -117,7 +117,7 @@ class _Loop:
         while self._heap and self._heap[0][1] == Happening.END and self._is_stale(self._heap[0][2]):
             heapq.heappop(self._heap)
         next_s = self._heap[0][0] if self._heap else math.inf
-        if math.isfinite(self._tick_s) and self._live and self.scheduler.queued():
+        if math.isfinite(self._tick_s) and self._live and self.scheduler.line:
             next_s = min(next_s, next_multiple(self._tick_s, now_s))
         return next_s
 

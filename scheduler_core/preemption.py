@@ -6,10 +6,10 @@ Called by `rounds` and `simulator`.
 
 from collections.abc import Sequence
 
-from scheduler_core.cluster import Room
+from scheduler_core.cluster import Demand, Room
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
-from scheduler_core.gangs import Running, Waiting
+from scheduler_core.gangs import Running
 from scheduler_core.queueing import policy_of
 
 
@@ -39,8 +39,8 @@ def preempts(discipline: Discipline) -> bool:
     return active
 
 
-def victims(job: Waiting, key: float, running: Sequence[tuple[float, Running]], room: Room) -> list[Running]:
-    """Return the runs to stop so that `job` fits, worst first; none where not even all of them make room.
+def victims(demand: Demand, key: float, running: Sequence[tuple[float, Running]], room: Room) -> list[Running]:
+    """Return the runs to stop so that a gang fits, worst first; none where not even all of them make room.
 
     `running` pairs each run that may be stopped with its key, worst first; only those of a larger key than the job's
     are. They are given back one by one until it fits; then, from the best of them on, each one that it fits without
@@ -48,22 +48,21 @@ def victims(job: Waiting, key: float, running: Sequence[tuple[float, Running]], 
 
     References
     ----------
-    Gu et al.: Tiresias, NSDI 2019; Feitelson, Rudolph: gang scheduling keeps a gang's pieces together, so a victim
-    is stopped whole.
+    Gu et al.: Tiresias, NSDI 2019 (preempting deep-learning gangs, whole, through checkpoints).
     """
     worse = [run for run_key, run in running if run_key > key]
-    if not room.with_(run.allocation for run in worse).fits(job.demand):
+    if not worse or not room.with_(run.allocation for run in worse).fits(demand):
         return []
     stopped: list[Running] = []
     freed = room
     for run in worse:
         stopped.append(run)
         freed = freed.with_([run.allocation])
-        if freed.fits(job.demand):
+        if freed.fits(demand):
             break
     for run in reversed(stopped.copy()):
         without = freed.without([run.allocation])
-        if without.fits(job.demand):
+        if without.fits(demand):
             stopped.remove(run)
             freed = without
     return stopped

@@ -1,8 +1,8 @@
 """Queue policies: in which order waiting jobs are offered to the cluster.
 
-A policy is a `key(job, state, now_s)`, smallest first, declared static (fixed while the job waits: the queue is kept
-sorted) or dynamic (asked anew after every start). Ties go to the earlier arrival. Who passes whom is in `rounds`.
-Called by `rounds` and `preemption`; the registry at the end is what names refer to.
+A policy is a `key(job, state, now_s)`, smallest first, declared static (fixed while the job waits) or dynamic (asked
+anew after every start). Ties go to the earlier arrival. The queue itself is in `line`, who passes whom in `rounds`.
+Called by `line`, `rounds` and `preemption`; the registry at the end is what names refer to.
 """
 # ruff: noqa: ARG001 -- every policy has the one signature, whichever arguments it looks at
 

@@ -35,7 +35,7 @@ def started(result: RoundResult) -> list[int]:
 
 
 def queued(one: Scheduler) -> list[int]:
-    return [waiting.serial for waiting in one.waiting(0.0)]
+    return [serial for _, serial, _ in one.line.ranked(0.0)]
 
 
 def gpu_jobs(*gpus: float, **fields: Any) -> list[Job]:
@@ -100,8 +100,11 @@ def test_new_jobs_of_a_round_are_scaled_in_one_call_and_once() -> None:
     one.round(1.0)
 
     assert predictor.calls == 1
-    assert [waiting.demand.units[2] for waiting in one.waiting(1.0)] == [2000, 2000, 2000]
-    assert [run.waiting.advice.target.gpus for run in one.running() if run.waiting.advice] == [2.0, 2.0]
+    assert [waiting.demand.units[2] for waiting in one.line] == [2000, 2000, 2000]
+    assert [run.waiting.advice.target.gpus for run in one.occupancy.running.values() if run.waiting.advice] == [
+        2.0,
+        2.0,
+    ]
 
 
 def test_a_killed_job_comes_back_with_its_full_request_at_its_old_place() -> None:
@@ -215,8 +218,8 @@ def test_no_job_that_fits_is_left_waiting(policy: str, placement: str, wanted: l
 
     result = submit_all(one, [job(str(at), wants, instances=n) for at, (wants, n) in enumerate(wanted)])
 
-    assert not any(one.room().fits(waiting.demand) for waiting in one.queued())
-    assert len(result.started) + len(result.never_fits) + len(one.queued()) == len(wanted)
+    assert not any(one.occupancy.room.fits(waiting.demand) for waiting in one.line)
+    assert len(result.started) + len(result.never_fits) + len(one.line) == len(wanted)
     for run in result.started:
         one.release(run.waiting.serial)
-    assert np.array_equal(one.cluster.free, one.cluster.capacity)
+    assert np.array_equal(one.occupancy.cluster.free, one.occupancy.cluster.capacity)

@@ -1,0 +1,101 @@
+"""What runs where: gangs started and stopped on a cluster, who holds how much, and what cannot start for now.
+
+Who is offered next, and who may stop whom, is in `rounds`.
+Called by `rounds` and `pending`.
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from scheduler_core.cluster import Allocation, Cluster, Demand, Machine, Room
+from scheduler_core.errors import SchedulerError
+from scheduler_core.gangs import Running, Waiting
+from scheduler_core.placement import Placement
+from scheduler_core.queueing import QueueState
+from scheduler_core.types import IntArray
+
+
+class Occupancy:
+    """A cluster with its runs, by serial in the order of their starts; `room` is what is free on machines that are up.
+
+    Room only shrinks until something is given back, so a gang that did not fit is not tried again before.
+    """
+
+    def __init__(self, machines: Sequence[Machine], place: Placement) -> None:
+        self.cluster = Cluster(machines)
+        self.running: dict[int, Running] = {}
+        self.room = self.cluster.room()
+        self._place = place
+        self._held: dict[Hashable, IntArray] = defaultdict(lambda: np.zeros(3, dtype=np.int64))
+        self._blocked: set[Demand] = set()
+        self._state: QueueState | None = None
+
+    def placed(self, demand: Demand) -> Allocation | None:
+        """Place a gang in what is free now; None where it does not fit."""
+        if demand in self._blocked:
+            return None
+        allocation = self.placed_in(demand, self.room)
+        if allocation is None:
+            self._blocked.add(demand)
+        return allocation
+
+    def placed_in(self, demand: Demand, room: Room) -> Allocation | None:
+        """Place a gang in some room; None where it does not fit."""
+        return self._place(demand, room) if room.fits(demand) else None
+
+    def start(self, job: Waiting, allocation: Allocation, now_s: float) -> Running:
+        """Take the allocation for a job."""
+        run = Running(waiting=job, allocation=allocation, start_s=now_s)
+        self.cluster.allocate(allocation)
+        self.room = self.cluster.room()
+        self.running[job.serial] = run
+        self._charge(run, 1)
+        return run
+
+    def stop(self, serial: int) -> Running:
+        """Give back what a run holds.
+
+        Raises
+        ------
+        SchedulerError
+            If no such job runs.
+        """
+        if serial not in self.running:
+            raise SchedulerError(f"found no running job {serial}, expected one of the {len(self.running)} that run")
+        run = self.running.pop(serial)
+        self.cluster.release(run.allocation)
+        self._charge(run, -1)
+        self._more_room()
+        return run
+
+    def down(self, machine: int) -> list[Running]:
+        """Put a machine out of reach; stop the gangs with an instance there and return their runs."""
+        self.cluster.down(machine)
+        hit = [run for run in self.running.values() if any(at == machine for at, _ in run.allocation.counts)]
+        for run in hit:
+            self.stop(run.waiting.serial)
+        self.room = self.cluster.room()
+        return hit
+
+    def up(self, machine: int) -> None:
+        """Take back one `down`."""
+        self.cluster.up(machine)
+        self._more_room()
+
+    def state(self) -> QueueState:
+        """Return what policies may look at: the same object until something starts or stops."""
+        if self._state is None:
+            shares = {user: float((held / self.cluster.total).max()) for user, held in self._held.items()}
+            self._state = QueueState(dominant_share=shares)
+        return self._state
+
+    def _more_room(self) -> None:
+        self.room = self.cluster.room()
+        self._blocked.clear()
+
+    def _charge(self, run: Running, sign: int) -> None:
+        demand = run.allocation.demand
+        self._state = None
+        self._held[run.waiting.user] += sign * demand.instances * np.array(demand.units, dtype=np.int64)
