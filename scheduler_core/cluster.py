@@ -176,6 +176,11 @@ class Cluster:
         up = self.holds == 0
         return Room(np.where(up[:, None], self.free, 0), self.largest, up, self._of_type)
 
+    def of_type(self, gpu_type: str | None) -> BoolArray:
+        """Return which machines are of a GPU type (machines,); all for None."""
+        everywhere = np.ones(len(self.machines), dtype=np.bool_)
+        return everywhere if gpu_type is None else everywhere & self._of_type.get(gpu_type, np.False_)
+
     def could_host(self, demand: Demand) -> bool:
         """Return whether the whole gang fits the empty cluster, all machines up."""
         return self._empty.fits(demand)

@@ -175,10 +175,9 @@ class Scheduler:
         head: int | None = None
         for key, serial, job in self.line.offered(now_s):
             allocation = self.occupancy.placed(job.demand)
-            if allocation is None:
-                stopped = victims(job.demand, key, stoppable, self.occupancy.room)
+            if allocation is None and (stopped := victims(job.demand, key, stoppable, self.occupancy.room)):
                 freed = self.occupancy.room.with_(run.allocation for run in stopped)
-                allocation = self.occupancy.placed_in(job.demand, freed) if stopped else None
+                allocation = self.occupancy.placed_in(job.demand, freed)
                 if allocation is not None:
                     self._stop(stopped, now_s)
                     preempted.extend(stopped)

@@ -13,6 +13,7 @@ import numpy as np
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
+from scheduler_core.outages import check_outages
 from scheduler_core.placement import placement_of
 from scheduler_core.plain import run_plain
 from scheduler_core.preemption import preempts
@@ -81,8 +82,7 @@ def _check(
         raise BadInput(f"simulation: found a horizon of {horizon_s} s, expected more than 0")
     if not machines:
         raise BadInput("cluster: found no machine, expected at least one")
-    if len(outages.machine) and int(outages.machine.max()) >= len(machines):
-        raise BadInput(f"outages: found machine {outages.machine.max()}, expected an index below {len(machines)}")
+    check_outages(outages, len(machines))
     if preempts(discipline) and math.isinf(horizon_s):
         _check_that_it_ends(workload, discipline)
 

@@ -1,0 +1,275 @@
+"""Why a waiting job does not run though GPUs are free, as its user would ask.
+
+Looks at a `rounds.Scheduler` as it stands and changes nothing; moments are those that predictions give.
+Called by whoever answers users of a scheduler, and by tests.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from scheduler_core.cluster import UNITS, Demand, Room
+from scheduler_core.errors import BadInput
+from scheduler_core.gangs import Running, Waiting
+from scheduler_core.rounds import Scheduler
+from scheduler_core.types import RESOURCES
+
+WORDS: Final[dict[str, str]] = {"cpu_cores": "Cores", "mem_gib": "GiB of memory", "gpus": "GPUs"}
+
+
+class Hold(StrEnum):
+    """What keeps a job from starting: room, a rule in favour of the head of the line, or nothing any more."""
+
+    ROOM = "room"
+    OVERTAKES = "overtakes"
+    RESERVATION = "reservation"
+    DEPTH = "depth"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """How one asked resource stands on the machines that are up and of the job's GPU type.
+
+    `short_machines` of the `machines` have less free than one instance asks (`each`); `free` is their sum, against
+    `wanted` by the whole gang. `binds`: this resource alone keeps the gang out.
+    """
+
+    resource: str
+    each: float
+    wanted: float
+    free: float
+    short_machines: int
+    machines: int
+    binds: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """Why a job waits.
+
+    Attributes
+    ----------
+    place, waiting
+        Its place in the line, 1 being the first, and how many wait.
+    hold, head
+        What holds it; for a rule, the head of the line in whose favour.
+    instances, hosted
+        Pieces of the gang, and how many of them would fit now.
+    shortages
+        One per asked resource.
+    fragmented
+        Every asked resource is free in sum, but not so that whole instances fit.
+    other_machines, away_machines
+        Machines of other GPU types, and machines of its own that are away.
+    must_end
+        Serials of running jobs, by expected end: the fewest of the earliest whose end makes room for it.
+    room_in_s
+        Until they should all have ended; inf where that is unknown, or where machines have to come back first.
+    expected_wait_s
+        Until it should start if those before it start first, as they fit; inf where that is unknown.
+    """
+
+    serial: int
+    place: int
+    waiting: int
+    hold: Hold
+    head: int | None
+    instances: int
+    hosted: int
+    shortages: tuple[Shortage, ...]
+    fragmented: bool
+    other_machines: int
+    away_machines: int
+    must_end: tuple[int, ...]
+    room_in_s: float
+    expected_wait_s: float
+
+    def __str__(self) -> str:
+        """Return the answer in sentences."""
+        said = [f"Job {self.serial} is number {self.place} of {self.waiting} in line.", self._held()]
+        if self.hold == Hold.ROOM:
+            alone = [shortage for shortage in self.shortages if shortage.binds]
+            said += [_in_words(shortage) for shortage in alone or self.shortages]
+            if self.fragmented:
+                said.append("Enough is free in sum, but not on the same machines: it is fragmented.")
+        if self.other_machines:
+            said.append(f"Machines of another GPU type: {self.other_machines}.")
+        if self.away_machines:
+            said.append(f"Machines it could use that are away: {self.away_machines}.")
+        if self.must_end:
+            jobs = ", ".join(map(str, self.must_end))
+            said.append(f"It has room once these running jobs have ended: {jobs} (expected {_span(self.room_in_s)}).")
+        elif self.hold == Hold.ROOM:
+            said.append("No end of a running job makes room for it: machines have to come back.")
+        said.append(f"Its start is expected {_span(self.expected_wait_s)}.")
+        return " ".join(said)
+
+    def _held(self) -> str:
+        return {
+            Hold.ROOM: f"{self.hosted} of its {self.instances} instances would fit now.",
+            Hold.OVERTAKES: f"It would fit, but job {self.head} before it has been passed as often as is allowed.",
+            Hold.RESERVATION: f"It would fit, but its run would delay job {self.head}, which has a reservation.",
+            Hold.DEPTH: f"It would fit, but stands too far behind job {self.head} for backfill to look at it.",
+            Hold.NOTHING: "It fits: the next round starts it.",
+        }[self.hold]
+
+
+def explain_pending(scheduler: Scheduler, serial: int, now_s: float) -> Pending:
+    """Say why a job waits, what would have to end, and when it should start.
+
+    That it might stop running jobs, where the discipline allows it, is left out.
+
+    Raises
+    ------
+    BadInput
+        If no such job waits.
+
+    Examples
+    --------
+    >>> from scheduler_core.cluster import Machine
+    >>> from scheduler_core.types import Job, Request
+    >>> two = [Machine(name=name, cpu_cores=8, mem_gib=64, gpus=4) for name in ("a", "b")]
+    >>> scheduler = Scheduler(two)
+    >>> for gpus in (3, 3, 2):
+    ...     asked = Request(cpu_cores=1, mem_gib=1, gpus=gpus)
+    ...     number = scheduler.submit(Job(job_id="j", trace="toy", task_type="ctr", request=asked), 0.0)
+    >>> print(len(scheduler.round(0.0).started), explain_pending(scheduler, 2, 60.0).fragmented)
+    2 True
+    """
+    ranked = [job for _, _, job in scheduler.line.ranked(now_s)]
+    place = next((at for at, job in enumerate(ranked) if job.serial == serial), None)
+    if place is None:
+        raise BadInput(f"pending: found job {serial}, expected one of the {len(ranked)} that wait")
+    job, room = ranked[place], scheduler.occupancy.room
+    shortages = _shortages(job.demand, room)
+    hold, head = _hold(scheduler, ranked[: place + 1], now_s)
+    freeing = _freeing(job.demand, room, list(scheduler.occupancy.running.values()), now_s)
+    of_type = scheduler.occupancy.cluster.of_type(job.demand.gpu_type)
+    return Pending(
+        serial=serial,
+        place=place + 1,
+        waiting=len(ranked),
+        hold=hold,
+        head=head,
+        instances=job.demand.instances,
+        hosted=min(int(room.hosts(job.demand).sum()), job.demand.instances),
+        shortages=shortages,
+        fragmented=hold == Hold.ROOM
+        and bool(shortages)
+        and all(shortage.free >= shortage.wanted for shortage in shortages),
+        other_machines=int((~of_type).sum()),
+        away_machines=int((of_type & ~room.up).sum()),
+        must_end=tuple(run.waiting.serial for run in freeing),
+        room_in_s=_room_in_s(hold, freeing, now_s),
+        expected_wait_s=_expected_start_s(scheduler, ranked[: place + 1], now_s) - now_s,
+    )
+
+
+def _shortages(demand: Demand, room: Room) -> tuple[Shortage, ...]:
+    open_ = room.open_to(demand)
+    asked = [at for at, units in enumerate(demand.units) if units > 0]
+    return tuple(
+        Shortage(
+            resource=RESOURCES[at],
+            each=demand.units[at] / UNITS[at],
+            wanted=demand.units[at] * demand.instances / UNITS[at],
+            free=int(room.free[open_, at].sum()) / UNITS[at],
+            short_machines=int((room.free[open_, at] < demand.units[at]).sum()),
+            machines=int(open_.sum()),
+            binds=int((room.free[open_, at] // demand.units[at]).sum()) < demand.instances,
+        )
+        for at in asked
+    )
+
+
+def _hold(scheduler: Scheduler, ahead: Sequence[Waiting], now_s: float) -> tuple[Hold, int | None]:
+    """Return what holds the last of `ahead`, and the head of the line where that is a rule in its favour."""
+    *before, job = ahead
+    room, rules = scheduler.occupancy.room, scheduler.discipline
+    if not room.fits(job.demand):
+        return Hold.ROOM, None
+    at = next((at for at, other in enumerate(before) if not room.fits(other.demand)), None)
+    if at is None:
+        return Hold.NOTHING, None
+    head = before[at]
+    if rules.overtakes is not None:
+        passed = scheduler.overtaken if scheduler.head == head.serial else 0
+        if passed >= rules.overtakes:
+            return Hold.OVERTAKES, head.serial
+    if rules.backfill == "easy":
+        if len(before) - at > rules.backfill_depth:
+            return Hold.DEPTH, head.serial
+        promise = scheduler.promise(head, now_s)
+        outlasts = now_s + job.expected_s > promise.shadow_s
+        if outlasts and not room.within(promise.spare).fits(job.demand):
+            return Hold.RESERVATION, head.serial
+    return Hold.NOTHING, None
+
+
+def _freeing(demand: Demand, room: Room, running: Sequence[Running], now_s: float) -> list[Running]:
+    """Return the runs that have to end: the earliest that make room together, less those that are not needed."""
+    ended: list[Running] = []
+    for run in sorted(running, key=lambda run: max(now_s, run.expected_end_s)):
+        if room.fits(demand):
+            break
+        ended.append(run)
+        room = room.with_([run.allocation])
+    if not room.fits(demand):
+        return []
+    for run in ended.copy():
+        without = room.without([run.allocation])
+        if without.fits(demand):
+            ended.remove(run)
+            room = without
+    return ended
+
+
+def _room_in_s(hold: Hold, freeing: Sequence[Running], now_s: float) -> float:
+    if hold != Hold.ROOM:
+        return 0.0
+    return max((max(run.expected_end_s - now_s, 0.0) for run in freeing), default=math.inf)
+
+
+def _expected_start_s(scheduler: Scheduler, ahead: Sequence[Waiting], now_s: float) -> float:
+    """Play the line forward by expected ends: whoever comes first starts as soon as it fits, the last of `ahead` last.
+
+    Nobody else arrives, stops anybody or is stopped, and away machines stay away.
+    """
+    room, place = scheduler.occupancy.room, scheduler.place
+    ends = [(max(now_s, run.expected_end_s), run.allocation) for run in scheduler.occupancy.running.values()]
+    waiting, at_s = list(ahead), now_s
+    while True:
+        for job in waiting.copy():
+            allocation = place(job.demand, room) if room.fits(job.demand) else None
+            if allocation is not None:
+                waiting.remove(job)
+                room = room.without([allocation])
+                ends.append((at_s + job.expected_s, allocation))
+        if ahead[-1] not in waiting:
+            return at_s
+        at_s = min((end_s for end_s, _ in ends), default=math.inf)
+        if math.isinf(at_s):
+            return math.inf
+        room = room.with_(allocation for end_s, allocation in ends if end_s <= at_s)
+        ends = [(end_s, allocation) for end_s, allocation in ends if end_s > at_s]
+
+
+def _in_words(shortage: Shortage) -> str:
+    return (
+        f"{WORDS[shortage.resource]}: an instance asks {shortage.each:g}, more than is free on "
+        f"{shortage.short_machines} of {shortage.machines} machines; the gang asks {shortage.wanted:g}, and "
+        f"{shortage.free:g} are free in all."
+    )
+
+
+def _span(seconds: float) -> str:
+    if math.isinf(seconds):
+        return "at a moment that no prediction tells"
+    if seconds <= 0.0:
+        return "now"
+    if seconds < 120.0:
+        return f"in {seconds:.0f} s"
+    return f"in {seconds / 60:.0f} min" if seconds < 7200.0 else f"in {seconds / 3600:.1f} h"
