@@ -19,10 +19,10 @@ __all__ = ["AnswerLog", "AnswerRecord"]
 
 FLUSH_S: Final = 0.2
 """How long records gather before they are written: what a killed worker loses at most, and the price of a transaction
-shared by all that came meanwhile."""
+shared by all that came meanwhile. Whoever writes takes processor and caches from those who answer: rarely is better."""
 BATCH: Final = 1000
-"""Records in one transaction: a few milliseconds in which other writers of a file wait."""
-WAITING: Final = 4096
+"""Records in one transaction: some milliseconds in which other writers of a file wait."""
+WAITING: Final = 8192
 """Records that may wait; then they are dropped."""
 WAITING_BYTES: Final = 32 * 2**20
 """What the waiting records may weigh together; a record of ten thousand jobs weighs megabytes."""

@@ -13,7 +13,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any, Final, Protocol
 
@@ -29,7 +29,7 @@ PRUNE_EVERY_BYTES: Final = 64 * 2**20
 
 COMMAND: Final = (sys.executable, "-m", "modelserve.answer_writer")
 RESTART_S: Final = 1.0
-"""A process that ended is started again at once, but not more often than this."""
+"""A process that ended is started again, but not more often than this: answers wait so long."""
 SILENT_S: Final = 60.0
 """A process that says nothing for this long hangs: longer than the store keeps anybody waiting."""
 END_S: Final = 5.0
@@ -52,10 +52,12 @@ class Writer(Protocol):
 
 
 class StoreWriter:
-    """Writes into an open store, and prunes it now and then."""
+    """Writes into an open store, and prunes it now and then; `between` is called often while it writes."""
 
-    def __init__(self, store: Store, kept: int, kept_bytes: int) -> None:
-        self._store, self._kept, self._kept_bytes = store, kept, kept_bytes
+    def __init__(
+        self, store: Store, kept: int, kept_bytes: int, *, between: Callable[[], object] = lambda: None
+    ) -> None:
+        self._store, self._kept, self._kept_bytes, self._between = store, kept, kept_bytes, between
         self._unpruned = self._unpruned_bytes = 0
 
     def start(self) -> None:
@@ -72,7 +74,7 @@ class StoreWriter:
         StoreError
             None of them was written.
         """
-        write_rows(self._store, rows)
+        write_rows(self._store, rows, between=self._between)
         self._unpruned += len(rows)
         self._unpruned_bytes += sum(row[-1] for row in rows)
         few = self._unpruned < min(PRUNE_EVERY, self._kept)
@@ -142,8 +144,7 @@ class WriterProcess:
     def _asked(self, rows: Sequence[AnswerRow]) -> str:
         """Return what the process says to answers: nothing where they are written, else why they are not."""
         if self._process is None:
-            if time.monotonic() - self._started_at < RESTART_S:
-                return "store: the process that logs answers has ended; another is about to be started"
+            time.sleep(max(0.0, self._started_at + RESTART_S - time.monotonic()))
             self.start()
         if self._end is None:
             raise EOFError
@@ -201,7 +202,9 @@ def main() -> None:
             _send(end, str(error))
             return
         with closing(store):
-            writer = StoreWriter(store, kept, kept_bytes)
+            # Niceness settles who gets how much, not who goes first: a process is let run for a millisecond or more
+            # once it runs, and calls on the same processor would wait for it.
+            writer = StoreWriter(store, kept, kept_bytes, between=os.sched_yield)
             _send(end, "")
             while True:
                 _send(end, _written(writer, _received(end)))
