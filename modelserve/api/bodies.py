@@ -4,6 +4,7 @@ No row is judged here beyond what its model says. Called by the routes that take
 """
 
 import asyncio
+from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -149,11 +150,38 @@ async def take(call: Call) -> bytes:
     if said is not None and said.isdigit() and int(said[:20]) > limit:
         raise _too_large(f"{int(said[:20])} bytes", limit)
     limit_s = call.desk.settings.body_read_limit_s
+    taking = _taken(call, limit)
+    try:
+        awaited = taking.send(None)
+    except StopIteration as whole_body:
+        body: bytes = whole_body.value
+        return body  # it came with its head, as small ones do: a timer would cost more than reading it
     try:
         async with asyncio.timeout(limit_s):
-            return await _taken(call, limit)
+            return await _Begun(taking, awaited)
     except TimeoutError:
         raise Refusal(408, f"the body did not arrive within {limit_s:g} s", headers=CLOSE) from None
+
+
+class _Begun:
+    """A coroutine that has taken its first step, and what that step awaits: to be awaited for the rest."""
+
+    def __init__(self, begun: Coroutine[Any, Any, bytes], awaited: Any) -> None:  # Any: the event loop's own affair
+        self._begun, self._awaited = begun, awaited
+
+    def __await__(self) -> Generator[Any, Any, bytes]:  # Any: the event loop's own affair
+        awaited = self._awaited
+        while True:
+            step: Callable[[], Any]  # Any: the event loop's own affair
+            try:
+                step = partial(self._begun.send, (yield awaited))
+            except BaseException as error:  # a call that is cut off, or out of time
+                step = partial(self._begun.throw, error)
+            try:
+                awaited = step()
+            except StopIteration as done:
+                body: bytes = done.value
+                return body
 
 
 async def _taken(call: Call, limit: int) -> bytes:
