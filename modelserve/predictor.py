@@ -79,9 +79,11 @@ def calibrated_run_times(card: Card, raw: FloatArray, reference_log_s: FloatArra
     else:
         columns = list(how.columns)
         seconds = np.exp(np.sort((raw + reference_log_s)[:, columns] + how.offsets, axis=1))
-    unknown = np.full(len(raw), np.nan)
     by_name = dict(zip(how.names, seconds.T, strict=True))
-    return RunTimes(p50=by_name.get("p50", unknown), p90=by_name.get("p90", unknown))
+    if len(by_name) < len(QUANTILE_NAMES):
+        unknown = np.full(len(raw), np.nan)
+        return RunTimes(p50=by_name.get("p50", unknown), p90=by_name.get("p90", unknown))
+    return RunTimes(**by_name)
 
 
 def use_quantiles(bundle: Bundle, features: pl.DataFrame) -> dict[str, FloatArray]:
