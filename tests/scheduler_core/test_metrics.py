@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.metrics import Uses, summarise
+from scheduler_core.simulator import simulate
 from scheduler_core.trajectory import Ending, Trajectory
-from tests.scheduler_core.trajectories import Came, Ran, trajectories, trajectory
+from scheduler_core.workload import Outages
+from tests.scheduler_core.trajectories import Came, Ran, machines, trajectories, trajectory, workload
 
 HALF = {"request": (4.0, 8.0, 2.0), "granted": (2.0, 4.0, 1.0)}
 
@@ -279,3 +282,37 @@ def test_how_users_are_numbered_changes_nothing(ran: Trajectory, names: list[int
 
     for field in before.__slots__:
         assert getattr(after, field) == pytest.approx(getattr(before, field), nan_ok=True), field
+
+
+def test_a_simulated_kill_and_outage_are_measured_as_worked_by_hand() -> None:
+    came = [
+        Came(at_s=0.0, **HALF, run_s=40.0, granted_run_s=20.0, dies=True),
+        Came(at_s=0.0, request=(4.0, 8.0, 4.0), run_s=100.0, user=1),
+        Came(at_s=50.0, request=(4.0, 8.0, 4.0), run_s=10.0, user=2),
+        Came(at_s=60.0, request=(9.0, 1.0, 1.0)),
+    ]
+    columns = workload(came)
+    foresight = replace(columns, predicted_s=columns.run_s)
+    away = Outages(machine=np.array([0]), down_s=np.array([80.0]), up_s=np.array([90.0]))
+
+    ran = simulate(
+        foresight,
+        machines(),
+        Discipline(policy="srtf", quantum_s=5.0, checkpoint_s=0.0),
+        horizon_s=200.0,
+        outages=away,
+        engine="plain",
+    )
+
+    # The first dies at 20 and runs 20..60 on all it asked for; the third runs 60..70, the second 70..80 until the
+    # machine goes, and again 90..190.
+    figures = summarise(ran)
+    assert (figures.submitted, figures.never_fits, figures.completed) == (3, 1, 3)
+    assert (figures.killed, figures.retried, figures.preempted, figures.interrupted) == (1, 1, 0, 1)
+    assert figures.killed_gpu_h == pytest.approx(1 * 20 / 3600)
+    assert figures.interrupted_gpu_h == pytest.approx(4 * 10 / 3600)
+    assert figures.wait_mean_s == pytest.approx((0 + 70 + 10) / 3)
+    assert figures.jct_mean_s == pytest.approx((60 + 190 + 20) / 3)
+    assert figures.stretch_mean == pytest.approx((60 / 40 + 110 / 100 + 1) / 3)
+    assert figures.makespan_s == 190.0
+    assert figures.gpu_allocated_frac == pytest.approx((1 * 20 + 2 * 40 + 4 * 10 + 4 * 10 + 4 * 100) / (4 * 200))
