@@ -69,6 +69,8 @@ _IDENTITY: Final = ("trace", "cluster", "job_id", "role")
 _ORDER: Final = ("submit_ts", "cluster", "job_id", "role")
 
 EVENT_KINDS: Final = ("submitted", "started", "ended", "measured")
+WEIGHTED_KINDS: Final = ("started", "ended")
+"""Of which kinds of events the weights are summed: what runs is what started less what ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +137,8 @@ class History:
         events = {}
         for kind, (ts, held) in kinds.items():
             rows = np.flatnonzero(held)
-            events[kind] = Events.of(codes=codes[held], ts=ts[held], rows=rows, size=keyspace.size, weights=weights)
+            summed = weights if kind in WEIGHTED_KINDS else {}
+            events[kind] = Events.of(codes=codes[held], ts=ts[held], rows=rows, size=keyspace.size, weights=summed)
         return cls(
             frame=frame,
             keyspace=keyspace,

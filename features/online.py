@@ -14,7 +14,7 @@ import polars as pl
 
 from features.base import Base
 from features.errors import ContractError
-from features.history import EVENT_KINDS, History, cluster_of_vc
+from features.history import EVENT_KINDS, WEIGHTED_KINDS, History, cluster_of_vc
 from features.keys import KEYS, KeyValue, Parts, key_of
 from features.ledger import WEIGHTS, Fed, Identity, Ledger
 from features.runs import EndedRun as EndedRun
@@ -26,17 +26,19 @@ IntArray = npt.NDArray[np.int64]
 
 EVIDENCE_KEYS: Final = ("group_role", "user")
 """Whose measured runs stand behind an answer about use."""
-MAX_FED_ROWS: Final = 20_000
+MAX_FED_ROWS: Final = 5_000
 """How many fed rows are kept beside the history; with more, both become one history, of which the tail is kept."""
-_WEIGHTED: Final = {kind: kind in {"started", "ended"} for kind in EVENT_KINDS}
-"""Of which kinds of events the weights are summed."""
+GROWTH_ROWS: Final = 50_000
+"""By how many rows of a cluster a history may grow; then those submitted first go. That is a day of the busiest
+published trace: load is counted over 24 hours, and no key remembers more than a thousand jobs."""
+_WEIGHTED: Final = {kind: kind in WEIGHTED_KINDS for kind in EVENT_KINDS}
 
 
 class OnlineHistory:
     """A history that runs are added to and users are struck from; every answer is of one state of it.
 
     Hold `lock` to take several answers from the same state. Kept are all rows a job submitted after the latest known
-    submission can see; earlier ones are answered from what is still there.
+    submission can see, up to `GROWTH_ROWS` of a cluster; earlier ones are answered from what is still there.
     """
 
     def __init__(self, base: History) -> None:
@@ -44,6 +46,8 @@ class OnlineHistory:
         self._writing = Lock()  # held while the next state is prepared, so that readers wait only for the change
         self._trace = base.trace
         self._added = 0
+        self._replaced = 0
+        self._most = base.frame.group_by("cluster").agg(most=pl.len() + GROWTH_ROWS)
         self._nobody = empty_timeline(WEIGHTS, _WEIGHTED)
         self._begin(base, cluster_of_vc(base))
 
@@ -64,6 +68,11 @@ class OnlineHistory:
     def version(self) -> int:
         """How many runs were added so far."""
         return self._added
+
+    @property
+    def replaced(self) -> int:
+        """How often all that is known was put together anew; each time as much memory is free again as it takes."""
+        return self._replaced
 
     def cluster_of(self, vc: str | None) -> str | None:
         """Return the cluster of most of a VC's jobs, else the one with the most jobs; None while none is known."""
@@ -120,7 +129,7 @@ class OnlineHistory:
                 self._fed_identities.update(fed.identities)
                 self._added += len(fresh)
             if self.ledger.fed_rows > MAX_FED_ROWS:
-                self._replace(History.from_tail(History.from_tail(self.frame()).tail()))
+                self._replace(self._folded())
             return len(fresh)
 
     def forget(self, user: str, clusters: frozenset[str] | None) -> int:
@@ -139,6 +148,19 @@ class OnlineHistory:
         clusters = cluster_of_vc(base)
         with self.lock:
             self._begin(base, clusters)
+            self._replaced += 1
+
+    def _folded(self) -> History:
+        """Return all that is known and may be kept as one history."""
+        whole = History.from_tail(self.frame())
+        kept = self._newest(whole.tail())
+        return whole if kept.height == whole.frame.height else History.from_tail(kept)
+
+    def _newest(self, tail: pl.DataFrame) -> pl.DataFrame:
+        """Return what may be kept of a tail, which is in the order of submission."""
+        limited = tail.join(self._most, on="cluster", how="left", nulls_equal=True, maintain_order="left")
+        newer = (pl.len() - pl.int_range(pl.len())).over("cluster")
+        return limited.filter(newer <= pl.col("most").fill_null(GROWTH_ROWS)).drop("most")
 
     def _unknown(self, runs: Sequence[EndedRun]) -> tuple[list[EndedRun], list[int]]:
         """Return the runs that are new, and the rows of the base that they end."""

@@ -182,6 +182,25 @@ def test_what_is_trimmed_is_seen_by_no_later_job(monkeypatch: pytest.MonkeyPatch
     assert history.version == 4000
 
 
+@pytest.mark.parametrize("began", [0, 300])
+def test_a_history_grows_no_further_than_it_may(began: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(online, "MAX_FED_ROWS", 100)
+    monkeypatch.setattr(online, "GROWTH_ROWS", 500)
+    told = table([_run(n) for n in range(3000)])
+    elsewhere = ended_runs(table([_run(n) for n in range(50)]).with_columns(cluster=pl.lit("quiet")))
+    history = OnlineHistory(History.of(told[:began]))
+    history.add(elsewhere)
+
+    for start in range(began, told.height, 50):
+        history.add(ended_runs(told[start : start + 50]))
+
+    kept = history.frame().filter(pl.col("cluster") != "quiet")
+    assert 500 + began <= kept.height <= 500 + began + 100
+    assert kept["job_id"].to_list() == told["job_id"].to_list()[-kept.height :]
+    assert history.frame().height - kept.height == 50
+    assert history.replaced > 10
+
+
 def _run(number: int) -> dict[str, object]:
     submit, run = number * 90, 30 + number * 7919 % 5000
     times = {"submit_ts": at(submit), "start_ts": at(submit + 5), "end_ts": at(submit + 5 + run), "run_s": float(run)}
