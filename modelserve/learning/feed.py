@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from features.errors import FeatureError
-from features.online import EndedRun
+from features.online import GROWTH_ROWS, EndedRun
 from modelserve.errors import StoreError
 from modelserve.learning.learned import Learned
 from modelserve.learning.lessons import STATUS_OF_OUTCOME, Lessons, teachable_use
@@ -24,9 +24,9 @@ from modelserve.store import Store
 from modelserve.store.controls import Brake, Erasure, ModeSet, Reset, controls_between, write_brake
 from modelserve.store.finished import Finished, finished_between, past_of
 
-PAST_RUNS: Final = 50_000
-"""Finished jobs of each cluster that a model is given when it is loaded, the newest: no key remembers more than a
-thousand, and what came before is in the model's own history once it was trained again."""
+PAST_RUNS: Final = GROWTH_ROWS
+"""Finished jobs of each cluster that a model is given when it is loaded, the newest: as many as it could have learnt
+since. What came before is in the model's own history once it was trained again."""
 PAGE: Final = 5_000
 """Changes that are applied at a time."""
 RETRY_S: Final = 1.0

@@ -14,10 +14,11 @@ import polars as pl
 from features.history import History
 from features.online import EndedRun, OnlineHistory
 from modelserve.bundle import Bundle
+from modelserve.loading.trimming import give_back_memory
 
 Change = Callable[[OnlineHistory], object]
 
-CHUNK: Final = 5_000
+CHUNK: Final = 25_000
 """How many past runs a new history takes at a time."""
 
 
@@ -94,7 +95,10 @@ class Histories:
                     missed.append(change)
             for (of_trace, _), history in self._held.items():
                 if of_trace == trace:
+                    before = history.replaced
                     change(history)
+                    if history.replaced > before:
+                        give_back_memory()
 
     def _built(self, bundle: Bundle) -> OnlineHistory:
         history = OnlineHistory(without(bundle.history, self._forgotten(bundle.card.trace)))

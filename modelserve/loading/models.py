@@ -17,6 +17,7 @@ from modelserve.errors import ServeError
 from modelserve.loading.histories import Forgotten, Histories, newest_alone
 from modelserve.loading.marks import Mark, Place, files_mark, pointer_marks
 from modelserve.loading.served import ServedModel
+from modelserve.loading.trimming import give_back_memory
 from modelserve.loading.warming import warm
 
 Kind = Literal["runtime", "usage"]
@@ -145,6 +146,7 @@ class ModelSet:
             for place in moved:
                 self._follow(place, marks[place], work)
             self._swap(work)
+            give_back_memory()
             return work.done
 
     def learn(self, runs: Sequence[EndedRun]) -> None:
