@@ -18,6 +18,8 @@ from modelserve.requests import JobRow
 
 ROWS: Final = 10
 """Finished jobs in one call of feedback."""
+ROWS_AT_ONCE: Final = 1000
+"""Finished jobs in one call that makes up for a day."""
 
 
 class Disturbance(threading.Thread):
@@ -60,24 +62,35 @@ class Feedback(Disturbance):
         self._jobs = jobs
         self._rng = np.random.default_rng(0)
 
+    def catch_up(self, count: int) -> None:
+        """Report jobs that ended over the last day, evenly and in their order: what a service at work knows."""
+        now = datetime.now(UTC)
+        ends = [now - timedelta(days=1) * (1 - place / count) for place in range(count)]
+        for start in range(0, count, ROWS_AT_ONCE):
+            told = enumerate(ends[start : start + ROWS_AT_ONCE], start=start)
+            self._report([self._row(f"past-{number:08d}", number, end) for number, end in told])
+
     def act(self, number: int) -> None:
-        body = json.dumps({"feedback": [self._row(number * ROWS + place) for place in range(ROWS)]})
+        numbers = range(number * ROWS, (number + 1) * ROWS)
+        self._report([self._row(f"ended-{each:08d}", each, datetime.now(UTC)) for each in numbers])
+
+    def _report(self, rows: Sequence[dict[str, object]]) -> None:
+        body = json.dumps({"feedback": rows})
         self._connection.request("POST", "/v1/feedback", body, {"Content-Type": "application/json"})
         answer = self._connection.getresponse()
         said = answer.read()
         if answer.status != 200:
             raise RuntimeError(f"{answer.status} {said[:300]!r}, expected 200")
 
-    def _row(self, number: int) -> dict[str, object]:
+    def _row(self, job_id: str, number: int, end: datetime) -> dict[str, object]:
         job = self._jobs[number % len(self._jobs)]
         kept = job.model_dump(mode="json", exclude_defaults=True, exclude={"submit_ts"})
-        end = datetime.now(UTC)
         run_s = float(np.round(self._rng.lognormal(5.0, 1.0), 1))
         start = end - timedelta(seconds=run_s)
         asked = job.request
         used = {"cpu_cores": _part(asked.cpu_cores, 0.4), "mem_max_gib": _part(asked.mem_gib, 0.5)}
         times = {"submit_ts": start.isoformat(), "start_ts": start.isoformat(), "end_ts": end.isoformat()}
-        return {**kept, **times, "job_id": f"ended-{number:08d}", "outcome": "completed", "used": used}
+        return {**kept, **times, "job_id": job_id, "outcome": "completed", "used": used}
 
 
 class AliasMoves(Disturbance):

@@ -1,7 +1,8 @@
 """Minutes of steady load with all that moves while a service runs: `make soak`.
 
-One-job predictions at a share of the peak, feedback at a steady rate, and a registry alias that moves from version to
-version; every error and wrong id is counted, and memory is watched. Ends with 1 on any error.
+One-job predictions at a share of the peak, feedback at a steady rate, and a registry alias that moves to and fro; every
+error and wrong id is counted, and memory is watched. The service begins with as many finished jobs of the last day as
+it keeps, as one that has been at work for long. Ends with 1 on any error.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from features.online import GROWTH_ROWS
 from modelserve.settings import PREFIX
 from pipelines.render import render
 from tests.benchmarks.serving.__main__ import check_machine, default_cache
@@ -65,8 +67,8 @@ class Soaked:
         }
 
 
-def soak(stage: Stage, minutes: float) -> Soaked:
-    """Run the service with its registry and disturb it for as long as asked."""
+def soak(stage: Stage, minutes: float, past: int) -> Soaked:
+    """Run the service with its registry, tell it of a day's finished jobs, and disturb it for as long as asked."""
     uri = f"sqlite:///{stage.scratch / 'mlflow.db'}"
     shutil.copy(stage.models.folder / "mlflow.db", stage.scratch)
     shutil.copytree(stage.models.bundles, stage.scratch / "bundles")
@@ -75,14 +77,13 @@ def soak(stage: Stage, minutes: float) -> Soaked:
     bodies = write_bodies(one_job_bodies(asked, outputs=["run_time"]), stage.scratch / "soak.txt")
     env = {f"{PREFIX}TRACKING_URI": uri, f"{PREFIX}BUNDLES": str(stage.scratch / "bundles")}
     with taut_server(stage, env=env) as server:
+        feedback = Feedback(server.url, jobs, FEEDBACK_EVERY_S)
+        feedback.catch_up(past)
         url = server.url + "/v1/predictions"
         peak = full_load(Target(name="taut", url=url, bodies=bodies, pid=server.pid), seconds=stage.seconds).per_s
         soaked = Soaked(rate_per_s=SHARE * peak)
         print(f"peak {peak:.0f} calls a second; {minutes:g} minutes at {soaked.rate_per_s:.0f}", file=sys.stderr)
-        disturbances: list[Disturbance] = [
-            Feedback(server.url, jobs, FEEDBACK_EVERY_S),
-            AliasMoves(uri, NAME, VERSIONS, ALIAS_EVERY_S),
-        ]
+        disturbances: list[Disturbance] = [feedback, AliasMoves(uri, NAME, VERSIONS, ALIAS_EVERY_S)]
         for each in disturbances:
             each.start()
         _watch(server, _caller(url, bodies, soaked.rate_per_s, minutes), soaked)
@@ -133,6 +134,7 @@ def main() -> None:
     """Soak, print the windows and the memory, and end with 1 on any error."""
     said = argparse.ArgumentParser(prog="python -m tests.benchmarks.serving.soak", description=__doc__.splitlines()[0])
     said.add_argument("--minutes", type=float, default=10.0, help="how long (default: 10)")
+    said.add_argument("--past", type=int, default=GROWTH_ROWS, help=f"finished jobs known (default: {GROWTH_ROWS})")
     said.add_argument("--format", choices=("table", "json", "csv"), default="table")
     said.add_argument("--cache", type=Path, default=default_cache(), help="folder kept between runs")
     asked = said.parse_args()
@@ -141,7 +143,7 @@ def main() -> None:
     others = Others()
     with tempfile.TemporaryDirectory(prefix="taut-soak-") as scratch:
         stage = Stage(models=models, scratch=Path(scratch), cache=asked.cache, rounds=1, seconds=5.0)
-        soaked = soak(stage, asked.minutes)
+        soaked = soak(stage, asked.minutes, asked.past)
     render(soaked.windows, asked.format, stream=sys.stdout)
     render([soaked.memory_row()], asked.format, stream=sys.stdout)
     for complaint in soaked.complaints[:20]:
