@@ -76,6 +76,8 @@ class Gate:
             response = refuse(self._refusal(error, call), path=call.path, request_id=call.request_id)
             await response(scope, receive, reply)
         finally:
+            # The server's scope and the call hold each other: taken apart, they need no collector to go.
+            del scope[KEY]
             call.release()
             duration_s = time.perf_counter() - call.started_s
             self._desk.metrics.ended(call.route or UNKNOWN_ROUTE, call.method, call.status, duration_s)
