@@ -4,6 +4,7 @@ Randomness comes in as `rng`; nothing is scheduled here.
 Called by `pipelines.simulate` and by tests.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,7 +13,7 @@ import numpy as np
 
 from scheduler_core.errors import BadInput
 from scheduler_core.truth import Measured
-from scheduler_core.types import FloatArray, Job
+from scheduler_core.types import FloatArray, IntArray, Job
 
 SECONDS_PER_HOUR: Final = 3600.0
 
@@ -36,6 +37,46 @@ class Arrival:
     drawn: PoolJob
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws:
+    """Arrivals as columns (n): job `picks[i]` of a pool arrives at `at_s[i]`, ascending."""
+
+    at_s: FloatArray
+    picks: IntArray
+
+
+def poisson_draws(
+    kinds: Sequence[str],
+    *,
+    rate_per_h: float,
+    horizon_s: float,
+    rng: np.random.Generator,
+    mix: Mapping[str, float] | None = None,
+) -> Draws:
+    """Draw a Poisson process of jobs over [0, horizon_s), each a uniform draw from a pool (with replacement).
+
+    `kinds` are the task types of the pool's jobs; `mix` weighs them (relative weights); within a type the draw is
+    uniform.
+
+    Raises
+    ------
+    BadInput
+        If the pool is empty, the rate or horizon is not positive and finite, or `mix` names a type it lacks.
+
+    Examples
+    --------
+    >>> poisson_draws(["ctr", "cv"], rate_per_h=1e6, horizon_s=3600.0, rng=np.random.default_rng(1)).picks[:5].tolist()
+    [0, 1, 1, 0, 1]
+    """
+    if not kinds:
+        raise BadInput("arrivals: found an empty job pool, expected at least one job")
+    if not (0.0 < rate_per_h < np.inf and 0.0 < horizon_s < np.inf):
+        raise BadInput(f"arrivals: found rate {rate_per_h}/h over {horizon_s} s, expected positive finite numbers")
+    count = int(rng.poisson(rate_per_h * horizon_s / SECONDS_PER_HOUR))
+    at_s = np.sort(rng.uniform(0.0, horizon_s, count))
+    return Draws(at_s=at_s, picks=rng.choice(len(kinds), size=count, p=_weights(kinds, mix)))
+
+
 def poisson_arrivals(
     pool: Sequence[PoolJob],
     *,
@@ -44,30 +85,18 @@ def poisson_arrivals(
     rng: np.random.Generator,
     mix: Mapping[str, float] | None = None,
 ) -> list[Arrival]:
-    """Draw a Poisson process of jobs over [0, horizon_s), each a uniform draw from the pool (with replacement).
-
-    `mix` weighs the task types (relative weights); within a type the draw is uniform.
-
-    Raises
-    ------
-    BadInput
-        If the pool is empty, the rate or horizon is not positive and finite, or `mix` names a type it lacks.
-    """
-    if not pool:
-        raise BadInput("arrivals: found an empty job pool, expected at least one job")
-    if not (0.0 < rate_per_h < np.inf and 0.0 < horizon_s < np.inf):
-        raise BadInput(f"arrivals: found rate {rate_per_h}/h over {horizon_s} s, expected positive finite numbers")
-    count = int(rng.poisson(rate_per_h * horizon_s / SECONDS_PER_HOUR))
-    times = np.sort(rng.uniform(0.0, horizon_s, count))
-    picks = rng.choice(len(pool), size=count, p=_weights(pool, mix))
-    return [Arrival(at_s=at_s, drawn=pool[pick]) for at_s, pick in zip(times.tolist(), picks.tolist(), strict=True)]
+    """Draw as `poisson_draws` does, and return each arrival with its job."""
+    draws = poisson_draws(
+        [entry.job.task_type for entry in pool], rate_per_h=rate_per_h, horizon_s=horizon_s, rng=rng, mix=mix
+    )
+    drawn = zip(draws.at_s.tolist(), draws.picks.tolist(), strict=True)
+    return [Arrival(at_s=at_s, drawn=pool[pick]) for at_s, pick in drawn]
 
 
-def _weights(pool: Sequence[PoolJob], mix: Mapping[str, float] | None) -> FloatArray:
+def _weights(kinds: Sequence[str], mix: Mapping[str, float] | None) -> FloatArray:
     if mix is None:
-        return np.full(len(pool), 1.0 / len(pool))
-    kinds = [entry.job.task_type for entry in pool]
-    counts = {kind: kinds.count(kind) for kind in set(kinds)}
+        return np.full(len(kinds), 1.0 / len(kinds))
+    counts = Counter(kinds)
     lacking = sorted(kind for kind, weight in mix.items() if weight > 0 and kind not in counts)
     total = sum(mix.values())
     if lacking or total <= 0 or min(mix.values()) < 0:
