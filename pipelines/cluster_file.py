@@ -1,0 +1,157 @@
+"""The machines a simulation runs on: the paper's, those of a trace's own table, or those of a TOML file.
+
+What a file or a table leaves open is said with the machines. Nothing is simulated here.
+Called by `taut simulate` and `taut experiment`.
+"""
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pipelines.errors import BadUsage
+from scheduler_core.cluster import Machine, paper_machines
+from scheduler_core.types import RESOURCES
+
+EXAMPLE: Final = '[[machines]] name = "a", count = 4, cpu_cores = 96, mem_gib = 512, gpus = 8, gpu_type = "T4"'
+MOST_MACHINES: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSpec:
+    """Machines, where they come from, and which resources that source does not tell; those are not counted."""
+
+    machines: tuple[Machine, ...]
+    source: str
+    untold: tuple[str, ...] = ()
+
+    @property
+    def most_gpus(self) -> int:
+        """Return the GPUs of the machine that has the most."""
+        return max(machine.gpus for machine in self.machines)
+
+    def note(self) -> str:
+        """State the capacity assumed, in one line."""
+        cores, mem_gib, gpus = (
+            sum(machine.cpu_cores for machine in self.machines),
+            sum(machine.mem_gib for machine in self.machines),
+            sum(machine.gpus for machine in self.machines),
+        )
+        types = sorted({machine.gpu_type for machine in self.machines if machine.gpu_type is not None})
+        said = f"cluster ({self.source}): {len(self.machines)} machines, {gpus} GPUs, {cores:g} cores, {mem_gib:g} GiB"
+        said += f", GPU types {' '.join(types)}" if types else ", of one GPU type for all"
+        if self.untold:
+            said += f"; it does not tell {' and '.join(self.untold)}: not counted"
+        return said
+
+
+def paper_cluster() -> ClusterSpec:
+    """Return the cluster of the paper's experiments."""
+    return ClusterSpec(machines=paper_machines(), source="the paper's")
+
+
+def recorded_cluster(machines: pl.DataFrame, trace: str) -> ClusterSpec:
+    """Return the machines of a trace's own table, sorted by name.
+
+    A resource that the table tells of no machine is not counted; of one machine among others it counts as none there.
+
+    Raises
+    ------
+    BadUsage
+        If the table is empty, or the machines are of several clusters.
+    """
+    clusters = machines["cluster"].unique().sort().to_list()
+    if not clusters:
+        raise BadUsage(f"{trace} has no table of machines; describe them in a file: --cluster-from FILE.toml")
+    if len(clusters) > 1:
+        raise BadUsage(f"{trace} has the machines of {', '.join(clusters)}; say which with --cluster")
+    untold = tuple(name for name in RESOURCES if machines[name].null_count() == machines.height)
+    rows = machines.sort("machine").with_columns(pl.col(list(RESOURCES)).fill_null(0)).iter_rows(named=True)
+    found = tuple(
+        Machine(
+            name=row["machine"],
+            cpu_cores=row["cpu_cores"],
+            mem_gib=row["mem_gib"],
+            gpus=row["gpus"],
+            gpu_type=row["gpu_type"],
+        )
+        for row in rows
+    )
+    return ClusterSpec(machines=found, source=f"the machine table of {trace}, {clusters[0]}", untold=untold)
+
+
+class _Machines(BaseModel):
+    """One table of the file: `count` equal machines."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Annotated[str, Field(min_length=1)]
+    count: Annotated[int, Field(ge=1, le=MOST_MACHINES)] = 1
+    cpu_cores: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+    mem_gib: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+    gpus: Annotated[int, Field(ge=0)]
+    gpu_type: Annotated[str, Field(min_length=1)] | None = None
+
+    def machines(self) -> list[Machine]:
+        """Return the machines, numbered behind their name where there are several."""
+        names = [self.name] if self.count == 1 else [f"{self.name}-{number}" for number in range(self.count)]
+        return [
+            Machine(
+                name=name,
+                cpu_cores=self.cpu_cores,
+                mem_gib=self.mem_gib,
+                gpus=self.gpus,
+                gpu_type=self.gpu_type,
+            )
+            for name in names
+        ]
+
+
+class _ClusterFile(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    machines: Annotated[tuple[_Machines, ...], Field(min_length=1)]
+
+
+def cluster_file(path: Path) -> ClusterSpec:
+    """Read machines from a TOML file of `[[machines]]` tables, in its order.
+
+    Raises
+    ------
+    BadUsage
+        If there is no such file, it is no TOML, or a table lacks a key or holds what it cannot; every fault is named.
+    """
+    try:
+        read = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadUsage(f"{path}: {error.strerror}; expected a TOML file of machines, as {EXAMPLE}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadUsage(f"{path} is no TOML: {error}; expected tables of machines, as {EXAMPLE}") from error
+    try:
+        tables = _ClusterFile.model_validate(read).machines
+    except ValidationError as error:
+        faults = "; ".join(_fault(fault["loc"], fault["msg"], fault["input"]) for fault in error.errors())
+        raise BadUsage(f"{path}: {faults}; expected tables of machines, as {EXAMPLE}") from error
+    machines = tuple(machine for table in tables for machine in table.machines())
+    names = [machine.name for machine in machines]
+    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    if twice:
+        raise BadUsage(f"{path}: found several machines named {twice[0]!r}, expected a name of its own for each")
+    return ClusterSpec(machines=machines, source=path.name)
+
+
+def _fault(where: Sequence[int | str], message: str, found: object) -> str:
+    """Say which table and key is wrong; tables are counted from one, as readers do."""
+    match where:
+        case [table, int(number), str(key)]:
+            place = f"[[{table}]] {number + 1}, {key}"
+        case [table, int(number), *_]:
+            place = f"[[{table}]] {number + 1}"
+        case _:
+            place = ".".join(map(str, where))
+    shown = "" if isinstance(found, dict | list) else f", found {str(found)[:40]!r}"
+    return f"{place}: {message.lower()}{shown}"
