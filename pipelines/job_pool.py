@@ -1,38 +1,52 @@
-"""The pool a simulation draws from: canonical tables to jobs with what their recorded runs truly were.
+"""The jobs a simulation is about: canonical tables to jobs with what their recorded runs truly were.
 
 Nothing is simulated here; what is left out is counted by why.
 Called by `pipelines.simulate` and the commands.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import polars as pl
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 from pipelines.errors import LakeError
+from pipelines.submissions import KEYS
+from pipelines.workloads import REQUESTS
 from scheduler_core.arrivals import PoolJob
 from scheduler_core.truth import Measured
 from scheduler_core.types import Job, Request
 
-KEYS: Final = ("trace", "cluster", "job_id", "role")
-REQUESTS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
 MEASURED: Final = ("used_cpu_cores", "used_gpus", "mem_avg_gib", "mem_max_gib", "gpu_mem_max_gib")
 ASSUMED_DEVICE_MEM_GIB: Final = 16.0
 """Memory of a device whose type does not say it (`MISC`, unknown), unless the caller says otherwise."""
 
+PARAMETER_SERVER: Final = "ps"
+"""The role that traces measure with its workers' sensors."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Jobs to draw arrivals from, and what was left out.
+    """Jobs in the order of their submission, and what was left out.
 
-    `known` are those of `jobs` whose device memory is known; the others take `assumed_device_mem_gib`.
-    `dropped` counts the rows left out by why.
+    Attributes
+    ----------
+    jobs
+        With what their recorded runs were; one that is not `measured` stands there as having used nothing.
+    frame
+        The canonical columns of `jobs`, joined with those of their use, row by row.
+    known, measured
+        By job: whether its device memory is known (others take `assumed_device_mem_gib`), and whether its use is.
+    dropped
+        Counts the rows left out by why.
     """
 
     jobs: tuple[PoolJob, ...]
-    known: tuple[PoolJob, ...]
+    # A frame compared with a frame is a frame, not a verdict; `jobs` tells pools apart.
+    frame: pl.DataFrame = field(compare=False, repr=False)
+    known: tuple[bool, ...]
+    measured: tuple[bool, ...]
     dropped: Mapping[str, int]
     device_mem_gib: Mapping[str, float]
     assumed_device_mem_gib: float
@@ -44,7 +58,7 @@ def job_pool(
     *,
     device_mem_gib: Mapping[str, float] = GPU_MEM_GIB_OF_TYPE,
     assumed_device_mem_gib: float = ASSUMED_DEVICE_MEM_GIB,
-    dropped_roles: Sequence[str] = ("ps",),
+    dropped_roles: Sequence[str] = (PARAMETER_SERVER,),
 ) -> Pool:
     """Join canonical `jobs` and `usage`; keep what ran to its end, was measured, and has every request.
 
@@ -74,15 +88,41 @@ def job_pool(
         raise LakeError(
             f"job pool: found no measured job with a full request among {jobs.height} jobs "
             f"({', '.join(f'{count} {why}' for why, count in dropped.items() if count)}); "
-            "simulations need a trace with a usage table"
+            "drawing arrivals needs a trace with a usage table; others run with --arrivals recorded"
         )
-    pool = tuple(_pool_job(row, device_mem_gib, assumed_device_mem_gib) for row in kept.iter_rows(named=True))
+    return _pool(kept, device_mem_gib, assumed_device_mem_gib, dropped)
+
+
+def recorded_pool(
+    jobs: pl.DataFrame,
+    usage: pl.DataFrame,
+    *,
+    device_mem_gib: Mapping[str, float] = GPU_MEM_GIB_OF_TYPE,
+    assumed_device_mem_gib: float = ASSUMED_DEVICE_MEM_GIB,
+) -> Pool:
+    """Join the jobs of `submissions.submissions` with what they used, keeping every one of them and their order."""
+    joined = jobs.join(usage, on=KEYS, how="left", maintain_order="left")
+    return _pool(joined, device_mem_gib, assumed_device_mem_gib, {})
+
+
+def _pool(
+    frame: pl.DataFrame, device_mem_gib: Mapping[str, float], assumed_gib: float, dropped: Mapping[str, int]
+) -> Pool:
+    complete = pl.all_horizontal(pl.col(name).is_not_null() for name in (*REQUESTS, *MEASURED))
+    is_measured = complete & (pl.col("role") != PARAMETER_SERVER)
+    is_known = pl.col("gpu_type").is_in(list(device_mem_gib)).fill_null(value=False) | (
+        pl.col("req_gpus").fill_null(0.0) == 0.0
+    )
+    marked = frame.with_columns(pl.when(is_measured).then(name).otherwise(0.0).alias(name) for name in MEASURED)
+    rows = marked.with_columns(pl.col(list(REQUESTS)).fill_null(float("nan"))).iter_rows(named=True)
     return Pool(
-        jobs=pool,
-        known=tuple(entry for entry in pool if entry.job.gpu_type in device_mem_gib or entry.job.request.gpus == 0.0),
+        jobs=tuple(_pool_job(row, device_mem_gib, assumed_gib) for row in rows),
+        frame=frame,
+        known=tuple(frame.select(is_known).to_series()),
+        measured=tuple(frame.select(is_measured).to_series()),
         dropped=dropped,
         device_mem_gib=dict(device_mem_gib),
-        assumed_device_mem_gib=assumed_device_mem_gib,
+        assumed_device_mem_gib=assumed_gib,
     )
 
 
@@ -97,6 +137,7 @@ def _pool_job(
         task_type=row["task_type"],
         request=Request(cpu_cores=row["req_cpu_cores"], mem_gib=row["req_mem_gib"], gpus=row["req_gpus"]),
         instances=row["instances"],
+        cluster=row["cluster"],
         role=row["role"],
         user=row["user"],
         group=row["group"],

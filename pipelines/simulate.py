@@ -1,251 +1,260 @@
-"""With and without shrinking, under the same arrivals: jobs of a lake, a predictor, a cluster, three truths.
+"""With and without shrinking, under the same arrivals: jobs of a lake, who advises them, a cluster, three truths.
 
-The simulator itself is `scheduler_core`; making the pool is `job_pool`; printing is `render`.
-Called by `taut simulate` and `pipelines.demo`.
+The simulator itself is `scheduler_core`; making the pool is `job_pool`, advice `advice`; printing is `render`.
+Called by `taut simulate`, `pipelines.demo` and the experiments.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from pipelines.advice import ORACLE, REQUESTED, Advice, advice, model_decided_share
 from pipelines.errors import BadUsage
 from pipelines.job_pool import Pool
+from pipelines.paired_runs import Arrivals, Keep, Run, outages_until, paired_runs
 from pipelines.simulation_rows import Row, finite, gains, reclaimed_rows, trace_of
-from scheduler_core.arrivals import Arrival, PoolJob, poisson_arrivals
-from scheduler_core.cluster import Machine, paper_machines
-from scheduler_core.metrics import Metrics, summarise
-from scheduler_core.predictors import OraclePredictor, oracle_policy
-from scheduler_core.rounds import Scale
-from scheduler_core.shrink import Guard, ShrinkPolicy, shrink
-from scheduler_core.simulator import PAPER_HORIZON_S
-from scheduler_core.simulator import simulate as run_cluster
-from scheduler_core.truth import TRUTHS
-from scheduler_core.types import Job, Predictor, Recommendation
+from pipelines.simulation_settings import SimulationSettings
+from pipelines.starts import predicted_times
+from pipelines.workloads import Gangs, gangs_of, submitted_s
+from scheduler_core.advice import Scale
+from scheduler_core.arrivals import poisson_draws
+from scheduler_core.metrics import Metrics
+from scheduler_core.types import RESOURCES, IntArray, Recommendation
 
-REQUESTED: Final = "requested"
-SHRUNK: Final = "shrunk"
-UNGUARDED: Final = "unguarded"
-ORACLE: Final = "oracle"
-ARM_OF_GUARD: Final[Mapping[Guard, str]] = {"usage": SHRUNK, "none": UNGUARDED}
-
-ORDER_NOTE: Final = (
-    "blocked jobs are passed over without bound, so small jobs overtake large ones; "
-    "gangs whose request exceeds the whole cluster are counted as never_fits, outside the rates"
-)
-
-PAPER_RATE_PER_H: Final = 70.0
-"""The paper's highest load."""
-
-PAPER_MIX: Final[Mapping[str, float]] = {"cv": 5.0, "nlp": 15.0, "gnn": 15.0, "ctr": 65.0}
-"""The paper's mix of experiment 1 (ResNet : NMT : GraphLearn : CTR), by task type."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulationSettings:
-    """What to simulate.
-
-    `mix` weighs task types; None draws from the pool as it is. `guards` gives one shrinking arm each: `shrunk` with
-    the peak-use guard, `unguarded` as in the paper. The policy's own guard and device memory are not looked at: the
-    guards come from here and the devices from the pool. Replication i draws its arrivals from seed + i.
-    """
-
-    rate_per_h: float = PAPER_RATE_PER_H
-    horizon_s: float = PAPER_HORIZON_S
-    warm_up_s: float = 0.0
-    seed: int = 0
-    replications: int = 1
-    mix: Mapping[str, float] | None = None
-    machines: Sequence[Machine] = field(default_factory=paper_machines)
-    queue_policy: str = "fifo"
-    placement: str = "best_fit"
-    truths: Sequence[str] = tuple(TRUTHS)
-    guards: Sequence[Guard] = ("usage",)
-    shrink_policy: ShrinkPolicy = field(default_factory=ShrinkPolicy)
+ALL: Final = "all"
+KNOWN: Final = "known"
+AS_RECORDED: Final = ("unchanged",)
+"""The one truth of jobs whose use nobody measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
     """What was simulated, as flat rows.
 
-    `rows`: one per population of devices, seed, truth and arm; `simulation_rows.averaged` takes means over seeds.
-    `reclaimed`: one per arm, resource and reason, over the pool.
-    `model_decided_share`: of the pool's jobs, how many the run-time model decided otherwise than the floors, by arm.
-    `notes`: the assumptions that every reader of the rows has to know.
+    Attributes
+    ----------
+    rows
+        One per population of devices, seed, truth and arm; `simulation_rows.averaged` takes means over seeds.
+    reclaimed
+        One per arm, resource and reason, over the pool.
+    model_decided_share
+        Of the pool's jobs, how many the run-time model decided otherwise than the floors, by arm.
+    recommendations
+        One per job of the pool, by arm.
+    notes
+        The assumptions that every reader of the rows has to know.
     """
 
     rows: list[Row]
     reclaimed: list[Row]
     model_decided_share: Mapping[str, float]
-    recommendations: Mapping[str, list[Recommendation]]
+    recommendations: Advice
     notes: list[str]
 
 
 def simulate(
-    pool: Pool, predictor: Predictor | None = None, settings: SimulationSettings | None = None
+    pool: Pool, scales: Mapping[str, Scale], settings: SimulationSettings | None = None, *, keep: Keep | None = None
 ) -> SimulationResult:
-    """Simulate the arms `requested`, `shrunk` (with a predictor) and `oracle` under the same arrivals, paired.
+    """Draw arrivals from the pool, and run `requested`, the arms of `scales` and `oracle` under the same, paired.
 
-    The pool's jobs are scaled once, in one matrix, for the moment of their recorded submission. Where some devices'
-    memory is assumed, everything is run again over the jobs whose devices are known.
+    Every scale is asked once for the whole pool, for the moments of the recorded submissions. A drawn job is work to be
+    done: it completes, however the recorded one ended. Where some devices' memory is assumed, everything is run again
+    over the jobs whose devices are known.
 
     Raises
     ------
     BadUsage
-        If there is no truth or no replication to run, or the pool lacks a type of the mix.
+        If the horizon is infinite, the pool lacks a type of the mix, or the discipline needs predictions and no scale
+        gives any.
     """
     settings = settings or SimulationSettings()
-    if not settings.truths or settings.replications < 1:
-        raise BadUsage(
-            f"simulate: found truths {list(settings.truths)} and {settings.replications} replications, "
-            f"expected some of {', '.join(TRUTHS)} and at least one replication"
-        )
-    advice = _advice(pool, predictor, settings)
-    populations = {"all": pool.jobs}
-    if len(pool.known) < len(pool.jobs):
-        populations["known"] = pool.known
-    rows: list[Row] = []
-    notes = [_capacity_note(settings), ORDER_NOTE]
-    for devices, members in populations.items():
-        mix, lacking = _mix_over(members, settings.mix)
-        if lacking and devices == "all":
+    if not np.isfinite(settings.horizon_s):
+        raise BadUsage("simulate: found arrivals drawn without end, expected a finite number of hours")
+    arrivals: list[Arrivals] = []
+    notes = [f"drawn arrivals: {settings.rate_per_h:g} jobs/h for {settings.horizon_s / 3600.0:g} h"]
+    for devices, rows in _populations(pool).items():
+        mix, lacking = _mix_over(pool, rows, settings.mix)
+        if lacking and devices == ALL:
             raise BadUsage(f"simulate: the pool holds no {', '.join(lacking)} job; leave it out of the mix")
         if lacking:
             notes.append(f"devices={devices}: no {', '.join(lacking)} job is among them; the mix leaves it out")
-        if not members or (mix is not None and not any(mix.values())):
+        if not len(rows) or (mix is not None and not any(mix.values())):
             notes.append(f"devices={devices}: not run, no job is left")
             continue
-        for replication in range(settings.replications):
-            seeded = replace(settings, mix=mix, seed=settings.seed + replication)
-            rows.extend(_rows_of(devices, members, pool, advice, seeded))
-    if "known" in populations:
-        notes.append(
-            f"{len(pool.jobs) - len(pool.known)} of {len(pool.jobs)} jobs ran on devices of unknown memory, taken as "
-            f"{pool.assumed_device_mem_gib:g} GiB; devices=known leaves them out"
+        arrivals.extend(_drawn(pool, devices, rows, replace(settings, mix=mix)))
+    if not all(pool.known):
+        notes.append(f"{_assumed_note(pool)}; devices={KNOWN} leaves them out")
+    gangs = gangs_of(pool.frame)
+    working = replace(gangs, fails=np.zeros_like(gangs.fails))
+    common = _common(pool, settings, settings.rate_per_h)
+    return _simulated(pool, working, scales, arrivals, common, notes, settings=settings, keep=keep)
+
+
+def simulate_recorded(
+    pool: Pool, scales: Mapping[str, Scale], settings: SimulationSettings, *, keep: Keep | None = None
+) -> SimulationResult:
+    """Let the pool's jobs arrive as they were submitted, under the same arms; the first arrives at 0 s.
+
+    Jobs that were not measured run as recorded, at their requests; where none was, `requested` is the only arm.
+
+    Raises
+    ------
+    BadUsage
+        If the discipline needs predictions and no scale gives any, or jobs ask for what the cluster does not tell.
+    """
+    gangs = gangs_of(pool.frame, gpus_per_machine=settings.cluster.most_gpus)
+    _check_capacity(gangs, settings)
+    at_s = submitted_s(pool.frame)
+    # Without a horizon machines fail until the last submission, and at least for a second.
+    last_s = max(min(settings.horizon_s, float(at_s[-1])), 1.0)
+    arrivals = Arrivals(
+        devices=ALL,
+        seed=settings.seed,
+        at_s=at_s,
+        picks=np.arange(len(pool.jobs), dtype=np.int64),
+        outages=outages_until(settings, last_s, settings.seed),
+    )
+    common, notes = _common(pool, settings, None), _recorded_notes(pool, gangs)
+    return _simulated(pool, gangs, scales, [arrivals], common, notes, settings=settings, keep=keep)
+
+
+def _simulated(
+    pool: Pool,
+    gangs: Gangs,
+    scales: Mapping[str, Scale],
+    arrivals: Sequence[Arrivals],
+    common: Row,
+    notes: Sequence[str],
+    *,
+    settings: SimulationSettings,
+    keep: Keep | None,
+) -> SimulationResult:
+    if settings.needs_predictions and not scales:
+        raise BadUsage(
+            f"simulate: {settings.needs_predictions} looks at predicted run times and there is no predictor; expected "
+            "one (--predictor champion, oracle or constant), or a policy that needs none, as fifo"
         )
+    given = advice(pool, scales)
+    truths = settings.truths if any(pool.measured) else AS_RECORDED
+    rows: list[Row] = []
+    requested: dict[int, Metrics] = {}
+    for run in paired_runs(pool, gangs, given, truths, arrivals, settings):
+        # The arm without shrinking comes first under every set of arrivals.
+        base = requested.setdefault(id(run.arrivals), run.metrics)
+        rows.append(_row(run, base, common))
+        if keep is not None:
+            keep(run)
+    sized = {arm: answers for arm, answers in given.items() if arm != REQUESTED}
     return SimulationResult(
         rows=rows,
-        reclaimed=[row for arm, answers in advice.items() for row in reclaimed_rows(arm, pool.jobs, answers)],
-        model_decided_share={
-            arm: float(np.mean([answer.model_decided for answer in answers]))
-            for arm, answers in advice.items()
-            if arm != ORACLE
-        },
-        recommendations=advice,
-        notes=notes,
+        reclaimed=[row for arm, answers in sized.items() for row in _reclaimed(arm, pool, answers)],
+        model_decided_share={arm: model_decided_share(answers) for arm, answers in sized.items() if arm != ORACLE},
+        recommendations=sized,
+        notes=[*settings.notes(), *notes, *_prediction_notes(given, settings)],
     )
 
 
-def _advice(pool: Pool, predictor: Predictor | None, settings: SimulationSettings) -> dict[str, list[Recommendation]]:
-    """Recommend once for the whole pool, per arm that shrinks."""
-    jobs = [entry.job for entry in pool.jobs]
-    advice: dict[str, list[Recommendation]] = {}
-    for guard in settings.guards:
-        if predictor is None:
-            break
-        policy = replace(
-            settings.shrink_policy,
-            guard=guard,
-            device_mem_gib=pool.device_mem_gib,
-            assumed_device_mem_gib=pool.assumed_device_mem_gib,
-        )
-        advice[ARM_OF_GUARD[guard]] = shrink(jobs, predictor, policy)
-    oracle = OraclePredictor(measured={entry.job: entry.measured for entry in pool.jobs})
-    advice[ORACLE] = shrink(jobs, oracle, oracle_policy(pool.device_mem_gib, pool.assumed_device_mem_gib))
-    return advice
+def _row(run: Run, requested: Metrics, common: Row) -> Row:
+    figures = {**asdict(run.metrics), **gains(run.metrics, requested)}
+    where: Row = {"arm": run.arm, "truth": run.truth, "devices": run.arrivals.devices, "seed": run.arrivals.seed}
+    return {**where, **common, **{name: finite(value) for name, value in figures.items()}}
 
 
-def _rows_of(
-    devices: str,
-    members: Sequence[PoolJob],
-    pool: Pool,
-    advice: Mapping[str, Sequence[Recommendation]],
-    settings: SimulationSettings,
-) -> list[Row]:
-    """Run every arm and truth over one population, all under the same arrivals of one seed."""
-    arrivals = poisson_arrivals(
-        members,
-        rate_per_h=settings.rate_per_h,
-        horizon_s=settings.horizon_s,
-        rng=np.random.default_rng(settings.seed),
-        mix=settings.mix,
-    )
-    scales = _scales(pool.jobs, advice)
-    # At the full request every truth is the recorded run: one run answers for all of them.
-    requested = _measured_run(arrivals, scales[REQUESTED], settings.truths[0], settings)
-    common: Row = {
-        "trace": trace_of(members),
-        "devices": devices,
+def _common(pool: Pool, settings: SimulationSettings, rate_per_h: float | None) -> Row:
+    """Return what every row says of its simulation."""
+    return {
+        "trace": trace_of(pool.jobs),
+        "policy": str(settings.discipline.policy),
+        "placement": str(settings.discipline.placement),
         "assumed_device_mem_gib": pool.assumed_device_mem_gib,
-        "rate_per_h": settings.rate_per_h,
-        "seed": settings.seed,
+        "rate_per_h": rate_per_h,
     }
-    rows: list[Row] = []
-    for truth in settings.truths:
-        for arm, scale in scales.items():
-            metrics = requested if arm == REQUESTED else _measured_run(arrivals, scale, truth, settings)
-            figures = {**asdict(metrics), **gains(metrics, requested)}
-            rows.append({"arm": arm, "truth": truth, **common, **{k: finite(v) for k, v in figures.items()}})
-    return rows
 
 
-def _measured_run(
-    arrivals: Sequence[Arrival], scale: Scale | None, truth: str, settings: SimulationSettings
-) -> Metrics:
-    run = run_cluster(
-        arrivals,
-        settings.machines,
-        horizon_s=settings.horizon_s,
-        scale=scale,
-        truth=truth,
-        policy=settings.queue_policy,
-        placement=settings.placement,
-    )
-    return summarise(run, warm_up_s=settings.warm_up_s)
+def _reclaimed(arm: str, pool: Pool, answers: Sequence[Recommendation]) -> list[Row]:
+    rows = [row for row, known in enumerate(pool.measured) if known]
+    return reclaimed_rows(arm, [pool.jobs[row] for row in rows], [answers[row] for row in rows])
 
 
-def _scales(pool: Sequence[PoolJob], advice: Mapping[str, Sequence[Recommendation]]) -> dict[str, Scale | None]:
-    """Return per arm what hands a job its recommendation.
+def _drawn(pool: Pool, devices: str, members: IntArray, settings: SimulationSettings) -> Iterator[Arrivals]:
+    """Draw the arrivals of each replication from the pool's rows `members`."""
+    kinds = [pool.jobs[row].job.task_type for row in members.tolist()]
+    for replication in range(settings.replications):
+        seed = settings.seed + replication
+        draws = poisson_draws(
+            kinds,
+            rate_per_h=settings.rate_per_h,
+            horizon_s=settings.horizon_s,
+            rng=np.random.default_rng(seed),
+            mix=settings.mix,
+        )
+        yield Arrivals(
+            devices=devices,
+            seed=seed,
+            at_s=draws.at_s,
+            picks=members[draws.picks],
+            outages=outages_until(settings, settings.horizon_s, seed),
+        )
 
-    Without shrinking the predictions stay, so that a policy that orders by them is compared with itself.
-    """
-    scales: dict[str, Scale | None] = {REQUESTED: None}
-    for arm, answers in advice.items():
-        by_job = {entry.job: answer for entry, answer in zip(pool, answers, strict=True)}
-        if scales[REQUESTED] is None or arm == SHRUNK:
-            scales[REQUESTED] = _handing_out({job: _at_request(answer) for job, answer in by_job.items()})
-        scales[arm] = _handing_out(by_job)
-    return scales
 
-
-def _handing_out(by_job: Mapping[Job, Recommendation]) -> Scale:
-    return lambda jobs: [by_job[job] for job in jobs]
-
-
-def _at_request(answer: Recommendation) -> Recommendation:
-    return replace(answer, target=answer.request, run_time_change=0.0)
+def _populations(pool: Pool) -> dict[str, IntArray]:
+    """Return the pool's rows to draw from: all of them, and those of known devices where that is not the same."""
+    populations = {ALL: np.arange(len(pool.jobs), dtype=np.int64)}
+    if not all(pool.known):
+        populations[KNOWN] = np.flatnonzero(pool.known).astype(np.int64)
+    return populations
 
 
 def _mix_over(
-    members: Sequence[PoolJob], mix: Mapping[str, float] | None
+    pool: Pool, members: IntArray, mix: Mapping[str, float] | None
 ) -> tuple[Mapping[str, float] | None, list[str]]:
-    """Return the mix over the types that `members` hold, and the types it names that they lack."""
+    """Return the mix over the types that the rows `members` hold, and the types it names that they lack."""
     if mix is None:
         return None, []
-    kinds = {entry.job.task_type for entry in members}
+    kinds = {pool.jobs[row].job.task_type for row in members.tolist()}
     lacking = sorted(kind for kind, weight in mix.items() if weight > 0.0 and kind not in kinds)
     return {kind: weight for kind, weight in mix.items() if kind in kinds}, lacking
 
 
-def _capacity_note(settings: SimulationSettings) -> str:
-    machines = settings.machines
-    cores, mem_gib, gpus = (
-        sum(machine.cpu_cores for machine in machines),
-        sum(machine.mem_gib for machine in machines),
-        sum(machine.gpus for machine in machines),
-    )
+def _check_capacity(gangs: Gangs, settings: SimulationSettings) -> None:
+    """Refuse jobs that ask for what nobody knows the machines' capacity of."""
+    asked = {name: bool(gangs.request_units[:, at].any()) for at, name in enumerate(RESOURCES)}
+    lacking = [name for name in settings.cluster.untold if asked[name]]
+    if lacking:
+        raise BadUsage(
+            f"simulate: the jobs ask for {' and '.join(lacking)}, which {settings.cluster.source} does not tell; "
+            "describe the machines in a file: --cluster-from FILE.toml"
+        )
+
+
+def _assumed_note(pool: Pool) -> str:
     return (
-        f"cluster: {len(machines)} machines, {gpus} GPUs, {cores:g} cores, {mem_gib:g} GiB, of one GPU type for all; "
-        f"{settings.rate_per_h:g} jobs/h for {settings.horizon_s / 3600.0:g} h"
+        f"{pool.known.count(False)} of {len(pool.jobs)} jobs ran on devices of unknown memory, taken as "
+        f"{pool.assumed_device_mem_gib:g} GiB"
     )
+
+
+def _recorded_notes(pool: Pool, gangs: Gangs) -> list[str]:
+    notes = []
+    unasked = [name for at, name in enumerate(RESOURCES) if not gangs.request_units[:, at].any()]
+    if unasked:
+        rest = [name for name in RESOURCES if name not in unasked]
+        notes.append(f"no job asks for {' or '.join(unasked)}: {' and '.join(rest)} alone are allocated")
+    if divided := int((gangs.pieces > 1).sum()):
+        notes.append(f"{divided} jobs ask for more GPUs than a machine has: divided into equal instances")
+    unmeasured = pool.measured.count(False)
+    if unmeasured:
+        notes.append(f"the use of {unmeasured} of {len(pool.jobs)} jobs is unknown: they keep their requests")
+    if any(pool.measured) and not all(pool.known):
+        notes.append(_assumed_note(pool))
+    return notes
+
+
+def _prediction_notes(given: Advice, settings: SimulationSettings) -> list[str]:
+    answers = given.get(REQUESTED)
+    if settings.needs_predictions is None or answers is None:
+        return []
+    unknown = int(np.isnan(predicted_times(answers)).sum())
+    return [f"{unknown} of {len(answers)} jobs have no predicted run time: they go last"] if unknown else []

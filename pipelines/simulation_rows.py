@@ -26,6 +26,7 @@ SUMMARY_COLUMNS: Final = (
     "devices",
     "deployed",
     "completed",
+    "failed",
     "complete_rate",
     "cpu_allocated_frac",
     "cpu_used_frac",
@@ -34,11 +35,21 @@ SUMMARY_COLUMNS: Final = (
     "gpu_allocated_frac",
     "gpu_used_frac",
     "killed",
+    "preempted",
+    "interrupted",
     "stretched_share",
     "stretch_p99",
+    "wait_mean_s",
     "jct_mean_s",
+    "jct_p99_s",
 )
 """The columns of `SimulationResult.rows` that a first look needs."""
+
+
+def shown(rows: Sequence[Mapping[str, object]]) -> list[Row]:
+    """Return the columns a first look needs, less those that hold nothing in any row."""
+    wanted = [name for name in SUMMARY_COLUMNS if any(row[name] is not None for row in rows)]
+    return [{name: row[name] for name in wanted} for row in rows]
 
 
 def trace_of(pool: Sequence[PoolJob]) -> str:
@@ -47,7 +58,10 @@ def trace_of(pool: Sequence[PoolJob]) -> str:
 
 
 def averaged(rows: Sequence[Mapping[str, object]]) -> list[Row]:
-    """Take the mean over seeds of every figure, per arm, truth and population; a figure that is null is left out."""
+    """Take the mean over seeds of every figure, per arm, truth and population; a figure that is null is left out.
+
+    Texts are the same for all seeds, and stay.
+    """
     groups: dict[tuple[object, ...], list[Mapping[str, object]]] = defaultdict(list)
     for row in rows:
         groups[tuple(row[name] for name in GROUPED_BY)].append(row)
@@ -57,7 +71,7 @@ def averaged(rows: Sequence[Mapping[str, object]]) -> list[Row]:
         for name in members[0]:
             if name not in (*GROUPED_BY, "seed"):
                 values = [value for row in members if isinstance(value := row[name], int | float)]
-                mean[name] = float(np.mean(values)) if values else None
+                mean[name] = float(np.mean(values)) if values else members[0][name]
         means.append(mean)
     return means
 

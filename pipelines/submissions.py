@@ -48,10 +48,15 @@ def submissions(
     Raises
     ------
     BadUsage
-        If there is no such VC.
+        If the jobs are of several clusters, or there is no such VC.
     LakeError
         If no job is left.
     """
+    clusters = jobs["cluster"].unique().sort().to_list()
+    if len(clusters) > 1:
+        raise BadUsage(
+            f"found jobs of the clusters {', '.join(clusters)}, expected those of one: name it with --cluster"
+        )
     if vc is not None and vc not in jobs["vc"]:
         held = jobs["vc"].drop_nulls().unique().sort().to_list()
         known = ", ".join([*held[:SHOWN], *(["..."] if len(held) > SHOWN else [])])

@@ -36,13 +36,15 @@ def demo(
     threads: Threads = None,
 ) -> None:
     """Run the main job end to end: ingest, train, gate, recommend, and simulate 12 h with and without shrinking."""
+    from pipelines.advice import scales_of
     from pipelines.cli.opening import champions, place_of, threads_of
     from pipelines.cli.progress import step
     from pipelines.demo import accuracy_rows, importance_rows, outcome_rows, reclaimed_rows
     from pipelines.ingest import ingest
     from pipelines.lake import Lake
     from pipelines.retrain import promote_all, retrain
-    from pipelines.simulate import SimulationSettings, simulate
+    from pipelines.simulate import simulate
+    from pipelines.simulation_settings import SimulationSettings
 
     source, name = (traces / "pai", "pai") if traces is not None else (into / "raw", "pai-synth")
     _fresh(into)
@@ -63,7 +65,7 @@ def demo(
         pool = _held_out(opened, name, trained)
     with step(f"simulating 12 h of {len(pool.jobs)} held-out jobs at {rate:g} per hour, with and without shrinking"):
         settings = SimulationSettings(rate_per_h=rate, seed=seed, replications=REPLICATIONS)
-        result = simulate(pool, predictor, settings)
+        result = simulate(pool, scales_of(predictor, pool, settings), settings)
 
     origin = "synthetic" if traces is None else "real"
     say("\nWhat the run times depend on (permutation importance on held-out jobs; sign of the SHAP rank correlation)")

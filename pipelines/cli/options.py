@@ -23,6 +23,13 @@ class Format(StrEnum):
     CSV = "csv"
 
 
+class GuardOption(StrEnum):
+    """Whether measured peak use bounds a shrink from below."""
+
+    USAGE = "usage"
+    NONE = "none"
+
+
 Lake = Annotated[
     Path | None, typer.Option("--lake", help="Folder of the lake.", show_default="TAUT_LAKE, else data/lake")
 ]

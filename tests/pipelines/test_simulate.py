@@ -1,163 +1,53 @@
-"""Canonical tables to a job pool, and the pool to paired rows."""
+"""A pool of measured jobs to paired rows: arms, truths and populations under the same arrivals."""
 
 import json
 from collections import defaultdict
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.tables import Jobs, Usage
-from pipelines.errors import BadUsage, LakeError
+from pipelines.advice import scales_of
+from pipelines.cluster_file import ClusterSpec
+from pipelines.errors import BadUsage
 from pipelines.ingest import ingest
 from pipelines.job_pool import Pool, job_pool
 from pipelines.lake import Lake
-from pipelines.simulate import PAPER_MIX, SimulationSettings, simulate
+from pipelines.simulate import SimulationResult, simulate
 from pipelines.simulation_rows import SUMMARY_COLUMNS, averaged
+from pipelines.simulation_settings import PAPER_MIX, OutageRate, SimulationSettings
 from scheduler_core.cluster import Machine
+from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput, PredictorUnavailable
 from scheduler_core.predictors import ConstantPredictor
-from scheduler_core.types import Request
+from scheduler_core.types import Predictor, Request
+from tests.pipelines.canonical import measured_tables
 from tests.scheduler_core.cases import ToyPredictor
 
-T0 = datetime(2020, 7, 1, tzinfo=UTC)
-KINDS = ("ctr", "nlp", "cv")
-
-
-def tables(count: int = 30) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return canonical jobs and usage: over-claimed requests, one in ten on a device of unknown memory."""
-    rng = np.random.default_rng(8)
-    jobs, usage = [], []
-    for i in range(count):
-        submit = T0 + timedelta(minutes=i)
-        run_s = float(rng.lognormal(6.5, 0.8))
-        key = {"trace": "toy", "cluster": "c", "job_id": f"j{i:03d}", "role": "worker"}
-        jobs.append(
-            {
-                **key,
-                "user": f"u{i % 4}",
-                "task_type": KINDS[i % 3],
-                "gpu_type": "MISC" if i % 10 == 0 else "T4",
-                "submit_ts": submit,
-                "start_ts": submit,
-                "end_ts": submit + timedelta(seconds=run_s),
-                "run_s": run_s,
-                "run_s_censored": False,
-                "status": "completed",
-                "instances": int(rng.integers(1, 9)),
-                "req_cpu_cores": 6.0,
-                "req_mem_gib": 29.3,
-                "req_gpus": float(rng.choice([0.25, 0.5, 1.0])),
-            }
-        )
-        peak_gib = float(rng.uniform(2.0, 6.0))
-        usage.append(
-            {
-                **key,
-                "used_cpu_cores": float(rng.uniform(0.5, 3.0)),
-                "used_gpus": float(rng.uniform(0.0, 0.2)),
-                "mem_avg_gib": peak_gib / 2,
-                "mem_max_gib": peak_gib,
-                "gpu_mem_avg_gib": 0.5,
-                "gpu_mem_max_gib": float(rng.uniform(0.3, 2.0)),
-                "instances_measured": 1,
-            }
-        )
-    return canonical(jobs, Jobs), canonical(usage, Usage)
-
-
-def canonical(rows: list[dict[str, Any]], schema: Any) -> pl.DataFrame:
-    empty = schema.create_empty()
-    frame = pl.DataFrame(rows, schema_overrides={n: t for n, t in empty.schema.items() if n in rows[0]})
-    return schema.validate(pl.concat([empty, frame], how="diagonal"))
-
-
-def altered(frame: pl.DataFrame, row: int, **values: object) -> pl.DataFrame:
-    """Return the frame with some values of one row replaced."""
-    at = pl.int_range(pl.len()) == row
-    return frame.with_columns(
-        pl.when(at).then(pl.lit(value, dtype=frame.schema[name])).otherwise(name).alias(name)
-        for name, value in values.items()
-    )
-
-
-SMALL = SimulationSettings(
-    rate_per_h=60.0, horizon_s=2 * 3600.0, machines=[Machine(name="m", cpu_cores=96.0, mem_gib=512.0, gpus=8)], seed=4
-)
+ONE_MACHINE = ClusterSpec(machines=(Machine(name="m", cpu_cores=96.0, mem_gib=512.0, gpus=8),), source="one machine")
+SMALL = SimulationSettings(rate_per_h=60.0, horizon_s=2 * 3600.0, cluster=ONE_MACHINE, seed=4)
 
 
 def predictor() -> ConstantPredictor:
     return ConstantPredictor(run_s=600.0, peak=Request(cpu_cores=3.0, mem_gib=6.0, gpus=0.2), gpu_mem_gib=2.0)
 
 
+def run(pool: Pool, predicting: Predictor | None, chosen: SimulationSettings) -> SimulationResult:
+    return simulate(pool, scales_of(predicting, pool, chosen), chosen)
+
+
 def figures(pool: Pool, **changes: Any) -> dict[tuple[str, str, str], dict[str, Any]]:
     chosen = replace(SMALL, **changes)
-    rows = simulate(pool, predictor(), chosen).rows
+    rows = run(pool, predictor(), chosen).rows
     return {(str(row["arm"]), str(row["truth"]), str(row["devices"])): row for row in rows}
 
 
-def test_pool_joins_request_and_use() -> None:
-    jobs, usage = tables(3)
-
-    pool = job_pool(jobs, usage)
-
-    first, row, used = pool.jobs[0], jobs.row(0, named=True), usage.row(0, named=True)
-    assert first.job.request == Request(cpu_cores=6.0, mem_gib=29.3, gpus=row["req_gpus"])
-    assert first.job.submit_ts == T0.timestamp()
-    assert (first.measured.mem_gib, first.measured.mem_avg_gib) == (used["mem_max_gib"], used["mem_avg_gib"])
-    assert [entry.measured.device_mem_gib for entry in pool.jobs] == [16.0, 16.0, 16.0]
-    assert len(pool.known) == 2
-
-
-@pytest.mark.parametrize(
-    ("values", "why"),
-    [
-        ({"role": "ps"}, "role"),
-        ({"run_s": None}, "no_run_time"),
-        ({"run_s": 0.0}, "no_run_time"),
-        ({"run_s_censored": True}, "run_time_censored"),
-        ({"req_gpus": None}, "no_request"),
-        ({"job_id": "elsewhere"}, "not_measured"),
-    ],
-)
-def test_what_is_left_out_is_counted_by_why(values: dict[str, object], why: str) -> None:
-    jobs, usage = tables(5)
-
-    pool = job_pool(altered(jobs, 2, **values), usage)
-
-    assert len(pool.jobs) == 4
-    assert {name: count for name, count in pool.dropped.items() if count} == {why: 1}
-
-
-def test_parameter_servers_stay_where_asked() -> None:
-    jobs, usage = tables(5)
-
-    pool = job_pool(altered(jobs, 2, role="ps"), altered(usage, 2, role="ps"), dropped_roles=())
-
-    assert len(pool.jobs) == 5
-
-
-def test_nothing_measured_is_an_error_that_says_why() -> None:
-    jobs, usage = tables(5)
-
-    with pytest.raises(LakeError, match=r"among 5 jobs \(5 not_measured\)"):
-        job_pool(jobs, usage.clear())
-
-
-def test_permuting_rows_changes_no_pool() -> None:
-    jobs, usage = tables(20)
-
-    assert job_pool(jobs.sample(fraction=1.0, shuffle=True, seed=1), usage.reverse()) == job_pool(jobs, usage)
-
-
 def test_every_arm_truth_and_population_has_its_row() -> None:
-    rows = figures(job_pool(*tables()))
+    rows = figures(job_pool(*measured_tables()))
 
     assert set(rows) == {
         (arm, truth, devices)
@@ -172,7 +62,7 @@ def test_every_arm_truth_and_population_has_its_row() -> None:
 
 
 def test_arms_are_paired_and_the_baseline_is_one() -> None:
-    rows = figures(job_pool(*tables()))
+    rows = figures(job_pool(*measured_tables()))
 
     assert len({(row["submitted"], row["never_fits"]) for key, row in rows.items() if key[2] == "all"}) == 1
     for truth in ("predicted", "contention"):
@@ -183,7 +73,7 @@ def test_arms_are_paired_and_the_baseline_is_one() -> None:
 
 
 def test_shrinking_deploys_more_of_an_overclaimed_load_and_the_oracle_does_no_harm() -> None:
-    rows = figures(job_pool(*tables()), rate_per_h=200.0)
+    rows = figures(job_pool(*measured_tables()), rate_per_h=200.0)
 
     for truth in ("unchanged", "predicted", "contention"):
         requested, shrunk, oracle = (rows[arm, truth, "all"] for arm in ("requested", "shrunk", "oracle"))
@@ -194,8 +84,8 @@ def test_shrinking_deploys_more_of_an_overclaimed_load_and_the_oracle_does_no_ha
 
 
 def test_without_a_guard_the_papers_algorithm_does_harm_only_contention_sees() -> None:
-    rows = figures(job_pool(*tables()), guards=("none",))
-    tight = job_pool(tables()[0], tables()[1].with_columns(mem_max_gib=pl.lit(20.0)))
+    rows = figures(job_pool(*measured_tables()), guards=("none",))
+    tight = job_pool(measured_tables()[0], measured_tables()[1].with_columns(mem_max_gib=pl.lit(20.0)))
     harmed = figures(tight, guards=("none",))
 
     assert rows["unguarded", "contention", "all"]["killed"] == 0
@@ -206,7 +96,7 @@ def test_without_a_guard_the_papers_algorithm_does_harm_only_contention_sees() -
 def test_the_pool_is_scaled_in_one_matrix() -> None:
     counting = ToyPredictor()
 
-    simulate(job_pool(*tables()), counting, SMALL)
+    run(job_pool(*measured_tables()), counting, SMALL)
 
     assert counting.calls == 1
 
@@ -216,7 +106,7 @@ def test_a_predictor_that_is_away_changes_nothing_and_loses_no_job() -> None:
         def run_times(self, *_: Any) -> Any:
             raise PredictorUnavailable("no bundle")
 
-    result = simulate(job_pool(*tables()), Away(), SMALL)
+    result = run(job_pool(*measured_tables()), Away(), SMALL)
 
     by_arm = defaultdict(list)
     for row in result.rows:
@@ -226,15 +116,15 @@ def test_a_predictor_that_is_away_changes_nothing_and_loses_no_job() -> None:
 
 
 def test_without_a_predictor_there_is_the_oracle_to_compare_with() -> None:
-    result = simulate(job_pool(*tables()), None, SMALL)
+    result = run(job_pool(*measured_tables()), None, SMALL)
 
     assert {row["arm"] for row in result.rows} == {"requested", "oracle"}
     assert result.model_decided_share == {}
 
 
 def test_reclaimed_rows_add_up_to_the_pool() -> None:
-    pool = job_pool(*tables())
-    result = simulate(pool, predictor(), SMALL)
+    pool = job_pool(*measured_tables())
+    result = run(pool, predictor(), SMALL)
 
     for arm in ("shrunk", "oracle"):
         cores = [row for row in result.reclaimed if (row["arm"], row["resource"]) == (arm, "cpu_cores")]
@@ -245,7 +135,7 @@ def test_reclaimed_rows_add_up_to_the_pool() -> None:
 
 
 def test_assumptions_are_said() -> None:
-    notes = " ".join(simulate(job_pool(*tables()), None, SMALL).notes)
+    notes = " ".join(run(job_pool(*measured_tables()), None, SMALL).notes)
 
     assert "3 of 30 jobs ran on devices of unknown memory, taken as 16 GiB" in notes
     assert "8 GPUs" in notes
@@ -253,12 +143,12 @@ def test_assumptions_are_said() -> None:
 
 
 def test_same_seed_same_rows_and_replications_differ() -> None:
-    pool = job_pool(*tables())
+    pool = job_pool(*measured_tables())
     twice = replace(SMALL, replications=2)
 
-    first = simulate(pool, predictor(), twice)
+    first = run(pool, predictor(), twice)
 
-    assert first.rows == simulate(pool, predictor(), twice).rows
+    assert first.rows == run(pool, predictor(), twice).rows
     assert {row["seed"] for row in first.rows} == {4, 5}
     means = averaged(first.rows)
     assert len(means) == len(first.rows) / 2
@@ -269,7 +159,7 @@ def test_same_seed_same_rows_and_replications_differ() -> None:
 
 
 def test_a_mix_the_pool_lacks_is_refused_and_one_the_known_devices_lack_is_said() -> None:
-    jobs, usage = tables()
+    jobs, usage = measured_tables()
     pool = job_pool(
         jobs.with_columns(gpu_type=pl.when(pl.col("task_type") == "cv").then(pl.lit("MISC")).otherwise("gpu_type")),
         usage,
@@ -278,7 +168,7 @@ def test_a_mix_the_pool_lacks_is_refused_and_one_the_known_devices_lack_is_said(
     with pytest.raises(BadUsage, match="no gnn job"):
         figures(pool, mix={"gnn": 1.0, "ctr": 1.0})
     mixed = replace(SMALL, mix={"cv": 1.0, "ctr": 1.0})
-    result = simulate(pool, None, mixed)
+    result = run(pool, None, mixed)
     assert "devices=known: no cv job is among them; the mix leaves it out" in result.notes
     assert {row["devices"] for row in result.rows} == {"all", "known"}
 
@@ -286,22 +176,65 @@ def test_a_mix_the_pool_lacks_is_refused_and_one_the_known_devices_lack_is_said(
 @pytest.mark.parametrize("changes", [{"truths": ()}, {"replications": 0}])
 def test_settings_that_run_nothing_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(BadUsage, match="at least one replication"):
-        figures(job_pool(*tables(3)), **changes)
+        figures(job_pool(*measured_tables(3)), **changes)
 
 
 def test_an_unknown_truth_is_refused_by_name() -> None:
     with pytest.raises(BadInput, match="expected one of contention"):
-        figures(job_pool(*tables(3)), truths=("hope",))
+        figures(job_pool(*measured_tables(3)), truths=("hope",))
 
 
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 1000), policy=st.sampled_from(["fifo", "srtf", "drf"]))
 def test_guarded_by_true_peaks_no_job_is_killed(seed: int, policy: str) -> None:
     # The floors lie above every peak of these tables: 6 GiB and 2 GiB of GPU memory.
-    rows = figures(job_pool(*tables()), seed=seed, queue_policy=policy, truths=("contention",))
+    rows = figures(
+        job_pool(*measured_tables()), seed=seed, discipline=Discipline(policy=policy), truths=("contention",)
+    )
 
     assert rows["shrunk", "contention", "all"]["killed"] == 0
     assert rows["shrunk", "contention", "all"]["stretch_p99"] == pytest.approx(1.0)
+
+
+def test_outages_leave_the_arrivals_as_they_are_and_interrupt_jobs() -> None:
+    pool = job_pool(*measured_tables())
+    steady, failing = figures(pool), figures(pool, outages=OutageRate(mtbf_h=0.5, mttr_h=0.2))
+
+    for key, row in failing.items():
+        assert row["submitted"] == steady[key]["submitted"]
+    assert steady["requested", "contention", "all"]["interrupted"] == 0
+    assert failing["requested", "contention", "all"]["interrupted"] > 0
+    assert failing == figures(pool, outages=OutageRate(mtbf_h=0.5, mttr_h=0.2))
+
+
+@pytest.mark.parametrize(
+    "discipline", [Discipline(policy="sjf"), Discipline(policy="qssf"), Discipline(backfill="easy")]
+)
+def test_what_looks_at_predictions_needs_a_predictor(discipline: Discipline) -> None:
+    pool = job_pool(*measured_tables(5))
+
+    with pytest.raises(BadUsage, match="looks at predicted run times and there is no predictor"):
+        run(pool, None, replace(SMALL, discipline=discipline))
+    assert run(pool, predictor(), replace(SMALL, discipline=discipline)).rows
+
+
+def test_every_run_is_shown_before_it_is_forgotten() -> None:
+    pool = job_pool(*measured_tables())
+    seen = []
+
+    result = simulate(pool, scales_of(predictor(), pool, SMALL), SMALL, keep=seen.append)
+
+    assert [(run.arm, run.truth, run.arrivals.devices) for run in seen] == [
+        (row["arm"], row["truth"], row["devices"]) for row in result.rows
+    ]
+    for run in seen:
+        workload = run.trajectory.workload
+        assert [pool.jobs[row].measured.run_s for row in run.arrivals.picks.tolist()] == workload.run_s.tolist()
+
+
+def test_arrivals_drawn_without_end_are_refused() -> None:
+    with pytest.raises(BadUsage, match="finite number of hours"):
+        figures(job_pool(*measured_tables(3)), horizon_s=float("inf"))
 
 
 @pytest.mark.slow
@@ -312,7 +245,7 @@ def test_on_the_real_sample_the_unguarded_algorithm_kills_and_the_oracle_does_no
 
     # 824 tasks: 238 parameter servers and 3 without a GPU request are left out; 86 ran on devices of type MISC.
     assert (len(pool.jobs), len(pool.known)) == (583, 497)
-    result = simulate(pool, ConstantPredictor(run_s=600.0, peak=Request(cpu_cores=0.0, mem_gib=0.0, gpus=0.0)), HALVING)
+    result = run(pool, ConstantPredictor(run_s=600.0, peak=Request(cpu_cores=0.0, mem_gib=0.0, gpus=0.0)), HALVING)
 
     rows = {(row["arm"], row["truth"]): row for row in result.rows if row["devices"] == "all"}
     requested, halved, oracle = (rows[arm, "contention"] for arm in ("requested", "unguarded", "oracle"))

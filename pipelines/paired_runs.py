@@ -1,0 +1,131 @@
+"""Every arm under every truth and the same arrivals: the columns of each run put together, run, and measured.
+
+Which arrivals and whose advice is decided in `simulate`. Called by it and by the experiments.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from pipelines.advice import REQUESTED, Advice
+from pipelines.job_pool import Pool
+from pipelines.simulation_settings import SimulationSettings
+from pipelines.starts import predicted_times, starts_under, uses_of
+from pipelines.workloads import Gangs, Starts, arriving, as_requested
+from scheduler_core.arrivals import SECONDS_PER_HOUR
+from scheduler_core.metrics import Metrics, Uses, summarise
+from scheduler_core.outages import draw_outages
+from scheduler_core.simulator import simulate as run_cluster
+from scheduler_core.trajectory import Trajectory
+from scheduler_core.types import FloatArray, IntArray
+from scheduler_core.workload import Outages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """What every arm is run under: job `picks[i]` of the pool arrives at `at_s[i]`, while machines are away."""
+
+    devices: str
+    seed: int
+    at_s: FloatArray
+    picks: IntArray
+    outages: Outages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One arm under one truth, run; `uses` are those of the workload's jobs."""
+
+    arm: str
+    truth: str
+    arrivals: Arrivals
+    trajectory: Trajectory
+    uses: Uses
+    metrics: Metrics
+
+
+Keep = Callable[[Run], None]
+"""Is shown every run before it is forgotten."""
+
+
+def paired_runs(
+    pool: Pool,
+    gangs: Gangs,
+    advice: Advice,
+    truths: Sequence[str],
+    arrivals: Sequence[Arrivals],
+    settings: SimulationSettings,
+) -> Iterator[Run]:
+    """Run, for each set of arrivals and each truth, the arm `requested` and those of `advice`, in that order.
+
+    What becomes of a job is settled once for each arm and truth, however often it arrives. At the full request every
+    truth is the recorded run: `requested` is run once, and answers for all of them.
+    """
+    starts = _starts(pool, gangs, advice, truths)
+    uses = uses_of(pool.frame, gangs, pool.measured)
+    for each in arrivals:
+        run = partial(_run, gangs=gangs, uses=uses, arrivals=each, settings=settings)
+        requested = run(REQUESTED, truths[0], starts[REQUESTED, truths[0]])
+        for truth in truths:
+            for arm in dict.fromkeys([REQUESTED, *advice]):
+                if arm == REQUESTED:
+                    yield Run(
+                        arm=arm,
+                        truth=truth,
+                        arrivals=each,
+                        trajectory=requested.trajectory,
+                        uses=requested.uses,
+                        metrics=requested.metrics,
+                    )
+                else:
+                    yield run(arm, truth, starts[arm, truth])
+
+
+def outages_until(settings: SimulationSettings, until_s: float, seed: int) -> Outages:
+    """Return when machines are away: as told, or drawn for the time until `until_s` by a seed of their own."""
+    rate = settings.outages
+    if isinstance(rate, Outages):
+        return rate
+    # A stream of their own: with or without outages, the same seed draws the same arrivals.
+    rng = np.random.default_rng([seed, 1])
+    return draw_outages(
+        len(settings.cluster.machines),
+        between_s=rate.mtbf_h * SECONDS_PER_HOUR,
+        repair_s=rate.mttr_h * SECONDS_PER_HOUR,
+        horizon_s=until_s,
+        rng=rng,
+    )
+
+
+def _starts(pool: Pool, gangs: Gangs, advice: Advice, truths: Sequence[str]) -> Mapping[tuple[str, str], Starts]:
+    answers = advice.get(REQUESTED)
+    requested = as_requested(gangs, None if answers is None else predicted_times(answers))
+    starts = {(REQUESTED, truth): requested for truth in truths}
+    for arm, given in advice.items():
+        if arm != REQUESTED:
+            starts |= {(arm, truth): starts_under(truth, pool.jobs, gangs, given) for truth in truths}
+    return starts
+
+
+def _run(
+    arm: str,
+    truth: str,
+    starts: Starts,
+    *,
+    gangs: Gangs,
+    uses: Uses,
+    arrivals: Arrivals,
+    settings: SimulationSettings,
+) -> Run:
+    trajectory = run_cluster(
+        arriving(gangs, starts, arrivals.at_s, arrivals.picks),
+        settings.cluster.machines,
+        settings.discipline,
+        horizon_s=settings.horizon_s,
+        outages=arrivals.outages,
+    )
+    drawn = Uses(mean=uses.mean[arrivals.picks])
+    metrics = summarise(trajectory, uses=drawn, warm_up_s=settings.warm_up_s)
+    return Run(arm=arm, truth=truth, arrivals=arrivals, trajectory=trajectory, uses=drawn, metrics=metrics)

@@ -1,0 +1,109 @@
+"""A folder of simulations: one subfolder for each run, and all rows beside them.
+
+What a subfolder holds is `simulation_files`' matter. Called by `taut simulate --out` and the experiments.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from pipelines.advice import REQUESTED
+from pipelines.errors import BadUsage
+from pipelines.job_pool import Pool
+from pipelines.paired_runs import Keep, Run
+from pipelines.simulation_files import write_simulation
+from pipelines.simulation_rows import trace_of
+from pipelines.simulation_settings import SimulationSettings
+
+ROWS: Final = "simulations.json"
+ANY_TRUTH: Final = "any"
+"""Stands for the truth of the arm without shrinking, which is the same under all."""
+
+STEPS: Final = 1000
+"""About how many steps a time series has; each is whole minutes."""
+
+
+def fresh_folder(folder: Path) -> Path:
+    """Return the folder, which has to be new or empty.
+
+    Raises
+    ------
+    BadUsage
+        If it is a file, or holds anything.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise BadUsage(f"results: found a file at {folder}, expected a folder; name another with --out")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise BadUsage(f"results: {folder} is not empty, expected a new or empty folder; name another with --out")
+    return folder
+
+
+def keeping(folder: Path, pool: Pool, settings: SimulationSettings, notes: Sequence[str]) -> Keep:
+    """Return what writes every run into a subfolder of its own; runs that are the same are written once."""
+    written: set[str] = set()
+
+    def keep(run: Run) -> None:
+        truth = ANY_TRUTH if run.arm == REQUESTED else run.truth
+        name = f"{run.arm}-{truth}-{run.arrivals.devices}-{run.arrivals.seed}"
+        if name in written:
+            return
+        written.add(name)
+        write_simulation(
+            folder / name,
+            run.trajectory,
+            run.metrics,
+            settings={"arm": run.arm, "truth": truth, **_settings_of(pool, run, settings)},
+            capacity_assumption=settings.cluster.note(),
+            step_s=_step_s(run.trajectory.end_s),
+            notes=notes,
+            names=_names(pool, run),
+            uses=run.uses,
+        )
+
+    return keep
+
+
+def write_rows(folder: Path, rows: Sequence[Mapping[str, object]], notes: Sequence[str]) -> Path:
+    """Write all rows and notes of a simulation into its folder; return the file's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / ROWS
+    text = json.dumps({"notes": list(notes), "rows": list(rows)}, indent=2, allow_nan=False, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8", newline="\n")
+    return path
+
+
+def _settings_of(pool: Pool, run: Run, settings: SimulationSettings) -> dict[str, object]:
+    discipline = asdict(settings.discipline)
+    return {
+        "trace": trace_of(pool.jobs),
+        "devices": run.arrivals.devices,
+        "seed": run.arrivals.seed,
+        "jobs": len(run.arrivals.at_s),
+        "warm_up_s": settings.warm_up_s,
+        "horizon_s": settings.horizon_s,
+        "outages": len(run.arrivals.outages.machine),
+        "assumed_device_mem_gib": pool.assumed_device_mem_gib,
+        "cluster": settings.cluster.source,
+        "theta": settings.shrink_policy.theta,
+        **{
+            name: value if value is None or isinstance(value, int | float) else str(value)
+            for name, value in discipline.items()
+        },
+    }
+
+
+def _names(pool: Pool, run: Run) -> dict[str, list[str | None]]:
+    jobs = [pool.jobs[row].job for row in run.arrivals.picks.tolist()]
+    return {
+        "job_id": [job.job_id for job in jobs],
+        "role": [job.role for job in jobs],
+        "user": [job.user for job in jobs],
+        "vc": [job.vc for job in jobs],
+    }
+
+
+def _step_s(end_s: float) -> float:
+    return 60.0 * max(1, math.ceil(end_s / STEPS / 60.0))

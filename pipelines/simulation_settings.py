@@ -1,0 +1,113 @@
+"""What to simulate: arrivals, cluster, order, outages, and what a shrunk job's run becomes.
+
+Values only; running them is `simulate`'s matter. Made by the commands, the demo and the experiments.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pipelines.cluster_file import ClusterSpec, paper_cluster
+from pipelines.errors import BadUsage
+from scheduler_core.discipline import Discipline
+from scheduler_core.shrink import Guard, ShrinkPolicy
+from scheduler_core.simulator import PAPER_HORIZON_S
+from scheduler_core.truth import TRUTHS
+from scheduler_core.workload import NO_OUTAGES, Outages
+
+PAPER_RATE_PER_H: Final = 70.0
+"""The paper's highest load."""
+
+PAPER_MIX: Final[Mapping[str, float]] = {"cv": 5.0, "nlp": 15.0, "gnn": 15.0, "ctr": 65.0}
+"""The paper's mix of experiment 1 (ResNet : NMT : GraphLearn : CTR), by task type."""
+
+PREDICTED_POLICIES: Final = frozenset({"sjf", "srtf", "qssf"})
+"""The policies that order by predicted run times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutageRate:
+    """Machines fail on their own: mean time between failures of one machine, and mean time to its repair."""
+
+    mtbf_h: float
+    mttr_h: float
+
+    def __post_init__(self) -> None:
+        if not (0.0 < self.mtbf_h < float("inf") and 0.0 < self.mttr_h < float("inf")):
+            raise BadUsage(
+                f"outages: found {self.mtbf_h} h between failures and {self.mttr_h} h to repair, expected > 0"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationSettings:
+    """What to simulate.
+
+    Attributes
+    ----------
+    rate_per_h, mix
+        Of drawn arrivals; `mix` weighs task types, None draws from the pool as it is.
+    horizon_s, warm_up_s
+        Where the simulation ends (infinite: when nothing is left to happen), and from where on it is measured.
+    seed, replications
+        Replication i draws its arrivals and outages from seed + i.
+    cluster, discipline
+        The machines, and how they are run.
+    outages
+        When machines are away, or how often.
+    truths, guards
+        What a shrunk job's run becomes; one shrinking arm for each guard: `shrunk` with the peak-use guard, `unguarded`
+        as in the paper.
+    shrink_policy
+        Parameters of Algorithm 1. Its own guard and device memory are not looked at: the guards come from here and the
+        devices from the pool.
+    """
+
+    rate_per_h: float = PAPER_RATE_PER_H
+    mix: Mapping[str, float] | None = None
+    horizon_s: float = PAPER_HORIZON_S
+    warm_up_s: float = 0.0
+    seed: int = 0
+    replications: int = 1
+    cluster: ClusterSpec = field(default_factory=paper_cluster)
+    discipline: Discipline = field(default_factory=Discipline)
+    outages: Outages | OutageRate = NO_OUTAGES
+    truths: Sequence[str] = tuple(TRUTHS)
+    guards: Sequence[Guard] = ("usage",)
+    shrink_policy: ShrinkPolicy = field(default_factory=ShrinkPolicy)
+
+    def __post_init__(self) -> None:
+        if not self.truths or self.replications < 1:
+            raise BadUsage(
+                f"simulate: found truths {list(self.truths)} and {self.replications} replications, "
+                f"expected some of {', '.join(TRUTHS)} and at least one replication"
+            )
+
+    @property
+    def needs_predictions(self) -> str | None:
+        """Return what of the discipline looks at predicted run times, if anything does."""
+        if self.discipline.policy in PREDICTED_POLICIES:
+            return f"the policy {self.discipline.policy}"
+        return "backfill" if self.discipline.backfill == "easy" else None
+
+    def notes(self) -> list[str]:
+        """State the assumptions every reader of a figure has to know."""
+        return [self.cluster.note(), self._order_note(), *self._outage_notes()]
+
+    def _order_note(self) -> str:
+        discipline = self.discipline
+        if discipline.backfill == "easy":
+            passing = "blocked jobs are passed by those that do not delay the head, by what is predicted (EASY)"
+        elif discipline.overtakes is None:
+            passing = "blocked jobs are passed over without bound, so small jobs overtake large ones"
+        else:
+            passing = f"at most {discipline.overtakes} later jobs start before a blocked head of the queue"
+        return f"{passing}; gangs whose request exceeds the whole cluster are counted as never_fits, outside the rates"
+
+    def _outage_notes(self) -> list[str]:
+        if isinstance(self.outages, OutageRate):
+            said = f"machines fail every {self.outages.mtbf_h:g} h on average, and are away {self.outages.mttr_h:g} h"
+            return [said if math.isfinite(self.horizon_s) else f"{said}, until the last submission"]
+        count = len(self.outages.machine)
+        return [f"{count} machine outages, as told"] if count else []

@@ -1,0 +1,265 @@
+"""`taut simulate`: every option, on a lake of two tiny traces; no model is trained here."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.cli.predictors import PREDICTORS
+from pipelines.cli.simulation_options import BackfillOption, PlacementOption, QueueOption, TruthOption
+from pipelines.ingest import ingest
+from pipelines.synth.pai import synthesise
+from scheduler_core.placement import PLACEMENTS
+from scheduler_core.queueing import QUEUE_POLICIES
+from scheduler_core.truth import TRUTHS
+from tests.pipelines.conftest import PHILLY
+
+Taut = Callable[..., list[dict[str, Any]]]
+
+CLUSTER = """
+[[machines]]
+name = "big"
+count = 2
+cpu_cores = 96
+mem_gib = 512
+gpus = 8
+gpu_type = "T4"
+"""
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a lake of a synthetic trace with use, and of four jobs of Philly without."""
+    folder = tmp_path_factory.mktemp("simulation")
+    synthesise(folder / "raw", tasks=1000, seed=3, tagged_share=0.9)
+    ingest("pai", folder / "raw", folder / "lake", as_name="pai-synth")
+    ingest("philly", PHILLY.write(folder / "philly"), folder / "lake")
+    return folder / "lake"
+
+
+@pytest.fixture
+def taut(lake: Path) -> Taut:
+    """Return what runs `taut simulate` and reads its rows."""
+
+    def run(*arguments: str, trace: str = "pai-synth") -> list[dict[str, Any]]:
+        where = ["--lake", str(lake), "--trace", trace, "--format", "json"]
+        usual = [] if "--predictor" in arguments else ["--predictor", "oracle"]
+        result = CliRunner().invoke(app, ["simulate", *where, *usual, *arguments])
+        assert result.exit_code == 0, result.stderr
+        rows: list[dict[str, Any]] = json.loads(result.stdout)
+        return rows
+
+    return run
+
+
+def said(lake: Path, *arguments: str, trace: str = "pai-synth") -> tuple[int, str]:
+    """Return the exit code of `taut simulate` and what it said."""
+    result = CliRunner().invoke(app, ["simulate", "--lake", str(lake), "--trace", trace, *arguments])
+    return result.exit_code, result.stderr
+
+
+SHORT = ("--hours", "2", "--truth", "contention")
+RECORDED = ("--arrivals", "recorded", "--cluster-from", "paper")
+
+
+def test_every_policy_placement_and_truth_can_be_named() -> None:
+    assert {option.value for option in QueueOption} == set(QUEUE_POLICIES)
+    assert {option.value for option in PlacementOption} == set(PLACEMENTS)
+    assert [option.value for option in TruthOption] == list(TRUTHS)
+    assert {option.value for option in BackfillOption} == {"none", "easy"}
+    assert list(PREDICTORS) == ["champion", "oracle", "constant", "none"]
+
+
+@pytest.mark.parametrize("policy", list(QUEUE_POLICIES))
+@pytest.mark.parametrize("arrivals", [(), RECORDED])
+def test_every_policy_runs_under_paired_arms(taut: Taut, policy: str, arrivals: tuple[str, ...]) -> None:
+    rows = taut(*SHORT, *arrivals, "--policy", policy)
+
+    assert {row["arm"] for row in rows} == {"requested", "shrunk", "oracle"}
+    assert {row["policy"] for row in rows} == {policy}
+    for devices in {row["devices"] for row in rows}:
+        assert len({(r["submitted"], r["never_fits"]) for r in rows if r["devices"] == devices}) == 1
+
+
+@pytest.mark.parametrize("placement", list(PLACEMENTS))
+def test_every_placement_runs(taut: Taut, placement: str) -> None:
+    assert {row["placement"] for row in taut(*SHORT, "--placement", placement)} == {placement}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--backfill", "easy"),
+        ("--overtakes", "0"),
+        ("--policy", "sjf", "--aging", "0.5"),
+        ("--policy", "sjf", "--preempt", "--checkpoint-s", "30", "--quantum-s", "60"),
+        ("--mtbf-h", "2", "--mttr-h", "0.5"),
+        ("--seed", "9"),
+        ("--rate", "20"),
+        ("--mix", "ctr=1"),
+        ("--warm-up-h", "1"),
+        ("--predictor", "constant"),
+    ],
+)
+def test_an_option_is_heard(taut: Taut, options: tuple[str, ...]) -> None:
+    plain = taut(*SHORT, "--rate", "200", *options[:2] if options[0] == "--policy" else ())
+    heard = taut(*SHORT, "--rate", "200", *options)
+
+    assert [{**row, "policy": ""} for row in plain] != [{**row, "policy": ""} for row in heard]
+
+
+def test_no_preempt_keeps_srtf_from_stopping_jobs(taut: Taut) -> None:
+    busy = (*SHORT, "--rate", "200", "--policy", "srtf")
+
+    assert any(row["preempted"] for row in taut(*busy))
+    assert not any(row["preempted"] for row in taut(*busy, "--no-preempt"))
+
+
+def test_theta_and_guards_choose_the_arms(taut: Taut) -> None:
+    rows = taut(*SHORT, "--guard", "usage", "--guard", "none", "--theta", "0.5")
+
+    assert {row["arm"] for row in rows} == {"requested", "shrunk", "unguarded", "oracle"}
+
+
+def test_without_a_predictor_only_the_oracles_sizes_stand_beside_the_requests(taut: Taut) -> None:
+    assert {row["arm"] for row in taut(*SHORT, "--predictor", "none")} == {"requested", "oracle"}
+
+
+def test_replications_are_averaged(taut: Taut) -> None:
+    rows = taut(*SHORT, "--replications", "2")
+    alone = [taut(*SHORT, "--seed", seed) for seed in ("0", "1")]
+
+    assert {row["seeds"] for row in rows} == {2}
+    for mean, first, second in zip(rows, *alone, strict=True):
+        assert mean["completed"] == (first["completed"] + second["completed"]) / 2
+
+
+def test_recorded_jobs_of_a_trace_without_use_run_on_gpus_alone(taut: Taut, lake: Path) -> None:
+    [row] = taut("--arrivals", "recorded", trace="philly")
+    code, notes = said(lake, "--arrivals", "recorded", "--format", "json", trace="philly")
+
+    assert (row["arm"], row["truth"], row["rate_per_h"]) == ("requested", "unchanged", None)
+    assert (row["submitted"], row["completed"], row["failed"]) == (2, 2, 0)
+    assert row["cpu_allocated_frac"] is None
+    assert row["gpu_allocated_frac"] > 0.0
+    assert code == 0
+    assert "no job asks for cpu_cores or mem_gib: gpus alone are allocated" in notes
+    assert "the machine table of philly" in notes
+    assert "left out: 2 without a run time" in notes
+
+
+def test_a_window_takes_the_jobs_submitted_in_it(taut: Taut) -> None:
+    everything = taut(*RECORDED, "--predictor", "none")
+    early = taut(*RECORDED, "--predictor", "none", "--until", "1970-02-01")
+    late = taut(*RECORDED, "--predictor", "none", "--since", "1970-02-01")
+
+    counts = [rows[0]["submitted"] + rows[0]["never_fits"] for rows in (everything, early, late)]
+    assert counts[0] == counts[1] + counts[2]
+    assert min(counts) > 0
+
+
+def test_a_cluster_comes_from_a_file_or_from_the_trace(taut: Taut, lake: Path, tmp_path: Path) -> None:
+    file = tmp_path / "small.toml"
+    file.write_text(CLUSTER)
+
+    small = taut(*SHORT, "--cluster-from", str(file))
+    own = taut(*SHORT, "--cluster-from", "machines", "--match-gpu-type")
+    code, notes = said(lake, *SHORT, "--cluster-from", str(file), "--predictor", "none")
+
+    assert small[0]["deployed"] < own[0]["deployed"]
+    assert code == 0
+    assert "cluster (small.toml): 2 machines, 16 GPUs, 192 cores, 1024 GiB, GPU types T4" in notes
+
+
+def test_outages_come_from_a_file(taut: Taut, tmp_path: Path) -> None:
+    file = tmp_path / "outages.csv"
+    file.write_text("machine,down_s,up_s\n" + "".join(f"m{i},0,\n" for i in range(4)))
+
+    assert {row["deployed"] for row in taut(*SHORT, "--outages", str(file))} == {0}
+
+
+def test_every_run_is_kept_and_the_same_seed_gives_the_same_bytes(taut: Taut, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        taut(*SHORT, "--mtbf-h", "5", "--out", str(tmp_path / name))
+
+    one, two = ({f.relative_to(root): f.read_bytes() for f in sorted(root.rglob("*")) if f.is_file()}
+                for root in (tmp_path / "one", tmp_path / "two"))  # fmt: skip
+    assert one == two
+    assert {path.parts[0] for path in one} >= {"simulations.json", "requested-any-all-0", "shrunk-contention-all-0"}
+    events = pl.read_parquet(tmp_path / "one" / "shrunk-contention-all-0" / "events.parquet")
+    assert {"time_s", "event", "serial", "job_id", "machines"} <= set(events.columns)
+    summary = json.loads((tmp_path / "one" / "requested-any-all-0" / "simulation.json").read_text())
+    assert summary["settings"]["policy"] == "fifo"
+    assert "32 GPUs" in summary["capacity"]["assumption"]
+
+
+def test_the_table_shows_what_holds_something(lake: Path) -> None:
+    result = CliRunner().invoke(
+        app, ["simulate", "--lake", str(lake), "--trace", "philly", "--arrivals", "recorded", "--predictor", "oracle"]
+    )
+
+    header = result.stdout.splitlines()[0]
+    assert "gpu_allocated_frac" in header
+    assert "cpu_allocated_frac" not in header
+
+
+@pytest.mark.parametrize(
+    ("arguments", "trace", "expected"),
+    [
+        (("--policy", "magic"), "pai-synth", "srtf"),
+        (("--placement", "magic"), "pai-synth", "consolidate"),
+        (("--predictor", "magic"), "pai-synth", "expected one of champion, oracle, constant, none"),
+        (("--policy", "sjf", "--predictor", "none"), "pai-synth", "--predictor champion, oracle or constant"),
+        (("--arrivals", "recorded", "--rate", "7"), "pai-synth", "found --rate beside --arrivals recorded"),
+        (("--arrivals", "recorded", "--mix", "ctr=1"), "pai-synth", "found --mix beside --arrivals recorded"),
+        (("--mix", "ctr"), "pai-synth", "expected a task type and its weight, as ctr=65"),
+        (("--mix", "ctr=0"), "pai-synth", "found no weight above 0"),
+        (("--mttr-h", "1"), "pai-synth", "--mttr-h without --mtbf-h"),
+        (("--mtbf-h", "0"), "pai-synth", "expected more than 0"),
+        (("--cluster-from", "nowhere.toml"), "pai-synth", "expected a TOML file of machines"),
+        (("--arrivals", "recorded", "--vc", "none"), "philly", "no VC 'none' among the jobs; they name 6214e9"),
+    ],
+)
+def test_what_cannot_be_meant_is_bad_usage(lake: Path, arguments: tuple[str, ...], trace: str, expected: str) -> None:
+    usual = () if "--predictor" in arguments else ("--predictor", "oracle")
+    code, words = said(lake, *usual, *arguments, trace=trace)
+
+    assert code == 2, words
+    assert expected in " ".join(words.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--overtakes", "1", "--backfill", "easy"), "found both overtakes and backfill=easy"),
+        (("--arrivals", "recorded", "--since", "2030-01-01"), "widen --since and --until"),
+        ((), "train with `taut train`"),
+    ],
+)
+def test_what_fails_says_what_to_do(lake: Path, arguments: tuple[str, ...], expected: str) -> None:
+    usual = ("--offline",) if not arguments else ("--predictor", "oracle")
+    code, words = said(lake, *usual, *arguments)
+
+    assert code == 1, words
+    assert expected in words
+
+
+def test_drawing_from_a_trace_without_use_says_what_to_do(lake: Path) -> None:
+    code, words = said(lake, "--predictor", "none", trace="philly")
+
+    assert code == 1
+    assert "others run with --arrivals recorded" in words
+
+
+def test_results_are_not_mixed_with_what_is_there(lake: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+
+    code, words = said(lake, "--predictor", "none", "--out", str(tmp_path))
+
+    assert code == 2
+    assert "expected a new or empty folder" in words
