@@ -1,0 +1,120 @@
+"""A preempting round: a job that does not fit stops running ones that go after it, as few as are needed.
+
+Called by `loop`.
+"""
+
+from scheduler_core.compiled.fitting import copy_room, fits_free, hosted_in_all
+from scheduler_core.compiled.kernel import kernel
+from scheduler_core.compiled.offers import next_offer, offer_again, offer_all
+from scheduler_core.compiled.picks import descending
+from scheduler_core.compiled.starts import PREEMPTED, RUNNING, key_of, lent, start, stop, wait
+from scheduler_core.compiled.state import NONE, State
+from scheduler_core.compiled.waiting import before, take
+
+
+@kernel
+def _stoppable(state: State) -> int:
+    """Write the runs that have had their quantum to `picks`, worst key first, and return how many there are."""
+    log, queue, picks = state.log, state.queue, state.scratch.picks
+    now_s, count = queue.tally[0].now_s, 0
+    for place in range(queue.tally[0].running):
+        number = log.ends[place].run
+        run = log.runs[number]
+        so_far_s = now_s - run.start_s
+        if so_far_s >= state.rules.quantum_s:
+            attained_s = queue.jobs[run.job].attained_s + so_far_s
+            picks[count].value = key_of(state.rules, queue, run.job, attained_s)
+            picks[count].tie = run.job
+            picks[count].run = number
+            count += 1
+    descending(picks, count)
+    return count
+
+
+@kernel
+def _preempted(state: State, number: int) -> None:
+    """Stop a run; its job goes aside, to wait again after the round."""
+    queue, scratch, tally = state.queue, state.scratch, state.queue.tally[0]
+    planned_s, start_s = state.log.runs[number].end_s, state.log.runs[number].start_s
+    job = stop(state, number, PREEMPTED)
+    row = queue.jobs[job]
+    row.left_s = planned_s - tally.now_s + state.rules.checkpoint_s
+    row.attained_s += tally.now_s - start_s
+    scratch.aside[tally.aside] = job
+    tally.aside += 1
+
+
+@kernel
+def _chosen_victims(state: State, at: int, victims: int) -> int:
+    """Mark in `shed` which of the `victims` worst runs have to stop for the first job of a bucket to fit.
+
+    Returns how many of them were looked at, 0 where all that go after the job would not be enough.
+    """
+    queue, scratch, log = state.queue, state.scratch, state.log
+    picks, instances = scratch.picks, queue.buckets[at].instances
+    rank, looked = queue.jobs[queue.buckets[at].top].rank, 0
+    if victims == 0 or picks[0].value <= rank:
+        return 0
+    copy_room(state.cluster.free, scratch.bare)
+    count = hosted_in_all(state.cluster, scratch.bare, queue, at)
+    while count < instances and looked < victims and picks[looked].value > rank:
+        if log.runs[picks[looked].run].ending == RUNNING:
+            count += lent(state, picks[looked].run, 1, at)
+        looked += 1
+    if count < instances:
+        return 0
+    for place in range(looked - 1, -1, -1):
+        scratch.shed[place] = False
+        if log.runs[picks[place].run].ending != RUNNING:
+            continue
+        without = count + lent(state, picks[place].run, -1, at)
+        if without >= instances:
+            count = without
+        else:
+            lent(state, picks[place].run, 1, at)
+            scratch.shed[place] = True
+    return looked
+
+
+@kernel
+def _reopened(state: State, passed: int, job: int) -> None:
+    """Offer the passed buckets again, from their first job behind `job`: what was freed may be enough for them."""
+    queue, scratch, tally = state.queue, state.scratch, state.queue.tally[0]
+    for place in range(passed):
+        at = scratch.passed[place]
+        while queue.buckets[at].top != NONE and before(queue.jobs, queue.buckets[at].top, job):
+            scratch.aside[tally.aside] = take(queue, len(state.cluster.free), at)
+            tally.aside += 1
+        offer_again(state, at)
+
+
+@kernel
+def preempting_round(state: State) -> None:
+    """Start jobs in order, each that fits, or fits once runs of a worse key have stopped."""
+    queue, cluster, scratch, tally = state.queue, state.cluster, state.scratch, state.queue.tally[0]
+    tally.aside = 0
+    victims, passed = NONE, 0
+    offer_all(state)
+    at = next_offer(state)
+    while at != NONE:
+        looked = 0
+        fitting = fits_free(cluster, queue, at)
+        if not fitting:
+            victims = _stoppable(state) if victims == NONE else victims
+            looked = _chosen_victims(state, at, victims)
+            for place in range(looked):
+                if scratch.shed[place]:
+                    _preempted(state, scratch.picks[place].run)
+        if fitting or looked > 0:
+            job = take(queue, len(cluster.free), at)
+            start(state, job)
+            offer_again(state, at)
+            if looked > 0:
+                _reopened(state, passed, job)
+                passed = 0
+        else:
+            scratch.passed[passed] = at
+            passed += 1
+        at = next_offer(state)
+    for place in range(tally.aside):
+        wait(state.rules, queue, len(cluster.free), scratch.aside[place])

@@ -1,0 +1,169 @@
+"""The loop's records as they are before the first moment, made from a workload, machines and a discipline.
+
+Nothing is simulated here. Called by `run`.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from scheduler_core import cluster as machinery
+from scheduler_core.compiled.demands import distinct
+from scheduler_core.compiled.keys import BASES, predicted_or_last
+from scheduler_core.compiled.placing import BEST_FIT, CONSOLIDATE, FIRST_FIT, SPREAD
+from scheduler_core.compiled.starts import DRF
+from scheduler_core.compiled.state import (
+    BUCKET,
+    END,
+    JOB,
+    NONE,
+    OFFER,
+    PICK,
+    RUN,
+    TALLY,
+    Breaks,
+    Cluster,
+    Log,
+    Queue,
+    Records,
+    Rules,
+    Scratch,
+)
+from scheduler_core.discipline import Discipline
+from scheduler_core.preemption import preempts
+from scheduler_core.types import IntArray
+from scheduler_core.workload import ANY_GPU_TYPE, Outages, Workload
+
+PLACEMENT_CODES: Final[dict[str, int]] = {
+    "first_fit": FIRST_FIT,
+    "best_fit": BEST_FIT,
+    "consolidate": CONSOLIDATE,
+    "spread": SPREAD,
+}
+
+UNKNOWN_TYPE: Final = -2
+"""GPU type of a machine that no gang of the workload names."""
+
+
+def rules_of(discipline: Discipline, horizon_s: float) -> Rules:
+    """Say a discipline of named policy and placement in numbers."""
+    return Rules(
+        policy=BASES[str(discipline.policy)][1],
+        placement=PLACEMENT_CODES[str(discipline.placement)],
+        aging=float(discipline.aging),
+        overtakes=NONE if discipline.overtakes is None else int(discipline.overtakes),
+        easy=discipline.backfill == "easy",
+        depth=int(discipline.backfill_depth),
+        preempting=preempts(discipline),
+        checkpoint_s=float(discipline.checkpoint_s),
+        quantum_s=float(discipline.quantum_s),
+        horizon_s=float(horizon_s),
+    )
+
+
+def queue_of(workload: Workload, discipline: Discipline) -> Queue:
+    """Lay the jobs out, and number the buckets they can wait in: by demand, under DRF by user and demand."""
+    base, mode = BASES[str(discipline.policy)]
+    count = len(workload)
+    users = np.unique(workload.user, return_inverse=True)[1]
+    rows = np.empty((2 * count, 6), dtype=np.int64)
+    for part, units in ((rows[:count], workload.granted_units), (rows[count:], workload.request_units)):
+        part[:, :3] = units
+        part[:, 3] = workload.instances
+        part[:, 4] = _named_types(workload) if discipline.match_gpu_type else ANY_GPU_TYPE
+        part[:, 5] = users if mode == DRF else 0
+    codes, first = distinct(rows)
+    jobs = np.zeros(count, dtype=JOB)
+    for name in ("arrive_s", "run_s", "granted_run_s", "dies", "fails"):
+        jobs[name] = getattr(workload, name)
+    jobs["left_s"] = workload.granted_run_s
+    jobs["predicted_s"] = predicted_or_last(workload)
+    jobs["finished_s"] = np.nan
+    jobs["user"] = users
+    jobs["granted_bucket"], jobs["full_bucket"] = codes[:count], codes[count:]
+    jobs["granted_key"] = base(workload, workload.granted_units[:, 2] * workload.instances)
+    jobs["full_key"] = base(workload, workload.request_units[:, 2] * workload.instances)
+    return Queue(
+        jobs=jobs,
+        buckets=_buckets(rows[first]),
+        units=np.ascontiguousarray(rows[first, :3]),
+        filled=np.empty(len(first), dtype=np.int64),
+        tally=_tally(),
+    )
+
+
+def _named_types(workload: Workload) -> IntArray:
+    """Return each gang's GPU type as the first code of that name."""
+    first = np.array([workload.gpu_types.index(name) for name in workload.gpu_types] + [ANY_GPU_TYPE], dtype=np.int64)
+    return np.asarray(first[workload.gpu_type], dtype=np.int64)  # the code for any, -1, is the last
+
+
+def _buckets(rows: IntArray) -> Records:
+    buckets = np.zeros(len(rows), dtype=BUCKET)
+    buckets["instances"], buckets["gpu_type"] = rows[:, 3], rows[:, 4]
+    buckets["gang_gpus"] = rows[:, 2] * rows[:, 3]
+    buckets["top"] = NONE
+    return buckets
+
+
+def _tally() -> Records:
+    tally = np.zeros(1, dtype=TALLY)
+    tally["head"] = NONE
+    return tally
+
+
+def cluster_of(machines: machinery.Cluster, gpu_types: tuple[str, ...], users: int) -> Cluster:
+    """Lay the empty cluster out."""
+    codes = [gpu_types.index(m.gpu_type) if m.gpu_type in gpu_types else UNKNOWN_TYPE for m in machines.machines]
+    return Cluster(
+        capacity=machines.capacity.copy(),
+        free=machines.capacity.copy(),
+        room=(machines.capacity / machines.largest).sum(axis=1),
+        largest=machines.largest.astype(np.float64),
+        gpu_type=np.array(codes, dtype=np.int64),
+        away=np.zeros(len(codes), dtype=np.int64),
+        total_free=machines.capacity.sum(axis=0),
+        total=np.maximum(machines.capacity.sum(axis=0), 1).astype(np.float64),
+        held=np.zeros((users, machines.capacity.shape[1]), dtype=np.int64),
+    )
+
+
+def log_of(workload: Workload, machines: int) -> Log:
+    """Make room for every job to run once, and for those that die to run again; the loop asks for more if need be."""
+    twice = 1 + workload.dies.astype(np.int64)
+    return Log(
+        runs=np.zeros(int(twice.sum()) + 1, dtype=RUN),
+        hosts=np.empty(int((np.minimum(workload.instances, machines) * twice).sum()), dtype=np.int64),
+        counts=np.empty(int((np.minimum(workload.instances, machines) * twice).sum()), dtype=np.int64),
+        ends=np.empty(len(workload), dtype=END),
+    )
+
+
+def breaks_of(outages: Outages) -> Breaks:
+    """Put outages in the order of their begins and of their ends."""
+    by_up = np.argsort(outages.up_s, kind="stable")
+    return Breaks(
+        down_s=outages.down_s.astype(np.float64),
+        down=outages.machine.astype(np.int64),
+        up_s=outages.up_s[by_up].astype(np.float64),
+        up=outages.machine[by_up].astype(np.int64),
+    )
+
+
+def scratch_of(jobs: int, buckets: int, machines: int) -> Scratch:
+    """Make what a round writes on."""
+    return Scratch(
+        offers=np.empty(buckets, dtype=OFFER),
+        aside=np.empty(jobs, dtype=np.int64),
+        passed=np.empty(buckets, dtype=np.int64),
+        chosen=np.empty(machines, dtype=np.int64),
+        counts=np.empty(machines, dtype=np.int64),
+        slot=np.empty(machines, dtype=np.int64),
+        bare=np.empty((machines, 3), dtype=np.int64),
+        spare=np.empty((machines, 3), dtype=np.int64),
+        after=np.empty((machines, 3), dtype=np.int64),
+        bare_room=np.empty(machines),
+        after_room=np.empty(machines),
+        picks=np.empty(jobs, dtype=PICK),
+        shed=np.empty(jobs, dtype=np.bool_),
+    )

@@ -1,0 +1,182 @@
+"""What the loop knows at a moment, as records: jobs, buckets of equal demands, machines, runs, and one tally.
+
+Only the layout is here. Filled by `setup`; read and written by every kernel.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from scheduler_core.types import BoolArray, FloatArray, IntArray
+
+Records = Any  # an array of one of the records below, whose fields mypy does not know
+
+
+NONE: Final = -1
+"""No job, no bucket, no head."""
+
+JOB: Final = np.dtype(
+    [
+        ("arrive_s", "f8"),
+        ("run_s", "f8"),
+        ("granted_run_s", "f8"),
+        ("predicted_s", "f8"),  # infinite where nothing is known
+        ("granted_key", "f8"),  # what the policy's key is made of: with the amounts granted, and with the full request
+        ("full_key", "f8"),
+        ("rank", "f8"),  # the effective key while it waits
+        ("left_s", "f8"),  # what the next start has to run
+        ("attained_s", "f8"),
+        ("finished_s", "f8"),
+        ("user", "i8"),
+        ("granted_bucket", "i8"),
+        ("full_bucket", "i8"),
+        ("child", "i8"),  # links of the heap of its bucket
+        ("sibling", "i8"),
+        ("place", "i8"),  # where its run is in the heap of ends
+        ("full", "?"),
+        ("dies", "?"),
+        ("fails", "?"),
+        ("never_fits", "?"),
+    ],
+    align=True,
+)
+
+BUCKET: Final = np.dtype(
+    [
+        ("instances", "i8"),
+        ("gpu_type", "i8"),
+        ("gang_gpus", "i8"),  # milli-GPUs of the whole gang
+        ("user", "i8"),  # whose jobs it holds, where shares are by user
+        ("top", "i8"),  # the first job of its heap
+        ("place", "i8"),  # where it is among the filled ones
+        ("possible", "?"),  # fits the empty cluster
+        ("passed", "i1"),  # what this round has found out about it
+    ],
+    align=True,
+)
+
+RUN: Final = np.dtype(
+    [
+        ("start_s", "f8"),
+        ("end_s", "f8"),
+        ("job", "i8"),
+        ("first_host", "i8"),  # the next run's is where its hosts stop
+        ("full", "?"),
+        ("ending", "i1"),
+    ],
+    align=True,
+)
+
+END: Final = np.dtype([("end_s", "f8"), ("run", "i8")], align=True)
+OFFER: Final = np.dtype([("rank", "f8"), ("job", "i8"), ("bucket", "i8")], align=True)
+
+PICK: Final = np.dtype([("value", "f8"), ("tie", "i8"), ("run", "i8")], align=True)
+
+TALLY: Final = np.dtype(
+    [
+        ("now_s", "f8"),
+        ("stranded_gpu_s", "f8"),
+        ("waiting", "i8"),
+        ("waiting_hosts", "i8"),  # the most machines that all waiting jobs could hold
+        ("smallest_gpus", "i8"),  # of a waiting gang that asks for any, 0 without; NONE: to be looked up
+        ("filled", "i8"),
+        ("settled", "i8"),  # of the filled buckets, how many are known not to fit
+        ("running", "i8"),
+        ("runs", "i8"),
+        ("hosts", "i8"),
+        ("arrivals", "i8"),
+        ("ups", "i8"),
+        ("downs", "i8"),
+        ("head", "i8"),
+        ("overtaken", "i8"),
+        ("offers", "i8"),
+        ("aside", "i8"),
+    ],
+    align=True,
+)
+
+
+class Rules(NamedTuple):
+    """A discipline as numbers; `overtakes` is negative where there is no bound."""
+
+    policy: int
+    placement: int
+    aging: float
+    overtakes: int
+    easy: bool
+    depth: int
+    preempting: bool
+    checkpoint_s: float
+    quantum_s: float
+    horizon_s: float
+
+
+class Queue(NamedTuple):
+    """Who waits: a heap of jobs per bucket, and the filled buckets in no particular order."""
+
+    jobs: Records
+    buckets: Records
+    units: IntArray  # (buckets, 3) per instance
+    filled: IntArray
+    tally: Records  # one record
+
+
+class Cluster(NamedTuple):
+    """What is free; a machine that is away has nothing free."""
+
+    capacity: IntArray  # (machines, 3)
+    free: IntArray
+    room: FloatArray  # (machines,) free as shares of the largest machine, summed
+    largest: FloatArray  # (3,)
+    gpu_type: IntArray
+    away: IntArray  # how many outages hold
+    total_free: IntArray  # (3,)
+    total: FloatArray  # (3,) capacity of all, at least 1
+    held: IntArray  # (users, 3)
+
+
+class Log(NamedTuple):
+    """What has been started, in order, and the ends to come."""
+
+    runs: Records
+    hosts: IntArray
+    counts: IntArray
+    ends: Records
+
+
+class Breaks(NamedTuple):
+    """Outages in the order of their begins, and in the order of their ends."""
+
+    down_s: FloatArray
+    down: IntArray
+    up_s: FloatArray
+    up: IntArray
+
+
+class Scratch(NamedTuple):
+    """What a round writes on; nothing is kept from one to the next."""
+
+    offers: Records  # a heap of buckets by their first jobs
+    aside: IntArray  # jobs that wait on, but are not offered again
+    passed: IntArray
+    chosen: IntArray  # (machines,) where a gang goes, in the order of use
+    counts: IntArray
+    slot: IntArray
+    bare: IntArray  # (machines, 3) rooms other than what is free
+    spare: IntArray
+    after: IntArray
+    bare_room: FloatArray  # (machines,)
+    after_room: FloatArray
+    picks: Records  # running runs by a number each has at the moment
+    shed: BoolArray
+
+
+class State(NamedTuple):
+    """All of it."""
+
+    rules: Rules
+    queue: Queue
+    cluster: Cluster
+    log: Log
+    breaks: Breaks
+    scratch: Scratch
