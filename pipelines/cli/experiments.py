@@ -1,0 +1,95 @@
+"""`taut experiment replay`: experiments as subcommands of their own group.
+
+No logic beyond reading options and writing rows. Called by `pipelines.cli`, which registers the group.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Seed, Threads, Trace, emit, say
+
+experiment = typer.Typer(no_args_is_help=True, help="Experiments on real and synthetic jobs, net of harm.")
+
+
+def replay(
+    lake: Lake = None,
+    trace: Trace = None,
+    cluster: Cluster = None,
+    readings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reading",
+            help="How large the cluster is taken to be: machine_list, revised, daily_total, vc_table, vc_inferred or "
+            "load (may be repeated).",
+            show_default="all that the lake allows",
+        ),
+    ] = None,
+    orders: Annotated[
+        list[str] | None,
+        typer.Option("--order", help="Only this queue order (may be repeated).", show_default="all that apply"),
+    ] = None,
+    sizes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sizes",
+            help="Only this source of sizes: predicted, oracle, or a baseline from history (may be repeated).",
+            show_default="all that apply",
+        ),
+    ] = None,
+    loads: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--load",
+            help="Offered load of the reading `load` (may be repeated).",
+            min=0.1,
+            max=1.5,
+            show_default="0.9",
+        ),
+    ] = None,
+    checkpoint_s: Annotated[
+        float, typer.Option("--checkpoint-s", help="Seconds that every start after a preemption costs.", min=0.0)
+    ] = 60.0,
+    detail: Annotated[bool, typer.Option("--detail", help="Rows by VC and by size of gang as well.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the rows and the charts.", show_default="none is written")
+    ] = None,
+    seed: Seed = 0,
+    threads: Threads = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Replay a trace's own jobs: every queue order with predicted, oracle and history sizes."""
+    from pipelines.cli.opening import opened, threads_of
+    from pipelines.replay.experiment import Question, ask
+
+    with opened(lake, trace) as (source, name):
+        question = Question(
+            trace=name,
+            cluster=cluster,
+            readings=readings,
+            orders=orders,
+            sizes=sizes,
+            loads=tuple(loads or (0.9,)),
+            checkpoint_s=checkpoint_s,
+            seed=seed,
+            threads=threads_of(threads),
+        )
+        answer = ask(source, question, talk=say)
+    emit(answer.rows(detail=detail), form)
+    if out is not None:
+        from pipelines.replay.folder import write
+
+        say(f"written: {', '.join(str(path) for path in write(answer, out))}")
+
+
+EXPERIMENTS = {"replay": replay}
+"""By the name of the subcommand."""
+
+for _name, _command in EXPERIMENTS.items():
+    experiment.command(_name)(_command)
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's group to the app."""
+    app.add_typer(experiment, name="experiment")

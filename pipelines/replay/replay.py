@@ -1,0 +1,160 @@
+"""Replays: the recorded jobs of a trace through one reading of its cluster, order by order, size by size.
+
+Arrivals and run times are as recorded; nobody is shrunk. What a run comes to is measured in `rows`.
+Called by `taut experiment replay`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import numpy as np
+import polars as pl
+
+from pipelines.errors import LakeError
+from pipelines.replay.capacity import SECONDS_PER_DAY, Pool, Reading
+from pipelines.replay.orders import FIFO, ORDERS, Order
+from pipelines.replay.sizes import ORACLE, PREDICTED
+from pipelines.submissions import submissions
+from pipelines.workloads import recorded_workload
+from scheduler_core.simulator import simulate
+from scheduler_core.trajectory import Ending, Trajectory
+from scheduler_core.types import BoolArray, FloatArray, IntArray
+
+UNSIZED = "none"
+"""The sizes of an order that looks at none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """The jobs of a replay by submission, each with GPUs and a run time, and notes on those left out."""
+
+    jobs: pl.DataFrame
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One run in one pool: what became of the measured jobs (n).
+
+    `jct_s` is NaN for jobs that the pool can never hold; `stops` counts how often each was preempted. `offered_gpus`
+    is what the measured jobs would keep busy on average.
+    """
+
+    reading: str
+    pool: Pool
+    order: str
+    sizes: str
+    gpus: FloatArray
+    run_s: FloatArray
+    jct_s: FloatArray
+    stops: IntArray
+    offered_gpus: float
+
+
+def replayed(jobs: pl.DataFrame) -> Replayed:
+    """Take what can be replayed: GPU jobs with a run time. CPU and memory requests are left out, as machines tell none.
+
+    Raises
+    ------
+    LakeError
+        If no job asks for GPUs.
+    """
+    on_gpus = jobs.filter((pl.col("req_gpus") * pl.col("instances")).fill_null(0.0) > 0.0)
+    if on_gpus.is_empty():
+        raise LakeError(f"found no job that asks for GPUs among {jobs.height}; expected a GPU trace")
+    taken = submissions(on_gpus)
+    notes = taken.notes()
+    if left := jobs.height - on_gpus.height:
+        notes.append(f"left out: {left} jobs without GPUs")
+    nothing = pl.lit(None, dtype=pl.Float64)
+    bare = taken.jobs.with_columns(req_cpu_cores=nothing, req_mem_gib=nothing)
+    return Replayed(jobs=bare, notes=tuple(notes))
+
+
+def replay(
+    jobs: pl.DataFrame,
+    predicted_s: Mapping[str, FloatArray],
+    reading: Reading,
+    plan: Mapping[str, Sequence[str]],
+    *,
+    since: datetime,
+    checkpoint_s: float,
+) -> Iterator[Outcome]:
+    """Run a plan in every pool of a reading, FIFO first; where nobody waits under strict FIFO, that is all.
+
+    A pool in which no job ever waits under strict FIFO treats every order alike: the others are not run there, and
+    their outcome is FIFO's.
+
+    Parameters
+    ----------
+    jobs
+        As `replayed` gives them.
+    predicted_s
+        Sizes by source, along the jobs.
+    plan
+        Sources of sizes by order, as `planned` makes it.
+    since
+        Jobs submitted before it warm the pool up; what becomes of the others is measured.
+    checkpoint_s
+        What every start after a preemption costs.
+    """
+    for pool in reading.pools:
+        rows = np.flatnonzero((jobs["vc"] == pool.vc).to_numpy()) if pool.vc is not None else np.arange(jobs.height)
+        own = jobs[rows]
+        measured = (own["submit_ts"] >= since).to_numpy()
+        if not measured.any():
+            continue
+        queue = _Queue(reading=reading.name, pool=pool, jobs=own, measured=measured)
+        workload = recorded_workload(own, gpus_per_machine=max(machine.gpus for machine in pool.machines))
+        first = simulate(workload, pool.machines, ORDERS[FIFO].discipline)
+        waits = bool((first.start_s > workload.arrive_s[first.job]).any())
+        for order, sources in plan.items():
+            discipline = replace(ORDERS[order].discipline, checkpoint_s=checkpoint_s)
+            for source in sources:
+                run = first
+                if waits and order != FIFO:
+                    known_s = predicted_s[source][rows] if source != UNSIZED else workload.predicted_s
+                    run = simulate(replace(workload, predicted_s=known_s), pool.machines, discipline)
+                yield queue.outcome(run, order, source)
+
+
+def planned(orders: Mapping[str, Order], sources: Sequence[str], *, everywhere: bool) -> dict[str, list[str]]:
+    """Return which sources of sizes each order is replayed over; FIFO and the oracle are always among them.
+
+    Unless `everywhere`, sizes from history are for the orders declared `compared`.
+    """
+    plan: dict[str, list[str]] = {FIFO: [UNSIZED]}
+    for name, order in orders.items():
+        own = [s for s in sources if everywhere or order.compared or s in (PREDICTED, ORACLE)]
+        plan[name] = [*dict.fromkeys([*own, ORACLE])] if order.sized else [UNSIZED]
+    return plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Queue:
+    """One pool with its jobs, and which of them are measured (n)."""
+
+    reading: str
+    pool: Pool
+    jobs: pl.DataFrame
+    measured: BoolArray
+
+    def outcome(self, run: Trajectory, order: str, sizes: str) -> Outcome:
+        """Take from a run what became of the measured jobs."""
+        workload, measured = run.workload, self.measured
+        preempted = run.job[run.ending == Ending.PREEMPTED]
+        gpus = (self.jobs["req_gpus"] * self.jobs["instances"]).to_numpy()[measured]
+        arrive_s = workload.arrive_s[measured]
+        span_s = max(float(arrive_s[-1] - arrive_s[0]), SECONDS_PER_DAY)
+        return Outcome(
+            reading=self.reading,
+            pool=self.pool,
+            order=order,
+            sizes=sizes,
+            gpus=gpus,
+            run_s=workload.run_s[measured],
+            jct_s=(run.finished_s - workload.arrive_s)[measured],
+            stops=np.bincount(preempted, minlength=len(workload))[measured],
+            offered_gpus=float((gpus * workload.run_s[measured]).sum()) / span_s,
+        )

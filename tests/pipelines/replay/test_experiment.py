@@ -1,0 +1,69 @@
+"""`taut experiment replay` from a lake of four tiny jobs: rows, notes, files, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from pipelines.cli import app
+from pipelines.ingest import ingest
+from tests.pipelines.conftest import HELIOS, PHILLY
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("replay")
+    ingest("philly", PHILLY.write(folder / "philly"), folder / "lake")
+    ingest("helios", HELIOS.write(folder / "helios"), folder / "lake")
+    return folder / "lake"
+
+
+def taut(lake: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["experiment", "replay", "--lake", str(lake), "--format", "json", *arguments])
+
+
+def test_rows_are_flat_and_every_assumption_is_said(lake: Path) -> None:
+    result = taut(lake, "--trace", "philly", "--reading", "machine_list", "--order", "sjf", "--sizes", "recent_20")
+
+    rows = json.loads(result.stdout)
+    assert [(row["order"], row["sizes"]) for row in rows] == [("fifo", "none"), ("sjf", "recent_20"), ("sjf", "oracle")]
+    assert {(row["trace"], row["cluster"], row["reading"]) for row in rows} == {("philly", "philly", "machine_list")}
+    assert rows[0]["capacity_gpus"] == 10
+    assert "note: capacity machine_list: the machine list of philly" in result.stderr
+    assert "only GPUs bind" in result.stderr
+
+
+@pytest.mark.slow
+def test_a_folder_holds_the_rows_with_their_notes_and_the_charts(lake: Path, tmp_path: Path) -> None:
+    result = taut(lake, "--trace", "philly", "--load", "0.9", "--out", str(tmp_path / "out"))
+
+    assert result.exit_code == 0, result.stderr
+    book = json.loads((tmp_path / "out" / "replay.json").read_text())
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"replay.json", "gain_kept.html", "gain_kept.svg", "tails.html", "tails.svg"}
+    assert {row["gang_gpus"] for row in book["rows"]} == {"all", "1", "2-7", "8", ">8"}
+    assert any("NOT THE TRACE'S CLUSTER" in note for note in book["notes"])
+    assert "p99 of JCT" in (tmp_path / "out" / "tails.svg").read_text()
+
+
+def test_the_same_question_gives_the_same_bytes(lake: Path) -> None:
+    first, second = (taut(lake, "--trace", "philly", "--reading", "load").stdout for _ in range(2))
+
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--trace", "helios"], "helios has the clusters Earth, Venus: say which with --cluster"),
+        (["--trace", "philly", "--order", "magic"], "no order magic for these jobs; there are fifo"),
+        (["--trace", "philly", "--sizes", "magic"], "no sizes magic for these jobs; there are predicted"),
+        (["--trace", "philly", "--reading", "magic"], "no reading magic; there are machine_list"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_2(lake: Path, arguments: list[str], said: str) -> None:
+    result = taut(lake, *arguments)
+
+    assert result.exit_code == 2
+    assert said in result.stderr
