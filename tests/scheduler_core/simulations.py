@@ -135,3 +135,34 @@ DISCIPLINES = st.builds(
     aging=st.sampled_from([0.0, 0.5, 2.0]),
     overtakes=st.sampled_from([None, 0, 1, 3]),
 )
+
+ANY_DISCIPLINE = st.one_of(
+    DISCIPLINES,
+    st.builds(
+        Discipline,
+        policy=st.sampled_from(["fifo", "sjf", "drf", "las", "srtf"]),
+        placement=st.sampled_from(["first_fit", "best_fit", "consolidate", "spread"]),
+        backfill=st.just("easy"),
+        backfill_depth=st.sampled_from([1, 3, 1000]),
+        preempt=st.just(False),
+    ),
+    st.builds(
+        Discipline,
+        policy=st.sampled_from(["fifo", "sjf", "srtf", "qssf", "las", "priority"]),
+        placement=st.sampled_from(["best_fit", "consolidate"]),
+        aging=st.sampled_from([0.0, 0.5]),
+        preempt=st.just(True),
+        checkpoint_s=st.sampled_from([0.0, 2.0]),
+        quantum_s=st.sampled_from([3.0, 10.0]),
+    ),
+    st.builds(
+        Discipline, policy=st.just("drf"), overtakes=st.sampled_from([None, 0, 2]), aging=st.sampled_from([0, 1])
+    ),
+)
+
+OUTAGES = st.lists(
+    st.tuples(st.integers(0, 1), st.integers(0, 90), st.integers(1, 40)).map(
+        lambda span: (span[0], float(span[1]), float(span[1] + span[2]))
+    ),
+    max_size=4,
+).map(lambda spans: outages(*spans))

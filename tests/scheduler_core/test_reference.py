@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.discipline import Discipline
@@ -124,7 +124,6 @@ def by_seconds(jobs: list[dict[str, Any]], rules: Discipline, until_s: int) -> t
     return [(one["job"], one["start"], one["end"], one["ending"], one["hosts"]) for one in runs], too_large
 
 
-@settings(max_examples=400)
 @given(drawn=rows(most=14), rules=DISCIPLINES, horizon_s=st.integers(20, 400))
 def test_the_simulator_agrees_with_brute_force(drawn: list[dict[str, Any]], rules: Discipline, horizon_s: int) -> None:
     machines = tuple(gpu_machines(gpus, cpu_cores=cores)[0] for cores, gpus in MACHINES)

@@ -1,0 +1,150 @@
+"""EASY backfill: hand-worked schedules, and the head that is never delayed."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_core.discipline import Discipline
+from scheduler_core.errors import BadInput
+from scheduler_core.placement import PLACEMENTS
+from scheduler_core.plain import waiting_of
+from scheduler_core.rounds import Scheduler
+from tests.scheduler_core.simulations import gpu_machines, hosts_of, outages, rows, run, starts_of, workload
+
+EASY = Discipline(backfill="easy", placement="first_fit")
+
+
+def test_five_jobs_run_as_worked_by_hand() -> None:
+    """On 4 GPUs, A holds 3 until 100, so B (4) is promised 100; C would end at 101, D at 100, E has no prediction."""
+    jobs = workload(
+        {"at": 0.0, "gpus": 3, "run": 100.0},
+        {"at": 1.0, "gpus": 4, "run": 50.0},
+        {"at": 2.0, "gpus": 1, "run": 99.0},
+        {"at": 3.0, "gpus": 1, "run": 97.0},
+        {"at": 4.0, "gpus": 1, "run": 1.0, "predicted": math.nan},
+    )
+
+    assert starts_of(run(jobs, gpu_machines(4), EASY)) == {0: 0, 3: 3, 1: 100, 2: 150, 4: 150}
+
+
+def test_jobs_that_outlast_the_promise_start_beside_its_machines() -> None:
+    """A holds all of m0 until 100; B's two 3s are promised both machines, which leaves 1 GPU on each.
+
+    C (1 GPU, long) takes the one of m1. D (1 GPU, long) finds 3 free there, all promised; E (2, short) may have them.
+    """
+    jobs = workload(
+        {"at": 0.0, "gpus": 4, "run": 100.0},
+        {"at": 1.0, "gpus": 3, "instances": 2, "run": 50.0},
+        {"at": 2.0, "gpus": 1, "run": 500.0},
+        {"at": 3.0, "gpus": 1, "run": 500.0},
+        {"at": 4.0, "gpus": 2, "run": 90.0},
+    )
+
+    trajectory = run(jobs, gpu_machines(4, 4), EASY)
+
+    # At 100 the promise is kept; D takes what is left of m0.
+    assert starts_of(trajectory) == {0: 0, 2: 2, 4: 4, 1: 100, 3: 100}
+    assert [hosts_of(trajectory, at) for at in range(5)] == [{0: 1}, {1: 1}, {1: 1}, {0: 1, 1: 1}, {0: 1}]
+
+
+def test_runs_expected_to_end_together_give_back_together() -> None:
+    # All three end at 50, so the head's two are reserved on m0, first in order, and m1 is spare for the long one.
+    jobs = workload(
+        {"gpus": 4, "run": 50.0},
+        {"gpus": 3, "run": 50.0},
+        {"at": 1.0, "gpus": 2, "run": 10.0},
+        {"at": 2.0, "gpus": 1, "run": 400.0},
+    )
+
+    assert starts_of(run(jobs, gpu_machines(4, 4), EASY)) == {0: 0, 1: 0, 3: 2, 2: 50}
+
+
+def test_a_run_past_its_prediction_is_expected_to_end_now() -> None:
+    # A should have ended at 10. At 20 it is expected at any moment: nobody may outlast that on promised GPUs.
+    jobs = workload(
+        {"gpus": 3, "run": 90.0, "predicted": 10.0},
+        {"at": 1.0, "gpus": 4, "run": 10.0},
+        {"at": 20.0, "gpus": 1, "run": 1.0},
+    )
+
+    assert starts_of(run(jobs, gpu_machines(4), EASY)) == {0: 0, 1: 90, 2: 100}
+
+
+def test_nobody_is_held_back_for_a_head_that_waits_for_machines() -> None:
+    jobs = workload({"at": 1.0, "gpus": 4, "instances": 2, "run": 10.0}, {"at": 2.0, "gpus": 4, "run": 300.0})
+
+    trajectory = run(jobs, gpu_machines(4, 4), EASY, outages=outages((1, 0.0, 100.0)))
+
+    assert starts_of(trajectory) == {1: 2, 0: 302}
+
+
+def test_backfill_looks_so_many_jobs_behind_the_head() -> None:
+    jobs = workload(
+        {"gpus": 3, "run": 100.0}, {"at": 1.0, "gpus": 4}, {"at": 1.0, "gpus": 2}, {"at": 1.0, "gpus": 1, "run": 5.0}
+    )
+
+    assert starts_of(run(jobs, gpu_machines(4), Discipline(backfill="easy", backfill_depth=1)))[3] == 200.0
+    assert starts_of(run(jobs, gpu_machines(4), Discipline(backfill="easy", backfill_depth=2)))[3] == 1.0
+
+
+def test_drf_with_backfill_ranks_those_behind_the_head_anew() -> None:
+    # User 0 heads the line with all 4 GPUs; behind it, users 1 and 2 take turns on the three that are free until 100.
+    jobs = workload(
+        {"gpus": 1, "run": 100.0, "user": 3},
+        {"at": 1.0, "gpus": 4, "user": 0},
+        *({"at": 1.0, "gpus": 1, "run": 50.0, "user": user} for user in (1, 1, 1, 2)),
+    )
+
+    trajectory = run(jobs, gpu_machines(4), Discipline(policy="drf", backfill="easy"), horizon_s=1.0)
+
+    assert trajectory.job.tolist() == [0, 2, 5, 3]
+
+
+def test_an_overtakes_bound_and_backfill_exclude_each_other() -> None:
+    with pytest.raises(BadInput, match="both overtakes and backfill"):
+        Discipline(overtakes=1, backfill="easy")
+
+
+def exact(drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with run times that are known exactly, and nobody killed."""
+    return [{**row, "granted": (row["cores"], 0, row["gpus"]), "granted_run": row["run"], "dies": False}
+            | {"predicted": row["run"]} for row in drawn]  # fmt: skip
+
+
+@given(
+    drawn=rows(most=16),
+    placement=st.sampled_from(sorted(PLACEMENTS)),
+    policy=st.sampled_from(["fifo", "priority"]),
+)
+def test_the_head_never_starts_later_than_it_was_first_promised(
+    drawn: list[dict[str, Any]], placement: str, policy: str
+) -> None:
+    drawn = exact(drawn)
+    if policy == "priority":
+        # Nobody comes in before a head later: all are there from the beginning.
+        drawn = [{**row, "at": 0.0} for row in drawn]
+    jobs, machines = workload(*drawn), gpu_machines(4, 4, cpu_cores=20)
+    rules = Discipline(policy=policy, placement=placement, backfill="easy")
+    starts = starts_of(run(jobs, machines, rules))
+
+    # The same run by hand, round by round, to hear what each head is promised when it becomes it.
+    scheduler, ends, arrivals = Scheduler(machines, rules), {}, list(range(len(jobs)))
+    promised: dict[int, float] = {}
+    while arrivals or ends:
+        now_s = min([*ends.values(), *(drawn[serial]["at"] for serial in arrivals[:1])])
+        for serial in [serial for serial, end_s in ends.items() if end_s == now_s]:
+            scheduler.release(serial)
+            del ends[serial]
+        while arrivals and drawn[arrivals[0]]["at"] == now_s:
+            scheduler.enqueue(waiting_of(jobs, arrivals.pop(0), False))
+        for start in scheduler.round(now_s).started:
+            assert starts[start.waiting.serial] == now_s
+            ends[start.waiting.serial] = now_s + drawn[start.waiting.serial]["run"]
+        if scheduler.head is not None and scheduler.head not in promised:
+            head = next(job for job in scheduler.line if job.serial == scheduler.head)
+            promised[head.serial] = scheduler.promise(head, now_s).shadow_s
+
+    assert all(starts[serial] <= moment for serial, moment in promised.items())

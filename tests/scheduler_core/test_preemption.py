@@ -1,0 +1,190 @@
+"""Preemption: hand-worked schedules, who is stopped, and work that is kept."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_core.cluster import Allocation, Cluster, Demand
+from scheduler_core.discipline import Discipline
+from scheduler_core.gangs import Running, Waiting
+from scheduler_core.plain import next_multiple
+from scheduler_core.preemption import preempts, victims
+from scheduler_core.queueing import QUEUE_POLICIES
+from tests.scheduler_core.simulations import gpu_machines, rows, run, schedule, workload
+
+
+def test_srtf_as_worked_by_hand() -> None:
+    """On 4 GPUs, with a quantum of 5 s and checkpoints of 2 s; predictions are exact.
+
+    B (10) wants 2 of A's 4 GPUs at 3, but A has run 3 s only: at the tick of 5 it stops A, with 35 + 2 to go.
+    C (4) fits beside B. D (6, all GPUs) may stop nobody at 7: B has 6 left. E (100) takes the free GPU at 8.
+    At 15 B ends, and D stops E, which has run 7 of 100. At 21 A goes on until 58, then E for its 93 + 2.
+    """
+    jobs = workload(
+        {"at": 0.0, "gpus": 4, "run": 40.0},
+        {"at": 3.0, "gpus": 2, "run": 10.0},
+        {"at": 6.0, "gpus": 1, "run": 4.0},
+        {"at": 7.0, "gpus": 4, "run": 6.0},
+        {"at": 8.0, "gpus": 1, "run": 100.0},
+    )
+
+    trajectory = run(jobs, gpu_machines(4), Discipline(policy="srtf", quantum_s=5.0, checkpoint_s=2.0))
+
+    assert schedule(trajectory) == [
+        (0, 0.0, 5.0, "preempted"),
+        (1, 5.0, 15.0, "completed"),
+        (2, 6.0, 10.0, "completed"),
+        (4, 8.0, 15.0, "preempted"),
+        (3, 15.0, 21.0, "completed"),
+        (0, 21.0, 58.0, "completed"),
+        (4, 58.0, 153.0, "completed"),
+    ]
+
+
+def test_las_as_worked_by_hand() -> None:
+    """On 4 GPUs, with a quantum of 10 s and checkpoints of 1 s; keys are GPU-seconds attained.
+
+    10: B (0) stops A (40). 20: C (0) stops B (40); A, first of those at 40, does not fit beside C until 23.
+    30: A has run 7 s only. 40: it stands at 108, so B goes on until its end at 46, and A after it.
+    """
+    jobs = workload(
+        {"at": 0.0, "gpus": 4, "run": 30.0},
+        {"at": 5.0, "gpus": 4, "run": 15.0},
+        {"at": 12.0, "gpus": 1, "run": 3.0},
+        {"at": 48.0, "gpus": 2, "run": 2.0},
+        {"at": 48.0, "gpus": 2, "run": 4.0},
+    )
+
+    trajectory = run(jobs, gpu_machines(4), Discipline(policy="las", quantum_s=10.0, checkpoint_s=1.0))
+
+    assert schedule(trajectory) == [
+        (0, 0.0, 10.0, "preempted"),
+        (1, 10.0, 20.0, "preempted"),
+        (2, 20.0, 23.0, "completed"),
+        (0, 23.0, 40.0, "preempted"),
+        (1, 40.0, 46.0, "completed"),
+        (0, 46.0, 51.0, "completed"),
+        (3, 51.0, 53.0, "completed"),
+        (4, 51.0, 55.0, "completed"),
+    ]
+
+
+@pytest.mark.parametrize(("policy", "stopped"), [("srtf", False), ("sjf", True)])
+def test_sjf_with_preemption_looks_at_the_whole_run_and_not_at_its_rest(policy: str, stopped: bool) -> None:
+    # A has 20 of 100 left when B (50) comes.
+    jobs = workload({"gpus": 4, "run": 100.0}, {"at": 80.0, "gpus": 4, "run": 50.0})
+
+    trajectory = run(jobs, gpu_machines(4), Discipline(policy=policy, preempt=True, quantum_s=10.0))
+
+    assert (schedule(trajectory)[0] == (0, 0.0, 80.0, "preempted")) == stopped
+
+
+def test_a_killed_job_that_was_stopped_before_pays_and_loses_as_it_should() -> None:
+    # Shrunk, A dies after 60 s of running: 20 before it is stopped by B, 2 for the checkpoint, 40 after; then in full.
+    jobs = workload(
+        {"gpus": 4, "run": 100.0, "granted": (0, 0, 2), "granted_run": 60.0, "dies": True},
+        {"at": 20.0, "gpus": 4, "run": 10.0},
+    )
+
+    trajectory = run(jobs, gpu_machines(4), Discipline(policy="srtf", quantum_s=10.0, checkpoint_s=2.0))
+
+    assert schedule(trajectory) == [
+        (0, 0.0, 20.0, "preempted"),
+        (1, 20.0, 30.0, "completed"),
+        (0, 30.0, 72.0, "killed"),
+        (0, 72.0, 172.0, "completed"),
+    ]
+
+
+def running(*held: tuple[int, int, float]) -> list[tuple[float, Running]]:
+    """Return runs from (machine, GPUs, key), serials in the order given, worst first."""
+    runs = []
+    for serial, (machine, gpus, key) in enumerate(held):
+        demand = Demand(units=(0, 0, gpus * 1000), instances=1)
+        job = Waiting(serial=serial, arrived_s=0.0, request=demand, granted=demand)
+        allocation = Allocation(demand=demand, counts=((machine, 1),))
+        runs.append((key, Running(waiting=job, allocation=allocation, start_s=0.0)))
+    return sorted(runs, key=lambda entry: (entry[0], entry[1].waiting.serial), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "gpus", "stopped"),
+    [
+        (5.0, 4, [1]),  # 3 goes first, but the best that can be spared goes on: m1 alone makes room
+        (5.0, 2, [3]),  # the worst suffices
+        (25.0, 4, []),  # only 3 is worse than 25, and it is not enough
+        (20.0, 3, []),  # an equal key is not worse
+        (19.0, 3, [1]),
+        (5.0, 5, []),  # no instance is split
+    ],
+)
+def test_the_fewest_of_the_worst_are_stopped(key: float, gpus: int, stopped: list[int]) -> None:
+    cluster = Cluster(gpu_machines(4, 4))
+    runs = running((0, 2, 10.0), (1, 4, 20.0), (0, 1, 5.0), (0, 1, 30.0))
+    for _, one in runs:
+        cluster.allocate(one.allocation)
+    cluster.release(runs[-1][1].allocation)
+
+    found = victims(Demand(units=(0, 0, gpus * 1000), instances=1), key, runs[:-1], cluster.room())
+
+    assert [one.waiting.serial for one in found] == stopped
+
+
+def test_a_gang_stops_whole() -> None:
+    jobs = workload({"gpus": 2, "instances": 4, "run": 100.0}, {"at": 50.0, "gpus": 1, "run": 1.0})
+
+    trajectory = run(jobs, gpu_machines(4, 4), Discipline(policy="srtf", quantum_s=10.0))
+
+    assert schedule(trajectory) == [(0, 0, 50, "preempted"), (1, 50, 51, "completed"), (0, 51, 101, "completed")]
+
+
+def test_ticks_are_whole_multiples_of_the_quantum() -> None:
+    assert [next_multiple(0.1, 0.1 * at) for at in range(5)] == [0.1, 0.2, 0.1 * 3, 0.4, 0.5]
+    assert next_multiple(7.0, math.nextafter(21.0, 0.0)) == 21.0
+
+
+@pytest.mark.parametrize("policy", sorted(QUEUE_POLICIES))
+def test_preemption_is_as_the_policy_declares_unless_asked(policy: str) -> None:
+    assert preempts(Discipline(policy=policy)) == (policy in ("srtf", "las"))
+    assert not preempts(Discipline(policy=policy, preempt=False))
+    assert policy == "drf" or preempts(Discipline(policy=policy, preempt=True))
+
+
+@given(
+    drawn=rows(),
+    policy=st.sampled_from(["srtf", "las", "sjf", "priority"]),
+    checkpoint_s=st.sampled_from([0.0, 1.0, 4.0]),
+    quantum_s=st.sampled_from([5.0, 20.0]),
+)
+def test_preemption_keeps_work_and_adds_a_checkpoint_for_each_stop(
+    drawn: list[dict[str, Any]], policy: str, checkpoint_s: float, quantum_s: float
+) -> None:
+    rules = Discipline(policy=policy, preempt=True, checkpoint_s=checkpoint_s, quantum_s=quantum_s)
+    trajectory = run(workload(*drawn), gpu_machines(4, 4, cpu_cores=20), rules)
+
+    for serial, row in enumerate(drawn):
+        own = [one for one in schedule(trajectory) if one[0] == serial]
+        stops = sum(one[3] == "preempted" for one in own)
+        again_s = row["run"] if row.get("dies", False) else 0.0
+        whole_s = row.get("granted_run", row["run"]) + again_s
+        ran_s = sum(end_s - start_s for _, start_s, end_s, _ in own)
+        assert own == [] or ran_s == pytest.approx(whole_s + stops * checkpoint_s)
+        assert all(end_s - start_s >= quantum_s for _, start_s, end_s, how in own if how == "preempted")
+
+
+@given(drawn=rows())
+def test_srtf_without_cost_never_responds_slower_on_average_on_one_server(drawn: list[dict[str, Any]]) -> None:
+    """Shortest remaining time is optimal on one server (Schrage 1968): no policy beats its sum of ends.
+
+    Everything happens at whole seconds, so a quantum of one lets every arrival stop whoever runs.
+    """
+    one_server = [{"at": row["at"], "gpus": 1, "run": row["run"]} for row in drawn]
+    ends = {
+        policy: run(workload(*one_server), gpu_machines(1), Discipline(policy=policy, quantum_s=1.0)).finished_s.sum()
+        for policy in ("srtf", "sjf", "fifo")
+    }
+
+    assert ends["srtf"] <= min(ends["sjf"], ends["fifo"])
