@@ -152,8 +152,9 @@ def _parts(sight: Sight, kind: Kind, rows: Sequence[JobRow], call: Call, score: 
         whose = (row.trace or call.trace or "", row.workload, row.task_type)
         choice = sight.choice(kind, whose)
         if choice.model is not None:
-            models[choice.model.reference] = choice.model
-            members[choice.model.reference].append(i)
+            reference = choice.model.reference
+            models[reference] = choice.model
+            members[reference].append(i)
         elif choice.failure is not None:
             parts[i] = Part(reason="predictor_unavailable", note=choice.failure)
         else:
@@ -205,19 +206,20 @@ def _said(row: JobRow, time: Part | None, peak: Part | None) -> dict[str, object
     asked = [part for part in (time, peak) if part is not None]
     until = [part.model.bundle.card.until for part in asked if part.model is not None]
     # What is wrong goes before what is not there; the time before the use.
-    missing = sorted((part for part in asked if part.reason), key=lambda part: part.reason == "no_model")
+    missing = sorted([part for part in asked if part.reason], key=lambda part: part.reason == "no_model")
+    notes = [part.note for part in missing if part.note]
     return {
         "job_id": row.job_id,
         "run_time_s": None if time is None else time.value,
         "peak_use": None if peak is None else peak.value,
-        "measured_runs": max((part.runs for part in asked), default=0),
+        "measured_runs": max([part.runs for part in asked], default=0),
         "models": {
             "run_time": time.model.reference if time is not None and time.model is not None else None,
             "usage": peak.model.reference if peak is not None and peak.model is not None else None,
         },
         "history": moment(min(until)) if until else None,
         "reason": missing[0].reason if missing else None,
-        "note": "; ".join(part.note for part in missing if part.note) or None,
+        "note": "; ".join(notes) if notes else None,
     }
 
 
