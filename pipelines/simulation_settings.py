@@ -36,7 +36,7 @@ class OutageRate:
     def __post_init__(self) -> None:
         if not (0.0 < self.mtbf_h < float("inf") and 0.0 < self.mttr_h < float("inf")):
             raise BadUsage(
-                f"outages: found {self.mtbf_h} h between failures and {self.mttr_h} h to repair, expected > 0"
+                f"outages: found {self.mtbf_h} h between failures and {self.mttr_h} h to repair, expected more than 0"
             )
 
 
