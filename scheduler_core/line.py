@@ -62,22 +62,21 @@ class Line:
 
     def ranked(self, now_s: float) -> list[Entry]:
         """Return the line in order, as of now."""
-        return self._rank(self._entries, now_s)
+        return self._rank(self._entries, now_s, self._state())
 
     def offered(self, now_s: float) -> Iterator[Entry]:
         """Yield the line in order; under a dynamic policy those left are ranked anew whenever its state has changed."""
         left = self._entries
         while left:
-            state, ranked = self._state(), self._rank(left, now_s)
-            left = []
+            state = self._state() if self._policy.dynamic else NOTHING_HELD
+            ranked, left = self._rank(left, now_s, state), []
             for at, entry in enumerate(ranked):
                 yield entry
                 if self._policy.dynamic and self._state() is not state:
                     left = ranked[at + 1 :]
                     break
 
-    def _rank(self, entries: list[Entry], now_s: float) -> list[Entry]:
+    def _rank(self, entries: list[Entry], now_s: float, state: QueueState) -> list[Entry]:
         if not self._policy.dynamic:
             return entries.copy()
-        state = self._state()
         return sorted((self.key(job, now_s, state), serial, job) for _, serial, job in entries)

@@ -39,7 +39,7 @@ def test_jobs_that_outlast_the_promise_start_beside_its_machines() -> None:
         {"at": 0.0, "gpus": 4, "run": 100.0},
         {"at": 1.0, "gpus": 3, "instances": 2, "run": 50.0},
         {"at": 2.0, "gpus": 1, "run": 500.0},
-        {"at": 3.0, "gpus": 1, "run": 500.0},
+        {"at": 2.0, "gpus": 1, "run": 500.0},
         {"at": 4.0, "gpus": 2, "run": 90.0},
     )
 
@@ -51,15 +51,30 @@ def test_jobs_that_outlast_the_promise_start_beside_its_machines() -> None:
 
 
 def test_runs_expected_to_end_together_give_back_together() -> None:
-    # All three end at 50, so the head's two are reserved on m0, first in order, and m1 is spare for the long one.
+    # A runs on m1 (m0 has too few cores) and B on m0. Both end at 50, so the head is promised m0, the first in order,
+    # and what is left of m1 is spare for the long job; of A's end alone it would have been promised m1.
+    machines = (*gpu_machines(2, cpu_cores=4), *gpu_machines(2))
     jobs = workload(
-        {"gpus": 4, "run": 50.0},
-        {"gpus": 3, "run": 50.0},
+        {"gpus": 1, "cores": 8, "run": 50.0},
+        {"gpus": 2, "run": 50.0},
         {"at": 1.0, "gpus": 2, "run": 10.0},
         {"at": 2.0, "gpus": 1, "run": 400.0},
     )
 
-    assert starts_of(run(jobs, gpu_machines(4, 4), EASY)) == {0: 0, 1: 0, 3: 2, 2: 50}
+    assert starts_of(run(jobs, machines, EASY)) == {0: 0, 1: 0, 3: 2, 2: 50}
+
+
+def test_runs_past_their_predictions_are_expected_to_end_together() -> None:
+    # The same with A predicted to end at 5 and B at 7: at 20 both should end at any moment.
+    machines = (*gpu_machines(2, cpu_cores=4), *gpu_machines(2))
+    jobs = workload(
+        {"gpus": 1, "cores": 8, "run": 50.0, "predicted": 5.0},
+        {"gpus": 2, "run": 50.0, "predicted": 7.0},
+        {"at": 1.0, "gpus": 2, "run": 10.0},
+        {"at": 20.0, "gpus": 1, "run": 400.0},
+    )
+
+    assert starts_of(run(jobs, machines, EASY)) == {0: 0, 1: 0, 3: 20, 2: 50}
 
 
 def test_a_run_past_its_prediction_is_expected_to_end_now() -> None:

@@ -133,6 +133,18 @@ def test_the_fewest_of_the_worst_are_stopped(key: float, gpus: int, stopped: lis
     assert [one.waiting.serial for one in found] == stopped
 
 
+def test_of_two_that_could_go_on_the_better_does() -> None:
+    # Three are asked for; 1 + 1 + 2 are stopped until it fits, and then one of the singles is one too many.
+    cluster = Cluster(gpu_machines(4))
+    runs = running((0, 1, 30.0), (0, 1, 20.0), (0, 2, 10.0))
+    for _, one in runs:
+        cluster.allocate(one.allocation)
+
+    found = victims(Demand(units=(0, 0, 3000), instances=1), 5.0, runs, cluster.room())
+
+    assert [one.waiting.serial for one in found] == [0, 2]
+
+
 def test_a_gang_stops_whole() -> None:
     jobs = workload({"gpus": 2, "instances": 4, "run": 100.0}, {"at": 50.0, "gpus": 1, "run": 1.0})
 
