@@ -83,6 +83,13 @@ class SimulationSettings:
                 f"simulate: found truths {list(self.truths)} and {self.replications} replications, "
                 f"expected some of {', '.join(TRUTHS)} and at least one replication"
             )
+        if not 0.0 <= self.warm_up_s < self.horizon_s:
+            raise BadUsage(f"simulate: found a warm-up of {self.warm_up_s:g} s, expected below {self.horizon_s:g} s")
+        if self.discipline.match_gpu_type and not any(machine.gpu_type for machine in self.cluster.machines):
+            raise BadUsage(
+                f"simulate: found GPU types to match on machines that name none ({self.cluster.source}); "
+                "expected machines with types: --cluster-from machines, or a file with gpu_type"
+            )
 
     @property
     def needs_predictions(self) -> str | None:

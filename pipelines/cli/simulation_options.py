@@ -85,7 +85,7 @@ ClusterFrom = Annotated[
     str | None,
     typer.Option(
         "--cluster-from",
-        help="The cluster: `paper`, `machines` (the trace's own table), or a TOML file of [[machines]].",
+        help="The cluster: `paper`, `machines` (the trace's own table), or a TOML file of machines.",
         show_default="paper; recorded: machines",
     ),
 ]

@@ -244,7 +244,7 @@ def test_on_the_real_sample_the_unguarded_algorithm_kills_and_the_oracle_does_no
         pool = job_pool(lake.table("jobs", "pai").collect(), lake.table("usage", "pai").collect())
 
     # 824 tasks: 238 parameter servers and 3 without a GPU request are left out; 86 ran on devices of type MISC.
-    assert (len(pool.jobs), len(pool.known)) == (583, 497)
+    assert (len(pool.jobs), sum(pool.known)) == (583, 497)
     result = run(pool, ConstantPredictor(run_s=600.0, peak=Request(cpu_cores=0.0, mem_gib=0.0, gpus=0.0)), HALVING)
 
     rows = {(row["arm"], row["truth"]): row for row in result.rows if row["devices"] == "all"}

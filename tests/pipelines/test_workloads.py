@@ -1,5 +1,6 @@
 """Canonical jobs to the columns of a workload, and which of a trace's submissions are replayed."""
 
+import doctest
 from datetime import timedelta
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from features.tables import Jobs
+from pipelines import workloads
 from pipelines.errors import BadUsage, LakeError
 from pipelines.submissions import submissions
 from pipelines.workloads import arriving, as_requested, gangs_of, recorded_workload, units_of
@@ -19,6 +21,10 @@ from tests.pipelines.canonical import T0, canonical, job_row
 
 def jobs(*rows: dict[str, object]) -> pl.DataFrame:
     return canonical([job_row(at, **fields) for at, fields in enumerate(rows)], Jobs)
+
+
+def test_examples_are_true() -> None:
+    assert doctest.testmod(workloads) == (0, 1)
 
 
 def test_recorded_jobs_arrive_as_they_were_submitted() -> None:

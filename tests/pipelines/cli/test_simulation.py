@@ -222,6 +222,11 @@ def test_the_table_shows_what_holds_something(lake: Path) -> None:
         (("--mttr-h", "1"), "pai-synth", "--mttr-h without --mtbf-h"),
         (("--mtbf-h", "0"), "pai-synth", "expected more than 0"),
         (("--cluster-from", "nowhere.toml"), "pai-synth", "expected a TOML file of machines"),
+        (("--overtakes", "1", "--backfill", "easy"), "pai-synth", "found both overtakes and backfill=easy"),
+        (("--policy", "las", "--overtakes", "1"), "pai-synth", "found preemption together with overtakes"),
+        (("--warm-up-h", "12"), "pai-synth", "expected below 43200 s"),
+        (("--match-gpu-type",), "pai-synth", "machines that name none (the paper's)"),
+        (("--outages", "x.csv", "--mtbf-h", "1"), "pai-synth", "found both --outages and --mtbf-h"),
         (("--arrivals", "recorded", "--vc", "none"), "philly", "no VC 'none' among the jobs; they name 6214e9"),
     ],
 )
@@ -236,7 +241,6 @@ def test_what_cannot_be_meant_is_bad_usage(lake: Path, arguments: tuple[str, ...
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--overtakes", "1", "--backfill", "easy"), "found both overtakes and backfill=easy"),
         (("--arrivals", "recorded", "--since", "2030-01-01"), "widen --since and --until"),
         ((), "train with `taut train`"),
     ],
