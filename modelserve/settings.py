@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from modelserve.callers import Scope
-from scheduler_core.shrink import MAX_ALPHA
 
 PREFIX = "TAUT_SERVE_"
 
@@ -47,10 +46,19 @@ class TypePolicy(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     theta: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
-    alpha: Annotated[float, Field(ge=0.0, le=MAX_ALPHA)] | None = None
+    alpha: Annotated[float, Field(ge=0.0)] | None = None
     guard: Literal["usage", "none"] | None = None
     mem_margin: Annotated[float, Field(ge=0.0, le=10.0)] | None = None
     minimums: Minimums = Minimums()
+
+    @field_validator("alpha")
+    @classmethod
+    def _leaves_candidates(cls, alpha: float | None) -> float | None:
+        from scheduler_core.shrink import MAX_ALPHA  # numpy, which the parent process does without
+
+        if alpha is not None and not alpha <= MAX_ALPHA:
+            raise ValueError(f"found {alpha:g}, expected at most {MAX_ALPHA:g}")
+        return alpha
 
 
 class ServeSettings(BaseSettings):
