@@ -49,6 +49,7 @@ def simulate(
     Jobs are drawn from those that were measured, or arrive as the trace recorded them.
     """
     from pipelines.cli.simulation_run import Advising, Chosen, Failing, Load, discipline_of, simulated
+    from pipelines.simulation_rows import shown
 
     recorded = arrivals is options.ArrivalsOption.RECORDED
     jobs = Chosen(lake=lake, trace=trace, cluster=cluster, vc=vc, since=since, until=until, machines=cluster_from)
@@ -66,10 +67,8 @@ def simulate(
     )
     failing = Failing(outages=outages, mtbf_h=mtbf_h, mttr_h=mttr_h)
     advising = Advising(predictor=predictor, offline=offline, theta=theta, guards=guard, truths=truth)
-    rows = simulated(
-        jobs, load, discipline, failing, advising, seed=seed, out=out, say=say, full=form is not Format.TABLE
-    )
-    emit(rows, form)
+    rows = simulated(jobs, load, discipline, failing, advising, seed=seed, out=out, say=say)
+    emit(shown(rows) if form is Format.TABLE else rows, form)
 
 
 def register(app: typer.Typer) -> None:

@@ -213,7 +213,7 @@ def test_the_table_shows_what_holds_something(lake: Path) -> None:
     [
         (("--policy", "magic"), "pai-synth", "srtf"),
         (("--placement", "magic"), "pai-synth", "consolidate"),
-        (("--predictor", "magic"), "pai-synth", "expected one of champion, oracle, constant, none"),
+        (("--predictor", "magic"), "pai-synth", "one of champion, oracle, constant, none"),
         (("--policy", "sjf", "--predictor", "none"), "pai-synth", "--predictor champion, oracle or constant"),
         (("--arrivals", "recorded", "--rate", "7"), "pai-synth", "found --rate beside --arrivals recorded"),
         (("--arrivals", "recorded", "--mix", "ctr=1"), "pai-synth", "found --mix beside --arrivals recorded"),
