@@ -1,0 +1,401 @@
+"""The HTTP scale under every fault: no job is lost, nothing is raised, nothing goes beyond its bounds, in time."""
+
+import json
+import logging
+import math
+import time
+from pathlib import Path
+
+import pytest
+
+from scheduler_core.advice import Scale
+from scheduler_core.breaker import Breaker
+from scheduler_core.discipline import Discipline
+from scheduler_core.errors import BadInput
+from scheduler_core.http_scale import HttpScale
+from scheduler_core.rounds import Scheduler
+from scheduler_core.shrink import shrink
+from scheduler_core.types import RESOURCES, Job, Reason, Request
+from tests.scheduler_core.cases import NAN, job, machines, request
+from tests.scheduler_core.services import (
+    PREDICTOR,
+    Answer,
+    answering,
+    dripping,
+    dripping_head,
+    each,
+    http,
+    replying,
+    serving,
+    silent,
+)
+
+DEADLINE_S = 0.25
+GRACE_S = 3.0
+"""What a busy machine may add to a deadline."""
+
+CUT = http(b'{"recommendations": [', length=500)
+WHOLE_ANSWER_FAULTS: dict[str, Answer] = {
+    "silent": silent,
+    "slow_drip": dripping,
+    "slow_drip_of_head": dripping_head,
+    "closed_at_once": replying(b""),
+    "no_http": replying(b"hello\r\n\r\n"),
+    "half_a_body": replying(CUT),
+    "500": replying(http(b"boom", "500 Internal Server Error")),
+    "503": replying(http(b"{}", "503 Service Unavailable", retry_after="7")),
+    "429": replying(http(b'{"title": "Too Many Requests"}', "429 Too Many Requests", retry_after="99999999999")),
+    "429_with_a_date": replying(http(b"{}", "429 Too Many Requests", retry_after="Fri, 20 Nov 2026 12:00:05 GMT")),
+    "422": replying(http(b'{"title": "Unprocessable", "detail": "theta: found 2"}', "422 Unprocessable")),
+    "422_of_a_list": replying(http(b"[" * 3000, "422 Unprocessable")),
+    "redirect": replying(http(b"", "307 Temporary Redirect", location="http://127.0.0.1:9/v1/recommendations")),
+    "no_content": replying(http(b"")),
+    "html": replying(http(b"<html></html>")),
+    "not_a_number": replying(http(b'{"recommendations": [{"job_id": "a", "alpha": NaN}]}')),
+    "too_deep": replying(http(b"[" * 60_000)),
+    "no_unicode": replying(http(b'{"recommendations": "\xff"}')),
+    "a_list": answering(lambda rows: {"0": rows}),
+    "no_objects": answering(lambda rows: ["a" for _ in rows]),
+    "too_large": replying(http(b" " * 300_000)),
+    "infinite": replying(http(b'{"recommendations": [{"job_id": "j0", "alpha": 1e999}]}')),
+    "without_end": replying(http(b" " * 300_000, length=10**12)),
+    "compressed": replying(http(b"\x1f\x8b" * 40, content_encoding="gzip")),
+    "wrong_order": answering(lambda rows: rows[::-1]),
+    "one_missing": answering(lambda rows: rows[1:]),
+    "one_twice": answering(lambda rows: [*rows[:-1], rows[0]]),
+    "one_too_many": answering(lambda rows: [*rows, rows[0]]),
+    "other_jobs": each(job_id="z"),
+    "ids_of_another_kind": each(job_id=7),
+}
+
+ROW_FAULTS: dict[str, Answer] = {
+    "negative_target": each(target__cpu_cores=-1.0),
+    "no_gpu_left": each(target__gpus=0.0, lower_bound__gpus=0.0),
+    "larger_than_request": each(target__mem_gib=8.5),
+    "below_its_lower_bound": each(target__mem_gib=4.0),
+    "enormous_target": each(target__gpus=10**400),
+    "target_of_text": each(target__gpus="0.5"),
+    "target_of_truth": each(target__gpus=True),
+    "target_unknown": each(target__gpus=None),
+    "no_target": each(target=None),
+    "without_a_floor": each(lower_bound__gpus=None),
+    "another_request": each(request__mem_gib=9.0),
+    "reason_unknown": each(reasons__gpus="because"),
+    "reason_missing": each(reasons__gpus=None),
+    "shrunk_though_important": each(reasons__gpus="important"),
+    "run_time_of_nothing": each(run_time_s__p50=0.0),
+    "run_time_negative": each(run_time_s__p90=-5),
+    "change_below_nothing": each(run_time_change=-1.5),
+    "alpha_above_one": each(alpha=1.5),
+    "mode_unknown": each(mode="force"),
+    "models_of_text": each(models="7"),
+}
+SLOW = {"silent", "slow_drip", "slow_drip_of_head"}
+FAULTS = WHOLE_ANSWER_FAULTS | ROW_FAULTS
+
+
+def patient(address: str, **parameters: object) -> HttpScale:
+    """Return a scale that waits longer than a busy machine takes, unless told otherwise."""
+    return HttpScale(address, **{"deadline_s": 30.0, **parameters})
+
+
+def deadline_s(fault: str) -> float:
+    return DEADLINE_S if fault in SLOW else 30.0
+
+
+def asked(count: int = 3) -> list[Job]:
+    return [job(f"j{i}", request(4.0, 8.0, 0.5), instances=i + 1) for i in range(count)]
+
+
+def check_stands(jobs: list[Job], answers: list) -> None:  # the recommendations of any scale
+    assert [answer.job_id for answer in answers] == [each.job_id for each in jobs]
+    for one, answer in zip(jobs, answers, strict=True):
+        assert answer.target == one.request
+        assert set(answer.reasons.values()) <= {Reason.PREDICTOR_UNAVAILABLE}
+        assert answer.note
+        assert "the target was" not in answer.note
+
+
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_every_request_stands_under_every_fault_and_in_time(fault: str) -> None:
+    jobs = asked()
+    with serving(FAULTS[fault]) as service, patient(service.address, deadline_s=deadline_s(fault)) as scale:
+        began = time.monotonic()
+        answers = scale(jobs)
+        took_s = time.monotonic() - began
+    check_stands(jobs, answers)
+    assert (fault in ROW_FAULTS) == answers[0].note.startswith("found")
+    assert took_s < deadline_s(fault) + GRACE_S
+
+
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_the_scheduler_starts_every_job_under_every_fault(fault: str) -> None:
+    with serving(FAULTS[fault]) as service, patient(service.address, deadline_s=deadline_s(fault)) as scale:
+        scheduler = Scheduler(machines(4), Discipline(policy="fifo"), scale=scale)
+        for one in asked():
+            scheduler.submit(one, 0.0)
+        result = scheduler.round(0.0)
+    assert len(result.started) == 3
+    assert all(run.waiting.granted == run.waiting.request for run in result.started)
+
+
+def test_one_row_that_cannot_be_meant_takes_no_other_along() -> None:
+    def spoil(rows: list) -> list:
+        rows[1]["target"]["gpus"] = 9.0
+        return rows
+
+    jobs = asked()
+    with serving(answering(spoil)) as service, patient(service.address) as scale:
+        first, second, third = scale(jobs)
+    assert second.target == jobs[1].request
+    assert "gpus=9.0" in second.note
+    assert first.target == third.target == Request(cpu_cores=3.0, mem_gib=4.6, gpus=0.25)
+
+
+def test_a_service_that_is_away_costs_no_job() -> None:
+    with HttpScale("http://127.0.0.1:9", deadline_s=DEADLINE_S) as scale:
+        answers = scale(asked())
+    check_stands(asked(), answers)
+    assert "ConnectError" in answers[0].note
+
+
+def test_a_kept_connection_that_was_closed_is_made_anew() -> None:
+    # The server closes after every answer without saying so; the second round finds that out as it sends.
+    with serving(answering()) as service, patient(service.address) as scale:
+        rounds = [scale(asked(1))[0] for _ in range(4)]
+    assert {answer.target.gpus for answer in rounds} == {0.25}
+
+
+def test_a_call_that_is_dropped_is_sent_once_more() -> None:
+    with serving(replying(b""), answering()) as service, patient(service.address) as scale:
+        [answer] = scale(asked(1))
+    assert answer.target.gpus == 0.25
+    assert len(service.bodies) == 2
+
+
+def test_the_deadline_is_one_for_all_calls_of_a_round() -> None:
+    jobs = asked(6)
+    with serving(answering(), silent) as service, patient(service.address, deadline_s=0.5, jobs_per_call=2) as scale:
+        began = time.monotonic()
+        found = scale(jobs)
+        took_s = time.monotonic() - began
+    assert [answer.target.gpus for answer in found] == [0.25, 0.25, 0.5, 0.5, 0.5, 0.5]
+    assert "in time" in found[2].note
+    assert "were over" in found[4].note
+    assert took_s < 0.5 + GRACE_S
+
+
+@pytest.mark.slow
+def test_a_round_of_more_than_ten_thousand_jobs_is_split() -> None:
+    jobs = [job(f"j{i}", request(4.0, 8.0, 0.5)) for i in range(10_001)]
+    with serving(answering()) as service, patient(service.address) as scale:
+        found = scale(jobs)
+    assert [len(body["jobs"]) for body in service.bodies] == [10_000, 1]
+    assert [answer.job_id for answer in found] == [each.job_id for each in jobs]
+    assert {answer.target.gpus for answer in found} == {0.25}
+
+
+def test_the_breaker_leaves_a_failing_service_alone_and_tries_again_later() -> None:
+    now = [0.0]
+    breaker = Breaker(failures=2, cool_down_s=30.0, clock=lambda: now[0])
+    failing = replying(http(b"", "500 Internal Server Error"))
+    with serving(failing, failing, answering()) as service, patient(service.address, breaker=breaker) as scale:
+        for _ in range(4):
+            [resting] = scale(asked(1))
+        calls_while_open = len(service.bodies)
+        now[0] = 30.0
+        [answered] = scale(asked(1))
+    assert calls_while_open == 2
+    assert resting.note == "not asked about: the service failed, and rests 30 s"
+    assert answered.target.gpus == 0.25
+    assert breaker.state == "closed"
+
+
+def test_a_service_that_asks_for_rest_is_left_alone_for_that_long_but_not_for_ever() -> None:
+    now = [0.0]
+    breaker = Breaker(failures=5, cool_down_s=1.0, clock=lambda: now[0])
+    busy = replying(http(b"{}", "429 Too Many Requests", retry_after="7"))
+    greedy = replying(http(b"{}", "503 Service Unavailable", retry_after="999999"))
+    with serving(busy, greedy, answering()) as service, patient(service.address, breaker=breaker) as scale:
+        scale(asked(1))
+        assert breaker.rest_s == 7.0
+        now[0] = 7.0
+        scale(asked(1))
+        assert breaker.rest_s == 300.0
+        now[0] = 307.0
+        [answer] = scale(asked(1))
+    assert answer.target.gpus == 0.25
+
+
+def test_a_row_that_cannot_be_meant_does_not_open_the_breaker() -> None:
+    breaker = Breaker(failures=1, clock=time.monotonic)
+    with serving(each(target__gpus=9.0)) as service, patient(service.address, breaker=breaker) as scale:
+        scale(asked())
+    assert breaker.state == "closed"
+
+
+def test_an_older_model_is_followed_and_noted_once() -> None:
+    def by(version: int) -> Answer:
+        return each(models={"run_time": f"runtime.toy.ctr@{version}", "usage": None})
+
+    with serving(by(7), by(6), by(6), by(8)) as service, patient(service.address) as scale:
+        notes = [scale(asked(1))[0].note for _ in range(4)]
+    assert notes == ["", "answered by runtime.toy.ctr@6 after @7", "", ""]
+
+
+def test_where_the_service_observes_requests_stand_unless_the_targets_are_wanted() -> None:
+    with serving(each(mode="observe")) as service, patient(service.address) as scale:
+        [noted] = scale(asked(1))
+        with patient(service.address, heed_mode=False) as simulated:
+            [wanted] = simulated(asked(1))
+    assert noted.target == noted.request
+    assert noted.run_time_change == 0.0
+    assert "the target was {'cpu_cores': 3.0" in noted.note
+    assert wanted.target.gpus == 0.25
+
+
+def test_without_a_guard_targets_need_no_lower_bound() -> None:
+    unbound = each(lower_bound=dict.fromkeys(RESOURCES))
+    with serving(unbound) as service, patient(service.address, guard="none", theta=0.2) as scale:
+        [answer] = scale(asked(1))
+    assert answer.target.gpus == 0.25
+    assert service.bodies[0]["guard"] == "none"
+    assert service.bodies[0]["theta"] == 0.2
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"job_id": "x" * 257}, "job_id of 257 characters"),
+        ({"user": ""}, "user of 0 characters"),
+        ({"group": "\ud800"}, "no Unicode"),
+        ({"wants": request(cpu_cores=math.inf)}, "amount of inf"),
+        ({"instances": 0}, "0 instances"),
+        ({"submit_ts": 1e300}, "submission 1e+300"),
+        ({"minimum": request(gpus=-1.0)}, "amount of -1.0"),
+    ],
+)
+def test_a_job_that_would_be_refused_is_not_asked_about(fields: dict, said: str) -> None:
+    jobs = [job(**{"job_id": "odd", **fields}), *asked(2)]
+    with serving(answering()) as service, patient(service.address) as scale:
+        odd, *others = scale(jobs)
+    assert odd.target == jobs[0].request
+    assert said in odd.note
+    assert [answer.target.gpus for answer in others] == [0.25, 0.25]
+    assert [row["job_id"] for row in service.bodies[0]["jobs"]] == ["j0", "j1"]
+
+
+def test_a_job_is_told_whole() -> None:
+    told = job(
+        "a", Request(cpu_cores=4.0, mem_gib=NAN, gpus=0.5), user="u", group="g", vc="v", cluster="c", role="worker",
+        workload="bert", gpu_type="T4", instances=3, submit_ts=1596274200.0, opted_out=True,
+        minimum=Request(cpu_cores=2.0, mem_gib=NAN, gpus=NAN),
+    )  # fmt: skip
+    with serving(answering()) as service, patient(service.address) as scale:
+        [answer] = scale([told])
+    assert service.bodies[0]["jobs"] == [
+        {
+            "job_id": "a", "trace": "toy", "task_type": "ctr", "role": "worker", "cluster": "c", "user": "u",
+            "group": "g", "vc": "v", "workload": "bert", "gpu_type": "T4",
+            "request": {"cpu_cores": 4.0, "gpus": 0.5}, "instances": 3, "submit_ts": "2020-08-01T09:30:00+00:00",
+            "opted_out": True, "floors": {"cpu_cores": 2.0},
+        }
+    ]  # fmt: skip
+    assert answer.reasons == dict.fromkeys(("cpu_cores", "gpus"), Reason.OPTED_OUT)
+
+
+def test_the_token_is_sent_and_never_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "token"
+    file.write_text("s3cret\n")
+    echo = replying(http(json.dumps({"detail": "no such token: s3cret"}).encode(), "401 Unauthorized"))
+    caplog.set_level(logging.DEBUG)
+    with serving(echo) as service, patient(service.address, token_file=file) as scale:
+        [answer] = scale(asked(1))
+        shown = repr(scale)
+    assert "authorization: Bearer s3cret" in service.heads[0]
+    assert "401" in answer.note
+    assert "s3cret" not in answer.note + shown + caplog.text
+
+
+def test_redirects_take_the_token_nowhere() -> None:
+    with serving(answering()) as elsewhere:
+        away = replying(http(b"", "307 Temporary Redirect", location=f"{elsewhere.address}/v1/recommendations"))
+        with serving(away) as service, patient(service.address, token="s3cret") as scale:
+            scale(asked(1))
+    assert elsewhere.heads == []
+
+
+def test_a_closed_scale_leaves_requests_standing() -> None:
+    with serving(answering()) as service:
+        scale = patient(service.address)
+        scale(asked(1))
+        scale.close()
+        scale.close()
+        check_stands(asked(), scale(asked()))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"address": "127.0.0.1:8080"},
+        {"address": "ftp://host"},
+        {"address": "http://user:secret@host"},
+        {"address": "http://host?x=1"},
+        {"deadline_s": 0.0},
+        {"deadline_s": math.nan},
+        {"jobs_per_call": 10_001},
+        {"token": "two words"},
+        {"token": "a", "token_file": Path("b")},
+        {"token_file": Path("there-is-no-such-file")},
+        {"address": "https://host", "ca_file": Path("there-is-no-such-file")},
+    ],
+)
+def test_parameters_that_cannot_be_meant_are_refused(arguments: dict) -> None:
+    with pytest.raises(BadInput) as refusal:
+        HttpScale(**{"address": "http://127.0.0.1:8080", **arguments})
+    assert "secret" not in str(refusal.value)
+
+
+def check_scale(scale: Scale, jobs: list[Job]) -> None:
+    """Check what every scale promises."""
+    answers = scale(jobs)
+    assert [answer.job_id for answer in answers] == [each.job_id for each in jobs]
+    for one, answer in zip(jobs, answers, strict=True):
+        assert answer.request == one.request or any(map(math.isnan, one.request.row()))
+        for name, target, lower, wanted in zip(
+            RESOURCES, answer.target.row(), answer.lower_bound.row(), one.request.row(), strict=True
+        ):
+            assert (name in answer.reasons) == (not math.isnan(wanted))
+            assert math.isnan(target) == math.isnan(wanted)
+            assert math.isnan(wanted) or 0.0 <= target <= wanted
+            assert math.isnan(lower) or math.isnan(wanted) or lower <= target
+
+
+JOBS = {
+    "none": [],
+    "one": asked(1),
+    "alike": [job("a"), job("a")],
+    "opted_out": [job("a", opted_out=True), job("b")],
+    "of_other_resources": [job("a", Request(cpu_cores=NAN, mem_gib=NAN, gpus=2.0)), job("b", request(gpus=NAN))],
+    "of_nothing": [job("a", request(0.0, 0.0, 0.0))],
+    "with_minimum": [job("a", minimum=Request(cpu_cores=3.5, mem_gib=NAN, gpus=NAN))],
+    "many": asked(50),
+}
+
+
+@pytest.mark.parametrize("jobs", list(JOBS.values()), ids=list(JOBS))
+def test_the_service_and_this_process_keep_the_same_promises_and_say_the_same(jobs: list[Job]) -> None:
+    def here(asked: list[Job]) -> list:
+        return shrink(asked, PREDICTOR)
+
+    with serving(answering()) as service, patient(service.address) as there:
+        check_scale(here, jobs)
+        check_scale(there, jobs)
+        pairs = zip(here(jobs), there(jobs), strict=True)
+        assert [repr(left) for left, _ in pairs] == [repr(answer) for answer in there(jobs)]
+
+
+@pytest.mark.parametrize("jobs", [JOBS["many"], JOBS["alike"]], ids=["many", "alike"])
+def test_the_order_of_the_jobs_changes_no_answer(jobs: list[Job]) -> None:
+    with serving(answering()) as service, patient(service.address) as there:
+        assert [repr(answer) for answer in there(jobs[::-1])] == [repr(answer) for answer in there(jobs)[::-1]]
