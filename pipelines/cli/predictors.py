@@ -1,24 +1,29 @@
 """Who advises in a simulation: by name, the scales (Algorithm 1 with its predictor filled in) of its arms.
 
-No command stands here. Called by `taut simulate`; a predictor elsewhere is one more entry of the registry.
+No command stands here. Called by `taut simulate`.
 """
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from pipelines.advice import oracle_of, scales_of
+from modelserve.errors import ServiceUnavailable
+from pipelines.advice import ARM_OF_GUARD, oracle_of, scales_of
 from pipelines.cli.opening import champions
 from pipelines.cli.place import Place
+from pipelines.cli.remote import PART_LIMIT_S, TOKEN_VARIABLE
 from pipelines.errors import BadUsage
 from pipelines.job_pool import Pool
 from pipelines.simulation_settings import SimulationSettings
 from scheduler_core.advice import Scale
+from scheduler_core.http_scale import MOST_JOBS_PER_CALL, HttpScale
 from scheduler_core.predictors import ConstantPredictor
-from scheduler_core.types import Request
+from scheduler_core.types import Reason, Recommendation, Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +36,13 @@ class Advisers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Over what a simulation asks for advice."""
+    """Over what a simulation asks for advice; `token_file` holds the token of a service (TAUT_TOKEN where None)."""
 
     pool: Pool
     settings: SimulationSettings
     place: Place
     offline: bool
+    token_file: Path | None = None
 
 
 def champion(asked: Asked) -> Advisers:
@@ -65,6 +71,40 @@ def none(asked: Asked) -> Advisers:  # noqa: ARG001 -- every adviser has the one
     return Advisers(scales={})
 
 
+def service(address: str, asked: Asked) -> Advisers:
+    """Ask the service there about the whole pool, once for each guard, whatever mode it is in.
+
+    Raises
+    ------
+    ServiceUnavailable
+        It answered about no job: a simulation of nothing but standing requests would be taken for its advice.
+    """
+    jobs = [entry.job for entry in asked.pool.jobs]
+    scales: dict[str, Scale] = {}
+    notes = []
+    for guard in asked.settings.guards:
+        with HttpScale(
+            address,
+            token=None if asked.token_file else os.environ.get(TOKEN_VARIABLE) or None,
+            token_file=asked.token_file,
+            deadline_s=min(PART_LIMIT_S * -(-len(jobs) // MOST_JOBS_PER_CALL), 86_400.0),
+            theta=asked.settings.shrink_policy.theta,
+            guard=guard,
+            heed_mode=False,
+        ) as scale:
+            answers = scale(jobs)
+        unanswered = [answer for answer in answers if Reason.PREDICTOR_UNAVAILABLE in answer.reasons.values()]
+        if len(unanswered) == len(jobs):
+            raise ServiceUnavailable(f"--predictor {address}: no job was answered about; the first: {answers[0].note}")
+        if unanswered:
+            notes.append(
+                f"predictor {address}: {len(unanswered)} of {len(jobs)} jobs ({ARM_OF_GUARD[guard]}) were not answered "
+                f"about and keep their requests; the first: {unanswered[0].note}"
+            )
+        scales[ARM_OF_GUARD[guard]] = _said(answers)
+    return Advisers(scales=scales, notes=tuple(notes))
+
+
 PREDICTORS: Final[Mapping[str, Callable[[Asked], Advisers]]] = {
     "champion": champion,
     "oracle": oracle,
@@ -74,16 +114,22 @@ PREDICTORS: Final[Mapping[str, Callable[[Asked], Advisers]]] = {
 
 
 def advisers(name: str, asked: Asked) -> Advisers:
-    """Return who advises, by name.
+    """Return who advises, by name, or by the address of a service.
 
     Raises
     ------
     BadUsage
         If nobody has that name.
     """
+    if name.startswith(("http://", "https://")):
+        return service(name, asked)
     if name not in PREDICTORS:
-        raise BadUsage(f"--predictor {name[:80]}: expected one of {', '.join(PREDICTORS)}")
+        raise BadUsage(f"--predictor {name[:80]}: expected an address, or one of {', '.join(PREDICTORS)}")
     return PREDICTORS[name](asked)
+
+
+def _said(answers: Sequence[Recommendation]) -> Scale:
+    return lambda _: answers
 
 
 def _seen(pool: Pool, until: datetime) -> tuple[str, ...]:
