@@ -65,7 +65,7 @@ def test_the_example_of_the_paper() -> None:
     assert (started.count(0), started.count(1)) == (3, 2)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     asks=st.lists(
         st.tuples(st.floats(0.05, 1.0), st.floats(0.05, 1.0), st.floats(0.0, 2.0)).map(list), min_size=2, max_size=4
