@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import polars as pl
@@ -27,6 +27,10 @@ VC_LEVEL: Final = 0.99
 SECONDS_PER_DAY: Final = 86_400.0
 
 
+Basis = Literal["published", "inferred", "chosen"]
+"""Whose word a size is: the publisher's, a guess from the log itself, or ours (not the trace's cluster at all)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """Machines that one queue serves, of one VC, or of all jobs where `vc` is None."""
@@ -42,9 +46,10 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One reading of a cluster's size: its pools, and in `note` what was assumed."""
+    """One reading of a cluster's size: its pools, whether that size was told, and in `note` what was assumed."""
 
     name: str
+    basis: Basis
     pools: tuple[Pool, ...]
     note: str
 
@@ -138,6 +143,7 @@ def vc_table(evidence: Evidence) -> Reading | None:
     said = ", ".join(f"{pool.vc} {pool.gpus}" for pool in pools)
     return Reading(
         name="vc_table",
+        basis="published",
         pools=pools,
         note=f"GPUs of each VC by the capacity table ({said}), machines of {GPUS_PER_MACHINE} assumed, a pool per VC",
     )
@@ -157,7 +163,7 @@ def vc_inferred(evidence: Evidence) -> Reading | None:
         f"INFERRED: each VC has the p99 over time of its concurrent GPUs, up to whole machines of {GPUS_PER_MACHINE} "
         f"({said}); runs begin at submission in it, so bursts count as capacity"
     )
-    return Reading(name="vc_inferred", pools=tuple(pools), note=note)
+    return Reading(name="vc_inferred", basis="inferred", pools=tuple(pools), note=note)
 
 
 def at_load(jobs: pl.DataFrame, since: datetime, load: float) -> Reading:
@@ -167,7 +173,7 @@ def at_load(jobs: pl.DataFrame, since: datetime, load: float) -> Reading:
         f"NOT THE TRACE'S CLUSTER: {len(machines)} machines of {GPUS_PER_MACHINE}, chosen so that the measured jobs "
         f"offer a load of {load:g} on average over their months; one pool for all VCs"
     )
-    return _one_pool(f"load_{load:g}", machines, note)
+    return _one_pool(f"load_{load:g}", machines, note, "chosen")
 
 
 READINGS: Final[Mapping[str, Callable[[Evidence], Reading | None]]] = {
@@ -228,8 +234,8 @@ def concurrent_gpus(jobs: pl.DataFrame, level: float) -> int:
     return math.ceil(float(at_once[rank][min(reached, len(rank) - 1)]))
 
 
-def _one_pool(name: str, machines: tuple[Machine, ...], note: str) -> Reading:
-    return Reading(name=name, pools=(Pool(vc=None, machines=machines),), note=note)
+def _one_pool(name: str, machines: tuple[Machine, ...], note: str, basis: Basis = "published") -> Reading:
+    return Reading(name=name, basis=basis, pools=(Pool(vc=None, machines=machines),), note=note)
 
 
 def _machines(gpus: int) -> tuple[Machine, ...]:

@@ -34,7 +34,7 @@ def gain_kept(rows: pl.DataFrame) -> alt.FacetChart:
             .scale(domain=[LEAST_KEPT, 1], clamp=True),
             y=alt.Y("sizes:N").title(None).sort("-x"),
             color=alt.Color("order:N").title("order").sort(compared),
-            shape=alt.Shape("order:N").sort(compared),
+            shape=alt.Shape("order:N").title("order").sort(compared),
             tooltip=[f"{name}:{kind}" for name, kind in (("order", "N"), ("sizes", "N"), ("gain_kept", "Q"))],
         )
         .properties(width=300, height={"step": 22})

@@ -20,6 +20,7 @@ from pipelines.workloads import recorded_workload
 from scheduler_core.simulator import simulate
 from scheduler_core.trajectory import Ending, Trajectory
 from scheduler_core.types import BoolArray, FloatArray, IntArray
+from scheduler_core.workload import Workload
 
 UNSIZED = "none"
 """The sizes of an order that looks at none."""
@@ -41,7 +42,7 @@ class Outcome:
     is what the measured jobs would keep busy on average.
     """
 
-    reading: str
+    reading: Reading
     pool: Pool
     order: str
     sizes: str
@@ -105,8 +106,8 @@ def replay(
         measured = (own["submit_ts"] >= since).to_numpy()
         if not measured.any():
             continue
-        queue = _Queue(reading=reading.name, pool=pool, jobs=own, measured=measured)
         workload = recorded_workload(own, gpus_per_machine=max(machine.gpus for machine in pool.machines))
+        queue = _queue(reading, pool, own, workload, measured)
         first = simulate(workload, pool.machines, ORDERS[FIFO].discipline)
         waits = bool((first.start_s > workload.arrive_s[first.job]).any())
         for order, sources in plan.items():
@@ -133,28 +134,40 @@ def planned(orders: Mapping[str, Order], sources: Sequence[str], *, everywhere: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Queue:
-    """One pool with its jobs, and which of them are measured (n)."""
+    """One pool, which of its jobs are measured, and of those what is the same in every run."""
 
-    reading: str
+    reading: Reading
     pool: Pool
-    jobs: pl.DataFrame
     measured: BoolArray
+    gpus: FloatArray
+    run_s: FloatArray
+    offered_gpus: float
 
     def outcome(self, run: Trajectory, order: str, sizes: str) -> Outcome:
         """Take from a run what became of the measured jobs."""
-        workload, measured = run.workload, self.measured
         preempted = run.job[run.ending == Ending.PREEMPTED]
-        gpus = (self.jobs["req_gpus"] * self.jobs["instances"]).to_numpy()[measured]
-        arrive_s = workload.arrive_s[measured]
-        span_s = max(float(arrive_s[-1] - arrive_s[0]), SECONDS_PER_DAY)
         return Outcome(
             reading=self.reading,
             pool=self.pool,
             order=order,
             sizes=sizes,
-            gpus=gpus,
-            run_s=workload.run_s[measured],
-            jct_s=(run.finished_s - workload.arrive_s)[measured],
-            stops=np.bincount(preempted, minlength=len(workload))[measured],
-            offered_gpus=float((gpus * workload.run_s[measured]).sum()) / span_s,
+            gpus=self.gpus,
+            run_s=self.run_s,
+            jct_s=(run.finished_s - run.workload.arrive_s)[self.measured],
+            stops=np.bincount(preempted, minlength=len(self.measured))[self.measured],
+            offered_gpus=self.offered_gpus,
         )
+
+
+def _queue(reading: Reading, pool: Pool, jobs: pl.DataFrame, workload: Workload, measured: BoolArray) -> _Queue:
+    gpus = (jobs["req_gpus"] * jobs["instances"]).to_numpy()[measured]
+    arrive_s, run_s = workload.arrive_s[measured], workload.run_s[measured]
+    span_s = max(float(arrive_s[-1] - arrive_s[0]), SECONDS_PER_DAY)
+    return _Queue(
+        reading=reading,
+        pool=pool,
+        measured=measured,
+        gpus=gpus,
+        run_s=run_s,
+        offered_gpus=float((gpus * run_s).sum()) / span_s,
+    )

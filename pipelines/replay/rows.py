@@ -52,7 +52,7 @@ def _runs(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
     """Put the pools of one run together, in the order of the runs."""
     groups: dict[tuple[str, str, str], list[Outcome]] = {}
     for outcome in outcomes:
-        groups.setdefault((outcome.reading, outcome.order, outcome.sizes), []).append(outcome)
+        groups.setdefault((outcome.reading.name, outcome.order, outcome.sizes), []).append(outcome)
     return list(groups.values())
 
 
@@ -60,26 +60,19 @@ def _rows_of_run(run: list[Outcome], outcomes: Sequence[Outcome], *, detail: boo
     slices: list[tuple[str, list[Outcome]]] = [(ALL, run)]
     if detail and len(run) > 1:
         slices += [(str(outcome.pool.vc), [outcome]) for outcome in run]
-    rows = []
-    for vc, own in slices:
-        beside = {
-            name: [o for o in outcomes if o.reading == run[0].reading and _is(o, name, run[0]) and _in(o, own)]
-            for name in (FIFO, ORACLE)
-        }
-        for gang in [ALL, *(CLASSES if detail else ())]:
-            rows.append(_row(vc, gang, own, fifo=beside[FIFO], oracle=beside[ORACLE]))
-    return rows
+    same = [outcome for outcome in outcomes if outcome.reading.name == run[0].reading.name]
+    fifo = [outcome for outcome in same if outcome.order == FIFO]
+    oracle = [outcome for outcome in same if (outcome.order, outcome.sizes) == (run[0].order, ORACLE)]
+    return [
+        _row(vc, gang, own, fifo=_of_pools(fifo, own), oracle=_of_pools(oracle, own))
+        for vc, own in slices
+        for gang in (ALL, *(CLASSES if detail else ()))
+    ]
 
 
-def _is(outcome: Outcome, name: str, run: Outcome) -> bool:
-    """Tell whether an outcome is that of FIFO, or of the run's own order with the oracle's sizes."""
-    if name == FIFO:
-        return outcome.order == FIFO
-    return outcome.order == run.order and outcome.sizes == ORACLE
-
-
-def _in(outcome: Outcome, pools: list[Outcome]) -> bool:
-    return any(outcome.pool.vc == each.pool.vc for each in pools)
+def _of_pools(outcomes: list[Outcome], run: list[Outcome]) -> list[Outcome]:
+    vcs = {outcome.pool.vc for outcome in run}
+    return [outcome for outcome in outcomes if outcome.pool.vc in vcs]
 
 
 def _row(vc: str, gang: str, run: list[Outcome], *, fifo: list[Outcome], oracle: list[Outcome]) -> Row:
@@ -92,7 +85,8 @@ def _row(vc: str, gang: str, run: list[Outcome], *, fifo: list[Outcome], oracle:
     mean_s, fifo_s, oracle_s = (_mean_jct(each, gang) for each in (run, fifo, oracle))
     gain_s = fifo_s - oracle_s
     return {
-        "reading": run[0].reading,
+        "reading": run[0].reading.name,
+        "capacity_basis": run[0].reading.basis,
         "vc": vc,
         "capacity_gpus": capacity,
         "offered_load": sum(outcome.offered_gpus for outcome in run) / capacity,

@@ -32,7 +32,9 @@ def reading(*pools: tuple[str | None, int]) -> Reading:
     def machines(gpus: int) -> tuple[Machine, ...]:
         return tuple(Machine(name=f"m{i}", cpu_cores=0.0, mem_gib=0.0, gpus=8) for i in range(gpus // 8))
 
-    return Reading(name="test", pools=tuple(Pool(vc=vc, machines=machines(g)) for vc, g in pools), note="")
+    return Reading(
+        name="test", basis="chosen", pools=tuple(Pool(vc=vc, machines=machines(g)) for vc, g in pools), note=""
+    )
 
 
 def run(jobs: pl.DataFrame, size: Reading, *orders: str, since: datetime = T0, **sizes: list[float]) -> list[Outcome]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipelines.replay.capacity import Pool
+from pipelines.replay.capacity import Pool, Reading
 from pipelines.replay.replay import Outcome
 from pipelines.replay.rows import CLASSES, Row, rows_of
 from scheduler_core.cluster import Machine
@@ -14,7 +14,7 @@ def outcome(
 ) -> Outcome:
     machines = (Machine(name="m", cpu_cores=0.0, mem_gib=0.0, gpus=8),)
     return Outcome(
-        reading="r",
+        reading=Reading(name="r", basis="inferred", pools=(), note=""),
         pool=Pool(vc=vc, machines=machines),
         order=order,
         sizes=sizes,
@@ -59,7 +59,7 @@ def test_figures_of_one_run() -> None:
     assert (figures["jobs"], figures["never_fits"], figures["preemptions"]) == (2, 0, 1)
     assert (figures["jct_mean_s"], figures["delay_mean_s"], figures["delayed_share"]) == (300.0, 200.0, 0.5)
     assert (figures["slowdown_mean"], figures["slowdown_max"]) == (3.0, 5.0)
-    assert (figures["capacity_gpus"], figures["offered_load"]) == (8, 0.75)
+    assert (figures["capacity_gpus"], figures["capacity_basis"], figures["offered_load"]) == (8, "inferred", 0.75)
 
 
 def test_what_never_fits_is_counted_and_in_no_mean() -> None:
