@@ -27,17 +27,6 @@ class PoolJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """One arrival: a job of the pool at a moment of the simulation, which starts at 0 s.
-
-    The job keeps its own `submit_ts`: that is the moment its predictions are made for.
-    """
-
-    at_s: float
-    drawn: PoolJob
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Draws:
     """Arrivals as columns (n): job `picks[i]` of a pool arrives at `at_s[i]`, ascending."""
 
@@ -75,22 +64,6 @@ def poisson_draws(
     count = int(rng.poisson(rate_per_h * horizon_s / SECONDS_PER_HOUR))
     at_s = np.sort(rng.uniform(0.0, horizon_s, count))
     return Draws(at_s=at_s, picks=rng.choice(len(kinds), size=count, p=_weights(kinds, mix)))
-
-
-def poisson_arrivals(
-    pool: Sequence[PoolJob],
-    *,
-    rate_per_h: float,
-    horizon_s: float,
-    rng: np.random.Generator,
-    mix: Mapping[str, float] | None = None,
-) -> list[Arrival]:
-    """Draw as `poisson_draws` does, and return each arrival with its job."""
-    draws = poisson_draws(
-        [entry.job.task_type for entry in pool], rate_per_h=rate_per_h, horizon_s=horizon_s, rng=rng, mix=mix
-    )
-    drawn = zip(draws.at_s.tolist(), draws.picks.tolist(), strict=True)
-    return [Arrival(at_s=at_s, drawn=pool[pick]) for at_s, pick in drawn]
 
 
 def _weights(kinds: Sequence[str], mix: Mapping[str, float] | None) -> FloatArray:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from hypothesis import strategies as st
 
-from scheduler_core.arrivals import Arrival, PoolJob
 from scheduler_core.cluster import Machine
 from scheduler_core.truth import Measured
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Request, RunTimes
@@ -37,13 +36,6 @@ def measured(run_s: float = 100.0, **fields: float) -> Measured:
         "device_mem_gib": 16.0,
     }
     return Measured(run_s=run_s, **{**used, **fields})
-
-
-def arrival(
-    at_s: float, job_id: str, wants: Request, *, run_s: float = 100.0, instances: int = 1, **used: float
-) -> Arrival:
-    drawn = PoolJob(job=job(job_id, wants, instances=instances), measured=measured(run_s, **used))
-    return Arrival(at_s=at_s, drawn=drawn)
 
 
 def machines(count: int = 2, cpu_cores: float = 8.0, mem_gib: float = 16.0, gpus: int = 4) -> tuple[Machine, ...]:
@@ -85,33 +77,3 @@ REQUESTS = st.builds(
     mem_gib=st.floats(0.1, 256.0),
     gpus=GPU_REQUESTS,
 )
-
-
-@st.composite
-def workloads(draw: st.DrawFn, most: int = 12) -> list[Arrival]:
-    """Draw up to `most` arrivals: some gangs exceed `machines()`, moments coincide, jobs need more than they ask."""
-    arrivals = []
-    for number in range(draw(st.integers(1, most))):
-        wants = Request(
-            cpu_cores=draw(st.floats(0.1, 6.0)),
-            mem_gib=draw(st.floats(0.1, 12.0)),
-            gpus=draw(st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0, 4.0])),
-        )
-        used = {
-            "cpu_cores": draw(st.floats(0.0, 8.0)),
-            "mem_gib": draw(st.floats(0.1, 14.0)),
-            "gpus": draw(st.floats(0.0, 4.0)),
-            "gpu_mem_gib": draw(st.floats(0.0, 20.0)),
-        }
-        arrivals.append(
-            arrival(
-                float(draw(st.integers(0, 50))),
-                f"j{number}",
-                wants,
-                run_s=float(draw(st.integers(1, 60))),
-                instances=draw(st.integers(1, 5)),
-                mem_avg_gib=used["mem_gib"] / 2,
-                **used,
-            )
-        )
-    return arrivals

@@ -1,26 +1,21 @@
-"""Poisson arrivals over a pool."""
+"""Poisson arrivals over the types of a pool."""
 
 import numpy as np
 import pytest
 
-from scheduler_core.arrivals import PoolJob, poisson_arrivals
+from scheduler_core.arrivals import Draws, poisson_draws
 from scheduler_core.errors import BadInput
-from tests.scheduler_core.cases import job, measured
 
-POOL = [
-    PoolJob(job=job(f"{kind}{i}", task_type=kind), measured=measured())
-    for kind, count in (("ctr", 6), ("nlp", 2), ("cv", 1))
-    for i in range(count)
-]
+KINDS = ["ctr"] * 6 + ["nlp"] * 2 + ["cv"]
 
 
-def drawn(seed: int = 3, rate_per_h: float = 1000.0, **fields: object) -> list:  # type: ignore[type-arg]
+def drawn(seed: int = 3, rate_per_h: float = 1000.0, **fields: object) -> Draws:
     rng = np.random.default_rng(seed)
-    return poisson_arrivals(POOL, rate_per_h=rate_per_h, horizon_s=36_000.0, rng=rng, **fields)  # type: ignore[arg-type]
+    return poisson_draws(KINDS, rate_per_h=rate_per_h, horizon_s=36_000.0, rng=rng, **fields)  # type: ignore[arg-type]
 
 
 def test_times_are_poisson_over_the_horizon() -> None:
-    times = np.array([arrival.at_s for arrival in drawn()])
+    times = drawn().at_s
     gaps = np.diff(times)
 
     # 10 000 expected: five standard deviations are 500
@@ -32,8 +27,10 @@ def test_times_are_poisson_over_the_horizon() -> None:
 
 
 def test_same_seed_same_arrivals_and_another_seed_others() -> None:
-    assert drawn(seed=3) == drawn(seed=3)
-    assert drawn(seed=3) != drawn(seed=4)
+    first, again, other = drawn(seed=3), drawn(seed=3), drawn(seed=4)
+
+    assert (first.at_s.tobytes(), first.picks.tobytes()) == (again.at_s.tobytes(), again.picks.tobytes())
+    assert first.at_s.tobytes() != other.at_s.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -41,14 +38,13 @@ def test_same_seed_same_arrivals_and_another_seed_others() -> None:
     [(None, 1 / 9), ({"cv": 30.0, "ctr": 70.0}, 0.3), ({"cv": 1.0}, 1.0), ({"nlp": 1.0, "cv": 0.0}, 0.0)],
 )
 def test_mix_weighs_the_types(mix: dict[str, float] | None, share_of_cv: float) -> None:
-    kinds = [arrival.drawn.job.task_type for arrival in drawn(mix=mix)]
+    kinds = [KINDS[pick] for pick in drawn(mix=mix).picks]
 
     assert kinds.count("cv") / len(kinds) == pytest.approx(share_of_cv, abs=0.025)
 
 
 def test_within_a_type_every_job_is_as_likely() -> None:
-    ids = [arrival.drawn.job.job_id for arrival in drawn(mix={"ctr": 1.0})]
-    counts = [ids.count(f"ctr{i}") for i in range(6)]
+    counts = np.bincount(drawn(mix={"ctr": 1.0}).picks, minlength=len(KINDS))[:6]
 
     assert max(counts) < 1.2 * min(counts)
 
@@ -67,4 +63,4 @@ def test_a_rate_that_cannot_be_meant_is_refused(rate_per_h: float) -> None:
 
 def test_an_empty_pool_is_refused() -> None:
     with pytest.raises(BadInput, match="empty job pool"):
-        poisson_arrivals([], rate_per_h=1.0, horizon_s=1.0, rng=np.random.default_rng(0))
+        poisson_draws([], rate_per_h=1.0, horizon_s=1.0, rng=np.random.default_rng(0))
