@@ -68,9 +68,17 @@ def fits(cluster: Cluster, room: IntArray, queue: Queue, at: int) -> bool:
 
 @kernel
 def fits_free(cluster: Cluster, queue: Queue, at: int) -> bool:
-    """Return whether a bucket's gang fits what is free now; mostly the free totals already say no."""
-    instances = queue.buckets[at].instances
+    """Return whether a bucket's gang fits what is free now.
+
+    What did not fit since the last release does not fit now, and mostly the free totals already say no.
+    """
+    bucket, releases = queue.buckets[at], queue.tally[0].releases
+    if queue.shut[bucket.shape] == releases:
+        return False
+    fitting = True
     for resource in range(3):
-        if queue.units[at, resource] * instances > cluster.total_free[resource]:
-            return False
-    return bool(fits(cluster, cluster.free, queue, at))
+        fitting &= queue.units[at, resource] * bucket.instances <= cluster.total_free[resource]
+    fitting = fitting and fits(cluster, cluster.free, queue, at)
+    if not fitting:
+        queue.shut[bucket.shape] = releases
+    return fitting

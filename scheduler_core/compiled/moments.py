@@ -82,6 +82,7 @@ def bring_up(state: State) -> None:
                 cluster.free[machine, resource] = cluster.capacity[machine, resource]
                 cluster.total_free[resource] += cluster.capacity[machine, resource]
             cluster.room[machine] = share_free(cluster.free, machine, cluster.largest)
+            tally.releases += 1
             tally.settled = 0
 
 

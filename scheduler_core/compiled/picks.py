@@ -51,11 +51,3 @@ def popped(picks: Records, count: int) -> int:
     _swapped(picks, 0, count - 1)
     _sunk(picks, 0, count - 1)
     return count - 1
-
-
-@kernel
-def descending(picks: Records, count: int) -> None:
-    """Sort the first `count`, largest first."""
-    heaped(picks, count)
-    for left in range(count, 0, -1):
-        popped(picks, left)

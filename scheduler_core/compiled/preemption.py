@@ -6,7 +6,7 @@ Called by `loop`.
 from scheduler_core.compiled.fitting import copy_room, fits_free, hosted_in_all
 from scheduler_core.compiled.kernel import kernel
 from scheduler_core.compiled.offers import next_offer, offer_again, offer_all
-from scheduler_core.compiled.picks import descending
+from scheduler_core.compiled.picks import heaped, popped
 from scheduler_core.compiled.starts import PREEMPTED, RUNNING, key_of, lent, start, stop, wait
 from scheduler_core.compiled.state import NONE, State
 from scheduler_core.compiled.waiting import before, take
@@ -14,7 +14,7 @@ from scheduler_core.compiled.waiting import before, take
 
 @kernel
 def _stoppable(state: State) -> int:
-    """Write the runs that have had their quantum to `picks`, worst key first, and return how many there are."""
+    """Heap the runs that have had their quantum in `picks`, worst key first, and return how many there are."""
     log, queue, picks = state.log, state.queue, state.scratch.picks
     now_s, count = queue.tally[0].now_s, 0
     for place in range(queue.tally[0].running):
@@ -23,11 +23,12 @@ def _stoppable(state: State) -> int:
         so_far_s = now_s - run.start_s
         if so_far_s >= state.rules.quantum_s:
             attained_s = queue.jobs[run.job].attained_s + so_far_s
-            picks[count].value = key_of(state.rules, queue, run.job, attained_s)
-            picks[count].tie = run.job
+            picks[count].value = -key_of(state.rules, queue, run.job, attained_s)
+            picks[count].tie = -run.job
             picks[count].run = number
             count += 1
-    descending(picks, count)
+    heaped(picks, count)
+    queue.tally[0].heaped = count
     return count
 
 
@@ -45,33 +46,46 @@ def _preempted(state: State, number: int) -> None:
 
 
 @kernel
-def _chosen_victims(state: State, at: int, victims: int) -> int:
-    """Mark in `shed` which of the `victims` worst runs have to stop for the first job of a bucket to fit.
+def _worst(state: State, victims: int, place: int) -> int:
+    """Return where in `picks` the run with the `place` worst key of all `victims` is: those are popped to its end."""
+    tally = state.queue.tally[0]
+    if victims - place <= tally.heaped:
+        tally.heaped = popped(state.scratch.picks, tally.heaped)
+    return victims - 1 - place
 
-    Returns how many of them were looked at, 0 where all that go after the job would not be enough.
+
+@kernel
+def _chosen_victims(state: State, at: int, victims: int) -> int:
+    """Mark in `shed` which of the `victims` have to stop for the first job of a bucket to fit.
+
+    Returns how many of the worst were looked at, 0 where all that go after the job would not be enough.
     """
     queue, scratch, log = state.queue, state.scratch, state.log
     picks, instances = scratch.picks, queue.buckets[at].instances
     rank, looked = queue.jobs[queue.buckets[at].top].rank, 0
-    if victims == 0 or picks[0].value <= rank:
+    if victims == 0 or -picks[_worst(state, victims, 0)].value <= rank:
         return 0
     copy_room(state.cluster.free, scratch.bare)
     count = hosted_in_all(state.cluster, scratch.bare, queue, at)
-    while count < instances and looked < victims and picks[looked].value > rank:
-        if log.runs[picks[looked].run].ending == RUNNING:
-            count += lent(state, picks[looked].run, 1, at)
+    while count < instances and looked < victims:
+        pick = picks[_worst(state, victims, looked)]
+        if -pick.value <= rank:
+            break
+        if log.runs[pick.run].ending == RUNNING:
+            count += lent(state, pick.run, 1, at)
         looked += 1
     if count < instances:
         return 0
-    for place in range(looked - 1, -1, -1):
+    for place in range(victims - looked, victims):
+        number = picks[place].run
         scratch.shed[place] = False
-        if log.runs[picks[place].run].ending != RUNNING:
+        if log.runs[number].ending != RUNNING:
             continue
-        without = count + lent(state, picks[place].run, -1, at)
+        without = count + lent(state, number, -1, at)
         if without >= instances:
             count = without
         else:
-            lent(state, picks[place].run, 1, at)
+            lent(state, number, 1, at)
             scratch.shed[place] = True
     return looked
 
@@ -102,7 +116,7 @@ def preempting_round(state: State) -> None:
         if not fitting:
             victims = _stoppable(state) if victims == NONE else victims
             looked = _chosen_victims(state, at, victims)
-            for place in range(looked):
+            for place in range(victims - looked, victims):
                 if scratch.shed[place]:
                     _preempted(state, scratch.picks[place].run)
         if fitting or looked > 0:

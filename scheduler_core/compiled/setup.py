@@ -73,6 +73,7 @@ def queue_of(workload: Workload, discipline: Discipline) -> Queue:
         part[:, 4] = _named_types(workload) if discipline.match_gpu_type else ANY_GPU_TYPE
         part[:, 5] = users if mode == DRF else 0
     codes, first = distinct(rows)
+    shapes, kinds = distinct(rows[first, :5])
     jobs = np.zeros(count, dtype=JOB)
     for name in ("arrive_s", "run_s", "granted_run_s", "dies", "fails"):
         jobs[name] = getattr(workload, name)
@@ -85,9 +86,10 @@ def queue_of(workload: Workload, discipline: Discipline) -> Queue:
     jobs["full_key"] = base(workload, workload.request_units[:, 2] * workload.instances)
     return Queue(
         jobs=jobs,
-        buckets=_buckets(rows[first]),
+        buckets=_buckets(rows[first], shapes),
         units=np.ascontiguousarray(rows[first, :3]),
         filled=np.empty(len(first), dtype=np.int64),
+        shut=np.full(len(kinds), NONE, dtype=np.int64),
         tally=_tally(),
     )
 
@@ -98,10 +100,11 @@ def _named_types(workload: Workload) -> IntArray:
     return np.asarray(first[workload.gpu_type], dtype=np.int64)  # the code for any, -1, is the last
 
 
-def _buckets(rows: IntArray) -> Records:
+def _buckets(rows: IntArray, shapes: IntArray) -> Records:
     buckets = np.zeros(len(rows), dtype=BUCKET)
     buckets["instances"], buckets["gpu_type"] = rows[:, 3], rows[:, 4]
     buckets["gang_gpus"] = rows[:, 2] * rows[:, 3]
+    buckets["shape"] = shapes
     buckets["top"] = NONE
     return buckets
 

@@ -128,6 +128,7 @@ def stop(state: State, number: int, ending: int) -> int:
     charge(state.cluster, queue, at, queue.jobs[job].user, -1)
     take_end(log, queue.jobs, tally.running, queue.jobs[job].place)
     tally.running -= 1
+    tally.releases += 1
     tally.settled = 0
     run.ending = ending
     run.end_s = tally.now_s

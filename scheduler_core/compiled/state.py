@@ -47,6 +47,7 @@ BUCKET: Final = np.dtype(
         ("gpu_type", "i8"),
         ("gang_gpus", "i8"),  # milli-GPUs of the whole gang
         ("user", "i8"),  # whose jobs it holds, where shares are by user
+        ("shape", "i8"),  # the same for the buckets of all users who ask for the same
         ("top", "i8"),  # the first job of its heap
         ("place", "i8"),  # where it is among the filled ones
         ("possible", "?"),  # fits the empty cluster
@@ -80,6 +81,7 @@ TALLY: Final = np.dtype(
         ("waiting_hosts", "i8"),  # the most machines that all waiting jobs could hold
         ("smallest_gpus", "i8"),  # of a waiting gang that asks for any, 0 without; NONE: to be looked up
         ("filled", "i8"),
+        ("releases", "i8"),  # how often something was given back
         ("settled", "i8"),  # of the filled buckets, how many are known not to fit
         ("running", "i8"),
         ("runs", "i8"),
@@ -91,6 +93,7 @@ TALLY: Final = np.dtype(
         ("overtaken", "i8"),
         ("offers", "i8"),
         ("aside", "i8"),
+        ("heaped", "i8"),  # of the picks, how many are still in the heap
     ],
     align=True,
 )
@@ -118,6 +121,7 @@ class Queue(NamedTuple):
     buckets: Records
     units: IntArray  # (buckets, 3) per instance
     filled: IntArray
+    shut: IntArray  # by shape: the number of releases at which it was last found not to fit
     tally: Records  # one record
 
 
