@@ -86,11 +86,11 @@ def queue_of(workload: Workload, discipline: Discipline) -> Queue:
     jobs["full_key"] = base(workload, workload.request_units[:, 2] * workload.instances)
     return Queue(
         jobs=jobs,
-        buckets=_buckets(rows[first], shapes),
+        buckets=buckets_of(rows[first], shapes),
         units=np.ascontiguousarray(rows[first, :3]),
         filled=np.empty(len(first), dtype=np.int64),
         shut=np.full(len(kinds), NONE, dtype=np.int64),
-        tally=_tally(),
+        tally=tally_of(),
     )
 
 
@@ -100,7 +100,8 @@ def _named_types(workload: Workload) -> IntArray:
     return np.asarray(first[workload.gpu_type], dtype=np.int64)  # the code for any, -1, is the last
 
 
-def _buckets(rows: IntArray, shapes: IntArray) -> Records:
+def buckets_of(rows: IntArray, shapes: IntArray) -> Records:
+    """Lay out the empty buckets of distinct rows: units (3), instances, GPU type, user."""
     buckets = np.zeros(len(rows), dtype=BUCKET)
     buckets["instances"], buckets["gpu_type"] = rows[:, 3], rows[:, 4]
     buckets["gang_gpus"] = rows[:, 2] * rows[:, 3]
@@ -109,23 +110,25 @@ def _buckets(rows: IntArray, shapes: IntArray) -> Records:
     return buckets
 
 
-def _tally() -> Records:
+def tally_of() -> Records:
+    """Make the tally of nothing done yet."""
     tally = np.zeros(1, dtype=TALLY)
     tally["head"] = NONE
     return tally
 
 
 def cluster_of(machines: machinery.Cluster, gpu_types: tuple[str, ...], users: int) -> Cluster:
-    """Lay the empty cluster out."""
+    """Lay a cluster out as it is."""
+    room = machines.room()
     codes = [gpu_types.index(m.gpu_type) if m.gpu_type in gpu_types else UNKNOWN_TYPE for m in machines.machines]
     return Cluster(
         capacity=machines.capacity.copy(),
-        free=machines.capacity.copy(),
-        room=(machines.capacity / machines.largest).sum(axis=1),
+        free=room.free.copy(),
+        room=room.freeness(),
         largest=machines.largest.astype(np.float64),
         gpu_type=np.array(codes, dtype=np.int64),
-        away=np.zeros(len(codes), dtype=np.int64),
-        total_free=machines.capacity.sum(axis=0),
+        away=(~room.up).astype(np.int64),
+        total_free=room.free.sum(axis=0),
         total=np.maximum(machines.capacity.sum(axis=0), 1).astype(np.float64),
         held=np.zeros((users, machines.capacity.shape[1]), dtype=np.int64),
     )
