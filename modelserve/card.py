@@ -8,6 +8,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Final, Literal
 
 from pydantic import (
@@ -21,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from modelserve.alike import Alike, Key
 from modelserve.errors import BundleError
 
 FORMAT: Final = 1
@@ -57,7 +59,8 @@ class Card(BaseModel):
 
     `relative` says that run times are taken and answered against the reference of the like (`features.reference`);
     `offsets` are added to the raw outputs in log units, by `p50`, `p90` or by usage target; `support` is the lowest
-    and highest request seen in training; `metrics` are the held-out figures, null where one has no value.
+    and highest request seen in training; `metrics` are the held-out figures, null where one has no value. `alike` are
+    the bounds that a usage model's answers are held by when requests are shrunk, null where they were not counted.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -81,6 +84,7 @@ class Card(BaseModel):
     data_fingerprint: NameText
     contract_fingerprint: NameText
     made_with: dict[str, str] = Field(default_factory=dict)
+    alike: tuple[Alike, ...] | None = None
 
     @field_validator("params", "metrics", mode="before")
     @classmethod
@@ -98,6 +102,11 @@ class Card(BaseModel):
         if not set(self.targets) <= allowed or len(set(self.targets)) != len(self.targets):
             raise ValueError(f"targets {list(self.targets)}, expected some of {sorted(allowed)}")
         return self
+
+    @cached_property
+    def alike_by_key(self) -> dict[Key, Alike] | None:
+        """The jobs alike by what they have in common; None where they were not counted."""
+        return None if self.alike is None else {each.key: each for each in self.alike}
 
     def to_json(self) -> bytes:
         """Write the card; the same card gives the same bytes."""

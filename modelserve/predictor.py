@@ -19,6 +19,7 @@ from features.errors import FeatureError
 from features.lookback import Lookback
 from features.online import EVIDENCE_KEYS
 from features.reference import Referenced, build_referenced
+from modelserve.alike import held
 from modelserve.boosters import raw_outputs
 from modelserve.bundle import Bundle
 from modelserve.card import RUNTIME_TARGET, USAGE_TARGETS, Card
@@ -167,7 +168,7 @@ class InProcessPredictor:
         return RunTimes(p50=p50, p90=p90)
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Predict the upper quantile of use of each job's instances (n,), and count the runs behind it.
+        """Bound the use of each job's instances (n,) by those alike and the model, and count the runs behind it.
 
         Raises
         ------
@@ -182,9 +183,12 @@ class InProcessPredictor:
                 answer = use_quantiles(bundle, build(frame, bundle.history, bundle.contract.names))
             except (FeatureError, ValueError) as error:
                 raise PredictorUnavailable(f"{bundle.reference}: {error}") from error
+            seen = measured_runs(bundle, frame)
+            if bundle.card.alike_by_key is not None:
+                answer, seen = held(bundle.card.alike_by_key, [jobs[i] for i in members], answer, seen)
             for target, values in answer.items():
                 use[target][members] = values
-            runs[members] = measured_runs(bundle, frame)
+            runs[members] = seen
         return PeakUse(runs=runs, **use)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:

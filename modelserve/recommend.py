@@ -109,7 +109,7 @@ def _note(found: Recommendation, sources: Sources) -> str | None:
     missing = [kind for kind, name in (("run-time", sources.run_time), ("usage", sources.usage)) if name is None]
     if missing:
         return f"no {' and no '.join(missing)} model of this trace and task type"
-    return f"{found.runs} measured runs of its group and role, or of its user: too few to say what it needs"
+    return f"{found.runs} measured runs of its like: too few to say what it needs"
 
 
 def rounded_up(amounts: Request, asked: Request) -> tuple[float, float, float]:

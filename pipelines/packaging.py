@@ -39,6 +39,7 @@ def card_of(model: TrainedModel, *, created: datetime) -> Card:
             "data_fingerprint": model.data_fingerprint,
             "contract_fingerprint": model.contract.fingerprint,
             "made_with": made_with(),
+            "alike": model.alike,
         }
     )
 

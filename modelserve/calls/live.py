@@ -15,6 +15,7 @@ import numpy as np
 
 from features.online import JobAsked, OnlineHistory
 from features.rows import Rows
+from modelserve.alike import held
 from modelserve.calls.sight import Kind, Sight, Whose
 from modelserve.card import RUNTIME_TARGET, USAGE_TARGETS
 from modelserve.predictor import Sources, calibrated_run_times, calibrated_use, knowledge_of
@@ -80,7 +81,7 @@ class LivePredictor:
         return RunTimes(p50=p50, p90=p90)
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Predict the upper quantile of use of each job's instances (n,), and count the runs behind it.
+        """Bound the use of each job's instances (n,) by those alike and the model, and count the runs behind it.
 
         Raises
         ------
@@ -92,10 +93,14 @@ class LivePredictor:
         for model, members in self._by_model("usage", jobs):
             asked = [asked_of(jobs[i], model) for i in members]
             seen = self.sight.rows(model, asked, self._places(jobs, members), counted=True)
-            for target in model.bundle.card.targets:
-                raw = self.sight.margins(model, target, seen.matrix)
-                use[target][members] = calibrated_use(model.bundle.card, target, raw)
-            runs[members] = seen.runs
+            card = model.bundle.card
+            answer = {t: calibrated_use(card, t, self.sight.margins(model, t, seen.matrix)) for t in card.targets}
+            counted = seen.runs
+            if card.alike_by_key is not None:
+                answer, counted = held(card.alike_by_key, [jobs[i] for i in members], answer, counted)
+            for target, values in answer.items():
+                use[target][members] = values
+            runs[members] = counted
         return PeakUse(runs=runs, **use)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:

@@ -13,6 +13,7 @@ import xgboost as xgb
 
 from features.contract import FeatureContract
 from features.history import History
+from modelserve.alike import Alike
 from modelserve.learning.population import Population
 
 Kind = Literal["runtime", "usage"]
@@ -69,6 +70,8 @@ class TrainedModel:
         Hash of the training rows.
     population
         What the training rows look like, feature by feature, for telling drift later.
+    alike
+        What jobs of one role and request need at most, for usage models; None for run-time models.
     """
 
     name: str
@@ -91,3 +94,4 @@ class TrainedModel:
     rows: int
     data_fingerprint: str
     population: Population | None = None
+    alike: tuple[Alike, ...] | None = None

@@ -12,6 +12,7 @@ import polars as pl
 import xgboost as xgb
 
 from pipelines.training import boosting
+from pipelines.training.alike import AlikeRecipe
 from pipelines.training.boosting import Boosting, Columns, Matrix, Rows
 from pipelines.training.conformal import P90_ADAPTATION, Adaptation, Calibration, adaptive_offsets
 from pipelines.training.examples import Examples, IntArray
@@ -21,7 +22,7 @@ from pipelines.training.splits import Split
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRecipe:
-    """How usage models are trained: the level of the quantile, the features, the trees, the calibration."""
+    """How usage models are trained: the quantile's level, features, trees, calibration, and bounds of jobs alike."""
 
     level: float = 0.95
     features: str = "usage"
@@ -31,6 +32,7 @@ class UsageRecipe:
         )
     )
     adaptation: Adaptation = P90_ADAPTATION
+    alike: AlikeRecipe = field(default_factory=AlikeRecipe)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from features.history import History
 from modelserve.learning.population import Population
 from pipelines.errors import TrainingError
 from pipelines.training import boosting, metrics
+from pipelines.training.alike import alike_of
 from pipelines.training.boosting import Columns, Matrix
 from pipelines.training.comparison import MODEL
 from pipelines.training.evaluate import LEAST_TRAINED, default_until
@@ -80,7 +81,8 @@ def train_usage(
 
     A job's use is known when it ends: what ended later is neither learnt from nor in the served history. Instances of
     one role use alike and roles do not, so `role` is among the features. A target that is nowhere measured, or by too
-    few jobs, has no booster.
+    few jobs, has no booster. Beside the boosters stand the bounds of jobs alike (`training.alike`), which hold their
+    answers when requests are shrunk.
 
     Parameters
     ----------
@@ -150,6 +152,7 @@ def _train_type(
         importances=_importances(fitted, matrix, columns, recipe, seed=seed),
         important=(),
         support=support_of(examples.jobs[trained]),
+        alike=alike_of(examples.jobs[trained], MEASURED_COLUMN, recipe.alike),
         params={
             **asdict(recipe.boosting),
             "features": recipe.features,

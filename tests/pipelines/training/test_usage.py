@@ -1,5 +1,6 @@
 """Usage models: upper quantiles that cover what later jobs use, and know nothing of it beforehand."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from pipelines.errors import TrainingError
 from pipelines.gate import judge
 from pipelines.training import boosting, usage
+from pipelines.training.alike import AlikeRecipe
 from pipelines.training.boosting import Boosting
 from pipelines.training.model import TrainedModel
 from pipelines.training.peaks import UsageRecipe
@@ -53,6 +55,16 @@ def test_a_booster_stands_for_each_target_that_was_measured(model: TrainedModel)
     assert sorted(model.boosters) == sorted(model.offsets) == ["cpu_cores", "gpus", "mem_gib"]
     assert model.quantiles == (0.95,)
     assert model.important == ()
+
+
+def test_jobs_alike_are_bounded_beside_the_boosters(made: pl.DataFrame, model: TrainedModel) -> None:
+    recipe = replace(QUICK, alike=AlikeRecipe(least_groups=1))
+
+    [few, *_] = usage.train_usage(made, use_of(made), trace="made", until=CUT, recipe=recipe)
+
+    assert model.alike is not None
+    assert few.alike
+    assert all(each.groups >= 1 and set(each.needs) <= set(few.boosters) for each in few.alike)
 
 
 def test_the_answers_cover_what_later_jobs_use(model: TrainedModel) -> None:
