@@ -5,7 +5,7 @@ No behaviour beyond checking that the values can be meant together. Called by th
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -16,6 +16,7 @@ PREFIX = "TAUT_SERVE_"
 
 Amount = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0.0, le=86_400.0)]
+Margin = Annotated[float, Field(ge=0.0, le=10.0)]
 
 
 class Token(BaseModel):
@@ -48,8 +49,30 @@ class TypePolicy(BaseModel):
     theta: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     alpha: Annotated[float, Field(ge=0.0)] | None = None
     guard: Literal["usage", "none"] | None = None
-    mem_margin: Annotated[float, Field(ge=0.0, le=10.0)] | None = None
+    min_runs: Annotated[int, Field(ge=0)] | None = None
+    sure_runs: Annotated[int, Field(ge=0)] | None = None
+    minimum_change: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
+    cpu_margin: Margin | None = None
+    mem_margin: Margin | None = None
+    gpu_margin: Margin | None = None
+    gpu_mem_margin: Margin | None = None
     minimums: Minimums = Minimums()
+
+    @model_validator(mode="after")
+    def _sure_of_what_is_trusted(self) -> "TypePolicy":
+        if self.sure_runs is None:
+            return self
+        from scheduler_core.shrink import ShrinkPolicy  # numpy, which the parent process does without
+
+        least = ShrinkPolicy().min_runs if self.min_runs is None else self.min_runs
+        if self.sure_runs < least:
+            raise ValueError(f"sure_runs={self.sure_runs}, expected at least min_runs={least}")
+        return self
+
+    def parameters(self) -> dict[str, Any]:  # floats, a count and a word, each of which its field has checked
+        """Return what is said, by the names of `ShrinkPolicy`."""
+        said = {name: getattr(self, name) for name in type(self).model_fields if name not in ("alpha", "minimums")}
+        return {name: value for name, value in {**said, "alpha0": self.alpha}.items() if value is not None}
 
     @field_validator("alpha")
     @classmethod

@@ -4,8 +4,9 @@ Pure given a predictor; nothing is queued, placed or remembered here.
 Called by `scheduler_core.simulator` through its `scale` argument, `modelserve.recommend` and `pipelines.simulate`.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeVar
 
 import numpy as np
@@ -44,6 +45,8 @@ class ShrinkPolicy:
     `theta`: largest relative change of the predicted run time that a candidate may cause.
     `guard`: `usage` keeps every target above the peak use that was measured; `none` is the paper, without floors.
     `min_runs`: measured runs below which the floor is not trusted and the request stands (`cold_start`).
+    `sure_runs`: measured runs from which no resource counts as important: importance tells jobs of different requests
+    apart, while so many runs tell what jobs of this one need. Infinite (never) by default.
     `minimum_change`: relative change below which a request is left alone (guard `usage` only).
     `*_margin`: how far a floor lies above the predicted peak. Memory is a hard floor (below it the job dies), so it
     carries a margin; CPU and GPU are soft (below them the job slows), so by default they carry none.
@@ -56,6 +59,7 @@ class ShrinkPolicy:
     theta: float = 0.05
     guard: Guard = "usage"
     min_runs: int = 3
+    sure_runs: float = math.inf
     minimum_change: float = 0.05
     cpu_margin: float = 0.0
     mem_margin: float = 0.15
@@ -72,6 +76,7 @@ class ShrinkPolicy:
             "theta": self.theta > 0.0,
             "guard": self.guard in ("none", "usage"),
             "min_runs": self.min_runs >= 0,
+            "sure_runs": self.sure_runs >= self.min_runs,
             "minimum_change": 0.0 <= self.minimum_change < 1.0,
             "gpu_grid": 0.0 < self.gpu_grid <= 1.0,
             "assumed_device_mem_gib": self.assumed_device_mem_gib > 0.0,
@@ -125,6 +130,8 @@ def _decide(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy) -> 
     guarded = policy.guard == "usage"
     peak = _answer(lambda: _checked_peak(predictor.peak_use(jobs), len(jobs))) if guarded else None
     floors = None if peak is None else _floors(jobs, peak, policy)
+    if peak is not None:
+        knowledge = _without_importance(knowledge, peak.runs >= policy.sure_runs)
     alphas = policy.alphas()
     minimums = minimum_requests(jobs)
     candidates = candidates_of(requests, alphas, floors, minimums, knowledge, policy.gpu_grid)
@@ -176,6 +183,10 @@ def _answer(ask: Callable[[], Answer]) -> Answer:
         raise
     except Exception as error:
         raise PredictorUnavailable(f"{type(error).__name__}: {error}") from error
+
+
+def _without_importance(knowledge: Sequence[Knowledge], where: BoolArray) -> list[Knowledge]:
+    return [replace(each, important=frozenset()) if sure else each for each, sure in zip(knowledge, where, strict=True)]
 
 
 def _checked_knowledge(knowledge: Sequence[Knowledge], count: int) -> Sequence[Knowledge]:

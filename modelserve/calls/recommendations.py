@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -28,7 +28,6 @@ from scheduler_core.types import RESOURCES, Job, Reason, Recommendation, Request
 if TYPE_CHECKING:
     from modelserve.service import Service
 
-Said = TypeVar("Said")
 Types = Mapping[str, TypePolicy]
 
 
@@ -157,18 +156,9 @@ def recommended(sight: Sight, body: RecommendBody, call: Call, types: Types) -> 
 
 def policy_of(body: RecommendBody, of_type: TypePolicy | None) -> ShrinkPolicy:
     """Return Algorithm 1's parameters for a task type: the call's own, else the type's, else everyone's."""
-    said = of_type or TypePolicy()
-    return replace(
-        POLICY,
-        theta=_first(body.theta, said.theta, POLICY.theta),
-        alpha0=_first(body.alpha, said.alpha, POLICY.alpha0),
-        guard=_first(body.guard, said.guard, POLICY.guard),
-        mem_margin=_first(said.mem_margin, POLICY.mem_margin),
-    )
-
-
-def _first(*values: Said | None) -> Said:
-    return next(value for value in values if value is not None)
+    called = {"theta": body.theta, "alpha0": body.alpha, "guard": body.guard}
+    said = {} if of_type is None else of_type.parameters()
+    return replace(POLICY, **said | {name: value for name, value in called.items() if value is not None})
 
 
 def _beside(sight: Sight, job: Job, source: Sources, found: Recommendation, call: Call) -> dict[str, object]:

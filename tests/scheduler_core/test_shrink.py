@@ -143,6 +143,17 @@ def test_guarded_targets_and_their_reasons(
     assert not answer.model_decided
 
 
+@pytest.mark.parametrize(("runs", "cores"), [(49, 6.0), (50, 3.0)])
+def test_with_runs_enough_no_resource_counts_as_important(runs: int, cores: float) -> None:
+    known = replace(WIDE, important=frozenset({"cpu_cores"}))
+    predictor = ToyPredictor(peak=(0.1, 0.1, 0.01, 0.1), known=known, runs=runs)
+
+    answer = one(predictor, request(cpu_cores=6.0), ShrinkPolicy(sure_runs=50))
+
+    assert answer.target.cpu_cores == cores
+    assert (answer.reasons["cpu_cores"] is Reason.IMPORTANT) == (runs < 50)
+
+
 def test_important_resources_keep_their_request() -> None:
     known = replace(WIDE, important=frozenset({"cpu_cores"}))
 
@@ -364,6 +375,7 @@ def test_permuting_jobs_permutes_answers(wants: list[Request], order: Any) -> No
         {"theta": 0.0},
         {"guard": "maybe"},
         {"min_runs": -1},
+        {"sure_runs": 2},
         {"mem_margin": -0.1},
         {"gpu_grid": 0.0},
     ],

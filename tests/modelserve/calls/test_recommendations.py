@@ -138,6 +138,22 @@ def test_the_calls_own_values_win_over_the_types() -> None:
     assert policy_of(plain, None).theta == 0.05
 
 
+def test_a_types_policy_says_every_margin_and_how_much_evidence_it_takes() -> None:
+    said = {"min_runs": 5, "sure_runs": 60, "minimum_change": 0.1, "cpu_margin": 0.1, "mem_margin": 0.2}
+    said |= {"gpu_margin": 0.3, "gpu_mem_margin": 0.4}
+    plain = RecommendBody.model_validate({"jobs": [job()]})
+
+    taken = policy_of(plain, TypePolicy.model_validate(said))
+
+    assert {name: getattr(taken, name) for name in said} == said
+
+
+@pytest.mark.parametrize("said", [{"sure_runs": 2}, {"min_runs": 9, "sure_runs": 8}, {"gpu_margin": -0.1}])
+def test_a_types_policy_that_cannot_be_meant_is_refused(said: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"sure_runs|gpu_margin"):
+        TypePolicy.model_validate(said)
+
+
 def test_types_have_their_own_policies_in_one_call(folder: Path) -> None:
     service = service_of(folder, types={"rl": TypePolicy(minimums={"cpu_cores": 6.0}), "ctr": TypePolicy(alpha=0.9)})
 
