@@ -72,7 +72,8 @@ class Metrics:
         Bounded slowdown of completed jobs: max(1, JCT / max(run time at the full request, 10 s)).
     stretch_*, stretched_share
         Run time in the simulation over run time at the full request, waiting excluded, of jobs that started: all time
-        held, runs cut by the end in full, and what a job that waits again has still to run. Share above 1.01.
+        held, runs cut by the end in full, and what a killed, preempted or interrupted job has still to run, be its kill
+        only ahead. Share above 1.01.
     reclaimed_*_h
         Request minus allocation over the time it was held, in core-hours, GiB-hours and GPU-hours.
     killed_gpu_h, interrupted_gpu_h

@@ -36,13 +36,14 @@ class Outcomes:
         It was started again at its full request after a kill.
     stretch
         Run time in the simulation over `run_s`, waiting excluded: all the time it held machines (a run cut by the end
-        counts in full) and, where it waits to run again, the time that is still to come. NaN where it never started.
+        counts in full) and the time that is still to come where it waits to run again, or is in a run that will be
+        killed. NaN where it never started.
     done_frac
         How much of the run it is in, or was preempted in, lay behind it at the end; 1 for completed and failed ones, 0
         for those that never started or lost everything.
     lost_to
         `Ending.KILLED` or `Ending.INTERRUPTED` where the run's work was lost to one, be it by the run's own end or, for
-        a preempted one, by that of a later run; `KEPT` elsewhere.
+        a preempted one, by that of a later run; `KEPT` elsewhere. A run that the end cut before its kill is lost to it.
     """
 
     arrived: BoolArray
@@ -63,7 +64,8 @@ class Outcomes:
 def outcomes(trajectory: Trajectory) -> Outcomes:
     """Sort the runs by job, and read off what became of each."""
     workload, count = trajectory.workload, len(trajectory.workload)
-    lives = _lives(trajectory)
+    doomed = _doomed(trajectory)
+    lives = _lives(trajectory, doomed)
     arrived = (workload.arrive_s <= trajectory.end_s) & ~trajectory.never_fits
     first_start_s = np.full(count, np.nan)
     first_start_s[lives.job] = trajectory.start_s[lives.first]
@@ -73,11 +75,12 @@ def outcomes(trajectory: Trajectory) -> Outcomes:
     waiting = arrived & ~completed & ~failed & ~running
 
     full_next = np.zeros(count, dtype=np.bool_)
-    full_next[lives.job] = trajectory.full[lives.last] | (trajectory.ending[lives.last] == Ending.KILLED)
+    full_next[lives.job] = trajectory.full[lives.last] | (lives.lost_to[lives.last] == Ending.KILLED)
     whole_s = np.where(full_next, workload.run_s, workload.granted_run_s)
     attained_s = np.zeros(count)
     attained_s[lives.job] = lives.attained_s
-    awaited_s = np.where(waiting, np.maximum(whole_s - attained_s, 0.0), 0.0)
+    to_come = waiting | _ever(trajectory, doomed)
+    awaited_s = np.where(to_come, np.maximum(whole_s - attained_s, 0.0), 0.0)
     busy_s = np.bincount(trajectory.job, weights=trajectory.end_run_s - trajectory.start_s, minlength=count)
     return Outcomes(
         arrived=arrived,
@@ -94,6 +97,12 @@ def outcomes(trajectory: Trajectory) -> Outcomes:
         done_frac=np.where(completed | failed, 1.0, np.minimum(attained_s / whole_s, 1.0)),
         lost_to=lives.lost_to,
     )
+
+
+def _doomed(trajectory: Trajectory) -> BoolArray:
+    """Mark the runs (k) that the end cut before the kill they were heading for."""
+    going = trajectory.ending == Ending.RUNNING
+    return np.asarray(going & ~trajectory.full & trajectory.workload.dies[trajectory.job], dtype=np.bool_)
 
 
 def _ever(trajectory: Trajectory, of_run: BoolArray) -> BoolArray:
@@ -117,11 +126,11 @@ class _Lives:
     lost_to: IntArray
 
 
-def _lives(trajectory: Trajectory) -> _Lives:
+def _lives(trajectory: Trajectory, doomed: BoolArray) -> _Lives:
     runs = len(trajectory.job)
     order = np.argsort(trajectory.job, kind="stable")
     job = trajectory.job[order]
-    ending = trajectory.ending[order]
+    ending = np.where(doomed, Ending.KILLED, trajectory.ending)[order]
     lost = np.isin(ending, LOSSES)
     begins_job = np.diff(job, prepend=-1) != 0
     begins_life = begins_job.copy()

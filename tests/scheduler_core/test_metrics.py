@@ -118,6 +118,18 @@ def test_a_killed_job_that_waits_again_is_queued_and_its_stretch_counts_the_run_
     assert figures.stretch_mean == pytest.approx(1.5)
 
 
+def test_a_run_cut_before_its_kill_is_harm_though_no_kill_is_counted() -> None:
+    doomed = Came(**HALF, run_s=40.0, granted_run_s=20.0, dies=True)
+
+    figures = summarise(trajectory([doomed], [Ran(job=0, start_s=0.0, end_s=20.0, ending=Ending.RUNNING)], end_s=10.0))
+
+    assert (figures.deployed, figures.killed, figures.running) == (1, 0, 1)
+    # All 20 s until it dies, and 40 s from the beginning.
+    assert figures.stretch_mean == pytest.approx(1.5)
+    assert figures.killed_gpu_h == pytest.approx(1 * 10 / 3600)
+    assert math.isnan(figures.jain_served), "nobody was served anything that lasts"
+
+
 def test_a_preempted_job_keeps_its_work_and_an_interrupted_one_loses_all_of_it() -> None:
     came = [Came(run_s=50.0), Came(run_s=50.0)]
     ran = [
