@@ -15,10 +15,13 @@ from pipelines.training.metrics import FloatArray
 from pipelines.training.splits import finished
 from scheduler_core.types import IntArray
 
+LIKE_MEAN: Final = "like_mean"
+"""Of (VC, GPUs), or of GPUs where the trace tells no VC: the one mean that applies to every trace."""
+
 MEANS: Final[dict[str, HistoryBaseline]] = {
     "user_mean": HistoryBaseline(keys=(("user",), ("cluster",))),
     "group_mean": HistoryBaseline(keys=(("group",), ("user",), ("cluster",))),
-    "vc_gpus_mean": HistoryBaseline(keys=(("cluster", "vc", "gpus"), ("cluster", "gpus"), ("cluster",))),
+    LIKE_MEAN: HistoryBaseline(keys=(("cluster", "vc", "gpus"), ("cluster", "gpus"), ("cluster",))),
 }
 """Chains of keys, the first with an ended job answers; every mean is over all of the key's past, whatever the window.
 `gpus` is the GPU count of the whole gang."""

@@ -16,7 +16,7 @@ import polars as pl
 from features.columns.calendar import ZONES
 from features.history import History
 from pipelines.errors import BadUsage
-from pipelines.replay.means import MEANS, mean_sizes
+from pipelines.replay.means import LIKE_MEAN, MEANS, mean_sizes
 from pipelines.training.baselines import HISTORY_BASELINES, history_forecasts
 from pipelines.training.examples import Examples, examples_of, task_types
 from pipelines.training.fitted import Recipe, calibrated, fit_runtime
@@ -102,7 +102,9 @@ def applicable_sources(jobs: pl.DataFrame) -> list[str]:
     """Return the sources whose first key this trace fills at all; the models and the oracle always apply."""
     filled = {column for column in jobs.columns if jobs[column].null_count() < jobs.height} | {"gpus"}
     chains = {name: HISTORY_BASELINES[name] for name in MEDIANS} | MEANS
-    told = [name for name, chain in chains.items() if name == WITHOUT_MODEL or set(chain.keys[0]) <= filled]
+    told = [
+        name for name, chain in chains.items() if name in (WITHOUT_MODEL, LIKE_MEAN) or set(chain.keys[0]) <= filled
+    ]
     return [PREDICTED, *told, ORACLE]
 
 

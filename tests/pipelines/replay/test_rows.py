@@ -43,6 +43,7 @@ def test_gain_kept_is_the_share_of_what_the_oracle_gains_in_the_same_order() -> 
 
     assert row(rows, sizes="predicted")["gain_kept"] == pytest.approx(100.0 / 150.0)
     assert row(rows, sizes="predicted")["fifo_jct_ratio"] == pytest.approx(1.5)
+    assert row(rows, sizes="predicted")["oracle_jct_ratio"] == pytest.approx(200.0 / 150.0)
     assert row(rows, sizes="oracle")["gain_kept"] == 1.0
     assert row(rows, order="fifo")["gain_kept"] is None
 

@@ -49,11 +49,11 @@ def test_months_begin_where_the_trace_says() -> None:
 def test_the_oracle_knows_the_run_times_and_the_mean_what_had_ended() -> None:
     jobs = jobs_of(10, days=10, vc="one")
 
-    sizes = sizes_of(jobs, jobs, ["oracle", "vc_gpus_mean"])
+    sizes = sizes_of(jobs, jobs, ["oracle", "like_mean"])
 
     run_s = jobs["run_s"].to_numpy()
     assert sizes.predicted_s["oracle"].tolist() == run_s.tolist()
-    assert sizes.predicted_s["vc_gpus_mean"][9] == pytest.approx(run_s[:9].mean())
+    assert sizes.predicted_s["like_mean"][9] == pytest.approx(run_s[:9].mean())
 
 
 def test_without_enough_ended_jobs_recent_ones_answer_and_the_note_says_so() -> None:
@@ -96,7 +96,7 @@ def test_what_ends_later_moves_no_answer() -> None:
     changed = jobs.with_columns(
         run_s=pl.when(ahead).then(pl.col("run_s") * 7.0 + HOUR_S).otherwise("run_s"),
     ).with_columns(end_ts=pl.col("submit_ts") + pl.duration(microseconds=pl.col("run_s") * 1e6))
-    names = ["predicted", "recent_20", "vc_gpus_mean", "vc_gpus_median", "global_median"]
+    names = ["predicted", "recent_20", "like_mean", "vc_gpus_median", "global_median"]
 
     told, otherwise = (sizes_of(each, each, names).predicted_s for each in (jobs, changed))
 
