@@ -1,4 +1,4 @@
-"""`taut experiment replay`: experiments as subcommands of their own group.
+"""`taut experiment ...`: experiments as subcommands of their own group; the replay of recorded traces is here.
 
 No logic beyond reading options and writing rows. Called by `pipelines.cli`, which registers the group.
 """
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from pipelines.cli.experiment_paper import EXPERIMENTS as PAPER_EXPERIMENTS
 from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Seed, Threads, Trace, emit, say
 
 experiment = typer.Typer(no_args_is_help=True, help="Experiments on real and synthetic jobs, net of harm.")
@@ -45,7 +46,7 @@ def replay(
             help="Offered load of the reading `load` (may be repeated).",
             min=0.1,
             max=1.5,
-            show_default="0.9",
+            show_default="0.7 and 0.9",
         ),
     ] = None,
     checkpoint_s: Annotated[
@@ -70,7 +71,7 @@ def replay(
             readings=readings,
             orders=orders,
             sizes=sizes,
-            loads=tuple(loads or (0.9,)),
+            loads=tuple(loads or (0.7, 0.9)),
             checkpoint_s=checkpoint_s,
             seed=seed,
             threads=threads_of(threads),
@@ -83,7 +84,7 @@ def replay(
         say(f"written: {', '.join(str(path) for path in write(answer, out))}")
 
 
-EXPERIMENTS = {"replay": replay}
+EXPERIMENTS = {**PAPER_EXPERIMENTS, "replay": replay}
 """By the name of the subcommand."""
 
 for _name, _command in EXPERIMENTS.items():

@@ -28,7 +28,7 @@ class Question:
     readings: list[str] | None = None
     orders: list[str] | None = None
     sizes: list[str] | None = None
-    loads: tuple[float, ...] = (0.9,)
+    loads: tuple[float, ...] = (0.7, 0.9)
     checkpoint_s: float = 60.0
     seed: int = 0
     threads: int = 1
