@@ -1,0 +1,107 @@
+"""`taut rightsize` on a lake of a trace with use and of one without."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from pipelines.cli import app
+from pipelines.ingest import ingest
+from pipelines.synth.pai import synthesise
+from tests.pipelines.conftest import PHILLY
+
+WIDEST = 120
+Taut = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a lake of a synthetic trace with use, and of four jobs of Philly without."""
+    folder = tmp_path_factory.mktemp("rightsizing")
+    synthesise(folder / "raw", tasks=1000, seed=3, tagged_share=0.9)
+    ingest("pai", folder / "raw", folder / "lake", as_name="pai-synth")
+    ingest("philly", PHILLY.write(folder / "philly"), folder / "lake")
+    return folder / "lake"
+
+
+@pytest.fixture
+def taut(lake: Path) -> Taut:
+    def run(*arguments: str, trace: str = "pai-synth") -> Result:
+        return CliRunner().invoke(app, ["rightsize", "--lake", str(lake), "--trace", trace, *arguments])
+
+    return run
+
+
+@pytest.mark.parametrize("by", ["group", "user", "type"])
+def test_a_table_fits_a_screen_and_is_cut_to_the_worst(taut: Taut, by: str) -> None:
+    result = taut("--by", by)
+    assert result.exit_code == 0, result.stderr
+    heading, _, *lines = result.stdout.splitlines()
+    assert heading.split()[:2] == ["severity", by]
+    assert max(map(len, lines)) <= WIDEST
+    assert 10 <= len(lines) <= 30  # a line for each resource of ten rows
+    assert "reclaimable: " in result.stderr
+    assert "severity: high are the worst rows" in result.stderr
+
+
+def test_json_is_a_list_of_flat_objects_with_every_row(taut: Taut) -> None:
+    rows = json.loads(taut("--format", "json").stdout)
+    assert len(rows) > 10
+    assert not any(isinstance(value, list | dict) for row in rows for value in row.values())
+    assert {"high", "medium", "low", None} == {row["severity"] for row in rows}
+    assert [row["share"] for row in rows] == sorted((row["share"] for row in rows), reverse=True)
+    assert {row["cpu_cores_reason"] for row in rows} >= {"shrunk", "floor", "cold_start"}
+
+
+def test_csv_has_the_same_rows(taut: Taut) -> None:
+    rows = list(csv.DictReader(io.StringIO(taut("--by", "user", "--format", "csv").stdout)))
+    told = json.loads(taut("--by", "user", "--format", "json").stdout)
+    assert [row["user"] for row in rows] == [row["user"] for row in told]
+    assert list(rows[0]) == list(told[0])
+
+
+def test_the_limit_cuts_every_form(taut: Taut) -> None:
+    result = taut("--limit", "3", "--format", "json")
+    assert len(json.loads(result.stdout)) == 3
+    assert "the worst 3 of " in result.stderr
+
+
+def test_more_margin_and_more_runs_reclaim_less(taut: Taut) -> None:
+    def reclaimed(*options: str) -> float:
+        rows = json.loads(taut("--by", "type", "--format", "json", *options).stdout)
+        return sum(row["mem_gib_reclaimable_h"] for row in rows)
+
+    usual = reclaimed()
+    assert 0.0 < reclaimed("--mem-margin", "0.5") < usual
+    assert 0.0 < reclaimed("--min-runs", "10") < usual
+    assert reclaimed("--min-runs", "100000") == 0.0
+
+
+def test_a_window_takes_fewer_runs(taut: Taut) -> None:
+    def runs(*options: str) -> int:
+        return sum(row["runs"] for row in json.loads(taut("--format", "json", *options).stdout))
+
+    assert 0 < runs("--since", "1970-02-15") < runs()
+    assert runs("--since", "1970-02-15") + runs("--until", "1970-02-15") == runs()
+
+
+def test_a_trace_without_use_says_what_is_needed(taut: Taut) -> None:
+    result = taut(trace="philly")
+    assert result.exit_code == 1
+    assert "no measured run among" in result.stderr
+    assert "expected a trace whose usage table" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--by", "colour"], ["--min-runs", "0"], ["--limit", "0"], ["--mem-margin", "-1"]]
+)
+def test_options_that_cannot_be_meant_are_bad_usage(taut: Taut, arguments: list[str]) -> None:
+    assert taut(*arguments).exit_code == 2
+
+
+def test_the_same_lake_gives_the_same_bytes(taut: Taut) -> None:
+    assert taut("--format", "json").stdout == taut("--format", "json").stdout
