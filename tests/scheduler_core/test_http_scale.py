@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from scheduler_core.advice import Scale
-from scheduler_core.breaker import Breaker
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.http_scale import HttpScale
@@ -193,45 +192,6 @@ def test_a_round_of_more_than_ten_thousand_jobs_is_split() -> None:
     assert [len(body["jobs"]) for body in service.bodies] == [10_000, 1]
     assert [answer.job_id for answer in found] == [each.job_id for each in jobs]
     assert {answer.target.gpus for answer in found} == {0.25}
-
-
-def test_the_breaker_leaves_a_failing_service_alone_and_tries_again_later() -> None:
-    now = [0.0]
-    breaker = Breaker(failures=2, cool_down_s=30.0, clock=lambda: now[0])
-    failing = replying(http(b"", "500 Internal Server Error"))
-    with serving(failing, failing, answering()) as service, patient(service.address, breaker=breaker) as scale:
-        for _ in range(4):
-            [resting] = scale(asked(1))
-        calls_while_open = len(service.bodies)
-        now[0] = 30.0
-        [answered] = scale(asked(1))
-    assert calls_while_open == 2
-    assert resting.note == "not asked about: the service failed, and rests 30 s"
-    assert answered.target.gpus == 0.25
-    assert breaker.state == "closed"
-
-
-def test_a_service_that_asks_for_rest_is_left_alone_for_that_long_but_not_for_ever() -> None:
-    now = [0.0]
-    breaker = Breaker(failures=5, cool_down_s=1.0, clock=lambda: now[0])
-    busy = replying(http(b"{}", "429 Too Many Requests", retry_after="7"))
-    greedy = replying(http(b"{}", "503 Service Unavailable", retry_after="999999"))
-    with serving(busy, greedy, answering()) as service, patient(service.address, breaker=breaker) as scale:
-        scale(asked(1))
-        assert breaker.rest_s == 7.0
-        now[0] = 7.0
-        scale(asked(1))
-        assert breaker.rest_s == 300.0
-        now[0] = 307.0
-        [answer] = scale(asked(1))
-    assert answer.target.gpus == 0.25
-
-
-def test_a_row_that_cannot_be_meant_does_not_open_the_breaker() -> None:
-    breaker = Breaker(failures=1, clock=time.monotonic)
-    with serving(each(target__gpus=9.0)) as service, patient(service.address, breaker=breaker) as scale:
-        scale(asked())
-    assert breaker.state == "closed"
 
 
 def test_an_older_model_is_followed_and_noted_once() -> None:
