@@ -1,0 +1,119 @@
+"""The goal of experiment 1 under contention, and the harm of every arm: as asked, as found, met or not.
+
+Pure functions of the runs' rows and of the advice; nothing is simulated here. Called by `experiment`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipelines.advice import REQUESTED, Advice
+from pipelines.experiments.cases import populations
+from pipelines.experiments.claims import PLACE, Row, paired, share_of_oracle
+from pipelines.experiments.intervals import clopper_pearson, mean
+from pipelines.job_pool import Pool
+from pipelines.starts import starts_under
+from pipelines.workloads import gangs_of
+from scheduler_core.metrics import STRETCHED_ABOVE
+
+LEAST_OF_ORACLE: Final = 0.5
+MOST_KILLED: Final = 0
+MOST_STRETCH_P99: Final = 1.05
+TRUTH: Final = "contention"
+
+RESOURCES_HELD: Final = {"cpu": "cpu_allocated_frac", "mem": "mem_allocated_frac", "gpu": "gpu_allocated_frac"}
+
+
+def goal_rows(runs: pl.DataFrame, arm: str) -> list[Row]:
+    """Return the three demands on an arm at every place that was run under contention.
+
+    `asked` is the bound, `found` the mean over seeds (of kills: their sum) with its interval; it is met by what was
+    found, not by the whole interval.
+    """
+    rows: list[Row] = []
+    for place in _places(runs.filter(pl.col("truth") == TRUTH)):
+        arms = paired(runs, **place)
+        seeds = {"seeds": len(arms[arm]["completed"])}
+        gained = share_of_oracle(arms, arm, "completed")
+        killed = arms[arm]["killed"]
+        stretch = mean(arms[arm]["stretch_p99"])
+        spread = {"found_lo": gained.low, "found_hi": gained.high}
+        rows += [
+            {**place, **seeds, "arm": arm, "demand": "share of the oracle's gain in finished jobs, at least"}
+            | {"asked": LEAST_OF_ORACLE, "found": gained.value, **spread, "met": gained.value >= LEAST_OF_ORACLE},
+            {**place, **seeds, "arm": arm, "demand": "jobs killed in all seeds, at most"}
+            | {"asked": MOST_KILLED, "found": float(killed.sum()), "met": bool(killed.sum() <= MOST_KILLED)},
+            {**place, **seeds, "arm": arm, "demand": "p99 of stretch, at most"}
+            | {"asked": MOST_STRETCH_P99, "found": stretch.value, "found_lo": stretch.low, "found_hi": stretch.high}
+            | {"met": stretch.value <= MOST_STRETCH_P99},
+        ]
+    return rows
+
+
+def harm_rows(runs: pl.DataFrame) -> list[Row]:
+    """Return what every arm did to the jobs it started, and which resource was short, by place.
+
+    `bottleneck` is the resource of which most was held on average.
+    """
+    rows: list[Row] = []
+    for place in _places(runs):
+        arms = paired(runs, **place)
+        for arm, figures in arms.items():
+            held = {name: float(np.mean(figures[column])) for name, column in RESOURCES_HELD.items()}
+            row: Row = {
+                **place,
+                "seeds": len(figures["killed"]),
+                "arm": arm,
+                "killed_sum": float(figures["killed"].sum()),
+            }
+            for column in ("killed", "stretched_share", "stretch_p99", "stretch_mean", "wait_mean_s", "killed_gpu_h"):
+                found = mean(figures[column])
+                row |= {column: found.value, f"{column}_lo": found.low, f"{column}_hi": found.high}
+            rows.append({**row, "bottleneck": max(held, key=lambda name: held[name]), **_suffixed(held)})
+    return rows
+
+
+def row_harm_rows(pool: Pool, advice: Advice) -> list[Row]:
+    """Count the harm under contention once for each distinct job of the pool, however often it is drawn.
+
+    `killed_hi` is the upper end of the exact interval: what so few rows can bound.
+    """
+    gangs = gangs_of(pool.frame)
+    rows: list[Row] = []
+    for arm, answers in advice.items():
+        if arm == REQUESTED:
+            continue
+        starts = starts_under(TRUTH, pool.jobs, gangs, answers)
+        stretch = starts.granted_run_s / gangs.run_s
+        for (gnn, devices), members in populations(pool).items():
+            killed = clopper_pearson(int(starts.dies[members].sum()), len(members))
+            lives = members[~starts.dies[members]]
+            slowed = clopper_pearson(int((stretch[lives] > STRETCHED_ABOVE).sum()), len(members))
+            rows.append(
+                {
+                    "gnn": gnn,
+                    "devices": devices,
+                    "truth": TRUTH,
+                    "arm": arm,
+                    "jobs": len(members),
+                    "killed": int(starts.dies[members].sum()),
+                    "killed_share": killed.value,
+                    "killed_lo": killed.low,
+                    "killed_hi": killed.high,
+                    "stretched_share": slowed.value,
+                    "stretched_lo": slowed.low,
+                    "stretched_hi": slowed.high,
+                    "stretch_max": float(stretch[lives].max()) if len(lives) else float("nan"),
+                }
+            )
+    return rows
+
+
+def _places(runs: pl.DataFrame) -> list[Row]:
+    return runs.select(PLACE).unique(maintain_order=True).rows(named=True)
+
+
+def _suffixed(held: Mapping[str, float]) -> Row:
+    return {f"{name}_allocated_frac": value for name, value in held.items()}

@@ -1,0 +1,94 @@
+"""What of an experiment's rows a screen shows: claims with a column for each arm, harm and goal at a glance.
+
+All figures are in the rows themselves (`--format json`). Called by `taut experiment 1|2|3|ablate`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pipelines.experiments.claims import FIGURES, Row
+from pipelines.experiments.experiment import Answer
+from pipelines.simulate import ALL
+
+TITLES: Final = {
+    "claim": "Gains over the jobs' own requests, with 95 % intervals (devices=all)",
+    "gain": "Gains over the jobs' own requests, with 95 % intervals (devices=all)",
+    "part": "What each way of sizing gains, and the harm it does (contention, devices=all)",
+    "bottleneck": "When the CPU was first held but for a twentieth, in hours (devices=all)",
+    "goal": "The goal, under contention",
+    "harm": "Harm, and the resource of which most was held (devices=all)",
+    "jobs_harmed": "Harm under contention, each distinct job counted once, with exact 95 % intervals",
+}
+"""What is shown, in this order; the rest is in the rows."""
+
+_GAINS: Final = ("claim", "gain")
+_FIGURES: Final = tuple(
+    name for name, each in FIGURES.items() if each.paper_gain_pct is not None or name == "completed"
+)
+_PLACE: Final = ("mix", "policy", "gnn", "truth", "figure")
+_COLUMNS: Final[Mapping[str, str]] = {
+    "goal": "gnn devices arm demand asked found found_lo found_hi met",
+    "harm": "mix policy gnn truth arm killed_sum stretched_share stretch_p99 bottleneck "
+    "cpu_allocated_frac mem_allocated_frac gpu_allocated_frac",
+    "jobs_harmed": "gnn devices arm jobs killed killed_hi stretched_share stretch_max",
+    "bottleneck": "gnn truth arm paper_h cpu_met_h cpu_met_h_lo cpu_met_h_hi",
+    "part": "gnn arm what completed completed_gain_pct completed_of_oracle killed stretched_share stretch_p99",
+}
+
+
+def shown(answer: Answer) -> list[tuple[str, list[Row]]]:
+    """Return each table for eyes with its title, those first that answer the question."""
+    found = []
+    for about, title in TITLES.items():
+        if rows := answer.tables.get(about):
+            known = [row for row in rows if about in ("goal", "jobs_harmed") or row.get("devices") == ALL]
+            found.append((title, _shown(about, known)))
+    return found
+
+
+def _shown(about: str, rows: Sequence[Row]) -> list[Row]:
+    if about in _GAINS and "gain_pct" in rows[0]:
+        return _by_arm(rows)
+    if about == "claim":
+        return [{name: value for name, value in row.items() if name != "devices"} for row in rows]
+    if about == "part":
+        rows = [row for row in rows if row["truth"] == "contention"]
+    return [{name: row.get(name) for name in _COLUMNS[about].split()} for row in rows]
+
+
+def _by_arm(rows: Sequence[Row]) -> list[Row]:
+    """Put the arms of a figure beside one another, its gain in points on a line of its own."""
+    lines: dict[tuple[object, ...], Row] = {}
+    for row in rows:
+        if row["figure"] not in _FIGURES:
+            continue
+        key = tuple(row[name] for name in _PLACE)
+        for unit, column in (("%", "gain_pct"), ("points", "gain_points")):
+            if not _known(row[column]):
+                continue
+            line = lines.setdefault(
+                (*key, unit),
+                {**dict(zip(_PLACE, key, strict=True)), "unit": unit, "paper": row["paper_gain_pct"]},
+            )
+            line[str(row["arm"])] = _cell(row, column)
+            if unit == "%":
+                line[f"{row['arm']}_of_oracle"] = row["of_oracle"]
+    return _varied(list(lines.values()))
+
+
+def _varied(rows: list[Row]) -> list[Row]:
+    """Leave out what is the same in every row of a table that varies something else."""
+    same = {name for name in ("mix", "policy") if len({row[name] for row in rows}) == 1}
+    return [
+        {name: value for name, value in row.items() if name not in same and name != "oracle_of_oracle"} for row in rows
+    ]
+
+
+def _cell(row: Row, column: str) -> str:
+    value, low, high = (float(str(row[name])) for name in (column, f"{column}_lo", f"{column}_hi"))
+    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def _known(value: object) -> bool:
+    return isinstance(value, float) and not math.isnan(value)
