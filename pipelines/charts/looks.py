@@ -1,0 +1,77 @@
+"""How charts look: one colour, dash and name for each arm everywhere, sizes of type, and what stands in a title.
+
+Colours are those of Okabe and Ito, told apart by colour-blind readers too; dashes tell arms apart in grey.
+Called by the chart functions.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import altair as alt
+import polars as pl
+
+BLACK, GREEN, BLUE, VERMILLION, PURPLE = "#000000", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
+
+ARMS: Final = {
+    "requested": "as requested",
+    "shrunk": "shrunk, with floors",
+    "unguarded": "shrunk as in the paper",
+    "oracle": "oracle use",
+}
+"""By arm, its name in legends; in the order of legends."""
+
+CLAIM: Final = "claim of the paper"
+_COLOURS: Final = {
+    "requested": BLACK,
+    "shrunk": BLUE,
+    "unguarded": VERMILLION,
+    "oracle": GREEN,
+}
+_DASHES: Final = {"requested": [1, 0], "shrunk": [1, 0], "unguarded": [6, 3], "oracle": [2, 2]}
+
+TRUTHS: Final = ("unchanged", "predicted", "contention")
+GNN: Final = {"with": "with GNN", "without": "without GNN"}
+
+WIDTH, HEIGHT = 230, 170
+
+
+def arm_colour(arms: Sequence[str] = tuple(ARMS), *, claim: bool = False, symbol: str = "stroke") -> alt.Color:
+    """Return the colours of arms by their names in legends; with `claim`, that of the paper's claim too."""
+    names, colours = [ARMS[arm] for arm in arms], [_COLOURS[arm] for arm in arms]
+    if claim:
+        names, colours = [*names, CLAIM], [*colours, PURPLE]
+    legend = alt.Legend(orient="bottom", columns=5, symbolType=symbol, symbolOpacity=1.0)
+    return alt.Color("name:N").title(None).scale(domain=names, range=colours).legend(legend)
+
+
+def arm_dash(*, claim: bool = False) -> alt.StrokeDash:
+    """Return the dashes of arms, which join the legend of their colours."""
+    names, dashes = list(ARMS.values()), list(_DASHES.values())
+    if claim:
+        names, dashes = [*names, CLAIM], [*dashes, [1, 0]]
+    return alt.StrokeDash("name:N").title(None).scale(domain=names, range=dashes)
+
+
+def named(rows: pl.DataFrame, *columns: str | pl.Expr, **more: str | pl.Expr) -> pl.DataFrame:
+    """Keep the rows of known arms over all devices; tell the arm and the population by their names in legends."""
+    kept = rows.filter(pl.col("devices") == "all", pl.col("arm").is_in(list(ARMS)))
+    return kept.select(
+        *columns, gnn=pl.col("gnn").replace_strict(GNN), name=pl.col("arm").replace_strict(ARMS), **_columns(more)
+    )
+
+
+def titled(chart: alt.FacetChart | alt.VConcatChart, title: str, subtitle: Sequence[str]) -> alt.TopLevelMixin:
+    """Give a chart its title, the lines that say of what and of how many it is, and readable type."""
+    given: alt.TopLevelMixin = (
+        chart.properties(title=alt.TitleParams(title, subtitle=list(subtitle), anchor="start", fontSize=15, offset=12))
+        .configure_axis(labelFontSize=11, titleFontSize=12, titleFontWeight="normal", grid=True, gridOpacity=0.4)
+        .configure_header(labelFontSize=12, titleFontSize=12, labelFontWeight="bold")
+        .configure_legend(labelFontSize=12, symbolStrokeWidth=3, symbolSize=300, labelLimit=300)
+        .configure_view(stroke="#cccccc")
+        .configure(font="sans-serif")
+    )
+    return given
+
+
+def _columns(more: dict[str, str | pl.Expr]) -> dict[str, pl.Expr]:
+    return {name: pl.col(each) if isinstance(each, str) else each for name, each in more.items()}
