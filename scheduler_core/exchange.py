@@ -58,8 +58,10 @@ class Exchange:
         self._closed = False
         self._thread: _LoopThread | None = None
 
-    def post(self, path: str, body: bytes, *, most_bytes: int, left_s: float) -> Reply:
-        """Send a body, and wait for its reply or for the end of `left_s`, whatever it hangs on.
+    def post(
+        self, path: str, body: bytes, *, most_bytes: int, left_s: float, read: Callable[[Reply], Result]
+    ) -> Result:
+        """Send a body and return what `read` makes of its reply, or give up after `left_s`, whatever it hangs on.
 
         Raises
         ------
@@ -68,7 +70,7 @@ class Exchange:
         httpx2.HTTPError
             Whatever else became of the connection.
         """
-        future = self._line().start(lambda http: _exchanged(http, self.address + path, body, most_bytes))
+        future = self._line().start(lambda http: _read(http, self.address + path, body, most_bytes, read))
         try:
             return future.result(left_s)
         except TimeoutError:
@@ -139,6 +141,12 @@ class _LoopThread:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await self._http.aclose()
+
+
+async def _read(
+    http: httpx2.AsyncClient, url: str, body: bytes, most_bytes: int, read: Callable[[Reply], Result]
+) -> Result:
+    return read(await _exchanged(http, url, body, most_bytes))
 
 
 async def _exchanged(http: httpx2.AsyncClient, url: str, body: bytes, most_bytes: int) -> Reply:

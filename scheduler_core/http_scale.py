@@ -16,7 +16,7 @@ from scheduler_core.errors import BadInput, PredictorUnavailable
 from scheduler_core.exchange import OK, Exchange, Reply
 from scheduler_core.shrink import Guard
 from scheduler_core.types import Job, Recommendation
-from scheduler_core.wire import body_of, observed, read_answer, stands, unaskable
+from scheduler_core.wire import Said, body_of, observed, read_answer, stands, unaskable
 
 PATH: Final = "/v1/recommendations"
 MOST_JOBS_PER_CALL: Final = 10_000
@@ -145,18 +145,16 @@ class HttpScale:
 
     def _advised(self, jobs: Sequence[Job], deadline: float) -> list[Recommendation]:
         """Ask about the jobs of one call; whatever happens, each has a recommendation."""
-        left_s = deadline - self._clock()
-        if left_s <= 0.0:
+        if self._clock() >= deadline:
             return self._standing(jobs, f"not asked about: the round's {self.deadline_s:g} s were over")
         if not self.breaker.admits():
             return self._standing(jobs, f"not asked about: the service failed, and rests {self.breaker.rest_s:.0f} s")
         asked_rest_s = 0.0
         try:
-            reply = self._reply(jobs, left_s)
-            asked_rest_s = reply.asked_rest_s
-            if reply.status != OK:
-                raise PredictorUnavailable(f"the service said {_refusal(reply)}")
-            said = read_answer(reply.content, jobs, floors_expected=self._options["guard"] != "none")
+            said = self._said(jobs, deadline)
+            if isinstance(said, Reply):
+                asked_rest_s = said.asked_rest_s
+                raise PredictorUnavailable(f"the service said {_refusal(said)}")
         except Exception as error:  # whatever a connection or an answer does, the scheduler goes on
             self.breaker.failed(asked_rest_s=asked_rest_s)
             kind = "" if isinstance(error, PredictorUnavailable) else f"{type(error).__name__}: "
@@ -169,9 +167,22 @@ class HttpScale:
         ]
         return [replace(answer, note=self._note(answer.note, older)) for answer in answers]
 
-    def _reply(self, jobs: Sequence[Job], left_s: float) -> Reply:
-        most_bytes = ANSWER_BYTES + ANSWER_BYTES_PER_JOB * len(jobs)
-        return self._exchange.post(PATH, body_of(jobs, self._options), most_bytes=most_bytes, left_s=left_s)
+    def _said(self, jobs: Sequence[Job], deadline: float) -> list[Said] | Reply:
+        """Return what the service says of the jobs, or its reply where that is a refusal."""
+        body = body_of(jobs, self._options)
+
+        def read(reply: Reply) -> list[Said] | Reply:
+            if reply.status != OK:
+                return reply
+            return read_answer(reply.content, jobs, floors_expected=self._options["guard"] != "none")
+
+        return self._exchange.post(
+            PATH,
+            body,
+            most_bytes=ANSWER_BYTES + ANSWER_BYTES_PER_JOB * len(jobs),
+            left_s=max(deadline - self._clock(), 0.0),
+            read=read,
+        )
 
     def _standing(self, jobs: Sequence[Job], note: str) -> list[Recommendation]:
         note = self._note(note)
