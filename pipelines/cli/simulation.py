@@ -6,7 +6,7 @@ No logic beyond reading options and writing rows. Called by `pipelines.cli`, whi
 import typer
 
 from pipelines.cli import simulation_options as options
-from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Offline, Seed, Trace, emit, say
+from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Offline, Seed, TokenFile, Trace, emit, say
 
 
 def simulate(
@@ -33,6 +33,7 @@ def simulate(
     checkpoint_s: options.CheckpointS = 0.0,
     quantum_s: options.QuantumS = 600.0,
     predictor: options.Predictor = None,
+    token_file: TokenFile = None,
     offline: Offline = False,
     theta: options.Theta = 0.05,
     guard: options.Guards = None,
@@ -66,7 +67,9 @@ def simulate(
         match_gpu_type=match_gpu_type,
     )
     failing = Failing(outages=outages, mtbf_h=mtbf_h, mttr_h=mttr_h)
-    advising = Advising(predictor=predictor, offline=offline, theta=theta, guards=guard, truths=truth)
+    advising = Advising(
+        predictor=predictor, token_file=token_file, offline=offline, theta=theta, guards=guard, truths=truth
+    )
     rows = simulated(jobs, load, discipline, failing, advising, seed=seed, out=out, say=say)
     emit(shown(rows) if form is Format.TABLE else rows, form)
 

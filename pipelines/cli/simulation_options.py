@@ -116,7 +116,7 @@ Predictor = Annotated[
     str | None,
     typer.Option(
         "--predictor",
-        help="Who predicts: `champion`, `oracle`, `constant` or `none`.",
+        help="Who predicts: `champion`, `oracle`, `constant`, `none`, or a service, as http://127.0.0.1:8080.",
         show_default="champion; recorded: none where nothing looks at predictions",
     ),
 ]

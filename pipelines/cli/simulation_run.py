@@ -103,6 +103,7 @@ class Advising:
     """Who shrinks the requests, how far, and what their runs become."""
 
     predictor: str | None
+    token_file: Path | None
     offline: bool
     theta: float
     guards: Sequence[GuardOption] | None
@@ -154,7 +155,13 @@ def simulated(
         guards=[each.value for each in advising.guards or [GuardOption.USAGE]],
         shrink_policy=ShrinkPolicy(theta=advising.theta),
     )
-    asked = Asked(pool=pool, settings=settings, place=place_of(chosen.lake), offline=advising.offline)
+    asked = Asked(
+        pool=pool,
+        settings=settings,
+        place=place_of(chosen.lake),
+        offline=advising.offline,
+        token_file=advising.token_file,
+    )
     who = advisers(advising.name_for(pool, settings), asked)
     notes = [*job_notes, *who.notes]
     keep = None if kept is None else keeping(kept, pool, settings, [*settings.notes(), *notes])

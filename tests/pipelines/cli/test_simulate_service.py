@@ -55,3 +55,13 @@ def test_a_service_that_answers_about_no_job_ends_the_command(lake: Path) -> Non
     assert result.exit_code == 1
     assert "no job was answered about" in result.stderr
     assert "s3cret" not in result.stderr
+
+
+def test_the_token_comes_from_a_file_too(lake: Path, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("of-a-file")
+    with serving(answering()) as service:
+        command = ["simulate", "--lake", str(lake), "--hours", "2", "--predictor", service.address]
+        result = CliRunner().invoke(app, [*command, "--token-file", str(file)], env={"TAUT_TOKEN": "s3cret"})
+    assert result.exit_code == 0, result.stderr
+    assert "authorization: Bearer of-a-file" in service.heads[0]
