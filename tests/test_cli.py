@@ -17,7 +17,7 @@ HEAVY = ("xgboost", "mlflow", "sklearn", "pandas", "polars", "duckdb", "numpy", 
 def test_every_command_of_the_design_is_there() -> None:
     expected = {
         "demo", "fetch", "synth", "ingest", "sql", "train", "evaluate", "promote", "models", "predict", "recommend",
-        "serve", "simulate", "token",
+        "serve", "simulate", "token", "rightsize", "experiment",
     }  # fmt: skip
     assert set(command_names()) == expected
 
