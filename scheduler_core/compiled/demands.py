@@ -4,6 +4,8 @@ Which bucket is served is decided in `walk`; the waiting jobs are in `waiting`.
 Called by `setup`.
 """
 
+from typing import Final
+
 import numpy as np
 
 from scheduler_core.compiled.kernel import SOURCES, Compiled, kept, kernel
@@ -12,6 +14,8 @@ from scheduler_core.types import IntArray
 
 MIX = np.uint64(0x9E3779B97F4A7C15)
 SHIFT = np.uint64(29)
+FEWEST_SLOTS: Final = 1024
+"""A table of open addresses is a power of two; most workloads have few distinct demands."""
 
 
 @kernel
@@ -35,6 +39,7 @@ def _equal(rows: IntArray, one: int, other: int) -> bool:
 def _numbering(sources: str) -> Compiled:
     @kept
     def numbered(rows: IntArray, table: IntArray, codes: IntArray, first: IntArray) -> int:
+        """Write each row's number and each number's first row; NONE where `table` is too small to stay half empty."""
         _ = sources  # part of what the compiled code is kept under
         size, count = len(table), 0
         for row in range(len(rows)):
@@ -42,6 +47,8 @@ def _numbering(sources: str) -> Compiled:
             while table[slot] >= 0 and not _equal(rows, first[table[slot]], row):
                 slot = (slot + 1) & (size - 1)
             if table[slot] < 0:
+                if 2 * count == size:
+                    return NONE
                 table[slot] = count
                 first[count] = row
                 count += 1
@@ -60,8 +67,10 @@ def distinct(rows: IntArray) -> tuple[IntArray, IntArray]:
     >>> [part.tolist() for part in distinct(np.array([[5, 1], [7, 1], [5, 1]]))]
     [[0, 1, 0], [0, 1]]
     """
-    # A table of open addresses: a power of two, at most half full.
-    table = np.full(1 << max(4, int(2 * len(rows)).bit_length()), NONE, dtype=np.int64)
+    rows = np.ascontiguousarray(rows, dtype=np.int64)
     codes, first = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
-    count = _numbered(np.ascontiguousarray(rows, dtype=np.int64), table, codes, first)
+    slots, count = FEWEST_SLOTS, NONE
+    while count == NONE:
+        count = _numbered(rows, np.full(slots, NONE, dtype=np.int64), codes, first)
+        slots *= 8
     return codes, first[:count].copy()

@@ -1,6 +1,6 @@
-"""Speeds as ratios, medians of several runs on a synthetic trace: `make bench`.
+"""Speeds as ratios, medians of several runs on a synthetic trace, then the scheduler core's: `make bench`.
 
-Each row times two things in turn on the same machine and divides them; nothing here passes or fails.
+Each row here times two things in turn on the same machine and divides them; nothing passes or fails.
 Run by hand: `python -m tests.benchmarks`.
 """
 
@@ -23,6 +23,7 @@ from pipelines.synth.pai import synthesise
 from scheduler_core.predictors import ConstantPredictor
 from scheduler_core.shrink import shrink
 from scheduler_core.types import Job, Request
+from tests.benchmarks.scheduling.__main__ import main as scheduling
 
 TASKS = 20_000
 RUNS = 3
@@ -97,7 +98,7 @@ def shrink_rows() -> list[Row]:
 
 
 def main() -> None:
-    """Print every ratio as one table."""
+    """Print every ratio as one table, then the scheduler core against its bars."""
     with tempfile.TemporaryDirectory() as folder:
         raw, scratch = Path(folder) / "raw", Path(folder)
         synthesise(raw, tasks=TASKS, seed=0)
@@ -105,6 +106,7 @@ def main() -> None:
         with Lake(scratch / "kept") as lake:
             rows += feature_rows(lake)
         render(rows + shrink_rows(), "table", stream=sys.stdout)
+    scheduling([])
 
 
 if __name__ == "__main__":
