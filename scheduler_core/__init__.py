@@ -1,5 +1,5 @@
 """Thin core of a scheduler: shrink requests, order the queue, place gangs, simulate the outcome.
 
-Pure Python and numpy; no disk, no clock, no global randomness, and nothing of taut's other packages.
+Python and numpy, numba in `compiled`, HTTP in `exchange`; no disk, no global randomness, nothing of taut's packages.
 `pipelines` runs simulations with it; `modelserve` answers recommendations with the same `shrink`.
 """
