@@ -16,4 +16,6 @@ def test_a_change_in_any_file_compiles_anew(kept):
 
 @pytest.mark.parametrize("module", [demands, ordered])
 def test_examples_run_as_printed(module):
-    assert doctest.testmod(module) == (0, 1)
+    found = doctest.testmod(module)
+    assert found.attempted > 0
+    assert found.failed == 0
