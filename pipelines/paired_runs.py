@@ -125,6 +125,7 @@ def _run(
         settings.discipline,
         horizon_s=settings.horizon_s,
         outages=arrivals.outages,
+        engine=settings.engine,
     )
     drawn = Uses(mean=uses.mean[arrivals.picks])
     metrics = summarise(trajectory, uses=drawn, warm_up_s=settings.warm_up_s)

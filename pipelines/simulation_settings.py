@@ -12,7 +12,7 @@ from pipelines.cluster_file import ClusterSpec, paper_cluster
 from pipelines.errors import BadUsage
 from scheduler_core.discipline import Discipline
 from scheduler_core.shrink import Guard, ShrinkPolicy
-from scheduler_core.simulator import PAPER_HORIZON_S
+from scheduler_core.simulator import PAPER_HORIZON_S, Engine
 from scheduler_core.truth import TRUTHS
 from scheduler_core.workload import NO_OUTAGES, Outages
 
@@ -62,6 +62,8 @@ class SimulationSettings:
     shrink_policy
         Parameters of Algorithm 1. Its own guard and device memory are not looked at: the guards come from here and the
         devices from the pool.
+    engine
+        Who runs small simulations of which there are many: `compiled`; otherwise `auto`.
     """
 
     rate_per_h: float = PAPER_RATE_PER_H
@@ -76,6 +78,7 @@ class SimulationSettings:
     truths: Sequence[str] = tuple(TRUTHS)
     guards: Sequence[Guard] = ("usage",)
     shrink_policy: ShrinkPolicy = field(default_factory=ShrinkPolicy)
+    engine: Engine = "auto"
 
     def __post_init__(self) -> None:
         if not self.truths or self.replications < 1:

@@ -25,6 +25,9 @@ PAPER_HORIZON_S: Final = 12 * 3600.0
 
 Engine = Literal["auto", "compiled", "plain"]
 
+COMPILED_FROM: Final = 2000
+"""Arrivals from which on `auto` compiles (half a minute, once on a machine); fewer take the readable engine seconds."""
+
 
 def simulate(
     workload: Workload,
@@ -38,7 +41,7 @@ def simulate(
     """Run the arrivals through the machines until the horizon; an infinite one runs until nothing more happens.
 
     `engine`: `plain` is the readable one, `compiled` the fast one, which knows policies and placements by name only;
-    `auto` is the fast one where it can be.
+    `auto` is the fast one where it can be and pays. Both give the same trajectory.
 
     Raises
     ------
@@ -66,7 +69,7 @@ def simulate(
     named = isinstance(discipline.policy, str) and isinstance(discipline.placement, str)
     if engine == "compiled" and not named:
         raise BadInput("engine: found compiled with a policy or placement of your own, expected names; pass plain")
-    if engine == "plain" or not named:
+    if engine == "plain" or not named or (engine == "auto" and len(workload) < COMPILED_FROM):
         return run_plain(workload, machines, discipline, horizon_s, outages)
     # Compiling costs seconds: only who simulates pays for it.
     from scheduler_core.compiled import run_compiled
