@@ -54,7 +54,7 @@ class Question:
     pool: Pool
     predictor: Predictor
     policy: ShrinkPolicy = field(default_factory=ShrinkPolicy)
-    settings: SimulationSettings = field(default_factory=SimulationSettings)
+    settings: SimulationSettings = field(default_factory=lambda: SimulationSettings(engine="compiled"))
     seed: int = 0
     seeds: int = 10
     loads_per_h: Sequence[float] | None = None
