@@ -2,7 +2,7 @@
 
 On the way in it is named, its token looked up and its rate counted; on the way out it is counted and logged, and what
 went wrong is put into the shape of its protocol. No call is answered here. Pure ASGI, around the router of the
-application: a path without variables goes straight to its route.
+application: a path without variables goes straight to its route. HEAD is answered as GET, without the body.
 """
 
 import logging
@@ -50,31 +50,37 @@ class Gate:
             return
         scope[KEY] = call = Call(self._desk, scope, receive)
 
+        bodiless = call.method == "HEAD"
+        # The server looks up the method in its own scope: that stays as it is.
+        asked = {**scope, "method": "GET"} if bodiless else scope
+
         async def reply(message: Message) -> None:
             if message["type"] == "http.response.start":
                 call.status = message["status"]
                 message["headers"].append((b"x-request-id", call.request_id.encode()))
+            elif bodiless:
+                message["body"] = b""
             await send(message)
 
-        endpoint = self._quick.get((call.method, call.path))
+        endpoint = self._quick.get((asked["method"], call.path))
         if endpoint is not None:
             call.route = call.path
         try:
             self._admit(call)
             if endpoint is None:
-                await self._router(scope, receive, reply)
-                call.route = getattr(scope.get("route"), "path_format", UNKNOWN_ROUTE)
+                await self._router(asked, receive, reply)
+                call.route = getattr(asked.get("route"), "path_format", UNKNOWN_ROUTE)
             else:
-                response = await endpoint(Request(scope, receive))
-                await response(scope, receive, reply)
+                response = await endpoint(Request(asked, receive))
+                await response(asked, receive, reply)
         except ClientDisconnect:
             call.status = CLIENT_LEFT
         except Exception as error:
             if call.status:
                 raise  # the answer has begun: all that is left is to cut it off
-            call.route = call.route or getattr(scope.get("route"), "path_format", UNKNOWN_ROUTE)
+            call.route = call.route or getattr(asked.get("route"), "path_format", UNKNOWN_ROUTE)
             response = refuse(self._refusal(error, call), path=call.path, request_id=call.request_id)
-            await response(scope, receive, reply)
+            await response(asked, receive, reply)
         finally:
             # The server's scope and the call hold each other: taken apart, they need no collector to go.
             del scope[KEY]

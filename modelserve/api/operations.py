@@ -181,10 +181,11 @@ def add_operations(app: FastAPI, operations: Sequence[Operation]) -> None:
 
 
 def methods_of(operations: Iterable[Operation]) -> dict[str, str]:
-    """Return the methods that each path takes, as an `Allow` header says them."""
+    """Return the methods that each path takes, as an `Allow` header says them: HEAD wherever GET is."""
     found: dict[str, list[str]] = {}
     for operation in operations:
-        found.setdefault(operation.path, []).append(operation.method)
+        methods = ("GET", "HEAD") if operation.method == "GET" else (operation.method,)
+        found.setdefault(operation.path, []).extend(methods)
     return {path: ", ".join(sorted(methods)) for path, methods in found.items()}
 
 

@@ -46,7 +46,26 @@ def test_a_wrong_method_names_those_that_are_right(call: Make) -> None:
     answer = call().delete("/healthz")
 
     check_problem(answer, 405)
-    assert answer.headers["allow"] == "GET"
+    assert answer.headers["allow"] == "GET, HEAD"
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/ping", "/v2/health/ready", "/v1/nothing"])
+def test_head_is_answered_as_get_without_the_body(call: Make, path: str) -> None:
+    client = call()
+
+    asked, answer = client.get(path), client.head(path)
+
+    assert answer.status_code == asked.status_code
+    assert answer.headers["content-type"] == asked.headers["content-type"]
+    assert answer.content == b""
+
+
+def test_head_passes_no_token_by_and_no_method(call: Make) -> None:
+    client = call(tokens=TOKENS)
+
+    assert client.head("/metrics").status_code == 401
+    refused = client.head("/v1/predictions", headers=bearer("predictor"))
+    assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize("given", ["a1", "A.b_c-9", "x" * 64])

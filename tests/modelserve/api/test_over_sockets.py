@@ -180,6 +180,16 @@ def test_a_model_that_moves_fails_no_answer_and_mixes_no_versions(
     assert seen[f"{NAME}@1"] != seen[f"{NAME}@2"]
 
 
+def test_after_a_head_the_connection_goes_on(listen: Callable[..., tuple[str, int]]) -> None:
+    host, port = listen()
+    with httpx2.Client(base_url=f"http://{host}:{port}", timeout=DEADLINE_S) as client:
+        answers = [client.request(method, "/readyz") for method in ("GET", "HEAD", "GET")]
+
+    assert [answer.status_code for answer in answers] == [200] * 3
+    assert [len(answer.content) > 0 for answer in answers] == [True, False, True]
+    assert answers[1].headers["content-length"] == answers[0].headers["content-length"]
+
+
 def test_a_body_that_does_not_arrive_is_given_up(listen: Callable[..., tuple[str, int]]) -> None:
     place = listen(body_read_limit_s=0.2)
 
