@@ -75,6 +75,8 @@ def create_app(service: Service) -> FastAPI:
     app.state.desk = desk
     add_operations(app, OPERATIONS)
     pages.add_pages(app)
-    quick: dict[tuple[str, str], Endpoint] = {(o.method, o.path): o.endpoint for o in OPERATIONS if "{" not in o.path}
+    quick: dict[tuple[str, str], Endpoint] = {
+        (each.method, each.path): each.strict_endpoint() for each in OPERATIONS if "{" not in each.path
+    }
     app.gate = Gate(app.router, desk, quick, methods_of(OPERATIONS))
     return app

@@ -100,6 +100,6 @@ OPERATIONS: Final = (
     ),
     Operation(
         method="GET", path="/metrics", endpoint=metrics, summary="Metrics, as Prometheus reads them", tag=TAG,
-        answer="text/plain", faults=CALL,
+        answer="text/plain", faults=CALL, any_query=True,
     ),
 )  # fmt: skip

@@ -51,7 +51,7 @@ async def drift(request: Request) -> Response:
     """Judge the models by what finished jobs reported."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
-    asked = asked_for(request, ("trace", "task_type"))
+    asked = asked_for(request)
     return said(await call.desk.slots.run(partial(read_drift, call.service, caller, **asked)))
 
 

@@ -59,7 +59,7 @@ async def card(request: Request) -> Response:
 
 
 def _alias(request: Request) -> Literal["champion", "challenger"]:
-    alias = asked_for(request, ("alias",)).get("alias", CHAMPION)
+    alias = asked_for(request).get("alias", CHAMPION)
     if alias not in ALIASES:
         expected = f"one of {', '.join(ALIASES)}"
         raise Refusal(422, f"query.alias: expected {expected}", faults=[{"field": "query.alias", "expected": expected}])

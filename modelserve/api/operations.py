@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from modelserve.api.problems import Problem
+from modelserve.api.queries import check_known
 
 Schema = dict[str, Any]  # a JSON schema or a part of the document: any JSON there is
 
@@ -33,14 +34,14 @@ SLOT: Final = (503,)
 """What may befall an answer that takes more than a moment."""
 
 WHY: Final[Mapping[int, str]] = {
-    400: "The body is no JSON.",
+    400: "The body is no JSON; outside /v1 also: a field or parameter is not what was expected.",
     401: "No token, or one that is not known.",
     403: "The token does not reach that far.",
     404: "There is no such thing within reach.",
     408: "The body did not arrive in time.",
     413: "The body is too large.",
     415: "The body is of a type that is not taken.",
-    422: "A field is not what was expected.",
+    422: "A field or parameter is not what was expected.",
     429: "Too many calls of this token; Retry-After says when to come again.",
     500: "The service failed; its log says why under the request id.",
     503: "Too busy, too slow, or not ready; Retry-After says when to come again.",
@@ -107,7 +108,8 @@ class Operation:
 
     `answer` is the model of the answer, or a media type where it is no JSON; `body` the model of what is taken as JSON,
     `other_bodies` the schemas of what is taken besides, by media type; `faults` the statuses of its refusals, and
-    `not_ready` the answer of a 503 that is none. With `slashes`, what the path names may hold them.
+    `not_ready` the answer of a 503 that is none. With `slashes`, what the path names may hold them; with `any_query`,
+    parameters that are not known are passed over, else they are refused.
     """
 
     method: Literal["GET", "POST", "DELETE"]
@@ -124,6 +126,26 @@ class Operation:
     not_ready: type[BaseModel] | None = None
     needs_token: bool = True
     slashes: bool = False
+    any_query: bool = False
+
+    @property
+    def refused_query(self) -> int:
+        """The status of a parameter that is not what was expected: protocols that are not ours know no 422."""
+        return 422 if self.error is Problem else 400
+
+    def strict_endpoint(self) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint, reached only by calls whose query names nothing unknown."""
+        if self.any_query:
+            return self.endpoint
+        endpoint, status = self.endpoint, self.refused_query
+        names = tuple(each.name for each in self.parameters if each.place == "query")
+
+        async def strict(request: Request) -> Response:
+            if request.scope["query_string"]:
+                check_known(request, names, status=status)
+            return await endpoint(request)
+
+        return strict
 
     @property
     def template(self) -> str:
@@ -156,7 +178,7 @@ def add_operations(app: FastAPI, operations: Sequence[Operation]) -> None:
     for operation in operations:
         app.router.add_api_route(
             operation.template,
-            operation.endpoint,
+            operation.strict_endpoint(),
             methods=[operation.method],
             summary=operation.summary,
             tags=[operation.tag],
@@ -204,7 +226,8 @@ def _responses(operation: Operation, refs: Mapping[Any, Schema]) -> dict[int | s
     kind, schema = (answer, {"type": "string"}) if isinstance(answer, str) else (JSON, refs[answer, "serialization"])
     responses: dict[int | str, Schema] = {200: {"description": "The answer.", "content": {kind: {"schema": schema}}}}
     error_kind = "application/problem+json" if operation.error is Problem else JSON
-    for status in sorted(operation.faults):
+    of_query = () if operation.any_query else (operation.refused_query,)
+    for status in sorted({*operation.faults, *of_query}):
         shown: Schema = {
             "description": WHY[status],
             "content": {error_kind: {"schema": refs[operation.error, "serialization"]}},

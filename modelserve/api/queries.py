@@ -1,6 +1,6 @@
 """Parameters in query and path, read as strictly as bodies: once each, known, and no longer than a name.
 
-No call is answered here. Called by the routes that take any.
+No call is answered here. What is known is checked for every operation, values are read by the routes that take any.
 """
 
 from collections.abc import Sequence
@@ -13,20 +13,29 @@ from modelserve.api.problems import Refusal
 LENGTH_LIMIT: Final = 256
 
 
-def asked_for(
-    request: Request, names: Sequence[str], *, required: Sequence[str] = (), status: int = 422
-) -> dict[str, str]:
-    """Return the parameters that a call gives, by name.
+def check_known(request: Request, names: Sequence[str], *, status: int = 422) -> None:
+    """Check that a call names no parameter in its query but these.
 
     Raises
     ------
     Refusal
-        One is there twice, empty or too long, not known, or missing.
+        It does.
+    """
+    for name in request.query_params:
+        if name not in names:
+            raise _wrong(status, name, f"one of {', '.join(names)}" if names else "no parameters here")
+
+
+def asked_for(request: Request, *, required: Sequence[str] = (), status: int = 422) -> dict[str, str]:
+    """Return the parameters that a call gives, by name; that they are known was checked on its way in.
+
+    Raises
+    ------
+    Refusal
+        One is there twice, empty or too long, or missing.
     """
     found: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
-        if name not in names:
-            raise _wrong(status, name, f"one of {', '.join(names) or 'none'}")
         if name in found or not 1 <= len(value) <= LENGTH_LIMIT or "\0" in value:
             raise _wrong(status, name, f"once, with 1 to {LENGTH_LIMIT} characters")
         found[name] = value

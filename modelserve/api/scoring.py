@@ -52,7 +52,7 @@ async def invocations(request: Request) -> Response:
     """Ask a model about jobs, in any of MLflow's formats."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
-    name = asked_for(request, ("model",), status=400).get("model")
+    name = asked_for(request, status=400).get("model")
     columns, named = await _read(call)
     call.rows = len(next(iter(columns.values())))
     if call.rows > call.desk.settings.rows_limit:

@@ -23,7 +23,7 @@ async def erasure(request: Request) -> Response:
     """Forget what a user's jobs taught."""
     call = call_of(request)
     caller = call.allowed(Scope.ADMIN)
-    asked = asked_for(request, ("trace", "cluster"), required=("trace",))
+    asked = asked_for(request, required=("trace",))
     user = in_path(request, "user")
     return said(await call.desk.slots.run(partial(erase_user, call.service, caller, user=user, **asked)))
 

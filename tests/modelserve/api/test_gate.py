@@ -139,6 +139,33 @@ def test_what_nobody_foresaw_is_a_failure_that_tells_nothing(call: Make, caplog:
     assert "1234" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/healthz", "no parameters here"),
+        ("/v1/mode", "no parameters here"),
+        ("/v1/drift", "one of trace, task_type"),
+        ("/v1/models/runtime.pai.ctr/card", "one of alias"),
+    ],
+)
+def test_an_unknown_parameter_is_refused_with_those_that_are_known(call: Make, path: str, expected: str) -> None:
+    said = check_problem(call().get(f"{path}?tarce=pai"), 422)
+
+    assert said["errors"] == [{"field": "query.tarce", "expected": expected}]
+
+
+@pytest.mark.parametrize("path", ["/v2", "/v2/health/live", "/v2/models/runtime.pai.ctr/ready"])
+def test_an_unknown_parameter_of_the_protocol_is_an_error_of_the_protocol(call: Make, path: str) -> None:
+    answer = call().get(f"{path}?x=1")
+
+    assert (answer.status_code, answer.json()) == (400, {"error": "query.x: expected no parameters here"})
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/docs", "/openapi.json"])
+def test_pages_take_any_parameter(call: Make, path: str) -> None:
+    assert call().get(f"{path}?x=1").status_code == 200
+
+
 def test_a_line_is_logged_for_each_call(hollow: Callable[..., FastAPI], capfd: pytest.CaptureFixture[str]) -> None:
     with TestClient(hollow(tokens=TOKENS)) as client:
         client.get("/metrics?secret=s1", headers={**bearer("predictor"), "x-request-id": "r1"})
