@@ -13,11 +13,14 @@ import polars as pl
 from scipy.stats import t
 
 from pipelines.charts.course import cpu_over_time, jobs_over_time, use_over_time
+from pipelines.charts.frontier import gain_against_harm
 from pipelines.charts.gains import gain_and_harm, gain_by_mix, gain_by_policy
 from pipelines.charts.loads import completion_over_load, deployed_over_load, use_over_load
 from pipelines.experiments.claims import Row
-from pipelines.experiments.experiment import Answer
+from pipelines.experiments.experiment import Answer, workload_of
 from pipelines.experiments.intervals import LEVEL
+from pipelines.job_pool import Pool
+from pipelines.simulation_rows import trace_of
 
 if TYPE_CHECKING:
     import altair as alt
@@ -41,28 +44,33 @@ CHARTS: Final[Mapping[str, Mapping[str, tuple[str, Draw]]]] = {
 """By experiment and file: which rows are drawn, and how."""
 
 PIXELS_PER_UNIT: Final = 2.0
+CLUSTER: Final = "32 GPUs, 384 cores, 2 TiB, 12 h"
+"""The paper's, on which every experiment runs."""
 
 
 def write(answer: Answer, folder: Path) -> list[Path]:
     """Write `rows.json`, `runs.parquet`, the course over time if any, and each chart as HTML, SVG and PNG."""
     folder.mkdir(parents=True, exist_ok=True)
-    rows = [{name: _finite(value) for name, value in row.items()} for row in answer.rows()]
-    book = folder / "rows.json"
-    text = json.dumps({"notes": list(answer.notes), "rows": rows}, indent=1, ensure_ascii=False)
-    book.write_text(text + "\n", encoding="utf-8", newline="\n")
-    written = [book, _parquet(answer.outcomes.runs, folder / "runs.parquet")]
+    written = [_book(answer.rows(), answer.notes, folder), _parquet(answer.outcomes.runs, folder / "runs.parquet")]
     course = course_of(answer.outcomes.over_time)
     if not course.is_empty():
         written.append(_parquet(course, folder / f"{OVER_TIME}.parquet"))
     for name, (about, draw) in CHARTS[answer.experiment].items():
         frame = course if about == OVER_TIME else _frame(answer.tables[about])
-        chart = draw(frame, subtitle_of(answer))
-        page, drawing, picture = (folder / f"{name}.{kind}" for kind in ("html", "svg", "png"))
-        chart.save(page, inline=True)
-        chart.save(drawing)
-        chart.save(picture, scale_factor=PIXELS_PER_UNIT)
-        written += [page, drawing, picture]
+        written += _saved(draw(frame, subtitle_of(answer)), folder, name)
     return written
+
+
+def write_frontier(rows: Sequence[Row], pool: Pool, notes: Sequence[str], folder: Path, *, seeds: int) -> list[Path]:
+    """Write the points of a frontier as `rows.json`, and their chart."""
+    folder.mkdir(parents=True, exist_ok=True)
+    of = [
+        f"{trace_of(pool.jobs)}: {len(pool.jobs)} {workload_of(pool)}; 70 jobs/h, mix 5:15:15:65, FIFO; {CLUSTER}",
+        f"means of {seeds} seeds with the 95 % intervals of the gain; kills count each distinct job once",
+    ]
+    said = {"experiment": "frontier", "workload": workload_of(pool), "trace": trace_of(pool.jobs)}
+    book = _book([{**said, **row} for row in rows], notes, folder)
+    return [book, *_saved(gain_against_harm(_frame(rows), of), folder, "gain_against_harm")]
 
 
 def subtitle_of(answer: Answer) -> list[str]:
@@ -75,7 +83,7 @@ def subtitle_of(answer: Answer) -> list[str]:
     fixed += [f"mix {mixes[0]} (cv:nlp:gnn:ctr)"] if len(mixes) == 1 else []
     fixed += [str(policies[0]).upper()] if len(policies) == 1 else []
     return [
-        f"{answer.trace}: {answer.jobs} {answer.workload}; {', '.join(fixed)}; 32 GPUs, 384 cores, 2 TiB, 12 h",
+        f"{answer.trace}: {answer.jobs} {answer.workload}; {', '.join(fixed)}; {CLUSTER}",
         f"means and 95 % intervals of {seeds} seeds, {jobs.min():.0f} to {jobs.max():.0f} jobs a run",
     ]
 
@@ -93,6 +101,23 @@ def course_of(over_time: pl.DataFrame) -> pl.DataFrame:
         *((pl.col(name).mean() - wide * pl.col(name).std()).alias(f"{name}_lo") for name in columns),
         *((pl.col(name).mean() + wide * pl.col(name).std()).alias(f"{name}_hi") for name in columns),
     )
+
+
+def _book(rows: Sequence[Row], notes: Sequence[str], folder: Path) -> Path:
+    """Write rows and notes as JSON, which knows neither NaN nor infinity: what could not be measured is null."""
+    known = [{name: _finite(value) for name, value in row.items()} for row in rows]
+    text = json.dumps({"notes": list(notes), "rows": known}, indent=1, ensure_ascii=False, allow_nan=False)
+    path = folder / "rows.json"
+    path.write_text(text + "\n", encoding="utf-8", newline="\n")
+    return path
+
+
+def _saved(chart: "alt.TopLevelMixin", folder: Path, name: str) -> list[Path]:
+    page, drawing, picture = (folder / f"{name}.{kind}" for kind in ("html", "svg", "png"))
+    chart.save(page, inline=True)
+    chart.save(drawing)
+    chart.save(picture, scale_factor=PIXELS_PER_UNIT)
+    return [page, drawing, picture]
 
 
 def _frame(rows: Sequence[Row]) -> pl.DataFrame:

@@ -1,0 +1,74 @@
+"""Gain against harm: every point of a frontier by what it kept of the oracle's gain and by what it cost.
+
+Drawn from the rows of `pipelines.experiments.frontier`. Called by `pipelines.experiments.folder`.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import altair as alt
+import polars as pl
+
+from pipelines.charts.looks import BLACK, BLUE, GNN, GREEN, PURPLE, VERMILLION, titled
+
+LEAST_SHARE, MOST_STRETCH = 0.5, 1.05
+"""What the goal asks."""
+
+KINDS: Final = {
+    "as set": BLACK,
+    "theta varied": BLUE,
+    "margins varied": GREEN,
+    "floors eased": VERMILLION,
+    "importance held, or fewer candidates": PURPLE,
+}
+"""By what a point varies: its colour."""
+
+
+def gain_against_harm(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
+    """Draw each point's share of the oracle's gain against its p99 of stretch; a cross where a job was killed.
+
+    The first row of a population is the policy as it is set. Dotted lines are what the goal asks.
+    """
+    shown = _kinds(rows.filter(pl.col("devices") == "all"))
+    x = alt.X("stretch_p99:Q").title("p99 of stretch of started jobs").scale(zero=False)
+    y = alt.Y("share:Q").title("share of the oracle's gain in finished jobs").axis(format="%")
+    colour = alt.Color("kind:N").title(None).scale(domain=list(KINDS), range=list(KINDS.values()))
+    harm = alt.Shape("harm:N").title(None).scale(domain=["kills none", "kills jobs"], range=["circle", "cross"])
+    legend = alt.Legend(orient="bottom", columns=3, symbolOpacity=1.0)
+    base = alt.Chart(shown)
+    dots = base.mark_rule(strokeDash=[2, 3], color=BLACK)
+    layers = alt.layer(
+        dots.transform_calculate(asked=str(LEAST_SHARE)).encode(y="min(asked):Q"),
+        dots.transform_calculate(asked=str(MOST_STRETCH)).encode(x="min(asked):Q"),
+        base.mark_rule(opacity=0.35).encode(x=x, y=alt.Y("share_lo:Q"), y2="share_hi:Q", color=colour.legend(None)),
+        base.mark_point(filled=True, size=80, opacity=1.0).encode(
+            x=x,
+            y=y,
+            color=colour.legend(legend),
+            shape=harm.legend(legend),
+            tooltip=["theta:Q", "alpha0:Q", "cpu_margin:Q", "soft:Q", "hard:Q", "share:Q", "killed:Q", "stretch_p99:Q"],
+        ),
+    ).properties(width=380, height=320)
+    chart: alt.FacetChart = layers.facet(column=alt.Column("gnn:N").title(None).sort(list(GNN.values())))
+    return titled(chart, "Gain against harm over thresholds, margins and eased floors, truth contention", of)
+
+
+def _kinds(rows: pl.DataFrame) -> pl.DataFrame:
+    """Tell each point by what it varies of the first of its population."""
+    first = {name: pl.col(name).first().over("gnn") for name in ("theta", "cpu_margin", "soft", "hard")}
+    varied = {name: pl.col(name) != as_set for name, as_set in first.items()}
+    held = pl.col("sure_runs").is_null() | (pl.col("alpha0") != pl.col("alpha0").first().over("gnn"))
+    _, theta, margins, eased, importance = KINDS
+    kind = (
+        pl.when(held)
+        .then(pl.lit(importance))
+        .when(varied["theta"])
+        .then(pl.lit(theta))
+        .when(varied["cpu_margin"])
+        .then(pl.lit(margins))
+        .when(varied["soft"] | varied["hard"])
+        .then(pl.lit(eased))
+        .otherwise(pl.lit("as set"))
+    )
+    killed = pl.when(pl.col("killed") > 0).then(pl.lit("kills jobs")).otherwise(pl.lit("kills none"))
+    return rows.with_columns(kind=kind, harm=killed, gnn=pl.col("gnn").replace_strict(GNN))
