@@ -1,9 +1,10 @@
-"""`taut experiment 1|2|3|ablate`: the paper's experiments, net of harm, on real or synthetic jobs.
+"""`taut experiment 1|2|3|ablate|frontier`: the paper's experiments, net of harm, on real or synthetic jobs.
 
 No logic beyond reading options and writing rows. Called by `pipelines.cli.experiments`, which registers the commands.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -61,7 +62,7 @@ def command(experiment: str) -> Callable[..., None]:
         trace: Trace = None,
         cluster: Cluster = None,
         loads: Loads = None,
-        seeds: Seeds = 10,
+        seeds: Seeds = 20,
         theta: Theta = 0.05,
         predictor: Who = PredictorOption.OUT_OF_FOLD,
         folds: Folds = 10,
@@ -73,9 +74,9 @@ def command(experiment: str) -> Callable[..., None]:
     ) -> None:
         from pipelines.cli.opening import threads_of
         from pipelines.experiments.experiment import Question, ask
+        from pipelines.experiments.frontier import MEASURED
         from pipelines.experiments.shown import shown
         from pipelines.simulation_folder import fresh_folder
-        from scheduler_core.shrink import ShrinkPolicy
 
         folder = None if out is None else fresh_folder(out)
         pool, who, notes = _advised(
@@ -85,7 +86,7 @@ def command(experiment: str) -> Callable[..., None]:
             experiment=experiment,
             pool=pool,
             predictor=who,
-            policy=ShrinkPolicy(theta=theta),
+            policy=replace(MEASURED, theta=theta),
             seed=seed,
             seeds=seeds,
             loads_per_h=loads,
@@ -107,6 +108,41 @@ def command(experiment: str) -> Callable[..., None]:
 
     run.__doc__ = ABOUT[experiment]
     return run
+
+
+def frontier(
+    lake: Lake = None,
+    trace: Trace = None,
+    cluster: Cluster = None,
+    seeds: Seeds = 20,
+    predictor: Who = PredictorOption.OUT_OF_FOLD,
+    folds: Folds = 10,
+    offline: Offline = False,
+    out: Out = None,
+    seed: Seed = 0,
+    threads: Threads = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Gain against harm over thresholds, margins and eased floors, under contention at 70 jobs/h."""
+    from pipelines.cli.opening import threads_of
+    from pipelines.experiments.folder import write_frontier
+    from pipelines.experiments.frontier import frontier as points_of
+    from pipelines.experiments.frontier import undominated
+    from pipelines.simulation_folder import fresh_folder
+    from pipelines.simulation_settings import SimulationSettings
+
+    folder = None if out is None else fresh_folder(out)
+    pool, who, notes = _advised(
+        lake, trace, cluster, predictor, folds=folds, offline=offline, seed=seed, threads=threads_of(threads)
+    )
+    settings = SimulationSettings(engine="compiled")
+    rows = points_of(pool, who, settings, seeds=range(seed, seed + seeds))
+    notes = (*settings.notes(), *notes)
+    for note in notes:
+        say(f"note: {note}")
+    if folder is not None:
+        say(f"written: {', '.join(str(path) for path in write_frontier(rows, pool, notes, folder, seeds=seeds))}")
+    emit(undominated(rows) if form is Format.TABLE else rows, form)
 
 
 def _advised(
@@ -149,5 +185,5 @@ def _advised(
             return pool, oracle_of(pool), ("predictor oracle: run times and peak use are those that were recorded",)
 
 
-EXPERIMENTS: Final = {name: command(name) for name in ABOUT}
+EXPERIMENTS: Final[dict[str, Callable[..., None]]] = {**{name: command(name) for name in ABOUT}, "frontier": frontier}
 """By the name of the subcommand."""

@@ -117,18 +117,17 @@ def paired(runs: pl.DataFrame, **place: object) -> dict[str, dict[str, FloatArra
 
 
 def _paired(runs: pl.DataFrame) -> Iterator[tuple[Row, dict[str, dict[str, FloatArray]]]]:
+    """Yield each place with its arms in their order, `requested` first: every column of figures by seed."""
     figures = [name for name, kind in runs.schema.items() if kind.is_numeric() and name not in (*KEY, "seed")]
+    known = pl.col(figures).cast(pl.Float64).fill_null(float("nan"))
     for key, members in runs.group_by(PLACE, maintain_order=True):
-        arms = {
-            str(arm): {name: _floats(own[name]) for name in figures if own[name].null_count() < own.height}
-            for (arm,), own in members.sort("seed", maintain_order=True).group_by("arm", maintain_order=True)
-        }
-        order = [REQUESTED, *(arm for arm in members["arm"].unique(maintain_order=True) if arm != REQUESTED)]
-        yield dict(zip(PLACE, key, strict=True)) | {"seeds": members["seed"].n_unique()}, {a: arms[a] for a in order}
-
-
-def _floats(column: pl.Series) -> FloatArray:
-    return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+        arms: dict[str, dict[str, FloatArray]] = {REQUESTED: {}}
+        for (arm,), own in members.group_by("arm", maintain_order=True):
+            values = own.sort("seed", maintain_order=True).select(known).to_numpy()
+            # A figure that no run has was not asked for.
+            told = ~np.isnan(values).all(axis=0)
+            arms[str(arm)] = {name: values[:, at] for at, name in enumerate(figures) if told[at]}
+        yield dict(zip(PLACE, key, strict=True)) | {"seeds": members["seed"].n_unique()}, arms
 
 
 def _claim(place: Row, name: str, arm: str, arms: Mapping[str, Mapping[str, FloatArray]]) -> Row:

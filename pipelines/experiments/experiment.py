@@ -10,7 +10,7 @@ from typing import Final
 
 from pipelines.advice import SHRUNK, Advice, model_decided_share
 from pipelines.errors import BadUsage
-from pipelines.experiments.arms import ABLATION_ARMS, EXPERIMENT_ARMS, Arm, advice_of, asked_of
+from pipelines.experiments.arms import ABLATION_ARMS, EXPERIMENT_ARMS, PAPER_ALPHA0, Arm, advice_of, asked_of
 from pipelines.experiments.cases import LOADS_PER_H, MIXES, PAPER, WITH, cases_of, populations
 from pipelines.experiments.claims import Row
 from pipelines.experiments.runs import POLICIES, Outcomes, run_cases
@@ -141,7 +141,9 @@ def notes_of(question: Question, advice: Advice, loads: Sequence[float]) -> list
         f"{question.settings.horizon_s / 3600.0:g} h, seeds {question.seed} to {question.seed + question.seeds - 1}",
         "mixes are by task type, cv:nlp:gnn:ctr; the paper names ResNet, NMT, GraphLearn and CTR",
         "intervals are 95 %, Student's over seeds; ratios are of means, arms paired by seed",
-        f"theta {question.policy.theta:g}; its promise is correlation: no recorded job ran twice with less",
+        f"Algorithm 1 with theta {question.policy.theta:g}: correlation, as no recorded job ran twice with less; above "
+        f"floors alpha goes from {question.policy.alpha0:g}, and importance does not count from "
+        f"{question.policy.sure_runs:g} measured runs on; without floors alpha goes from {PAPER_ALPHA0:g}",
         "every arm orders by the same predicted run times; the oracle knows use, not run time",
     ]
     unknown = pool.known.count(False)
