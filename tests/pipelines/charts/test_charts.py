@@ -1,0 +1,142 @@
+"""Charts: valid specifications with titles, units and n, the paper's claim as a mark, and one picture drawn."""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from pipelines.charts.course import cpu_over_time
+from pipelines.charts.loads import completion_over_load, deployed_over_load
+from pipelines.charts.looks import ARMS, CLAIM, arm_colour
+from pipelines.experiments.folder import CHARTS, OVER_TIME, course_of, subtitle_of
+from tests.pipelines.experiments.tiny import answered
+
+OKABE_ITO = {"#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7"}
+ANSWERS = {experiment: answered(experiment) for experiment in CHARTS}
+
+
+def frame(experiment: str, about: str) -> pl.DataFrame:
+    answer = ANSWERS[experiment]
+    if about == OVER_TIME:
+        return course_of(answer.outcomes.over_time)
+    return pl.DataFrame(answer.tables[about], infer_schema_length=None)
+
+
+def spec(experiment: str, name: str) -> dict[str, Any]:
+    about, draw = CHARTS[experiment][name]
+    drawn: dict[str, Any] = draw(frame(experiment, about), subtitle_of(ANSWERS[experiment])).to_dict()
+    return drawn
+
+
+def parts(node: object, key: str) -> Iterator[Any]:
+    """Yield everything that stands under a key, however deep."""
+    if isinstance(node, dict):
+        if key in node:
+            yield node[key]
+        for value in node.values():
+            yield from parts(value, key)
+    elif isinstance(node, list):
+        for value in node:
+            yield from parts(value, key)
+
+
+EVERY = [(experiment, name) for experiment, charts in CHARTS.items() for name in charts]
+
+
+@pytest.mark.parametrize(("experiment", "name"), EVERY)
+def test_every_chart_says_what_it_shows_of_what_and_of_how_many(experiment: str, name: str) -> None:
+    drawn = spec(experiment, name)
+
+    assert drawn["title"]["text"]
+    said = " ".join(drawn["title"]["subtitle"])
+    for fact in ("40 of toy jobs", "2 seeds", "95 % intervals", "32 GPUs, 384 cores"):
+        assert fact in said
+    axes = [
+        channel for encoding in parts(drawn, "encoding") for name, channel in encoding.items() if name in ("x", "y")
+    ]
+    assert axes
+    # An axis has a title; one that repeats it in a layer, or whose labels are names, may go without.
+    assert any(axis.get("title") for axis in axes)
+
+
+@pytest.mark.parametrize(("experiment", "name"), EVERY)
+def test_colours_can_be_told_apart_by_everybody(experiment: str, name: str) -> None:
+    scales = [scale for scale in parts(spec(experiment, name), "scale") if isinstance(scale, dict) and "range" in scale]
+    colours = {colour for scale in scales for colour in scale["range"] if isinstance(colour, str)}
+
+    assert colours
+    assert colours <= OKABE_ITO
+
+
+def test_an_arm_has_one_colour_everywhere() -> None:
+    every, some = (arm_colour(*arms).to_dict()["scale"] for arms in ((), (("shrunk", "oracle"),)))
+
+    by_name = dict(zip(every["domain"], every["range"], strict=True))
+    assert len(set(by_name.values())) == len(ARMS)
+    assert all(by_name[name] == colour for name, colour in zip(some["domain"], some["range"], strict=True))
+
+
+def claimed(chart: Any) -> pl.DataFrame:
+    """Return the rows of a chart's data that are the paper's claim."""
+    data = chart.to_dict()["datasets"]
+    rows = [row for rows in data.values() for row in rows if row.get("name") == CLAIM]
+    return pl.DataFrame(rows)
+
+
+def levels() -> pl.DataFrame:
+    """Return the baseline and one arm at two loads: 200 of 800 jobs, a quarter of the capacity."""
+    columns = {"deployed": 200.0, "complete_rate": 0.25}
+    return pl.DataFrame(
+        [
+            {
+                "rate_per_h": rate,
+                "truth": "contention",
+                "arm": arm,
+                "gnn": "with",
+                "devices": "all",
+                **{f"{name}{end}": value for name, value in columns.items() for end in ("", "_lo", "_hi")},
+            }
+            for rate in (30.0, 70.0)
+            for arm in ("requested", "shrunk")
+        ]
+    )
+
+
+def test_the_papers_claim_stands_on_top_of_our_baseline_at_its_load() -> None:
+    [row] = claimed(deployed_over_load(levels(), ["n"])).rows(named=True)
+
+    assert row["rate_per_h"] == 70.0
+    assert row["level"] == row["low"] == row["high"] == pytest.approx(200.0 * 1.253)
+
+
+def test_a_claim_about_a_share_reaches_from_one_reading_to_the_other() -> None:
+    [row] = claimed(completion_over_load(levels(), ["n"])).rows(named=True)
+
+    assert row["level"] == pytest.approx(0.25 * 1.152)
+    assert (row["low"], row["high"]) == (pytest.approx(0.25 * 1.152), pytest.approx(0.25 + 0.152))
+
+
+def test_the_course_is_the_mean_over_seeds_with_its_interval() -> None:
+    key = {"mix": "m", "gnn": "with", "devices": "all", "rate_per_h": 70.0, "policy": "fifo", "truth": "t", "arm": "a"}
+    rows = [{**key, "seed": seed, "time_h": 0.0, "waiting": level} for seed, level in enumerate((1.0, 3.0))]
+
+    [row] = course_of(pl.DataFrame(rows)).rows(named=True)
+
+    # Student's 0.975 quantile of one degree of freedom is 12.7062; the spread of 1 and 3 is the root of 2.
+    assert row["waiting"] == 2.0
+    assert row["waiting_hi"] == pytest.approx(2.0 + 12.7062, abs=1e-3)
+
+
+def test_a_chart_is_drawn_without_a_browser_or_a_network(tmp_path: Path) -> None:
+    chart = cpu_over_time(frame("1", OVER_TIME), subtitle_of(ANSWERS["1"]))
+
+    chart.save(tmp_path / "chart.png")
+
+    content = (tmp_path / "chart.png").read_bytes()
+    assert content.startswith(b"\x89PNG")
+    width, height = struct.unpack(">II", content[16:24])
+    assert width > 500
+    assert height > 300
