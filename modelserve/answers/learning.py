@@ -94,6 +94,13 @@ class Modes(Frozen):
     realised: tuple[Realised, ...]
 
 
+class ModesChanged(Modes):
+    """What stands after a call, and what the call ended: the mode it replaced or took back, the brakes it released."""
+
+    replaced: tuple[ModeHeld, ...]
+    released: tuple[BrakeHeld, ...]
+
+
 class Coverage(Frozen):
     """The share of finished jobs at or below the upper quantile, beside the card's; `standard_error` is binomial."""
 

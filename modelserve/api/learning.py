@@ -20,7 +20,7 @@ from modelserve.callers import Scope
 from modelserve.errors import BadRequest
 from modelserve.learning.drift import DriftAnswer, read_drift
 from modelserve.learning.feedback import FeedbackAnswer, take_feedback
-from modelserve.learning.modes import ModeAnswer, ModeBody, read_modes, set_mode
+from modelserve.learning.modes import ModeAnswer, ModeBody, ModeChange, read_modes, set_mode
 from modelserve.learning.reports import FeedbackBody
 
 TAG: Final = "feedback"
@@ -63,7 +63,7 @@ async def modes(request: Request) -> Response:
 
 
 async def mode(request: Request) -> Response:
-    """Set a mode, or release a brake."""
+    """Set a mode, take one back, or release a brake."""
     call = call_of(request)
     caller = call.allowed(Scope.ADMIN)
     body = await MODE.of(call)
@@ -92,7 +92,7 @@ OPERATIONS: Final = (
         answer=ModeAnswer, faults=(*CALL, *SLOT),
     ),
     Operation(
-        method="POST", path="/v1/mode", endpoint=mode, summary="Set a mode, or release a brake", tag=TAG,
-        body=ModeBody, answer=ModeAnswer, faults=(*CALL, *BODY, *SLOT),
+        method="POST", path="/v1/mode", endpoint=mode, summary="Set or unset a mode, or release a brake", tag=TAG,
+        body=ModeBody, answer=ModeChange, faults=(*CALL, *BODY, *SLOT),
     ),
 )  # fmt: skip

@@ -18,6 +18,7 @@ from modelserve.answers import (
     ModelList,
     ModelShown,
     Modes,
+    ModesChanged,
     Prediction,
     PredictionsSaid,
     Readiness,
@@ -189,23 +190,27 @@ class AsyncClient(Connected):
 
     async def set_mode(
         self,
-        mode: Mode,
+        mode: Mode | None,
         *,
         trace: str | None = None,
         cluster: str | None = None,
         task_type: str | None = None,
         group: str | None = None,
-    ) -> Modes:
-        """Set the mode of a place (what is None means every one), and return what stands; sent once only."""
-        body = fields(mode=mode, trace=trace, cluster=cluster, task_type=task_type, group=group)
-        return await self.ask(Modes, post("/v1/mode", body, repeatable=False))
+    ) -> ModesChanged:
+        """Set the mode of a place (what is None means every one), and return what stands; sent once only.
+
+        With None as `mode` the place's own is taken back, and the wider one holds again.
+        """
+        unset = True if mode is None else None
+        body = fields(mode=mode, unset=unset, trace=trace, cluster=cluster, task_type=task_type, group=group)
+        return await self.ask(ModesChanged, post("/v1/mode", body, repeatable=False))
 
     async def release_brake(
         self, *, trace: str | None = None, cluster: str | None = None, task_type: str | None = None
-    ) -> Modes:
+    ) -> ModesChanged:
         """Let a type that was stopped for its kills be shrunk again, and return what stands; sent once only."""
         body = fields(reset=True, trace=trace, cluster=cluster, task_type=task_type)
-        return await self.ask(Modes, post("/v1/mode", body, repeatable=False))
+        return await self.ask(ModesChanged, post("/v1/mode", body, repeatable=False))
 
     async def drift(self, *, trace: str | None = None, task_type: str | None = None) -> Drift:
         """Return whether the models still answer as their cards say, and are asked what they learnt from."""

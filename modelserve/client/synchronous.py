@@ -18,6 +18,7 @@ from modelserve.answers import (
     ModelList,
     ModelShown,
     Modes,
+    ModesChanged,
     Prediction,
     Readiness,
     Recommended,
@@ -117,13 +118,13 @@ class Client(Waiting):
 
     def set_mode(
         self,
-        mode: Mode,
+        mode: Mode | None,
         *,
         trace: str | None = None,
         cluster: str | None = None,
         task_type: str | None = None,
         group: str | None = None,
-    ) -> Modes:
+    ) -> ModesChanged:
         """Set the mode of a place; see `AsyncClient.set_mode`."""
         return self.wait(
             lambda client: client.set_mode(mode, trace=trace, cluster=cluster, task_type=task_type, group=group)
@@ -131,7 +132,7 @@ class Client(Waiting):
 
     def release_brake(
         self, *, trace: str | None = None, cluster: str | None = None, task_type: str | None = None
-    ) -> Modes:
+    ) -> ModesChanged:
         """Let a type that was stopped be shrunk again; see `AsyncClient.release_brake`."""
         return self.wait(lambda client: client.release_brake(trace=trace, cluster=cluster, task_type=task_type))
 

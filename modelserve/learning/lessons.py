@@ -113,9 +113,11 @@ class Lessons:
         )
 
     def set_mode(self, change: ModeSet) -> None:
-        """Let a mode stand for its place."""
-        place = (change.trace, change.cluster, change.task_type, change.group)
-        self.modes[place] = "enforce" if change.mode == "enforce" else "observe"
+        """Let a mode stand for its place, or take it back."""
+        if change.mode:
+            self.modes[change.place] = "enforce" if change.mode == "enforce" else "observe"
+        else:
+            self.modes.pop(change.place, None)
 
     def brake(self, change: Brake) -> None:
         """Let a brake stand that some worker found and wrote down."""
@@ -126,8 +128,7 @@ class Lessons:
     def reset(self, change: Reset) -> None:
         """Release a brake; kills are counted anew from here on."""
         for key in [*self.brakes, *self._windows]:
-            trace, cluster, task_type = key
-            if trace == change.trace and change.cluster in ("", cluster) and change.task_type in ("", task_type):
+            if change.releases(*key):
                 self.brakes.pop(key, None)
                 self.unwritten.pop(key, None)
                 self._windows.pop(key, None)

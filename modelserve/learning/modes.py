@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from modelserve.callers import Caller
 from modelserve.errors import BadRequest
 from modelserve.learning.applied import Foregone, foregone_of
+from modelserve.learning.learned import Learned, Mode, Place
 from modelserve.learning.reports import Name
 from modelserve.store.controls import ModeSet, Reset, write_control
 from modelserve.store.realised import RESOURCES, Ran, Totals, newest_ran, totals
@@ -24,7 +25,7 @@ RECENT_JOBS: Final = 10_000
 
 
 class ModeBody(BaseModel):
-    """A mode for a place, or the release of a brake; what is absent means every cluster, type or group."""
+    """A mode for a place, its taking back, or a brake's release; what is absent means every cluster, type or group."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -33,12 +34,14 @@ class ModeBody(BaseModel):
     task_type: Name | None = None
     group: Name | None = None
     mode: Literal["observe", "enforce"] | None = None
+    unset: Literal[True] | None = Field(default=None, description="take back the mode of this very place")
     reset: Literal[True] | None = Field(default=None, description="release the brake of a type, or of all types")
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> "ModeBody":
-        if (self.mode is None) == (self.reset is None):
-            raise ValueError("mode and reset: found both or neither, expected one of them")
+    def _one_of_three(self) -> "ModeBody":
+        given = [name for name in ("mode", "unset", "reset") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"found {' and '.join(given) or 'none'} of mode, unset and reset, expected one of them")
         if self.reset and self.group is not None:
             raise ValueError("group: found one with reset, expected none; brakes are of types")
         return self
@@ -115,8 +118,15 @@ class ModeAnswer(_Answer):
     realised: tuple[Realised, ...]
 
 
-def set_mode(service: "Service", body: ModeBody, caller: Caller) -> ModeAnswer:
-    """Set a mode or release a brake, and return what stands now.
+class ModeChange(ModeAnswer):
+    """What stands after a call, and what the call ended: the mode it replaced or took back, the brakes it released."""
+
+    replaced: tuple[ModeHeld, ...]
+    released: tuple[BrakeHeld, ...]
+
+
+def set_mode(service: "Service", body: ModeBody, caller: Caller) -> ModeChange:
+    """Set a mode, take one back or release a brake; return what stands now, and what stood there before.
 
     A caller that is bound to clusters sets modes of its clusters only, and has to name one: a mode of the whole trace
     is everyone's.
@@ -134,15 +144,44 @@ def set_mode(service: "Service", body: ModeBody, caller: Caller) -> ModeAnswer:
     if trace is None:
         raise BadRequest("trace: found none, expected the trace that is meant, or one by default")
     caller.check_reach(trace, body.cluster, field="mode")
-    place = {"trace": trace, "cluster": body.cluster or "", "task_type": body.task_type or ""}
-    by = {"caller": caller.name, "at": service.clock()}
-    if body.mode is None:
-        write_control(service.store, Reset(**place, **by))  # type: ignore[arg-type]  # texts and a time
-    else:
-        change = ModeSet(**place, **by, group=body.group or "", mode=body.mode)  # type: ignore[arg-type]  # as above
-        write_control(service.store, change)
+    before = service.feed.fresh()
+    change = _change(body, trace, caller=caller.name, at=service.clock())
+    write_control(service.store, change)
     service.feed.poll()
-    return read_modes(service, caller)
+    now = read_modes(service, caller)
+    return ModeChange(**dict(now), replaced=_replaced(before, change), released=_released(before, change))
+
+
+def _change(body: ModeBody, trace: str, *, caller: str, at: float) -> ModeSet | Reset:
+    cluster, task_type = body.cluster or "", body.task_type or ""
+    if body.reset:
+        return Reset(trace=trace, cluster=cluster, task_type=task_type, caller=caller, at=at)
+    return ModeSet(
+        trace=trace, cluster=cluster, task_type=task_type, group=body.group or "", mode=body.mode or "",
+        caller=caller, at=at,
+    )  # fmt: skip
+
+
+def _replaced(before: Learned, change: ModeSet | Reset) -> tuple[ModeHeld, ...]:
+    if isinstance(change, Reset) or change.place not in before.modes:
+        return ()
+    return (_mode_held(change.place, before.modes[change.place]),)
+
+
+def _released(before: Learned, change: ModeSet | Reset) -> tuple[BrakeHeld, ...]:
+    if isinstance(change, ModeSet):
+        return ()
+    return tuple(_brake_held(*each) for each in sorted(before.brakes.items()) if change.releases(*each[0]))
+
+
+def _mode_held(place: Place, mode: Mode) -> ModeHeld:
+    trace, cluster, kind, group = place
+    return ModeHeld(trace=trace, cluster=cluster or None, task_type=kind or None, group=group or None, mode=mode)
+
+
+def _brake_held(place: tuple[str, str, str], why: str) -> BrakeHeld:
+    trace, cluster, task_type = place
+    return BrakeHeld(trace=trace, cluster=cluster or None, task_type=task_type, why=why)
 
 
 def read_modes(service: "Service", caller: Caller) -> ModeAnswer:
@@ -160,14 +199,14 @@ def read_modes(service: "Service", caller: Caller) -> ModeAnswer:
     return ModeAnswer(
         default=learned.default,
         modes=tuple(
-            ModeHeld(trace=trace, cluster=cluster or None, task_type=kind or None, group=group or None, mode=mode)
-            for (trace, cluster, kind, group), mode in sorted(learned.modes.items())
-            if caller.reaches(trace, cluster or None)
+            _mode_held(place, mode)
+            for place, mode in sorted(learned.modes.items())
+            if caller.reaches(place[0], place[1] or None)
         ),
         brakes=tuple(
-            BrakeHeld(trace=trace, cluster=cluster or None, task_type=kind, why=why)
-            for (trace, cluster, kind), why in sorted(learned.brakes.items())
-            if caller.reaches(trace, cluster)
+            _brake_held(place, why)
+            for place, why in sorted(learned.brakes.items())
+            if caller.reaches(place[0], place[1])
         ),
         realised=tuple(_realised(each, ran, foregone) for each in summed),
     )

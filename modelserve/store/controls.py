@@ -15,7 +15,7 @@ from modelserve.store.tables import BRAKES, ERASURES, FEEDBACK, MODES, RESETS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeSet:
-    """A mode that was set for a place; empty texts mean every cluster, type or group."""
+    """A mode that was set for a place; empty texts mean every cluster, type or group, no mode: taken back."""
 
     trace: str
     cluster: str
@@ -25,6 +25,11 @@ class ModeSet:
     caller: str
     at: float
     seq: int = 0
+
+    @property
+    def place(self) -> tuple[str, str, str, str]:
+        """Where it holds."""
+        return self.trace, self.cluster, self.task_type, self.group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +42,10 @@ class Reset:
     caller: str
     at: float
     seq: int = 0
+
+    def releases(self, trace: str, cluster: str, task_type: str) -> bool:
+        """Tell whether it releases the brake of a type."""
+        return trace == self.trace and self.cluster in ("", cluster) and self.task_type in ("", task_type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

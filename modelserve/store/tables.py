@@ -102,7 +102,7 @@ MODES: Final = Table(
     *_text("trace", "cluster", "task_type", "group", "mode", "caller"),
     Column("at", Float(53), nullable=False),
 )
-"""A mode that was set; the latest of the same place stands. Empty texts mean: every one."""
+"""A mode that was set; the latest of the same place stands. Empty texts mean: every one; no mode: taken back."""
 
 RESETS: Final = Table(
     "taut_resets",

@@ -279,7 +279,13 @@ def test_feedback_that_cannot_be_meant_is_refused_before_it_is_sent(
 
 
 @pytest.mark.parametrize(
-    "ask", [lambda c: c.set_mode("enforce"), lambda c: c.release_brake(), lambda c: c.erase_user("u", trace="pai")]
+    "ask",
+    [
+        lambda c: c.set_mode("enforce"),
+        lambda c: c.set_mode(None),
+        lambda c: c.release_brake(),
+        lambda c: c.erase_user("u", trace="pai"),
+    ],
 )
 def test_what_changes_something_is_sent_once(
     serve: Serve, client_of: Callable[..., Client], ask: Callable[[Client], object]

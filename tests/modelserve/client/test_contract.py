@@ -57,7 +57,7 @@ CALLS: dict[tuple[str, str], tuple[type[BaseModel], Ask]] = {
     ("POST", "/v1/what-if"): (answers.Curve, lambda c: c.what_if(JOB, "cpu_cores", trace="pai", points=5)),
     ("POST", "/v1/feedback"): (answers.FeedbackTaken, lambda c: c.feedback([FINISHED], trace="pai")),
     ("GET", "/v1/mode"): (answers.Modes, lambda c: c.modes()),
-    ("POST", "/v1/mode"): (answers.Modes, lambda c: c.set_mode("enforce", trace="pai", cluster="c", group="g")),
+    ("POST", "/v1/mode"): (answers.ModesChanged, lambda c: c.set_mode("enforce", trace="pai", cluster="c", group="g")),
     ("GET", "/v1/drift"): (answers.Drift, lambda c: c.drift(trace="pai", task_type="ctr")),
     ("DELETE", "/v1/users/{user}/history"): (
         answers.Erased,

@@ -44,7 +44,18 @@ def recommended(answer_id: str, target_mem_gib: float, *job_ids: str, cluster: s
 
 
 @pytest.mark.parametrize(
-    "said", [{}, {"mode": "observe", "reset": True}, {"mode": "off"}, {"reset": False}, {"reset": True, "group": "g"}]
+    "said",
+    [
+        {},
+        {"mode": None},
+        {"mode": "observe", "reset": True},
+        {"unset": True, "reset": True},
+        {"mode": "observe", "unset": True},
+        {"mode": "off"},
+        {"reset": False},
+        {"unset": False},
+        {"reset": True, "group": "g"},
+    ],
 )
 def test_one_thing_is_asked_of_a_mode(said: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
@@ -61,6 +72,24 @@ def test_a_mode_that_was_set_is_shown_and_holds_in_other_workers(service: Any) -
     ]
     assert answer.default == "observe"
     assert other.feed.fresh().mode("pai", "ctr", "g1") == "enforce"
+    other.store.close()
+
+
+def test_a_mode_that_is_taken_back_leaves_the_wider_one(service: Any) -> None:
+    other = service_of(service.store.where)
+    set_mode(service, ModeBody(mode="enforce"), ANYONE)
+    set_mode(service, ModeBody(task_type="ctr", mode="observe"), ANYONE)
+
+    answer = set_mode(service, ModeBody(task_type="ctr", unset=True), ANYONE)
+    again = set_mode(service, ModeBody(task_type="ctr", unset=True), ANYONE)
+
+    assert [(m.task_type, m.mode) for m in answer.replaced] == [("ctr", "observe")]
+    assert [(m.task_type, m.mode) for m in answer.modes] == [(None, "enforce")]
+    assert again.replaced == ()
+    assert other.feed.fresh().mode("pai", "ctr", "g1") == "enforce"
+    anew = service_of(service.store.where)
+    assert anew.feed.learned.mode("pai", "ctr", "g1") == "enforce"
+    anew.store.close()
     other.store.close()
 
 
@@ -176,11 +205,22 @@ def test_a_reset_releases_the_brake_everywhere_and_for_good(service: Any) -> Non
     answer = set_mode(service, ModeBody(task_type="ctr", reset=True), ANYONE)
 
     assert answer.brakes == ()
+    assert [(each.trace, each.cluster, each.task_type) for each in answer.released] == [("pai", "pai", "ctr")]
     assert other.feed.fresh().braked("pai", "ctr") is None
     again = service_of(service.store.where)
     assert again.feed.learned.braked("pai", "ctr") is None
     again.store.close()
     other.store.close()
+
+
+def test_a_reset_that_releases_nothing_says_so(service: Any) -> None:
+    kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(3)]
+    take_feedback(service, body(kills), ANYONE)
+
+    answer = set_mode(service, ModeBody(task_type="crt", reset=True), ANYONE)
+
+    assert answer.released == ()
+    assert [each.task_type for each in answer.brakes] == ["ctr"]
 
 
 def test_stretch_holds_shrunk_run_times_against_unshrunk_ones(service: Any) -> None:
