@@ -38,12 +38,13 @@ class ModeHeld(Frozen):
 
 
 class BrakeHeld(Frozen):
-    """A type whose jobs are not shrunk until its brake is released."""
+    """A type whose jobs are not shrunk until its brake is released, and since when that is so."""
 
     trace: str
     cluster: str | None
     task_type: str
     why: str
+    since: AwareDatetime
 
 
 class Hours(Frozen):

@@ -144,10 +144,11 @@ class Sight:
         return found
 
     def braked(self, trace: str, task_type: str, cluster: str | None) -> str | None:
-        """Return why jobs of a type are not shrunk for now, or None where they may be."""
+        """Return why jobs of a type are not shrunk for now, and since when; None where they may be."""
         key = (trace, task_type, cluster)
         if key not in self.lessons.brakes:
-            self.lessons.brakes[key] = self.learned.braked(trace, task_type, cluster)
+            stop = self.learned.braked(trace, task_type, cluster)
+            self.lessons.brakes[key] = None if stop is None else str(stop)
         return self.lessons.brakes[key]
 
     def memory_floor_gib(

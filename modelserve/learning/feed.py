@@ -201,8 +201,8 @@ class Feed:
 
     def _write_brakes(self) -> None:
         # Kept apart from the jobs that caused them: those may be erased, the brake stands until it is released.
-        for (trace, cluster, task_type), why in list(self._lessons.unwritten.items()):
-            brake = Brake(trace=trace, cluster=cluster, task_type=task_type, why=why, at=time.time())
+        for (trace, cluster, task_type), stop in list(self._lessons.unwritten.items()):
+            brake = Brake(trace=trace, cluster=cluster, task_type=task_type, why=stop.why, at=stop.since)
             if write_brake(self._store, brake, seen=self._lessons.seq):
                 del self._lessons.unwritten[trace, cluster, task_type]
             # Else what is read next takes it away.

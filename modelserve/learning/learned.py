@@ -6,6 +6,7 @@ It is looked up here and made in `modelserve.learning.lessons`. Called by whatev
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Literal
 
 import numpy as np
@@ -21,6 +22,21 @@ EVERY = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Why jobs of a type are not shrunk for now, and since when: Unix time of the report that was one too many.
+
+    >>> str(Stop(why="5 of the last 200 were killed", since=1596274200.0))
+    '5 of the last 200 were killed; since 2020-08-01T09:30:00Z'
+    """
+
+    why: str
+    since: float
+
+    def __str__(self) -> str:
+        return f"{self.why}; since {datetime.fromtimestamp(self.since, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
     """All that is known at one moment; `seq` is the number of the latest change in it.
 
@@ -30,7 +46,7 @@ class Learned:
 
     default: Mode = "observe"
     modes: Mapping[Place, Mode] = field(default_factory=dict)
-    brakes: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
+    brakes: Mapping[tuple[str, str, str], Stop] = field(default_factory=dict)
     floors: Mapping[Key, float] = field(default_factory=dict)
     seq: int = 0
 
@@ -54,13 +70,13 @@ class Learned:
                     return found
         return self.default
 
-    def braked(self, trace: str, task_type: str, cluster: str | None = None) -> str | None:
+    def braked(self, trace: str, task_type: str, cluster: str | None = None) -> Stop | None:
         """Return why jobs of this type are not shrunk for now, or None where they may be."""
         if not self.brakes:
             return None
         if cluster is not None:
             return self.brakes.get((trace, cluster, task_type)) or self.brakes.get((trace, EVERY, task_type))
-        return next((why for (t, _, kind), why in self.brakes.items() if (t, kind) == (trace, task_type)), None)
+        return next((stop for (t, _, kind), stop in self.brakes.items() if (t, kind) == (trace, task_type)), None)
 
     def memory_floor_gib(
         self, trace: str, cluster: str | None, group: str | None, role: str, user: str | None = None

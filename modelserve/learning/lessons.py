@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from features.vocabulary import Status
-from modelserve.learning.learned import Key, Learned, Mode, Place
+from modelserve.learning.learned import Key, Learned, Mode, Place, Stop
 from modelserve.settings import ServeSettings
 from modelserve.store.controls import Brake, ModeSet, Reset
 from modelserve.store.finished import OOM, SLACK, Finished, Outcome
@@ -96,8 +96,8 @@ class Lessons:
 
     settings: ServeSettings
     modes: dict[Place, Mode] = field(default_factory=dict)
-    brakes: dict[tuple[str, str, str], str] = field(default_factory=dict)
-    unwritten: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    brakes: dict[tuple[str, str, str], Stop] = field(default_factory=dict)
+    unwritten: dict[tuple[str, str, str], Stop] = field(default_factory=dict)
     seq: int = 0
     _windows: dict[tuple[str, str, str], deque[bool]] = field(default_factory=dict)
     _floors: dict[Key, _Floor] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class Lessons:
     def brake(self, change: Brake) -> None:
         """Let a brake stand that some worker found and wrote down."""
         key = (change.trace, change.cluster, change.task_type)
-        self.brakes[key] = change.why
+        self.brakes[key] = Stop(why=change.why, since=change.at)
         self.unwritten.pop(key, None)
 
     def reset(self, change: Reset) -> None:
@@ -148,7 +148,7 @@ class Lessons:
         limit = self.settings.kill_limit_frac
         if kills >= self.settings.kill_least and kills > limit * len(window) and key not in self.brakes:
             why = f"{kills} of the last {len(window)} shrunk jobs were killed for memory, expected at most {limit:.2%}"
-            self.brakes[key] = self.unwritten[key] = why
+            self.brakes[key] = self.unwritten[key] = Stop(why=why, since=row.at)
 
     def _move_floor(self, row: Finished | Outcome) -> None:
         whose, name = ("user", row.user) if row.group is None else ("group", row.group)

@@ -4,15 +4,16 @@ What the modes do to an answer is `modelserve.calls.recommendations`'. Called by
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from statistics import median
 from typing import TYPE_CHECKING, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from modelserve.callers import Caller
 from modelserve.errors import BadRequest
 from modelserve.learning.applied import Foregone, foregone_of
-from modelserve.learning.learned import Learned, Mode, Place
+from modelserve.learning.learned import Learned, Mode, Place, Stop
 from modelserve.learning.reports import Name
 from modelserve.store.controls import ModeSet, Reset, write_control
 from modelserve.store.realised import RESOURCES, Ran, Totals, newest_ran, totals
@@ -68,6 +69,7 @@ class BrakeHeld(_Answer):
     cluster: str | None
     task_type: str
     why: str
+    since: AwareDatetime
 
 
 class Hours(_Answer):
@@ -179,9 +181,10 @@ def _mode_held(place: Place, mode: Mode) -> ModeHeld:
     return ModeHeld(trace=trace, cluster=cluster or None, task_type=kind or None, group=group or None, mode=mode)
 
 
-def _brake_held(place: tuple[str, str, str], why: str) -> BrakeHeld:
+def _brake_held(place: tuple[str, str, str], stop: Stop) -> BrakeHeld:
     trace, cluster, task_type = place
-    return BrakeHeld(trace=trace, cluster=cluster or None, task_type=task_type, why=why)
+    since = datetime.fromtimestamp(stop.since, UTC)
+    return BrakeHeld(trace=trace, cluster=cluster or None, task_type=task_type, why=stop.why, since=since)
 
 
 def read_modes(service: "Service", caller: Caller) -> ModeAnswer:
@@ -204,8 +207,8 @@ def read_modes(service: "Service", caller: Caller) -> ModeAnswer:
             if caller.reaches(place[0], place[1] or None)
         ),
         brakes=tuple(
-            _brake_held(place, why)
-            for place, why in sorted(learned.brakes.items())
+            _brake_held(place, stop)
+            for place, stop in sorted(learned.brakes.items())
             if caller.reaches(place[0], place[1])
         ),
         realised=tuple(_realised(each, ran, foregone) for each in summed),

@@ -126,6 +126,7 @@ class Outcome:
     alloc_mem_gib: float | None
     alloc_gpus: float | None
     mem_max_gib: float | None
+    at: float
 
 
 _OUTCOME_FIELDS: Final = tuple(field.name for field in fields(Outcome))

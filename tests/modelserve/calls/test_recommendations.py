@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from modelserve.callers import ANYONE, Caller
 from modelserve.calls.recommendations import RecommendAnswer, RecommendBody, policy_of, recommend_jobs
-from modelserve.learning.learned import Learned
+from modelserve.learning.learned import Learned, Stop
 from modelserve.recommend import recommend
 from modelserve.requests import JobRow
 from modelserve.service import Service
@@ -179,7 +179,8 @@ def test_after_a_kill_no_job_of_the_like_is_given_less(folder: Path, guard: str)
 
 
 def test_a_braked_type_keeps_its_requests_and_says_why(folder: Path) -> None:
-    learned = Learned(brakes={("pai", "", "ctr"): "5 of the last 200 shrunk jobs were killed for memory"})
+    stop = Stop(why="5 of the last 200 shrunk jobs were killed for memory", since=1596274200.0)
+    learned = Learned(brakes={("pai", "", "ctr"): stop})
 
     braked, other = ask(
         service_of(folder, learned=learned), [job(0), job(1, task_type="rl", workload="ctr")], theta=1.0
@@ -188,6 +189,7 @@ def test_a_braked_type_keeps_its_requests_and_says_why(folder: Path) -> None:
     assert braked["target"] == braked["request"] == braked["lower_bound"]
     assert set(braked["reasons"].values()) == {"floor"}
     assert braked["note"].startswith("not shrunk: 5 of the last 200")
+    assert "since 2020-08-01T09:30:00Z" in braked["note"]
     assert braked["run_time_s"]["p50"] > 0
     assert other["target"] != other["request"]
     assert other["note"] is None

@@ -14,7 +14,7 @@ from modelserve.calls.recommendations import RecommendBody, recommend_jobs
 from modelserve.calls.replay import replay
 from modelserve.calls.scored import Scored, decode_features, encode_features
 from modelserve.errors import BadRequest, NotKnown
-from modelserve.learning.learned import Learned
+from modelserve.learning.learned import Learned, Stop
 from modelserve.loading.served import ServedModel
 from modelserve.service import Service
 from modelserve.settings import TypePolicy
@@ -23,7 +23,7 @@ from tests.modelserve.mirrored import NAME, USAGE, run_of
 
 LEARNED = Learned(
     modes={("pai", "", "ctr", ""): "enforce"},
-    brakes={("pai", "", "nlp"): "too many kills"},
+    brakes={("pai", "", "nlp"): Stop(why="too many kills", since=1.0)},
     floors={("pai", "pai", "group", "g1", "worker"): 28.5},
     seq=12,
 )

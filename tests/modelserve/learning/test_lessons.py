@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from modelserve.learning.learned import Learned
+from modelserve.learning.learned import Learned, Stop
 from modelserve.learning.lessons import CALM_RUNS, OOM_MARGIN, Lessons, shrunk_resources, teachable_use
 from modelserve.settings import ServeSettings
 from modelserve.store.controls import Brake, ModeSet, Reset
@@ -148,10 +148,11 @@ def test_shrunk_or_unmeasured_runs_lower_no_floor() -> None:
 
 def test_too_many_kills_stop_the_type_until_it_is_reset() -> None:
     lessons = Lessons(settings=SETTINGS)
-    for row in (KILLED, *[SHRUNK] * 5, KILLED):
+    for row in (KILLED, *[SHRUNK] * 5, replace(KILLED, at=60.0)):
         lessons.finish(row)
 
     assert "2 of the last 7 shrunk jobs" in str(lessons.frozen().braked("pai", "ctr", "east"))
+    assert "since 1970-01-01T00:01:00Z" in str(lessons.frozen().braked("pai", "ctr", "east"))
     assert lessons.frozen().braked("pai", "nlp", "east") is None
     assert lessons.frozen().braked("pai", "ctr", "west") is None
     assert lessons.frozen().braked("pai", "ctr") is not None
@@ -181,7 +182,7 @@ def test_a_brake_that_was_written_stands_whatever_becomes_of_the_jobs() -> None:
 
     lessons.brake(Brake(trace="pai", cluster="east", task_type="ctr", why="kills", at=1.0))
 
-    assert lessons.frozen().braked("pai", "ctr", "east") == "kills"
+    assert lessons.frozen().braked("pai", "ctr", "east") == Stop(why="kills", since=1.0)
     assert lessons.unwritten == {}
 
 

@@ -14,6 +14,7 @@ from modelserve.errors import BadRequest, Forbidden
 from modelserve.learning.feedback import take_feedback
 from modelserve.learning.modes import ModeBody, read_modes, set_mode
 from modelserve.store.answers import write_answers
+from modelserve.store.finished import newest_finished
 from tests.modelserve.feedback_cases import body, row, service_of
 
 EAST = Caller(name="east", scopes=frozenset({Scope.ADMIN}), traces=frozenset({"pai"}), clusters=frozenset({"east"}))
@@ -213,6 +214,18 @@ def test_a_reset_releases_the_brake_everywhere_and_for_good(service: Any) -> Non
     other.store.close()
 
 
+def test_a_brake_says_since_when_in_every_worker(service: Any) -> None:
+    kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(3)]
+    take_feedback(service, body(kills), ANYONE)
+    reported = newest_finished(service.store, limit=1)[0].at
+    anew = service_of(service.store.where)
+
+    found = [read_modes(each, ANYONE).brakes[0].since.timestamp() for each in (service, anew)]
+
+    assert found == pytest.approx([reported] * 2, abs=1e-3)
+    anew.store.close()
+
+
 def test_a_reset_that_releases_nothing_says_so(service: Any) -> None:
     kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(3)]
     take_feedback(service, body(kills), ANYONE)
@@ -226,7 +239,7 @@ def test_a_reset_that_releases_nothing_says_so(service: Any) -> None:
 def test_stretch_holds_shrunk_run_times_against_unshrunk_ones(service: Any) -> None:
     from dataclasses import replace
 
-    from modelserve.store.finished import insert_finished, newest_finished
+    from modelserve.store.finished import insert_finished
 
     take_feedback(service, body([row("seed")]), ANYONE)
     [seed] = newest_finished(service.store, limit=1)
