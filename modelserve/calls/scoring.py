@@ -17,7 +17,6 @@ from modelserve.calls.context import PREDICTION, as_json, log_answer
 from modelserve.calls.predictions import OUTPUTS as WANTED
 from modelserve.calls.predictions import Output, PredictAnswer, PredictBody, Prediction, predicted
 from modelserve.calls.sight import Sight
-from modelserve.card import complaint
 from modelserve.errors import BadRequest, NotKnown
 from modelserve.flavor import INPUTS, OUTPUTS
 from modelserve.requests import check_jobs
@@ -81,7 +80,8 @@ def score(service: "Service", model: "ServedModel", columns: Columns, caller: Ca
     """
     card = model.bundle.card
     body = _body(model, columns)
-    check_jobs(body.jobs, card.trace, caller)
+    for i, job in enumerate(body.jobs):
+        check_jobs((job,), card.trace, caller, field=f"row {i}")
     call = Call(answer_id=answer_id, trace=card.trace, now=service.clock())
     # One model and no other, whatever workload a job names.
     snapshot = replace(service.models.current, champions={card.name: model}, failures={})
@@ -118,7 +118,17 @@ def _body(model: "ServedModel", columns: Columns) -> PredictBody:
     try:
         return PredictBody.model_validate({"jobs": jobs, "trace": card.trace, "outputs": (_WANTED[card.kind],)})
     except ValidationError as error:
-        raise BadRequest(complaint(error)) from error
+        raise BadRequest(_complaint(error, columns)) from error
+
+
+def _complaint(error: ValidationError, columns: Columns) -> str:
+    """Return the first fault by the column and row that its caller sent, and how many more there are."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    _, row, *path = first["loc"]
+    column = f"{_REQUEST}{path[-1]}" if path[0] == "request" else str(path[0])
+    found = repr(columns[column][int(row)])[:60]
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"column {column!r}, row {row}: {first['msg'][:200]}, found {found}{more}"
 
 
 def _values(kind: str, said: Prediction) -> tuple[float | None, ...]:

@@ -116,6 +116,26 @@ def test_what_cannot_be_meant_is_a_bad_request(serve: Make, body: object) -> Non
     assert check_error(serve().post(INVOKE, json=body), 400, "BAD_REQUEST")
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "found"),
+    [("req_cpu_cores", -1, "-1"), ("instances", 0, "0"), ("user", "u" * 300, "'uuu"), ("submit_ts", "noon", "'noon'")],
+)
+def test_a_value_at_fault_is_named_by_its_column_and_row(serve: Make, column: str, value: object, found: str) -> None:
+    records = [{"user": "u1"}, {"user": "u2", column: value}]
+
+    message = check_error(serve().post(INVOKE, json={"dataframe_records": records}), 400, "BAD_REQUEST")
+
+    assert message.startswith(f"column {column!r}, row 1: ")
+    assert f"found {found}" in message
+
+
+def test_a_row_out_of_reach_is_named(serve: Make) -> None:
+    records = [{"cluster": "c1"}, {"cluster": "c2"}]
+    answer = serve(tokens=TOKENS).post(INVOKE, json={"dataframe_records": records}, headers=bearer("bound"))
+
+    assert check_error(answer, 403, "PERMISSION_DENIED").startswith("row 1.cluster: ")
+
+
 @pytest.mark.parametrize("body", [b"", b"user\n", b"user\n\xff\n", b'user\n"a', b"user,user\na,b\n", b"user\na,b\n"])
 def test_what_is_no_csv_is_a_bad_request(serve: Make, body: bytes) -> None:
     assert check_error(serve().post(INVOKE, content=body, headers={"content-type": "text/csv"}), 400, "BAD_REQUEST")
