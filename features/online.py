@@ -25,7 +25,7 @@ from features.timelines import Glance, Timeline, Track, empty_timeline
 IntArray = npt.NDArray[np.int64]
 
 EVIDENCE_KEYS: Final = ("group_role", "user")
-"""Whose measured runs stand behind an answer about use."""
+"""Whose measured runs stand behind an answer about use: those of the first key that a job has."""
 MAX_FED_ROWS: Final = 5_000
 """How many fed rows are kept beside the history; with more, both become one history, of which the tail is kept."""
 GROWTH_ROWS: Final = 50_000
@@ -85,11 +85,11 @@ class OnlineHistory:
             return self.ledger.frame(self._gone)
 
     def measured_runs(self, job: JobAsked) -> int:
-        """Return the ended and measured runs behind an answer about use: of its group and role, or its user if more."""
+        """Return the ended and measured runs of the job's group and role, or of its user where it has no group."""
         parts = parts_of(job)
         with self.lock:
-            glances = [self.glance(name, parts, job.submit_us) for name in EVIDENCE_KEYS]
-            return max((glance.stop("measured") for glance in glances if glance is not None), default=0)
+            glances = (self.glance(name, parts, job.submit_us) for name in EVIDENCE_KEYS)
+            return next((glance.stop("measured") for glance in glances if glance is not None), 0)
 
     def glance(self, name: str, parts: Parts, now_us: int) -> Glance | None:
         """Return a job's key at a moment, None where the job has not such a key; for holders of `lock`."""

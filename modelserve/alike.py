@@ -1,4 +1,4 @@
-"""What jobs alike were seen to need: bounds by role and request, and how they hold the answers of a usage model.
+"""Whose measured runs bound what a job needs: its own group's, else those of jobs alike in role and request.
 
 Pure; the bounds are counted in training (`pipelines.training.alike`) and travel in the card.
 Called by `modelserve.predictor` and `modelserve.calls.live`.
@@ -17,6 +17,15 @@ HARD: Final = frozenset({"mem_gib", "gpu_mem_gib"})
 
 DIGITS: Final = 3
 """Significant digits to which two requests have to agree: 29.296875 GiB and 29.3 GiB are the same request."""
+
+PARAMETER_SERVER: Final = "ps"
+"""The role whose sensors are its workers': its use says nothing about its request."""
+
+OWN_RUNS: Final = 20
+"""Measured runs of a job's own group and role from which on the model's answer, which looks at them, is taken."""
+
+ROOM: Final[Mapping[str, float]] = {"cpu_cores": 1.1, "mem_gib": 1.5, "gpus": 1.0, "gpu_mem_gib": 1.3}
+"""What that answer is taken times, by target: the model aims at an upper quantile, and memories are hard."""
 
 Amount = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Key = tuple[str, str, str, str]
@@ -55,12 +64,13 @@ def alike_key(role: str, request: Sequence[float | None]) -> Key:
 
 
 def held(
-    found: Mapping[Key, Alike], jobs: Sequence[Job], use: Mapping[str, FloatArray], runs: IntArray
+    found: Mapping[Key, Alike], jobs: Sequence[Job], use: Mapping[str, FloatArray], own_runs: IntArray
 ) -> tuple[dict[str, FloatArray], IntArray]:
-    """Hold a usage model's answers (n,) by what jobs alike were seen to need; return them and the evidence anew.
+    """Say what jobs (n) need at most, and how many measured runs or groups stand behind each answer.
 
-    Where nobody alike was measured often enough, nothing is known: NaN, no runs, and the request will stand. CPU and
-    GPU are the bounds themselves; of the memories the larger of bound and model.
+    Where a job's own group and role were measured often enough, it is the model's answer with room. Else it is what
+    jobs alike were seen to need: CPU and GPU as they are, of the memories the larger of bound and model. Where neither
+    is known, nothing is: NaN, and the request will stand.
 
     Parameters
     ----------
@@ -68,16 +78,19 @@ def held(
         Jobs alike by key.
     use
         Upper quantile of use by target, as the model answers it.
-    runs
-        Measured runs behind each answer.
+    own_runs
+        Measured runs of each job's own group and role.
     """
     bounds = [found.get(_key_of(job.role, job.request)) for job in jobs]
+    own_runs = np.where([job.role == PARAMETER_SERVER for job in jobs], 0, own_runs)
+    known = own_runs >= OWN_RUNS
     answers = {}
     for target, said in use.items():
         bound = np.array([np.nan if each is None else each.needs.get(target, np.nan) for each in bounds])
-        answers[target] = np.where(np.isnan(bound), np.nan, np.fmax(bound, said)) if target in HARD else bound
-    counted = np.array([0 if each is None else max(each.groups, seen) for each, seen in zip(bounds, runs, strict=True)])
-    return answers, counted.astype(np.int64)
+        alike = np.where(np.isnan(bound), np.nan, np.fmax(bound, said)) if target in HARD else bound
+        answers[target] = np.where(known, said * ROOM[target], alike)
+    groups = np.array([0 if each is None else each.groups for each in bounds], dtype=np.int64)
+    return answers, np.where(known, own_runs, np.maximum(groups, own_runs)).astype(np.int64)
 
 
 def _key_of(role: str, request: Request) -> Key:

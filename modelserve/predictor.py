@@ -107,14 +107,11 @@ def calibrated_use(card: Card, target: str, raw: FloatArray) -> FloatArray:
 
 
 def measured_runs(bundle: Bundle, frame: pl.DataFrame) -> IntArray:
-    """Count the ended and measured runs behind each job's answer: of its group and role, or of its user if more.
-
-    Most groups are new when they are first seen, their users are not; the quantiles are calibrated over both.
-    """
+    """Count the ended and measured runs of each job's group and role, or of its user where it has no group (n,)."""
     seen = Lookback.of(frame, bundle.history)
     begin, stop = seen.span("measured", EVIDENCE_KEYS)
-    most: IntArray = (stop - begin).reshape(-1, len(EVIDENCE_KEYS)).max(axis=1)
-    return most
+    of_group, of_user = (stop - begin).reshape(-1, len(EVIDENCE_KEYS)).T
+    return np.where(seen.unknown(EVIDENCE_KEYS[0]), of_user, of_group)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,13 +13,10 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from modelserve.alike import Alike, alike_key
+from modelserve.alike import PARAMETER_SERVER, Alike, alike_key
 from pipelines.training.conformal import static_offset
 from pipelines.training.metrics import FloatArray
 from pipelines.training.splits import leak_key
-
-PARAMETER_SERVER: Final = "ps"
-"""The role whose sensors are its workers': its use says nothing about its request."""
 
 _REQUESTS: Final = {"cpu_cores": "req_cpu_cores", "mem_gib": "req_mem_gib", "gpus": "req_gpus"}
 

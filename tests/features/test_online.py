@@ -213,11 +213,13 @@ def test_the_measured_runs_are_those_behind_an_answer(jobs: pl.DataFrame) -> Non
     usage = usage_of(jobs)
     history = OnlineHistory(History.of(jobs[::2], usage))
     history.add(ended_runs(jobs[1::2], usage))
-    begin, stop = Lookback.of(jobs, known(jobs[::2], usage, jobs[1::2])).span("measured", online.EVIDENCE_KEYS)
+    seen = Lookback.of(jobs, known(jobs[::2], usage, jobs[1::2]))
+    begin, stop = seen.span("measured", online.EVIDENCE_KEYS)
+    of_group, of_user = (stop - begin).reshape(-1, 2).T
 
     found = [history.measured_runs(asked) for asked in jobs_asked(jobs)]
 
-    assert found == (stop - begin).reshape(-1, 2).max(axis=1).tolist()
+    assert found == np.where(jobs["group"].is_null().to_numpy(), of_user, of_group).tolist()
 
 
 def test_a_vc_is_of_the_cluster_that_most_of_its_jobs_ran_on() -> None:

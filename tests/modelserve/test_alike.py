@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from modelserve.alike import Alike, alike_key, held
+from modelserve.alike import OWN_RUNS, Alike, alike_key, held
 from modelserve.bundle import Bundle
 from modelserve.card import USAGE_TARGETS, Card
 from scheduler_core.types import Job, PeakUse, Request
@@ -43,13 +43,28 @@ def test_cpu_and_gpu_are_the_bound_and_memory_the_larger_of_bound_and_model() ->
     assert runs.tolist() == [60]
 
 
-def test_more_runs_of_its_own_count_for_more() -> None:
-    assert held({SEEN.key: SEEN}, [asked()], said(), np.array([400]))[1].tolist() == [400]
+def test_a_group_measured_often_speaks_for_itself_with_room() -> None:
+    use, runs = held({SEEN.key: SEEN}, [asked()], said(mem_gib=2.0), np.array([OWN_RUNS]))
+
+    assert {target: values.tolist() for target, values in use.items()} == {
+        "cpu_cores": [pytest.approx(3.3)],
+        "mem_gib": [3.0],
+        "gpus": [3.0],
+        "gpu_mem_gib": [pytest.approx(3.9)],
+    }
+    assert runs.tolist() == [OWN_RUNS]
+
+
+def test_sensors_of_parameter_servers_say_nothing() -> None:
+    use, runs = held({}, [asked(role="ps")], said(), np.array([400]))
+
+    assert all(np.isnan(values).all() for values in use.values())
+    assert runs.tolist() == [0]
 
 
 @pytest.mark.parametrize("changed", [{"role": "ps"}, {"request": replace(ASKED, gpus=0.25)}])
 def test_without_anybody_alike_nothing_is_known(changed: dict[str, object]) -> None:
-    use, runs = held({SEEN.key: SEEN}, [asked(**changed)], said(), np.array([400]))
+    use, runs = held({SEEN.key: SEEN}, [asked(**changed)], said(), np.array([0]))
 
     assert all(np.isnan(values).all() for values in use.values())
     assert runs.tolist() == [0]

@@ -246,7 +246,7 @@ def test_a_model_that_could_not_be_read_does_not_answer_as_if_there_were_none(bu
     [
         ({"user": "nobody", "group": "g1"}, "of g1"),
         ({"user": "u2", "group": None}, "of u2"),
-        ({"user": "u2", "group": "unseen"}, "of u2"),
+        ({"user": "u2", "group": "unseen"}, 0),
         ({"user": "u2", "group": "g1"}, "of g1"),
         ({"user": "nobody", "group": "g1", "role": "chief"}, 0),
         ({"user": None, "group": None}, 0),
