@@ -21,6 +21,7 @@ from modelserve.background import give_way
 from modelserve.errors import StoreError
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRow, prune_answers, write_rows
+from modelserve.store.tally import Tally
 
 PRUNE_EVERY: Final = 1000
 """Records written between two prunings: so far the log may grow beyond what is kept, for each worker."""
@@ -59,6 +60,7 @@ class StoreWriter:
     ) -> None:
         self._store, self._kept, self._kept_bytes, self._between = store, kept, kept_bytes, between
         self._unpruned = self._unpruned_bytes = 0
+        self._tally = Tally()
 
     def start(self) -> None:
         """Do nothing: the store is open."""
@@ -82,7 +84,7 @@ class StoreWriter:
             return
         self._unpruned = self._unpruned_bytes = 0
         with contextlib.suppress(StoreError):  # the next time will do
-            prune_answers(self._store, self._kept, self._kept_bytes)
+            prune_answers(self._store, self._kept, self._kept_bytes, tally=self._tally)
 
 
 class WriterProcess:

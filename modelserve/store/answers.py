@@ -15,6 +15,7 @@ from sqlalchemy import Row, delete, false, func, or_, select
 
 from modelserve.store.store import Store
 from modelserve.store.tables import ANSWERS, COMPARISONS
+from modelserve.store.tally import Tally
 
 Part = Literal["context", "features", "response"]
 PARTS: Final[tuple[Part, ...]] = ("context", "features", "response")
@@ -113,10 +114,11 @@ def _insert_by(paramstyle: str, rows: int) -> str:
     return f"INSERT INTO {ANSWERS.name} ({', '.join(_WRITTEN)}) VALUES {values} ON CONFLICT (answer_id) DO NOTHING"
 
 
-def prune_answers(store: Store, kept: int, kept_bytes: int) -> int:
+def prune_answers(store: Store, kept: int, kept_bytes: int, *, tally: Tally | None = None) -> int:
     """Delete the oldest beyond the newest `kept` records and beyond `kept_bytes`, and return how many went.
 
-    Records are told apart by their numbers, and weights are read from an index: no record is read for it.
+    Records are told apart by their numbers, and weights are read from an index: no record is read for it. With a
+    `tally` that was here before, only the weights at the ends of the log are.
 
     Raises
     ------
@@ -126,7 +128,7 @@ def prune_answers(store: Store, kept: int, kept_bytes: int) -> int:
     newest = select(func.max(ANSWERS.c.n)).scalar_subquery()
     with store.writing("pruning answers") as connection:
         gone = connection.execute(delete(ANSWERS).where(ANSWERS.c.n <= newest - kept)).rowcount
-        excess = int(connection.execute(select(func.coalesce(func.sum(ANSWERS.c.weight), 0))).scalar_one()) - kept_bytes
+        excess = (tally or Tally()).weight_bytes(connection) - kept_bytes
         by_age = select(*_WEIGHT).order_by(ANSWERS.c.n).limit(_PAGE)
         while excess > 0 and (oldest := connection.execute(by_age).all()):
             last = oldest[0].n
