@@ -117,7 +117,13 @@ def floors_only(asked: Asked) -> list[Recommendation]:
 
 def floors_and_importance(asked: Asked) -> list[Recommendation]:
     """Shrink down to the floors, but for important resources; the run-time threshold is not asked."""
-    return shrink(asked.jobs, Reworded(asked.predictor, keep=("important",)), replace(asked.policy, guard="usage"))
+    held = replace(asked.policy, guard="usage", sure_runs=math.inf)
+    return shrink(asked.jobs, Reworded(asked.predictor, keep=("important",)), held)
+
+
+def importance_held(asked: Asked) -> list[Recommendation]:
+    """Shrink as `guarded`, but let importance count however much was measured."""
+    return shrink(asked.jobs, asked.predictor, replace(asked.policy, guard="usage", sure_runs=math.inf))
 
 
 def oracle(asked: Asked) -> list[Recommendation]:
@@ -184,17 +190,18 @@ ABLATION_ARMS: Final[Mapping[str, Arm]] = {
     UNGUARDED: Arm(what="run-time threshold and importance: the paper", give=unguarded),
     "floors_only": Arm(what="floors alone", give=floors_only),
     "floors_importance": Arm(what="floors and importance, no threshold", give=floors_and_importance),
-    SHRUNK: Arm(what="floors, importance and threshold", give=guarded),
+    "importance_held": Arm(what="floors, importance and threshold", give=importance_held),
+    SHRUNK: Arm(what="the same, importance only where little was measured", give=guarded),
     **{
         f"alpha_{alpha:g}": Arm(what=f"{alpha:g} of every request", give=partial(scaled, factors=(alpha, alpha, alpha)))
         for alpha in STATIC_ALPHAS
     },
     **{
         f"alpha_{alpha:g}_floors": Arm(
-            what=f"{alpha:g} of every request, at least the floor" if alpha else "the floor",
+            what=f"{alpha:g} of every request, at least the floor",
             give=partial(held_at, alpha=alpha),
         )
-        for alpha in (0.0, *STATIC_ALPHAS)
+        for alpha in STATIC_ALPHAS
     },
     "half_cpu": Arm(what="half of every CPU request", give=partial(scaled, factors=(0.5, 1.0, 1.0))),
     **{name: Arm(what=rule.what, give=partial(sized_by, rule=rule)) for name, rule in RULES.items()},

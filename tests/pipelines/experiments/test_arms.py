@@ -59,7 +59,8 @@ def test_floors_hold_where_they_are_asked_and_nowhere_else() -> None:
     # The predictor says 2 cores and 4 GiB, with a margin of 15 % on memory, of requests of 6 cores and 29.3 GiB.
     floor = [2.0, 4.0 * 1.15]
 
-    np.testing.assert_allclose(targets(ADVICE["alpha_0_floors"])[:, :2], np.broadcast_to(floor, (40, 2)))
+    deep = advice_of(asked(alpha0=0.05), ABLATION_ARMS)
+    np.testing.assert_allclose(targets(deep["floors_only"])[:, :2], np.broadcast_to(floor, (40, 2)))
     np.testing.assert_allclose(targets(ADVICE["alpha_0.9_floors"])[:, 0], 0.9 * 6.0)
     high = replace(PREDICTOR, peak=Request(cpu_cores=5.0, mem_gib=4.0, gpus=0.1))
     given = advice_of(asked(high), ABLATION_ARMS)
@@ -78,6 +79,16 @@ def test_importance_holds_a_request_only_where_it_is_listened_to() -> None:
         np.testing.assert_allclose(targets(given[arm])[:, 0], 6.0)
     for arm in ("run_time_only", "floors_only", "alpha_0.5_floors"):
         np.testing.assert_allclose(targets(given[arm])[:, 0], 3.0)
+
+
+def test_importance_yields_to_enough_measured_runs_unless_it_is_held() -> None:
+    known = Knowledge(important=frozenset({"cpu_cores"}), support={"mem_gib": (1.0, 30.0)})
+
+    given = advice_of(asked(replace(PREDICTOR, known=known), sure_runs=10), ABLATION_ARMS)
+
+    np.testing.assert_allclose(targets(given[SHRUNK])[:, 0], 3.0)
+    for arm in ("importance_held", "floors_importance"):
+        np.testing.assert_allclose(targets(given[arm])[:, 0], 6.0)
 
 
 def test_a_deep_policy_does_not_deepen_what_no_floor_holds() -> None:
