@@ -28,6 +28,10 @@ CPU: Final = {
 }
 
 
+HELD: Final = ("allocated", "used")
+"""How columns begin that cannot exceed the capacity."""
+
+
 def jobs_over_time(course: pl.DataFrame, of: Sequence[str], *, truth: str = "contention") -> alt.TopLevelMixin:
     """Draw jobs deployed, finished and waiting over time under one truth."""
     chart = _lines(_long(course, truth, JOBS), "jobs", form="d", panels=JOBS)
@@ -52,10 +56,17 @@ def cpu_over_time(course: pl.DataFrame, of: Sequence[str], *, truth: str = "cont
 
 
 def _long(course: pl.DataFrame, truth: str, panels: Mapping[str, str]) -> pl.DataFrame:
-    """Return one row per population, arm, moment and panel: the level with its interval."""
+    """Return one row per population, arm, moment and panel: the level with its interval, as far as it can lie."""
     kept = course.filter(pl.col("truth") == truth)
     return pl.concat(
-        named(kept, "time_h", panel=pl.lit(said), level=column, low=f"{column}_lo", high=f"{column}_hi")
+        named(
+            kept,
+            "time_h",
+            panel=pl.lit(said),
+            level=column,
+            low=pl.col(f"{column}_lo").clip(0.0),
+            high=pl.col(f"{column}_hi").clip(upper_bound=1.0 if column.startswith(HELD) else None),
+        )
         for column, said in panels.items()
     )
 

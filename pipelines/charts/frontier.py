@@ -14,8 +14,9 @@ from pipelines.charts.looks import BLACK, BLUE, GNN, GREEN, PURPLE, VERMILLION, 
 LEAST_SHARE, MOST_STRETCH = 0.5, 1.05
 """What the goal asks."""
 
+AS_SET: Final = "as set (ringed)"
 KINDS: Final = {
-    "as set": BLACK,
+    AS_SET: BLACK,
     "theta varied": BLUE,
     "margins varied": GREEN,
     "floors eased": VERMILLION,
@@ -32,22 +33,30 @@ def gain_against_harm(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixi
     shown = _kinds(rows.filter(pl.col("devices") == "all"))
     x = alt.X("stretch_p99:Q").title("p99 of stretch of started jobs").scale(zero=False)
     y = alt.Y("share:Q").title("share of the oracle's gain in finished jobs").axis(format="%")
-    colour = alt.Color("kind:N").title(None).scale(domain=list(KINDS), range=list(KINDS.values()))
-    harm = alt.Shape("harm:N").title(None).scale(domain=["kills none", "kills jobs"], range=["circle", "cross"])
-    legend = alt.Legend(orient="bottom", columns=3, symbolOpacity=1.0)
+    legend = alt.Legend(orient="bottom", columns=3, symbolOpacity=1.0, symbolSize=120, labelLimit=400)
+    colour = alt.Color("kind:N").title(None).scale(domain=list(KINDS), range=list(KINDS.values())).legend(legend)
+    harm = (
+        alt.Shape("harm:N")
+        .title(None)
+        .scale(domain=["kills none", "kills jobs"], range=["circle", "cross"])
+        .legend(legend)
+    )
     base = alt.Chart(shown)
     dots = base.mark_rule(strokeDash=[2, 3], color=BLACK)
     layers = alt.layer(
         dots.transform_calculate(asked=str(LEAST_SHARE)).encode(y="min(asked):Q"),
         dots.transform_calculate(asked=str(MOST_STRETCH)).encode(x="min(asked):Q"),
-        base.mark_rule(opacity=0.35).encode(x=x, y=alt.Y("share_lo:Q"), y2="share_hi:Q", color=colour.legend(None)),
+        base.mark_rule(opacity=0.35).encode(x=x, y=alt.Y("share_lo:Q"), y2="share_hi:Q", color=colour),
         base.mark_point(filled=True, size=80, opacity=1.0).encode(
             x=x,
             y=y,
-            color=colour.legend(legend),
-            shape=harm.legend(legend),
+            color=colour,
+            shape=harm,
             tooltip=["theta:Q", "alpha0:Q", "cpu_margin:Q", "soft:Q", "hard:Q", "share:Q", "killed:Q", "stretch_p99:Q"],
         ),
+        base.transform_filter(alt.datum.kind == AS_SET)
+        .mark_point(size=350, color=BLACK, strokeWidth=2, opacity=1.0)
+        .encode(x=x, y=y),
     ).properties(width=380, height=320)
     chart: alt.FacetChart = layers.facet(column=alt.Column("gnn:N").title(None).sort(list(GNN.values())))
     return titled(chart, "Gain against harm over thresholds, margins and eased floors, truth contention", of)
@@ -68,7 +77,7 @@ def _kinds(rows: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit(margins))
         .when(varied["soft"] | varied["hard"])
         .then(pl.lit(eased))
-        .otherwise(pl.lit("as set"))
+        .otherwise(pl.lit(AS_SET))
     )
     killed = pl.when(pl.col("killed") > 0).then(pl.lit("kills jobs")).otherwise(pl.lit("kills none"))
     return rows.with_columns(kind=kind, harm=killed, gnn=pl.col("gnn").replace_strict(GNN))

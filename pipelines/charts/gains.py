@@ -65,7 +65,7 @@ def _measure(
         kills=pl.col("killed") > 0,
     )
     y = alt.Y("what:N").title(None).sort(order).axis(labels=first, ticks=first, labelLimit=420)
-    x = alt.X("level:Q").title(title).scale(zero=asked == 0.0)
+    x = alt.X("level:Q").title(title).scale(zero=asked == 0.0).axis(tickCount=5)
     colour = alt.Color("kills:N").scale(domain=[False, True], range=[BLUE, VERMILLION]).legend(None)
     base, low = alt.Chart(drawn), alt.X("low:Q").title(title)
     layers = alt.layer(

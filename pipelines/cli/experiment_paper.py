@@ -125,10 +125,12 @@ def frontier(
 ) -> None:
     """Gain against harm over thresholds, margins and eased floors, under contention at 70 jobs/h."""
     from pipelines.cli.opening import threads_of
+    from pipelines.experiments.experiment import workload_of
     from pipelines.experiments.folder import write_frontier
     from pipelines.experiments.frontier import frontier as points_of
     from pipelines.experiments.frontier import undominated
     from pipelines.simulation_folder import fresh_folder
+    from pipelines.simulation_rows import trace_of
     from pipelines.simulation_settings import SimulationSettings
 
     folder = None if out is None else fresh_folder(out)
@@ -136,7 +138,8 @@ def frontier(
         lake, trace, cluster, predictor, folds=folds, offline=offline, seed=seed, threads=threads_of(threads)
     )
     settings = SimulationSettings(engine="compiled")
-    rows = points_of(pool, who, settings, seeds=range(seed, seed + seeds))
+    said = {"experiment": "frontier", "workload": workload_of(pool), "trace": trace_of(pool.jobs)}
+    rows = [{**said, **row} for row in points_of(pool, who, settings, seeds=range(seed, seed + seeds))]
     notes = (*settings.notes(), *notes)
     for note in notes:
         say(f"note: {note}")

@@ -78,8 +78,12 @@ class Answer:
 
     def rows(self) -> list[Row]:
         """Return the rows of all tables, each saying what it is of and about."""
-        said: Row = {"experiment": self.experiment, "workload": self.workload, "trace": self.trace}
-        return [{**said, "about": about, **row} for about, rows in self.tables.items() for row in rows]
+        said = {"workload": self.workload, "trace": self.trace}
+        return [
+            {"experiment": self.experiment, **said, "about": about, **row}
+            for about, rows in self.tables.items()
+            for row in rows
+        ]
 
 
 def ask(question: Question, *, talk: Callable[[str], None] = lambda _: None) -> Answer:

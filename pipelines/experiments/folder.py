@@ -57,7 +57,7 @@ def write(answer: Answer, folder: Path) -> list[Path]:
         written.append(_parquet(course, folder / f"{OVER_TIME}.parquet"))
     for name, (about, draw) in CHARTS[answer.experiment].items():
         frame = course if about == OVER_TIME else _frame(answer.tables[about])
-        written += _saved(draw(frame, subtitle_of(answer)), folder, name)
+        written += _saved(draw(frame, subtitle_of(answer, watched=about == OVER_TIME)), folder, name)
     return written
 
 
@@ -68,14 +68,14 @@ def write_frontier(rows: Sequence[Row], pool: Pool, notes: Sequence[str], folder
         f"{trace_of(pool.jobs)}: {len(pool.jobs)} {workload_of(pool)}; 70 jobs/h, mix 5:15:15:65, FIFO; {CLUSTER}",
         f"means of {seeds} seeds with the 95 % intervals of the gain; kills count each distinct job once",
     ]
-    said = {"experiment": "frontier", "workload": workload_of(pool), "trace": trace_of(pool.jobs)}
-    book = _book([{**said, **row} for row in rows], notes, folder)
-    return [book, *_saved(gain_against_harm(_frame(rows), of), folder, "gain_against_harm")]
+    return [_book(rows, notes, folder), *_saved(gain_against_harm(_frame(rows), of), folder, "gain_against_harm")]
 
 
-def subtitle_of(answer: Answer) -> list[str]:
-    """Say of which and of how many jobs a chart is."""
+def subtitle_of(answer: Answer, *, watched: bool = False) -> list[str]:
+    """Say of which and of how many jobs a chart is: of all runs, or of those that were watched over time."""
     runs = answer.outcomes.runs
+    if watched:
+        runs = runs.filter(pl.col("cpu_met_h").is_not_null())
     seeds, jobs = runs["seed"].n_unique(), runs["submitted"].to_numpy()
     varied = ("rate_per_h", "mix", "policy")
     loads, mixes, policies = (runs[name].unique(maintain_order=True).to_list() for name in varied)

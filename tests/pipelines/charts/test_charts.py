@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from pipelines.charts.course import cpu_over_time
+from pipelines.charts.frontier import gain_against_harm
 from pipelines.charts.loads import completion_over_load, deployed_over_load
 from pipelines.charts.looks import ARMS, CLAIM, arm_colour
 from pipelines.experiments.folder import CHARTS, OVER_TIME, course_of, subtitle_of
@@ -117,6 +118,41 @@ def test_a_claim_about_a_share_reaches_from_one_reading_to_the_other() -> None:
 
     assert row["level"] == pytest.approx(0.25 * 1.152)
     assert (row["low"], row["high"]) == (pytest.approx(0.25 * 1.152), pytest.approx(0.25 + 0.152))
+
+
+def test_points_of_a_frontier_are_told_apart_by_what_they_vary() -> None:
+    as_set = {
+        "devices": "all",
+        "gnn": "with",
+        "theta": 0.05,
+        "sure_runs": 50.0,
+        "alpha0": 0.05,
+        "cpu_margin": 0.0,
+        "soft": 1.0,
+        "hard": 1.0,
+        "share": 0.4,
+        "share_lo": 0.3,
+        "share_hi": 0.5,
+        "killed": 0,
+        "stretch_p99": 1.03,
+    }
+    changes = [
+        {},
+        {"theta": 0.1},
+        {"cpu_margin": 0.5},
+        {"hard": 0.5, "killed": 2},
+        {"sure_runs": None},
+        {"alpha0": 0.5},
+    ]
+    points = pl.DataFrame([{**as_set, **each, "gnn": gnn} for gnn in ("with", "without") for each in changes])
+
+    drawn = gain_against_harm(points, ["n"]).to_dict()
+
+    [rows] = drawn["datasets"].values()
+    kinds = [row["kind"] for row in rows if row["gnn"] == "with GNN"]
+    held = "importance held, or fewer candidates"
+    assert kinds == ["as set (ringed)", "theta varied", "margins varied", "floors eased", held, held]
+    assert [row["harm"] for row in rows[:6]] == ["kills none"] * 3 + ["kills jobs"] + ["kills none"] * 2
 
 
 def test_the_course_is_the_mean_over_seeds_with_its_interval() -> None:

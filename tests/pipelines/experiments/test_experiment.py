@@ -74,7 +74,13 @@ def test_the_claim_about_mixes_holds_where_the_gain_is_largest_there() -> None:
 def test_assumptions_are_notes() -> None:
     notes = " | ".join(answered("1").notes)
 
-    for said in ("never_fits", "unknown memory, taken as 16 GiB", "seeds 0 to 1", "theta 0.05: correlation", "GNN rests on 10 jobs"):
+    for said in (
+        "never_fits",
+        "unknown memory, taken as 16 GiB",
+        "seeds 0 to 1",
+        "theta 0.05: correlation",
+        "GNN rests on 10 jobs",
+    ):
         assert said in notes
 
 
