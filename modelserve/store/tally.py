@@ -11,8 +11,8 @@ from modelserve.store.tables import ANSWERS
 
 BLOCK: Final = 1000
 """Record numbers in a block."""
-ANEW_EVERY: Final = 50
-"""Weighings from one summing of everything to the next: what was erased from the middle is noticed by then."""
+AGAIN: Final = 4
+"""Blocks of the middle that each weighing sums anew, in turn: what was erased there is noticed by and by."""
 
 
 class Tally:
@@ -25,10 +25,10 @@ class Tally:
 
     def __init__(self) -> None:
         self._blocks: dict[int, int] = {}
-        self._left = 0
+        self._turn = 0
 
     def weight_bytes(self, connection: Connection) -> int:
-        """Return what all records weigh together."""
+        """Return what all records weigh together; the first time, all of them are summed."""
         # One by one: either is then a look at an end of the key.
         oldest = connection.execute(select(func.min(ANSWERS.c.n))).scalar_one()
         newest = connection.execute(select(func.max(ANSWERS.c.n))).scalar_one()
@@ -36,13 +36,16 @@ class Tally:
             self._blocks.clear()
             return 0
         first, last = oldest // BLOCK, newest // BLOCK
-        if not self._left or not self._blocks or first < min(self._blocks) or last < max(self._blocks):
-            self._blocks, self._left = {}, ANEW_EVERY
-        self._left -= 1
+        if not self._blocks or first < min(self._blocks) or last < max(self._blocks):
+            self._blocks = _summed(connection, first, last)
+            return sum(self._blocks.values())
         # The newest but one as well: whoever took an earlier number may have written it later.
-        begin = max(max(self._blocks, default=first) - 1, first)
-        self._blocks = {block: weight for block, weight in self._blocks.items() if first < block < begin}
-        self._blocks |= _summed(connection, first, first) | _summed(connection, begin, last)
+        begin = max(max(self._blocks) - 1, first)
+        turn = self._turn if first < self._turn < begin else first
+        self._turn = turn + AGAIN
+        known = {n: weight for n, weight in self._blocks.items() if self._turn <= n < begin or first < n < turn}
+        self._blocks = known | _summed(connection, first, first)
+        self._blocks |= _summed(connection, turn, self._turn - 1) | _summed(connection, begin, last)
         return sum(self._blocks.values())
 
 
