@@ -70,8 +70,8 @@ class ModelsSaid(BaseModel):
 class Prediction(BaseModel):
     """What is to be expected of one job; `reason` and `note` say why something that was asked for is null.
 
-    `measured_runs` counts the ended and measured runs of the job's group and role, or, if more, the groups of jobs alike; `history`
-    is when the models' training data ends.
+    `measured_runs` counts the ended and measured runs of the job's group and role, or, if more, the groups of jobs
+    alike; `history` is when the models' training data ends.
     """
 
     job_id: str
