@@ -10,7 +10,7 @@ from pipelines.experiments.arms import ABLATION_ARMS, EXPERIMENT_ARMS, Asked, ad
 from pipelines.experiments.folded import FoldedPredictor
 from scheduler_core.predictors import ConstantPredictor
 from scheduler_core.shrink import ShrinkPolicy
-from scheduler_core.types import FloatArray, Knowledge, Predictor, Recommendation, Request
+from scheduler_core.types import FloatArray, Knowledge, Predictor, Recommendation, Request, RunTimes
 from tests.pipelines.experiments.tiny import PREDICTOR, pool
 
 
@@ -142,3 +142,20 @@ def test_each_job_is_answered_by_its_own_fold() -> None:
     assert times.p90.tolist() == times.p50.tolist()
     assert folded.peak_use(jobs[3:6]).runs.tolist() == [1, 2, 3]
     assert [len(each.important) for each in folded.knowledge(jobs[:3])] == [0, 1, 2]
+
+
+def test_a_fold_is_asked_about_the_very_jobs_of_its_rows() -> None:
+    class ByJob(ConstantPredictor):
+        def run_times(self, jobs: object, rows: object, requests: FloatArray) -> RunTimes:  # type: ignore[override]  # a toy
+            numbers = np.array([float(jobs[row].job_id[1:]) for row in rows])  # type: ignore[attr-defined, index]  # as above
+            return RunTimes(p50=numbers + requests[:, 0], p90=numbers)
+
+    jobs = [entry.job for entry in pool().jobs]
+    by_job = ByJob(run_s=1.0, peak=PREDICTOR.peak)
+    folded = FoldedPredictor(folds=[by_job] * 3, fold_of={job: at % 3 for at, job in enumerate(jobs)})
+    rows = np.array([9, 0, 3, 7, 31])
+
+    times = folded.run_times(jobs, rows, np.full((5, 3), 0.5))
+
+    assert times.p90.tolist() == [float(jobs[row].job_id[1:]) for row in rows]
+    assert (times.p50 - times.p90).tolist() == [0.5] * 5
