@@ -132,8 +132,6 @@ def test_the_rows_are_the_golden_ones() -> None:
 def test_jobs_of_several_clusters_are_never_one_queue() -> None:
     jobs = canonical([job_row(0), job_row(1, cluster="d")], Jobs)
 
-    with pytest.raises(
-        BadUsage, match="clusters c, d, expected those of one: name it with --cluster"
-    ):
+    with pytest.raises(BadUsage, match="clusters c, d, expected those of one: name it with --cluster"):
         submissions(jobs)
     assert submissions(jobs.filter(pl.col("cluster") == "d")).jobs.height == 1

@@ -61,12 +61,12 @@ def test_every_job_is_advised_in_order_and_some_are_shrunk(pool: Pool, fitted: C
     assert handing_out(pool, answers)([pool.jobs[3].job]) == [answers[3]]
 
 
-def test_what_nobody_alike_asked_for_keeps_its_request(
+def test_what_nobody_alike_asked_for_keeps_its_request_in_a_group_never_seen(
     pool: Pool, jobs: pl.DataFrame, usage: pl.DataFrame, fitted: Crossfit
 ) -> None:
     odd = job_pool(jobs.with_columns(pl.lit(7.0).alias("req_cpu_cores")), usage)
 
-    answers = replace(fitted).advise(odd, ShrinkPolicy())
+    answers = replace(fitted).advise(odd, ShrinkPolicy(), history="cold")
 
     assert all(answer.target == answer.request for answer in answers)
     assert {reason for answer in answers for reason in answer.reasons.values()} == {Reason.COLD_START}
