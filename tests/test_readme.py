@@ -20,13 +20,15 @@ def shown_commands(page: str) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_shown_commands_exist_with_their_options(page: str) -> None:
-    known = {name: command.params for name, command in typer.main.get_group(app).commands.items()}
     commands = [shlex.split(line) for line in shown_commands(page)]
 
     assert commands
-    for _, name, *words in commands:
-        options = {option for parameter in known[name] for option in parameter.opts}
-        assert {word for word in words if word.startswith("--")} <= options, name
+    for _, *words in commands:
+        found = typer.main.get_group(app)
+        while hasattr(found, "commands"):
+            found, words = found.commands[words[0]], words[1:]
+        options = {option for parameter in found.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= options, found.name
 
 
 def test_every_page_named_is_there() -> None:
