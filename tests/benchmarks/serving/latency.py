@@ -6,32 +6,42 @@ Part d of `tests.benchmarks.serving`; how the calls are paced is `paced`'s.
 import json
 import subprocess
 import sys
+from functools import partial
 from typing import Final
 
-from tests.benchmarks.serving.figures import Bar, Row, amount_row, ratio_row
+from tests.benchmarks.serving.figures import Bar, Row, alternately, amount_row, ratio_row
 from tests.benchmarks.serving.load import Target, full_load, write_bodies
 from tests.benchmarks.serving.processes import CLIENT_CORE
-from tests.benchmarks.serving.stage import SPREAD_OF_JOBS, Stage, one_job_bodies, taut_server
+from tests.benchmarks.serving.stage import SPREAD_OF_JOBS, Stage, empty_server, one_job_bodies, taut_server
 
 SHARE: Final = 0.5
+EMPTY: Final = "an empty endpoint, even moments"
 BAR: Final = Bar(side="at most", value=4.0)
 
 
 def latency_rows(stage: Stage) -> list[Row]:
-    """Return p99 over p50 with calls at equal distances, and beside it with calls that know nothing of each other."""
+    """Return p99 over p50 with calls at equal distances, and with calls that know nothing of each other.
+
+    Beside the first the same of an empty endpoint, in the same rounds and at as many calls a second: what the machine
+    and the web framework take of it.
+    """
     bodies = one_job_bodies(stage.models.jobs(SPREAD_OF_JOBS), outputs=["run_time"])
     file = write_bodies(bodies, stage.scratch / "paced.txt")
-    with taut_server(stage) as server:
+    with taut_server(stage) as server, empty_server(stage) as nothing:
         target = Target(name="taut", url=server.url + "/v1/predictions", bodies=file, pid=server.pid)
+        empty = Target(name="empty", url=nothing.url + "/empty", bodies=file, pid=nothing.pid)
         peaks = [full_load(target, seconds=stage.seconds).per_s for _ in range(2)]
         rate = SHARE * max(peaks)
-        rounds = [{m: _round(target, m, rate, stage.seconds) for m in ("even", "random")} for _ in range(stage.rounds)]
+        asked = {"even moments": (target, "even"), "random moments": (target, "random"), EMPTY: (empty, "even")}
+        measures = {name: partial(_round, *of, rate, stage.seconds) for name, of in asked.items()}
+        rounds = alternately(measures, stage.rounds)
     rows = []
-    for moments, bar in (("even", BAR), ("random", None)):
-        p99, p50 = ([each[moments][name] for each in rounds] for name in ("p99_ms", "p50_ms"))
-        what = f"p99 at {rate:.0f} calls a second, {SHARE:.0%} of the peak, {moments} moments"
+    for name, found in rounds.items():
+        p99, p50 = ([each[quantile] for each in found] for quantile in ("p99_ms", "p50_ms"))
+        what = f"p99 at {rate:.0f} calls a second, {SHARE:.0%} of the peak, {name}"
+        bar = BAR if name == "even moments" else None
         rows.append(ratio_row("d", what, "p50", p99, p50, unit="ms", bar=bar))
-    slowest = [each["even"]["p999_ms"] for each in rounds]
+    slowest = [each["p999_ms"] for each in rounds["even moments"]]
     return [*rows, amount_row("d", "p99.9 of the even ones", slowest, unit="ms")]
 
 

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from modelserve.champions import read_champion
 from modelserve.requests import JobRow
 from modelserve.settings import PREFIX
-from tests.benchmarks.serving.models import TRACE, Models
+from tests.benchmarks.serving.models import TASK_TYPE, TRACE, Models
 from tests.benchmarks.serving.processes import Server, free_port, served
 
 COMMAND: Final = (str(Path(sys.executable).with_name("taut")), "serve")
+COMPARED: Final = f"runtime.{TRACE}.{TASK_TYPE}"
+"""The model that every server answers with."""
 SPREAD_OF_JOBS: Final = 1000
 """How many different jobs the one-job calls are about."""
 
@@ -44,6 +47,16 @@ def taut_server(stage: Stage, name: str = "taut", *, env: Mapping[str, str] | No
     }
     said = {PREFIX + key: value for key, value in settings.items()} | dict(env or {})
     with served(name, COMMAND, port=port, ready="/readyz", scratch=stage.scratch, env=said) as server:
+        yield server
+
+
+@contextmanager
+def empty_server(stage: Stage) -> Iterator[Server]:
+    """Run the endpoints that bound what can be reached: `/empty`, and `/trees` over the compared model."""
+    port = free_port()
+    bundle = read_champion(stage.models.bundles, COMPARED)
+    command = [sys.executable, "-m", "tests.benchmarks.serving.empty", str(port), str(bundle.path)]
+    with served("empty", command, port=port, ready="/readyz", scratch=stage.scratch) as server:
         yield server
 
 

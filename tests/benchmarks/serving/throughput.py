@@ -4,7 +4,6 @@ All servers stand at once, idle but for the one that is asked. Parts a, b and c 
 """
 
 import json
-import sys
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -24,8 +23,7 @@ from modelserve.predictor import run_time_features
 from modelserve.requests import JobRow, job_of
 from tests.benchmarks.serving.figures import Bar, Row, alternately, ratio_row
 from tests.benchmarks.serving.load import Load, Target, full_load, write_bodies
-from tests.benchmarks.serving.models import TASK_TYPE, TRACE
-from tests.benchmarks.serving.processes import free_port, served
+from tests.benchmarks.serving.models import TRACE
 from tests.benchmarks.serving.rivals import (
     MODEL,
     Matrix,
@@ -38,7 +36,14 @@ from tests.benchmarks.serving.rivals import (
     vector_bodies,
     write_xgboost_flavor,
 )
-from tests.benchmarks.serving.stage import SPREAD_OF_JOBS, Stage, one_job_bodies, taut_server
+from tests.benchmarks.serving.stage import (
+    COMPARED,
+    SPREAD_OF_JOBS,
+    Stage,
+    empty_server,
+    one_job_bodies,
+    taut_server,
+)
 
 EMPTY: Final = "empty FastAPI endpoint"
 FLOOR: Final = "an endpoint that only walks the trees"
@@ -92,7 +97,7 @@ def throughput_rows(stage: Stage, parts: str) -> list[Row]:
 def asked_of(stage: Stage) -> Asked:
     """Return jobs, the compared bundle, and their feature vectors as training builds them."""
     jobs = stage.models.jobs(SPREAD_OF_JOBS)
-    bundle = read_champion(stage.models.bundles, f"runtime.{TRACE}.{TASK_TYPE}")
+    bundle = read_champion(stage.models.bundles, COMPARED)
     frame = jobs_frame([job_of(row, trace=TRACE, submitted=row.submit_ts) for row in jobs], bundle.history)
     return Asked(jobs=jobs, bundle=bundle, matrix=bundle.contract.encode(run_time_features(bundle, frame).features))
 
@@ -122,9 +127,7 @@ def _taut(stage: Stage, stack: ExitStack, asked: Asked) -> list[Target]:
 
 
 def _empty(stage: Stage, stack: ExitStack, asked: Asked) -> list[Target]:
-    port = free_port()
-    command = [sys.executable, "-m", "tests.benchmarks.serving.empty", str(port), str(asked.bundle.path)]
-    server = stack.enter_context(served("empty", command, port=port, ready="/readyz", scratch=stage.scratch))
+    server = stack.enter_context(empty_server(stage))
     bodies = write_bodies(one_job_bodies(asked.jobs, outputs=["run_time"]), stage.scratch / "empty.txt")
     return [
         Target(name=EMPTY, url=server.url + "/empty", bodies=bodies, pid=server.pid),
