@@ -209,6 +209,8 @@ def test_a_body_refused_early_that_goes_on_and_on_is_cut_off(launch: Start, clos
         client.sendall(b"POST /refused" + close + b" HTTP/1.1\r\nhost: here\r\ncontent-length: 800000000000\r\n\r\n")
         until(lambda: not _sent(client, b"x" * 10_000), within_s=5, what="the end of the connection")
 
+        assert not _sent(client, b"x"), "it stays cut off"
+
 
 def _sent(client: socket.socket, data: bytes) -> bool:
     with contextlib.suppress(ConnectionError):
