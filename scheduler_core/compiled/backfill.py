@@ -9,10 +9,10 @@ Lifka: The ANL/IBM SP scheduling system, JSSPP 1995. Here the promise names mach
 
 import math
 
+from scheduler_core.compiled.entries import heaped, popped
 from scheduler_core.compiled.fitting import copy_room, fits, fits_free, hosted_in_all
 from scheduler_core.compiled.kernel import kernel
 from scheduler_core.compiled.offers import next_offer, offer_again, offer_all
-from scheduler_core.compiled.picks import heaped, popped
 from scheduler_core.compiled.placing import placed, share_free
 from scheduler_core.compiled.starts import lent, start, start_chosen, wait
 from scheduler_core.compiled.state import NONE, State
@@ -33,7 +33,7 @@ def _expected_ends(state: State) -> int:
         run = log.runs[number]
         picks[place].value = max(tally.now_s, run.start_s + state.queue.jobs[run.job].predicted_s)
         picks[place].tie = number
-        picks[place].run = number
+        picks[place].what = number
     heaped(picks, tally.running)
     return int(tally.running)
 
@@ -50,7 +50,7 @@ def _promised(state: State, at: int) -> float:
         shadow_s = picks[0].value
         while left > 0 and picks[0].value == shadow_s:
             left = popped(picks, left)
-            count += lent(state, picks[left].run, 1, at)
+            count += lent(state, picks[left].what, 1, at)
     copy_room(bare, scratch.spare)
     if count < instances:
         return math.inf

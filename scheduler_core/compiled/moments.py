@@ -95,11 +95,11 @@ def _interrupt(state: State) -> None:
         number = log.ends[end].run
         for place in range(log.runs[number].first_host, log.runs[number + 1].first_host):
             if state.cluster.away[log.hosts[place]] > 0:
-                picks[hit].run = number
+                picks[hit].what = number
                 hit += 1
                 break
     for place in range(hit):
-        job = stop(state, picks[place].run, INTERRUPTED)
+        job = stop(state, picks[place].what, INTERRUPTED)
         row = queue.jobs[job]
         row.left_s = row.run_s if row.full else row.granted_run_s
         row.attained_s = 0.0

@@ -4,9 +4,10 @@ Dominant shares only grow within a round, so under DRF an entry is looked at ane
 Called by the rounds.
 """
 
+from scheduler_core.compiled.entries import risen, sunk, swapped
 from scheduler_core.compiled.kernel import kernel
 from scheduler_core.compiled.starts import DRF
-from scheduler_core.compiled.state import NONE, Cluster, Records, State
+from scheduler_core.compiled.state import NONE, Cluster, State
 
 
 @kernel
@@ -28,47 +29,14 @@ def _rank(state: State, at: int) -> float:
 
 
 @kernel
-def _sooner(offers: Records, one: int, other: int) -> bool:
-    mine, theirs = offers[one].rank, offers[other].rank
-    return bool(mine < theirs or (mine == theirs and offers[one].job < offers[other].job))
-
-
-@kernel
-def _swapped(offers: Records, one: int, other: int) -> None:
-    rank, job, bucket = offers[one].rank, offers[one].job, offers[one].bucket
-    offers[one].rank = offers[other].rank
-    offers[one].job = offers[other].job
-    offers[one].bucket = offers[other].bucket
-    offers[other].rank = rank
-    offers[other].job = job
-    offers[other].bucket = bucket
-
-
-@kernel
-def _sunk(offers: Records, place: int, count: int) -> None:
-    while True:
-        child = 2 * place + 1
-        if child >= count:
-            return
-        if child + 1 < count and _sooner(offers, child + 1, child):
-            child += 1
-        if not _sooner(offers, child, place):
-            return
-        _swapped(offers, place, child)
-        place = child
-
-
-@kernel
 def offer(state: State, at: int) -> None:
     """Add a filled bucket."""
     offers, tally = state.scratch.offers, state.queue.tally[0]
     place = tally.offers
-    offers[place].rank = _rank(state, at)
-    offers[place].job = state.queue.buckets[at].top
-    offers[place].bucket = at
-    while place > 0 and _sooner(offers, place, (place - 1) // 2):
-        _swapped(offers, place, (place - 1) // 2)
-        place = (place - 1) // 2
+    offers[place].value = _rank(state, at)
+    offers[place].tie = state.queue.buckets[at].top
+    offers[place].what = at
+    risen(offers, place)
     tally.offers += 1
 
 
@@ -77,15 +45,15 @@ def next_offer(state: State) -> int:
     """Remove the bucket whose first job goes next, and return it; NONE where there is none."""
     offers, tally = state.scratch.offers, state.queue.tally[0]
     while tally.offers > 0:
-        at = offers[0].bucket
+        at = offers[0].what
         rank = _rank(state, at)
-        if rank > offers[0].rank:
-            offers[0].rank = rank
-            _sunk(offers, 0, tally.offers)
+        if rank > offers[0].value:
+            offers[0].value = rank
+            sunk(offers, 0, tally.offers)
             continue
         tally.offers -= 1
-        _swapped(offers, 0, tally.offers)
-        _sunk(offers, 0, tally.offers)
+        swapped(offers, 0, tally.offers)
+        sunk(offers, 0, tally.offers)
         return int(at)
     return NONE
 

@@ -3,10 +3,10 @@
 Called by `loop`.
 """
 
+from scheduler_core.compiled.entries import heaped, popped
 from scheduler_core.compiled.fitting import copy_room, fits_free, hosted_in_all
 from scheduler_core.compiled.kernel import kernel
 from scheduler_core.compiled.offers import next_offer, offer_again, offer_all
-from scheduler_core.compiled.picks import heaped, popped
 from scheduler_core.compiled.starts import PREEMPTED, RUNNING, key_of, lent, start, stop, wait
 from scheduler_core.compiled.state import NONE, State
 from scheduler_core.compiled.waiting import before, take
@@ -25,7 +25,7 @@ def _stoppable(state: State) -> int:
             attained_s = queue.jobs[run.job].attained_s + so_far_s
             picks[count].value = -key_of(state.rules, queue, run.job, attained_s)
             picks[count].tie = -run.job
-            picks[count].run = number
+            picks[count].what = number
             count += 1
     heaped(picks, count)
     queue.tally[0].heaped = count
@@ -71,13 +71,13 @@ def _chosen_victims(state: State, at: int, victims: int) -> int:
         pick = picks[_worst(state, victims, looked)]
         if -pick.value <= rank:
             break
-        if log.runs[pick.run].ending == RUNNING:
-            count += lent(state, pick.run, 1, at)
+        if log.runs[pick.what].ending == RUNNING:
+            count += lent(state, pick.what, 1, at)
         looked += 1
     if count < instances:
         return 0
     for place in range(victims - looked, victims):
-        number = picks[place].run
+        number = picks[place].what
         scratch.shed[place] = False
         if log.runs[number].ending != RUNNING:
             continue
@@ -118,7 +118,7 @@ def preempting_round(state: State) -> None:
             looked = _chosen_victims(state, at, victims)
             for place in range(victims - looked, victims):
                 if scratch.shed[place]:
-                    _preempted(state, scratch.picks[place].run)
+                    _preempted(state, scratch.picks[place].what)
         if fitting or looked > 0:
             job = take(queue, len(cluster.free), at)
             start(state, job)

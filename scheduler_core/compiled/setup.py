@@ -15,10 +15,9 @@ from scheduler_core.compiled.starts import DRF
 from scheduler_core.compiled.state import (
     BUCKET,
     END,
+    ENTRY,
     JOB,
     NONE,
-    OFFER,
-    PICK,
     RUN,
     TALLY,
     Breaks,
@@ -159,7 +158,7 @@ def breaks_of(outages: Outages) -> Breaks:
 def scratch_of(jobs: int, buckets: int, machines: int) -> Scratch:
     """Make what a round writes on."""
     return Scratch(
-        offers=np.empty(buckets, dtype=OFFER),
+        offers=np.empty(buckets, dtype=ENTRY),
         aside=np.empty(jobs, dtype=np.int64),
         passed=np.empty(buckets, dtype=np.int64),
         chosen=np.empty(machines, dtype=np.int64),
@@ -170,6 +169,6 @@ def scratch_of(jobs: int, buckets: int, machines: int) -> Scratch:
         after=np.empty((machines, 3), dtype=np.int64),
         bare_room=np.empty(machines),
         after_room=np.empty(machines),
-        picks=np.empty(jobs, dtype=PICK),
+        picks=np.empty(jobs, dtype=ENTRY),
         shed=np.empty(jobs, dtype=np.bool_),
     )

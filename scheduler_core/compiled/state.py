@@ -69,9 +69,7 @@ RUN: Final = np.dtype(
 )
 
 END: Final = np.dtype([("end_s", "f8"), ("run", "i8")], align=True)
-OFFER: Final = np.dtype([("rank", "f8"), ("job", "i8"), ("bucket", "i8")], align=True)
-
-PICK: Final = np.dtype([("value", "f8"), ("tie", "i8"), ("run", "i8")], align=True)
+ENTRY: Final = np.dtype([("value", "f8"), ("tie", "i8"), ("what", "i8")], align=True)
 
 TALLY: Final = np.dtype(
     [

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.compiled.ends import put_end, take_end
-from scheduler_core.compiled.picks import heaped, popped
-from scheduler_core.compiled.state import NONE, PICK
+from scheduler_core.compiled.entries import heaped, popped
+from scheduler_core.compiled.state import ENTRY, NONE
 from scheduler_core.compiled.waiting import put, smallest_gpus, take
 from tests.scheduler_core.compiled import records
 
@@ -61,7 +61,7 @@ def test_runs_end_by_time_then_start_and_any_can_be_removed(ends_s, data):
 
 @given(values=st.lists(NUMBERS, min_size=1, max_size=40))
 def test_picks_pop_in_order_of_value_then_tie(values):
-    picks = np.zeros(len(values), dtype=PICK)
+    picks = np.zeros(len(values), dtype=ENTRY)
     picks["value"], picks["tie"] = values, np.arange(len(values))[::-1]
     heaped(picks, len(values))
     for left in range(len(values), 0, -1):
