@@ -15,6 +15,7 @@ from pipelines.lake import Lake
 from pipelines.replay.capacity import Reading, evidence_of, readings_of
 from pipelines.replay.orders import AGING, AGING_GPU_S, orders_for
 from pipelines.replay.replay import Outcome, planned, replay, replayed
+from pipelines.replay.resamples import BLOCK_DAYS, DRAWS
 from pipelines.replay.rows import Row, rows_of
 from pipelines.replay.sizes import ORACLE, sizes_of
 
@@ -42,10 +43,12 @@ class Answer:
     cluster: str
     outcomes: tuple[Outcome, ...]
     notes: tuple[str, ...]
+    seed: int
 
     def rows(self, *, detail: bool = False) -> list[Row]:
         """Return the outcomes as flat rows, as `replay.rows` measures them."""
-        return [{"trace": self.trace, "cluster": self.cluster, **row} for row in rows_of(self.outcomes, detail=detail)]
+        rows = rows_of(self.outcomes, detail=detail, seed=self.seed)
+        return [{"trace": self.trace, "cluster": self.cluster, **row} for row in rows]
 
 
 def ask(lake: Lake, question: Question, *, talk: Callable[[str], None] = lambda _: None) -> Answer:
@@ -83,7 +86,7 @@ def ask(lake: Lake, question: Question, *, talk: Callable[[str], None] = lambda 
         own = list(runs)
         talk(f"{reading.name}: {len(own)} outcomes took {time.perf_counter() - began:.1f} s")
         outcomes.extend(own)
-    return Answer(trace=question.trace, cluster=clusters[0], outcomes=tuple(outcomes), notes=notes)
+    return Answer(trace=question.trace, cluster=clusters[0], outcomes=tuple(outcomes), notes=notes, seed=question.seed)
 
 
 def assumptions(question: Question, jobs: pl.DataFrame, readings: list[Reading], since: datetime) -> list[str]:
@@ -100,6 +103,10 @@ def assumptions(question: Question, jobs: pl.DataFrame, readings: list[Reading],
     )
     said.append("history knows a job's run time from its recorded end on, though in the replay it may end later")
     said.append(f"figures are of jobs submitted from {since:%Y-%m-%d %H:%M} UTC on; earlier ones warm the cluster up")
+    said.append(
+        f"intervals are 95 %, of {DRAWS} draws of blocks of {BLOCK_DAYS} days of submission, the same for all orders: "
+        "what single weeks weigh, not what other arrivals would come to"
+    )
     said.append(
         f"preempting orders pay {question.checkpoint_s:g} s for every restart; aging is {AGING:g} s a second waited, "
         f"for qssf {AGING_GPU_S:g} GPU-seconds"

@@ -38,14 +38,15 @@ class Replayed:
 class Outcome:
     """One run in one pool: what became of the measured jobs (n).
 
-    `jct_s` is NaN for jobs that the pool can never hold; `stops` counts how often each was preempted. `offered_gpus`
-    is what the measured jobs would keep busy on average.
+    `day` is that of submission (UTC), numbered since the epoch. `jct_s` is NaN for jobs that the pool can never hold;
+    `stops` counts how often each was preempted. `offered_gpus` is what the measured jobs would keep busy on average.
     """
 
     reading: Reading
     pool: Pool
     order: str
     sizes: str
+    day: IntArray
     gpus: FloatArray
     run_s: FloatArray
     jct_s: FloatArray
@@ -139,6 +140,7 @@ class _Queue:
     reading: Reading
     pool: Pool
     measured: BoolArray
+    day: IntArray
     gpus: FloatArray
     run_s: FloatArray
     offered_gpus: float
@@ -151,6 +153,7 @@ class _Queue:
             pool=self.pool,
             order=order,
             sizes=sizes,
+            day=self.day,
             gpus=self.gpus,
             run_s=self.run_s,
             jct_s=(run.finished_s - run.workload.arrive_s)[self.measured],
@@ -167,6 +170,7 @@ def _queue(reading: Reading, pool: Pool, jobs: pl.DataFrame, workload: Workload,
         reading=reading,
         pool=pool,
         measured=measured,
+        day=jobs["submit_ts"].dt.epoch("d").to_numpy().astype(np.int64)[measured],
         gpus=gpus,
         run_s=run_s,
         offered_gpus=float((gpus * run_s).sum()) / span_s,

@@ -10,7 +10,13 @@ from scheduler_core.cluster import Machine
 
 
 def outcome(
-    order: str, sizes: str, jct_s: list[float], *, vc: str | None = None, gpus: list[float] | None = None
+    order: str,
+    sizes: str,
+    jct_s: list[float],
+    *,
+    vc: str | None = None,
+    gpus: list[float] | None = None,
+    day: list[int] | None = None,
 ) -> Outcome:
     machines = (Machine(name="m", cpu_cores=0.0, mem_gib=0.0, gpus=8),)
     return Outcome(
@@ -18,6 +24,7 @@ def outcome(
         pool=Pool(vc=vc, machines=machines),
         order=order,
         sizes=sizes,
+        day=np.array(day or [17_500] * len(jct_s)),
         gpus=np.array(gpus or [1.0] * len(jct_s)),
         run_s=np.full(len(jct_s), 100.0),
         jct_s=np.array(jct_s),
@@ -30,6 +37,15 @@ def row(rows: list[Row], **wanted: object) -> Row:
     (found,) = [r for r in rows if all(r[name] == value for name, value in wanted.items())]
     return found
 
+
+INTERVALS = (
+    "jct_mean_s",
+    "delay_mean_s",
+    "fifo_jct_ratio",
+    "oracle_jct_ratio",
+    "predicted_jct_ratio",
+    "gain_kept",
+)
 
 THREE = [
     outcome("fifo", "none", [100.0, 500.0]),
@@ -91,3 +107,59 @@ def test_pools_are_one_row_and_in_detail_a_row_each_against_their_own_fifo() -> 
     assert whole["fifo_jct_ratio"] == 3.0
     assert row(rows, order="sjf", vc="w", gang_gpus="all")["fifo_jct_ratio"] == 7.0
     assert row(rows, order="sjf", vc="v", gang_gpus="1")["fifo_jct_ratio"] == 1.0
+
+
+def test_a_calendar_of_one_day_says_no_interval() -> None:
+    found = row(rows_of(THREE), sizes="predicted")
+
+    assert [found[f"{name}_{end}"] for name in INTERVALS for end in ("low", "high")] == [None] * 2 * len(INTERVALS)
+
+
+def test_orders_are_compared_over_the_same_weeks() -> None:
+    jct_s, day = list(np.random.default_rng(0).uniform(100.0, 900.0, 60)), list(range(17_500, 17_560))
+    half = [each / 2.0 for each in jct_s]
+    runs = [
+        outcome("fifo", "none", jct_s, day=day),
+        outcome("sjf", "predicted", half, day=day),
+        outcome("sjf", "oracle", [each / 4.0 for each in jct_s], day=day),
+    ]
+
+    rows = rows_of(runs)
+
+    found = row(rows, sizes="predicted")
+    for name, ratio in (("fifo_jct_ratio", 2.0), ("oracle_jct_ratio", 2.0), ("gain_kept", 2.0 / 3.0)):
+        assert [found[f"{name}_{end}"] for end in ("low", "high")] == pytest.approx([ratio, ratio])
+    assert found["jct_mean_s_low"] < np.mean(half) < found["jct_mean_s_high"]  # type: ignore[operator]  # a number
+    assert row(rows, sizes="oracle")["predicted_jct_ratio"] == pytest.approx(0.5)
+
+
+def test_pools_share_their_weeks_and_a_class_has_an_interval_of_its_own() -> None:
+    day = list(range(17_500, 17_530))
+    short, long = [200.0] * 30, [1000.0] * 30
+    runs = [
+        outcome("fifo", "none", short, vc="v", day=day),
+        outcome("fifo", "none", long, vc="w", day=day, gpus=[16.0] * 30),
+    ]
+
+    rows = rows_of(runs, detail=True)
+
+    whole = row(rows, vc="all", gang_gpus="all")
+    assert (whole["delay_mean_s_low"], whole["delay_mean_s_high"]) == (500.0, 500.0)
+    large = row(rows, vc="all", gang_gpus=">8")
+    assert (large["delay_mean_s_low"], large["delay_mean_s_high"]) == (900.0, 900.0)
+    assert row(rows, vc="v", gang_gpus=">8")["delay_mean_s_low"] is None
+
+
+def test_no_interval_of_a_gain_that_may_be_none() -> None:
+    day = list(range(17_500, 17_530))
+    fifo = [100.0 + each % 7 for each in range(30)]
+    runs = [
+        outcome("fifo", "none", fifo, day=day),
+        outcome("sjf", "predicted", [each + 5.0 for each in fifo], day=day),
+        outcome("sjf", "oracle", [90.0, *fifo[1:]], day=day),
+    ]
+
+    found = row(rows_of(runs), sizes="predicted")
+
+    assert found["gain_kept"] == pytest.approx(-15.0)
+    assert (found["gain_kept_low"], found["gain_kept_high"]) == (None, None)
