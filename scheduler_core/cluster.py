@@ -1,17 +1,18 @@
 """Machines, their free capacity and the room they make, in integer milli-units, so that giving back is exact.
 
-Which machine is taken is decided in `placement`; a machine's GPUs are counted together, not device by device, so two
-instances of 0.6 GPU fit a machine with 1.2 GPUs free whichever devices those are.
+Which machine is taken is decided in `placement`. A machine's GPUs are counted together (pooled: two instances of 0.6
+GPU fit a machine with 1.2 GPUs free whichever devices those are), or each for itself, as in `devices`.
 Called by `placement`, `rounds`, `backfill`, `preemption` and `pending`; the compiled engine reads its capacities.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from scheduler_core.devices import WHOLE, Sharing, Taken, bound, moved, shape, slots
 from scheduler_core.errors import BadInput, SchedulerError
 from scheduler_core.types import BoolArray, FloatArray, IntArray, Request
 
@@ -19,6 +20,9 @@ MILLI: Final = 1000
 MIB_PER_GIB: Final = 1024
 UNITS: Final = (MILLI, MIB_PER_GIB, MILLI)
 """Integer units per core, GiB and GPU: milli-cores, MiB, milli-GPUs."""
+
+ALTERNATIVES: Final = "|"
+"""Between GPU types of which any will do."""
 
 UNIT_SLACK: Final = 1e-6
 """Part of a unit that a product may exceed a whole number by and still count as that number."""
@@ -39,7 +43,7 @@ class Machine:
 class Demand:
     """A gang in integer units: what each instance takes (milli-cores, MiB, milli-GPUs), and how many there are.
 
-    `gpu_type` restricts the machines to those of that type; None takes any.
+    `gpu_type` restricts the machines to those of that type, or of one of several ("V100M16|V100M32"); None takes any.
     """
 
     units: tuple[int, int, int]
@@ -54,10 +58,14 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """Where a gang runs: `counts` pairs a machine's index with the instances it hosts."""
+    """Where a gang runs: `counts` pairs a machine's index with the instances it hosts.
+
+    `devices` are the GPUs it takes, (machine, device, milli-GPUs) of every device of every instance; empty when pooled.
+    """
 
     demand: Demand
     counts: tuple[tuple[int, int], ...]
+    devices: Taken = ()
 
 
 def demand_of(request: Request, instances: int, gpu_type: str | None = None) -> Demand:
@@ -68,6 +76,17 @@ def demand_of(request: Request, instances: int, gpu_type: str | None = None) -> 
     """
     cpu, mem, gpu = (_rounded_up(value, unit) for value, unit in zip(request.row(), UNITS, strict=True))
     return Demand(units=(cpu, mem, gpu), instances=instances, gpu_type=gpu_type)
+
+
+def in_devices(demand: Demand) -> Demand:
+    """Return what a gang takes of machines whose GPUs are shared by devices: whole ones beyond one GPU.
+
+    >>> in_devices(Demand(units=(0, 0, 1500), instances=2)).units
+    (0, 0, 2000)
+    """
+    cpu, mem, gpu = demand.units
+    count, milli = shape(gpu)
+    return demand if count * milli == gpu else replace(demand, units=(cpu, mem, count * milli))
 
 
 def _rounded_up(value: float, unit: int) -> int:
@@ -82,14 +101,23 @@ class Room:
     """Free units by machine (machines, 3), and what a placement may ask about them; never changed.
 
     `largest` is the largest machine's capacity by resource (3,), at least 1; `up` marks the machines that are there,
-    the others have nothing free; `of_type` marks the machines of each GPU type.
+    the others have nothing free; `of_type` marks the machines of each GPU type. `devices` are the free milli-GPUs of
+    every GPU (machines, most GPUs of any machine), whose sums are `free`'s; None when they are pooled.
     """
 
-    def __init__(self, free: IntArray, largest: IntArray, up: BoolArray, of_type: Mapping[str, BoolArray]) -> None:
+    def __init__(
+        self,
+        free: IntArray,
+        largest: IntArray,
+        up: BoolArray,
+        of_type: Mapping[str, BoolArray],
+        devices: IntArray | None = None,
+    ) -> None:
         self.free = free
         self.largest = largest
         self.up = up
         self.of_type = of_type
+        self.devices = devices
         self._most: list[int] = free.max(axis=0).tolist()
         self._total: list[int] = free.sum(axis=0).tolist()
 
@@ -97,6 +125,8 @@ class Room:
         """Return how many instances each machine could take (machines,), at most the gang's own number."""
         units = np.array(demand.units, dtype=np.int64)
         per_resource = np.where(units > 0, self.free // np.maximum(units, 1), demand.instances)
+        if self.devices is not None and demand.units[2] > 0:
+            per_resource[:, 2] = slots(self.devices, demand.units[2])
         hosts: IntArray = np.minimum(per_resource.min(axis=1), demand.instances)
         return np.where(self.open_to(demand), hosts, 0)
 
@@ -106,13 +136,16 @@ class Room:
 
     def open_to(self, demand: Demand) -> BoolArray:
         """Return which machines are up and of the gang's GPU type (machines,)."""
-        if demand.gpu_type is None:
-            return self.up
-        return self.up & self.of_type.get(demand.gpu_type, np.False_)
+        return self.up if demand.gpu_type is None else self.up & _typed(self.of_type, demand.gpu_type)
 
     def freeness(self) -> FloatArray:
         """Return by machine the sum over resources of free over the largest machine's capacity (machines,)."""
         return np.asarray((self.free / self.largest).sum(axis=1), dtype=np.float64)
+
+    def allocation(self, demand: Demand, counts: Sequence[tuple[int, int]]) -> Allocation:
+        """Return the allocation of so many instances to machines that host them, its GPUs chosen by best fit."""
+        taken = () if self.devices is None else bound(self.devices, demand.units[2], counts)
+        return Allocation(demand=demand, counts=tuple(counts), devices=taken)
 
     def with_(self, allocations: Iterable[Allocation]) -> "Room":
         """Return the room that is there once these are given back."""
@@ -124,13 +157,20 @@ class Room:
 
     def within(self, other: "Room") -> "Room":
         """Return what is free in both."""
-        return Room(np.minimum(self.free, other.free), self.largest, self.up, self.of_type)
+        free = np.minimum(self.free, other.free)
+        if self.devices is None or other.devices is None:
+            return Room(free, self.largest, self.up, self.of_type)
+        # Sums of what both have of each device, not the smaller sum.
+        left = np.minimum(self.devices, other.devices)
+        free[:, 2] = left.sum(axis=1)
+        return Room(free, self.largest, self.up, self.of_type, left)
 
     def _moved(self, allocations: Iterable[Allocation], sign: int) -> "Room":
         free = self.free.copy()
+        left = None if self.devices is None else self.devices.copy()
         for allocation in allocations:
-            _move(free, allocation, sign)
-        return Room(free, self.largest, self.up, self.of_type)
+            _move(free, left, allocation, sign)
+        return Room(free, self.largest, self.up, self.of_type, left)
 
     def _may_fit(self, demand: Demand) -> bool:
         """Look at the largest machine's room and at all of it: most gangs that cannot start fail already here."""
@@ -150,10 +190,11 @@ class Cluster:
     """The machines of one cluster, what is free on them, and which are away.
 
     `capacity` and `free` are (machines, 3) in the order of `RESOURCES`; `free` changes by `allocate` and `release`
-    only, and never leaves 0..capacity. What is free on a machine that is away is in no `room()`.
+    only, and never leaves 0..capacity. What is free on a machine that is away is in no `room()`. `devices` are the free
+    milli-GPUs of every GPU, as in `Room`; None when they are pooled.
     """
 
-    def __init__(self, machines: Sequence[Machine]) -> None:
+    def __init__(self, machines: Sequence[Machine], sharing: Sharing = "pooled") -> None:
         if not machines:
             raise BadInput("cluster: found no machine, expected at least one")
         rows = [
@@ -163,23 +204,27 @@ class Cluster:
         self.machines = tuple(machines)
         self.capacity: IntArray = np.array(rows, dtype=np.int64)
         self.free: IntArray = self.capacity.copy()
+        self.devices = _whole_devices(machines) if sharing == "devices" else None
         self.largest: IntArray = np.maximum(self.capacity.max(axis=0), 1)
         self.total: IntArray = np.maximum(self.capacity.sum(axis=0), 1)
         self.holds: IntArray = np.zeros(len(machines), dtype=np.int64)
         self._of_type = {
             kind: np.array([m.gpu_type == kind for m in machines]) for kind in {m.gpu_type for m in machines} if kind
         }
-        self._empty = Room(self.capacity, self.largest, np.ones(len(machines), dtype=np.bool_), self._of_type)
+        all_up = np.ones(len(machines), dtype=np.bool_)
+        empty = None if self.devices is None else self.devices.copy()
+        self._empty = Room(self.capacity, self.largest, all_up, self._of_type, empty)
 
     def room(self) -> Room:
         """Return what is free now on the machines that are up."""
         up = self.holds == 0
-        return Room(np.where(up[:, None], self.free, 0), self.largest, up, self._of_type)
+        left = None if self.devices is None else np.where(up[:, None], self.devices, 0)
+        return Room(np.where(up[:, None], self.free, 0), self.largest, up, self._of_type, left)
 
     def of_type(self, gpu_type: str | None) -> BoolArray:
-        """Return which machines are of a GPU type (machines,); all for None."""
+        """Return which machines are of a GPU type, or of one of several (machines,); all for None."""
         everywhere = np.ones(len(self.machines), dtype=np.bool_)
-        return everywhere if gpu_type is None else everywhere & self._of_type.get(gpu_type, np.False_)
+        return everywhere if gpu_type is None else everywhere & _typed(self._of_type, gpu_type)
 
     def could_host(self, demand: Demand) -> bool:
         """Return whether the whole gang fits the empty cluster, all machines up."""
@@ -204,19 +249,47 @@ class Cluster:
         self.holds[machine] -= 1
 
     def _checked_move(self, allocation: Allocation, sign: int) -> None:
-        _move(self.free, allocation, sign)
+        _move(self.free, self.devices, allocation, sign)
         for machine, _ in allocation.counts:
             after, most = self.free[machine].tolist(), self.capacity[machine].tolist()
-            if min(after) < 0 or any(free > capacity for free, capacity in zip(after, most, strict=True)):
-                _move(self.free, allocation, -sign)
+            wrong = min(after) < 0 or any(free > capacity for free, capacity in zip(after, most, strict=True))
+            if self.devices is not None and self._empty.devices is not None:
+                left, whole = self.devices[machine], self._empty.devices[machine]
+                wrong = wrong or bool(((left < 0) | (left > whole)).any())
+            if wrong:
+                _move(self.free, self.devices, allocation, -sign)
                 raise SchedulerError(
                     f"machine {self.machines[machine].name!r}: free units would become {after}, "
-                    f"expected within 0..{most}; an allocation is taken or released twice"
+                    f"expected within 0..{most}{'' if self.devices is None else ', and each GPU within its own'}; "
+                    "an allocation is taken or released twice"
                 )
 
 
-def _move(free: IntArray, allocation: Allocation, sign: int) -> None:
+def _whole_devices(machines: Sequence[Machine]) -> IntArray:
+    """Return the milli-GPUs of every GPU (machines, most GPUs of any machine)."""
+    gpus = np.array([machine.gpus for machine in machines], dtype=np.int64)
+    return np.where(np.arange(gpus.max()) < gpus[:, None], WHOLE, 0)
+
+
+def _typed(of_type: Mapping[str, BoolArray], gpu_type: str) -> BoolArray:
+    """Return which machines are of one of the types that a name lists (machines,); one False where none is."""
+    marks = [of_type[kind] for kind in gpu_type.split(ALTERNATIVES) if kind in of_type]
+    return np.logical_or.reduce(marks) if marks else np.zeros(1, dtype=np.bool_)
+
+
+def _move(free: IntArray, left: IntArray | None, allocation: Allocation, sign: int) -> None:
+    """Move an allocation's units; `left` are the devices, whose milli-GPUs are those that are moved."""
     units = np.array(allocation.demand.units, dtype=np.int64)
+    if left is not None:
+        if units[2] > 0 and not allocation.devices:
+            raise SchedulerError(
+                f"placement: found GPUs of machines {[at for at, _ in allocation.counts]} and none by its device, "
+                "expected devices where GPUs are shared by them; make allocations by Room.allocation"
+            )
+        moved(left, allocation.devices, sign)
+        for machine, _, milli in allocation.devices:
+            free[machine, 2] += sign * milli
+        units[2] = 0
     for machine, count in allocation.counts:
         free[machine] += sign * count * units
 

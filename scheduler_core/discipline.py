@@ -7,6 +7,7 @@ Called by `simulator` and by `rounds`.
 from dataclasses import dataclass
 from typing import Literal
 
+from scheduler_core.devices import Sharing
 from scheduler_core.errors import BadInput
 from scheduler_core.placement import Placement
 from scheduler_core.queueing import QueuePolicy
@@ -40,7 +41,12 @@ class Discipline:
         A started job runs at least this long before it may be preempted; policies whose order changes while jobs run
         (`las`) look again this often.
     match_gpu_type
-        Restrict gangs that name a GPU type to machines of it.
+        Restrict gangs that name a GPU type, or several, to machines of it.
+    sharing
+        `pooled` counts a machine's GPUs together; under `devices` up to one GPU comes from one device, and more are
+        whole devices; None is as the placement declares.
+    seed
+        Of placements that draw (`random`).
     """
 
     policy: str | QueuePolicy = "fifo"
@@ -53,6 +59,8 @@ class Discipline:
     checkpoint_s: float = 0.0
     quantum_s: float = 600.0
     match_gpu_type: bool = False
+    sharing: Sharing | None = None
+    seed: int = 0
 
     def __post_init__(self) -> None:
         checks = {
@@ -62,6 +70,7 @@ class Discipline:
             "backfill_depth": self.backfill_depth >= 1,
             "checkpoint_s": self.checkpoint_s >= 0.0,
             "quantum_s": self.quantum_s > 0.0,
+            "seed": self.seed >= 0,
         }
         for name, holds in checks.items():
             if not holds:

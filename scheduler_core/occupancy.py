@@ -10,6 +10,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from scheduler_core.cluster import Allocation, Cluster, Demand, Machine, Room
+from scheduler_core.devices import Sharing
 from scheduler_core.errors import SchedulerError
 from scheduler_core.gangs import Running, Waiting
 from scheduler_core.placement import Placement
@@ -23,8 +24,8 @@ class Occupancy:
     Room only shrinks until something is given back, so a gang that did not fit is not tried again before.
     """
 
-    def __init__(self, machines: Sequence[Machine], place: Placement) -> None:
-        self.cluster = Cluster(machines)
+    def __init__(self, machines: Sequence[Machine], place: Placement, sharing: Sharing = "pooled") -> None:
+        self.cluster = Cluster(machines, sharing)
         self.running: dict[int, Running] = {}
         self.room = self.cluster.room()
         self._place = place

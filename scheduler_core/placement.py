@@ -1,26 +1,43 @@
 """Placements: which machines a gang goes to. `(demand, room) -> allocation or None`, changing nothing.
 
 A gang may spread over machines, an instance may not. None means that the gang does not fit this room; ties go to the
-machine listed first.
+machine listed first. Those of this file choose machines; which GPUs there is `Room.allocation`'s matter.
 Called by `rounds`, `backfill` and `preemption`; the registry at the end is what names refer to.
 """
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from scheduler_core.cluster import Allocation, Demand, Room
+from scheduler_core.devices import SHARINGS, Sharing
 from scheduler_core.errors import BadInput
 from scheduler_core.types import IntArray
 
 Placement = Callable[[Demand, Room], Allocation | None]
+"""Answers come as `Room.allocation`, or name their devices; a placement's own `sharing` says what it needs, if it does.
+
+A placement with a method `arrived(demand)` is told every job that joins the line for the first time.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementKind:
+    """A placement that has a name: `make` takes `Discipline.seed` and gives a fresh one; `sharing` is what it declares.
+
+    Fresh ones are for placements that remember; a function that does not is always itself.
+    """
+
+    make: Callable[[int], Placement]
+    sharing: Sharing = "pooled"
 
 
 def first_fit(demand: Demand, room: Room) -> Allocation | None:
     """Fill the machines in their given order."""
-    return _filled(demand, room.hosts(demand), np.arange(len(room.free)))
+    return _filled(demand, room, room.hosts(demand), np.arange(len(room.free)))
 
 
 def best_fit(demand: Demand, room: Room) -> Allocation | None:
@@ -38,7 +55,7 @@ def best_fit(demand: Demand, room: Room) -> Allocation | None:
     >>> best_fit(Demand(units=(6000, 4096, 500), instances=20), Cluster(paper_machines()).room()).counts
     ((0, 16), (1, 4))
     """
-    return _filled(demand, room.hosts(demand), np.argsort(room.freeness(), kind="stable"))
+    return _filled(demand, room, room.hosts(demand), np.argsort(room.freeness(), kind="stable"))
 
 
 def consolidate(demand: Demand, room: Room) -> Allocation | None:
@@ -59,8 +76,8 @@ def consolidate(demand: Demand, room: Room) -> Allocation | None:
     whole = hosts >= demand.instances
     if whole.any():
         machine = int(np.where(whole, room.freeness(), np.inf).argmin())
-        return Allocation(demand=demand, counts=((machine, demand.instances),))
-    return _filled(demand, hosts, np.argsort(-hosts, kind="stable"))
+        return room.allocation(demand, [(machine, demand.instances)])
+    return _filled(demand, room, hosts, np.argsort(-hosts, kind="stable"))
 
 
 def spread(demand: Demand, room: Room) -> Allocation | None:
@@ -81,25 +98,52 @@ def spread(demand: Demand, room: Room) -> Allocation | None:
         counts[machine] += 1
         hosts[machine] -= 1
         free[machine] -= np.array(demand.units)
-    return Allocation(demand=demand, counts=tuple(counts.items()))
+    return room.allocation(demand, list(counts.items()))
 
 
-def placement_of(placement: str | Placement) -> Placement:
-    """Return a placement by its name; one given by value is itself.
+def placement_of(placement: str | Placement, seed: int = 0) -> Placement:
+    """Return a placement by its name, fresh where it remembers; one given by value is itself.
 
     Raises
     ------
     BadInput
         If no placement has that name.
     """
-    if not isinstance(placement, str):
-        return placement
-    if placement not in PLACEMENTS:
-        raise BadInput(f"placement: found {placement!r}, expected one of {', '.join(sorted(PLACEMENTS))}")
-    return PLACEMENTS[placement]
+    return _kind(placement).make(seed) if isinstance(placement, str) else placement
 
 
-def _filled(demand: Demand, hosts: IntArray, order: IntArray) -> Allocation | None:
+def sharing_of(placement: str | Placement, asked: Sharing | None = None) -> Sharing:
+    """Return how GPUs are shared under a placement: as asked, else as it declares.
+
+    Raises
+    ------
+    BadInput
+        If no placement has that name, there is no such sharing, or GPUs are to be pooled for one that needs devices.
+
+    Examples
+    --------
+    >>> sharing_of("best_fit"), sharing_of("best_fit", "devices")
+    ('pooled', 'devices')
+    """
+    if asked is not None and asked not in SHARINGS:
+        raise BadInput(f"sharing: found {asked!r}, expected one of {', '.join(SHARINGS)}")
+    declared = _kind(placement).sharing if isinstance(placement, str) else getattr(placement, "sharing", "pooled")
+    if declared == "devices" and asked == "pooled":
+        raise BadInput(f"sharing: found pooled GPUs for the placement {placement}, expected devices, or none named")
+    return asked or ("devices" if declared == "devices" else "pooled")
+
+
+def _kind(name: str) -> PlacementKind:
+    if name not in PLACEMENTS:
+        raise BadInput(f"placement: found {name!r}, expected one of {', '.join(sorted(PLACEMENTS))}")
+    return PLACEMENTS[name]
+
+
+def _always(place: Placement) -> PlacementKind:
+    return PlacementKind(make=lambda _: place)
+
+
+def _filled(demand: Demand, room: Room, hosts: IntArray, order: IntArray) -> Allocation | None:
     if hosts.sum() < demand.instances:
         return None
     counts: list[tuple[int, int]] = []
@@ -110,12 +154,12 @@ def _filled(demand: Demand, hosts: IntArray, order: IntArray) -> Allocation | No
         left -= taken
         if left == 0:
             break
-    return Allocation(demand=demand, counts=tuple(counts))
+    return room.allocation(demand, counts)
 
 
-PLACEMENTS: Final[dict[str, Placement]] = {
-    "best_fit": best_fit,
-    "consolidate": consolidate,
-    "first_fit": first_fit,
-    "spread": spread,
+PLACEMENTS: Final[dict[str, PlacementKind]] = {
+    "best_fit": _always(best_fit),
+    "consolidate": _always(consolidate),
+    "first_fit": _always(first_fit),
+    "spread": _always(spread),
 }

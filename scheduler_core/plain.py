@@ -13,12 +13,14 @@ from enum import IntEnum
 
 import numpy as np
 
-from scheduler_core.cluster import MILLI, Demand, Machine
+from scheduler_core.cluster import MILLI, Allocation, Cluster, Demand, Machine
+from scheduler_core.devices import by_host
 from scheduler_core.discipline import Discipline
 from scheduler_core.gangs import Running, Waiting
 from scheduler_core.preemption import preempts
 from scheduler_core.rounds import Scheduler
 from scheduler_core.trajectory import Ending, Trajectory
+from scheduler_core.types import IntArray
 from scheduler_core.workload import ANY_GPU_TYPE, Outages, Workload
 
 
@@ -39,7 +41,7 @@ class Run:
     start_s: float
     end_s: float
     full: bool
-    counts: tuple[tuple[int, int], ...]
+    allocation: Allocation
     ending: Ending = Ending.RUNNING
 
 
@@ -51,8 +53,8 @@ def run_plain(
     last_s = loop.until(horizon_s)
     end_s = horizon_s if math.isfinite(horizon_s) else last_s
     loop.strand(last_s, end_s)
-    offsets = np.cumsum([0, *(len(run.counts) for run in loop.runs)])
-    hosts = [host for run in loop.runs for host in run.counts]
+    offsets = np.cumsum([0, *(len(run.allocation.counts) for run in loop.runs)])
+    hosts = [host for run in loop.runs for host in run.allocation.counts]
     return Trajectory(
         workload=workload,
         machines=tuple(machines),
@@ -68,7 +70,17 @@ def run_plain(
         never_fits=np.array(loop.never_fits, dtype=np.bool_),
         finished_s=np.array(loop.finished_s, dtype=np.float64),
         stranded_gpu_s=loop.stranded_gpu_s,
+        host_devices=_host_devices(loop.runs, loop.scheduler.occupancy.cluster),
     )
+
+
+def _host_devices(runs: Sequence[Run], cluster: Cluster) -> IntArray | None:
+    """Return the milli-GPUs that every host entry took of each of its devices; None where GPUs are pooled."""
+    if cluster.devices is None:
+        return None
+    devices = cluster.devices.shape[1]
+    rows = [by_host(run.allocation.counts, run.allocation.devices, devices) for run in runs]
+    return np.concatenate([np.zeros((0, devices), dtype=np.int64), *rows])
 
 
 class _Loop:
@@ -164,7 +176,7 @@ class _Loop:
                 start_s=now_s,
                 end_s=now_s + self._left_s[serial],
                 full=started.waiting.full,
-                counts=started.allocation.counts,
+                allocation=started.allocation,
             )
             heapq.heappush(self._heap, (run.end_s, Happening.END, len(self.runs)))
             self._live[serial] = run

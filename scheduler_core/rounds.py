@@ -5,18 +5,18 @@ clock, no events and no true run times here.
 Called by `plain`, `pending` and whoever schedules a real cluster.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from scheduler_core.advice import Scale, advised
 from scheduler_core.backfill import Promise, promised
-from scheduler_core.cluster import Demand, Machine, demand_of
+from scheduler_core.cluster import Demand, Machine, demand_of, in_devices
 from scheduler_core.discipline import Discipline
 from scheduler_core.gangs import Running, Waiting
 from scheduler_core.line import Entry, Line
 from scheduler_core.occupancy import Occupancy
-from scheduler_core.placement import placement_of
+from scheduler_core.placement import placement_of, sharing_of
 from scheduler_core.preemption import preempts, victims
 from scheduler_core.queueing import aged, policy_of
 from scheduler_core.types import Job, Recommendation, Request
@@ -56,14 +56,16 @@ class Scheduler:
         self, machines: Sequence[Machine], discipline: Discipline | None = None, *, scale: Scale | None = None
     ) -> None:
         self.discipline = discipline or Discipline()
-        self.place = placement_of(self.discipline.placement)
-        self.occupancy = Occupancy(machines, self.place)
+        self.sharing = sharing_of(self.discipline.placement, self.discipline.sharing)
+        self.place = placement_of(self.discipline.placement, self.discipline.seed)
+        self.occupancy = Occupancy(machines, self.place, self.sharing)
         self.line = Line(aged(policy_of(self.discipline.policy), self.discipline.aging), self.occupancy.state)
         self.head: int | None = None
         """The job that was first in order and could not start in the last round."""
         self.overtaken = 0
         """How many others have started behind the head since it became it."""
         self._preempts = preempts(self.discipline)
+        self._learn: Callable[[Demand], None] | None = getattr(self.place, "arrived", None)
         self._scale = scale
         self._submitted: list[tuple[Job, Waiting]] = []
         self._serials = 0
@@ -77,11 +79,17 @@ class Scheduler:
         return serial
 
     def enqueue(self, waiting: Waiting) -> bool:
-        """Queue a job as it is; False, and not queued, when its full request exceeds the empty cluster."""
+        """Queue a job as it is; False, and not queued, when its full request exceeds the empty cluster.
+
+        Where GPUs are shared by devices, requests of more than one are rounded up to whole ones.
+        """
+        if self.sharing == "devices":
+            request, granted = in_devices(waiting.request), in_devices(waiting.granted)
+            waiting = replace(waiting, request=request, granted=granted)
         if not self.occupancy.cluster.could_host(waiting.request):
             return False
         self._serials = max(self._serials, waiting.serial + 1)
-        self.line.join(waiting)
+        self._join(waiting)
         return True
 
     def release(self, serial: int, *, killed: bool = False) -> Running:
@@ -216,12 +224,19 @@ class Scheduler:
             answers = advised([job for job, _ in admitted], self._scale)
             scaled = [self._scaled(job, new, answer) for (job, new), answer in zip(admitted, answers, strict=True)]
         for new in scaled:
-            self.line.join(new)
+            self._join(new)
         return never_fits
+
+    def _join(self, new: Waiting) -> None:
+        """Queue a job that was not here before."""
+        self.line.join(new)
+        if self._learn is not None:
+            self._learn(new.demand)
 
     def _scaled(self, job: Job, new: Waiting, answer: Recommendation) -> Waiting:
         granted = self._demand(job, answer.target)
         return replace(new, granted=granted, predicted_s=answer.run_time_p50_s, advice=answer)
 
     def _demand(self, job: Job, request: Request) -> Demand:
-        return demand_of(request, job.instances, job.gpu_type if self.discipline.match_gpu_type else None)
+        demand = demand_of(request, job.instances, job.gpu_type if self.discipline.match_gpu_type else None)
+        return in_devices(demand) if self.sharing == "devices" else demand

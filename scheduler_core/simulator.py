@@ -6,15 +6,17 @@ Called by `pipelines` and by tests.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
 import numpy as np
 
 from scheduler_core.cluster import Machine
+from scheduler_core.devices import rounded
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.outages import check_outages
-from scheduler_core.placement import placement_of
+from scheduler_core.placement import sharing_of
 from scheduler_core.plain import run_plain
 from scheduler_core.preemption import preempts
 from scheduler_core.trajectory import Trajectory
@@ -41,7 +43,9 @@ def simulate(
     """Run the arrivals through the machines until the horizon; an infinite one runs until nothing more happens.
 
     `engine`: `plain` is the readable one, `compiled` the fast one, which knows policies and placements by name only;
-    `auto` is the fast one where it can be and pays. Both give the same trajectory.
+    `auto` is the fast one where it can be and pays. Both give the same trajectory. GPUs shared by devices are known to
+    `plain` only, and instances of more than one GPU are rounded up to whole ones before: the trajectory's workload is
+    the rounded one.
 
     Raises
     ------
@@ -66,6 +70,10 @@ def simulate(
     """
     discipline = discipline or Discipline()
     _check(workload, machines, discipline, horizon_s, outages)
+    if sharing_of(discipline.placement, discipline.sharing) == "devices":
+        if engine == "compiled":
+            raise BadInput("engine: found compiled with GPUs shared by devices, expected plain or auto")
+        return run_plain(_in_devices(workload), machines, discipline, horizon_s, outages)
     named = isinstance(discipline.policy, str) and isinstance(discipline.placement, str)
     if engine == "compiled" and not named:
         raise BadInput("engine: found compiled with a policy or placement of your own, expected names; pass plain")
@@ -80,7 +88,6 @@ def simulate(
 def _check(
     workload: Workload, machines: Sequence[Machine], discipline: Discipline, horizon_s: float, outages: Outages
 ) -> None:
-    placement_of(discipline.placement)
     if not horizon_s > 0.0:
         raise BadInput(f"simulation: found a horizon of {horizon_s} s, expected more than 0")
     if not machines:
@@ -88,6 +95,14 @@ def _check(
     check_outages(outages, len(machines))
     if preempts(discipline) and math.isinf(horizon_s):
         _check_that_it_ends(workload, discipline)
+
+
+def _in_devices(workload: Workload) -> Workload:
+    """Return the workload with instances of more than one GPU rounded up to whole ones."""
+    request_units, granted_units = workload.request_units.copy(), workload.granted_units.copy()
+    for units in (request_units, granted_units):
+        units[:, 2] = rounded(units[:, 2])
+    return replace(workload, request_units=request_units, granted_units=granted_units)
 
 
 def _check_that_it_ends(workload: Workload, discipline: Discipline) -> None:

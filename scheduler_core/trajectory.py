@@ -47,6 +47,9 @@ class Trajectory:
         `Ending` codes, int8.
     host_offsets, hosts, host_counts
         Run i held `host_counts[j]` instances on machine `hosts[j]`, for j in host_offsets[i] .. host_offsets[i + 1].
+    host_devices
+        Milli-GPUs that each entry of `hosts` took of each GPU of its machine (len(hosts), most GPUs of any machine);
+        None where GPUs are pooled.
     never_fits
         Jobs (n) whose full request exceeds the empty cluster; they never waited.
     finished_s
@@ -70,3 +73,4 @@ class Trajectory:
     never_fits: BoolArray
     finished_s: FloatArray
     stranded_gpu_s: float
+    host_devices: IntArray | None = None

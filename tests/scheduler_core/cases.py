@@ -11,10 +11,14 @@ import numpy as np
 from hypothesis import strategies as st
 
 from scheduler_core.cluster import Machine
+from scheduler_core.placement import PLACEMENTS
 from scheduler_core.truth import Measured
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Request, RunTimes
 
 NAN = float("nan")
+
+POOLED = sorted(name for name, kind in PLACEMENTS.items() if kind.sharing == "pooled")
+"""The placements that do not need GPUs device by device."""
 
 
 def request(cpu_cores: float = 4.0, mem_gib: float = 8.0, gpus: float = 1.0) -> Request:

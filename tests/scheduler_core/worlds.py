@@ -11,9 +11,9 @@ import numpy as np
 
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
-from scheduler_core.placement import PLACEMENTS
 from scheduler_core.queueing import QUEUE_POLICIES
 from scheduler_core.workload import Outages, Workload
+from tests.scheduler_core.cases import POOLED
 from tests.scheduler_core.simulations import outages
 
 TYPES = ("T4", "V100")
@@ -104,7 +104,7 @@ def _discipline(rng: np.random.Generator, policy: str, option: str) -> Disciplin
     return Discipline(
         **{
             "policy": policy,
-            "placement": str(rng.choice(sorted(PLACEMENTS))),
+            "placement": str(rng.choice(POOLED)),
             "aging": float(rng.choice([0.0, 0.0, 0.5, 1.0])),
             "match_gpu_type": bool(rng.random() < 0.3),
             "preempt": False,

@@ -12,7 +12,7 @@ from scheduler_core.compiled.ordered import place_in_order
 from scheduler_core.compiled.placing import placed, share_free
 from scheduler_core.compiled.setup import PLACEMENT_CODES
 from scheduler_core.errors import BadInput
-from scheduler_core.placement import PLACEMENTS
+from scheduler_core.placement import placement_of
 from tests.scheduler_core.compiled import records
 
 TYPES = ("T4", "V100")
@@ -60,13 +60,13 @@ def test_fits_as_the_plain_engine_says(room):
     assert fits(cluster, cluster.free, queue, 0) == fits_free(cluster, queue, 0) == plain.room().fits(demand)
 
 
-@pytest.mark.parametrize("name", sorted(PLACEMENTS))
+@pytest.mark.parametrize("name", sorted(PLACEMENT_CODES))
 @given(room=rooms())
 def test_places_as_the_plain_engine_does(name, room):
     machines, free, away, units, instances, kind = room
     plain, cluster, scratch = held(machines, free, away)
     queue, demand = records.demand(units, instances, kind), as_demand(units, instances, kind)
-    expected = PLACEMENTS[name](demand, plain.room())
+    expected = placement_of(name)(demand, plain.room())
     if expected is not None:
         used = placed(PLACEMENT_CODES[name], cluster, cluster.free, cluster.room, queue, 0, scratch)
         found = tuple(zip(scratch.chosen[:used].tolist(), scratch.counts[:used].tolist(), strict=True))
@@ -81,7 +81,7 @@ def test_shares_are_summed_as_numpy_sums_them(rows):
     assert found == (free / largest).sum(axis=1).tolist()
 
 
-@pytest.mark.parametrize("name", sorted(PLACEMENTS))
+@pytest.mark.parametrize("name", sorted(PLACEMENT_CODES))
 @given(room=rooms(), more=st.lists(st.tuples(st.sampled_from([0, 500, 1000]), st.integers(1, 3)), max_size=12))
 def test_an_ordered_list_goes_where_one_after_the_other_goes(name, room, more):
     machines, free, away, units, instances, kind = room
@@ -90,7 +90,7 @@ def test_an_ordered_list_goes_where_one_after_the_other_goes(name, room, more):
     demands += [Demand(units=(gpus, 1024, gpus), instances=count) for gpus, count in more]
     found = place_in_order(demands, plain, name)
     for demand, allocation in zip(demands, found, strict=True):
-        expected = PLACEMENTS[name](demand, plain.room())
+        expected = placement_of(name)(demand, plain.room())
         assert allocation == expected
         if expected is not None:
             plain.allocate(expected)

@@ -1,0 +1,95 @@
+"""GPUs one by one: what an instance takes of them, how many instances they host, and which ones are taken.
+
+Free milli-GPUs are (machines, most GPUs of any machine), 0 where there is no such device or it is away. Which machines
+are taken is decided in `placement`. Called by `cluster`, `rounds`, `simulator`, `pending` and device placements.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import numpy as np
+
+from scheduler_core.types import IntArray
+
+Sharing = Literal["pooled", "devices"]
+"""Whether a machine's GPUs are counted together, or each for itself."""
+
+SHARINGS: Final[tuple[Sharing, ...]] = ("pooled", "devices")
+
+WHOLE: Final = 1000
+"""Milli-GPUs of one device."""
+
+Taken = tuple[tuple[int, int, int], ...]
+"""(machine, device, milli-GPUs) of every device of every instance, one instance after the other."""
+
+
+def shape(units_gpu: int) -> tuple[int, int]:
+    """Return how many devices an instance takes, and how many milli-GPUs of each.
+
+    Up to one GPU comes from one device; more is whole devices, rounded up.
+
+    >>> [shape(milli) for milli in (0, 300, 1000, 1500, 4000)]
+    [(0, 0), (1, 300), (1, 1000), (2, 1000), (4, 1000)]
+    """
+    if units_gpu <= WHOLE:
+        return (1, units_gpu) if units_gpu else (0, 0)
+    return -(-units_gpu // WHOLE), WHOLE
+
+
+def rounded(units_gpu: IntArray) -> IntArray:
+    """Return what instances take of devices in all: as asked up to one GPU, whole devices beyond.
+
+    >>> rounded(np.array([0, 300, 1000, 1500, 4000])).tolist()
+    [0, 300, 1000, 2000, 4000]
+    """
+    return np.where(units_gpu <= WHOLE, units_gpu, -(-units_gpu // WHOLE) * WHOLE)
+
+
+def slots(free: IntArray, units_gpu: int) -> IntArray:
+    """Return how many instances of more than 0 milli-GPUs each machine's devices could take (machines,).
+
+    >>> slots(np.array([[500, 500], [1000, 300]]), 400).tolist(), slots(np.array([[500, 500]]), 600).tolist()
+    ([2, 2], [0])
+    """
+    count, milli = shape(units_gpu)
+    return np.asarray((free // milli).sum(axis=1) // count, dtype=np.int64)
+
+
+def bound(free: IntArray, units_gpu: int, counts: Sequence[tuple[int, int]]) -> Taken:
+    """Choose the devices within the machines of `counts`, best fit: the smallest that suffices, else the first.
+
+    Whole devices are the idle ones of lowest index. The machines are those that host so many by `slots`.
+
+    >>> bound(np.array([[1000, 400, 700]]), 300, [(0, 3)])
+    ((0, 1, 300), (0, 2, 300), (0, 2, 300))
+    """
+    count, milli = shape(units_gpu)
+    if not count:
+        return ()
+    taken: list[tuple[int, int, int]] = []
+    for machine, instances in counts:
+        left = free[machine].tolist()
+        for _ in range(instances * count):
+            device = min((at for at, has in enumerate(left) if has >= milli), key=left.__getitem__)
+            left[device] -= milli
+            taken.append((machine, device, milli))
+    return tuple(taken)
+
+
+def moved(free: IntArray, taken: Taken, sign: int) -> None:
+    """Give back (1) or take (-1) what is taken of devices, in place."""
+    for machine, device, milli in taken:
+        free[machine, device] += sign * milli
+
+
+def by_host(counts: Sequence[tuple[int, int]], taken: Taken, devices: int) -> IntArray:
+    """Return what is taken of each device of each host, in the order of `counts` (hosts, devices).
+
+    >>> by_host([(4, 2)], ((4, 0, 300), (4, 0, 300)), 2).tolist()
+    [[600, 0]]
+    """
+    rows = np.zeros((len(counts), devices), dtype=np.int64)
+    place = {machine: row for row, (machine, _) in enumerate(counts)}
+    for machine, device, milli in taken:
+        rows[place[machine], device] += milli
+    return rows
