@@ -73,26 +73,28 @@ def command(experiment: str) -> Callable[..., None]:
         form: FormatOption = Format.TABLE,
     ) -> None:
         from pipelines.cli.opening import threads_of
+        from pipelines.cli.progress import compiling
         from pipelines.experiments.experiment import Question, ask
         from pipelines.experiments.frontier import MEASURED
         from pipelines.experiments.shown import shown
         from pipelines.simulation_folder import fresh_folder
 
         folder = None if out is None else fresh_folder(out)
-        pool, who, notes = _advised(
-            lake, trace, cluster, predictor, folds=folds, offline=offline, seed=seed, threads=threads_of(threads)
-        )
-        question = Question(
-            experiment=experiment,
-            pool=pool,
-            predictor=who,
-            policy=replace(MEASURED, theta=theta),
-            seed=seed,
-            seeds=seeds,
-            loads_per_h=loads,
-            notes=notes,
-        )
-        answer = ask(question, talk=say)
+        with compiling():
+            pool, who, notes = _advised(
+                lake, trace, cluster, predictor, folds=folds, offline=offline, seed=seed, threads=threads_of(threads)
+            )
+            question = Question(
+                experiment=experiment,
+                pool=pool,
+                predictor=who,
+                policy=replace(MEASURED, theta=theta),
+                seed=seed,
+                seeds=seeds,
+                loads_per_h=loads,
+                notes=notes,
+            )
+            answer = ask(question, talk=say)
         for note in answer.notes:
             say(f"note: {note}")
         if folder is not None:
@@ -125,6 +127,7 @@ def frontier(
 ) -> None:
     """Gain against harm over thresholds, margins and eased floors, under contention at 70 jobs/h."""
     from pipelines.cli.opening import threads_of
+    from pipelines.cli.progress import compiling
     from pipelines.experiments.experiment import workload_of
     from pipelines.experiments.folder import write_frontier
     from pipelines.experiments.frontier import frontier as points_of
@@ -134,12 +137,14 @@ def frontier(
     from pipelines.simulation_settings import SimulationSettings
 
     folder = None if out is None else fresh_folder(out)
-    pool, who, notes = _advised(
-        lake, trace, cluster, predictor, folds=folds, offline=offline, seed=seed, threads=threads_of(threads)
-    )
     settings = SimulationSettings(engine="compiled")
-    said = {"experiment": "frontier", "workload": workload_of(pool), "trace": trace_of(pool.jobs)}
-    rows = [{**said, **row} for row in points_of(pool, who, settings, seeds=range(seed, seed + seeds))]
+    with compiling():
+        pool, who, notes = _advised(
+            lake, trace, cluster, predictor, folds=folds, offline=offline, seed=seed, threads=threads_of(threads)
+        )
+        said = {"experiment": "frontier", "workload": workload_of(pool), "trace": trace_of(pool.jobs)}
+        found = points_of(pool, who, settings, seeds=range(seed, seed + seeds))
+    rows = [{**said, **row} for row in found]
     notes = (*settings.notes(), *notes)
     for note in notes:
         say(f"note: {note}")

@@ -62,9 +62,10 @@ def replay(
 ) -> None:
     """Replay a trace's own jobs: every queue order with predicted, oracle and history sizes."""
     from pipelines.cli.opening import opened, threads_of
+    from pipelines.cli.progress import compiling
     from pipelines.replay.experiment import Question, ask
 
-    with opened(lake, trace) as (source, name):
+    with compiling(), opened(lake, trace) as (source, name):
         question = Question(
             trace=name,
             cluster=cluster,

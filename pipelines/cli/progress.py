@@ -5,9 +5,12 @@ Rich draws; nothing here knows what is being done. Called by the command files o
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+
+COMPILING: Final = "compiling the inner loops for this machine: about half a minute, the first time only"
 
 
 @contextmanager
@@ -35,4 +38,14 @@ def step(title: str) -> Iterator[None]:
         yield
         return
     with console.status(title):
+        yield
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Say one line, terminal or not, when the block has to compile: on the first run; later ones read it back."""
+    from scheduler_core.compiled.notice import compiling_told
+
+    console = Console(stderr=True, soft_wrap=True)
+    with compiling_told(lambda: console.print(COMPILING, highlight=False)):
         yield
