@@ -141,8 +141,9 @@ def _clusters(source: Source, folder: Path) -> list[_Cluster]:
     for name, place in source.clusters(folder).items():
         if not SAFE_CLUSTER.fullmatch(name):
             raise SourceError(f"a cluster folder named {name[:80]!r}; expected letters, digits and . _ -. Rename it.")
-        files = {table.name: find(table, place) for table in source.tables}
-        for table in source.tables:
+        tables = [table.of(name) for table in source.tables]
+        files = {table.name: find(table, place) for table in tables}
+        for table in tables:
             if table.required and files[table.name] is None:
                 raise SourceError(f"no {table.name} table in {place}; expected {expected_names(table)}")
         found.append(_Cluster(name=name, files=tuple(f for f in files.values() if f)))

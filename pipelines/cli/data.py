@@ -29,6 +29,7 @@ class Ingestible(StrEnum):
     PAI = "pai"
     HELIOS = "helios"
     PHILLY = "philly"
+    OPENB = "openb"
 
 
 class Synthesised(StrEnum):
@@ -49,9 +50,7 @@ def fetch(
     with transfer_progress() as progress:
         report = run(trace.value, folder, progress=progress)
     emit(report.rows(), Format.TABLE)
-    say(
-        f"next: taut ingest {trace.value} --from {folder}" if trace is not Fetchable.OPENB else f"fetched into {folder}"
-    )
+    say(f"next: taut ingest {trace.value} --from {folder}")
 
 
 def synth(

@@ -5,14 +5,17 @@ Called by the sources beside it and by `pipelines.ingest`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 NULL_TEXTS: Final = ("", "NA", "None", "NULL", "null", "nan")
 """What stands for a missing number or time in at least one of the published traces."""
 
 LOCAL_TIME: Final = "%Y-%m-%d %H:%M:%S"
+
+CLUSTER: Final = "{cluster}"
+"""Stands for the cluster's name in the stem of a file, where the files of several clusters lie in one folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +47,10 @@ class Rule:
 class RawTable:
     """One published table.
 
-    `stems` are file names less their suffix, `suffixes` are tried in order, `archives` may hold the file as a member.
-    `header` None means headerless; a `*` in it stands for any further names. `fields` are the field counts a row may
-    have (empty: as many as columns, or as names in the header). Of rows with equal `key` the first stays.
-    `feeds` names the canonical table its rows end in.
+    `stems` are file names less their suffix, in which `CLUSTER` may stand; `suffixes` are tried in order, `archives`
+    may hold the file as a member. `header` None means headerless; a `*` in it stands for any further names. `fields`
+    are the field counts a row may have (empty: as many as columns, or as names in the header). Of rows with equal
+    `key` the first stays. `feeds` names the canonical table its rows end in.
     """
 
     name: str
@@ -63,6 +66,10 @@ class RawTable:
     key: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
     links: tuple[Rule, ...] = ()
+
+    def of(self, cluster: str) -> Self:
+        """Return the table as it is published for one cluster."""
+        return replace(self, stems=tuple(stem.replace(CLUSTER, cluster) for stem in self.stems))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

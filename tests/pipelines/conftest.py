@@ -107,6 +107,7 @@ class PublishedTrace:
 
     def write(self, folder: Path, spoilers: tuple[Spoiler, ...] = (), *, without: tuple[str, ...] = ()) -> Path:
         """Write the files, each spoiled by its extra rows."""
+        folder.mkdir(parents=True, exist_ok=True)
         for name, rows in self.files.items():
             if name in without:
                 continue
@@ -211,7 +212,48 @@ PHILLY = PublishedTrace(
     ),
 )
 
-PUBLISHED = {trace.source: trace for trace in (PAI, HELIOS, PHILLY)}
+OPENB_NODES = "openb_node_list_gpu_node.csv"
+OPENB_PODS = "openb_pod_list_default.csv"
+OPENB_POD = "p9,6000,12288,1,460,,LS,Failed,100,300,200"
+OPENB = PublishedTrace(
+    source="openb",
+    files={
+        OPENB_NODES: ["sn,cpu_milli,memory_mib,gpu,model", "n1,64000,262144,2,P100", "n2,96000,786432,8,V100M32"],
+        OPENB_PODS: [
+            "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time",
+            "p1,12000,16384,1,1000,,LS,Running,0,1000,0",
+            "p2,6000,12288,1,460,V100M16|V100M32|V100M32,LS,Running,10,500,20",
+            "p3,8000,30517,0,0,,BE,Pending,30,130,",
+            "p4,88000,327680,8,1000,V100M32|P100,Guaranteed,Succeeded,40,1000,45",
+            "p5,4000,1024,1,250,,Burstable,Failed,50,70,60",
+        ],
+    },
+    required=(OPENB_NODES, OPENB_PODS),
+    spoilers=(
+        Spoiler(rule="column_count", file=OPENB_NODES, row="n3,64000,262144,2"),
+        Spoiler(rule="missing_key", file=OPENB_NODES, row=",64000,262144,2,P100"),
+        Spoiler(rule="no_capacity", file=OPENB_NODES, row="n3,64000,262144,,P100"),
+        Spoiler(rule="unparsable_gpu", file=OPENB_NODES, row="n3,64000,262144,1.5,P100"),
+        Spoiler(rule="negative_capacity", file=OPENB_NODES, row="n3,-64000,262144,2,P100"),
+        Spoiler(rule="duplicate_key", file=OPENB_NODES, row="n1,64000,262144,4,T4"),
+        Spoiler(rule="column_count", file=OPENB_PODS, row="p9,6000,12288,1,460"),
+        Spoiler(rule="missing_key", file=OPENB_PODS, row=OPENB_POD.replace("p9", "")),
+        Spoiler(rule="unparsable_cpu_milli", file=OPENB_PODS, row=OPENB_POD.replace("6000", "six")),
+        Spoiler(rule="no_request", file=OPENB_PODS, row=OPENB_POD.replace("460", "")),
+        Spoiler(rule="negative_request", file=OPENB_PODS, row=OPENB_POD.replace("460", "-460")),
+        Spoiler(rule="share_contradicts_gpus", file=OPENB_PODS, row=OPENB_POD.replace("1,460", "2,460")),
+        Spoiler(rule="share_contradicts_gpus", file=OPENB_PODS, row=OPENB_POD.replace("1,460", "1,1001")),
+        Spoiler(rule="share_contradicts_gpus", file=OPENB_PODS, row=OPENB_POD.replace("1,460", "0,460")),
+        Spoiler(rule="no_submit_time", file=OPENB_PODS, row=OPENB_POD.replace("100,300", ",300")),
+        Spoiler(rule="unknown_status", file=OPENB_PODS, row=OPENB_POD.replace("Failed", "Lost")),
+        Spoiler(rule="unknown_status", file=OPENB_PODS, row=OPENB_POD.replace("Failed", "")),
+        Spoiler(rule="start_before_submit", file=OPENB_PODS, row=OPENB_POD.replace("200", "99")),
+        Spoiler(rule="end_before_start", file=OPENB_PODS, row=OPENB_POD.replace("300", "199")),
+        Spoiler(rule="duplicate_key", file=OPENB_PODS, row=OPENB_POD.replace("p9", "p1")),
+    ),
+)
+
+PUBLISHED = {trace.source: trace for trace in (PAI, HELIOS, PHILLY, OPENB)}
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ GOLDEN = Path(__file__).parent / "golden"
 Published = dict[str, Any]
 
 
-@pytest.mark.parametrize("source", ["pai", "helios", "philly"])
+@pytest.mark.parametrize("source", ["pai", "helios", "philly", "openb"])
 def test_the_manifest_of_a_spoiled_trace_is_the_golden_one(source: str, published: Published, tmp_path: Path) -> None:
     """Run with `TAUT_GOLDEN=write` to accept a change; sizes and content names are DuckDB's and left out."""
     trace = published[source]

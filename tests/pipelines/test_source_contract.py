@@ -18,7 +18,7 @@ from pipelines.lake import Lake
 Trace = Any  # the tiny published trace of conftest.py, which pytest does not let tests import
 
 
-@pytest.fixture(params=["pai", "helios", "philly"])
+@pytest.fixture(params=["pai", "helios", "philly", "openb"])
 def trace(request: pytest.FixtureRequest, published: dict[str, Trace]) -> Trace:
     return published[request.param]
 
