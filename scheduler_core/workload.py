@@ -29,7 +29,7 @@ class Workload:
     instances
         Pieces of the gang, at least 1; all start and end together.
     gpu_type
-        Code into `gpu_types`, or `ANY_GPU_TYPE`.
+        Code into `gpu_types`, whose names may list alternatives ("V100M16|V100M32"), or `ANY_GPU_TYPE`.
     user
         Code of the user, 0 or more; whose dominant share DRF looks at.
     priority

@@ -38,8 +38,8 @@ def takes_one(room: IntArray, machine: int, units: IntArray, at: int) -> bool:
 
 @kernel
 def open_to(cluster: Cluster, machine: int, gpu_type: int) -> bool:
-    """Return whether a machine is up and of the type that is asked for, if any is."""
-    return bool(cluster.away[machine] == 0 and (gpu_type < 0 or cluster.gpu_type[machine] == gpu_type))
+    """Return whether a machine is up and of a type that is asked for, if any is."""
+    return bool(cluster.away[machine] == 0 and (gpu_type < 0 or cluster.of_type[gpu_type, machine]))
 
 
 @kernel

@@ -40,9 +40,6 @@ PLACEMENT_CODES: Final[dict[str, int]] = {
     "spread": SPREAD,
 }
 
-UNKNOWN_TYPE: Final = -2
-"""GPU type of a machine that no gang of the workload names."""
-
 
 def rules_of(discipline: Discipline, horizon_s: float) -> Rules:
     """Say a discipline of named policy and placement in numbers."""
@@ -119,13 +116,13 @@ def tally_of() -> Records:
 def cluster_of(machines: machinery.Cluster, gpu_types: tuple[str, ...], users: int) -> Cluster:
     """Lay a cluster out as it is."""
     room = machines.room()
-    codes = [gpu_types.index(m.gpu_type) if m.gpu_type in gpu_types else UNKNOWN_TYPE for m in machines.machines]
+    of_type = [machines.of_type(name) for name in gpu_types]
     return Cluster(
         capacity=machines.capacity.copy(),
         free=room.free.copy(),
         room=room.freeness(),
         largest=machines.largest.astype(np.float64),
-        gpu_type=np.array(codes, dtype=np.int64),
+        of_type=np.array(of_type, dtype=np.bool_).reshape(len(gpu_types), len(machines.machines)),
         away=(~room.up).astype(np.int64),
         total_free=room.free.sum(axis=0),
         total=np.maximum(machines.capacity.sum(axis=0), 1).astype(np.float64),

@@ -130,7 +130,7 @@ class Cluster(NamedTuple):
     free: IntArray
     room: FloatArray  # (machines,) free as shares of the largest machine, summed
     largest: FloatArray  # (3,)
-    gpu_type: IntArray
+    of_type: BoolArray  # (types, machines) which are of a type, or of one of the several it names
     away: IntArray  # how many outages hold
     total_free: IntArray  # (3,)
     total: FloatArray  # (3,) capacity of all, at least 1

@@ -17,6 +17,7 @@ from tests.scheduler_core.cases import POOLED
 from tests.scheduler_core.simulations import outages
 
 TYPES = ("T4", "V100")
+NAMED = ("T4", "V100", "P100|T4", "A10|V100|T4")
 OPTIONS = ("none", "overtakes", "easy", "preempt")
 
 
@@ -78,7 +79,7 @@ def _workload(rng: np.random.Generator, count: int) -> Workload:
         request_units=asked,
         granted_units=np.where(rng.random((count, 3)) < 0.5, asked // 2, asked),
         instances=rng.choice([1, 1, 2, 3, 5], count),
-        gpu_type=rng.choice([-1, -1, 0, 1], count),
+        gpu_type=rng.choice([-1, -1, 0, 1, 2, 3], count),
         user=rng.integers(0, 4, count),
         priority=rng.integers(0, 3, count).astype(float),
         run_s=seconds(50),
@@ -86,7 +87,7 @@ def _workload(rng: np.random.Generator, count: int) -> Workload:
         dies=rng.random(count) < 0.2,
         fails=rng.random(count) < 0.1,
         predicted_s=predicted_s,
-        gpu_types=TYPES,
+        gpu_types=NAMED,
     )
 
 
