@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_core.cluster import UNITS
+from scheduler_core.devices import WHOLE
 from scheduler_core.holding import instance_units
 from scheduler_core.trajectory import Ending, Trajectory
 from scheduler_core.types import RESOURCES, FloatArray, IntArray
@@ -29,12 +30,13 @@ Column = npt.NDArray[Any]  # floats, integers or texts: it depends on the column
 
 
 def events(trajectory: Trajectory) -> dict[str, Column]:
-    """Return the log: time_s, event, serial, instances; per instance cpu_cores, mem_gib, gpus; machines.
+    """Return the log: time_s, event, serial, instances; per instance cpu_cores, mem_gib, gpus; machines, devices.
 
     At one moment runs that end come first, then interrupted ones, arrivals (`never_fits` right behind its arrival),
     preempted runs, and starts: what is given back is there before it is taken. Runs of one kind are in the order of
     their starts, arrivals in that of serials. Amounts are the request at arrivals, and what was held elsewhere.
-    `machines` is text, `m0:2 m1:1` for two instances on m0 and one on m1, empty at arrivals.
+    `machines` is text, `m0:2 m1:1` for two instances on m0 and one on m1, empty at arrivals. `devices` too, and only
+    where GPUs are not pooled: `m0/0:0.5 m0/3:1` for half of m0's first GPU and all of its fourth.
     """
     workload = trajectory.workload
     times_s, event, serial, run = _in_order(trajectory)
@@ -50,6 +52,9 @@ def events(trajectory: Trajectory) -> dict[str, Column]:
         held = np.append(instance_units(trajectory, at), 0)[run]
         columns[resource] = np.where(run >= 0, held, asked) / unit
     columns["machines"] = np.append(_hosts_text(trajectory), np.array([""], dtype=object))[run]
+    if trajectory.host_devices is not None:
+        texts = _devices_text(trajectory, trajectory.host_devices)
+        columns["devices"] = np.append(texts, np.array([""], dtype=object))[run]
     return columns
 
 
@@ -103,4 +108,16 @@ def _hosts_text(trajectory: Trajectory) -> Column:
     texts[width == 1] = piece[begins[width == 1]]
     for run in np.flatnonzero(width > 1).tolist():
         texts[run] = " ".join(piece[begins[run] : offsets[run + 1]])
+    return texts
+
+
+def _devices_text(trajectory: Trajectory, host_devices: IntArray) -> Column:
+    """Return which GPUs each run took, as text (k,)."""
+    run_of_host = np.repeat(np.arange(len(trajectory.job)), np.diff(trajectory.host_offsets))
+    pieces: list[list[str]] = [[] for _ in trajectory.job]
+    for at, device in zip(*(axis.tolist() for axis in host_devices.nonzero()), strict=True):
+        name, milli = trajectory.machines[int(trajectory.hosts[at])].name, int(host_devices[at, device])
+        pieces[int(run_of_host[at])].append(f"{name}/{device}:{milli / WHOLE:g}")
+    texts = np.empty(len(pieces), dtype=object)
+    texts[:] = [" ".join(each) for each in pieces]
     return texts

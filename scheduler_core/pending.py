@@ -8,15 +8,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
-from scheduler_core.cluster import UNITS, Demand, Room
+from scheduler_core.cluster import Demand, Room
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import Running, Waiting
 from scheduler_core.rounds import Scheduler
-from scheduler_core.types import RESOURCES
-
-WORDS: Final[dict[str, str]] = {"cpu_cores": "Cores", "mem_gib": "GiB of memory", "gpus": "GPUs"}
+from scheduler_core.shortages import Shortage, fragmented_by, in_words, shortages_of
 
 
 class Hold(StrEnum):
@@ -27,23 +24,6 @@ class Hold(StrEnum):
     RESERVATION = "reservation"
     DEPTH = "depth"
     NOTHING = "nothing"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shortage:
-    """How one asked resource stands on the machines that are up and of the job's GPU type.
-
-    `short_machines` of the `machines` have less free than one instance asks (`each`); `free` is their sum, against
-    `wanted` by the whole gang. `binds`: this resource alone keeps the gang out.
-    """
-
-    resource: str
-    each: float
-    wanted: float
-    free: float
-    short_machines: int
-    machines: int
-    binds: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +72,9 @@ class Pending:
         said = [f"Job {self.serial} is number {self.place} of {self.waiting} in line.", self._held()]
         if self.hold == Hold.ROOM:
             alone = [shortage for shortage in self.shortages if shortage.binds]
-            said += [_in_words(shortage) for shortage in alone or self.shortages]
+            said += [in_words(shortage) for shortage in alone or self.shortages]
             if self.fragmented:
-                said.append("Enough is free in sum, but not on the same machines: it is fragmented.")
+                said.append(fragmented_by(self.shortages))
         if self.other_machines:
             said.append(f"Machines of another GPU type: {self.other_machines}.")
         if self.away_machines:
@@ -144,7 +124,7 @@ def explain_pending(scheduler: Scheduler, serial: int, now_s: float) -> Pending:
     if place is None:
         raise BadInput(f"pending: found job {serial}, expected one of the {len(ranked)} that wait")
     job, room = ranked[place], scheduler.occupancy.room
-    shortages = _shortages(job.demand, room)
+    shortages = shortages_of(job.demand, room)
     hold, head = _hold(scheduler, ranked[: place + 1], now_s)
     freeing = _freeing(job.demand, room, list(scheduler.occupancy.running.values()), now_s)
     of_type = scheduler.occupancy.cluster.of_type(job.demand.gpu_type)
@@ -165,23 +145,6 @@ def explain_pending(scheduler: Scheduler, serial: int, now_s: float) -> Pending:
         must_end=tuple(run.waiting.serial for run in freeing),
         room_in_s=_room_in_s(hold, freeing, now_s),
         expected_wait_s=_expected_start_s(scheduler, ranked[: place + 1], now_s) - now_s,
-    )
-
-
-def _shortages(demand: Demand, room: Room) -> tuple[Shortage, ...]:
-    open_ = room.open_to(demand)
-    asked = [at for at, units in enumerate(demand.units) if units > 0]
-    return tuple(
-        Shortage(
-            resource=RESOURCES[at],
-            each=demand.units[at] / UNITS[at],
-            wanted=demand.units[at] * demand.instances / UNITS[at],
-            free=int(room.free[open_, at].sum()) / UNITS[at],
-            short_machines=int((room.free[open_, at] < demand.units[at]).sum()),
-            machines=int(open_.sum()),
-            binds=int((room.free[open_, at] // demand.units[at]).sum()) < demand.instances,
-        )
-        for at in asked
     )
 
 
@@ -255,14 +218,6 @@ def _expected_start_s(scheduler: Scheduler, ahead: Sequence[Waiting], now_s: flo
             return math.inf
         room = room.with_(allocation for end_s, allocation in ends if end_s <= at_s)
         ends = [(end_s, allocation) for end_s, allocation in ends if end_s > at_s]
-
-
-def _in_words(shortage: Shortage) -> str:
-    return (
-        f"{WORDS[shortage.resource]}: an instance asks {shortage.each:g}, more than is free on "
-        f"{shortage.short_machines} of {shortage.machines} machines; the gang asks {shortage.wanted:g}, and "
-        f"{shortage.free:g} are free in all."
-    )
 
 
 def _span(seconds: float) -> str:
