@@ -4,7 +4,7 @@ Which arrivals and whose advice is decided in `simulate`. Called by it and by th
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -122,7 +122,8 @@ def _run(
     trajectory = run_cluster(
         arriving(gangs, starts, arrivals.at_s, arrivals.picks),
         settings.cluster.machines,
-        settings.discipline,
+        # Placements that draw have a stream of their own in every replication.
+        replace(settings.discipline, seed=arrivals.seed),
         horizon_s=settings.horizon_s,
         outages=arrivals.outages,
         engine=settings.engine,

@@ -76,8 +76,12 @@ def write_rows(folder: Path, rows: Sequence[Mapping[str, object]], notes: Sequen
 
 
 def _settings_of(pool: Pool, run: Run, settings: SimulationSettings) -> dict[str, object]:
-    discipline = asdict(settings.discipline)
+    discipline = {**asdict(settings.discipline), "sharing": settings.sharing}
     return {
+        **{
+            name: value if value is None or isinstance(value, int | float) else str(value)
+            for name, value in discipline.items()
+        },
         "trace": trace_of(pool.jobs),
         "devices": run.arrivals.devices,
         "seed": run.arrivals.seed,
@@ -88,10 +92,6 @@ def _settings_of(pool: Pool, run: Run, settings: SimulationSettings) -> dict[str
         "assumed_device_mem_gib": pool.assumed_device_mem_gib,
         "cluster": settings.cluster.source,
         "theta": settings.shrink_policy.theta,
-        **{
-            name: value if value is None or isinstance(value, int | float) else str(value)
-            for name, value in discipline.items()
-        },
     }
 
 

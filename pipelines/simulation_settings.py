@@ -10,7 +10,9 @@ from typing import Final
 
 from pipelines.cluster_file import ClusterSpec, paper_cluster
 from pipelines.errors import BadUsage
+from scheduler_core.devices import Sharing
 from scheduler_core.discipline import Discipline
+from scheduler_core.placement import sharing_of
 from scheduler_core.shrink import Guard, ShrinkPolicy
 from scheduler_core.simulator import PAPER_HORIZON_S, Engine
 from scheduler_core.truth import TRUTHS
@@ -24,6 +26,12 @@ PAPER_MIX: Final[Mapping[str, float]] = {"cv": 5.0, "nlp": 15.0, "gnn": 15.0, "c
 
 PREDICTED_POLICIES: Final = frozenset({"sjf", "srtf", "qssf"})
 """The policies that order by predicted run times."""
+
+_SHARING_NOTES: Final[Mapping[Sharing, str]] = {
+    "pooled": "GPUs are pooled: those of a machine are counted together, not device by device",
+    "devices": "GPUs are shared device by device: an instance of up to one takes it from one device, one of more takes "
+    "whole idle devices, its request rounded up",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +59,9 @@ class SimulationSettings:
     horizon_s, warm_up_s
         Where the simulation ends (infinite: when nothing is left to happen), and from where on it is measured.
     seed, replications
-        Replication i draws its arrivals and outages from seed + i.
+        Replication i draws its arrivals, outages and placements from seed + i.
     cluster, discipline
-        The machines, and how they are run.
+        The machines, and how they are run; the discipline's own seed is not looked at.
     outages
         When machines are away, or how often.
     truths, guards
@@ -95,6 +103,11 @@ class SimulationSettings:
             )
 
     @property
+    def sharing(self) -> Sharing:
+        """Return how instances share a machine's GPUs."""
+        return sharing_of(self.discipline.placement, self.discipline.sharing)
+
+    @property
     def needs_predictions(self) -> str | None:
         """Return what of the discipline looks at predicted run times, if anything does."""
         if self.discipline.policy in PREDICTED_POLICIES:
@@ -103,7 +116,7 @@ class SimulationSettings:
 
     def notes(self) -> list[str]:
         """State the assumptions every reader of a figure has to know."""
-        return [self.cluster.note(), self._order_note(), *self._outage_notes()]
+        return [self.cluster.note(), _SHARING_NOTES[self.sharing], self._order_note(), *self._outage_notes()]
 
     def _order_note(self) -> str:
         discipline = self.discipline

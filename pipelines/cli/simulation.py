@@ -26,6 +26,7 @@ def simulate(
     match_gpu_type: options.MatchGpuType = False,
     policy: options.Policy = options.QueueOption.FIFO,
     placement: options.PlacementChoice = options.PlacementOption.BEST_FIT,
+    sharing: options.Sharing = None,
     aging: options.Aging = 0.0,
     overtakes: options.Overtakes = None,
     backfill: options.Backfill = options.BackfillOption.NONE,
@@ -58,6 +59,7 @@ def simulate(
     discipline = discipline_of(
         policy=policy.value,
         placement=placement.value,
+        sharing=None if sharing is None else sharing.value,
         aging=aging,
         overtakes=overtakes,
         backfill=backfill.value,

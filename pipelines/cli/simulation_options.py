@@ -42,6 +42,13 @@ class PlacementOption(StrEnum):
     SPREAD = "spread"
 
 
+class SharingOption(StrEnum):
+    """How instances share a machine's GPUs."""
+
+    POOLED = "pooled"
+    DEVICES = "devices"
+
+
 class BackfillOption(StrEnum):
     """Whether waiting jobs may pass a blocked one that has a reservation."""
 
@@ -91,6 +98,14 @@ ClusterFrom = Annotated[
 ]
 Policy = Annotated[QueueOption, typer.Option("--policy", help="Queue order.")]
 PlacementChoice = Annotated[PlacementOption, typer.Option("--placement", help="Where a gang's instances go.")]
+Sharing = Annotated[
+    SharingOption | None,
+    typer.Option(
+        "--sharing",
+        help="A machine's GPUs are counted together, or each for itself: up to one GPU comes from one device.",
+        show_default="the placement's",
+    ),
+]
 Aging = Annotated[
     float, typer.Option("--aging", help="What a second of waiting takes off a job's key, in the key's unit.", min=0.0)
 ]

@@ -27,6 +27,7 @@ from pipelines.submissions import submissions
 from scheduler_core.arrivals import SECONDS_PER_HOUR
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
+from scheduler_core.placement import sharing_of
 from scheduler_core.preemption import preempts
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.simulator import PAPER_HORIZON_S
@@ -120,6 +121,7 @@ def discipline_of(**rules: Any) -> Discipline:  # each as `Discipline` types it
     try:
         discipline = Discipline(**rules)
         preempts(discipline)
+        sharing_of(discipline.placement, discipline.sharing)
     except BadInput as error:
         raise BadUsage(str(error)) from error
     return discipline

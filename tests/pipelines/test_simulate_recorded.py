@@ -83,6 +83,7 @@ def test_assumptions_are_said() -> None:
     assert result.notes == [
         "cluster (one machine): 1 machines, 8 GPUs, 0 cores, 0 GiB, of one GPU type for all; "
         "it does not tell cpu_cores and mem_gib: not counted",
+        "GPUs are pooled: those of a machine are counted together, not device by device",
         "blocked jobs are passed over without bound, so small jobs overtake large ones; "
         "gangs whose request exceeds the whole cluster are counted as never_fits, outside the rates",
         "no job asks for cpu_cores or mem_gib: gpus alone are allocated",
