@@ -1,0 +1,74 @@
+"""When jobs come: `period`, `arrivals_by_hour`, `arrivals_by_weekday`, in the trace's own time zone.
+
+Each is one SELECT. Called through `pipelines.statistics`.
+"""
+
+import polars as pl
+
+from pipelines.lake import Lake
+from pipelines.statistics.question import JOB_DIMENSIONS, By, Split, ask, job_rows, zone_of
+
+_LOCAL = "'%Y-%m-%d %H:%M:%S'"
+
+
+def period(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+    """Return how many jobs were submitted from when to when (local time), over how many days, by how many users.
+
+    `tasks` are rows, `jobs` different names among them (of PAI a job is several tasks). `days` is from the first
+    submission to the last. Users, groups and virtual clusters are null where the trace names none.
+    """
+    split = Split(by, JOB_DIMENSIONS)
+    names = ", ".join(
+        f'nullif(count(DISTINCT CASE WHEN "{name}" IS NOT NULL THEN (cluster, "{name}") END), 0) AS {name}s'
+        for name in ("user", "group", "vc")
+    )
+    sql = f"""
+    WITH {job_rows(trace)}
+    SELECT {split.defined}count(*) AS tasks, count(DISTINCT (cluster, job_id)) AS jobs,
+        strftime(min(submit_local), {_LOCAL}) AS first_submit, strftime(max(submit_local), {_LOCAL}) AS last_submit,
+        '{zone_of(trace)}' AS zone, epoch(max(submit_ts) - min(submit_ts)) / 86400 AS days, {names}
+    FROM job GROUP BY ALL HAVING count(*) > 0 ORDER BY ALL
+    """
+    return ask(lake, sql, trace=trace, cluster=cluster)
+
+
+def arrivals_by_hour(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+    """Return how many jobs are submitted in each local hour of the day (0 to 23), of all days and on a day.
+
+    `share` is of all jobs of the part. `mean_per_day` and `median_per_day` are over every date between the trace's
+    first and last, those without a job and the broken first and last ones too.
+    """
+    return _arrivals(lake, trace, by, cluster, unit="hour", of_job="hour(submit_local)", of_date="unnest(range(24))")
+
+
+def arrivals_by_weekday(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+    """Return how many jobs are submitted on each local weekday (1 Monday to 7 Sunday), in all and on a day.
+
+    As `arrivals_by_hour`, over the dates that fall on that weekday.
+    """
+    return _arrivals(lake, trace, by, cluster, unit="weekday", of_job="isodow(submit_local)", of_date="isodow(date)")
+
+
+def _arrivals(
+    lake: Lake, trace: str, by: By, cluster: str | None, *, unit: str, of_job: str, of_date: str
+) -> pl.DataFrame:
+    split = Split(by, JOB_DIMENSIONS)
+    sql = f"""
+    WITH {job_rows(trace)}, arrival AS (
+        SELECT {split.defined}CAST(submit_local AS DATE) AS date, {of_job} AS "{unit}", true AS there FROM job
+    ), dates AS (
+        SELECT CAST(unnest(range(min(date), max(date) + 1, INTERVAL 1 DAY)) AS DATE) AS date FROM arrival
+    ), slots AS (
+        SELECT {split.listed}date, {of_date} AS "{unit}", NULL AS there
+        FROM (SELECT DISTINCT {split.listed}1 AS one FROM arrival), dates
+    ), counted AS (
+        SELECT {split.listed}"{unit}", date, count(there) AS jobs
+        FROM (SELECT * FROM arrival UNION ALL BY NAME SELECT * FROM slots) GROUP BY ALL
+    )
+    SELECT {split.listed}"{unit}", CAST(sum(jobs) AS BIGINT) AS jobs,
+        CAST(sum(jobs) AS DOUBLE) / sum(sum(jobs)) OVER ({split.window}) AS share,
+        avg(jobs) AS mean_per_day, quantile_cont(jobs, 0.5) AS median_per_day, count(*) AS days,
+        '{zone_of(trace)}' AS zone
+    FROM counted GROUP BY {split.listed}"{unit}" ORDER BY ALL
+    """
+    return ask(lake, sql, trace=trace, cluster=cluster)

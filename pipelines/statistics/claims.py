@@ -1,0 +1,126 @@
+"""What jobs ask for against what they use: `over_claim`, `over_claim_as_published`, `request_and_use`.
+
+Each is one SELECT; what a claim should be instead is `pipelines.rightsizing`'s. Called through `pipelines.statistics`.
+
+Notes
+-----
+CPU and GPU count as means over a run, memory as mean and as the largest peak over instances; all per instance. What
+GPU memory a task claims is its GPUs times their memory, where the device's type tells it. Parameter servers are left
+out: traces measure them with their workers' sensors.
+"""
+
+from typing import Final
+
+import polars as pl
+
+from features.vocabulary import GPU_MEM_GIB_OF_TYPE
+from pipelines.lake import Lake
+from pipelines.statistics.question import (
+    JOB_DIMENSIONS,
+    ROLE_PARAMETER_SERVER,
+    By,
+    Split,
+    ask,
+    job_rows,
+    mean,
+    total,
+)
+
+_DEVICE_GIB: Final = " ".join(f"WHEN '{name}' THEN {gib}" for name, gib in GPU_MEM_GIB_OF_TYPE.items())
+
+CLAIMS: Final = (
+    ("cpu_cores", "mean", "req_cpu_cores", "used_cpu_cores"),
+    ("gpus", "mean", "req_gpus", "used_gpus"),
+    ("mem_gib", "mean", "req_mem_gib", "mem_avg_gib"),
+    ("mem_gib", "peak", "req_mem_gib", "mem_max_gib"),
+    ("gpu_mem_gib", "mean", f"req_gpus * CASE gpu_type {_DEVICE_GIB} END", "gpu_mem_avg_gib"),
+    ("gpu_mem_gib", "peak", f"req_gpus * CASE gpu_type {_DEVICE_GIB} END", "gpu_mem_max_gib"),
+)
+"""What is compared: the resource, which use of it, the request and the use."""
+
+_MEASURED: Final = f"""measured AS (
+    SELECT * FROM job JOIN usage USING (trace, cluster, job_id, role) WHERE role <> '{ROLE_PARAMETER_SERVER}')"""
+
+_CELLS: Final = ", ".join(
+    f"{{'resource': '{resource}', 'use': '{use}', 'request': CAST({request} AS DOUBLE), 'used': {used}}}"
+    for resource, use, request, used in CLAIMS
+)
+
+PROBABILITIES: Final = tuple(i / 100 for i in range(101))
+"""The points of a distribution that `request_and_use` gives."""
+
+
+def over_claim(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+    """Return per resource the share of tasks that ask for more than they use, and the slack in resource-hours.
+
+    Over measured tasks that ask for some of the resource. `requested_h` is the request times instances times run time
+    (core-hours, GiB-hours, GPU-hours); `slack_h` the part of it above use, `slack_share` over `requested_h`; `beyond_h`
+    what was used above the request. Hours are null where no run time is known.
+    """
+    split = Split(by, JOB_DIMENSIONS)
+    sql = f"""
+    WITH {job_rows(trace)}, {_MEASURED}, cell AS (
+        SELECT {split.defined}unnest([{_CELLS}], recursive := true), instance_hours AS hours FROM measured
+    ), part AS (
+        SELECT {split.listed}resource, use, count(*) AS tasks,
+            avg(CAST(request > used AS INTEGER)) AS over_claim_share,
+            {mean("request")} AS mean_request, {mean("used")} AS mean_use,
+            {total("request * hours")} AS requested_h, {total("used * hours")} AS used_h,
+            {total("greatest(request - used, 0) * hours")} AS slack_h,
+            {total("greatest(used - request, 0) * hours")} AS beyond_h
+        FROM cell WHERE request > 0 AND used IS NOT NULL GROUP BY ALL
+    )
+    SELECT {split.listed}resource, use, tasks, over_claim_share, mean_request, mean_use, requested_h, used_h, slack_h,
+        slack_h / nullif(requested_h, 0) AS slack_share, beyond_h
+    FROM part ORDER BY ALL
+    """
+    return ask(lake, sql, trace=trace, cluster=cluster)
+
+
+def over_claim_as_published(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+    """Return per resource the share of tasks that ask for more than they use, as PAI's own notebook counts them.
+
+    Over all measured tasks, parameter servers too. `mem` compares main memory asked for with *GPU* memory used: the
+    notebook's slip, kept here so that its figure can be checked. Only for that; `over_claim` is the statistic.
+
+    References
+    ----------
+    Alibaba, cluster-trace-gpu-v2020, `analysis.ipynb`.
+    """
+    split = Split(by, JOB_DIMENSIONS)
+    sql = f"""
+    WITH {job_rows(trace)}, cell AS (
+        SELECT {split.defined}unnest([
+            {{'resource': 'cpu', 'request': req_cpu_cores, 'used': used_cpu_cores}},
+            {{'resource': 'gpu', 'request': req_gpus, 'used': used_gpus}},
+            {{'resource': 'mem', 'request': req_mem_gib, 'used': gpu_mem_avg_gib}}], recursive := true)
+        FROM job JOIN usage USING (trace, cluster, job_id, role)
+    )
+    SELECT {split.listed}resource, count(*) AS tasks, avg(CAST(request > used AS INTEGER)) AS over_claim_share
+    FROM cell WHERE request IS NOT NULL AND used IS NOT NULL GROUP BY ALL ORDER BY ALL
+    """
+    return ask(lake, sql, trace=trace, cluster=cluster)
+
+
+def request_and_use(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+    """Return the distributions of request and use per resource: the value at each hundredth, for charts.
+
+    `use` is the use the request was compared with, as in `over_claim` (the same tasks); `series` is `request` or
+    `used`; `value` is per instance, in the resource's unit, at `probability`.
+    """
+    split = Split(by, JOB_DIMENSIONS)
+    points = ", ".join(map(str, PROBABILITIES))
+    sql = f"""
+    WITH {job_rows(trace)}, {_MEASURED}, cell AS (
+        SELECT {split.defined}unnest([{_CELLS}], recursive := true) FROM measured
+    ), series AS (
+        UNPIVOT (SELECT * FROM cell WHERE request > 0 AND used IS NOT NULL) ON request, used
+        INTO NAME series VALUE value
+    ), part AS (
+        SELECT {split.listed}resource, use, series, count(*) AS tasks, quantile_cont(value, [{points}]) AS q
+        FROM series GROUP BY ALL
+    )
+    SELECT {split.listed}resource, use, series, tasks, CAST(unnest([{points}]) AS DOUBLE) AS probability, unnest(q) AS value
+    FROM part ORDER BY ALL
+    """
+    return ask(lake, sql, trace=trace, cluster=cluster)

@@ -1,0 +1,137 @@
+"""How a statistic is asked: one SELECT over one trace, in bounded memory, split by named dimensions.
+
+Which statistics there are stands in the noun files beside it; the lake owns the connection.
+Called by those files.
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import polars as pl
+
+from features.columns.calendar import ZONES
+from pipelines.errors import BadUsage, LakeError
+from pipelines.lake import Lake
+
+By = str | Sequence[str] | None
+"""What a statistic is split by: the name of a dimension, several, or nothing."""
+
+PERCENTS: Final = (5, 10, 25, 50, 75, 90, 95, 99)
+ROLE_PARAMETER_SERVER: Final = "ps"
+
+_SIZE_CLASSES: Final = ("0", "<1", "1", "2", "3-4", "5-8", "9-16", "17-64", "65+")
+
+JOB_DIMENSIONS: Final[dict[str, str]] = {
+    "cluster": "cluster",
+    "vc": "vc",
+    "user": '"user"',
+    "group": '"group"',
+    "role": "role",
+    "task_type": "task_type",
+    "workload": "workload",
+    "gpu_type": "gpu_type",
+    "status": "status",
+    "month": "strftime(submit_local, '%Y-%m')",
+    "device": "CASE WHEN gpus > 0 THEN 'gpu' WHEN gpus = 0 THEN 'cpu' END",
+    "req_gpus": "req_gpus",
+    "size": f"""CAST(CASE WHEN gpus = 0 THEN '0' WHEN gpus < 1 THEN '<1' WHEN gpus < 2 THEN '1' WHEN gpus < 3 THEN '2'
+        WHEN gpus < 5 THEN '3-4' WHEN gpus < 9 THEN '5-8' WHEN gpus < 17 THEN '9-16' WHEN gpus < 65 THEN '17-64'
+        WHEN gpus IS NOT NULL THEN '65+' END AS ENUM{_SIZE_CLASSES})""",
+}
+"""What jobs can be split by, as SQL: canonical columns; the local month; whether GPUs are asked for, and how many."""
+
+
+def zone_of(trace: str) -> str:
+    """Return the time zone a trace's hours and weekdays are read in.
+
+    >>> zone_of("pai-synth"), zone_of("philly"), zone_of("ours")
+    ('Asia/Shanghai', 'America/Los_Angeles', 'UTC')
+    """
+    return next((zone for start, zone in ZONES.items() if trace.startswith(start)), "UTC")
+
+
+def job_rows(trace: str) -> str:
+    """Return the CTE `job`: the rows of one trace, with all GPUs of the job, its GPU-hours and its local time.
+
+    `gpus` is instances times GPUs of each; `gpu_hours` and `instance_hours` count run time, null where any part is.
+    """
+    return f"""job AS (
+        SELECT *, instances * req_gpus AS gpus, instances * req_gpus * run_s / 3600 AS gpu_hours,
+            instances * run_s / 3600 AS instance_hours, timezone('{zone_of(trace)}', submit_ts) AS submit_local
+        FROM jobs WHERE trace = $trace AND cluster = coalesce($cluster, cluster))"""
+
+
+class Split:
+    """The dimensions a question is split by, as the pieces of SQL they become."""
+
+    def __init__(self, by: By, dimensions: Mapping[str, str]) -> None:
+        self.names = () if by is None else (by,) if isinstance(by, str) else tuple(dict.fromkeys(by))
+        unknown = [name for name in self.names if name not in dimensions]
+        if unknown:
+            raise BadUsage(f"cannot split by {unknown[0]!r}; expected one of {', '.join(dimensions) or 'none'}")
+        self._dimensions = dimensions
+
+    @property
+    def defined(self) -> str:
+        """Return `expression AS "name", ` for each dimension, to stand first in a SELECT."""
+        return "".join(f'{self._dimensions[name]} AS "{name}", ' for name in self.names)
+
+    @property
+    def listed(self) -> str:
+        """Return `"name", ` for each dimension."""
+        return "".join(f'"{name}", ' for name in self.names)
+
+    @property
+    def window(self) -> str:
+        """Return the window over all rows of one part."""
+        return f"PARTITION BY {self.listed[:-2]}" if self.names else ""
+
+
+def ask(lake: Lake, sql: str, *, trace: str, cluster: str | None) -> pl.DataFrame:
+    """Answer one SELECT over the lake's tables; `$trace` and `$cluster` (null: all) are its parameters.
+
+    Raises
+    ------
+    LakeError
+        If there is no such trace or cluster, or the tables cannot be read.
+    """
+    lake.table("jobs", trace, cluster)
+    with tempfile.TemporaryDirectory(prefix="taut-stats-") as spill:
+        connection = lake.connect_sealed(Path(spill))
+        try:
+            rows = connection.sql(sql, params={"trace": trace, "cluster": cluster}).to_arrow_table()
+        except duckdb.Error as error:
+            said = str(error).partition("\n")[0][:300]
+            raise LakeError(f"{trace}'s tables cannot be read as expected: {said}; ingest the trace again") from error
+        finally:
+            connection.close()
+    return pl.DataFrame(rows).with_columns(pl.selectors.by_dtype(pl.Categorical, pl.Enum).cast(pl.String))
+
+
+def total(value: str, where: str | None = None) -> str:
+    """Return the SQL of a sum that is the same in every order of rows: of decimals, then as a float."""
+    only = f" FILTER (WHERE {where})" if where else ""
+    return f"CAST(sum(CAST({value} AS DECIMAL(27, 9))){only} AS DOUBLE)"
+
+
+def mean(value: str) -> str:
+    """Return the SQL of a mean that is the same in every order of rows."""
+    return f"CAST(avg(CAST({value} AS DECIMAL(27, 9))) AS DOUBLE)"
+
+
+def quantiles(value: str) -> str:
+    """Return the SQL of the list of `PERCENTS`' quantiles (continuous), to be unpacked by `percentiles`."""
+    return f"quantile_cont(CAST({value} AS DOUBLE), [{', '.join(str(p / 100) for p in PERCENTS)}])"
+
+
+def percentiles(unit: str, of: str = "q") -> str:
+    """Return the SQL that unpacks such a list to columns `p5_<unit>` to `p99_<unit>`."""
+    return ", ".join(f"{of}[{i}] AS p{percent}_{unit}" for i, percent in enumerate(PERCENTS, start=1))
+
+
+def share_of_gpu_hours(where: str) -> str:
+    """Return the SQL of the share of GPU-hours in jobs for which `where` holds; null where there are none."""
+    return f"coalesce({total('gpu_hours', where)}, 0) / nullif({total('gpu_hours')}, 0)"
