@@ -64,6 +64,7 @@ def replay(
     from pipelines.cli.opening import opened, threads_of
     from pipelines.cli.progress import compiling
     from pipelines.replay.experiment import Question, ask
+    from pipelines.replay.shown import shown
 
     with compiling(), opened(lake, trace) as (source, name):
         question = Question(
@@ -78,7 +79,8 @@ def replay(
             threads=threads_of(threads),
         )
         answer = ask(source, question, talk=say)
-    emit(answer.rows(detail=detail), form)
+    rows = answer.rows(detail=detail)
+    emit(shown(rows) if form is Format.TABLE else rows, form)
     if out is not None:
         from pipelines.replay.folder import write
 

@@ -33,8 +33,9 @@ _COLUMNS: Final[Mapping[str, str]] = {
     "cpu_allocated_frac mem_allocated_frac gpu_allocated_frac",
     "jobs_harmed": "gnn devices arm jobs killed killed_hi stretched_share stretch_max",
     "bottleneck": "gnn truth arm paper_h cpu_met_h cpu_met_h_lo cpu_met_h_hi",
-    "part": "gnn arm what completed completed_gain_pct completed_of_oracle killed stretched_share stretch_p99",
 }
+_PART: Final[Mapping[str, int]] = {"completed_gain_pct": 1, "completed_of_oracle": 2, "killed": 1, "stretch_p99": 3}
+"""Columns of the ablation that stand with their intervals, and their decimals."""
 
 
 def shown(answer: Answer) -> list[tuple[str, list[Row]]]:
@@ -53,8 +54,13 @@ def _shown(about: str, rows: Sequence[Row]) -> list[Row]:
     if about == "claim":
         return [{name: value for name, value in row.items() if name != "devices"} for row in rows]
     if about == "part":
-        rows = [row for row in rows if row["truth"] == "contention"]
+        return [_part(row) for row in rows if row["truth"] == "contention"]
     return [{name: row.get(name) for name in _COLUMNS[about].split()} for row in rows]
+
+
+def _part(row: Row) -> Row:
+    named = {name: row[name] for name in ("gnn", "arm", "what", "completed")}
+    return named | {name: _within(row, name, decimals) for name, decimals in _PART.items()}
 
 
 def _by_arm(rows: Sequence[Row]) -> list[Row]:
@@ -86,8 +92,15 @@ def _varied(rows: list[Row]) -> list[Row]:
 
 
 def _cell(row: Row, column: str) -> str:
-    value, low, high = (float(str(row[name])) for name in (column, f"{column}_lo", f"{column}_hi"))
-    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+    return _within(row, column, 1, sign="+")
+
+
+def _within(row: Row, column: str, decimals: int, *, sign: str = "") -> str:
+    """Return a figure with its interval."""
+    value, low, high = (
+        f"{float(str(row[name])):{sign}.{decimals}f}" for name in (column, f"{column}_lo", f"{column}_hi")
+    )
+    return f"{value} [{low}, {high}]"
 
 
 def _known(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""What a replay leaves in a folder: every row with the notes that belong to it, and the charts as HTML and SVG.
+"""What a replay leaves in a folder: every row with the notes that belong to it, and the charts as HTML, SVG and PNG.
 
 Called by `taut experiment replay --out`.
 """
@@ -11,11 +11,13 @@ from typing import Final
 import polars as pl
 
 from pipelines.errors import BadUsage
-from pipelines.replay.charts import gain_kept, tails
+from pipelines.replay.charts import delays, gain_kept, tails
 from pipelines.replay.experiment import Answer
 
-CHARTS: Final = {"gain_kept": gain_kept, "tails": tails}
+CHARTS: Final = {"gain_kept": gain_kept, "delays": delays, "tails": tails}
 """By the name of the file."""
+
+PIXELS_PER_UNIT: Final = 2.0
 
 
 def write(answer: Answer, folder: Path) -> list[Path]:
@@ -36,10 +38,11 @@ def write(answer: Answer, folder: Path) -> list[Path]:
     frame = pl.DataFrame(rows, infer_schema_length=None)
     for name, draw in CHARTS.items():
         chart = draw(frame)
-        page, picture = folder / f"{name}.html", folder / f"{name}.svg"
+        page, drawing, picture = (folder / f"{name}.{kind}" for kind in ("html", "svg", "png"))
         chart.save(page, inline=True)
-        chart.save(picture)
-        written += [page, picture]
+        chart.save(drawing)
+        chart.save(picture, scale_factor=PIXELS_PER_UNIT)
+        written += [page, drawing, picture]
     return written
 
 

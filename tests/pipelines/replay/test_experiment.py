@@ -41,10 +41,23 @@ def test_a_folder_holds_the_rows_with_their_notes_and_the_charts(lake: Path, tmp
     assert result.exit_code == 0, result.stderr
     book = json.loads((tmp_path / "out" / "replay.json").read_text())
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"replay.json", "gain_kept.html", "gain_kept.svg", "tails.html", "tails.svg"}
+    assert names == {"replay.json"} | {
+        f"{chart}.{kind}" for chart in ("gain_kept", "delays", "tails") for kind in ("html", "svg", "png")
+    }
     assert {row["gang_gpus"] for row in book["rows"]} == {"all", "1", "2-7", "8", ">8"}
     assert any("NOT THE TRACE'S CLUSTER" in note for note in book["notes"])
     assert "p99 of JCT" in (tmp_path / "out" / "tails.svg").read_text()
+
+
+def test_a_screen_shows_hours_and_leaves_out_what_is_the_same(lake: Path) -> None:
+    asked = ["--trace", "philly", "--reading", "machine_list", "--order", "sjf", "--sizes", "recent_20"]
+
+    result = CliRunner().invoke(app, ["experiment", "replay", "--lake", str(lake), *asked])
+
+    heading, _, fifo, *_ = result.stdout.splitlines()
+    assert heading.split()[:7] == ["reading", "capacity_gpus", "offered_load", "order", "sizes", "jobs", "jct_mean_h"]
+    assert "gang_gpus" not in heading
+    assert fifo.split()[3:5] == ["fifo", "none"]
 
 
 def test_the_same_question_gives_the_same_bytes(lake: Path) -> None:
