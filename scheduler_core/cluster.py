@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler_core.devices import WHOLE, Sharing, Taken, bound, moved, shape, slots
+from scheduler_core.devices import WHOLE, Sharing, Taken, bound, moved, no_tenants, settled, shape, slots
 from scheduler_core.errors import BadInput, SchedulerError
 from scheduler_core.types import BoolArray, FloatArray, IntArray, Request
 
@@ -102,7 +102,8 @@ class Room:
 
     `largest` is the largest machine's capacity by resource (3,), at least 1; `up` marks the machines that are there,
     the others have nothing free; `of_type` marks the machines of each GPU type. `devices` are the free milli-GPUs of
-    every GPU (machines, most GPUs of any machine), whose sums are `free`'s; None when they are pooled.
+    every GPU (machines, most GPUs of any machine), whose sums are `free`'s; `tenants` counts the instances there with a
+    part of a GPU (column 0) or with k whole ones (column k). Both are None when GPUs are pooled.
     """
 
     def __init__(
@@ -112,12 +113,14 @@ class Room:
         up: BoolArray,
         of_type: Mapping[str, BoolArray],
         devices: IntArray | None = None,
+        tenants: IntArray | None = None,
     ) -> None:
         self.free = free
         self.largest = largest
         self.up = up
         self.of_type = of_type
         self.devices = devices
+        self.tenants = tenants
         self._most: list[int] = free.max(axis=0).tolist()
         self._total: list[int] = free.sum(axis=0).tolist()
 
@@ -158,19 +161,20 @@ class Room:
     def within(self, other: "Room") -> "Room":
         """Return what is free in both."""
         free = np.minimum(self.free, other.free)
-        if self.devices is None or other.devices is None:
+        if self.devices is None or other.devices is None or self.tenants is None or other.tenants is None:
             return Room(free, self.largest, self.up, self.of_type)
-        # Sums of what both have of each device, not the smaller sum.
+        # Sums of what both have of each device, not the smaller sum; what holds the rest is in one of them at least.
         left = np.minimum(self.devices, other.devices)
         free[:, 2] = left.sum(axis=1)
-        return Room(free, self.largest, self.up, self.of_type, left)
+        return Room(free, self.largest, self.up, self.of_type, left, np.maximum(self.tenants, other.tenants))
 
     def _moved(self, allocations: Iterable[Allocation], sign: int) -> "Room":
         free = self.free.copy()
         left = None if self.devices is None else self.devices.copy()
+        held = None if self.tenants is None else self.tenants.copy()
         for allocation in allocations:
-            _move(free, left, allocation, sign)
-        return Room(free, self.largest, self.up, self.of_type, left)
+            _move(free, left, held, allocation, sign)
+        return Room(free, self.largest, self.up, self.of_type, left, held)
 
     def _may_fit(self, demand: Demand) -> bool:
         """Look at the largest machine's room and at all of it: most gangs that cannot start fail already here."""
@@ -191,7 +195,7 @@ class Cluster:
 
     `capacity` and `free` are (machines, 3) in the order of `RESOURCES`; `free` changes by `allocate` and `release`
     only, and never leaves 0..capacity. What is free on a machine that is away is in no `room()`. `devices` are the free
-    milli-GPUs of every GPU, as in `Room`; None when they are pooled.
+    milli-GPUs of every GPU and `tenants` who is there, as in `Room`; None when they are pooled.
     """
 
     def __init__(self, machines: Sequence[Machine], sharing: Sharing = "pooled") -> None:
@@ -205,6 +209,7 @@ class Cluster:
         self.capacity: IntArray = np.array(rows, dtype=np.int64)
         self.free: IntArray = self.capacity.copy()
         self.devices = _whole_devices(machines) if sharing == "devices" else None
+        self.tenants = None if self.devices is None else no_tenants(self.devices)
         self.largest: IntArray = np.maximum(self.capacity.max(axis=0), 1)
         self.total: IntArray = np.maximum(self.capacity.sum(axis=0), 1)
         self.holds: IntArray = np.zeros(len(machines), dtype=np.int64)
@@ -213,13 +218,15 @@ class Cluster:
         }
         all_up = np.ones(len(machines), dtype=np.bool_)
         empty = None if self.devices is None else self.devices.copy()
-        self._empty = Room(self.capacity, self.largest, all_up, self._of_type, empty)
+        nobody = None if self.tenants is None else self.tenants.copy()
+        self._empty = Room(self.capacity, self.largest, all_up, self._of_type, empty, nobody)
 
     def room(self) -> Room:
         """Return what is free now on the machines that are up."""
         up = self.holds == 0
         left = None if self.devices is None else np.where(up[:, None], self.devices, 0)
-        return Room(np.where(up[:, None], self.free, 0), self.largest, up, self._of_type, left)
+        held = None if self.tenants is None else np.where(up[:, None], self.tenants, 0)
+        return Room(np.where(up[:, None], self.free, 0), self.largest, up, self._of_type, left, held)
 
     def of_type(self, gpu_type: str | None) -> BoolArray:
         """Return which machines are of a GPU type, or of one of several (machines,); all for None."""
@@ -249,7 +256,7 @@ class Cluster:
         self.holds[machine] -= 1
 
     def _checked_move(self, allocation: Allocation, sign: int) -> None:
-        _move(self.free, self.devices, allocation, sign)
+        _move(self.free, self.devices, self.tenants, allocation, sign)
         for machine, _ in allocation.counts:
             after, most = self.free[machine].tolist(), self.capacity[machine].tolist()
             wrong = min(after) < 0 or any(free > capacity for free, capacity in zip(after, most, strict=True))
@@ -257,7 +264,7 @@ class Cluster:
                 left, whole = self.devices[machine], self._empty.devices[machine]
                 wrong = wrong or bool(((left < 0) | (left > whole)).any())
             if wrong:
-                _move(self.free, self.devices, allocation, -sign)
+                _move(self.free, self.devices, self.tenants, allocation, -sign)
                 raise SchedulerError(
                     f"machine {self.machines[machine].name!r}: free units would become {after}, "
                     f"expected within 0..{most}{'' if self.devices is None else ', and each GPU within its own'}; "
@@ -277,8 +284,8 @@ def _typed(of_type: Mapping[str, BoolArray], gpu_type: str) -> BoolArray:
     return np.logical_or.reduce(marks) if marks else np.zeros(1, dtype=np.bool_)
 
 
-def _move(free: IntArray, left: IntArray | None, allocation: Allocation, sign: int) -> None:
-    """Move an allocation's units; `left` are the devices, whose milli-GPUs are those that are moved."""
+def _move(free: IntArray, left: IntArray | None, held: IntArray | None, allocation: Allocation, sign: int) -> None:
+    """Move an allocation's units; `left` are the devices, whose milli-GPUs are those that are moved; `held` tenants."""
     units = np.array(allocation.demand.units, dtype=np.int64)
     if left is not None:
         if units[2] > 0 and not allocation.devices:
@@ -287,6 +294,8 @@ def _move(free: IntArray, left: IntArray | None, allocation: Allocation, sign: i
                 "expected devices where GPUs are shared by them; make allocations by Room.allocation"
             )
         moved(left, allocation.devices, sign)
+        if held is not None and units[2] > 0:
+            settled(held, int(units[2]), allocation.counts, -sign)
         for machine, _, milli in allocation.devices:
             free[machine, 2] += sign * milli
         units[2] = 0

@@ -82,6 +82,27 @@ def moved(free: IntArray, taken: Taken, sign: int) -> None:
         free[machine, device] += sign * milli
 
 
+def no_tenants(free: IntArray) -> IntArray:
+    """Return that nobody is on any machine (machines, most GPUs + 1)."""
+    return np.zeros((free.shape[0], free.shape[1] + 1), dtype=np.int64)
+
+
+def tenancy(units_gpu: int) -> int:
+    """Return the column of tenants that an instance with GPUs is counted in: 0 with a part of one, k with k whole ones.
+
+    >>> [tenancy(milli) for milli in (300, 1000, 1500)]
+    [0, 1, 2]
+    """
+    count, milli = shape(units_gpu)
+    return count if milli == WHOLE else 0
+
+
+def settled(tenants: IntArray, units_gpu: int, counts: Sequence[tuple[int, int]], sign: int) -> None:
+    """Let instances with GPUs come to machines (1), or leave them (-1), in place."""
+    for machine, instances in counts:
+        tenants[machine, tenancy(units_gpu)] += sign * instances
+
+
 def by_host(counts: Sequence[tuple[int, int]], taken: Taken, devices: int) -> IntArray:
     """Return what is taken of each device of each host, in the order of `counts` (hosts, devices).
 
