@@ -1,0 +1,153 @@
+"""How much free GPU a target workload could not use, and why: of a machine, and of a cluster.
+
+Pure functions of what is free. Which machine is taken for its sake is in `sharing_placements`, the same numbers for
+the loops in `compiled.sharing`. Called by whoever measures, by `fragmentation_course`, and by tests as the oracle.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+
+from scheduler_core.cluster import ALTERNATIVES, Room
+from scheduler_core.errors import BadInput
+from scheduler_core.target import TargetWorkload
+from scheduler_core.types import BoolArray, FloatArray, IntArray
+
+
+class Use(IntEnum):
+    """What a machine's free GPU is to a shape; all but `USABLE` are fragments.
+
+    In the published simulator, in this order: q3_satisfied, q2_lack_gpu, q4_lack_cpu, q1_lack_both, no_access,
+    xl_satisfied, xr_lack_cpu. Devices too small for a shape that the machine can host are `LACKS_GPU`.
+    """
+
+    USABLE = 0
+    LACKS_GPU = 1
+    LACKS_CPU = 2
+    LACKS_BOTH = 3
+    OTHER_MODEL = 4
+    ASKS_NO_GPU = 5
+    ASKS_NO_GPU_LACKS_CPU = 6
+
+
+USES: Final = tuple(use.name.lower() for use in Use)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FreeNodes:
+    """What is free on machines (n): milli-cores, milli-GPUs of every device (n, most GPUs), and their GPU types."""
+
+    cpu_milli: IntArray
+    devices: IntArray
+    gpu_type: tuple[str | None, ...]
+
+
+def free_nodes(room: Room) -> FreeNodes:
+    """Return what is free in a room whose GPUs are shared by devices; away machines have nothing free.
+
+    Raises
+    ------
+    BadInput
+        If the room's GPUs are pooled.
+    """
+    if room.devices is None:
+        raise BadInput("fragmentation: found a room with pooled GPUs, expected sharing by devices")
+    return FreeNodes(cpu_milli=room.free[:, 0], devices=room.devices, gpu_type=gpu_types_of(room))
+
+
+def gpu_types_of(room: Room) -> tuple[str | None, ...]:
+    """Return each machine's GPU type."""
+    names: list[str | None] = [None] * len(room.up)
+    for name, machines in room.of_type.items():
+        for machine in np.flatnonzero(machines).tolist():
+            names[machine] = name
+    return tuple(names)
+
+
+def allows(asked: str | None, gpu_type: str | None) -> bool:
+    """Return whether a machine's GPU type is among those asked for.
+
+    >>> allows("T4|P100", "T4"), allows("T4", None), allows(None, None)
+    (True, False, True)
+    """
+    return asked is None or gpu_type in asked.split(ALTERNATIVES)
+
+
+def uses(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
+    """Return what each machine's free GPU is to each shape, by `Use` (n, k, 7): milli-GPUs that sum to what is free."""
+    free, devices = nodes.devices.sum(axis=1), nodes.devices[:, None, :]
+    large = devices >= target.milli[None, :, None]
+    small = np.where(large, 0, devices).sum(axis=2)
+    fits_gpu, fits_cpu = large.sum(axis=2) >= target.count, nodes.cpu_milli[:, None] >= target.cpu_milli
+    found = np.zeros((len(free), len(target), len(Use)), dtype=np.int64)
+    for use, machines in _cases(nodes, target, fits_gpu, fits_cpu).items():
+        found[:, :, use] = np.where(machines, free[:, None], 0)
+    hosted = found[:, :, Use.USABLE] > 0
+    found[:, :, Use.LACKS_GPU] += np.where(hosted, small, 0)
+    found[:, :, Use.USABLE] -= np.where(hosted, small, 0)
+    return found
+
+
+def _cases(nodes: FreeNodes, target: TargetWorkload, fits_gpu: BoolArray, fits_cpu: BoolArray) -> dict[Use, BoolArray]:
+    """Say for each machine and shape (n, k) which case holds: exactly one."""
+    asks = target.count > 0
+    distinct = sorted(set(nodes.gpu_type), key=str)
+    open_to = {kind: np.array([allows(asked, kind) for asked in target.gpu_type], dtype=np.bool_) for kind in distinct}
+    reached = np.array([open_to[kind] for kind in nodes.gpu_type], dtype=np.bool_).reshape(fits_gpu.shape)
+    open_ = asks & reached
+    return {
+        Use.USABLE: open_ & fits_gpu & fits_cpu,
+        Use.LACKS_GPU: open_ & ~fits_gpu & fits_cpu,
+        Use.LACKS_CPU: open_ & fits_gpu & ~fits_cpu,
+        Use.LACKS_BOTH: open_ & ~fits_gpu & ~fits_cpu,
+        Use.OTHER_MODEL: asks & ~reached,
+        Use.ASKS_NO_GPU: ~asks & fits_cpu,
+        Use.ASKS_NO_GPU_LACKS_CPU: ~asks & ~fits_cpu,
+    }
+
+
+def unusable(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
+    """Return F_n(m): each machine's free milli-GPUs that each shape could not use (n, k).
+
+    All of them where the shape asks for no GPU, the GPU type is not allowed, or the machine cannot host it for CPU or
+    devices; else those of the devices with less free than it asks of one.
+
+    References
+    ----------
+    Weng et al., USENIX ATC 2023, section 3.
+
+    Examples
+    --------
+    >>> from scheduler_core.cluster import Demand
+    >>> from scheduler_core.target import target_of
+    >>> nodes = FreeNodes(cpu_milli=np.array([8000]), devices=np.array([[1000, 400]]), gpu_type=("T4",))
+    >>> unusable(nodes, target_of([Demand(units=(4000, 0, 500), instances=1)])).tolist()
+    [[400]]
+    """
+    found = uses(nodes, target)
+    return np.asarray(found.sum(axis=2) - found[:, :, Use.USABLE], dtype=np.int64)
+
+
+def fragmentation(nodes: FreeNodes, target: TargetWorkload) -> FloatArray:
+    """Return F_n(M): each machine's milli-GPUs that a pod of the target could not use, on average (n,)."""
+    return np.asarray(unusable(nodes, target) @ target.pods / max(target.total, 1), dtype=np.float64)
+
+
+def cluster_fragmentation(nodes: FreeNodes, target: TargetWorkload) -> float:
+    """Return F: the milli-GPUs of all machines together that a pod of the target could not use, on average."""
+    return int((unusable(nodes, target) @ target.pods).sum()) / max(target.total, 1)
+
+
+def breakdown(nodes: FreeNodes, target: TargetWorkload) -> FloatArray:
+    """Return why: free milli-GPUs of the cluster by `Use` (7,), averaged over the target's pods.
+
+    They sum to all that is free; without `USABLE` to the cluster's fragmentation. Zeros for a target of no pod.
+    """
+    return np.asarray(weighed_uses(nodes, target).sum(axis=0) / max(target.total, 1), dtype=np.float64)
+
+
+def weighed_uses(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
+    """Return each machine's milli-GPUs by `Use` (n, 7), times the target's pods: whole numbers, so sums are exact."""
+    return np.asarray(np.einsum("nku,k->nu", uses(nodes, target), target.pods), dtype=np.int64)

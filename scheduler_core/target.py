@@ -1,0 +1,162 @@
+"""What a cluster is expected to be asked for: distinct shapes of instances, and how many pods have each.
+
+How much GPU such a target could not use is in `fragmentation`; which machine is taken for its sake in
+`sharing_placements`. Called by both, by `inflation`, and by whoever makes targets of a lake or of a pod list.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from scheduler_core.cluster import Demand
+from scheduler_core.devices import shape
+from scheduler_core.errors import BadInput
+from scheduler_core.types import FloatArray, IntArray
+
+Shape = tuple[int, int, int, str | None]
+"""Milli-cores, GPU devices, milli-GPUs on each of them, GPU type (alternatives by "|") or None for any."""
+
+WINDOW: Final = 10_000
+"""Arrivals that a sliding target remembers."""
+
+RENEWALS: Final = 10
+"""How often a sliding target is made anew while its window passes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TargetWorkload:
+    """Distinct shapes of what is asked for (k, may be 0), the most frequent first. Memory is no part of it.
+
+    Attributes
+    ----------
+    cpu_milli, count, milli
+        Milli-cores; GPU devices (0: none), and milli-GPUs on each of them.
+    gpu_type
+        Names, alternatives by "|"; None for any.
+    pods
+        How many pods (instances) have the shape. Numbers, not shares, so that sums of them are exact.
+    """
+
+    cpu_milli: IntArray
+    count: IntArray
+    milli: IntArray
+    gpu_type: tuple[str | None, ...]
+    pods: IntArray
+
+    @property
+    def popularity(self) -> FloatArray:
+        """Return each shape's share of the pods (k,); they sum to 1."""
+        return np.asarray(self.pods / max(self.total, 1), dtype=np.float64)
+
+    @property
+    def total(self) -> int:
+        """Return how many pods there are."""
+        return int(self.pods.sum())
+
+    def __len__(self) -> int:
+        return len(self.pods)
+
+
+def target_of(demands: Iterable[Demand], popularity: float = 1.0) -> TargetWorkload:
+    """Count the shapes of demands, each instance a pod, and keep the most frequent ones.
+
+    Shapes are taken from the most frequent on until they are at least `popularity` of all pods; of equally frequent
+    ones the larger goes first, so that the order of the demands is of no account.
+
+    Raises
+    ------
+    BadInput
+        If `popularity` is not within 0..1, or 0.
+
+    References
+    ----------
+    Weng et al.: Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent, USENIX
+    ATC 2023, section 3.2 (target workload). The paper's artifact keeps 95 %.
+
+    Examples
+    --------
+    >>> asked = [Demand(units=(4000, 0, 500), instances=3), Demand(units=(8000, 0, 8000), instances=1)]
+    >>> target_of(asked).popularity.tolist(), target_of(asked, popularity=0.75).count.tolist()
+    ([0.75, 0.25], [1])
+    """
+    counts: Counter[Shape] = Counter()
+    for demand in demands:
+        counts[shape_of(demand)] += demand.instances
+    return target_from(counts, popularity)
+
+
+def shape_of(demand: Demand) -> Shape:
+    """Return the shape of one instance of a demand."""
+    count, milli = shape(demand.units[2])
+    return demand.units[0], count, milli, demand.gpu_type
+
+
+def target_from(counts: Counter[Shape], popularity: float = 1.0) -> TargetWorkload:
+    """Make a target of pods by shape, as `target_of` does."""
+    if not 0.0 < popularity <= 1.0:
+        raise BadInput(f"target: found popularity {popularity}, expected more than 0 and at most 1")
+    ranked = sorted(counts.items(), key=_rank, reverse=True)
+    pods = np.array([number for _, number in ranked], dtype=np.int64)
+    kept = int(np.searchsorted(np.cumsum(pods), popularity * pods.sum())) + 1
+    shapes = [found for found, _ in ranked[:kept]]
+    return TargetWorkload(
+        cpu_milli=np.array([cpu for cpu, _, _, _ in shapes], dtype=np.int64),
+        count=np.array([count for _, count, _, _ in shapes], dtype=np.int64),
+        milli=np.array([milli for _, _, milli, _ in shapes], dtype=np.int64),
+        gpu_type=tuple(gpu_type for _, _, _, gpu_type in shapes),
+        pods=pods[:kept],
+    )
+
+
+def _rank(entry: tuple[Shape, int]) -> tuple[int, int, int, int, str]:
+    (cpu, count, milli, gpu_type), pods = entry
+    return pods, cpu, milli, count, gpu_type or ""
+
+
+class SlidingTarget:
+    """A target learnt online: the shapes of the last `window` arrivals, all of them.
+
+    It is made anew when arrivals since the last time are a tenth of the window, or as many as were known then: at the
+    1st, 2nd, 4th, 8th ... arrival at first, and then at every thousandth (of the default window). In between `target`
+    stays the same object, so what is kept by it stays good.
+
+    Examples
+    --------
+    >>> sliding = SlidingTarget(window=2)
+    >>> for gpu in (500, 1000, 1000):
+    ...     sliding.arrived(Demand(units=(1000, 0, gpu), instances=1))
+    >>> sliding.target.milli.tolist()
+    [1000]
+    """
+
+    def __init__(self, window: int = WINDOW) -> None:
+        if window < 1:
+            raise BadInput(f"sliding target: found window {window}, expected at least 1 arrival")
+        self.window = window
+        self.target = target_from(Counter())
+        self._recent: deque[tuple[Shape, int]] = deque()
+        self._counts: Counter[Shape] = Counter()
+        self._since = 0
+        self._known = 0
+
+    def arrived(self, demand: Demand) -> None:
+        """Learn from a job that joins for the first time; forget the one that leaves the window."""
+        found = shape_of(demand), demand.instances
+        self._recent.append(found)
+        self._count(*found)
+        if len(self._recent) > self.window:
+            left, instances = self._recent.popleft()
+            self._count(left, -instances)
+        self._since += 1
+        if self._since >= max(min(self._known, self.window // RENEWALS), 1):
+            self.target = target_from(self._counts)
+            self._known += self._since
+            self._since = 0
+
+    def _count(self, shape: Shape, instances: int) -> None:
+        self._counts[shape] += instances
+        if self._counts[shape] == 0:
+            del self._counts[shape]
