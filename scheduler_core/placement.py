@@ -143,6 +143,16 @@ def _always(place: Placement) -> PlacementKind:
     return PlacementKind(make=lambda _: place)
 
 
+def _on_devices(policy: str) -> PlacementKind:
+    def make(seed: int) -> Placement:
+        # Compiling costs seconds: only who places by devices pays for it.
+        from scheduler_core.sharing_placements import DevicePlacement
+
+        return DevicePlacement(policy, seed=seed)
+
+    return PlacementKind(make=make, sharing="devices")
+
+
 def _filled(demand: Demand, room: Room, hosts: IntArray, order: IntArray) -> Allocation | None:
     if hosts.sum() < demand.instances:
         return None
@@ -159,7 +169,13 @@ def _filled(demand: Demand, room: Room, hosts: IntArray, order: IntArray) -> All
 
 PLACEMENTS: Final[dict[str, PlacementKind]] = {
     "best_fit": _always(best_fit),
+    "best_fit_gpu": _on_devices("best_fit_gpu"),
     "consolidate": _always(consolidate),
+    "dot_product": _on_devices("dot_product"),
+    "fgd": _on_devices("fgd"),
     "first_fit": _always(first_fit),
+    "gpu_clustering": _on_devices("gpu_clustering"),
+    "gpu_packing": _on_devices("gpu_packing"),
+    "random": _on_devices("random"),
     "spread": _always(spread),
 }

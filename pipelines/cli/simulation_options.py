@@ -40,6 +40,12 @@ class PlacementOption(StrEnum):
     FIRST_FIT = "first_fit"
     CONSOLIDATE = "consolidate"
     SPREAD = "spread"
+    FGD = "fgd"
+    DOT_PRODUCT = "dot_product"
+    BEST_FIT_GPU = "best_fit_gpu"
+    GPU_PACKING = "gpu_packing"
+    GPU_CLUSTERING = "gpu_clustering"
+    RANDOM = "random"
 
 
 class SharingOption(StrEnum):

@@ -14,12 +14,13 @@ import numba
 Compiled = Callable[..., Any]  # numba publishes no types: a kernel's own annotations say what it takes
 
 
-def _digest() -> str:
-    files = sorted(Path(__file__).parent.glob("*.py"))
+def digest(folder: Path) -> str:
+    """Return one number for all the sources in a folder."""
+    files = sorted(folder.glob("*.py"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
-SOURCES: Final = _digest()
+SOURCES: Final = digest(Path(__file__).parent)
 """Digest of every file here. Numba keeps a function under the digest of its own file only, so what is called from
 outside closes over this one too: a change in any file compiles anew."""
 

@@ -1,0 +1,194 @@
+"""Placements that choose machines by their GPUs one by one: fragmentation gradient descent, and its baselines.
+
+Scores are computed in `compiled.sharing`, kept, and computed anew for machines that changed; the published protocol
+without time is in `inflation`. Made by the registry in `placement`; called as any placement.
+"""
+
+import hashlib
+from collections import Counter
+from typing import Final, Literal
+
+import numpy as np
+
+from scheduler_core.cluster import Allocation, Demand, Room
+from scheduler_core.compiled.sharing import mirroring
+from scheduler_core.compiled.sharing.setup import (
+    draws_of,
+    goal_of,
+    kept_of,
+    kinds_of,
+    nodes_of,
+    policy_code,
+    shapes_of,
+)
+from scheduler_core.devices import Sharing, shape
+from scheduler_core.errors import BadInput
+from scheduler_core.fragmentation import gpu_types_of
+from scheduler_core.target import SlidingTarget, TargetWorkload
+from scheduler_core.types import FloatArray, IntArray
+
+Ties = Literal["first", "random"]
+"""Of machines with equal scores: the first one, or one drawn."""
+
+MOST_SHAPES: Final = 1024
+"""Distinct demands whose scores are kept; one more, and they are all forgotten."""
+
+FEWEST_SHAPES: Final = 64
+"""Distinct demands that there is room for at first."""
+
+
+class DevicePlacement:
+    """Put each instance of a gang on the machine of the best score, one after the other, all or none.
+
+    A machine that lacks CPU, memory, devices or the GPU type is out. Ties go to the machine listed first, or to one
+    drawn. Within the machine, parts of a GPU go to the device that has the least that suffices, whole ones to the idle
+    devices of lowest index, except as said here. Scores are whole numbers within 0..100.
+
+    - ``fgd``: 100 times the sigmoid of how many GPUs less would be fragmented there for the target workload
+      (`fragmentation`); a part of a GPU goes to the device where that is most.
+    - ``dot_product``: smaller product of what is free and what is asked, CPU and GPU as parts of the largest machine's.
+    - ``best_fit_gpu``: least left of CPU and GPU, as parts of the largest machine's.
+    - ``gpu_packing``: GPUs in use before idle ones of machines in use, before machines none of whose GPUs are.
+    - ``gpu_clustering``: machines with instances of the same size (a part of a GPU, or so many whole ones) only, then
+      with such among others, then with none, then with others only; among equals the fullest.
+    - ``random``: any machine that fits, any device that fits.
+
+    What is drawn depends on the seed, the demand and the room only. What is kept between calls changes no answer;
+    `fgd` without a target learns one from `arrived`.
+
+    References
+    ----------
+    Weng et al.: Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent, USENIX
+    ATC 2023 (fgd, and the baselines as measured there). Grandl et al.: Multi-resource packing for cluster schedulers,
+    SIGCOMM 2014 (dot product). Weng et al.: MLaaS in the Wild, NSDI 2022 (packing). Xiao et al.: Gandiva, OSDI 2018
+    (clustering).
+
+    Examples
+    --------
+    >>> from scheduler_core.cluster import Cluster, paper_machines
+    >>> cluster = Cluster(paper_machines(), sharing="devices")
+    >>> place = DevicePlacement("gpu_packing")
+    >>> for _ in range(3):
+    ...     cluster.allocate(place(Demand(units=(1000, 1024, 400), instances=1), cluster.room()))
+    >>> cluster.devices[0].tolist()
+    [200, 600, 1000, 1000, 1000, 1000, 1000, 1000]
+    """
+
+    sharing: Sharing = "devices"
+
+    def __init__(
+        self,
+        policy: str,
+        target: TargetWorkload | SlidingTarget | None = None,
+        ties: Ties = "first",
+        seed: int = 0,
+    ) -> None:
+        self.policy = policy
+        self.ties = ties
+        self.seed = seed
+        self._code = policy_code(policy)
+        self._target = SlidingTarget() if target is None else target
+        self._drawing = ties == "random" or policy == "random"
+        self._undrawn = np.random.default_rng(seed)
+        self._mirror: _Mirror | None = None
+
+    def arrived(self, demand: Demand) -> None:
+        """Learn from a job that joins for the first time, where the target is learnt."""
+        if isinstance(self._target, SlidingTarget):
+            self._target.arrived(demand)
+
+    def __call__(self, demand: Demand, room: Room) -> Allocation | None:
+        """Place a gang; None where it does not fit.
+
+        Raises
+        ------
+        BadInput
+            If the room's GPUs are pooled.
+        """
+        if room.devices is None or room.tenants is None:
+            raise BadInput(f"placement {self.policy}: found a room with pooled GPUs, expected sharing by devices")
+        if self._mirror is None or not self._mirror.reflects(room):
+            self._mirror = _Mirror(room, room.devices)
+        mirror = self._mirror
+        mirror.aim(self._target.target if isinstance(self._target, SlidingTarget) else self._target)
+        mirror.follow(room, room.devices, room.tenants)
+        draws = draws_of(self._rng(demand, room), demand.instances, self._drawing)
+        placed = mirror.place(self._code, demand, draws, self._drawing)
+        return None if placed is None else _allocation(demand, *placed)
+
+    def _rng(self, demand: Demand, room: Room) -> np.random.Generator:
+        """Return a stream of its own for what is asked: asking twice, or in between, draws the same."""
+        if not self._drawing:
+            return self._undrawn
+        said = hashlib.blake2b(repr((self.seed, demand)).encode(), digest_size=16)
+        said.update(room.free.tobytes())
+        said.update(b"" if room.devices is None else room.devices.tobytes())
+        return np.random.default_rng(int.from_bytes(said.digest(), "little"))
+
+
+class _Mirror:
+    """The kernels' own copy of a room, with the scores kept for it."""
+
+    def __init__(self, room: Room, devices: IntArray) -> None:
+        self._of_type, self._largest = room.of_type, room.largest
+        self._kinds, kind = kinds_of(gpu_types_of(room))
+        # Nothing is free anywhere until it follows a room.
+        self._nodes = nodes_of(
+            np.zeros_like(room.free), np.zeros_like(devices), kind, np.zeros_like(room.up), room.largest
+        )
+        self._target: TargetWorkload | None = None
+        self._numbers: dict[tuple[tuple[int, int, int], str | None], int] = {}
+        self._kept = kept_of(FEWEST_SHAPES, len(room.up))
+
+    def reflects(self, room: Room) -> bool:
+        """Return whether a room is of the same machines."""
+        same = room.of_type is self._of_type and room.largest is self._largest
+        return same and room.devices is not None and room.devices.shape == self._nodes.devices.shape
+
+    def aim(self, target: TargetWorkload) -> None:
+        """Score for a target from now on."""
+        if target is not self._target:
+            self._target = target
+            self._goal = goal_of(target, self._kinds)
+            mirroring.aim(self._nodes, self._goal, self._kept)
+
+    def follow(self, room: Room, devices: IntArray, tenants: IntArray) -> None:
+        """Become like a room."""
+        mirroring.mirror(self._nodes, room.free, devices, tenants, room.up, self._goal, self._kept)
+
+    def place(
+        self, policy: int, demand: Demand, draws: FloatArray, drawn_ties: bool
+    ) -> tuple[IntArray, IntArray] | None:
+        """Place a gang and become as if it were there; return the machine and the devices of each instance."""
+        at = self._number(demand)
+        found, taken = np.empty(demand.instances, dtype=np.int64), np.empty(demand.instances, dtype=np.int64)
+        fits = mirroring.place(
+            policy, self._nodes, self._shapes, at, self._goal, self._kept, draws, drawn_ties, found, taken
+        )
+        return (found, taken) if fits else None
+
+    def _number(self, demand: Demand) -> int:
+        """Return where a demand's scores are kept, whatever its instances."""
+        key = demand.units, demand.gpu_type
+        if key not in self._numbers:
+            if len(self._numbers) == MOST_SHAPES:
+                self._numbers.clear()
+            self._numbers[key] = len(self._numbers)
+            known = list(self._numbers)
+            units = np.array([units for units, _ in known], dtype=np.int64)
+            self._shapes = shapes_of(units, [gpu_type for _, gpu_type in known], self._kinds)
+            if len(known) > len(self._kept.score) or len(known) == 1:
+                self._kept = kept_of(2 * len(known), len(self._nodes.up))._replace(fragmented=self._kept.fragmented)
+        return self._numbers[key]
+
+
+def _allocation(demand: Demand, found: IntArray, taken: IntArray) -> Allocation:
+    milli = shape(demand.units[2])[1]
+    hosts = found.tolist()
+    devices = tuple(
+        (machine, device, milli)
+        for machine, bits in zip(hosts, taken.tolist(), strict=True)
+        for device in range(bits.bit_length())
+        if bits >> device & 1
+    )
+    return Allocation(demand=demand, counts=tuple(Counter(hosts).items()), devices=devices)
