@@ -7,8 +7,9 @@ import xgboost as xgb
 from modelserve.boosters import raw_outputs
 from modelserve.errors import BundleError
 from modelserve.trees import compiled as trees_module
-from modelserve.trees.compiled import CompiledTrees, trial_rows
+from modelserve.trees.compiled import CompiledTrees
 from modelserve.trees.forest import read_forest
+from modelserve.trees.trials import trial_rows
 
 FEATURES = 6
 CATEGORICAL = 2
