@@ -105,16 +105,31 @@ class DevicePlacement:
         BadInput
             If the room's GPUs are pooled.
         """
+        mirror = self._following(room)
+        draws = draws_of(self._rng(demand, room), demand.instances, self._drawing)
+        placed = mirror.place(self._code, demand, draws, self._drawing)
+        return None if placed is None else _allocation(demand, *placed)
+
+    def fragmentation(self, room: Room) -> float:
+        """Return a room's fragmentation for the target, in milli-GPUs, kept machine by machine.
+
+        The same as `fragmentation.cluster_fragmentation`, in a few microseconds where few machines changed.
+
+        Raises
+        ------
+        BadInput
+            If the room's GPUs are pooled.
+        """
+        return self._following(room).fragmentation()
+
+    def _following(self, room: Room) -> "_Mirror":
         if room.devices is None or room.tenants is None:
             raise BadInput(f"placement {self.policy}: found a room with pooled GPUs, expected sharing by devices")
         if self._mirror is None or not self._mirror.reflects(room):
             self._mirror = _Mirror(room, room.devices)
-        mirror = self._mirror
-        mirror.aim(self._target.target if isinstance(self._target, SlidingTarget) else self._target)
-        mirror.follow(room, room.devices, room.tenants)
-        draws = draws_of(self._rng(demand, room), demand.instances, self._drawing)
-        placed = mirror.place(self._code, demand, draws, self._drawing)
-        return None if placed is None else _allocation(demand, *placed)
+        self._mirror.aim(self._target.target if isinstance(self._target, SlidingTarget) else self._target)
+        self._mirror.follow(room, room.devices, room.tenants)
+        return self._mirror
 
     def _rng(self, demand: Demand, room: Room) -> np.random.Generator:
         """Return a stream of its own for what is asked: asking twice, or in between, draws the same."""
@@ -155,6 +170,10 @@ class _Mirror:
     def follow(self, room: Room, devices: IntArray, tenants: IntArray) -> None:
         """Become like a room."""
         mirroring.mirror(self._nodes, room.free, devices, tenants, room.up, self._goal, self._kept)
+
+    def fragmentation(self) -> float:
+        """Return the milli-GPUs that the target's pods could not use, on average."""
+        return int(self._kept.fragmented.sum()) / max(self._goal.total, 1)
 
     def place(
         self, policy: int, demand: Demand, draws: FloatArray, drawn_ties: bool

@@ -1,0 +1,114 @@
+"""Fragmentation by hand in every branch of its definition, and against the definition read out loud."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_core.cluster import Cluster, Demand
+from scheduler_core.errors import BadInput
+from scheduler_core.fragmentation import (
+    FreeNodes,
+    Use,
+    breakdown,
+    cluster_fragmentation,
+    fragmentation,
+    free_nodes,
+    unusable,
+    uses,
+)
+from scheduler_core.target import target_of
+from tests.scheduler_core.cases import machines
+from tests.scheduler_core.sharing_references import DEMANDS, TYPES, Box
+from tests.scheduler_core.sharing_references import fragmentation as as_defined
+
+
+def node(cpu: int, gpus: list[int], gpu_type: str | None = "T4") -> FreeNodes:
+    return FreeNodes(cpu_milli=np.array([cpu]), devices=np.array([gpus]), gpu_type=(gpu_type,))
+
+
+def asked(cpu: int, gpu: int, gpu_type: str | None = None) -> Demand:
+    return Demand(units=(cpu, 0, gpu), instances=1, gpu_type=gpu_type)
+
+
+HALVES = [1000, 600, 400, 0]
+
+BRANCHES = {
+    "CPU only, enough of it": (asked(4000, 0), 2000, {Use.ASKS_NO_GPU: 2000}),
+    "CPU only, too little of it": (asked(9000, 0), 2000, {Use.ASKS_NO_GPU_LACKS_CPU: 2000}),
+    "another GPU type": (asked(4000, 500, "V100|P100"), 2000, {Use.OTHER_MODEL: 2000}),
+    "one of its GPU types": (asked(4000, 500, "V100|T4"), 400, {Use.USABLE: 1600, Use.LACKS_GPU: 400}),
+    "a part of any device": (asked(4000, 300), 0, {Use.USABLE: 2000}),
+    "a part of some device": (asked(4000, 500), 400, {Use.USABLE: 1600, Use.LACKS_GPU: 400}),
+    "exactly what a device has": (asked(8000, 600), 400, {Use.USABLE: 1600, Use.LACKS_GPU: 400}),
+    "a whole device": (asked(4000, 1000), 1000, {Use.USABLE: 1000, Use.LACKS_GPU: 1000}),
+    "more whole devices than there are": (asked(4000, 2000), 2000, {Use.LACKS_GPU: 2000}),
+    "too little CPU": (asked(8001, 500), 2000, {Use.LACKS_CPU: 2000}),
+    "too little of both": (asked(9000, 2000), 2000, {Use.LACKS_BOTH: 2000}),
+}
+
+
+@pytest.mark.parametrize(("demand", "fragmented", "why"), BRANCHES.values(), ids=BRANCHES.keys())
+def test_every_branch_by_hand(demand: Demand, fragmented: int, why: dict[Use, int]) -> None:
+    here, target = node(8000, HALVES), target_of([demand])
+    assert unusable(here, target).tolist() == [[fragmented]]
+    assert uses(here, target)[0, 0].tolist() == [why.get(use, 0) for use in Use]
+
+
+def test_a_machine_of_no_known_type_is_open_to_those_who_name_none() -> None:
+    here = node(8000, [1000], gpu_type=None)
+    assert unusable(here, target_of([asked(0, 1000)])).tolist() == [[0]]
+    assert unusable(here, target_of([asked(0, 1000, "T4")])).tolist() == [[1000]]
+
+
+def test_popularity_weighs_shapes_and_machines_add_up() -> None:
+    nodes = FreeNodes(
+        cpu_milli=np.array([8000, 1000]), devices=np.array([[1000, 400], [500, 0]]), gpu_type=("T4", "V100")
+    )
+    target = target_of([asked(2000, 500)] * 3 + [asked(500, 0)])
+    # Of the first: 3/4 of 400 and 1/4 of 1400; the second lacks CPU for three and is of no GPU use to one: all of 500.
+    assert fragmentation(nodes, target).tolist() == [0.75 * 400 + 0.25 * 1400, 500.0]
+    assert cluster_fragmentation(nodes, target) == 1150.0
+    assert breakdown(nodes, target)[Use.LACKS_CPU] == 0.75 * 500
+
+
+def test_a_target_of_no_pod_leaves_nothing_unusable() -> None:
+    here, target = node(8000, HALVES), target_of([])
+    assert (cluster_fragmentation(here, target), breakdown(here, target).tolist()) == (0.0, [0.0] * 7)
+
+
+NODES = st.lists(
+    st.tuples(
+        st.sampled_from([0, 500, 2000, 8000]),
+        st.lists(st.sampled_from([0, 300, 500, 900, 1000]), min_size=4, max_size=4),
+        st.sampled_from(TYPES),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(NODES, st.lists(DEMANDS, min_size=1, max_size=8))
+def test_fragmentation_is_as_defined_and_its_reasons_add_up(
+    drawn: list[tuple[int, list[int], str | None]], demands: list[Demand]
+) -> None:
+    nodes = FreeNodes(
+        cpu_milli=np.array([cpu for cpu, _, _ in drawn]),
+        devices=np.array([gpus for _, gpus, _ in drawn]),
+        gpu_type=tuple(gpu_type for _, _, gpu_type in drawn),
+    )
+    target = target_of(demands)
+    expected = [float(as_defined(Box(cpu, 0, gpus, gpu_type), target)) for cpu, gpus, gpu_type in drawn]
+    why = breakdown(nodes, target)
+    assert fragmentation(nodes, target) == pytest.approx(expected)
+    assert cluster_fragmentation(nodes, target) == pytest.approx(sum(expected))
+    assert why.sum() == pytest.approx(nodes.devices.sum())
+    assert why.sum() - why[Use.USABLE] == pytest.approx(sum(expected))
+
+
+def test_a_room_says_what_is_free_device_by_device() -> None:
+    room = Cluster(machines(2, gpus=2), sharing="devices").room()
+    nodes = free_nodes(room)
+    assert (nodes.devices.tolist(), nodes.cpu_milli.tolist()) == ([[1000, 1000]] * 2, [8000, 8000])
+    with pytest.raises(BadInput, match="pooled"):
+        free_nodes(Cluster(machines()).room())
