@@ -80,7 +80,7 @@ _ALL: Final = (
         unit="tasks, GPU-hours",
         function=request_fragmentation,
         needs={"jobs": ("req_gpus",)},
-        by=_JOB,
+        by=tuple(name for name in JOB_DIMENSIONS if name != "request_class"),
     ),
     Statistic(
         name="status_counts",

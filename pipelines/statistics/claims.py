@@ -120,7 +120,8 @@ def request_and_use(lake: Lake, trace: str, by: By = None, cluster: str | None =
         SELECT {split.listed}resource, use, series, count(*) AS tasks, quantile_cont(value, [{points}]) AS q
         FROM series GROUP BY ALL
     )
-    SELECT {split.listed}resource, use, series, tasks, CAST(unnest([{points}]) AS DOUBLE) AS probability, unnest(q) AS value
+    SELECT {split.listed}resource, use, series, tasks, CAST(unnest([{points}]) AS DOUBLE) AS probability,
+        unnest(q) AS value
     FROM part ORDER BY ALL
     """
     return ask(lake, sql, trace=trace, cluster=cluster)

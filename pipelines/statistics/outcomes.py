@@ -16,10 +16,11 @@ def status_counts(lake: Lake, trace: str, by: By = None, cluster: str | None = N
     """
     split = Split(by, _without_status())
     sql = f"""
-    WITH {job_rows(trace)}
-    SELECT {split.defined}status, count(*) AS jobs,
-        CAST(count(*) AS DOUBLE) / sum(count(*)) OVER ({split.window}) AS share
-    FROM job GROUP BY ALL ORDER BY ALL
+    WITH {job_rows(trace)}, part AS (
+        SELECT {split.defined}status, count(*) AS jobs FROM job GROUP BY ALL
+    )
+    SELECT {split.listed}status, jobs, CAST(jobs AS DOUBLE) / sum(jobs) OVER ({split.window}) AS share
+    FROM part ORDER BY ALL
     """
     return ask(lake, sql, trace=trace, cluster=cluster)
 

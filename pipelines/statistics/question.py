@@ -23,6 +23,7 @@ PERCENTS: Final = (5, 10, 25, 50, 75, 90, 95, 99)
 ROLE_PARAMETER_SERVER: Final = "ps"
 
 _SIZE_CLASSES: Final = ("0", "<1", "1", "2", "3-4", "5-8", "9-16", "17-64", "65+")
+_REQUEST_CLASSES: Final = ("0", "<0.25", "0.25-0.5", "0.5-1", "1", ">1")
 
 JOB_DIMENSIONS: Final[dict[str, str]] = {
     "cluster": "cluster",
@@ -36,12 +37,17 @@ JOB_DIMENSIONS: Final[dict[str, str]] = {
     "status": "status",
     "month": "strftime(submit_local, '%Y-%m')",
     "device": "CASE WHEN gpus > 0 THEN 'gpu' WHEN gpus = 0 THEN 'cpu' END",
+    "instances": "instances",
     "req_gpus": "req_gpus",
+    "request_class": f"""CAST(CASE WHEN req_gpus = 0 THEN '0' WHEN req_gpus < 0.25 THEN '<0.25'
+        WHEN req_gpus < 0.5 THEN '0.25-0.5' WHEN req_gpus < 1 THEN '0.5-1' WHEN req_gpus = 1 THEN '1'
+        WHEN req_gpus > 1 THEN '>1' END AS ENUM{_REQUEST_CLASSES})""",
     "size": f"""CAST(CASE WHEN gpus = 0 THEN '0' WHEN gpus < 1 THEN '<1' WHEN gpus < 2 THEN '1' WHEN gpus < 3 THEN '2'
         WHEN gpus < 5 THEN '3-4' WHEN gpus < 9 THEN '5-8' WHEN gpus < 17 THEN '9-16' WHEN gpus < 65 THEN '17-64'
         WHEN gpus IS NOT NULL THEN '65+' END AS ENUM{_SIZE_CLASSES})""",
 }
-"""What jobs can be split by, as SQL: canonical columns; the local month; whether GPUs are asked for, and how many."""
+"""What jobs can be split by, as SQL: canonical columns; the local month; whether GPUs are asked for (`device`), how
+many by one instance (`req_gpus`, in classes `request_class`) and by all (`size`)."""
 
 
 def zone_of(trace: str) -> str:

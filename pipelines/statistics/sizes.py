@@ -18,8 +18,6 @@ from pipelines.statistics.question import (
     total,
 )
 
-_REQUEST_CLASSES = ("<0.25", "0.25-0.5", "0.5-1", "1", ">1")
-
 
 def sizes(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
     """Return how many GPUs jobs ask for over all their instances: mean, percentiles, shares; and GPU-hours of a job.
@@ -56,23 +54,21 @@ def request_fragmentation(lake: Lake, trace: str, by: By = None, cluster: str | 
     `left_over_frac` is what stays free of the GPUs that instances of this request alone would fill (0.3 leaves 0.1 of
     one, 1.5 half of one of two), a mean over instances.
     """
-    split = Split(by, JOB_DIMENSIONS)
+    split = Split(by, {name: of for name, of in JOB_DIMENSIONS.items() if name != "request_class"})
     sql = f"""
     WITH {job_rows(trace)}, piece AS (
-        SELECT *, CAST(CASE WHEN req_gpus < 0.25 THEN '<0.25' WHEN req_gpus < 0.5 THEN '0.25-0.5'
-                WHEN req_gpus < 1 THEN '0.5-1' WHEN req_gpus = 1 THEN '1' ELSE '>1' END AS ENUM{_REQUEST_CLASSES})
-                AS gpus_of_instance,
+        SELECT *, {JOB_DIMENSIONS["request_class"]} AS request_class,
             greatest(0, CASE WHEN req_gpus < 1 THEN 1 - floor(1 / req_gpus + 1e-9) * req_gpus
                 ELSE 1 - req_gpus / ceil(req_gpus) END) AS left_over
         FROM job WHERE req_gpus > 0
     ), part AS (
-        SELECT {split.defined}gpus_of_instance, count(*) AS tasks, CAST(sum(instances) AS BIGINT) AS instances,
+        SELECT {split.defined}request_class, count(*) AS tasks, CAST(sum(instances) AS BIGINT) AS instances,
             count(DISTINCT (req_cpu_cores, req_mem_gib, req_gpus)) AS requests, {total("gpu_hours")} AS gpu_hours,
             sum(CAST(gpu_hours AS DECIMAL(27, 9))) AS held,
             {total("left_over * instances")} / sum(instances) AS left_over_frac
         FROM piece GROUP BY ALL
     )
-    SELECT {split.listed}gpus_of_instance, tasks, CAST(tasks AS DOUBLE) / sum(tasks) OVER ({split.window}) AS share,
+    SELECT {split.listed}request_class, tasks, CAST(tasks AS DOUBLE) / sum(tasks) OVER ({split.window}) AS share,
         instances, requests, gpu_hours,
         gpu_hours / nullif(CAST(sum(held) OVER ({split.window}) AS DOUBLE), 0) AS gpu_hours_share, left_over_frac
     FROM part ORDER BY ALL

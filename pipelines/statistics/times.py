@@ -3,6 +3,8 @@
 Each is one SELECT; percentiles are continuous quantiles over jobs. Called through `pipelines.statistics`.
 """
 
+from typing import Final
+
 import polars as pl
 
 from pipelines.lake import Lake
@@ -18,7 +20,7 @@ from pipelines.statistics.question import (
     share_of_gpu_hours,
 )
 
-HOURS = (1, 6, 24, 48)
+HOURS: Final = (1, 6, 24, 48)
 """Thresholds: the shares of jobs, and of GPU-hours, beyond so many hours."""
 
 
@@ -28,7 +30,9 @@ def run_time(lake: Lake, trace: str, by: By = None, cluster: str | None = None) 
     Over all jobs whose run time is known, however they ended; lower bounds count as they stand (`censored_share`).
     `gpu_hours_over_*_share` weighs each job by its GPU-hours; null where no job has any.
     """
-    return _duration(lake, trace, by, cluster, value="run_s")
+    return _duration(
+        lake, trace, by, cluster, value="run_s", beside=("avg(CAST(run_s_censored AS INTEGER)) AS censored_share",)
+    )
 
 
 def queueing_delay(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
@@ -47,7 +51,9 @@ def jct(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl
     return _duration(lake, trace, by, cluster, value="CASE WHEN queue_s IS NOT NULL THEN epoch(end_ts - submit_ts) END")
 
 
-def _duration(lake: Lake, trace: str, by: By, cluster: str | None, *, value: str) -> pl.DataFrame:
+def _duration(
+    lake: Lake, trace: str, by: By, cluster: str | None, *, value: str, beside: tuple[str, ...] = ()
+) -> pl.DataFrame:
     split = Split(by, JOB_DIMENSIONS)
     beyond = ", ".join(
         f"avg(CAST(seconds > {3600 * h} AS INTEGER)) AS over_{h}h_share, "
@@ -58,12 +64,11 @@ def _duration(lake: Lake, trace: str, by: By, cluster: str | None, *, value: str
     WITH {job_rows(trace)}, told AS (
         SELECT {split.defined}{value} AS seconds, gpu_hours, run_s_censored FROM job
     ), part AS (
-        SELECT {split.listed}count(*) AS jobs, avg(CAST(run_s_censored AS INTEGER)) AS censored_share,
-            {mean("seconds")} AS mean_s, min(seconds) AS min_s, {quantiles("seconds")} AS q, max(seconds) AS max_s,
-            {beyond}
+        SELECT {split.listed}count(*) AS jobs, {mean("seconds")} AS mean_s, min(seconds) AS min_s,
+            {quantiles("seconds")} AS q, max(seconds) AS max_s, {", ".join((beyond, *beside))}
         FROM told WHERE seconds IS NOT NULL GROUP BY ALL HAVING count(*) > 0
     )
-    SELECT {split.listed}jobs, censored_share, mean_s, min_s, {percentiles("s")}, max_s, COLUMNS('.*over_.*_share')
+    SELECT {split.listed}jobs, mean_s, min_s, {percentiles("s")}, max_s, COLUMNS('.*_share')
     FROM part ORDER BY ALL
     """
     return ask(lake, sql, trace=trace, cluster=cluster)

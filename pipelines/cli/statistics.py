@@ -1,0 +1,104 @@
+"""`taut stats`: statistics of a trace, their definitions, and how they stand against published numbers.
+
+No logic beyond reading options and writing rows; the work is in `pipelines.statistics`.
+Called by `pipelines.cli`, which registers the command.
+"""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Trace, emit, say
+
+OVERVIEW: Final = ("period", "status_counts", "sizes", "run_time", "queueing_delay")
+"""What is shown where no statistic is named."""
+
+
+def stats(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Statistics by name; --list shows them.", show_default=" ".join(OVERVIEW)),
+    ] = None,
+    lake: Lake = None,
+    trace: Trace = None,
+    cluster: Cluster = None,
+    by: Annotated[
+        list[str] | None, typer.Option("--by", help="Split by this (may be repeated).", show_default=False)
+    ] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the statistics with their definitions.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Hold the lake against published numbers, row by row.")
+    ] = False,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Compute statistics of a trace, each in one query; or hold them against the numbers published of it.
+
+    --verify compares a number only where the very rows it was published of are in the lake, says by how much it is off,
+    and of every other number why it cannot be computed from these files.
+    """
+    from pipelines.errors import BadUsage
+
+    if ((listing or verify) and (names or by or cluster)) or (listing and verify):
+        raise BadUsage("--list and --verify stand alone: they take no names, no --by and no --cluster")
+    if listing:
+        _list(form)
+    elif verify:
+        _verify(lake, trace, form)
+    else:
+        _compute(names or list(OVERVIEW), lake, trace, cluster, by or [], form)
+
+
+def _list(form: Format) -> None:
+    from pipelines.statistics.shown import listed_lines, listing
+
+    if form is Format.TABLE:
+        typer.echo("\n".join(listed_lines()))
+    else:
+        emit(listing(), form)
+
+
+def _verify(lake: Path | None, trace: str | None, form: Format) -> None:
+    from pipelines.cli.opening import place_of
+    from pipelines.lake import Lake as OpenLake
+    from pipelines.statistics.published import read_published
+    from pipelines.statistics.shown import tally, verdict_rows
+    from pipelines.statistics.verification import verify
+
+    with OpenLake(place_of(lake).lake) as source:
+        checked = verify(source, read_published(), None if trace is None else [trace])
+    emit(verdict_rows(checked) if form is Format.TABLE else checked, form)
+    say(tally(checked))
+
+
+def _compute(
+    names: list[str], lake: Path | None, trace: str | None, cluster: str | None, by: list[str], form: Format
+) -> None:
+    from pipelines.cli.opening import opened
+    from pipelines.errors import BadUsage, LakeError
+    from pipelines.statistics import STATISTICS
+    from pipelines.statistics.shown import screen_rows, together
+
+    unknown = [name for name in names if name not in STATISTICS]
+    if unknown:
+        raise BadUsage(f"no statistic {unknown[0]!r}; expected one of {', '.join(STATISTICS)}")
+    with opened(lake, trace) as (source, name):
+        answers = {each: STATISTICS[each].answer(source, name, by, cluster) for each in dict.fromkeys(names)}
+    for each, answer in answers.items():
+        if answer.unanswerable is not None:
+            say(f"{each}: {answer.unanswerable.reason}")
+    told = {each: answer.rows for each, answer in answers.items() if answer.unanswerable is None}
+    if not told:
+        raise LakeError(f"{name} answers none of: {', '.join(answers)}; the reasons stand above")
+    if form is not Format.TABLE:
+        emit(together(told.items()), form)
+        return
+    for each, rows in told.items():
+        if len(told) > 1:
+            typer.echo(f"# {each}: {STATISTICS[each].title} ({STATISTICS[each].unit})")
+        emit(screen_rows(rows, by), form)
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's command to the app."""
+    app.command()(stats)

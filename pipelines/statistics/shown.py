@@ -1,0 +1,96 @@
+"""Statistics and verdicts as rows for a screen: few wide rows stand upright, what can be checked stands first.
+
+No figure is computed here; JSON and CSV take the frames themselves. Called by `taut stats`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import polars as pl
+
+from pipelines.statistics import STATISTICS
+
+WIDEST: Final = 10
+"""Columns beyond which rows are shown upright, one line a column."""
+UPRIGHT_ROWS: Final = 8
+"""Rows up to which there is room to stand side by side."""
+
+_RANKS: Final = {"off": 0, "match": 1, "not computable": 2}
+
+
+def listing() -> list[dict[str, object]]:
+    """Return one row per statistic: name, title, unit, what it can be split by, and its definition."""
+    return [
+        {
+            "name": each.name,
+            "title": each.title,
+            "unit": each.unit,
+            "by": " ".join(each.by),
+            "definition": each.definition,
+        }
+        for each in STATISTICS.values()
+    ]
+
+
+def listed_lines() -> list[str]:
+    """Return the statistics for reading: a name with its title and unit, below it the definition."""
+    lines = []
+    for each in STATISTICS.values():
+        lines += [f"{each.name}: {each.title} ({each.unit})", f"    {each.definition}"]
+        if each.by:
+            lines.append(f"    --by {', '.join(each.by)}")
+    return lines
+
+
+def screen_rows(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame | list[dict[str, object]]:
+    """Return the rows for a table: a few wide ones upright, a column each, headed by what they were split by."""
+    if rows.width <= WIDEST or rows.height > UPRIGHT_ROWS:
+        return rows
+    heads = ["  ".join(_text(row[key]) for key in keys) or "value" for row in rows.iter_rows(named=True)]
+    measures = [name for name in rows.columns if name not in keys]
+    return [_line(name, dict(zip(heads, rows[name].to_list(), strict=True))) for name in measures]
+
+
+def together(answers: Iterable[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
+    """Return several statistics as one frame of flat rows, each headed by its statistic's name."""
+    named = [rows.select(pl.lit(name).alias("statistic"), pl.all()) for name, rows in answers]
+    return pl.concat(named, how="diagonal_relaxed") if named else pl.DataFrame()
+
+
+def verdict_rows(checked: pl.DataFrame) -> list[dict[str, object]]:
+    """Return verdicts for a table: those that are off first, then matches, then what cannot be computed and why."""
+    ordered = checked.sort(pl.col("verdict").replace_strict(_RANKS, return_dtype=pl.Int8), maintain_order=True)
+    return [
+        {name: row[name] for name in ("trace", "of", "what", "published", "found")}
+        | {"verdict": _verdict(row), "why": row["why"]}
+        for row in ordered.iter_rows(named=True)
+    ]
+
+
+def tally(checked: pl.DataFrame) -> str:
+    """Say how many numbers matched, were off, and could not be computed.
+
+    >>> tally(pl.DataFrame({"verdict": ["match", "match", "not computable"]}))
+    '2 match, 0 off, 1 not computable from these files'
+    """
+    counts = {name: checked.filter(pl.col("verdict") == name).height for name in _RANKS}
+    return f"{counts['match']} match, {counts['off']} off, {counts['not computable']} not computable from these files"
+
+
+def _verdict(row: Mapping[str, object]) -> str:
+    off_by, relative = row["off_by"], row["off_by_frac"]
+    if row["verdict"] != "off" or not isinstance(off_by, float):
+        return str(row["verdict"])
+    return f"off by {off_by:.4g}" + (f" ({relative:+.2%})" if isinstance(relative, float) else "")
+
+
+def _line(name: str, values: Mapping[str, object]) -> dict[str, object]:
+    return {"": name, **{head: _text(value) for head, value in values.items()}}
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+    return str(value)
