@@ -1,5 +1,7 @@
 """The event log: its order at one moment, its texts and amounts, and what holds of every log."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given, settings
 
@@ -54,6 +56,25 @@ def test_at_one_moment_what_is_given_back_comes_before_what_is_taken() -> None:
         ("start", 5),
     ]
     assert len(rows(trajectory(came, ran), "event")) == 8 + 8, "neither who comes, nor who ends after the end"
+
+
+def test_devices_are_said_where_gpus_are_not_pooled() -> None:
+    ran = [
+        Ran(job=0, start_s=0.0, end_s=20.0, hosts=((1, 2), (0, 1))),
+        Ran(job=1, start_s=5.0, end_s=25.0, hosts=((0, 1),)),
+    ]
+    pooled = trajectory([Came(instances=3), Came(at_s=5.0)], ran, on=2)
+    held = np.array([[400, 0, 400, 0], [0, 400, 0, 0], [1000, 0, 0, 1000]])
+
+    assert "devices" not in events(pooled)
+    assert rows(replace(pooled, host_devices=held), "event", "serial", "devices") == [
+        ("arrive", 0, ""),
+        ("start", 0, "m1/0:0.4 m1/2:0.4 m0/1:0.4"),
+        ("arrive", 1, ""),
+        ("start", 1, "m0/0:1 m0/3:1"),
+        ("complete", 0, "m1/0:0.4 m1/2:0.4 m0/1:0.4"),
+        ("complete", 1, "m0/0:1 m0/3:1"),
+    ]
 
 
 def test_nothing_happened() -> None:

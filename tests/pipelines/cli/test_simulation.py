@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.cli.predictors import PREDICTORS
-from pipelines.cli.simulation_options import BackfillOption, PlacementOption, QueueOption, TruthOption
+from pipelines.cli.simulation_options import BackfillOption, PlacementOption, QueueOption, SharingOption, TruthOption
 from pipelines.ingest import ingest
 from pipelines.synth.pai import synthesise
+from scheduler_core.devices import SHARINGS
 from scheduler_core.placement import PLACEMENTS
 from scheduler_core.queueing import QUEUE_POLICIES
 from scheduler_core.truth import TRUTHS
@@ -72,6 +73,7 @@ def test_every_policy_placement_and_truth_can_be_named() -> None:
     assert {option.value for option in PlacementOption} == set(PLACEMENTS)
     assert [option.value for option in TruthOption] == list(TRUTHS)
     assert {option.value for option in BackfillOption} == {"none", "easy"}
+    assert [option.value for option in SharingOption] == list(SHARINGS)
     assert list(PREDICTORS) == ["champion", "oracle", "constant", "none"]
 
 
@@ -96,6 +98,7 @@ def test_every_placement_runs(taut: Taut, placement: str) -> None:
     [
         ("--backfill", "easy"),
         ("--overtakes", "0"),
+        ("--sharing", "devices"),
         ("--policy", "sjf", "--aging", "0.5"),
         ("--policy", "sjf", "--preempt", "--checkpoint-s", "30", "--quantum-s", "60"),
         ("--mtbf-h", "2", "--mttr-h", "0.5"),
@@ -198,6 +201,21 @@ def test_every_run_is_kept_and_the_same_seed_gives_the_same_bytes(taut: Taut, tm
     assert "32 GPUs" in summary["capacity"]["assumption"]
 
 
+def test_devices_are_said_and_kept_and_every_replication_has_its_seed(lake: Path, tmp_path: Path) -> None:
+    kept = ("--sharing", "devices", "--replications", "2", "--predictor", "none", "--out", str(tmp_path / "out"))
+    code, notes = said(lake, *SHORT, "--seed", "4", *kept)
+
+    assert code == 0, notes
+    assert "GPUs are shared device by device: an instance of up to one takes it from one device" in notes
+    for seed in (4, 5):
+        folder = tmp_path / "out" / f"requested-any-all-{seed}"
+        summary = json.loads((folder / "simulation.json").read_text())
+        assert (summary["settings"]["sharing"], summary["settings"]["seed"]) == ("devices", seed)
+        devices = pl.read_parquet(folder / "events.parquet").filter(pl.col("event") == "start")["devices"]
+        assert devices.str.contains(r"^(m\d/\d:[\d.]+ ?)*$").all()
+        assert devices.str.contains(r"/\d:0\.").any(), "parts of GPUs by their device"
+
+
 def test_the_table_shows_what_holds_something(lake: Path) -> None:
     result = CliRunner().invoke(
         app, ["simulate", "--lake", str(lake), "--trace", "philly", "--arrivals", "recorded", "--predictor", "oracle"]
@@ -224,6 +242,7 @@ def test_the_table_shows_what_holds_something(lake: Path) -> None:
         (("--cluster-from", "nowhere.toml"), "pai-synth", "expected a TOML file of machines"),
         (("--overtakes", "1", "--backfill", "easy"), "pai-synth", "found both overtakes and backfill=easy"),
         (("--policy", "las", "--overtakes", "1"), "pai-synth", "found preemption together with overtakes"),
+        (("--placement", "fgd", "--sharing", "pooled"), "pai-synth", "found pooled GPUs for the placement fgd"),
         (("--warm-up-h", "12"), "pai-synth", "expected below 43200 s"),
         (("--match-gpu-type",), "pai-synth", "machines that name none (the paper's)"),
         (("--outages", "x.csv", "--mtbf-h", "1"), "pai-synth", "found both --outages and --mtbf-h"),
