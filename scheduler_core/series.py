@@ -34,17 +34,9 @@ def series(trajectory: Trajectory, step_s: float, *, uses: Uses | None = None) -
     BadInput
         If the step is not a positive time, or would make more than `MAX_STEPS` rows.
     """
-    if not step_s > 0.0 or trajectory.end_s / step_s > MAX_STEPS:
-        raise BadInput(
-            f"series: found a step of {step_s} s over {trajectory.end_s} s, expected more than 0 s and at most "
-            f"{MAX_STEPS} steps"
-        )
-    # A last step shorter than a millionth of a step is rounding, and goes to the one before.
-    steps = max(math.ceil(trajectory.end_s / step_s - 1e-6), 1) if trajectory.end_s > 0.0 else 0
-    begins_s: FloatArray = np.arange(steps, dtype=np.float64) * step_s
-    edges_s = np.append(begins_s, trajectory.end_s)
+    edges_s = step_edges_s(trajectory, step_s)
     timeline = _Timeline.of(trajectory, edges_s)
-    columns: dict[str, FloatArray | IntArray] = {"time_s": begins_s, "until_s": edges_s[1:]}
+    columns: dict[str, FloatArray | IntArray] = {"time_s": edges_s[:-1], "until_s": edges_s[1:]}
     for at, (resource, unit) in enumerate(zip(RESOURCES, UNITS, strict=True)):
         columns[f"allocated_{resource}"] = timeline.held(gang_units(trajectory, at)) / unit
     for at, (resource, unit) in enumerate(zip(RESOURCES, UNITS, strict=True)):
@@ -58,6 +50,24 @@ def series(trajectory: Trajectory, step_s: float, *, uses: Uses | None = None) -
     completed_s = np.sort(trajectory.end_run_s[trajectory.ending == Ending.COMPLETED])
     columns["completed"] = np.searchsorted(completed_s, edges_s[1:], side="right")
     return columns
+
+
+def step_edges_s(trajectory: Trajectory, step_s: float) -> FloatArray:
+    """Return where steps begin, and where the last one ends.
+
+    Raises
+    ------
+    BadInput
+        If the step is not a positive time, or would make more than `MAX_STEPS` rows.
+    """
+    if not step_s > 0.0 or trajectory.end_s / step_s > MAX_STEPS:
+        raise BadInput(
+            f"series: found a step of {step_s} s over {trajectory.end_s} s, expected more than 0 s and at most "
+            f"{MAX_STEPS} steps"
+        )
+    # A last step shorter than a millionth of a step is rounding, and goes to the one before.
+    steps = max(math.ceil(trajectory.end_s / step_s - 1e-6), 1) if trajectory.end_s > 0.0 else 0
+    return np.append(np.arange(steps, dtype=np.float64) * step_s, trajectory.end_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
