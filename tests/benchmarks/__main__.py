@@ -24,6 +24,7 @@ from scheduler_core.predictors import ConstantPredictor
 from scheduler_core.shrink import shrink
 from scheduler_core.types import Job, Request
 from tests.benchmarks.scheduling.__main__ import main as scheduling
+from tests.benchmarks.sharing.__main__ import main as sharing
 
 TASKS = 20_000
 RUNS = 3
@@ -98,7 +99,7 @@ def shrink_rows() -> list[Row]:
 
 
 def main() -> None:
-    """Print every ratio as one table, then the scheduler core against its bars."""
+    """Print every ratio as one table, then the scheduler core and placements by devices against their bars."""
     with tempfile.TemporaryDirectory() as folder:
         raw, scratch = Path(folder) / "raw", Path(folder)
         synthesise(raw, tasks=TASKS, seed=0)
@@ -107,6 +108,7 @@ def main() -> None:
             rows += feature_rows(lake)
         render(rows + shrink_rows(), "table", stream=sys.stdout)
     scheduling([])
+    sharing([])
 
 
 if __name__ == "__main__":

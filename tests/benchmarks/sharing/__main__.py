@@ -1,0 +1,43 @@
+"""Placements by devices against their bars: part of `make bench`.
+
+Run by hand: `python -m tests.benchmarks.sharing --only a`; with TAUT_TRACES set, on the public cluster's own lists.
+"""
+
+import argparse
+import sys
+
+from pipelines.render import render
+from tests.benchmarks.serving.figures import Row
+from tests.benchmarks.sharing.decisions import decision_rows, run_rows
+
+PARTS = {"a": decision_rows, "b": run_rows}
+
+
+def rows_of(parts: str) -> list[Row]:
+    """Measure the parts in order."""
+    rows: list[Row] = []
+    for part in parts:
+        print(f"measuring sharing {part}", file=sys.stderr)
+        rows += PARTS[part]()
+    return rows
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Measure, print the table, and say on stderr which bars were missed."""
+    every = "".join(PARTS)
+    said = argparse.ArgumentParser(prog="python -m tests.benchmarks.sharing", description=__doc__.splitlines()[0])
+    said.add_argument("--only", default=every, help="parts, such as a (default: all)")
+    said.add_argument("--format", choices=("table", "json", "csv"), default="table")
+    asked = said.parse_args(argv)
+    parts = "".join(sorted(set(asked.only.replace(",", ""))))
+    if not parts or set(parts) - set(every):
+        said.error(f"--only {asked.only}: expected some of {', '.join(every)}")
+    rows = rows_of(parts)
+    told = [{name: value for name, value in row.items() if name not in ("against", "base", "ratio")} for row in rows]
+    render(told, asked.format, stream=sys.stdout)
+    missed = [str(row["what"]) for row in rows if row["met"] is False]
+    print(f"missed: {'; '.join(missed)}" if missed else "every bar is met", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

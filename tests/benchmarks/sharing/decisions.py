@@ -1,0 +1,92 @@
+"""Fragmentation gradient descent timed: one decision in a full cluster of 1213 machines, and one cluster filled up.
+
+Called by `tests.benchmarks.sharing`.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from scheduler_core.cluster import Allocation, Cluster
+from scheduler_core.inflation import Pods, inflate, run_inflation
+from scheduler_core.sharing_placements import DevicePlacement
+from scheduler_core.target import SlidingTarget, TargetWorkload, target_of
+from tests.benchmarks.serving.figures import Bar, Row, amount_row
+from tests.benchmarks.sharing.clusters import machines, pods, recorded
+
+ROUNDS: Final = 3
+DECISIONS: Final = 3_000
+POLICIES: Final = ("fgd", "dot_product", "best_fit_gpu", "gpu_packing", "gpu_clustering", "random")
+WORKLOADS: Final = 12
+SEEDS: Final = 10
+
+PUBLISHED_DECISION_MS: Final = 300.0
+PUBLISHED_RUN_S: Final = 600.0
+"""The paper's: hundreds of milliseconds a decision, about ten minutes a run on two cores; told beside, not run."""
+
+
+def decision_rows() -> list[Row]:
+    """Time decisions while the cluster stays full: one gang ends, the next is placed."""
+    rows: list[Row] = []
+    asked = pods()
+    for name, target in {"known": target_of(asked.demands()), "learnt": SlidingTarget()}.items():
+        rounds_ms = [np.array(list(_decisions_ms(asked, target, seed))) for seed in range(ROUNDS)]
+        what = f"one fgd decision, 1213 machines, full, target {name}"
+        bars = {"median": (50, Bar(side="under", value=2.0)), "p99": (99, Bar(side="under", value=10.0))}
+        for figure, (percent, bar) in bars.items():
+            measured = [float(np.percentile(each, percent)) for each in rounds_ms]
+            rows.append(amount_row("a", f"{what}: {figure}", measured, unit="ms", bar=bar))
+    return [*rows, amount_row("a", "one fgd decision (published: hundreds of ms)", [PUBLISHED_DECISION_MS], unit="ms")]
+
+
+def _decisions_ms(asked: Pods, target: TargetWorkload | SlidingTarget, seed: int) -> Iterator[float]:
+    rng, cluster = np.random.default_rng(seed), Cluster(machines(), sharing="devices")
+    place, running = DevicePlacement("fgd", target), list[Allocation]()
+    demands = asked.demands()
+    for number in range(len(demands) + DECISIONS):
+        full = number >= len(demands)
+        if full:
+            cluster.release(running.pop(int(rng.integers(len(running)))))
+        demand, room = demands[int(rng.integers(len(demands)))], cluster.room()
+        place.arrived(demand)
+        begin = time.perf_counter()
+        allocation = place(demand, room)
+        if full:
+            yield (time.perf_counter() - begin) * 1000.0
+        if allocation is not None:
+            cluster.allocate(allocation)
+            running.append(allocation)
+
+
+def run_rows() -> list[Row]:
+    """Time whole clusters filled up to 130 %, of every placement."""
+    found = {policy: [_run_s(policy, seed) for seed in range(ROUNDS)] for policy in POLICIES}
+    which = "drawn" if recorded() is None else "public default"
+    filled = f"1213 machines filled to 130 %, {which} pods"
+    rows = [
+        amount_row("b", f"{policy}: {filled}", measured, unit="s", bar=Bar(side="under", value=20.0))
+        for policy, measured in found.items()
+    ]
+    minutes = sum(float(np.median(measured)) for measured in found.values()) * WORKLOADS * SEEDS / 2 / 60
+    return [
+        *rows,
+        amount_row("b", "fgd: one run (published: about ten minutes on two cores)", [PUBLISHED_RUN_S], unit="s"),
+        amount_row(
+            "b",
+            "12 workloads x 6 placements x 10 seeds on two cores, reckoned from these runs",
+            [minutes],
+            unit="min",
+            bar=Bar(side="under", value=40.0),
+        ),
+    ]
+
+
+def _run_s(policy: str, seed: int) -> float:
+    rng, nodes, asked = np.random.default_rng(seed), machines(), pods()
+    target = target_of(asked.demands(), popularity=0.95)
+    begin = time.perf_counter()
+    order = inflate(asked.milli_gpus, 1000 * sum(machine.gpus for machine in nodes), rng=rng)
+    run_inflation(nodes, asked.ordered(order), policy, target, rng=rng)
+    return time.perf_counter() - begin
