@@ -117,9 +117,9 @@ def _reach(pairs, count, shift, block, trees, lanes, leaf, touched):  # type: ig
             steps = max(steps, depth[tree])
         _descend(values, nodes, numbers, words, begin, at, steps, changes, met)
         for k in range(LANES):
-            pair = _WORD(pairs[first + k])
-            leaf[pair] = numbers[_WORD(at[k]) * _WORD(4) + _WORD(3)]
-            touched[pair] = met[k]
+            place = _WORD(pairs[first + k])
+            leaf[place] = numbers[_WORD(at[k]) * _WORD(4) + _WORD(3)]
+            touched[place] = met[k]
 
 
 @_compiled(None)
