@@ -12,18 +12,18 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from features.build import build, with_requests
 from features.errors import FeatureError
 from features.lookback import Lookback
 from features.online import EVIDENCE_KEYS
 from features.reference import Referenced, build_referenced
 from modelserve.alike import held
 from modelserve.boosters import raw_outputs
+from modelserve.built import Built, LastBuilt, candidate_rows
 from modelserve.bundle import Bundle
 from modelserve.card import RUNTIME_TARGET, USAGE_TARGETS, Card
-from modelserve.jobs import jobs_frame
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
 
@@ -31,6 +31,9 @@ Kind = Literal["runtime", "usage"]
 
 QUANTILE_NAMES: Final = {0.5: "p50", 0.9: "p90"}
 """The quantiles of log run time that are served, and the names of their offsets."""
+
+COMPILED_ROWS: Final = 8192
+"""From how many rows on compiled trees answer, to the bit as the library does: fewer do not repay loading them."""
 
 
 def run_time_features(bundle: Bundle, frame: pl.DataFrame) -> Referenced:
@@ -40,8 +43,18 @@ def run_time_features(bundle: Bundle, frame: pl.DataFrame) -> Referenced:
 
 def run_time_quantiles(bundle: Bundle, features: pl.DataFrame, reference_log_s: FloatArray) -> RunTimes:
     """Answer a feature frame (n rows) with run times in seconds: calibrated in log units, then sorted."""
-    raw = raw_outputs(bundle.boosters[RUNTIME_TARGET], bundle.contract.encode(features))
+    raw = _outputs(bundle, RUNTIME_TARGET, bundle.contract.encode(features))
     return calibrated_run_times(bundle.card, raw, reference_log_s)
+
+
+def _outputs(bundle: Bundle, target: str, matrix: npt.NDArray[np.float32]) -> FloatArray:
+    """Answer a matrix (n, k) with the outputs (n, outputs) of a target's booster, before any calibration."""
+    forest = bundle.forests.get(target)  # none in a model that has never been a file
+    if forest is None or len(matrix) < COMPILED_ROWS:
+        return raw_outputs(bundle.boosters[target], matrix)
+    from modelserve.trees.compiled import CompiledTrees
+
+    return CompiledTrees.made_of(forest).rows(matrix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +105,10 @@ def use_quantiles(bundle: Bundle, features: pl.DataFrame) -> dict[str, FloatArra
     matrix = bundle.contract.encode(features)
     use = {}
     for target in USAGE_TARGETS:
-        booster = bundle.boosters.get(target)
-        if booster is None:
+        if target not in bundle.boosters:
             use[target] = np.full(len(matrix), np.nan)
         else:
-            use[target] = calibrated_use(bundle.card, target, raw_outputs(booster, matrix))
+            use[target] = calibrated_use(bundle.card, target, _outputs(bundle, target, matrix))
     return use
 
 
@@ -138,6 +150,7 @@ class InProcessPredictor:
 
     bundles: Mapping[str, Bundle]
     failures: Mapping[str, str] = field(default_factory=dict)
+    _last: LastBuilt = field(default_factory=LastBuilt, init=False, repr=False, compare=False)
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
         """Predict `len(rows)` run times, one matrix per model: row i is `jobs[rows[i]]` with `requests[i]` (k, 3).
@@ -155,14 +168,17 @@ class InProcessPredictor:
             if not len(mine):
                 continue
             try:
-                frame = jobs_frame([jobs[i] for i in members], bundle.history)
-                built = run_time_features(bundle, frame)
-                asked = with_requests(built.features, frame, place[rows[mine]], requests[mine])
-                answer = run_time_quantiles(bundle, asked, built.reference_log_s[place[rows[mine]]])
+                answer = self._candidates(bundle, [jobs[i] for i in members], place[rows[mine]], requests[mine])
             except (FeatureError, ValueError) as error:
                 raise PredictorUnavailable(f"{bundle.reference}: {error}") from error
             p50[mine], p90[mine] = answer.p50, answer.p90
         return RunTimes(p50=p50, p90=p90)
+
+    def _candidates(self, bundle: Bundle, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
+        built = self._last.take(jobs, bundle.history)
+        seen = built.referenced(bundle.contract.names, relative=bundle.card.relative)
+        matrix = candidate_rows(bundle.contract, seen.features, built.frame, rows, requests)
+        return calibrated_run_times(bundle.card, _outputs(bundle, RUNTIME_TARGET, matrix), seen.reference_log_s[rows])
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
         """Bound the use of each job's instances (n,) by those alike and the model, and count the runs behind it.
@@ -174,26 +190,32 @@ class InProcessPredictor:
         """
         use = {target: np.full(len(jobs), np.nan) for target in USAGE_TARGETS}
         runs = np.zeros(len(jobs), dtype=np.int64)
+        every: list[Built] = []
         for bundle, members in self._by_model("usage", jobs):
             try:
-                frame = jobs_frame([jobs[i] for i in members], bundle.history)
-                answer = use_quantiles(bundle, build(frame, bundle.history, bundle.contract.names))
+                built = Built.of([jobs[i] for i in members], bundle.history).with_features(bundle.contract.names)
+                answer = use_quantiles(bundle, built.features)
             except (FeatureError, ValueError) as error:
                 raise PredictorUnavailable(f"{bundle.reference}: {error}") from error
-            seen = measured_runs(bundle, frame)
+            every.append(built)
+            seen = measured_runs(bundle, built.frame)
             if bundle.card.alike_by_key is not None:
-                answer, seen = held(bundle.card.alike_by_key, [jobs[i] for i in members], answer, seen)
+                answer, seen = held(bundle.card.alike_by_key, built.jobs, answer, seen)
             for target, values in answer.items():
                 use[target][members] = values
             runs[members] = seen
+        self._last.keep(every)  # a round asks for the run times of the same jobs next
         return PeakUse(runs=runs, **use)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
         """Return what the run-time model behind each job knows about the resources (n,)."""
-        known: list[Knowledge] = []
-        for job in jobs:
-            bundle = self.bundle_of("runtime", job)
-            known.append(Knowledge() if bundle is None else knowledge_of(bundle.card))
+        known = [Knowledge()] * len(jobs)
+        for rows in _alike(jobs):
+            bundle = self.bundle_of("runtime", jobs[rows[0]])
+            if bundle is not None:
+                of_bundle = knowledge_of(bundle.card)
+                for i in rows:
+                    known[i] = of_bundle
         return known
 
     def sources(self, job: Job) -> Sources:
@@ -222,17 +244,25 @@ class InProcessPredictor:
 
     def _by_model(self, kind: Kind, jobs: Sequence[Job]) -> list[tuple[Bundle, list[int]]]:
         members: dict[str, list[int]] = defaultdict(list)
-        for i, job in enumerate(jobs):
-            name = self._name_of(kind, job)
+        for rows in _alike(jobs):
+            name = self._name_of(kind, jobs[rows[0]])
             if name is not None:
-                members[name].append(i)
-            elif failure := self._failure_of(kind, job):
+                members[name].extend(rows)
+            elif failure := self._failure_of(kind, jobs[rows[0]]):
                 raise PredictorUnavailable(failure)
-        return [(self.bundles[name], rows) for name, rows in members.items()]
+        return [(self.bundles[name], sorted(rows)) for name, rows in members.items()]
 
 
 def _names(kind: Kind, job: Job) -> list[str]:
     return [f"{kind}.{job.trace}.{part}" for part in (job.workload, job.task_type) if part is not None]
+
+
+def _alike(jobs: Sequence[Job]) -> list[list[int]]:
+    """Return the jobs that one model answers for, whichever it is."""
+    alike: dict[tuple[str, str | None, str], list[int]] = defaultdict(list)
+    for i, job in enumerate(jobs):
+        alike[job.trace, job.workload, job.task_type].append(i)
+    return list(alike.values())
 
 
 def knowledge_of(card: Card) -> Knowledge:
