@@ -1,4 +1,4 @@
-"""What a replay leaves in a folder: every row with the notes that belong to it, and the charts as HTML, SVG and PNG.
+"""What a replay leaves in a folder: every row with the notes that belong to it, and the charts as HTML and SVG.
 
 Called by `taut experiment replay --out`.
 """
@@ -13,11 +13,11 @@ import polars as pl
 from pipelines.errors import BadUsage
 from pipelines.replay.charts import delays, gain_kept, tails
 from pipelines.replay.experiment import Answer
+from pipelines.replay.replay import Outcome
+from pipelines.replay.resamples import BLOCK_DAYS
 
 CHARTS: Final = {"gain_kept": gain_kept, "delays": delays, "tails": tails}
 """By the name of the file."""
-
-PIXELS_PER_UNIT: Final = 2.0
 
 
 def write(answer: Answer, folder: Path) -> list[Path]:
@@ -37,13 +37,30 @@ def write(answer: Answer, folder: Path) -> list[Path]:
     written = [book]
     frame = pl.DataFrame(rows, infer_schema_length=None)
     for name, draw in CHARTS.items():
-        chart = draw(frame)
-        page, drawing, picture = (folder / f"{name}.{kind}" for kind in ("html", "svg", "png"))
+        chart = draw(frame, subtitle_of(answer))
+        page, picture = folder / f"{name}.html", folder / f"{name}.svg"
         chart.save(page, inline=True)
-        chart.save(drawing)
-        chart.save(picture, scale_factor=PIXELS_PER_UNIT)
-        written += [page, drawing, picture]
+        chart.save(picture)
+        written += [page, picture]
     return written
+
+
+def subtitle_of(answer: Answer) -> list[str]:
+    """Say of which and of how many jobs a chart is."""
+    measured = sum(len(each.jct_s) for each in _of_one_run(answer))
+    return [
+        f"{answer.trace}, {answer.cluster}: {measured} measured jobs, submissions and run times as in the log",
+        f"95 % intervals over blocks of {BLOCK_DAYS} days of submission; a panel for each reading of its size",
+    ]
+
+
+def _of_one_run(answer: Answer) -> list[Outcome]:
+    first = answer.outcomes[0]
+    return [
+        each
+        for each in answer.outcomes
+        if (each.reading.name, each.order, each.sizes) == (first.reading.name, first.order, first.sizes)
+    ]
 
 
 def _finite(value: object) -> object:
