@@ -26,7 +26,7 @@ def status_counts(lake: Lake, trace: str, by: By = None, cluster: str | None = N
 
 
 def gpu_hours_by_status(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return, of jobs that ask for GPUs, how many ended in each status and the GPU-hours they held.
+    """Return how many jobs that ask for GPUs ended in each status, and the GPU-hours they held.
 
     GPU-hours are all GPUs of the job times its run time, null where no run time of that status is known. Those of jobs
     still running count up to the trace's end. Status null: the trace does not tell.

@@ -62,14 +62,14 @@ def request_fragmentation(lake: Lake, trace: str, by: By = None, cluster: str | 
                 ELSE 1 - req_gpus / ceil(req_gpus) END) AS left_over
         FROM job WHERE req_gpus > 0
     ), part AS (
-        SELECT {split.defined}request_class, count(*) AS tasks, CAST(sum(instances) AS BIGINT) AS instances,
+        SELECT {split.defined}request_class, count(*) AS tasks, CAST(sum(instances) AS BIGINT) AS total_instances,
             count(DISTINCT (req_cpu_cores, req_mem_gib, req_gpus)) AS requests, {total("gpu_hours")} AS gpu_hours,
             sum(CAST(gpu_hours AS DECIMAL(27, 9))) AS held,
             {total("left_over * instances")} / sum(instances) AS left_over_frac
         FROM piece GROUP BY ALL
     )
     SELECT {split.listed}request_class, tasks, CAST(tasks AS DOUBLE) / sum(tasks) OVER ({split.window}) AS share,
-        instances, requests, gpu_hours,
+        total_instances, requests, gpu_hours,
         gpu_hours / nullif(CAST(sum(held) OVER ({split.window}) AS DOUBLE), 0) AS gpu_hours_share, left_over_frac
     FROM part ORDER BY ALL
     """

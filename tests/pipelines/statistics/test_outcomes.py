@@ -89,7 +89,7 @@ def test_fragmentation_counts_instances_and_different_requests(tmp_path: Path) -
         ran(4, 3600.0, req_gpus=0.0),
     ]
     half, more = request_fragmentation(make_lake(tmp_path, {"jobs": jobs}), "toy").to_dicts()
-    assert (half["tasks"], half["share"], half["instances"], half["requests"]) == (3, 0.75, 5, 2)
+    assert (half["tasks"], half["share"], half["total_instances"], half["requests"]) == (3, 0.75, 5, 2)
     assert half["gpu_hours"] == pytest.approx(2.7)
     assert half["gpu_hours_share"] == pytest.approx(2.7 / 4.7)
     assert half["left_over_frac"] == pytest.approx(0.3 / 5)
