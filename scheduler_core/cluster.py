@@ -1,31 +1,29 @@
 """Machines, their free capacity and the room they make, in integer milli-units, so that giving back is exact.
 
-Which machine is taken is decided in `placement`. A machine's GPUs are counted together (pooled: two instances of 0.6
-GPU fit a machine with 1.2 GPUs free whichever devices those are), or each for itself, as in `devices`.
+What gangs take is in `demand`, which machine they take it from is decided in `placement`. A machine's GPUs are counted
+together (pooled: two instances of 0.6 GPU fit 1.2 free GPUs whichever devices those are), or one by one.
 Called by `placement`, `rounds`, `backfill`, `preemption` and `pending`; the compiled engine reads its capacities.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from scheduler_core.devices import WHOLE, Sharing, Taken, bound, moved, no_tenants, settled, shape, slots
+from scheduler_core.demand import ALTERNATIVES as ALTERNATIVES  # all of them handed on: nouns beside machines
+from scheduler_core.demand import GPUS as GPUS
+from scheduler_core.demand import MILLI as MILLI
+from scheduler_core.demand import UNIT_SLACK as UNIT_SLACK
+from scheduler_core.demand import UNITS as UNITS
+from scheduler_core.demand import Allocation as Allocation
+from scheduler_core.demand import Demand as Demand
+from scheduler_core.demand import demand_of as demand_of
+from scheduler_core.demand import in_devices as in_devices
+from scheduler_core.devices import Sharing, bound, moved, no_tenants, settled, slots, whole_devices
 from scheduler_core.errors import BadInput, SchedulerError
-from scheduler_core.types import BoolArray, FloatArray, IntArray, Request
-
-MILLI: Final = 1000
-MIB_PER_GIB: Final = 1024
-UNITS: Final = (MILLI, MIB_PER_GIB, MILLI)
-"""Integer units per core, GiB and GPU: milli-cores, MiB, milli-GPUs."""
-
-ALTERNATIVES: Final = "|"
-"""Between GPU types of which any will do."""
-
-UNIT_SLACK: Final = 1e-6
-"""Part of a unit that a product may exceed a whole number by and still count as that number."""
+from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,64 +35,6 @@ class Machine:
     mem_gib: float
     gpus: int
     gpu_type: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
-    """A gang in integer units: what each instance takes (milli-cores, MiB, milli-GPUs), and how many there are.
-
-    `gpu_type` restricts the machines to those of that type, or of one of several ("V100M16|V100M32"); None takes any.
-    """
-
-    units: tuple[int, int, int]
-    instances: int
-    gpu_type: str | None = None
-
-    @property
-    def milli_gpus(self) -> int:
-        """Return the whole gang's milli-GPUs."""
-        return self.units[2] * self.instances
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allocation:
-    """Where a gang runs: `counts` pairs a machine's index with the instances it hosts.
-
-    `devices` are the GPUs it takes, (machine, device, milli-GPUs) of every device of every instance; empty when pooled.
-    """
-
-    demand: Demand
-    counts: tuple[tuple[int, int], ...]
-    devices: Taken = ()
-
-
-def demand_of(request: Request, instances: int, gpu_type: str | None = None) -> Demand:
-    """Round a request up to integer units; a resource the trace lacks (NaN) takes nothing.
-
-    >>> demand_of(Request(cpu_cores=0.55 * 6, mem_gib=29.3, gpus=0.25), 4).units
-    (3300, 30004, 250)
-    """
-    cpu, mem, gpu = (_rounded_up(value, unit) for value, unit in zip(request.row(), UNITS, strict=True))
-    return Demand(units=(cpu, mem, gpu), instances=instances, gpu_type=gpu_type)
-
-
-def in_devices(demand: Demand) -> Demand:
-    """Return what a gang takes of machines whose GPUs are shared by devices: whole ones beyond one GPU.
-
-    >>> in_devices(Demand(units=(0, 0, 1500), instances=2)).units
-    (0, 0, 2000)
-    """
-    cpu, mem, gpu = demand.units
-    count, milli = shape(gpu)
-    return demand if count * milli == gpu else replace(demand, units=(cpu, mem, count * milli))
-
-
-def _rounded_up(value: float, unit: int) -> int:
-    if math.isnan(value):
-        return 0
-    if value < 0.0 or math.isinf(value):
-        raise BadInput(f"request: found {value}, expected a finite amount of at least 0")
-    return math.ceil(value * unit - UNIT_SLACK)
 
 
 class Room:
@@ -121,17 +61,21 @@ class Room:
         self.of_type = of_type
         self.devices = devices
         self.tenants = tenants
-        self._most: list[int] = free.max(axis=0).tolist()
-        self._total: list[int] = free.sum(axis=0).tolist()
+        # Whether a gang fits and where it goes are asked one after the other.
+        self._last: tuple[Demand, IntArray] | None = None
 
     def hosts(self, demand: Demand) -> IntArray:
         """Return how many instances each machine could take (machines,), at most the gang's own number."""
-        units = np.array(demand.units, dtype=np.int64)
-        per_resource = np.where(units > 0, self.free // np.maximum(units, 1), demand.instances)
-        if self.devices is not None and demand.units[2] > 0:
-            per_resource[:, 2] = slots(self.devices, demand.units[2])
-        hosts: IntArray = np.minimum(per_resource.min(axis=1), demand.instances)
-        return np.where(self.open_to(demand), hosts, 0)
+        if self._last is None or self._last[0] != demand:
+            hosts = np.where(self.open_to(demand), demand.instances, 0)
+            # Resource by resource: numpy is slow along an axis of three.
+            for at, units in enumerate(demand.units):
+                if units > 0:
+                    by_devices = self.devices if at == GPUS else None
+                    most = self.free[:, at] // units if by_devices is None else slots(by_devices, units)
+                    hosts = np.minimum(hosts, most)
+            self._last = demand, hosts
+        return self._last[1].copy()
 
     def fits(self, demand: Demand) -> bool:
         """Return whether the whole gang fits, no instance split."""
@@ -143,7 +87,8 @@ class Room:
 
     def freeness(self) -> FloatArray:
         """Return by machine the sum over resources of free over the largest machine's capacity (machines,)."""
-        return np.asarray((self.free / self.largest).sum(axis=1), dtype=np.float64)
+        cpu, mem, gpu = (self.free[:, at] / self.largest[at] for at in range(len(UNITS)))
+        return np.asarray(cpu + mem + gpu, dtype=np.float64)
 
     def allocation(self, demand: Demand, counts: Sequence[tuple[int, int]]) -> Allocation:
         """Return the allocation of so many instances to machines that host them, its GPUs chosen by best fit."""
@@ -178,16 +123,15 @@ class Room:
 
     def _may_fit(self, demand: Demand) -> bool:
         """Look at the largest machine's room and at all of it: most gangs that cannot start fail already here."""
-        cpu, mem, gpu = demand.units
-        most, total, count = self._most, self._total, demand.instances
-        return (
-            cpu <= most[0]
-            and mem <= most[1]
-            and gpu <= most[2]
-            and cpu * count <= total[0]
-            and mem * count <= total[1]
-            and gpu * count <= total[2]
+        return all(
+            units <= most and units * demand.instances <= total
+            for units, (most, total) in zip(demand.units, self._bounds, strict=True)
         )
+
+    @cached_property
+    def _bounds(self) -> list[tuple[int, int]]:
+        """Return by resource what is free on the freest machine, and on all."""
+        return [(int(self.free[:, at].max()), int(self.free[:, at].sum())) for at in range(len(UNITS))]
 
 
 class Cluster:
@@ -208,7 +152,7 @@ class Cluster:
         self.machines = tuple(machines)
         self.capacity: IntArray = np.array(rows, dtype=np.int64)
         self.free: IntArray = self.capacity.copy()
-        self.devices = _whole_devices(machines) if sharing == "devices" else None
+        self.devices = whole_devices([machine.gpus for machine in machines]) if sharing == "devices" else None
         self.tenants = None if self.devices is None else no_tenants(self.devices)
         self.largest: IntArray = np.maximum(self.capacity.max(axis=0), 1)
         self.total: IntArray = np.maximum(self.capacity.sum(axis=0), 1)
@@ -216,6 +160,7 @@ class Cluster:
         self._of_type = {
             kind: np.array([m.gpu_type == kind for m in machines]) for kind in {m.gpu_type for m in machines} if kind
         }
+        self._could: dict[Demand, bool] = {}
         all_up = np.ones(len(machines), dtype=np.bool_)
         empty = None if self.devices is None else self.devices.copy()
         nobody = None if self.tenants is None else self.tenants.copy()
@@ -224,9 +169,9 @@ class Cluster:
     def room(self) -> Room:
         """Return what is free now on the machines that are up."""
         up = self.holds == 0
-        left = None if self.devices is None else np.where(up[:, None], self.devices, 0)
-        held = None if self.tenants is None else np.where(up[:, None], self.tenants, 0)
-        return Room(np.where(up[:, None], self.free, 0), self.largest, up, self._of_type, left, held)
+        left = None if self.devices is None else _if_up(up, self.devices)
+        held = None if self.tenants is None else _if_up(up, self.tenants)
+        return Room(_if_up(up, self.free), self.largest, up, self._of_type, left, held)
 
     def of_type(self, gpu_type: str | None) -> BoolArray:
         """Return which machines are of a GPU type, or of one of several (machines,); all for None."""
@@ -235,7 +180,9 @@ class Cluster:
 
     def could_host(self, demand: Demand) -> bool:
         """Return whether the whole gang fits the empty cluster, all machines up."""
-        return self._empty.fits(demand)
+        if demand not in self._could:
+            self._could[demand] = self._empty.fits(demand)
+        return self._could[demand]
 
     def allocate(self, allocation: Allocation) -> None:
         """Take an allocation's units from its machines."""
@@ -272,10 +219,11 @@ class Cluster:
                 )
 
 
-def _whole_devices(machines: Sequence[Machine]) -> IntArray:
-    """Return the milli-GPUs of every GPU (machines, most GPUs of any machine)."""
-    gpus = np.array([machine.gpus for machine in machines], dtype=np.int64)
-    return np.where(np.arange(gpus.max()) < gpus[:, None], WHOLE, 0)
+def _if_up(up: BoolArray, by_machine: IntArray) -> IntArray:
+    """Return rows by machine, with 0 for those that are away."""
+    rows = by_machine.copy()
+    rows[~up] = 0
+    return rows
 
 
 def _typed(of_type: Mapping[str, BoolArray], gpu_type: str) -> BoolArray:

@@ -45,6 +45,16 @@ def rounded(units_gpu: IntArray) -> IntArray:
     return np.where(units_gpu <= WHOLE, units_gpu, -(-units_gpu // WHOLE) * WHOLE)
 
 
+def whole_devices(gpus: Sequence[int]) -> IntArray:
+    """Return the milli-GPUs of every GPU of machines with so many (machines, most GPUs of any machine).
+
+    >>> whole_devices([1, 2]).tolist()
+    [[1000, 0], [1000, 1000]]
+    """
+    counts = np.array(gpus, dtype=np.int64)
+    return np.where(np.arange(counts.max()) < counts[:, None], WHOLE, 0)
+
+
 def slots(free: IntArray, units_gpu: int) -> IntArray:
     """Return how many instances of more than 0 milli-GPUs each machine's devices could take (machines,).
 
@@ -52,7 +62,9 @@ def slots(free: IntArray, units_gpu: int) -> IntArray:
     ([2, 2], [0])
     """
     count, milli = shape(units_gpu)
-    return np.asarray((free // milli).sum(axis=1) // count, dtype=np.int64)
+    # As a product: numpy is slow to sum along so short an axis.
+    hosted = (free // milli) @ np.ones(free.shape[1], dtype=np.int64)
+    return np.asarray(hosted // count, dtype=np.int64)
 
 
 def bound(free: IntArray, units_gpu: int, counts: Sequence[tuple[int, int]]) -> Taken:

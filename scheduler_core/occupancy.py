@@ -27,11 +27,18 @@ class Occupancy:
     def __init__(self, machines: Sequence[Machine], place: Placement, sharing: Sharing = "pooled") -> None:
         self.cluster = Cluster(machines, sharing)
         self.running: dict[int, Running] = {}
-        self.room = self.cluster.room()
         self._place = place
+        self._room: Room | None = None
         self._held: dict[Hashable, IntArray] = defaultdict(lambda: np.zeros(3, dtype=np.int64))
         self._blocked: set[Demand] = set()
         self._state: QueueState | None = None
+
+    @property
+    def room(self) -> Room:
+        """Return what is free now: the same object until something is taken or given back."""
+        if self._room is None:
+            self._room = self.cluster.room()
+        return self._room
 
     def placed(self, demand: Demand) -> Allocation | None:
         """Place a gang in what is free now; None where it does not fit."""
@@ -50,7 +57,7 @@ class Occupancy:
         """Take the allocation for a job."""
         run = Running(waiting=job, allocation=allocation, start_s=now_s)
         self.cluster.allocate(allocation)
-        self.room = self.cluster.room()
+        self._room = None
         self.running[job.serial] = run
         self._charge(run, 1)
         return run
@@ -77,7 +84,7 @@ class Occupancy:
         hit = [run for run in self.running.values() if any(at == machine for at, _ in run.allocation.counts)]
         for run in hit:
             self.stop(run.waiting.serial)
-        self.room = self.cluster.room()
+        self._room = None
         return hit
 
     def up(self, machine: int) -> None:
@@ -93,7 +100,7 @@ class Occupancy:
         return self._state
 
     def _more_room(self) -> None:
-        self.room = self.cluster.room()
+        self._room = None
         self._blocked.clear()
 
     def _charge(self, run: Running, sign: int) -> None:

@@ -119,9 +119,9 @@ class _Loop:
 
     def strand(self, from_s: float, until_s: float) -> None:
         """Count the GPUs that stay free until the next moment though some waiting job asks for no more in all."""
-        wanted = [job.demand.milli_gpus for job in self.scheduler.line if job.demand.milli_gpus > 0]
-        free = int(self.scheduler.occupancy.room.free[:, 2].sum())
-        if wanted and min(wanted) <= free:
+        wanted = min((gang.milli_gpus for job in self.scheduler.line if (gang := job.demand).units[2] > 0), default=0)
+        free = int(self.scheduler.occupancy.room.free[:, 2].sum()) if wanted else 0
+        if 0 < wanted <= free:
             self.stranded_gpu_s += free / MILLI * (until_s - from_s)
 
     def _next_s(self, now_s: float) -> float:
