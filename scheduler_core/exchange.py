@@ -74,9 +74,14 @@ class Exchange:
         try:
             return future.result(left_s)
         except TimeoutError:
-            raise PredictorUnavailable("found no answer in time") from None
+            raise PredictorUnavailable(self._late()) from None
+        except httpx2.TimeoutException as error:
+            raise PredictorUnavailable(self._late()) from error
         finally:
             future.cancel()  # nobody waits for it any more; one that is done stays as it is
+
+    def _late(self) -> str:
+        return f"found no whole answer in time: the deadline of {self._longest_s:g} s passed"
 
     def without_token(self, text: str) -> str:
         """Return a text without the token: a service that echoes what it was sent does not bring it into a log."""

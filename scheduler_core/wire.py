@@ -87,7 +87,10 @@ def read_answer(content: bytes, jobs: Sequence[Job], *, floors_expected: bool) -
     try:
         said = json.loads(content, parse_constant=_refused_constant)
     except (ValueError, RecursionError) as error:
-        raise PredictorUnavailable(f"found no JSON in the answer: {str(error)[:80]}") from error
+        size = f"{len(content)} bytes" if content else "nothing"
+        raise PredictorUnavailable(
+            f"found no JSON in the answer, {size} that came in time: {str(error)[:80]}"
+        ) from error
     rows = said.get("recommendations") if isinstance(said, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise PredictorUnavailable(f"found an answer without a list of recommendations: {str(content[:SHOWN])[1:]}")

@@ -16,7 +16,7 @@ from modelserve.errors import ServiceUnavailable
 from pipelines.advice import ARM_OF_GUARD, oracle_of, scales_of
 from pipelines.cli.opening import champions
 from pipelines.cli.place import Place
-from pipelines.cli.remote import PART_LIMIT_S, TOKEN_VARIABLE
+from pipelines.cli.remote import PART_LIMIT_S, TOKEN_VARIABLE, cut_of
 from pipelines.errors import BadUsage
 from pipelines.job_pool import Pool
 from pipelines.simulation_settings import SimulationSettings
@@ -74,14 +74,17 @@ def none(asked: Asked) -> Advisers:  # noqa: ARG001 -- every adviser has the one
 def service(address: str, asked: Asked) -> Advisers:
     """Ask the service there about the whole pool, once for each guard, whatever mode it is in.
 
+    A job without an answer keeps its request, and so do all jobs of a guard where the service went away meanwhile.
+
     Raises
     ------
     ServiceUnavailable
-        It answered about no job: a simulation of nothing but standing requests would be taken for its advice.
+        It answered about no job at all: a simulation of nothing but standing requests would be taken for its advice.
     """
     jobs = [entry.job for entry in asked.pool.jobs]
     scales: dict[str, Scale] = {}
-    notes = []
+    notes: list[str] = []
+    silent: list[str] = []
     for guard in asked.settings.guards:
         with HttpScale(
             address,
@@ -94,15 +97,20 @@ def service(address: str, asked: Asked) -> Advisers:
         ) as scale:
             answers = scale(jobs)
         unanswered = [answer for answer in answers if Reason.PREDICTOR_UNAVAILABLE in answer.reasons.values()]
-        if len(unanswered) == len(jobs):
-            raise ServiceUnavailable(f"--predictor {address}: no job was answered about; the first: {answers[0].note}")
+        silent += [answers[0].note] if len(unanswered) == len(jobs) else []
         if unanswered:
             notes.append(
                 f"predictor {address}: {len(unanswered)} of {len(jobs)} jobs ({ARM_OF_GUARD[guard]}) were not answered "
                 f"about and keep their requests; the first: {unanswered[0].note}"
             )
         scales[ARM_OF_GUARD[guard]] = _said(answers)
-    return Advisers(scales=scales, notes=tuple(notes))
+    if len(silent) == len(scales):
+        raise ServiceUnavailable(
+            f"--predictor {address}: no job was answered about, nothing was simulated; the first: {silent[0]}"
+        )
+    until = cut_of(address, asked.token_file, traces={job.trace for job in jobs})
+    unknown = f"predictor {address}: cut unknown: the service's models may have seen these jobs"
+    return Advisers(scales=scales, notes=(*notes, *([unknown] if until is None else _seen(asked.pool, until))))
 
 
 PREDICTORS: Final[Mapping[str, Callable[[Asked], Advisers]]] = {

@@ -4,12 +4,14 @@ No command stands here. Called by the command files of `pipelines.cli`, inside t
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from modelserve.answers import Prediction, Recommended
 from modelserve.client import Client, Timeouts
+from modelserve.errors import ClientError
 from modelserve.recommend import flat
 from modelserve.requests import MAX_JOBS, JobRow
 from pipelines.errors import BadUsage
@@ -19,6 +21,9 @@ from scheduler_core.shrink import Guard
 TOKEN_VARIABLE: Final = "TAUT_TOKEN"  # noqa: S105  # the name of a variable, not a token
 PART_LIMIT_S: Final = 60.0
 """How long a part of a long list may take; a person waits longer than a scheduler."""
+
+CARDS_LIMIT_S: Final = 5.0
+"""How long a service may take to say which models it has."""
 
 Row = dict[str, object]
 
@@ -47,6 +52,18 @@ def predicted_rows(
         return [
             _predicted(job, row, trace) for job, row in zip(jobs, client.predictions(jobs, trace=trace), strict=True)
         ]
+
+
+def cut_of(url: str, token_file: Path | None, *, traces: Collection[str]) -> datetime | None:
+    """Return before when the jobs ended that the champions of `traces` there learnt from; None where it is not told."""
+    client = Client(url, token=_token(token_file), timeouts=Timeouts(answer_s=CARDS_LIMIT_S, total_s=CARDS_LIMIT_S))
+    try:
+        with client:
+            models = client.models().models
+    except ClientError:
+        return None
+    cuts = [model.until for model in models if model.alias == "champion" and model.trace in traces]
+    return max(cuts, default=None)
 
 
 def client_of(urls: Sequence[str], token_file: Path | None, *, jobs: int) -> Client:

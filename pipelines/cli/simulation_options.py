@@ -137,7 +137,9 @@ Predictor = Annotated[
     str | None,
     typer.Option(
         "--predictor",
-        help="Who predicts: `champion`, `oracle`, `constant`, `none`, or a service, as http://127.0.0.1:8080.",
+        help="Who predicts: `champion`, `oracle`, `constant`, `none`, or a service, as http://127.0.0.1:8080: it is "
+        "asked once, before the run, and has a minute for every 10 000 jobs. Jobs it does not answer about keep their "
+        "requests; when it answers about none, the run is refused.",
         show_default="champion; recorded: none where nothing looks at predictions",
     ),
 ]

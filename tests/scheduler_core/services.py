@@ -158,14 +158,20 @@ def drip(connection: socket.socket, service: Service) -> None:
 
 
 @contextmanager
-def serving(*answers: Answer) -> Iterator[Service]:
-    """Serve on a free port: the n-th body is answered by the n-th answer, those after by the last."""
+def serving(*answers: Answer, models: bytes = b"") -> Iterator[Service]:
+    """Serve on a free port: the n-th body is answered by the n-th answer, those after by the last.
+
+    Whoever asks without a body (for the models) gets the reply `models`, and is not counted.
+    """
     service = Service()
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             with suppress(OSError):
                 head, body = _received(self.request)
+                if head.startswith("GET"):
+                    self.request.sendall(models)
+                    return
                 service.heads.append(head)
                 service.bodies.append(body)
                 answers[min(len(service.bodies), len(answers)) - 1](self.request, body, service)
@@ -193,10 +199,10 @@ def _received(connection: socket.socket) -> tuple[str, Row]:
         said += _some(connection)
     head, _, body = said.partition(b"\r\n\r\n")
     text = head.decode()
-    length = next(int(line.split(":")[1]) for line in text.lower().split("\r\n") if line.startswith("content-length"))
-    while len(body) < length:
+    lengths = [int(line.split(":")[1]) for line in text.lower().split("\r\n") if line.startswith("content-length")]
+    while len(body) < sum(lengths):
         body += _some(connection)
-    return text, json.loads(body)
+    return text, json.loads(body or b"{}")
 
 
 def _some(connection: socket.socket) -> bytes:

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import socket
 import time
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.scheduler_core.cases import NAN, job, machines, request
 from tests.scheduler_core.services import (
     PREDICTOR,
     Answer,
+    Service,
     answering,
     dripping,
     dripping_head,
@@ -148,7 +150,7 @@ def test_one_row_that_cannot_be_meant_takes_no_other_along() -> None:
         first, second, third = scale(jobs)
     assert second.target == jobs[1].request
     assert "gpus=9.0" in second.note
-    assert first.target == third.target == Request(cpu_cores=3.0, mem_gib=4.6, gpus=0.25)
+    assert first.target == third.target == Request(cpu_cores=2.0, mem_gib=4.6, gpus=0.1)
 
 
 def test_a_service_that_is_away_costs_no_job() -> None:
@@ -158,17 +160,33 @@ def test_a_service_that_is_away_costs_no_job() -> None:
     assert "ConnectError" in answers[0].note
 
 
+def test_a_reply_after_its_deadline_is_late_and_not_wrong() -> None:
+    def late(connection: socket.socket, body: dict, service: Service) -> None:
+        service.over.wait(4 * DEADLINE_S)
+        connection.sendall(http(b"late"))
+
+    with serving(late) as service, HttpScale(service.address, deadline_s=DEADLINE_S) as scale:
+        [answer] = scale(asked(1))
+    assert "the deadline of 0.25 s passed" in answer.note
+
+
+def test_an_answer_that_breaks_off_says_how_much_of_it_came() -> None:
+    with serving(replying(b"HTTP/1.1 200 OK\r\n\r\n" + CUT[-21:])) as service, patient(service.address) as scale:
+        [answer] = scale(asked(1))
+    assert "found no JSON in the answer, 21 bytes that came in time" in answer.note
+
+
 def test_a_kept_connection_that_was_closed_is_made_anew() -> None:
     # The server closes after every answer without saying so; the second round finds that out as it sends.
     with serving(answering()) as service, patient(service.address) as scale:
         rounds = [scale(asked(1))[0] for _ in range(4)]
-    assert {answer.target.gpus for answer in rounds} == {0.25}
+    assert {answer.target.gpus for answer in rounds} == {0.1}
 
 
 def test_a_call_that_is_dropped_is_sent_once_more() -> None:
     with serving(replying(b""), answering()) as service, patient(service.address) as scale:
         [answer] = scale(asked(1))
-    assert answer.target.gpus == 0.25
+    assert answer.target.gpus == 0.1
     assert len(service.bodies) == 2
 
 
@@ -178,8 +196,8 @@ def test_the_deadline_is_one_for_all_calls_of_a_round() -> None:
         began = time.monotonic()
         found = scale(jobs)
         took_s = time.monotonic() - began
-    assert [answer.target.gpus for answer in found] == [0.25, 0.25, 0.5, 0.5, 0.5, 0.5]
-    assert "in time" in found[2].note
+    assert [answer.target.gpus for answer in found] == [0.1, 0.1, 0.5, 0.5, 0.5, 0.5]
+    assert "found no whole answer in time: the deadline of 0.5 s passed" in found[2].note
     assert "were over" in found[4].note
     assert took_s < 0.5 + GRACE_S
 
@@ -191,7 +209,7 @@ def test_a_round_of_more_than_ten_thousand_jobs_is_split() -> None:
         found = scale(jobs)
     assert [len(body["jobs"]) for body in service.bodies] == [10_000, 1]
     assert [answer.job_id for answer in found] == [each.job_id for each in jobs]
-    assert {answer.target.gpus for answer in found} == {0.25}
+    assert {answer.target.gpus for answer in found} == {0.1}
 
 
 def test_an_older_model_is_followed_and_noted_once() -> None:
@@ -211,14 +229,14 @@ def test_where_the_service_observes_requests_stand_unless_the_targets_are_wanted
     assert noted.target == noted.request
     assert noted.run_time_change == 0.0
     assert "the target was {'cpu_cores': 3.0" in noted.note
-    assert wanted.target.gpus == 0.25
+    assert wanted.target.gpus == 0.1
 
 
 def test_without_a_guard_targets_need_no_lower_bound() -> None:
     unbound = each(lower_bound=dict.fromkeys(RESOURCES))
     with serving(unbound) as service, patient(service.address, guard="none", theta=0.2) as scale:
         [answer] = scale(asked(1))
-    assert answer.target.gpus == 0.25
+    assert answer.target.gpus == 0.1
     assert service.bodies[0]["guard"] == "none"
     assert service.bodies[0]["theta"] == 0.2
 
@@ -241,7 +259,7 @@ def test_a_job_that_would_be_refused_is_not_asked_about(fields: dict, said: str)
         odd, *others = scale(jobs)
     assert odd.target == jobs[0].request
     assert said in odd.note
-    assert [answer.target.gpus for answer in others] == [0.25, 0.25]
+    assert [answer.target.gpus for answer in others] == [0.1, 0.1]
     assert [row["job_id"] for row in service.bodies[0]["jobs"]] == ["j0", "j1"]
 
 

@@ -1,6 +1,7 @@
 """`taut simulate --predictor URL`: a service's advice is simulated, and its absence is said rather than shown."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from pipelines.cli import app
 from pipelines.ingest import ingest
 from pipelines.synth.pai import synthesise
 from tests.scheduler_core.services import Answer, Row, answering, each, http, replying, serving
+
+DOWN = replying(http(b"{}", "503 Service Unavailable"))
 
 
 @pytest.fixture(scope="module")
@@ -21,11 +24,22 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "lake"
 
 
-def simulated(lake: Path, answer: Answer) -> tuple[Result, list[Row]]:
+def models_until(*days: str, trace: str = "pai-synth", alias: str = "champion") -> bytes:
+    """Return what a service says of its models: one for each day."""
+    fields: Row = {"kind": "runtime", "trace": trace, "task_type": "ctr", "version": "1", "alias": alias, "digest": "d"}
+    fields |= {"targets": ["run_s"], "quantiles": [0.5], "metrics": {}, "rows": 9, "features": 3}
+    at = [{"until": f"{day}T00:00:00Z", "created": f"{day}T00:00:00Z"} for day in days]
+    models = [{"name": f"runtime.{trace}.ctr", **fields, **when} for when in at]
+    return http(json.dumps({"generation": 1, "models": models, "failures": []}).encode())
+
+
+def simulated(
+    lake: Path, *answers: Answer, models: bytes = b"", more: tuple[str, ...] = ()
+) -> tuple[Result, list[Row]]:
     """Run `taut simulate` over a service that answers so; return its result, and the bodies it was sent."""
-    with serving(answer) as service:
+    with serving(*answers, models=models) as service:
         where = ["--lake", str(lake), "--hours", "2", "--truth", "unchanged", "--format", "json"]
-        command = ["simulate", *where, "--theta", "0.1", "--predictor", service.address]
+        command = ["simulate", *where, "--theta", "0.1", "--predictor", service.address, *more]
         return CliRunner().invoke(app, command, env={"TAUT_TOKEN": "s3cret"}), service.bodies
 
 
@@ -53,8 +67,49 @@ def test_jobs_without_an_answer_are_counted(lake: Path) -> None:
 def test_a_service_that_answers_about_no_job_ends_the_command(lake: Path) -> None:
     result, _ = simulated(lake, replying(http(b'{"title": "Unauthorized: s3cret"}', "401 Unauthorized")))
     assert result.exit_code == 1
-    assert "no job was answered about" in result.stderr
+    assert "no job was answered about, nothing was simulated" in result.stderr
     assert "s3cret" not in result.stderr
+    assert "when it answers about none, the run is refused" in " ".join(
+        CliRunner().invoke(app, ["simulate", "--help"], env={"COLUMNS": "300"}).stdout.split()
+    )
+
+
+def test_a_service_that_goes_away_before_the_second_guard_leaves_its_requests_standing(lake: Path) -> None:
+    result, _ = simulated(lake, answering(), DOWN, more=("--guard", "usage", "--guard", "none"))
+    assert result.exit_code == 0, result.stderr
+    rows = {row["arm"]: row for row in json.loads(result.stdout) if row["devices"] == "all"}
+    assert rows["unguarded"]["cpu_allocated_frac"] == rows["requested"]["cpu_allocated_frac"]
+    assert rows["shrunk"]["cpu_allocated_frac"] < rows["requested"]["cpu_allocated_frac"]
+    assert "(unguarded) were not answered about and keep their requests" in result.stderr
+
+
+def test_jobs_that_the_services_models_may_know_are_counted(lake: Path) -> None:
+    early, late, none = (
+        simulated(lake, answering(), models=models_until(*days))[0].stderr
+        for days in (("1970-01-20", "1970-01-15"), ("1970-01-20", "2030-01-01"), ("1969-01-01",))
+    )
+    assert "submitted before the models' cut (1970-01-20 00:00 UTC) and may be known" in early
+    [count] = re.findall(r"(\d+ of \d+) jobs were submitted before the models' cut \(2030-01-01", late)
+    assert len(set(count.split(" of "))) == 1
+    assert "cut" not in none
+
+
+@pytest.mark.parametrize(
+    "models",
+    [
+        b"",
+        http(b"[]"),
+        http(b"{}", "403 Forbidden"),
+        models_until(),
+        models_until("1970-01-20", trace="pai"),
+        models_until("1970-01-20", alias="challenger"),
+    ],
+    ids=["closed", "no_list", "refused", "none", "of_another_trace", "no_champion"],
+)
+def test_a_service_that_does_not_tell_its_cut_is_said_to(lake: Path, models: bytes) -> None:
+    result, _ = simulated(lake, answering(), models=models)
+    assert result.exit_code == 0, result.stderr
+    assert "cut unknown: the service's models may have seen these jobs" in result.stderr
 
 
 def test_the_token_comes_from_a_file_too(lake: Path, tmp_path: Path) -> None:
