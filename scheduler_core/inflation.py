@@ -160,7 +160,9 @@ def run_inflation(
 ) -> Inflation:
     """Submit pods in their order to empty machines under one of the device placements.
 
-    Ties go to the machine listed first (sorted by name: to the smallest name, the published rule) or are drawn.
+    Ties go to the machine listed first, or are drawn. The published rule is the smallest name, after every name was
+    given a number before it from a permutation drawn by the run's seed: machines in an order drawn once per run. Under
+    placements of coarse scores the order matters (up to a point of allocation), so a fixed one is another experiment.
     `random` measures against `target` as well, without looking at it.
 
     Raises

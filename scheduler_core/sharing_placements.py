@@ -192,13 +192,18 @@ class _Mirror:
         if key not in self._numbers:
             if len(self._numbers) == MOST_SHAPES:
                 self._numbers.clear()
+                self._keep(FEWEST_SHAPES)
             self._numbers[key] = len(self._numbers)
             known = list(self._numbers)
             units = np.array([units for units, _ in known], dtype=np.int64)
             self._shapes = shapes_of(units, [gpu_type for _, gpu_type in known], self._kinds)
-            if len(known) > len(self._kept.score) or len(known) == 1:
-                self._kept = kept_of(2 * len(known), len(self._nodes.up))._replace(fragmented=self._kept.fragmented)
+            if len(known) > len(self._kept.score):
+                self._keep(2 * len(self._kept.score))
         return self._numbers[key]
+
+    def _keep(self, shapes: int) -> None:
+        """Make room for so many shapes' scores, all of them to be computed anew."""
+        self._kept = kept_of(shapes, len(self._nodes.up))._replace(fragmented=self._kept.fragmented)
 
 
 def _allocation(demand: Demand, found: IntArray, taken: IntArray) -> Allocation:
