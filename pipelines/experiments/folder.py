@@ -16,6 +16,7 @@ from pipelines.charts.course import cpu_over_time, jobs_over_time, use_over_time
 from pipelines.charts.frontier import gain_against_harm
 from pipelines.charts.gains import gain_and_harm, gain_by_mix, gain_by_policy
 from pipelines.charts.loads import completion_over_load, deployed_over_load, use_over_load
+from pipelines.charts.saving import saved
 from pipelines.experiments.claims import Row
 from pipelines.experiments.experiment import Answer, workload_of
 from pipelines.experiments.intervals import LEVEL
@@ -43,7 +44,6 @@ CHARTS: Final[Mapping[str, Mapping[str, tuple[str, Draw]]]] = {
 }
 """By experiment and file: which rows are drawn, and how."""
 
-PIXELS_PER_UNIT: Final = 2.0
 CLUSTER: Final = "32 GPUs, 384 cores, 2 TiB, 12 h"
 """The paper's, on which every experiment runs."""
 
@@ -57,7 +57,7 @@ def write(answer: Answer, folder: Path) -> list[Path]:
         written.append(_parquet(course, folder / f"{OVER_TIME}.parquet"))
     for name, (about, draw) in CHARTS[answer.experiment].items():
         frame = course if about == OVER_TIME else _frame(answer.tables[about])
-        written += _saved(draw(frame, subtitle_of(answer, watched=about == OVER_TIME)), folder, name)
+        written += saved(draw(frame, subtitle_of(answer, watched=about == OVER_TIME)), folder, name)
     return written
 
 
@@ -68,7 +68,7 @@ def write_frontier(rows: Sequence[Row], pool: Pool, notes: Sequence[str], folder
         f"{trace_of(pool.jobs)}: {len(pool.jobs)} {workload_of(pool)}; 70 jobs/h, mix 5:15:15:65, FIFO; {CLUSTER}",
         f"means of {seeds} seeds with the 95 % intervals of the gain; kills count each distinct job once",
     ]
-    return [_book(rows, notes, folder), *_saved(gain_against_harm(_frame(rows), of), folder, "gain_against_harm")]
+    return [_book(rows, notes, folder), *saved(gain_against_harm(_frame(rows), of), folder, "gain_against_harm")]
 
 
 def subtitle_of(answer: Answer, *, watched: bool = False) -> list[str]:
@@ -110,14 +110,6 @@ def _book(rows: Sequence[Row], notes: Sequence[str], folder: Path) -> Path:
     path = folder / "rows.json"
     path.write_text(text + "\n", encoding="utf-8", newline="\n")
     return path
-
-
-def _saved(chart: "alt.TopLevelMixin", folder: Path, name: str) -> list[Path]:
-    page, drawing, picture = (folder / f"{name}.{kind}" for kind in ("html", "svg", "png"))
-    chart.save(page, inline=True)
-    chart.save(drawing)
-    chart.save(picture, scale_factor=PIXELS_PER_UNIT)
-    return [page, drawing, picture]
 
 
 def _frame(rows: Sequence[Row]) -> pl.DataFrame:

@@ -1,0 +1,21 @@
+"""A chart on disk: a page that opens without a network, a drawing for print, and a picture.
+
+What is drawn is the chart functions' matter. Called by the files that write folders of results.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import altair as alt
+
+PIXELS_PER_UNIT: Final = 2.0
+
+
+def saved(chart: alt.TopLevelMixin, folder: Path, name: str) -> list[Path]:
+    """Write a chart as `name` in HTML, SVG and PNG, with however many rows it has; return the files."""
+    page, drawing, picture = (folder / f"{name}.{kind}" for kind in ("html", "svg", "png"))
+    with alt.data_transformers.enable("default", max_rows=None):
+        chart.save(page, inline=True)
+        chart.save(drawing)
+        chart.save(picture, scale_factor=PIXELS_PER_UNIT)
+    return [page, drawing, picture]
