@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from pipelines.cli.experiment_fgd import EXPERIMENTS as FGD_EXPERIMENTS
 from pipelines.cli.experiment_paper import EXPERIMENTS as PAPER_EXPERIMENTS
 from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Seed, Threads, Trace, emit, say
 
@@ -87,7 +88,7 @@ def replay(
         say(f"written: {', '.join(str(path) for path in write(answer, out))}")
 
 
-EXPERIMENTS = {**PAPER_EXPERIMENTS, "replay": replay}
+EXPERIMENTS = {**PAPER_EXPERIMENTS, **FGD_EXPERIMENTS, "replay": replay}
 """By the name of the subcommand."""
 
 for _name, _command in EXPERIMENTS.items():

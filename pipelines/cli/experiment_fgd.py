@@ -1,0 +1,123 @@
+"""`taut experiment fgd`: placements on shared GPUs by the published inflation protocol, beside the published figures.
+
+No logic beyond reading options and writing rows. Called by `pipelines.cli.experiments`, which registers the command.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from pipelines.cli.options import Format, FormatOption, Lake, emit, say
+
+
+class PolicyOption(StrEnum):
+    """The placements that share GPUs device by device."""
+
+    RANDOM = "random"
+    DOT_PRODUCT = "dot_product"
+    GPU_CLUSTERING = "gpu_clustering"
+    GPU_PACKING = "gpu_packing"
+    BEST_FIT_GPU = "best_fit_gpu"
+    FGD = "fgd"
+
+
+class TiesOption(StrEnum):
+    """Which of the nodes with equal scores is taken."""
+
+    NAME = "name"
+    RANDOM = "random"
+
+
+def fgd(
+    lake: Lake = None,
+    trace: Annotated[str, typer.Option("--trace", help="Name of the trace in the lake.")] = "openb",
+    workloads: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--workload", help="Only this pod list (may be repeated).", show_default="those with published results"
+        ),
+    ] = None,
+    policies: Annotated[
+        list[PolicyOption] | None,
+        typer.Option("--policy", help="Only this placement (may be repeated).", show_default="all six"),
+    ] = None,
+    popularities: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--popularity",
+            help="Share of pods whose specs FGD aims at (may be repeated; the first is drawn).",
+            min=0.01,
+            max=1.0,
+            show_default="0.95, as published, and 1",
+        ),
+    ] = None,
+    ties: Annotated[
+        list[TiesOption] | None,
+        typer.Option(
+            "--ties",
+            help="Which of equal nodes is taken (may be repeated).",
+            show_default="name, then random",
+        ),
+    ] = None,
+    permute_nodes: Annotated[
+        bool, typer.Option("--permute-nodes", help="All of it again with the nodes in an order drawn for each seed.")
+    ] = False,
+    seeds: Annotated[int, typer.Option("--seeds", help="Inflations of each pod list.", min=2, max=1000)] = 10,
+    seed: Annotated[int, typer.Option("--seed", help="The first seed.", min=0, max=2**31)] = 42,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes", help="Processes for the runs.", min=1, max=256, show_default="TAUT_THREADS, else all"
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="New folder for rows, curves and charts.", show_default="none is written")
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Fill clusters of shared GPUs up under six placements; what stays unallocated, beside the published figures."""
+    from pipelines.cli.opening import place_of, threads_of
+    from pipelines.cli.progress import compiling
+    from pipelines.fgd.arms import POPULARITIES
+    from pipelines.fgd.experiment import Question, ask
+    from pipelines.fgd.published import FOLDER
+    from pipelines.lake import Lake as OpenLake
+    from pipelines.settings import load_settings
+    from pipelines.simulation_folder import fresh_folder
+
+    folder = None if out is None else fresh_folder(out)
+    traces = load_settings().traces
+    question = Question(
+        trace=trace,
+        workloads=workloads,
+        policies=policies and [policy.value for policy in policies],
+        popularities=popularities or POPULARITIES,
+        ties=[rule.value for rule in ties or TiesOption],
+        permute_nodes=permute_nodes,
+        seed=seed,
+        seeds=seeds,
+        processes=threads_of(processes),
+        published=None if traces is None else traces / FOLDER,
+    )
+    with compiling(), OpenLake(place_of(lake).lake) as source:
+        answer = ask(source, question, talk=say)
+    for note in answer.notes:
+        say(f"note: {note}")
+    if folder is not None:
+        from pipelines.fgd.folder import write
+
+        say(f"written: {', '.join(str(path) for path in write(answer, folder))}")
+    if form is not Format.TABLE:
+        emit(answer.rows(), form)
+        return
+    say("\nGPUs unallocated where as many were asked for as there are, in percent of all: mean and sd over seeds")
+    emit(answer.unallocated, form)
+    say("\nThe bars")
+    emit(answer.bars, form)
+
+
+EXPERIMENTS: Final[dict[str, Callable[..., None]]] = {"fgd": fgd}
+"""By the name of the subcommand."""

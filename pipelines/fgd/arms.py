@@ -1,0 +1,109 @@
+"""What the experiment compares: placements, how much of the trace FGD aims at, who wins ties, the order of the nodes.
+
+Nothing is run here. Called by the files beside it and by the charts.
+
+References: Weng et al., Beware of Fragmentation, USENIX ATC 2023, and the results published with its simulator.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from pipelines.errors import BadUsage
+from scheduler_core.sharing_placements import Ties
+
+FGD: Final = "fgd"
+RANDOM: Final = "random"
+
+POLICIES: Final = {
+    RANDOM: "01-Random",
+    "dot_product": "02-DotProd",
+    "gpu_clustering": "03-GpuClustering",
+    "gpu_packing": "04-GpuPacking",
+    "best_fit_gpu": "05-BestFit",
+    FGD: "06-FGD",
+}
+"""By placement, its name in the published results; from the one that leaves most unallocated to the one that leaves
+least."""
+
+WORKLOADS: Final = (
+    *("default", "cpu050", "cpu100", "gpushare40", "gpushare60", "gpushare100"),
+    *("gpuspec10", "gpuspec20", "gpuspec33", "multigpu20", "multigpu30", "multigpu50"),
+)
+"""The pod lists with published results."""
+
+DEFAULT: Final = "default"
+"""The trace itself; the other lists are made from it."""
+
+PUBLISHED_POPULARITY: Final = 0.95
+POPULARITIES: Final = (PUBLISHED_POPULARITY, 1.0)
+NAME_TIES, RANDOM_TIES = "name", "random"
+TIES: Final[dict[str, Ties]] = {NAME_TIES: "first", RANDOM_TIES: "random"}
+"""By name here, the rule of `run_inflation`: machines go in sorted by name."""
+
+BY_NAME, PERMUTED = "by name", "permuted"
+"""The orders of nodes: that of their names, and one drawn for each seed. Ties go to the first; which order the
+published runs had is not told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One way to place the same pods.
+
+    `popularity` is the share of pods whose specs make the target workload; all but FGD only measure against it.
+    """
+
+    policy: str
+    popularity: float
+    ties: str = NAME_TIES
+    nodes: str = BY_NAME
+
+    @property
+    def columns(self) -> dict[str, object]:
+        """Return what tells this arm's rows from others': target and tie rule are null where they decide nothing."""
+        aim = self.popularity if self.policy == FGD else None
+        ties = self.ties if self.policy != RANDOM else None
+        return {"policy": self.policy, "popularity": aim, "ties": ties, "nodes": self.nodes}
+
+
+def is_arm(popularity: float, ties: str = NAME_TIES) -> pl.Expr:
+    """Return whether a row is of that arm of its placement, whatever the placement and the order of the nodes.
+
+    With `PUBLISHED_POPULARITY` it is the way in which the published results were made.
+    """
+    aims, rules = pl.col("popularity"), pl.col("ties")
+    return (aims.is_null() | (aims == popularity)) & (rules.is_null() | (rules == ties))
+
+
+def arms_of(
+    policies: Sequence[str] | None, popularities: Sequence[float], ties: Sequence[str], *, permute_nodes: bool
+) -> tuple[Arm, ...]:
+    """Return every arm asked for, each once: only FGD differs by popularity, and all but `random` by ties.
+
+    Raises
+    ------
+    BadUsage
+        If a placement or a tie rule is unknown, or a popularity is not a share.
+
+    Examples
+    --------
+    >>> len(arms_of(None, (0.95, 1.0), ("name", "random"), permute_nodes=False))
+    13
+    """
+    asked = list(dict.fromkeys(policies or POLICIES))
+    for what, given, known in (("placement", asked, POLICIES), ("tie rule", ties, TIES)):
+        if strange := [name for name in given if name not in known]:
+            raise BadUsage(f"no {what} {strange[0]!r}; expected {', '.join(known)}")
+    for share in popularities:
+        if not 0.0 < share <= 1.0:
+            raise BadUsage(f"found the popularity {share:g}, expected a share of pods above 0 and at most 1")
+    return tuple(
+        Arm(policy=policy, popularity=share, ties=rule, nodes=nodes)
+        for nodes in (BY_NAME, PERMUTED)[: 1 + permute_nodes]
+        for policy in POLICIES
+        if policy in asked
+        for share in dict.fromkeys(popularities if policy == FGD else popularities[:1])
+        for rule in dict.fromkeys(ties if policy != RANDOM else (NAME_TIES,))
+    )
