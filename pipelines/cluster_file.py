@@ -5,6 +5,7 @@ Called by `taut simulate` and `taut experiment`.
 """
 
 import tomllib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,14 @@ from pipelines.errors import BadUsage
 from scheduler_core.cluster import Machine, paper_machines
 from scheduler_core.types import RESOURCES
 
-EXAMPLE: Final = '[[machines]] name = "a", count = 4, cpu_cores = 96, mem_gib = 512, gpus = 8, gpu_type = "T4"'
+EXAMPLE: Final = 'machines = [{name = "a", count = 4, cpu_cores = 96, mem_gib = 512, gpus = 8, gpu_type = "T4"}]'
+"""On one line, and TOML as it stands."""
+
 MOST_MACHINES: Final = 1_000_000
+MOST_CPU_CORES: Final = 100_000
+MOST_MEM_GIB: Final = 1_000_000
+MOST_GPUS: Final = 1_000
+"""What a machine may hold at most: far more than any does, and little enough to count a million of them exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +98,9 @@ class _Machines(BaseModel):
 
     name: Annotated[str, Field(min_length=1)]
     count: Annotated[int, Field(ge=1, le=MOST_MACHINES)] = 1
-    cpu_cores: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-    mem_gib: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-    gpus: Annotated[int, Field(ge=0)]
+    cpu_cores: Annotated[float, Field(ge=0.0, le=MOST_CPU_CORES, allow_inf_nan=False)]
+    mem_gib: Annotated[float, Field(ge=0.0, le=MOST_MEM_GIB, allow_inf_nan=False)]
+    gpus: Annotated[int, Field(ge=0, le=MOST_GPUS)]
     gpu_type: Annotated[str, Field(min_length=1)] | None = None
 
     def machines(self) -> list[Machine]:
@@ -126,19 +133,21 @@ def cluster_file(path: Path) -> ClusterSpec:
         If there is no such file, it is no TOML, or a table lacks a key or holds what it cannot; every fault is named.
     """
     try:
-        read = tomllib.loads(path.read_text(encoding="utf-8"))
+        read = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise BadUsage(f"{path}: {error.strerror}; expected a TOML file of machines, as {EXAMPLE}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of a number with thousands of digits
         raise BadUsage(f"{path} is no TOML: {error}; expected tables of machines, as {EXAMPLE}") from error
     try:
         tables = _ClusterFile.model_validate(read).machines
     except ValidationError as error:
-        faults = "; ".join(_fault(fault["loc"], fault["msg"], fault["input"]) for fault in error.errors())
+        # A table that is faulty is also missing from the list of sound ones: said once, as what it is.
+        found = [fault for fault in error.errors() if fault["type"] != "too_short" or len(error.errors()) == 1]
+        faults = "; ".join(_fault(fault["loc"], fault["msg"], fault["input"]) for fault in found)
         raise BadUsage(f"{path}: {faults}; expected tables of machines, as {EXAMPLE}") from error
     machines = tuple(machine for table in tables for machine in table.machines())
-    names = [machine.name for machine in machines]
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    names = Counter(machine.name for machine in machines)
+    twice = sorted(name for name, count in names.items() if count > 1)
     if twice:
         raise BadUsage(f"{path}: found several machines named {twice[0]!r}, expected a name of its own for each")
     return ClusterSpec(machines=machines, source=path.name)

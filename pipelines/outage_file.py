@@ -29,7 +29,7 @@ def outage_file(path: Path, machines: Sequence[Machine]) -> Outages:
     index = {machine.name: at for at, machine in enumerate(machines)}
     spans: list[tuple[float, float, int]] = []
     try:
-        with path.open(encoding="utf-8", newline="") as text:
+        with path.open(encoding="utf-8-sig", newline="") as text:  # spreadsheets begin a file with a mark of UTF-8
             lines = csv.reader(text)
             header = next(lines, [])
             if tuple(header) != COLUMNS:

@@ -1,6 +1,7 @@
 """Machines from TOML, from a trace's own table, and outages from CSV; what is wrong is named."""
 
 import math
+import time
 from pathlib import Path
 
 import polars as pl
@@ -61,6 +62,10 @@ def test_tables_become_machines_in_their_order(tmp_path: Path) -> None:
         ('name = "b"', 'name = "a-1"', r"found several machines named 'a-1'"),
         ("[[machines]]", "[[nodes]]", "machines: field required"),
         ("[[machines]]", "[machines", "is no TOML"),
+        ("gpus = 8", "gpus = 100000000000000000000", r"1, gpus: .* less than or equal to 1000, found '1000000"),
+        ("gpus = 8", f"gpus = {'9' * 5000}", "is no TOML"),
+        ("mem_gib = 512.5", "mem_gib = 1e308", r"1, mem_gib: .* less than or equal to 1000000, found '1e\+308'"),
+        ("cpu_cores = 96", "cpu_cores = 1e9", r"1, cpu_cores: .* less than or equal to 100000, found '1000000000.0'"),
     ],
 )
 def test_what_is_wrong_is_named_by_table_and_key(tmp_path: Path, found: str, instead: str, expected: str) -> None:
@@ -75,10 +80,31 @@ def test_every_fault_is_named(tmp_path: Path) -> None:
         cluster_file(written(tmp_path, TWO_KINDS.replace("gpus = ", "gpus = -")[:-2] + "1\n"))
 
 
-@pytest.mark.parametrize("text", ["", "machines = []", 'machines = "four"'])
-def test_a_file_without_machines_shows_an_example(tmp_path: Path, text: str) -> None:
-    with pytest.raises(BadUsage, match=r"expected tables of machines, as \[\[machines\]\] name"):
+def test_a_faulty_table_is_not_said_to_be_missing_too(tmp_path: Path) -> None:
+    with pytest.raises(BadUsage) as caught:
+        cluster_file(written(tmp_path, '[[machines]]\nname = "a"\ncpu_cores = 1\nmem_gib = 1\ngpus = -1\n'))
+    assert "at least 1 item" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "machines = []", 'machines = "four"', "[machines"])
+def test_the_example_that_a_faulty_file_is_answered_with_is_a_cluster(tmp_path: Path, text: str) -> None:
+    with pytest.raises(BadUsage, match="expected tables of machines, as ") as caught:
         cluster_file(written(tmp_path, text))
+
+    _, _, example = str(caught.value).partition("expected tables of machines, as ")
+    assert cluster_file(written(tmp_path, example)).note() == (
+        "cluster (cluster.toml): 4 machines, 32 GPUs, 384 cores, 2048 GiB, GPU types T4"
+    )
+
+
+def test_a_name_given_twice_among_many_is_found_without_comparing_each_with_each(tmp_path: Path) -> None:
+    text = TWO_KINDS.replace("count = 2", "count = 100_000").replace('"b"', '"a-99999"')
+
+    began_s = time.process_time()
+    with pytest.raises(BadUsage, match="found several machines named 'a-99999'"):
+        cluster_file(written(tmp_path, text))
+
+    assert time.process_time() - began_s < 30.0, "ten thousand million comparisons take minutes"
 
 
 def test_the_papers_cluster_is_stated() -> None:
@@ -118,9 +144,10 @@ def test_a_trace_without_machines_and_one_of_several_clusters_are_refused() -> N
 MACHINES = paper_cluster().machines
 
 
-def test_outages_are_sorted_and_may_have_no_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_outages_are_sorted_and_may_have_no_end(tmp_path: Path, mark: str) -> None:
     path = tmp_path / "outages.csv"
-    path.write_text("machine,down_s,up_s\nm2,600,\nm1,60.5,120\n")
+    path.write_text(f"{mark}machine,down_s,up_s\nm2,600,\nm1,60.5,120\n", encoding="utf-8")
 
     outages = outage_file(path, MACHINES)
 
