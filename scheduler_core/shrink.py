@@ -4,16 +4,16 @@ Pure given a predictor; nothing is queued, placed or remembered here.
 Called by `scheduler_core.simulator` through its `scale` argument, `modelserve.recommend` and `pipelines.simulate`.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final, Literal, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
 from scheduler_core.candidates import candidates_of, important_resources
-from scheduler_core.errors import BadInput, PredictorUnavailable
-from scheduler_core.floors import ROUNDING_SLACK, device_memory, minimum_requests, peak_floors, round_up_gpus
+from scheduler_core.errors import PredictorUnavailable
+from scheduler_core.floors import device_memory, minimum_requests, peak_floors, round_up_gpus
+from scheduler_core.shrink_policy import ALPHA0, MAX_ALPHA, PAPER_ALPHA0, SURE_RUNS, Guard, ShrinkPolicy
 from scheduler_core.types import (
     RESOURCES,
     BoolArray,
@@ -28,71 +28,19 @@ from scheduler_core.types import (
 )
 from scheduler_core.verdicts import Round, standing, verdicts
 
-__all__ = ["MAX_ALPHA", "Guard", "Recommendation", "ShrinkPolicy", "round_up_gpus", "shrink"]
+__all__ = [
+    "ALPHA0",
+    "MAX_ALPHA",
+    "PAPER_ALPHA0",
+    "SURE_RUNS",
+    "Guard",
+    "Recommendation",
+    "ShrinkPolicy",
+    "round_up_gpus",
+    "shrink",
+]
 
-MAX_ALPHA: Final = 0.99
-"""Largest first factor: a request that may keep more than this is not shrunk at all."""
-
-Guard = Literal["none", "usage"]
 Answer = TypeVar("Answer")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShrinkPolicy:
-    """The parameters of Algorithm 1 and of the guard around it.
-
-    `alpha0`, `alpha_step`: the candidates are alpha0, alpha0 + step, ... below one, times the original request.
-    `theta`: largest relative change of the predicted run time that a candidate may cause.
-    `guard`: `usage` keeps every target above the peak use that was measured; `none` is the paper, without floors.
-    `min_runs`: measured runs below which the floor is not trusted and the request stands (`cold_start`).
-    `sure_runs`: measured runs from which no resource counts as important: importance tells jobs of different requests
-    apart, while so many runs tell what jobs of this one need. Infinite (never) by default.
-    `minimum_change`: relative change below which a request is left alone (guard `usage` only).
-    `*_margin`: how far a floor lies above the predicted peak. Memory is a hard floor (below it the job dies), so it
-    carries a margin; CPU and GPU are soft (below them the job slows), so by default they carry none.
-    `gpu_grid`: step of GPU shares below one GPU; above, GPUs are whole.
-    `device_mem_gib`: memory of one device by GPU type; unlisted types take `assumed_device_mem_gib`.
-    """
-
-    alpha0: float = 0.5
-    alpha_step: float = 0.05
-    theta: float = 0.05
-    guard: Guard = "usage"
-    min_runs: int = 3
-    sure_runs: float = math.inf
-    minimum_change: float = 0.05
-    cpu_margin: float = 0.0
-    mem_margin: float = 0.15
-    gpu_margin: float = 0.0
-    gpu_mem_margin: float = 0.15
-    gpu_grid: float = 0.05
-    device_mem_gib: Mapping[str, float] = field(default_factory=dict)
-    assumed_device_mem_gib: float = 16.0
-
-    def __post_init__(self) -> None:
-        checks = {
-            "alpha0": 0.0 <= self.alpha0 <= MAX_ALPHA,
-            "alpha_step": 0.0 < self.alpha_step <= 1.0,
-            "theta": self.theta > 0.0,
-            "guard": self.guard in ("none", "usage"),
-            "min_runs": self.min_runs >= 0,
-            "sure_runs": self.sure_runs >= self.min_runs,
-            "minimum_change": 0.0 <= self.minimum_change < 1.0,
-            "gpu_grid": 0.0 < self.gpu_grid <= 1.0,
-            "assumed_device_mem_gib": self.assumed_device_mem_gib > 0.0,
-            **{
-                name: getattr(self, name) >= 0.0
-                for name in ("cpu_margin", "mem_margin", "gpu_margin", "gpu_mem_margin")
-            },
-        }
-        for name, holds in checks.items():
-            if not holds:
-                raise BadInput(f"shrink policy: {name}={getattr(self, name)!r} is out of its range; see ShrinkPolicy")
-
-    def alphas(self) -> FloatArray:
-        """Return the candidates' factors in ascending order, all below one."""
-        count = int(np.ceil((1.0 - self.alpha0) / self.alpha_step - ROUNDING_SLACK))
-        return np.round(self.alpha0 + self.alpha_step * np.arange(count), 12)
 
 
 def shrink(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy | None = None) -> list[Recommendation]:
@@ -107,13 +55,13 @@ def shrink(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy | Non
     --------
     >>> from scheduler_core.predictors import ConstantPredictor
     >>> from scheduler_core.types import Request
-    >>> seen = ConstantPredictor(run_s=60.0, peak=Request(cpu_cores=4.0, mem_gib=4.0, gpus=0.1))
-    >>> asked = Job(job_id="a", trace="toy", task_type="ctr", request=Request(cpu_cores=6.0, mem_gib=29.0, gpus=0.5))
+    >>> seen = ConstantPredictor(run_s=60.0, peak=Request(cpu_cores=4.0, mem_gib=1.0, gpus=0.23))
+    >>> asked = Job(job_id="a", trace="toy", task_type="ctr", request=Request(cpu_cores=6.0, mem_gib=25.0, gpus=0.5))
     >>> [answer] = shrink([asked], seen)
     >>> answer.target
-    Request(cpu_cores=4.0, mem_gib=14.5, gpus=0.25)
+    Request(cpu_cores=4.0, mem_gib=1.25, gpus=0.25)
     >>> [f"{resource}: {reason}" for resource, reason in answer.reasons.items()]
-    ['cpu_cores: floor', 'mem_gib: shrunk', 'gpus: shrunk']
+    ['cpu_cores: floor', 'mem_gib: shrunk', 'gpus: floor']
     """
     policy = policy or ShrinkPolicy()
     if not jobs:

@@ -18,16 +18,13 @@ from pipelines.job_pool import Pool
 from scheduler_core.advice import advised
 from scheduler_core.floors import round_up_gpus
 from scheduler_core.predictors import oracle_policy
-from scheduler_core.shrink import ShrinkPolicy, shrink
+from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, shrink
 from scheduler_core.types import RESOURCES, FloatArray, Job, Predictor, Reason, Recommendation, Request
 from scheduler_core.verdicts import standing
 
 GPUS: Final = RESOURCES.index("gpus")
 
 STATIC_ALPHAS: Final = (0.5, 0.6, 0.7, 0.8, 0.9)
-
-PAPER_ALPHA0: Final = ShrinkPolicy().alpha0
-"""Where the candidates begin wherever no floor holds them, however deep a policy with floors may go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Final
 
 from pipelines.advice import SHRUNK, Advice, model_decided_share
 from pipelines.errors import BadUsage
-from pipelines.experiments.arms import ABLATION_ARMS, EXPERIMENT_ARMS, PAPER_ALPHA0, Arm, advice_of, asked_of
+from pipelines.experiments.arms import ABLATION_ARMS, EXPERIMENT_ARMS, Arm, advice_of, asked_of
 from pipelines.experiments.cases import LOADS_PER_H, MIXES, PAPER, WITH, cases_of, populations
 from pipelines.experiments.claims import Row
 from pipelines.experiments.runs import POLICIES, Outcomes, run_cases
@@ -18,7 +18,7 @@ from pipelines.experiments.tables import TABLES, Seen
 from pipelines.job_pool import Pool
 from pipelines.simulation_rows import trace_of
 from pipelines.simulation_settings import PAPER_RATE_PER_H, SimulationSettings
-from scheduler_core.shrink import ShrinkPolicy
+from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy
 from scheduler_core.types import Predictor
 
 LEAST_SEEDS: Final = 2
@@ -146,7 +146,7 @@ def notes_of(question: Question, advice: Advice, loads: Sequence[float]) -> list
         "mixes are by task type, cv:nlp:gnn:ctr; the paper names ResNet, NMT, GraphLearn and CTR",
         "intervals are 95 %, Student's over seeds; ratios are of means, arms paired by seed",
         f"Algorithm 1 with theta {question.policy.theta:g}: correlation, as no recorded job ran twice with less; above "
-        f"floors alpha goes from {question.policy.alpha0:g}, and importance does not count from "
+        f"floors alpha goes from {question.policy.first_alpha:g}, and importance does not count from "
         f"{question.policy.sure_runs:g} measured runs on; without floors alpha goes from {PAPER_ALPHA0:g}",
         "every arm orders by the same predicted run times; the oracle knows use, not run time",
     ]

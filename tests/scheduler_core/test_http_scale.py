@@ -150,7 +150,7 @@ def test_one_row_that_cannot_be_meant_takes_no_other_along() -> None:
         first, second, third = scale(jobs)
     assert second.target == jobs[1].request
     assert "gpus=9.0" in second.note
-    assert first.target == third.target == Request(cpu_cores=2.0, mem_gib=4.6, gpus=0.1)
+    assert first.target == third.target == Request(cpu_cores=3.0, mem_gib=4.6, gpus=0.1)
 
 
 def test_a_service_that_is_away_costs_no_job() -> None:

@@ -48,7 +48,9 @@ def test_a_minimum_above_alpha_is_a_floor_and_is_shown_as_one(guard: Any) -> Non
     least = request(5.0, 0.0, NAN)
 
     [answer] = shrink(
-        [job("a", request(6.0, 8.0, 0.5), minimum=least)], ToyPredictor(known=WIDE), ShrinkPolicy(guard=guard)
+        [job("a", request(6.0, 8.0, 0.5), minimum=least)],
+        ToyPredictor(known=WIDE),
+        ShrinkPolicy(guard=guard, alpha0=0.5),
     )
 
     assert answer.target == request(5.0, 4.0, 0.25)
@@ -62,7 +64,9 @@ def test_a_minimum_at_the_request_stops_the_shrink(guard: Any, known: Knowledge)
     wants = request(6.0, 8.0, 0.5)
 
     [stopped, free] = shrink(
-        [job("a", wants, minimum=wants), job("b", wants)], ToyPredictor(known=known), ShrinkPolicy(guard=guard)
+        [job("a", wants, minimum=wants), job("b", wants)],
+        ToyPredictor(known=known),
+        ShrinkPolicy(guard=guard, alpha0=0.5),
     )
 
     assert stopped.target == stopped.lower_bound == wants
@@ -81,6 +85,6 @@ def test_a_candidate_like_the_one_before_it_is_not_asked_again() -> None:
     held = replace(wide, peak=(100.0, 100.0, 8.0, 0.1))
 
     for predictor in (silent, held, wide):
-        shrink([job("a"), job("b")], predictor)
+        shrink([job("a"), job("b")], predictor, ShrinkPolicy(alpha0=0.5))
 
     assert (silent.rows, held.rows, wide.rows) == (2, 2, 22)

@@ -10,15 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_core.errors import BadInput, PredictorUnavailable
-from scheduler_core.shrink import MAX_ALPHA, Recommendation, ShrinkPolicy, shrink
+from scheduler_core.errors import PredictorUnavailable
+from scheduler_core.shrink import Recommendation, ShrinkPolicy, shrink
 from scheduler_core.types import RESOURCES, FloatArray, IntArray, Job, Knowledge, Reason, Request, RunTimes
 from tests.scheduler_core.cases import NAN, REQUESTS, WIDE, ToyPredictor, job, request
 
 PAPER = ShrinkPolicy(guard="none")
+HALF = ShrinkPolicy(alpha0=0.5, sure_runs=math.inf)
+"""By no more than half at once, and importance always counts: figures that are easily told by hand."""
 
 
-def one(predictor: Any, wants: Request, policy: ShrinkPolicy | None = None, **fields: Any) -> Recommendation:
+def one(predictor: Any, wants: Request, policy: ShrinkPolicy = HALF, **fields: Any) -> Recommendation:
     return shrink([job("a", wants, **fields)], predictor, policy)[0]
 
 
@@ -87,16 +89,10 @@ def test_no_candidate_returns_the_original_request() -> None:
     assert answer.model_decided
 
 
-def test_alphas_start_at_alpha0_and_stay_below_one() -> None:
-    assert ShrinkPolicy().alphas().tolist() == [0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95]
-    assert ShrinkPolicy(alpha0=0.0, alpha_step=1.0).alphas().tolist() == [0.0]
-    assert ShrinkPolicy(alpha0=MAX_ALPHA).alphas().tolist() == [MAX_ALPHA]
-
-
 def test_all_candidates_of_all_jobs_go_in_one_matrix() -> None:
     predictor = ToyPredictor(known=WIDE)
 
-    shrink([job(str(i)) for i in range(7)], predictor)
+    shrink([job(str(i)) for i in range(7)], predictor, HALF)
 
     assert predictor.calls == 1
     assert predictor.rows == 7 * (1 + 10)
@@ -148,7 +144,7 @@ def test_with_runs_enough_no_resource_counts_as_important(runs: int, cores: floa
     known = replace(WIDE, important=frozenset({"cpu_cores"}))
     predictor = ToyPredictor(peak=(0.1, 0.1, 0.01, 0.1), known=known, runs=runs)
 
-    answer = one(predictor, request(cpu_cores=6.0), ShrinkPolicy(sure_runs=50))
+    answer = one(predictor, request(cpu_cores=6.0), replace(HALF, sure_runs=50))
 
     assert answer.target.cpu_cores == cores
     assert (answer.reasons["cpu_cores"] is Reason.IMPORTANT) == (runs < 50)
@@ -210,11 +206,11 @@ def test_a_resource_is_held_where_the_model_begins_to_speak() -> None:
 
 
 def test_run_time_is_that_of_the_accepted_candidate() -> None:
-    answer = one(slows_below(5.0), request(10.0, 8.0, 0.0), ShrinkPolicy(theta=0.12))
+    answer = one(slows_below(5.0), request(10.0, 8.0, 0.0), replace(HALF, theta=0.12))
 
     assert answer.alpha == pytest.approx(0.5)
     assert answer.run_time_change == pytest.approx(0.0)
-    tighter = one(slows_below(5.2), request(10.0, 8.0, 0.0), ShrinkPolicy(theta=0.05))
+    tighter = one(slows_below(5.2), request(10.0, 8.0, 0.0), replace(HALF, theta=0.05))
     assert tighter.run_time_change == pytest.approx(5.2 / 5.0 - 1.0)
     assert tighter.run_time_p50_s == pytest.approx(104.0)
     assert tighter.run_time_p90_s == pytest.approx(208.0)
@@ -312,7 +308,7 @@ def test_a_resource_the_trace_lacks_is_left_out() -> None:
 
 
 def test_gpu_floor_follows_the_device_of_the_job() -> None:
-    policy = ShrinkPolicy(device_mem_gib={"V100M32": 32.0}, assumed_device_mem_gib=16.0, gpu_mem_margin=0.0)
+    policy = replace(HALF, device_mem_gib={"V100M32": 32.0}, assumed_device_mem_gib=16.0, gpu_mem_margin=0.0)
     predictor = ToyPredictor(peak=(1.0, 1.0, 0.1, 12.0), known=WIDE)
 
     small, large = shrink([job("a", gpu_type="MISC"), job("b", gpu_type="V100M32")], predictor, policy)
@@ -342,7 +338,7 @@ def test_floor_target_request_are_ordered(
             zip(answer.lower_bound.row(), answer.target.row(), answer.request.row(), strict=True)
         ):
             assert target <= asked
-            assert target >= policy.alpha0 * asked - 1e-9
+            assert target >= policy.first_alpha * asked - 1e-9
             if guard == "usage":
                 assert low_bound <= target + 1e-9
                 assert target + 1e-9 >= min(asked, peak[at])
@@ -364,22 +360,3 @@ def test_permuting_jobs_permutes_answers(wants: list[Request], order: Any) -> No
     for job_id, answer in straight.items():
         assert permuted[job_id].target == answer.target
         assert permuted[job_id].reasons == answer.reasons
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"alpha0": 1.0},
-        {"alpha0": 0.9999999999999999},
-        {"alpha_step": 0.0},
-        {"theta": 0.0},
-        {"guard": "maybe"},
-        {"min_runs": -1},
-        {"sure_runs": 2},
-        {"mem_margin": -0.1},
-        {"gpu_grid": 0.0},
-    ],
-)
-def test_a_policy_outside_its_range_is_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(BadInput, match=next(iter(fields))):
-        ShrinkPolicy(**fields)

@@ -76,7 +76,7 @@ def test_an_answer_of_anything_is_refused(said: bytes) -> None:
 
 def test_a_sound_answer_is_read() -> None:
     first, second = read_answer(json.dumps({"recommendations": SOUND}).encode(), JOBS, floors_expected=True)
-    assert first.recommendation.target.row() == (3.0, 4.6, 0.25)
+    assert first.recommendation.target.row() == (3.0, 4.6, 0.1)
     assert first.models == ("runtime.toy.ctr@7", "usage.toy.ctr@5")
     assert first.enforced
     assert second.recommendation.target.row()[:2] == (1.0, 0.0)

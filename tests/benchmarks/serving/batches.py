@@ -60,8 +60,8 @@ def batch_rows(stage: Stage) -> list[Row]:
 
 
 def candidates_matrix(bundle: Bundle, jobs: Sequence[Job]) -> Matrix:
-    """Return the feature vectors of every job as it stands and at each of the policy's candidates."""
-    alphas = np.concatenate([[1.0], ShrinkPolicy().alphas()])
+    """Return the feature vectors of every job as it stands and at each candidate of the published algorithm."""
+    alphas = np.concatenate([[1.0], ShrinkPolicy(guard="none").alphas()])
     requests = np.array([job.request.row() for job in jobs])
     asked = (alphas[None, :, None] * requests[:, None, :]).reshape(-1, requests.shape[1])
     frame = jobs_frame(jobs, bundle.history)

@@ -1,5 +1,6 @@
 """Arms: what each way of sizing gives, what they share, and which predictor answers for a job of which fold."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +14,11 @@ from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import FloatArray, Knowledge, Predictor, Recommendation, Request, RunTimes
 from tests.pipelines.experiments.tiny import PREDICTOR, pool
 
+HALF = ShrinkPolicy(alpha0=0.5, sure_runs=math.inf)
+
 
 def asked(predictor: Predictor = PREDICTOR, **policy: float) -> Asked:
-    return asked_of(pool(), predictor, ShrinkPolicy(**policy))  # type: ignore[arg-type]  # numbers only
+    return asked_of(pool(), predictor, replace(HALF, **policy))  # type: ignore[arg-type]  # numbers only
 
 
 def targets(answers: list[Recommendation]) -> FloatArray:
