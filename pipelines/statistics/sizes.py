@@ -51,8 +51,8 @@ def request_fragmentation(lake: Lake, trace: str, by: By = None, cluster: str | 
     """Return into which pieces requests cut GPUs: tasks, instances and GPU-hours by the GPUs one instance asks for.
 
     Over tasks that ask for GPUs. `requests` counts different requests (CPU, memory, GPUs) of the class.
-    `left_over_frac` is what stays free of the GPUs that instances of this request alone would fill (0.3 leaves 0.1 of
-    one, 1.5 half of one of two), a mean over instances.
+    `left_over_frac` is the fraction that stays free of the GPUs that instances of this request alone would fill (0.3
+    leaves 0.1 of a GPU, 1.5 takes two and leaves 0.25), a mean over instances.
     """
     split = Split(by, {name: of for name, of in JOB_DIMENSIONS.items() if name != "request_class"})
     sql = f"""

@@ -48,7 +48,13 @@ def jct(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl
 
     Over jobs that ended and whose wait is known. What lies between attempts counts, so it may exceed wait and run.
     """
-    return _duration(lake, trace, by, cluster, value="CASE WHEN queue_s IS NOT NULL THEN epoch(end_ts - submit_ts) END")
+    return _duration(
+        lake,
+        trace,
+        by,
+        cluster,
+        value="CASE WHEN queue_s IS NOT NULL THEN (epoch_us(end_ts) - epoch_us(submit_ts)) / 1e6 END",
+    )
 
 
 def _duration(

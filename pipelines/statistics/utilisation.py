@@ -1,7 +1,8 @@
 """How busy machines are: `utilisation_by_hour`, `utilisation_by_machine_type`.
 
 Each is one SELECT, over machine-hours (the mean of one machine's samples in one hour), so that a machine that is
-sampled each minute weighs no more than one sampled each hour. Called through `pipelines.statistics`.
+sampled each minute weighs no more than one sampled each hour. Zones are whole hours from UTC. Called through
+`pipelines.statistics`.
 """
 
 from typing import Final
@@ -53,10 +54,12 @@ def _utilisation(lake: Lake, trace: str, by: By, cluster: str | None, *, key: st
     )
     sql = f"""
     WITH machine_hour AS (
-        SELECT cluster, machine, date_trunc('hour', timezone('{zone_of(trace)}', ts)) AS local_hour, {means}, {counts}
+        SELECT cluster, machine, epoch_us(ts) // 3600000000 AS hour_since_1970, {means}, {counts}
         FROM machine_usage WHERE trace = $trace AND cluster = coalesce($cluster, cluster) GROUP BY ALL
     ), typed AS (
-        SELECT h.*, {_TYPE} AS machine_type FROM machine_hour h LEFT JOIN (
+        SELECT h.*, timezone('{zone_of(trace)}', to_timestamp(3600 * hour_since_1970)) AS local_hour,
+            {_TYPE} AS machine_type
+        FROM machine_hour h LEFT JOIN (
             SELECT cluster, machine, gpu_type, gpus, gpu_mem_gib FROM machines WHERE trace = $trace
         ) USING (cluster, machine)
     ), cell AS (

@@ -10,8 +10,10 @@ from pipelines.ingest import ingest
 from pipelines.lake import Lake
 from pipelines.statistics import STATISTICS, Statistic
 from pipelines.statistics.published import read_published
+from pipelines.statistics.shown import tally, verdict_rows
 from pipelines.statistics.verification import verify
 
+ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.slow
 
 KNOWN_TO_BE_OFF = {
@@ -51,6 +53,15 @@ def test_what_is_whole_matches_and_two_numbers_are_known_to_be_off(checked: pl.D
     assert matches.height >= 50
     assert set(matches["trace"]) == {"helios", "openb", "pai", "philly", "philly-rebuilt"}
     assert checked.filter(pl.col("verdict") == "not computable")["why"].null_count() == 0
+
+
+def test_the_documented_verdicts_are_these(checked: pl.DataFrame) -> None:
+    text = (ROOT / "docs" / "statistics.md").read_text()
+    written = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| trace |")]
+    columns = ("trace", "of", "what", "published", "found", "verdict")
+    compared = [row for row in verdict_rows(checked) if row["verdict"] != "not computable"]
+    assert written == [f"| {' | '.join(str(row[name]) for name in columns)} |" for row in compared]
+    assert tally(checked) in text
 
 
 @pytest.mark.parametrize(
