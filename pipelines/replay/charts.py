@@ -57,7 +57,7 @@ def delays(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
         alt.X("h:Q")
         .title("mean delay, hours")
         .scale(type="symlog", constant=0.1)
-        .axis(values=[0, 0.1, 1, 10, 100], format="~f")
+        .axis(values=[0.0, *HOURS], labelExpr="datum.value")
     )
     chart = _grid(_spans(shown, x, "h_low", "h_high", *_by_order(), _by_sizes()))
     return titled(chart, "How long gangs are delayed, by order", of)
@@ -66,7 +66,7 @@ def delays(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
 def tails(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
     """Draw the p99 of JCT by order for each class of gang, a row of panels per reading."""
     shown = _by_class(rows).with_columns(jct_p99_h=pl.col("jct_p99_s") / 3600.0)
-    x = alt.X("jct_p99_h:Q").title("p99 of JCT, hours").scale(type="log").axis(values=HOURS, format="~f")
+    x = alt.X("jct_p99_h:Q").title("p99 of JCT, hours").scale(type="log").axis(values=HOURS, labelExpr="datum.value")
     y, side = _by_order()
     points = alt.Chart(shown).mark_point(filled=True, size=40, opacity=1.0)
     chart = _grid(alt.layer(points.encode(x=x, y=y, yOffset=side, color=_by_sizes())))
