@@ -1,6 +1,7 @@
 """The real samples against what is published: which numbers match, which are off, what is not compared."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -23,7 +24,7 @@ KNOWN_TO_BE_OFF = {
 
 
 @pytest.fixture(scope="module")
-def real(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def real(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     folder = tmp_path_factory.mktemp("samples")
     for source, path, name in (
         ("pai", "pai", "pai"),
@@ -37,7 +38,8 @@ def real(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
         [found] = (traces / "openb").rglob(name)
         shutil.copy(found, pods / name)
     ingest("openb", pods, folder)
-    return Lake(folder)
+    with Lake(folder) as lake:
+        yield lake
 
 
 @pytest.fixture(scope="module")

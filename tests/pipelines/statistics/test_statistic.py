@@ -1,5 +1,6 @@
 """Every statistic answers an empty lake, null columns and each of its splits, or says why it cannot."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -19,12 +20,13 @@ ANSWERED_BY_ANY_JOB = {
 
 
 @pytest.fixture(scope="module")
-def full(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Return a synthetic trace with every table but capacity."""
+def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """Yield a synthetic trace with every table but capacity."""
     folder = tmp_path_factory.mktemp("statistics")
     synthesise(folder / "raw", tasks=1000, seed=3, tagged_share=0.9)
     ingest("pai", folder / "raw", folder / "lake", as_name="pai-synth")
-    return Lake(folder / "lake")
+    with Lake(folder / "lake") as lake:
+        yield lake
 
 
 @ALL
