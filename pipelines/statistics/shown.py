@@ -43,10 +43,15 @@ def listed_lines() -> list[str]:
 
 
 def screen_rows(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame | list[dict[str, object]]:
-    """Return the rows for a table: a few wide ones upright, a column each, headed by what they were split by."""
+    """Return the rows for a table: a few wide ones upright, a column each, headed by what they were split by.
+
+    Rows that this does not tell apart stay as they are.
+    """
     if rows.width <= WIDEST or rows.height > UPRIGHT_ROWS:
         return rows
     heads = ["  ".join(_text(row[key]) for key in keys) or "value" for row in rows.iter_rows(named=True)]
+    if len(set(heads)) < len(heads):
+        return rows
     measures = [name for name in rows.columns if name not in keys]
     return [_line(name, dict(zip(heads, rows[name].to_list(), strict=True))) for name in measures]
 

@@ -49,6 +49,13 @@ def test_few_columns_lie_as_they_are(taut: Taut) -> None:
     assert lines[2].split() == ["ce2f4c", "cancelled", "1", "0.333"]
 
 
+def test_rows_that_no_split_tells_apart_all_stand_there(taut: Taut) -> None:
+    lines = taut("utilisation_by_machine_type").stdout.splitlines()
+    rows = json.loads(taut("utilisation_by_machine_type", "--format", "json").stdout)
+    assert len(rows) > 1
+    assert len(lines) == len(rows) + 2
+
+
 def test_several_are_one_list_of_flat_objects(taut: Taut) -> None:
     rows = json.loads(taut("status_counts", "machine_classes", "--format", "json").stdout)
     assert {row["statistic"] for row in rows} == {"status_counts", "machine_classes"}
