@@ -73,9 +73,9 @@ class HttpScale:
         How long one round may take in all: connecting, sending, waiting and reading, over all its calls.
     jobs_per_call
         Longer rounds are asked about in several calls, one after another; what was answered in time stands.
-    theta, guard
-        Parameters of Algorithm 1; as the service is set when None. Only with guard `none` is a target believed that
-        comes without a lower bound.
+    theta, alpha, guard
+        Parameters of Algorithm 1 (`alpha` is the smallest share of a request that is tried); as the service is set
+        when None. Only with guard `none` is a target believed that comes without a lower bound.
     heed_mode
         Whether requests stand where the service says `observe`; a simulation wants the targets all the same.
     breaker
@@ -103,6 +103,7 @@ class HttpScale:
         deadline_s: float = 2.0,
         jobs_per_call: int = MOST_JOBS_PER_CALL,
         theta: float | None = None,
+        alpha: float | None = None,
         guard: Guard | None = None,
         heed_mode: bool = True,
         breaker: Breaker | None = None,
@@ -116,7 +117,7 @@ class HttpScale:
         self.deadline_s, self.jobs_per_call, self.heed_mode = deadline_s, jobs_per_call, heed_mode
         self.breaker = breaker or Breaker(clock=clock)
         self._exchange = Exchange(address, token=token, token_file=token_file, ca_file=ca_file, longest_s=deadline_s)
-        self._options = {"theta": theta, "guard": guard}
+        self._options = {"theta": theta, "alpha": alpha, "guard": guard}
         self._versions = ModelVersions()
         self._clock = clock
 

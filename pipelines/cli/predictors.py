@@ -92,6 +92,7 @@ def service(address: str, asked: Asked) -> Advisers:
             token_file=asked.token_file,
             deadline_s=min(PART_LIMIT_S * -(-len(jobs) // MOST_JOBS_PER_CALL), 86_400.0),
             theta=asked.settings.shrink_policy.theta,
+            alpha=asked.settings.shrink_policy.alpha0,
             guard=guard,
             heed_mode=False,
         ) as scale:

@@ -24,6 +24,9 @@ PART_LIMIT_S: Final = 60.0
 
 CARDS_LIMIT_S: Final = 5.0
 """How long a service may take to say which models it has."""
+SETS_SURE_RUNS: Final = (
+    "expected it in this process only; a service is told by its setting TAUT_SERVE_TYPES (sure_runs)"
+)
 
 Row = dict[str, object]
 
@@ -35,12 +38,14 @@ def recommended_rows(
     *,
     trace: str | None,
     theta: float | None,
+    alpha: float | None,
     guard: Guard | None,
 ) -> list[Row]:
     """Return recommendations as `taut recommend` shows them, then the mode and the id that each can be replayed by."""
     trace = trace or load_settings().trace
     with client_of(urls, token_file, jobs=len(jobs)) as client:
-        return [_recommended(row) for row in client.recommendations(jobs, trace=trace, theta=theta, guard=guard)]
+        said = client.recommendations(jobs, trace=trace, theta=theta, alpha=alpha, guard=guard)
+        return [_recommended(row) for row in said]
 
 
 def predicted_rows(

@@ -4,7 +4,7 @@ No logic beyond reading options and writing rows. Called by `pipelines.cli`, whi
 """
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import typer
 
@@ -25,6 +25,16 @@ from pipelines.cli.options import (
 THETA: Final = 0.05
 """Largest relative change of the predicted run time, in this process."""
 
+
+class Told(NamedTuple):
+    """Parameters of Algorithm 1; what is None is as usual."""
+
+    theta: float | None
+    alpha0: float | None
+    sure_runs: int | None
+    guard: GuardOption | None
+
+
 OptionalJobsFile = Annotated[
     str | None, typer.Argument(help="File of jobs, one JSON object a line; - reads stdin.", show_default=False)
 ]
@@ -41,6 +51,25 @@ def recommend(
             min=0.0001,
             max=1.0,
             show_default="0.05, or what the service is set to",
+        ),
+    ] = None,
+    alpha0: Annotated[
+        float | None,
+        typer.Option(
+            "--alpha0",
+            help="Smallest share of a request that is tried.",
+            min=0.0,
+            max=0.99,
+            show_default="0.05, without a guard 0.5, or what the service is set to",
+        ),
+    ] = None,
+    sure_runs: Annotated[
+        int | None,
+        typer.Option(
+            "--sure-runs",
+            help="Measured runs from which an important request shrinks too.",
+            min=0,
+            show_default="50, or what the service is set to",
         ),
     ] = None,
     guard: Annotated[
@@ -79,43 +108,47 @@ def recommend(
     if explain is not None:
         _explain(explain, lake, store, bundles, form)
     elif url:
-        _recommend_there(str(jobs), (url, token_file, trace), theta, guard, form)
+        _recommend_there(str(jobs), (url, token_file, trace), Told(theta, alpha0, sure_runs, guard), form)
     else:
-        _recommend_here(str(jobs), (lake, trace, offline), theta or THETA, guard or GuardOption.USAGE, form)
+        _recommend_here(str(jobs), (lake, trace, offline), Told(theta, alpha0, sure_runs, guard), form)
 
 
-def _recommend_here(
-    jobs: str, where: tuple[Path | None, str | None, bool], theta: float, guard: GuardOption, form: Format
-) -> None:
+def _recommend_here(jobs: str, where: tuple[Path | None, str | None, bool], told: Told, form: Format) -> None:
     from modelserve.recommend import flat
     from modelserve.recommend import recommend as run
     from pipelines.cli.opening import champions, place_of, read_jobs, trace_of
-    from scheduler_core.shrink import ShrinkPolicy
+    from scheduler_core.shrink import SURE_RUNS, ShrinkPolicy
 
     lake, trace, offline = where
+    theta, alpha0, sure_runs, guard = told
     predictor = champions(place_of(lake), offline=offline)
-    policy = ShrinkPolicy(theta=theta, guard=guard.value, device_mem_gib=GPU_MEM_GIB_OF_TYPE)
+    policy = ShrinkPolicy(
+        theta=theta or THETA,
+        alpha0=alpha0,
+        sure_runs=SURE_RUNS if sure_runs is None else sure_runs,
+        guard=(guard or GuardOption.USAGE).value,
+        device_mem_gib=GPU_MEM_GIB_OF_TYPE,
+    )
     answers = run(read_jobs(jobs), predictor, trace=trace_of(lake, trace), policy=policy)
     emit([flat(answer) for answer in answers], form)
 
 
-def _recommend_there(
-    jobs: str,
-    where: tuple[list[str], Path | None, str | None],
-    theta: float | None,
-    guard: GuardOption | None,
-    form: Format,
-) -> None:
+def _recommend_there(jobs: str, where: tuple[list[str], Path | None, str | None], told: Told, form: Format) -> None:
     from pipelines.cli.opening import read_jobs
-    from pipelines.cli.remote import recommended_rows
+    from pipelines.cli.remote import SETS_SURE_RUNS, recommended_rows
+    from pipelines.errors import BadUsage
 
     urls, token_file, trace = where
+    theta, alpha0, sure_runs, guard = told
+    if sure_runs is not None:
+        raise BadUsage(f"found --sure-runs beside --url, {SETS_SURE_RUNS}")
     rows = recommended_rows(
         read_jobs(jobs),
         urls,
         token_file,
         trace=trace,
         theta=theta,
+        alpha=alpha0,
         guard=None if guard is None else "usage" if guard is GuardOption.USAGE else "none",
     )
     emit(rows, form)

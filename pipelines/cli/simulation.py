@@ -37,6 +37,8 @@ def simulate(
     token_file: TokenFile = None,
     offline: Offline = False,
     theta: options.Theta = 0.05,
+    alpha0: options.Alpha0 = None,
+    sure_runs: options.SureRuns = None,
     guard: options.Guards = None,
     truth: options.Truths = None,
     mtbf_h: options.MtbfH = None,
@@ -70,7 +72,14 @@ def simulate(
     )
     failing = Failing(outages=outages, mtbf_h=mtbf_h, mttr_h=mttr_h)
     advising = Advising(
-        predictor=predictor, token_file=token_file, offline=offline, theta=theta, guards=guard, truths=truth
+        predictor=predictor,
+        token_file=token_file,
+        offline=offline,
+        theta=theta,
+        alpha0=alpha0,
+        sure_runs=sure_runs,
+        guards=guard,
+        truths=truth,
     )
     rows = simulated(jobs, load, discipline, failing, advising, seed=seed, out=out, say=say)
     emit(shown(rows) if form is Format.TABLE else rows, form)

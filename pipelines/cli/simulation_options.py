@@ -154,6 +154,25 @@ Guards = Annotated[
 Theta = Annotated[
     float, typer.Option("--theta", help="Largest relative change of the predicted run time.", min=0.0001, max=1.0)
 ]
+Alpha0 = Annotated[
+    float | None,
+    typer.Option(
+        "--alpha0",
+        help="Smallest share of a request that is tried.",
+        min=0.0,
+        max=0.99,
+        show_default="0.05; without a guard 0.5",
+    ),
+]
+SureRuns = Annotated[
+    int | None,
+    typer.Option(
+        "--sure-runs",
+        help="Measured runs from which an important request shrinks too.",
+        min=0,
+        show_default="50",
+    ),
+]
 WarmUpH = Annotated[float, typer.Option("--warm-up-h", help="Hours before anything is measured.", min=0.0)]
 MtbfH = Annotated[
     float | None, typer.Option("--mtbf-h", help="Mean hours between failures of a machine.", show_default="none fails")

@@ -13,6 +13,7 @@ from typing import Any, Final
 from pipelines.cli.opening import local_cut, opened, place_of
 from pipelines.cli.options import GuardOption
 from pipelines.cli.predictors import Asked, advisers
+from pipelines.cli.remote import SETS_SURE_RUNS
 from pipelines.cli.simulation_options import TruthOption
 from pipelines.cluster_file import ClusterSpec, cluster_file, paper_cluster, recorded_cluster
 from pipelines.errors import BadUsage
@@ -29,7 +30,7 @@ from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.placement import sharing_of
 from scheduler_core.preemption import preempts
-from scheduler_core.shrink import ShrinkPolicy
+from scheduler_core.shrink import SURE_RUNS, ShrinkPolicy
 from scheduler_core.simulator import PAPER_HORIZON_S
 from scheduler_core.workload import NO_OUTAGES, Outages
 
@@ -107,8 +108,20 @@ class Advising:
     token_file: Path | None
     offline: bool
     theta: float
+    alpha0: float | None
+    sure_runs: int | None
     guards: Sequence[GuardOption] | None
     truths: Sequence[TruthOption] | None
+
+    def __post_init__(self) -> None:
+        if self.sure_runs is not None and (self.predictor or "").startswith(("http://", "https://")):
+            raise BadUsage(f"found --sure-runs beside a service, {SETS_SURE_RUNS}")
+
+    @property
+    def policy(self) -> ShrinkPolicy:
+        """Return the parameters of Algorithm 1; the guards are the simulation's own."""
+        sure_runs = SURE_RUNS if self.sure_runs is None else self.sure_runs
+        return ShrinkPolicy(theta=self.theta, alpha0=self.alpha0, sure_runs=sure_runs)
 
     def name_for(self, pool: Pool, settings: SimulationSettings) -> str:
         """Return who predicts: as named, else the champions wherever a prediction is looked at."""
@@ -155,7 +168,7 @@ def simulated(
         outages=failing.of(cluster),
         truths=[each.value for each in advising.truths or TruthOption],
         guards=[each.value for each in advising.guards or [GuardOption.USAGE]],
-        shrink_policy=ShrinkPolicy(theta=advising.theta),
+        shrink_policy=advising.policy,
     )
     asked = Asked(
         pool=pool,

@@ -53,7 +53,7 @@ def rows(result: Result) -> list[dict[str, object]]:
     return found
 
 
-@pytest.mark.parametrize("options", [[], ["--theta", "0.2"], ["--guard", "none"]])
+@pytest.mark.parametrize("options", [[], ["--theta", "0.2"], ["--guard", "none"], ["--alpha0", "0.6"]])
 def test_a_service_recommends_the_rows_of_this_process(place: Path, service: str, options: list[str]) -> None:
     there = rows(taut("recommend", place / "jobs.jsonl", "--url", service, "--trace", "pai", *options))
     here = rows(
@@ -63,6 +63,23 @@ def test_a_service_recommends_the_rows_of_this_process(place: Path, service: str
     beside = {"mode", "answer_id"}
     assert [list(row) for row in there] == [[*row, "mode", "answer_id"] for row in here]
     assert [{k: v for k, v in row.items() if k not in beside} for row in there] == here
+
+
+def test_requests_go_no_further_than_the_least_share(place: Path, service: str) -> None:
+    usual, held = (
+        rows(taut("recommend", place / "jobs.jsonl", "--url", service, "--trace", "pai", *options))[0]
+        for options in ([], ["--alpha0", "0.9"])
+    )
+
+    assert float(usual["mem_gib_target"]) < 0.9 * float(usual["mem_gib"])  # type: ignore[arg-type]  # of JSON
+    assert float(held["mem_gib_target"]) >= 0.9 * float(held["mem_gib"])  # type: ignore[arg-type]  # of JSON
+
+
+def test_how_many_runs_are_sure_is_the_services_own_setting(place: Path, service: str) -> None:
+    result = taut("recommend", place / "jobs.jsonl", "--url", service, "--trace", "pai", "--sure-runs", "9")
+
+    assert result.exit_code == 2
+    assert "TAUT_SERVE_TYPES" in result.stderr
 
 
 def test_a_service_predicts_the_rows_of_this_process(place: Path, service: str) -> None:

@@ -49,8 +49,17 @@ def test_the_advice_of_a_service_is_simulated_in_either_mode(lake: Path, mode: s
     assert result.exit_code == 0, result.stderr
     rows = {row["arm"]: row for row in json.loads(result.stdout) if row["devices"] == "all"}
     assert list(rows) == ["requested", "shrunk", "oracle"]
-    assert rows["shrunk"]["cpu_allocated_frac"] < rows["requested"]["cpu_allocated_frac"]
-    assert (body["theta"], body["guard"]) == (0.1, "usage")
+    assert rows["shrunk"]["reclaimed_cpu_core_h"] > rows["requested"]["reclaimed_cpu_core_h"] == 0.0
+    assert (body["theta"], body["guard"], body.get("alpha")) == (0.1, "usage", None)
+
+
+def test_the_least_share_goes_to_the_service_and_how_many_runs_are_sure_does_not(lake: Path) -> None:
+    _, [body] = simulated(lake, answering(), more=("--alpha0", "0.3"))
+    refused, bodies = simulated(lake, answering(), more=("--sure-runs", "9"))
+
+    assert body["alpha"] == 0.3
+    assert (refused.exit_code, bodies) == (2, [])
+    assert "TAUT_SERVE_TYPES" in refused.stderr
 
 
 def test_jobs_without_an_answer_are_counted(lake: Path) -> None:
@@ -79,7 +88,7 @@ def test_a_service_that_goes_away_before_the_second_guard_leaves_its_requests_st
     assert result.exit_code == 0, result.stderr
     rows = {row["arm"]: row for row in json.loads(result.stdout) if row["devices"] == "all"}
     assert rows["unguarded"]["cpu_allocated_frac"] == rows["requested"]["cpu_allocated_frac"]
-    assert rows["shrunk"]["cpu_allocated_frac"] < rows["requested"]["cpu_allocated_frac"]
+    assert rows["shrunk"]["reclaimed_cpu_core_h"] > rows["requested"]["reclaimed_cpu_core_h"] == 0.0
     assert "(unguarded) were not answered about and keep their requests" in result.stderr
 
 

@@ -107,6 +107,7 @@ def test_every_placement_runs(taut: Taut, placement: str) -> None:
         ("--mix", "ctr=1"),
         ("--warm-up-h", "1"),
         ("--predictor", "constant"),
+        ("--alpha0", "0.8"),
     ],
 )
 def test_an_option_is_heard(taut: Taut, options: tuple[str, ...]) -> None:

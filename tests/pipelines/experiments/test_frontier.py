@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from pipelines.experiments.frontier import MEASURED, Eased, points, undominated
+from pipelines.training.alike import AlikeRecipe
 from scheduler_core.predictors import ConstantPredictor
+from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import Job, Request
 
 
@@ -51,3 +53,8 @@ def test_eased_needs_are_taken_times_their_factor() -> None:
     assert use.runs.tolist() == inner.peak_use([job]).runs.tolist()
     assert eased.knowledge([job]) == inner.knowledge([job])
     assert eased.run_times([job], np.array([0]), np.array([asked.row()])).p50.tolist() == [60.0]
+
+
+def test_what_is_measured_is_what_everybody_gets() -> None:
+    assert ShrinkPolicy(alpha0=ShrinkPolicy().first_alpha) == MEASURED
+    assert ShrinkPolicy().sure_runs == AlikeRecipe().least_groups
