@@ -14,9 +14,9 @@ from pipelines.advice import ORACLE, REQUESTED, Advice, advice, model_decided_sh
 from pipelines.errors import BadUsage
 from pipelines.job_pool import Pool
 from pipelines.paired_runs import Arrivals, Keep, Run, outages_until, paired_runs
+from pipelines.simulation_notes import assumed_note, prediction_notes, recorded_notes, window_notes
 from pipelines.simulation_rows import Row, finite, gains, reclaimed_rows, trace_of
 from pipelines.simulation_settings import SimulationSettings
-from pipelines.starts import predicted_times
 from pipelines.workloads import Gangs, gangs_of, submitted_s
 from scheduler_core.advice import Scale
 from scheduler_core.arrivals import poisson_draws
@@ -85,7 +85,7 @@ def simulate(
             continue
         arrivals.extend(_drawn(pool, devices, rows, replace(settings, mix=mix)))
     if not all(pool.known):
-        notes.append(f"{_assumed_note(pool)}; devices={KNOWN} leaves them out")
+        notes.append(f"{assumed_note(pool)}; devices={KNOWN} leaves them out")
     gangs = gangs_of(pool.frame)
     working = replace(gangs, fails=np.zeros_like(gangs.fails))
     common = _common(pool, settings, settings.rate_per_h)
@@ -116,7 +116,7 @@ def simulate_recorded(
         picks=np.arange(len(pool.jobs), dtype=np.int64),
         outages=outages_until(settings, last_s, settings.seed),
     )
-    common, notes = _common(pool, settings, None), _recorded_notes(pool, gangs)
+    common, notes = _common(pool, settings, None), [*window_notes(pool, at_s, settings), *recorded_notes(pool, gangs)]
     return _simulated(pool, gangs, scales, [arrivals], common, notes, settings=settings, keep=keep)
 
 
@@ -152,7 +152,7 @@ def _simulated(
         reclaimed=[row for arm, answers in sized.items() for row in _reclaimed(arm, pool, answers)],
         model_decided_share={arm: model_decided_share(answers) for arm, answers in sized.items() if arm != ORACLE},
         recommendations=sized,
-        notes=[*settings.notes(), *notes, *_prediction_notes(given, settings)],
+        notes=[*settings.notes(), *notes, *prediction_notes(given, settings)],
     )
 
 
@@ -227,34 +227,3 @@ def _check_capacity(gangs: Gangs, settings: SimulationSettings) -> None:
             f"simulate: the jobs ask for {' and '.join(lacking)}, which {settings.cluster.source} does not tell; "
             "describe the machines in a file: --cluster-from FILE.toml"
         )
-
-
-def _assumed_note(pool: Pool) -> str:
-    return (
-        f"{pool.known.count(False)} of {len(pool.jobs)} jobs ran on devices of unknown memory, taken as "
-        f"{pool.assumed_device_mem_gib:g} GiB"
-    )
-
-
-def _recorded_notes(pool: Pool, gangs: Gangs) -> list[str]:
-    notes = []
-    unasked = [name for at, name in enumerate(RESOURCES) if not gangs.request_units[:, at].any()]
-    if unasked:
-        rest = [name for name in RESOURCES if name not in unasked]
-        notes.append(f"no job asks for {' or '.join(unasked)}: {' and '.join(rest)} alone are allocated")
-    if divided := int((gangs.pieces > 1).sum()):
-        notes.append(f"{divided} jobs ask for more GPUs than a machine has: divided into equal instances")
-    unmeasured = pool.measured.count(False)
-    if unmeasured:
-        notes.append(f"the use of {unmeasured} of {len(pool.jobs)} jobs is unknown: they keep their requests")
-    if any(pool.measured) and not all(pool.known):
-        notes.append(_assumed_note(pool))
-    return notes
-
-
-def _prediction_notes(given: Advice, settings: SimulationSettings) -> list[str]:
-    answers = given.get(REQUESTED)
-    if settings.needs_predictions is None or answers is None:
-        return []
-    unknown = int(np.isnan(predicted_times(answers)).sum())
-    return [f"{unknown} of {len(answers)} jobs have no predicted run time: they go last"] if unknown else []

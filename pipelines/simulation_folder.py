@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from pipelines.advice import REQUESTED
-from pipelines.errors import BadUsage
 from pipelines.job_pool import Pool
 from pipelines.paired_runs import Keep, Run
 from pipelines.simulation_files import write_simulation
@@ -24,21 +23,6 @@ ANY_TRUTH: Final = "any"
 
 STEPS: Final = 1000
 """About how many steps a time series has; each is whole minutes."""
-
-
-def fresh_folder(folder: Path) -> Path:
-    """Return the folder, which has to be new or empty.
-
-    Raises
-    ------
-    BadUsage
-        If it is a file, or holds anything.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise BadUsage(f"results: found a file at {folder}, expected a folder; name another with --out")
-    if folder.is_dir() and any(folder.iterdir()):
-        raise BadUsage(f"results: {folder} is not empty, expected a new or empty folder; name another with --out")
-    return folder
 
 
 def keeping(folder: Path, pool: Pool, settings: SimulationSettings, notes: Sequence[str]) -> Keep:

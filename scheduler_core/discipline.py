@@ -4,6 +4,7 @@ Names and numbers only; what they do is in `queueing`, `placement`, `backfill` a
 Called by `simulator` and by `rounds`.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,7 +65,7 @@ class Discipline:
 
     def __post_init__(self) -> None:
         checks = {
-            "aging": self.aging >= 0.0,
+            "aging": 0.0 <= self.aging < math.inf,
             "overtakes": self.overtakes is None or self.overtakes >= 0,
             "backfill": self.backfill in ("none", "easy"),
             "backfill_depth": self.backfill_depth >= 1,

@@ -24,7 +24,8 @@ class Workload:
     arrive_s
         Moment of the simulation, which starts at 0 s, ascending.
     request_units, granted_units
-        (n, 3) int64 per instance in the units of `cluster.UNITS`: the full request, and what the first start is given.
+        (n, 3) int64 per instance in the units of `cluster.UNITS`: the full request, and what the first start is given,
+        no more than that.
         After a kill a job is given its full request.
     instances
         Pieces of the gang, at least 1; all start and end together.
@@ -70,7 +71,7 @@ class Workload:
         rules = {
             "arrive_s": np.isfinite(self.arrive_s) & (np.diff(self.arrive_s, prepend=-np.inf) >= 0.0),
             "request_units": (self.request_units >= 0).all(axis=1),
-            "granted_units": (self.granted_units >= 0).all(axis=1),
+            "granted_units": ((self.granted_units >= 0) & (self.granted_units <= self.request_units)).all(axis=1),
             "instances": self.instances >= 1,
             "gpu_type": (self.gpu_type >= ANY_GPU_TYPE) & (self.gpu_type < len(self.gpu_types)),
             "user": self.user >= 0,

@@ -86,7 +86,7 @@ def fgd(
     from pipelines.fgd.published import FOLDER
     from pipelines.lake import Lake as OpenLake
     from pipelines.settings import load_settings
-    from pipelines.simulation_folder import fresh_folder
+    from pipelines.results_folder import fresh_folder
 
     folder = None if out is None else fresh_folder(out)
     traces = load_settings().traces

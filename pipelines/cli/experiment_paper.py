@@ -77,7 +77,7 @@ def command(experiment: str) -> Callable[..., None]:
         from pipelines.experiments.experiment import Question, ask
         from pipelines.experiments.frontier import MEASURED
         from pipelines.experiments.shown import shown
-        from pipelines.simulation_folder import fresh_folder
+        from pipelines.results_folder import fresh_folder
 
         folder = None if out is None else fresh_folder(out)
         with compiling():
@@ -132,7 +132,7 @@ def frontier(
     from pipelines.experiments.folder import write_frontier
     from pipelines.experiments.frontier import frontier as points_of
     from pipelines.experiments.frontier import undominated
-    from pipelines.simulation_folder import fresh_folder
+    from pipelines.results_folder import fresh_folder
     from pipelines.simulation_rows import trace_of
     from pipelines.simulation_settings import SimulationSettings
 

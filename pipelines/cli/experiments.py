@@ -66,7 +66,9 @@ def replay(
     from pipelines.cli.progress import compiling
     from pipelines.replay.experiment import Question, ask
     from pipelines.replay.shown import shown
+    from pipelines.results_folder import open_folder
 
+    folder = None if out is None else open_folder(out)
     with compiling(), opened(lake, trace) as (source, name):
         question = Question(
             trace=name,
@@ -82,10 +84,10 @@ def replay(
         answer = ask(source, question, talk=say)
     rows = answer.rows(detail=detail)
     emit(shown(rows) if form is Format.TABLE else rows, form)
-    if out is not None:
+    if folder is not None:
         from pipelines.replay.folder import write
 
-        say(f"written: {', '.join(str(path) for path in write(answer, out))}")
+        say(f"written: {', '.join(str(path) for path in write(answer, folder))}")
 
 
 EXPERIMENTS = {**PAPER_EXPERIMENTS, **FGD_EXPERIMENTS, "replay": replay}

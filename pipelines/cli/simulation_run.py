@@ -20,8 +20,9 @@ from pipelines.errors import BadUsage
 from pipelines.job_pool import Pool, job_pool, recorded_pool
 from pipelines.lake import Lake
 from pipelines.outage_file import outage_file
+from pipelines.results_folder import fresh_folder
 from pipelines.simulate import simulate, simulate_recorded
-from pipelines.simulation_folder import fresh_folder, keeping, write_rows
+from pipelines.simulation_folder import keeping, write_rows
 from pipelines.simulation_rows import Row, averaged
 from pipelines.simulation_settings import PAPER_RATE_PER_H, OutageRate, SimulationSettings
 from pipelines.submissions import submissions
@@ -200,7 +201,9 @@ def _pool(source: Lake, trace: str, chosen: Chosen, *, recorded: bool) -> tuple[
 
 def _cluster(source: Lake, trace: str, chosen: Chosen, *, recorded: bool) -> ClusterSpec:
     """Return the machines asked for: the paper's, the trace's, or a file's."""
-    asked = chosen.machines or ("machines" if recorded else "paper")
+    asked = ("machines" if recorded else "paper") if chosen.machines is None else chosen.machines
+    if not asked:
+        raise BadUsage("--cluster-from '': found no name, expected paper, machines, or a TOML file of machines")
     if asked == "paper":
         return paper_cluster()
     if asked == "machines":

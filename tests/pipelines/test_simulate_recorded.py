@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -136,3 +137,19 @@ def test_jobs_of_several_clusters_are_never_one_queue() -> None:
     with pytest.raises(BadUsage, match="clusters c, d, expected those of one: name it with --cluster"):
         submissions(jobs)
     assert submissions(jobs.filter(pl.col("cluster") == "d")).jobs.height == 1
+
+
+def test_a_horizon_says_how_many_of_the_recorded_jobs_it_takes() -> None:
+    pool = pool_of(*FIVE)
+
+    cut = run(pool, replace(UNTIL_DONE, horizon_s=90.0))
+    whole = run(pool, replace(UNTIL_DONE, horizon_s=3600.0))
+
+    [said] = [note for note in cut.notes if "--since" in note]
+    assert re.fullmatch(
+        r"2 of 5 jobs within 0\.025 h of the first submission \(\d{4}-\d\d-\d\d \d\d:\d\d UTC\); "
+        r"--since moves the start",
+        said,
+    )
+    assert cut.rows[0]["submitted"] == 2
+    assert not any("--since" in note for note in whole.notes)
