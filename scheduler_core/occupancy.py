@@ -4,10 +4,8 @@ Who is offered next, and who may stop whom, is in `rounds`.
 Called by `rounds` and `pending`.
 """
 
-from collections import defaultdict
 from collections.abc import Hashable, Sequence
-
-import numpy as np
+from types import MappingProxyType
 
 from scheduler_core.cluster import Allocation, Cluster, Demand, Machine, Room
 from scheduler_core.devices import Sharing
@@ -15,7 +13,6 @@ from scheduler_core.errors import SchedulerError
 from scheduler_core.gangs import Running, Waiting
 from scheduler_core.placement import Placement
 from scheduler_core.queueing import QueueState
-from scheduler_core.types import IntArray
 
 
 class Occupancy:
@@ -29,7 +26,9 @@ class Occupancy:
         self.running: dict[int, Running] = {}
         self._place = place
         self._room: Room | None = None
-        self._held: dict[Hashable, IntArray] = defaultdict(lambda: np.zeros(3, dtype=np.int64))
+        self._total: list[int] = self.cluster.total.tolist()
+        self._held: dict[Hashable, list[int]] = {}
+        self._shares: dict[Hashable, float] = {}
         self._blocked: set[Demand] = set()
         self._state: QueueState | None = None
 
@@ -93,10 +92,9 @@ class Occupancy:
         self._more_room()
 
     def state(self) -> QueueState:
-        """Return what policies may look at: the same object until something starts or stops."""
+        """Return what policies may look at: the same object until something starts or stops, and only then current."""
         if self._state is None:
-            shares = {user: float((held / self.cluster.total).max()) for user, held in self._held.items()}
-            self._state = QueueState(dominant_share=shares)
+            self._state = QueueState(dominant_share=MappingProxyType(self._shares))
         return self._state
 
     def _more_room(self) -> None:
@@ -104,6 +102,14 @@ class Occupancy:
         self._blocked.clear()
 
     def _charge(self, run: Running, sign: int) -> None:
-        demand = run.allocation.demand
+        """Count a gang to what its user holds, or no longer; who holds nothing is forgotten."""
+        demand, user = run.allocation.demand, run.waiting.user
+        count = sign * demand.instances
+        held = [had + count * units for had, units in zip(self._held.get(user, (0, 0, 0)), demand.units, strict=True)]
         self._state = None
-        self._held[run.waiting.user] += sign * demand.instances * np.array(demand.units, dtype=np.int64)
+        if any(held):
+            self._held[user] = held
+            self._shares[user] = max(has / most for has, most in zip(held, self._total, strict=True))
+        else:
+            self._held.pop(user, None)
+            self._shares.pop(user, None)

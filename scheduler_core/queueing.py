@@ -18,7 +18,7 @@ from scheduler_core.gangs import Waiting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
-    """What a policy may look at besides the job: the dominant share each user holds now (0..1)."""
+    """What a policy may look at besides the job: the dominant share each user holds now (0..1), none being 0."""
 
     dominant_share: Mapping[Hashable, float] = field(default_factory=dict)
 
@@ -30,12 +30,15 @@ Key = Callable[[Waiting, QueueState, float], float]
 class QueuePolicy:
     """A key; whether it must be asked anew after every start; whether a better key stops running jobs by default.
 
-    A static key may change while the job runs (`srtf`, `las`), not while it waits.
+    A static key may change while the job runs (`srtf`, `las`), not while it waits. A dynamic one may be declared
+    `by_user`: of the state it looks at the share of the job's own user only, which only ever adds to it. Then a start
+    moves no other user's jobs, and nobody's own among themselves: they need not all be ranked anew.
     """
 
     key: Key
     dynamic: bool = False
     preemptive: bool = False
+    by_user: bool = False
 
 
 def aged(policy: QueuePolicy, aging: float) -> QueuePolicy:
@@ -155,6 +158,6 @@ QUEUE_POLICIES: Final[dict[str, QueuePolicy]] = {
     "srtf": QueuePolicy(key=srtf, preemptive=True),
     "qssf": QueuePolicy(key=qssf),
     "las": QueuePolicy(key=las, preemptive=True),
-    "drf": QueuePolicy(key=drf, dynamic=True),
+    "drf": QueuePolicy(key=drf, dynamic=True, by_user=True),
     "priority": QueuePolicy(key=priority),
 }
