@@ -5,10 +5,12 @@ Run by hand: `python -m pipelines.cli.reference`.
 """
 
 import ast
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import typer
+from typer.core import TyperGroup
 from typer.testing import CliRunner
 
 from pipelines.cli import app
@@ -25,13 +27,17 @@ def pages() -> dict[Path, str]:
 
 def command_names() -> list[str]:
     """Return the names of all subcommands, in the order of `taut --help`."""
-    group = typer.main.get_group(app)
-    return list(group.commands)
+    return [path[0] for path in command_paths() if len(path) == 1]
+
+
+def command_paths() -> list[tuple[str, ...]]:
+    """Return every command behind `taut`, each group before its own, in the order of the helps."""
+    return _paths(typer.main.get_group(app))
 
 
 def command_line() -> str:
-    """Return `taut --help` and then every subcommand's, at a fixed width and without colour."""
-    texts = [("taut", _help([]))] + [(f"taut {name}", _help([name])) for name in command_names()]
+    """Return `taut --help` and then every subcommand's, those of groups too, at a fixed width and without colour."""
+    texts = [(" ".join(("taut", *path)), _help(path)) for path in ((), *command_paths())]
     sections = [f"## {title}\n\n```text\n{text}\n```\n" for title, text in texts]
     return "# Command line\n\nGenerated from `--help`.\n\n" + "\n".join(sections)
 
@@ -46,7 +52,16 @@ def modules() -> str:
     return "# Modules\n\nGenerated from the first line of every module.\n\n" + "\n".join(sections)
 
 
-def _help(command: list[str]) -> str:
+def _paths(group: TyperGroup, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    paths = []
+    for name, command in group.commands.items():
+        paths.append((*above, name))
+        if isinstance(command, TyperGroup):
+            paths += _paths(command, (*above, name))
+    return paths
+
+
+def _help(command: Sequence[str]) -> str:
     environment = {"COLUMNS": WIDTH, "TERMINAL_WIDTH": WIDTH, "TERM": "dumb", "NO_COLOR": "1", "FORCE_COLOR": None}
     result = CliRunner().invoke(app, [*command, "--help"], prog_name="taut", env=environment)
     return "\n".join(line.rstrip() for line in result.stdout.strip().splitlines())
