@@ -29,8 +29,8 @@ WIDTH, HEIGHT, COLUMNS = 210, 170, 4
 ORANGE, SKY = "#E69F00", "#56B4E9"
 _COLOURS: Final = (BLACK, ORANGE, SKY, PURPLE, GREEN, VERMILLION)
 
-OURS_PERMUTED: Final = "taut, nodes permuted for each seed"
-SOURCES: Final = {OURS: BLUE, OURS_PERMUTED: ORANGE, PUBLISHED: BLACK}
+OURS_BY_NAME: Final = "taut, nodes by name"
+SOURCES: Final = {OURS: BLUE, OURS_BY_NAME: ORANGE, PUBLISHED: BLACK}
 """Whose figures they are, by their name in legends: colours of the spread."""
 
 

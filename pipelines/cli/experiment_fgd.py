@@ -27,8 +27,15 @@ class PolicyOption(StrEnum):
 class TiesOption(StrEnum):
     """Which of the nodes with equal scores is taken."""
 
-    NAME = "name"
+    FIRST = "first"
     RANDOM = "random"
+
+
+class NodesOption(StrEnum):
+    """The orders in which nodes stand: drawn for each seed, or by their names for all."""
+
+    PERMUTED = "permuted"
+    NAME = "name"
 
 
 def fgd(
@@ -59,12 +66,17 @@ def fgd(
         typer.Option(
             "--ties",
             help="Which of equal nodes is taken (may be repeated).",
-            show_default="name, then random",
+            show_default="first, as published, and random",
         ),
     ] = None,
-    permute_nodes: Annotated[
-        bool, typer.Option("--permute-nodes", help="All of it again with the nodes in an order drawn for each seed.")
-    ] = False,
+    nodes: Annotated[
+        list[NodesOption] | None,
+        typer.Option(
+            "--nodes",
+            help="Order of the nodes, drawn for each seed or by name (may be repeated).",
+            show_default="permuted, as published, and name",
+        ),
+    ] = None,
     seeds: Annotated[int, typer.Option("--seeds", help="Inflations of each pod list.", min=2, max=1000)] = 10,
     seed: Annotated[int, typer.Option("--seed", help="The first seed.", min=0, max=2**31)] = 42,
     processes: Annotated[
@@ -85,8 +97,8 @@ def fgd(
     from pipelines.fgd.experiment import Question, ask
     from pipelines.fgd.published import FOLDER
     from pipelines.lake import Lake as OpenLake
-    from pipelines.settings import load_settings
     from pipelines.results_folder import fresh_folder
+    from pipelines.settings import load_settings
 
     folder = None if out is None else fresh_folder(out)
     traces = load_settings().traces
@@ -96,7 +108,7 @@ def fgd(
         policies=policies and [policy.value for policy in policies],
         popularities=popularities or POPULARITIES,
         ties=[rule.value for rule in ties or TiesOption],
-        permute_nodes=permute_nodes,
+        orders=[order.value for order in nodes or NodesOption],
         seed=seed,
         seeds=seeds,
         processes=threads_of(processes),

@@ -39,13 +39,17 @@ DEFAULT: Final = "default"
 
 PUBLISHED_POPULARITY: Final = 0.95
 POPULARITIES: Final = (PUBLISHED_POPULARITY, 1.0)
-NAME_TIES, RANDOM_TIES = "name", "random"
-TIES: Final[dict[str, Ties]] = {NAME_TIES: "first", RANDOM_TIES: "random"}
-"""By name here, the rule of `run_inflation`: machines go in sorted by name."""
+FIRST_TIES: Final[Ties] = "first"
+RANDOM_TIES: Final[Ties] = "random"
+TIES: Final = (FIRST_TIES, RANDOM_TIES)
+"""Who wins among nodes with equal scores: as published the first in the nodes' order, or one that is drawn."""
 
-BY_NAME, PERMUTED = "by name", "permuted"
-"""The orders of nodes: that of their names, and one drawn for each seed. Ties go to the first; which order the
-published runs had is not told."""
+PERMUTED, BY_NAME = "permuted", "name"
+ORDERS: Final = (PERMUTED, BY_NAME)
+"""The orders of nodes: one drawn for each seed, and that of their names for all seeds.
+
+The published simulator gives ties to the smallest name, but puts numbers before the names that are permuted by the
+seed: its results are of the first order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +61,8 @@ class Arm:
 
     policy: str
     popularity: float
-    ties: str = NAME_TIES
-    nodes: str = BY_NAME
+    ties: Ties = FIRST_TIES
+    nodes: str = PERMUTED
 
     @property
     def columns(self) -> dict[str, object]:
@@ -68,32 +72,36 @@ class Arm:
         return {"policy": self.policy, "popularity": aim, "ties": ties, "nodes": self.nodes}
 
 
-def is_arm(popularity: float, ties: str = NAME_TIES) -> pl.Expr:
+def is_arm(popularity: float, ties: str = FIRST_TIES) -> pl.Expr:
     """Return whether a row is of that arm of its placement, whatever the placement and the order of the nodes.
 
-    With `PUBLISHED_POPULARITY` it is the way in which the published results were made.
+    With `PUBLISHED_POPULARITY`, and the nodes permuted, it is the way in which the published results were made.
     """
     aims, rules = pl.col("popularity"), pl.col("ties")
     return (aims.is_null() | (aims == popularity)) & (rules.is_null() | (rules == ties))
 
 
 def arms_of(
-    policies: Sequence[str] | None, popularities: Sequence[float], ties: Sequence[str], *, permute_nodes: bool
+    policies: Sequence[str] | None, popularities: Sequence[float], ties: Sequence[str], orders: Sequence[str]
 ) -> tuple[Arm, ...]:
     """Return every arm asked for, each once: only FGD differs by popularity, and all but `random` by ties.
 
     Raises
     ------
     BadUsage
-        If a placement or a tie rule is unknown, or a popularity is not a share.
+        If a placement, a tie rule or an order is unknown, or a popularity is not a share.
 
     Examples
     --------
-    >>> len(arms_of(None, (0.95, 1.0), ("name", "random"), permute_nodes=False))
+    >>> len(arms_of(None, (0.95, 1.0), ("first", "random"), ("permuted",)))
     13
     """
     asked = list(dict.fromkeys(policies or POLICIES))
-    for what, given, known in (("placement", asked, POLICIES), ("tie rule", ties, TIES)):
+    for what, given, known in (
+        ("placement", asked, POLICIES),
+        ("tie rule", ties, TIES),
+        ("order of nodes", orders, ORDERS),
+    ):
         if strange := [name for name in given if name not in known]:
             raise BadUsage(f"no {what} {strange[0]!r}; expected {', '.join(known)}")
     for share in popularities:
@@ -101,9 +109,10 @@ def arms_of(
             raise BadUsage(f"found the popularity {share:g}, expected a share of pods above 0 and at most 1")
     return tuple(
         Arm(policy=policy, popularity=share, ties=rule, nodes=nodes)
-        for nodes in (BY_NAME, PERMUTED)[: 1 + permute_nodes]
+        for nodes in dict.fromkeys(orders)
         for policy in POLICIES
         if policy in asked
         for share in dict.fromkeys(popularities if policy == FGD else popularities[:1])
-        for rule in dict.fromkeys(ties if policy != RANDOM else (NAME_TIES,))
+        for rule in TIES
+        if (rule in ties if policy != RANDOM else rule == FIRST_TIES)
     )

@@ -12,7 +12,7 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.fgd.arms import FGD, NAME_TIES, POPULARITIES, RANDOM_TIES, WORKLOADS, arms_of
+from pipelines.fgd.arms import FGD, ORDERS, POPULARITIES, TIES, WORKLOADS, arms_of
 from pipelines.fgd.bars import bars
 from pipelines.fgd.pod_lists import chosen, pod_list
 from pipelines.fgd.published import ALLOCATED, FOLDER, no_results, read_published
@@ -28,16 +28,16 @@ FIRST_SEED: Final = 42
 class Question:
     """What is compared; None takes everything that applies.
 
-    The first of the popularities is what all placements are measured against, and with the first of the tie rules it
-    is what the charts show. `published` is the folder of the published results.
+    The first of the popularities is what all placements are measured against; the firsts of popularities, tie rules
+    and orders are what the charts show. `published` is the folder of the published results.
     """
 
     trace: str = "openb"
     workloads: Sequence[str] | None = None
     policies: Sequence[str] | None = None
     popularities: Sequence[float] = POPULARITIES
-    ties: Sequence[str] = (NAME_TIES, RANDOM_TIES)
-    permute_nodes: bool = False
+    ties: Sequence[str] = TIES
+    orders: Sequence[str] = ORDERS
     seed: int = FIRST_SEED
     seeds: int = 10
     processes: int = 1
@@ -76,7 +76,7 @@ def ask(lake: Lake, question: Question, *, talk: Callable[[str], None] = lambda 
     SourceError
         If the published results are not in their format.
     """
-    arms = arms_of(question.policies, question.popularities, question.ties, permute_nodes=question.permute_nodes)
+    arms = arms_of(question.policies, question.popularities, question.ties, question.orders)
     names = chosen(lake, question.trace, question.workloads)
     published, about = _published(question.published)
     lists = [pod_list(lake, question.trace, name) for name in names]
@@ -110,6 +110,8 @@ def _assumptions(question: Question, names: Sequence[str]) -> list[str]:
     said = [
         "inflation as published: pods shuffled, then drawn anew until they ask for 130 % of the GPUs; one by one, none "
         "departs, what does not fit is dropped; other random streams than the published ones, so compare means",
+        "nodes permuted: in an order drawn for each seed, as by the published simulator (it numbers them so, and gives "
+        "ties to the smallest name); nodes name: in the order of their names for every seed",
         f"seeds {question.seed} to {question.seed + question.seeds - 1}; all arms have the same pods in the same order",
         f"{FGD} aims at the most frequent specs that make {aims} of the pods; the others are measured "
         f"against {100 * question.popularities[0]:g} %",

@@ -11,14 +11,14 @@ import polars as pl
 
 from pipelines.charts.inflation import (
     OURS,
-    OURS_PERMUTED,
+    OURS_BY_NAME,
     PUBLISHED,
     fragmented_over_arrived,
     spread,
     unallocated_over_arrived,
 )
 from pipelines.charts.saving import saved
-from pipelines.fgd.arms import BY_NAME, FGD, PUBLISHED_POPULARITY, RANDOM_TIES, is_arm
+from pipelines.fgd.arms import FGD, PERMUTED, PUBLISHED_POPULARITY, RANDOM_TIES, is_arm
 from pipelines.fgd.experiment import Answer
 from pipelines.fgd.tables import AT_PCT, by_workload, mean_curves
 
@@ -48,9 +48,9 @@ def write(answer: Answer, folder: Path) -> list[Path]:
 
 
 def drawn(answer: Answer) -> pl.DataFrame:
-    """Return the curves that are drawn: of the first popularity and tie rule and nodes by name, and the published."""
+    """Return the curves that are drawn: of the first popularity, tie rule and order, and the published."""
     asked = answer.question
-    main = answer.curves.filter(is_arm(asked.popularities[0], asked.ties[0]), nodes=BY_NAME)
+    main = answer.curves.filter(is_arm(asked.popularities[0], asked.ties[0]), nodes=asked.orders[0])
     columns = ("workload", "policy")
     return pl.concat(
         mean_curves(curves, columns).with_columns(pl.col(pl.Float64).round(DRAWN_DECIMALS), source=pl.lit(source))
@@ -65,8 +65,8 @@ def spread_rows(answer: Answer) -> pl.DataFrame:
     """Return a row per workload, placement, variant and source: what is unallocated at `AT_PCT`, mean and sd."""
     rows = pl.DataFrame(answer.unallocated, infer_schema_length=None).with_columns(variant=_variant())
     keys = ("workload", "policy", "variant")
-    source = pl.when(pl.col("nodes") == BY_NAME).then(pl.lit(OURS)).otherwise(pl.lit(OURS_PERMUTED))
-    theirs = rows.filter(pl.col("published_pct").is_not_null(), nodes=BY_NAME)
+    source = pl.when(pl.col("nodes") == PERMUTED).then(pl.lit(OURS)).otherwise(pl.lit(OURS_BY_NAME))
+    theirs = rows.filter(pl.col("published_pct").is_not_null()).unique(keys, keep="first", maintain_order=True)
     return pl.concat(
         [
             rows.select(*keys, source=source, mean="unallocated_pct", sd="sd"),
@@ -83,7 +83,7 @@ def subtitle_of(answer: Answer) -> list[str]:
         f"{asked.trace}: means of {asked.seeds} seeds; pods submitted one by one, none departs, what does not fit is "
         "dropped",
         f"{FGD.upper()} aims at specs of {100 * asked.popularities[0]:g} % of the pods; ties: {asked.ties[0]}; "
-        "dashed: as published with its simulator",
+        f"nodes: {asked.orders[0]}; dashed: as published with its simulator",
     ]
 
 

@@ -12,7 +12,7 @@ from multiprocessing import get_context
 import numpy as np
 import polars as pl
 
-from pipelines.fgd.arms import PERMUTED, TIES, Arm
+from pipelines.fgd.arms import PERMUTED, Arm
 from pipelines.fgd.pod_lists import PodList
 from scheduler_core.inflation import Inflation, binned, inflate, run_inflation
 from scheduler_core.target import target_of
@@ -82,7 +82,7 @@ def one_seed(pods: PodList, arms: Sequence[Arm], seed: int) -> Curves:
             arriving,
             arm.policy,
             targets[arm.popularity],
-            ties=TIES[arm.ties],
+            ties=arm.ties,
             rng=np.random.default_rng(for_ties),
         )
         seconds.setdefault(arm.policy, []).append(time.perf_counter() - began)

@@ -7,7 +7,7 @@ import polars as pl
 from pipelines.charts.inflation import (
     NAMES,
     OURS,
-    OURS_PERMUTED,
+    OURS_BY_NAME,
     PUBLISHED,
     SOURCES,
     fragmented_over_arrived,
@@ -90,7 +90,7 @@ def test_the_spread_has_a_line_for_each_variant_and_a_colour_for_each_source() -
     assert {(row["low"], row["high"]) for row in values(spec)} == {(4.0, 6.0)}
 
 
-def test_permuted_nodes_stand_between_ours_and_the_published() -> None:
-    spec = spread(rows(PUBLISHED, OURS_PERMUTED, OURS), WORKLOADS, OF).to_dict()
+def test_nodes_by_name_stand_between_ours_and_the_published() -> None:
+    spec = spread(rows(PUBLISHED, OURS_BY_NAME, OURS), WORKLOADS, OF).to_dict()
 
-    assert spec["spec"]["layer"][1]["encoding"]["yOffset"]["sort"] == [OURS, OURS_PERMUTED, PUBLISHED]
+    assert spec["spec"]["layer"][1]["encoding"]["yOffset"]["sort"] == [OURS, OURS_BY_NAME, PUBLISHED]

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
-from pipelines.cli.experiment_fgd import PolicyOption, TiesOption
-from pipelines.fgd.arms import POLICIES, TIES
+from pipelines.cli.experiment_fgd import NodesOption, PolicyOption, TiesOption
+from pipelines.fgd.arms import ORDERS, POLICIES, TIES
 from pipelines.fgd.published import ALLOCATED, FOLDER
 from pipelines.ingest import ingest
 from tests.pipelines.conftest import PHILLY
@@ -38,6 +38,7 @@ def taut(lake: Path, *arguments: str) -> Result:
 def test_the_options_name_what_there_is() -> None:
     assert [option.value for option in PolicyOption] == list(POLICIES)
     assert [option.value for option in TiesOption] == list(TIES)
+    assert [option.value for option in NodesOption] == list(ORDERS)
 
 
 def test_rows_stand_beside_the_published_ones(lake: Path) -> None:
@@ -47,37 +48,38 @@ def test_rows_stand_beside_the_published_ones(lake: Path) -> None:
     rows = json.loads(result.stdout)
     found = [row for row in rows if row["table"] == "unallocated"]
     assert {row["workload"] for row in found} == {"default", "gpuspec33"}
-    assert len(found) == 2 * 13
-    held = [row for row in found if row["published_pct"] is not None]
+    assert len(found) == 2 * 26
+    held = [row for row in found if row["met"] is not None]
     assert [(row["workload"], row["policy"]) for row in held] == [("default", policy) for policy in POLICIES]
+    assert {row["nodes"] for row in held} == {"permuted"}
     assert all(row["difference_points"] == pytest.approx(row["unallocated_pct"] - 19.0) for row in held)
     judged = [row for row in rows if row["table"] == "bar"]
-    assert len(judged) == 6 + 3
+    assert len(judged) == 6 + 2 * 3
     assert all(isinstance(row["met"], bool) for row in judged)
     assert "note: the lake lacks cpu050, cpu100" in result.stderr
-    assert "52 runs took" in result.stderr
+    assert "104 runs took" in result.stderr
 
 
 def test_without_published_results_their_columns_are_empty_and_it_is_said(lake: Path, published: Path) -> None:
     (published / ALLOCATED).unlink()
 
-    result = taut(lake, "--workload", "default", "--policy", "fgd")
+    result = taut(lake, "--workload", "default", "--policy", "fgd", "--nodes", "name")
 
     rows = json.loads(result.stdout)
     assert {row["published_pct"] for row in rows if row["table"] == "unallocated"} == {None}
     assert [row["bar"] for row in rows if row["table"] == "bar"] == [
-        "fgd aiming at all pods: random ties against ties by name"
+        "fgd aiming at all pods: random ties against the first node"
     ]
     assert "no published results in" in result.stderr
 
 
 def test_any_pod_list_can_be_asked_for_by_name(lake: Path) -> None:
-    chosen = ("--workload", "own", "--policy", "fgd", "--popularity", "1", "--ties", "name", "--permute-nodes")
+    chosen = ("--workload", "own", "--policy", "fgd", "--popularity", "1", "--ties", "first")
 
     rows = json.loads(taut(lake, *chosen).stdout)
 
     arms = [(row["workload"], row["policy"], row["popularity"], row["ties"], row["nodes"]) for row in rows]
-    assert arms == [("own", "fgd", 1.0, "name", "by name"), ("own", "fgd", 1.0, "name", "permuted")]
+    assert arms == [("own", "fgd", 1.0, "first", nodes) for nodes in ("permuted", "name")]
 
 
 def test_the_same_question_gives_the_same_bytes(lake: Path) -> None:
@@ -90,7 +92,7 @@ def test_the_same_question_gives_the_same_bytes(lake: Path) -> None:
 
 @pytest.mark.slow
 def test_a_folder_holds_rows_curves_and_charts(lake: Path, tmp_path: Path) -> None:
-    result = taut(lake, "--permute-nodes", "--out", str(tmp_path / "out"), "--format", "table")
+    result = taut(lake, "--out", str(tmp_path / "out"), "--format", "table")
 
     assert result.exit_code == 0, result.stderr
     charts = ("unallocated_over_arrived", "fragmented_over_arrived", "spread_at_100")
@@ -115,7 +117,8 @@ def test_a_folder_holds_rows_curves_and_charts(lake: Path, tmp_path: Path) -> No
         (["--trace", "philly", "--workload", "philly"], 2, "does not tell cpu_cores and mem_gib of its machines"),
         (["--trace", "magic"], 1, "magic"),
         (["--policy", "magic"], 2, "'magic' is not one of"),
-        (["--ties", "first"], 2, "'first' is not one of"),
+        (["--ties", "name"], 2, "'name' is not one of"),
+        (["--nodes", "random"], 2, "'random' is not one of"),
         (["--seeds", "1"], 2, "greater than or equal to 2"),
         (["--seeds", "1001"], 2, "less than or equal to 1000"),
         (["--seed", "-1"], 2, "greater than or equal to 0"),

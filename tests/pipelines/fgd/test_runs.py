@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from pipelines.errors import BadUsage
-from pipelines.fgd.arms import POLICIES, Arm, arms_of, is_arm
+from pipelines.fgd.arms import ORDERS, POLICIES, Arm, arms_of, is_arm
 from pipelines.fgd.pod_lists import PodList, pod_list
 from pipelines.fgd.runs import CURVE_SCHEMA, curve_of, filled_up, one_seed
 from pipelines.lake import Lake
@@ -26,41 +26,41 @@ def test_a_pod_list_has_machines_by_name_and_every_pod(pods: PodList) -> None:
 
 
 def test_arms_differ_only_where_they_can() -> None:
-    arms = arms_of(None, (0.95, 1.0), ("name", "random"), permute_nodes=False)
+    arms = arms_of(None, (0.95, 1.0), ("first", "random"), ("permuted",))
 
     counts = {policy: sum(arm.policy == policy for arm in arms) for policy in POLICIES}
     assert counts == {**dict.fromkeys(POLICIES, 2), "random": 1, "fgd": 4}
     assert {arm.popularity for arm in arms if arm.policy != "fgd"} == {0.95}
-    assert len(arms_of(None, (0.95, 1.0), ("name", "random"), permute_nodes=True)) == 2 * len(arms)
-    assert arms_of(["fgd", "fgd"], (1.0, 1.0), ("name",), permute_nodes=False) == (Arm(policy="fgd", popularity=1.0),)
+    assert len(arms_of(None, (0.95, 1.0), ("first", "random"), ORDERS)) == 2 * len(arms)
+    assert arms_of(["fgd", "fgd"], (1.0, 1.0), ("first",), ("permuted",)) == (Arm(policy="fgd", popularity=1.0),)
 
 
 @pytest.mark.parametrize(
     ("policies", "popularity", "ties", "said"),
     [
-        (["packing"], 1.0, "name", "no placement 'packing'; expected random, dot_product"),
-        (None, 1.0, "first", "no tie rule 'first'; expected name, random"),
-        (None, 0.0, "name", "popularity 0, expected a share"),
-        (None, 1.5, "name", "popularity 1.5, expected a share"),
+        (["packing"], 1.0, "first", "no placement 'packing'; expected random, dot_product"),
+        (None, 1.0, "name", "no tie rule 'name'; expected first, random"),
+        (None, 0.0, "first", "popularity 0, expected a share"),
+        (None, 1.5, "first", "popularity 1.5, expected a share"),
     ],
 )
 def test_arms_that_cannot_be_meant_are_refused(
     policies: list[str] | None, popularity: float, ties: str, said: str
 ) -> None:
     with pytest.raises(BadUsage, match=said):
-        arms_of(policies, [popularity], [ties], permute_nodes=False)
+        arms_of(policies, [popularity], [ties], ORDERS)
 
 
 def test_one_arm_of_each_placement_is_picked_by_what_it_looks_at() -> None:
     rows = pl.DataFrame(
-        [arm.columns for arm in arms_of(None, (0.95, 1.0), ("name", "random"), permute_nodes=True)],
+        [arm.columns for arm in arms_of(None, (0.95, 1.0), ("first", "random"), ORDERS)],
         infer_schema_length=None,
     )
 
-    published = rows.filter(is_arm(0.95), nodes="by name")
+    published = rows.filter(is_arm(0.95), nodes="permuted")
 
     assert published["policy"].to_list() == list(POLICIES)
-    assert rows.filter(is_arm(1.0, "random"), nodes="permuted")["policy"].to_list() == list(POLICIES)
+    assert rows.filter(is_arm(1.0, "random"), nodes="name")["policy"].to_list() == list(POLICIES)
 
 
 def test_a_curve_has_a_row_for_each_percent_at_which_pods_arrived() -> None:
@@ -82,7 +82,7 @@ def test_a_curve_has_a_row_for_each_percent_at_which_pods_arrived() -> None:
 
 
 def test_all_arms_see_the_same_arrivals_and_seeds_differ(pods: PodList) -> None:
-    arms = arms_of(None, (1.0,), ("name",), permute_nodes=True)
+    arms = arms_of(None, (1.0,), ("first",), ORDERS)
 
     frame = filled_up([pods], arms, (1, 2)).frame
 
@@ -96,16 +96,16 @@ def test_all_arms_see_the_same_arrivals_and_seeds_differ(pods: PodList) -> None:
 
 
 def test_permuting_nodes_changes_who_wins_ties(pods: PodList) -> None:
-    frame = one_seed(pods, arms_of(None, (1.0,), ("name",), permute_nodes=True), 3).frame
+    frame = one_seed(pods, arms_of(None, (1.0,), ("first",), ORDERS), 3).frame
 
-    by_name, permuted = (frame.filter(nodes=nodes)["fragmented_pct"] for nodes in ("by name", "permuted"))
+    by_name, permuted = (frame.filter(nodes=nodes)["fragmented_pct"] for nodes in ORDERS)
     assert by_name.len() == permuted.len()
     assert not by_name.equals(permuted)
 
 
 @pytest.mark.slow
 def test_two_processes_give_the_same_curves_as_one(pods: PodList) -> None:
-    arms = arms_of(None, (0.95, 1.0), ("name", "random"), permute_nodes=True)
+    arms = arms_of(None, (0.95, 1.0), ("first", "random"), ORDERS)
     told: list[str] = []
 
     alone = filled_up([pods], arms, range(42, 45))

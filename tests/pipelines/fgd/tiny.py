@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from pipelines.fgd.arms import BY_NAME, FGD, NAME_TIES, POLICIES, PUBLISHED_POPULARITY, RANDOM
+from pipelines.fgd.arms import FGD, FIRST_TIES, PERMUTED, POLICIES, PUBLISHED_POPULARITY, RANDOM
 from pipelines.fgd.published import ALLOCATED, FRAGMENTED
 from pipelines.fgd.runs import CURVE_SCHEMA
 from pipelines.ingest import ingest
@@ -62,8 +62,8 @@ def curves(unallocated: Mapping[str, Sequence[float]], workload: str = "default"
             "workload": workload,
             "policy": policy,
             "popularity": PUBLISHED_POPULARITY if policy == FGD else None,
-            "ties": None if policy == RANDOM else NAME_TIES,
-            "nodes": BY_NAME,
+            "ties": None if policy == RANDOM else FIRST_TIES,
+            "nodes": PERMUTED,
             "seed": 42 + at,
             "arrived_pct": arrived,
             "unallocated_pct": value + 100 - arrived,
