@@ -7,6 +7,7 @@ service says at least this is held by a test. Called by `modelserve.client` and 
 from modelserve.answers.frozen import Mode
 from modelserve.answers.jobs import (
     Amounts,
+    Became,
     Contribution,
     Curve,
     Explanation,
@@ -16,6 +17,8 @@ from modelserve.answers.jobs import (
     Prediction,
     PredictionsSaid,
     Reasons,
+    Recent,
+    RecentSaid,
     RecommendationsSaid,
     Recommended,
     RunTime,
@@ -43,6 +46,7 @@ from modelserve.answers.models import CardShown, Importances, ModelFailure, Mode
 
 __all__ = [
     "Amounts",
+    "Became",
     "BrakeHeld",
     "CardShown",
     "Contribution",
@@ -76,6 +80,8 @@ __all__ = [
     "Readiness",
     "Realised",
     "Reasons",
+    "Recent",
+    "RecentSaid",
     "RecommendationsSaid",
     "Recommended",
     "RunTime",

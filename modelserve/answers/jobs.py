@@ -102,6 +102,41 @@ class RecommendationsSaid(Frozen):
     recommendations: tuple[Recommended, ...]
 
 
+class Became(Frozen):
+    """What became of a recommended job; `applied`: it was given less, `saved_hours` are over all its instances."""
+
+    outcome: str
+    run_s: Finite
+    applied: bool
+    saved_hours: Amounts
+
+
+class Recent(Frozen):
+    """One recommendation as it was given; `freed` is over all instances, `finished` None while no feedback tells."""
+
+    answer_id: str
+    at: AwareDatetime
+    trace: str
+    cluster: str | None
+    job_id: str
+    role: str
+    task_type: str
+    instances: int
+    mode: Mode
+    request: Amounts
+    target: Amounts
+    reasons: Reasons
+    freed: Amounts
+    finished: Became | None
+
+
+class RecentSaid(Frozen):
+    """The newest recommendations within reach, the newest first."""
+
+    shown_at_most: int
+    recommendations: tuple[Recent, ...]
+
+
 class Contribution(Frozen):
     """What one feature does: the run time is multiplied by `factor`, which is worth `seconds`; `value` is in `unit`."""
 

@@ -1,4 +1,4 @@
-"""Routes about many jobs: predictions and recommendations.
+"""Routes about many jobs: predictions and recommendations, new and recent.
 
 What is answered is worked out in `modelserve`; here it is only decided where: a few jobs on the event loop, since a
 thread would cost more than they do, all else beside it.
@@ -12,10 +12,13 @@ from starlette.responses import Response
 
 from modelserve.api.bodies import JsonBody
 from modelserve.api.calls import Call, call_of
+from modelserve.api.learning import TRACE, TYPE, said
 from modelserve.api.operations import BODY, CALL, SLOT, Operation
+from modelserve.api.queries import asked_for
 from modelserve.callers import Scope
 from modelserve.calls.answered import Answered
 from modelserve.calls.predictions import PredictAnswer, PredictBody, predict_jobs
+from modelserve.calls.recent import RecentAnswer, recent_recommendations
 from modelserve.calls.recommendations import RecommendAnswer, RecommendBody, recommend_jobs
 from modelserve.errors import BadRequest
 
@@ -48,6 +51,14 @@ async def recommendations(request: Request) -> Response:
     return answer(call, await call.desk.slots.run(ask))
 
 
+async def recent(request: Request) -> Response:
+    """Show the newest recommendations."""
+    call = call_of(request)
+    caller = call.allowed(Scope.PREDICT)
+    asked = asked_for(request)
+    return said(await call.desk.slots.run(partial(recent_recommendations, call.service, caller, **asked)))
+
+
 def _counted(call: Call, jobs: int) -> int:
     limit = call.desk.settings.rows_limit
     if jobs > limit:
@@ -72,5 +83,10 @@ OPERATIONS: Final = (
         method="POST", path="/v1/recommendations", endpoint=recommendations, tag=TAG,
         summary="How far each job's request can shrink, and why", body=RecommendBody, answer=RecommendAnswer,
         faults=(*CALL, *BODY, *SLOT),
+    ),
+    Operation(
+        method="GET", path="/v1/recommendations", endpoint=recent, tag=TAG,
+        summary="The newest recommendations, and what they freed", answer=RecentAnswer, faults=(*CALL, 422, *SLOT),
+        parameters=(TRACE, TYPE),
     ),
 )  # fmt: skip

@@ -76,6 +76,7 @@ def said(answer: BaseModel) -> Response:
 
 
 TRACE: Final = Parameter(name="trace", said="Of this trace.", place="query")
+TYPE: Final = Parameter(name="task_type", said="Of this task type.", place="query")
 
 OPERATIONS: Final = (
     Operation(
@@ -85,7 +86,7 @@ OPERATIONS: Final = (
     Operation(
         method="GET", path="/v1/drift", endpoint=drift, summary="How the models stand, by feedback", tag=TAG,
         answer=DriftAnswer, faults=(*CALL, 422, *SLOT),
-        parameters=(TRACE, Parameter(name="task_type", said="Of this task type.", place="query")),
+        parameters=(TRACE, TYPE),
     ),
     Operation(
         method="GET", path="/v1/mode", endpoint=modes, summary="Where recommendations are applied", tag=TAG,

@@ -22,6 +22,7 @@ from modelserve.answers import (
     Prediction,
     PredictionsSaid,
     Readiness,
+    RecentSaid,
     RecommendationsSaid,
     Recommended,
 )
@@ -106,6 +107,10 @@ class AsyncClient(Connected):
             return await self._recommended(part, deadline, **options)
 
         return await self.in_parts(rows_as(RecommendJob, jobs), ask)
+
+    async def recent_recommendations(self, *, trace: str | None = None, task_type: str | None = None) -> RecentSaid:
+        """Return the newest recommendations within reach, what they freed, and what became of their jobs."""
+        return await self.ask(RecentSaid, get("/v1/recommendations", trace=trace, task_type=task_type))
 
     async def recommend(self, jobs: Sequence[Job]) -> list[Advice]:
         """Recommend a target for each job, as `scheduler_core.shrink` does; nothing is raised and no job is lost.

@@ -21,6 +21,7 @@ from modelserve.answers import (
     ModesChanged,
     Prediction,
     Readiness,
+    RecentSaid,
     Recommended,
 )
 from modelserve.card import Resource
@@ -76,6 +77,10 @@ class Client(Waiting):
                 jobs, trace=trace, theta=theta, alpha=alpha, guard=guard, floors=floors
             )
         )
+
+    def recent_recommendations(self, *, trace: str | None = None, task_type: str | None = None) -> RecentSaid:
+        """Return the newest recommendations within reach, what they freed, and what became of their jobs."""
+        return self.wait(lambda client: client.recent_recommendations(trace=trace, task_type=task_type))
 
     def recommend(self, jobs: Sequence[Job]) -> list[Advice]:
         """Recommend a target for each job; nothing is raised and no job is lost, see `AsyncClient.recommend`."""

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import ColumnElement, Float, and_, case, func, or_, select, true
+from sqlalchemy import ColumnElement, Float, Row, and_, case, func, or_, select, true, tuple_
 
 from modelserve.store.finished import OOM, SLACK
 from modelserve.store.store import Store
@@ -54,6 +54,19 @@ def _below(resource: str) -> ColumnElement[bool]:
 
 
 _SHRUNK: Final = func.coalesce(or_(*[func.coalesce(case((_below(r), 1), else_=0), 0) == 1 for r in RESOURCES]), False)
+
+
+_PLAIN: Final = tuple(
+    FEEDBACK.c[name]
+    for name in (
+        "trace", "cluster", "task_type", "job_id", "role", "answer_id", "instances", "run_s", "outcome", "p50_s",
+    )
+)  # fmt: skip
+_ASKED: Final = select(
+    *_PLAIN,
+    case((_SHRUNK, 1), else_=0).label("shrunk"),
+    *[FEEDBACK.c[f"{kind}_{resource}"] for kind in ("req", "alloc") for resource in RESOURCES],
+)
 
 
 def _reach(traces: Collection[str] | None, clusters: Collection[str] | None) -> ColumnElement[bool]:
@@ -114,19 +127,33 @@ def newest_ran(
     StoreError
         The store cannot be read.
     """
-    c = FEEDBACK.c
-    plain = (c.trace, c.cluster, c.task_type, c.job_id, c.role, c.answer_id, c.instances, c.run_s, c.outcome, c.p50_s)
-    amounts = [c[f"{kind}_{resource}"] for kind in ("req", "alloc") for resource in RESOURCES]
-    asked = select(*plain, case((_SHRUNK, 1), else_=0).label("shrunk"), *amounts).where(_reach(traces, clusters))
+    asked = _ASKED.where(_reach(traces, clusters)).order_by(FEEDBACK.c.seq.desc()).limit(limit)
     with store.reading("reading feedback") as connection:
-        rows = connection.execute(asked.order_by(c.seq.desc()).limit(limit)).all()
-    names = [column.name for column in plain]
-    return [
-        Ran(
-            **dict(zip(names, row[: len(names)], strict=True)),
-            shrunk=bool(row.shrunk),
-            requests=tuple(row[-6:-3]),
-            allocations=tuple(row[-3:]),
-        )
-        for row in rows
-    ]
+        return [_ran(row) for row in connection.execute(asked)]
+
+
+def named_ran(store: Store, names: Collection[tuple[str, str]]) -> list[Ran]:
+    """Return the finished jobs of some traces and job ids, of any cluster and role; for a few hundred names.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    if not names:
+        return []
+    # PostgreSQL holds no NUL in a text, and so no job of such a name.
+    sound = sorted(name for name in names if "\x00" not in "".join(name))
+    asked = _ASKED.where(tuple_(FEEDBACK.c.trace, FEEDBACK.c.job_id).in_(sound))
+    with store.reading("reading feedback") as connection:
+        return [_ran(row) for row in connection.execute(asked.order_by(FEEDBACK.c.seq))]
+
+
+def _ran(row: Row[*tuple[object, ...]]) -> Ran:
+    said = row._mapping
+    return Ran(
+        **{column.name: said[column.name] for column in _PLAIN},
+        shrunk=bool(said["shrunk"]),
+        requests=tuple(said[f"req_{resource}"] for resource in RESOURCES),
+        allocations=tuple(said[f"alloc_{resource}"] for resource in RESOURCES),
+    )

@@ -53,6 +53,7 @@ CALLS: dict[tuple[str, str], tuple[type[BaseModel], Ask]] = {
             [{**JOB, "floors": {"gpus": 0.2}}], theta=0.1, alpha=0.4, guard="none", floors=Minimums(mem_gib=1.0)
         ),
     ),
+    ("GET", "/v1/recommendations"): (answers.RecentSaid, lambda c: c.recent_recommendations(task_type="ctr")),
     ("POST", "/v1/explanations"): (answers.Explanation, lambda c: c.explanations(JOB, top=3, quantile="p90")),
     ("POST", "/v1/what-if"): (answers.Curve, lambda c: c.what_if(JOB, "cpu_cores", trace="pai", points=5)),
     ("POST", "/v1/feedback"): (answers.FeedbackTaken, lambda c: c.feedback([FINISHED], trace="pai")),

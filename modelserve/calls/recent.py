@@ -1,0 +1,193 @@
+"""Recent recommendations as a call: the newest of the log within the caller's reach, and what became of their jobs.
+
+Nothing is recommended anew, and no user or group is told. Called by `modelserve.api`.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from features.vocabulary import ROLE_WHOLE_JOB
+from modelserve.callers import Caller
+from modelserve.calls.context import RECOMMENDATION
+from modelserve.calls.recommendations import AmountsSaid, ReasonsSaid
+from modelserve.store.answers import AnswerRecord, Part, newest_answers
+from modelserve.store.realised import RESOURCES, Ran, named_ran
+
+if TYPE_CHECKING:
+    from modelserve.service import Service
+
+SHOWN: Final = 100
+"""Recommendations, the newest, that are shown."""
+LOOKED_THROUGH: Final = 1000
+"""Answers, the newest, in which they are looked for."""
+READ_BYTES: Final = 32 * 2**20
+"""What these answers may weigh together."""
+_PARTS: Final[tuple[Part, ...]] = ("context", "response")
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Became(_Answer):
+    """What became of a recommended job, by its feedback; `saved_hours` are resource-hours over all its instances."""
+
+    outcome: str
+    run_s: float
+    applied: bool = Field(description="it was given less than it asked for")
+    saved_hours: AmountsSaid
+
+
+class Recent(_Answer):
+    """One recommendation as it was given; `freed` is what less it gives, over all instances of the job.
+
+    `finished` is null while no feedback tells of the job, or tells that it followed another answer.
+    """
+
+    answer_id: str
+    at: AwareDatetime
+    trace: str
+    cluster: str | None
+    job_id: str
+    role: str
+    task_type: str
+    instances: int
+    mode: Literal["observe", "enforce"]
+    request: AmountsSaid
+    target: AmountsSaid
+    reasons: ReasonsSaid
+    freed: AmountsSaid
+    finished: Became | None
+
+
+class RecentAnswer(_Answer):
+    """The newest recommendations, the newest first; `shown_at_most` is how many that can be."""
+
+    shown_at_most: int = SHOWN
+    recommendations: tuple[Recent, ...]
+
+
+def recent_recommendations(
+    service: "Service", caller: Caller, trace: str | None = None, task_type: str | None = None
+) -> RecentAnswer:
+    """Return the newest logged recommendations within the caller's reach, of one trace and type where they are named.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    records = newest_answers(
+        service.store, parts=_PARTS, kind=RECOMMENDATION, limit=LOOKED_THROUGH, limit_bytes=READ_BYTES
+    )
+    asked = Asked(caller=caller, trace=trace, task_type=task_type)
+    newest = list(islice((row for record in records for row in _rows(record, asked)), SHOWN))
+    ran = _by_name(named_ran(service.store, {(row.trace, row.job_id) for row in newest}))
+    return RecentAnswer(recommendations=tuple(row.model_copy(update={"finished": _became(row, ran)}) for row in newest))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Who asks, and for which jobs; None: any."""
+
+    caller: Caller
+    trace: str | None
+    task_type: str | None
+
+    def takes(self, trace: str, cluster: str | None, task_type: object) -> bool:
+        """Tell whether a job is asked for, and within reach: who is bound to clusters sees none that names no cluster.
+
+        Examples
+        --------
+        >>> bound = Caller(name="a", scopes=frozenset(), clusters=frozenset({"c1"}))
+        >>> asked = Asked(caller=bound, trace=None, task_type=None)
+        >>> asked.takes("pai", "c1", "ctr"), asked.takes("pai", None, "ctr")
+        (True, False)
+        """
+        if self.trace not in (None, trace) or self.task_type not in (None, task_type):
+            return False
+        caller = self.caller
+        return caller.reaches(trace) and (caller.clusters is None or cluster in caller.clusters)
+
+
+def _rows(record: AnswerRecord, asked: Asked) -> Iterator[Recent]:
+    """Yield what a record recommends of what is asked for, job by job; of a record that cannot be read, nothing."""
+    try:
+        jobs = json.loads(record.context)["body"]["jobs"]
+        answers = json.loads(record.response)["recommendations"]
+        at = datetime.fromtimestamp(record.at, UTC)
+        for job, answer in zip(jobs, answers, strict=True):
+            if asked.takes(job.get("trace") or record.trace, job.get("cluster"), job["task_type"]):
+                yield _row(record, at, job, answer)
+    except (ValueError, KeyError, TypeError, AttributeError, ValidationError):
+        return
+
+
+def _row(record: AnswerRecord, at: datetime, job: Mapping[str, object], answer: Mapping[str, object]) -> Recent:
+    instances = int(str(job.get("instances", 1)))
+    request = AmountsSaid.model_validate(answer["request"])
+    target = AmountsSaid.model_validate(answer["target"])
+    return Recent.model_validate(
+        {
+            "answer_id": record.answer_id,
+            "at": at,
+            "trace": job.get("trace") or record.trace,
+            "cluster": job.get("cluster"),
+            "job_id": job["job_id"],
+            "role": job.get("role", ROLE_WHOLE_JOB),
+            "task_type": job["task_type"],
+            "instances": instances,
+            "mode": answer["mode"],
+            "request": request,
+            "target": target,
+            "reasons": answer["reasons"],
+            "freed": _less(_values(request), _values(target), instances),
+            "finished": None,
+        }
+    )
+
+
+Named = Mapping[tuple[str, str, str], Sequence[Ran]]
+
+
+def _by_name(ran: Iterable[Ran]) -> Named:
+    found: dict[tuple[str, str, str], list[Ran]] = {}
+    for each in ran:
+        found.setdefault((each.trace, each.job_id, each.role), []).append(each)
+    return found
+
+
+def _became(row: Recent, ran: Named) -> Became | None:
+    """Return what became of a row's job; nothing where several jobs of that name could be meant."""
+    alike = [
+        each
+        for each in ran.get((row.trace, row.job_id, row.role), ())
+        if row.cluster in (None, each.cluster) and each.answer_id in (None, row.answer_id)
+    ]
+    if len(alike) != 1:
+        return None
+    [job] = alike
+    hours = job.run_s * job.instances / 3600.0
+    return Became(
+        outcome=job.outcome,
+        run_s=job.run_s,
+        applied=job.shrunk,
+        saved_hours=_less(job.requests, job.allocations, hours),
+    )
+
+
+def _less(asked: Sequence[float | None], given: Sequence[float | None], times: float) -> AmountsSaid:
+    pairs = zip(RESOURCES, asked, given, strict=True)
+    return AmountsSaid.model_validate(
+        {name: None if a is None or b is None else (a - b) * times for name, a, b in pairs}
+    )
+
+
+def _values(amounts: AmountsSaid) -> tuple[float | None, ...]:
+    return tuple(getattr(amounts, name) for name in RESOURCES)
