@@ -37,7 +37,7 @@ class Outcomes:
     stretch
         Run time in the simulation over `run_s`, waiting excluded: all the time it held machines (a run cut by the end
         counts in full) and the time that is still to come where it waits to run again, or is in a run that will be
-        killed. NaN where it never started.
+        killed; after a kill that is still to come, the full run. NaN where it never started.
     done_frac
         How much of the run it is in, or was preempted in, lay behind it at the end; 1 for completed and failed ones, 0
         for those that never started or lost everything.
@@ -81,6 +81,8 @@ def outcomes(trajectory: Trajectory) -> Outcomes:
     attained_s[lives.job] = lives.attained_s
     to_come = waiting | _ever(trajectory, doomed)
     awaited_s = np.where(to_come, np.maximum(whole_s - attained_s, 0.0), 0.0)
+    # What waits on its way to a kill runs in full after it.
+    awaited_s += np.where(waiting & workload.dies & ~full_next, workload.run_s, 0.0)
     busy_s = np.bincount(trajectory.job, weights=trajectory.end_run_s - trajectory.start_s, minlength=count)
     return Outcomes(
         arrived=arrived,

@@ -1,0 +1,55 @@
+"""What becomes of a job that is on its way to a kill when something else stops it first."""
+
+import pytest
+
+from scheduler_core.outcomes import outcomes
+from scheduler_core.trajectory import Ending
+from tests.scheduler_core.trajectories import Came, Ran, trajectory
+
+DOOMED = Came(granted=(2.0, 4.0, 1.0), run_s=40.0, granted_run_s=20.0, dies=True)
+"""It would run 40 s, and dies 20 s into what it is given."""
+
+
+@pytest.mark.parametrize(
+    ("ending", "stretch"),
+    [
+        # 10 s held, 10 s to the kill (20 s where all is lost), and the full 40 s after it.
+        (Ending.PREEMPTED, (10 + 10 + 40) / 40),
+        (Ending.INTERRUPTED, (10 + 20 + 40) / 40),
+    ],
+)
+def test_what_waits_on_its_way_to_a_kill_still_has_the_full_run_before_it(ending: Ending, stretch: float) -> None:
+    became = outcomes(trajectory([DOOMED], [Ran(job=0, start_s=0.0, end_s=10.0, ending=ending)], end_s=30.0))
+
+    assert became.waiting.all()
+    assert became.stretch.tolist() == [pytest.approx(stretch)]
+
+
+@pytest.mark.parametrize("ending", [Ending.PREEMPTED, Ending.INTERRUPTED])
+def test_after_the_kill_only_the_full_run_is_to_come(ending: Ending) -> None:
+    ran = [
+        Ran(job=0, start_s=0.0, end_s=20.0, ending=Ending.KILLED),
+        Ran(job=0, start_s=20.0, end_s=30.0, ending=ending, full=True),
+    ]
+
+    became = outcomes(trajectory([DOOMED], ran, end_s=50.0))
+
+    kept_s = 10 if ending == Ending.PREEMPTED else 0
+    assert became.stretch.tolist() == [pytest.approx((20 + 10 + 40 - kept_s) / 40)]
+
+
+@pytest.mark.parametrize("ending", [Ending.PREEMPTED, Ending.INTERRUPTED])
+def test_stopped_or_not_a_job_comes_to_the_stretch_it_ends_with(ending: Ending) -> None:
+    stopped = Ran(job=0, start_s=0.0, end_s=10.0, ending=ending)
+    to_the_kill_s = 10.0 if ending == Ending.PREEMPTED else 20.0
+    later = [
+        Ran(job=0, start_s=30.0, end_s=30.0 + to_the_kill_s, ending=Ending.KILLED),
+        Ran(job=0, start_s=60.0, end_s=100.0, full=True),
+    ]
+
+    waiting, done = (
+        outcomes(trajectory([DOOMED], ran, end_s=end_s))
+        for ran, end_s in (([stopped], 20.0), ([stopped, *later], 120.0))
+    )
+
+    assert waiting.stretch.tolist() == done.stretch.tolist()
