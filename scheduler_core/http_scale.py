@@ -16,7 +16,7 @@ from scheduler_core.errors import BadInput, PredictorUnavailable
 from scheduler_core.exchange import OK, Exchange, Reply
 from scheduler_core.shrink import Guard
 from scheduler_core.types import Job, Recommendation
-from scheduler_core.wire import Said, body_of, observed, read_answer, stands, unaskable
+from scheduler_core.wire import Said, body_of, observed, read_answer, readable, stands, unaskable
 
 PATH: Final = "/v1/recommendations"
 MOST_JOBS_PER_CALL: Final = 10_000
@@ -190,7 +190,7 @@ class HttpScale:
         return [stands(job, note) for job in jobs]
 
     def _note(self, *said: str) -> str:
-        return self._exchange.without_token("; ".join(filter(None, said)))[:NOTE_LENGTH]
+        return readable(self._exchange.without_token("; ".join(filter(None, said)))[:NOTE_LENGTH])
 
 
 def _refusal(reply: Reply) -> str:

@@ -15,6 +15,9 @@ import numpy.typing as npt
 RESOURCES: Final[tuple[str, ...]] = ("cpu_cores", "mem_gib", "gpus")
 """The requestable resources, in the column order of every request matrix."""
 
+LEAST_GIVEN: Final = (0.001, 1.0 / 1024.0, 0.001)
+"""Of each resource, what a cluster can give at all; a smaller target of a larger request cannot be meant."""
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

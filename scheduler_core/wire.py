@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from scheduler_core.errors import PredictorUnavailable
-from scheduler_core.types import RESOURCES, Job, Reason, Recommendation, Request
+from scheduler_core.types import LEAST_GIVEN, RESOURCES, Job, Reason, Recommendation, Request
 from scheduler_core.verdicts import standing
 
 LONGEST_TEXT: Final = 256
@@ -103,6 +103,17 @@ def read_answer(content: bytes, jobs: Sequence[Job], *, floors_expected: bool) -
     return [_said(job, row, floors_expected=floors_expected) for job, row in zip(jobs, rows, strict=True)]
 
 
+def readable(text: str) -> str:
+    r"""Return text that can be written to a file: JSON may say half of a pair of surrogates.
+
+    Examples
+    --------
+    >>> readable("cut \\ud83d here, whole \U0001f600 there").isprintable()
+    True
+    """
+    return text.encode("utf-8", "replace").decode()
+
+
 def stands(job: Job, note: str) -> Recommendation:
     """Return the recommendation that leaves a job as it is because no prediction came, and why."""
     return standing(job, Reason.PREDICTOR_UNAVAILABLE, note=note)
@@ -155,7 +166,7 @@ def _said(job: Job, row: Mapping[str, object], *, floors_expected: bool) -> Said
         mode = row.get("mode", "observe")
         if mode not in MODES:
             raise PredictorUnavailable(f"found the mode {_shown(mode)}, expected {' or '.join(MODES)}")
-        models = tuple(model for model in _part(row, "models").values() if isinstance(model, str))
+        models = tuple(readable(model) for model in _part(row, "models").values() if isinstance(model, str))
     except PredictorUnavailable as error:
         return Said(recommendation=stands(job, str(error)))
     return Said(recommendation=answer, enforced=mode == "enforce", models=models)
@@ -179,18 +190,18 @@ def _recommendation(job: Job, row: Mapping[str, object]) -> Recommendation:
         alpha=_number(row.get("alpha", 1.0), "alpha", least=0.0, most=1.0),
         model_decided=row.get("model_decided") is True,
         runs=int(_number(row.get("measured_runs", 0) or 0, "measured_runs", least=0.0, most=1e15)),
-        note=note[:LONGEST_TEXT] if isinstance(note, str) else "",
+        note=readable(note[:LONGEST_TEXT]) if isinstance(note, str) else "",
     )
 
 
 def _check_targets(answer: Recommendation, *, floors_expected: bool) -> None:
     """Refuse a target above its request, below its lower bound, without a reason to move, or without a floor."""
-    each = zip(RESOURCES, answer.target.row(), answer.lower_bound.row(), answer.request.row(), strict=True)
-    for name, target, lower, request in each:
+    amounts = (answer.target.row(), answer.lower_bound.row(), answer.request.row())
+    for name, target, lower, request, least in zip(RESOURCES, *amounts, LEAST_GIVEN, strict=True):
         if math.isnan(request) != math.isnan(target):
             raise PredictorUnavailable(f"found the target {name}={target} where {request} was asked for")
-        if target > request or (request > 0.0 and target <= 0.0) or target < lower - AMOUNT_SLACK:
-            bounds = f"above 0, from {lower} to {request}"
+        if target > request or target < min(least, request) or target < lower - AMOUNT_SLACK:
+            bounds = f"of at least {least:g}, from {lower} to {request}"
             raise PredictorUnavailable(f"found the target {name}={target}, expected one {bounds}")
         if target < request and answer.reasons[name] not in MOVING:
             raise PredictorUnavailable(f"found the target {name}={target} of {request} with {answer.reasons[name]!s}")

@@ -13,7 +13,7 @@ from modelserve.answers import Amounts, Mode, Recommended
 from modelserve.client.calls import rows_as
 from modelserve.errors import BadRequest
 from modelserve.requests import RecommendJob
-from scheduler_core.types import RESOURCES, Job, Reason, Recommendation, Request
+from scheduler_core.types import LEAST_GIVEN, RESOURCES, Job, Reason, Recommendation, Request
 
 UNKNOWN: Final = Request(cpu_cores=math.nan, mem_gib=math.nan, gpus=math.nan)
 
@@ -65,8 +65,8 @@ def row_of(job: Job) -> RecommendJob:
 def recommendation_of(job: Job, row: Recommended) -> Advice:
     """Return the service's answer about a job; a target that cannot be meant leaves the request standing."""
     target = _request(row.target)
-    for name, asked, given in zip(RESOURCES, job.request.row(), target.row(), strict=True):
-        if math.isnan(asked) != math.isnan(given) or given > asked or given < 0.0:
+    for name, asked, given, least in zip(RESOURCES, job.request.row(), target.row(), LEAST_GIVEN, strict=True):
+        if math.isnan(asked) != math.isnan(given) or given > asked or given < min(asked, least):
             return stands(job, f"the service said {name}={given:g} where {asked:g} was asked")
     return Advice(
         job_id=job.job_id,

@@ -241,6 +241,14 @@ def test_without_a_guard_targets_need_no_lower_bound() -> None:
     assert service.bodies[0]["theta"] == 0.2
 
 
+def test_whatever_a_refusal_says_can_be_written() -> None:
+    refusing = replying(http(b'{"title": "half \\ud83d of a pair"}', "422 Unprocessable"))
+    with serving(refusing) as service, patient(service.address) as scale:
+        [answer] = scale(asked(1))
+    assert "half ? of a pair" in answer.note
+    answer.note.encode()
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_core.demand import UNITS
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import RESOURCES, Job, Reason
-from scheduler_core.wire import body_of, read_answer
+from scheduler_core.wire import Said, body_of, read_answer
 from tests.scheduler_core.cases import job, request
 from tests.scheduler_core.services import Row, rows_of
 
@@ -80,3 +81,43 @@ def test_a_sound_answer_is_read() -> None:
     assert first.models == ("runtime.toy.ctr@7", "usage.toy.ctr@5")
     assert first.enforced
     assert second.recommendation.target.row()[:2] == (1.0, 0.0)
+
+
+def one_said(**changes: object) -> Said:
+    """Return what is read of a sound answer about one job of 4 cores, 8 GiB and half a GPU, with changes."""
+    content = json.dumps({"recommendations": [copy.deepcopy(SOUND[0]) | changes]}).encode()
+    return read_answer(content, JOBS[:1], floors_expected=True)[0]
+
+
+@pytest.mark.parametrize(("resource", "least"), [*zip(RESOURCES, [1.0 / units for units in UNITS], strict=True)])
+def test_a_target_of_less_than_a_cluster_can_give_is_not_believed(resource: str, least: float) -> None:
+    nothing = dict.fromkeys(RESOURCES, 0.0)
+    reasons = dict.fromkeys(RESOURCES, "shrunk")
+
+    believed, absurd = (
+        one_said(target=SOUND[0]["target"] | {resource: target}, lower_bound=nothing, reasons=reasons)
+        for target in (least, 1e-9)
+    )
+
+    assert getattr(believed.recommendation.target, resource) == least
+    assert absurd.recommendation.target == JOBS[0].request
+    assert set(absurd.recommendation.reasons.values()) == {Reason.PREDICTOR_UNAVAILABLE}
+    assert f"found the target {resource}=1e-09, expected one of at least" in absurd.recommendation.note
+
+
+def test_a_request_of_less_than_a_cluster_can_give_may_stand() -> None:
+    tiny = [job("a", request(0.0004, 8.0, 0.5))]
+
+    [said] = read_answer(
+        json.dumps({"recommendations": rows_of(json.loads(body_of(tiny, {})))}).encode(), tiny, floors_expected=True
+    )
+
+    assert said.recommendation.target.cpu_cores == 0.0004
+    assert Reason.PREDICTOR_UNAVAILABLE not in said.recommendation.reasons.values()
+
+
+def test_half_of_a_surrogate_pair_in_what_is_said_can_be_written() -> None:
+    said = one_said(note="half \ud83d of a pair", models={"run_time": "runtime.\udc00@7", "usage": None})
+
+    assert said.recommendation.note.encode() == b"half ? of a pair"
+    assert said.models[0].encode() == b"runtime.?@7"

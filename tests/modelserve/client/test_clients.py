@@ -180,7 +180,7 @@ def test_a_part_without_an_answer_takes_no_other_part_along(serve: Serve, client
     assert [each.reasons["cpu_cores"] is Reason.SHRUNK for each in found] == [True, True, False, False, True, True]
 
 
-@pytest.mark.parametrize("said", [7.0, -1.0, None])
+@pytest.mark.parametrize("said", [7.0, -1.0, 1e-9, None])
 def test_a_target_that_cannot_be_meant_is_not_taken(
     serve: Serve, client_of: Callable[..., Client], said: float | None
 ) -> None:
