@@ -45,8 +45,16 @@ class Occupancy:
             return None
         allocation = self.placed_in(demand, self.room)
         if allocation is None:
-            self._blocked.add(demand)
+            self.block(demand)
         return allocation
+
+    def is_blocked(self, demand: Demand) -> bool:
+        """Return whether a gang is known not to fit what is free now."""
+        return demand in self._blocked
+
+    def block(self, demand: Demand) -> None:
+        """Know that a gang does not fit what is free now."""
+        self._blocked.add(demand)
 
     def placed_in(self, demand: Demand, room: Room) -> Allocation | None:
         """Place a gang in some room; None where it does not fit."""

@@ -90,7 +90,7 @@ class _Loop:
         self, workload: Workload, machines: Sequence[Machine], discipline: Discipline, outages: Outages
     ) -> None:
         self.workload = workload
-        self.scheduler = Scheduler(machines, discipline)
+        self.scheduler = Scheduler(machines, discipline, many=None)
         self.runs: list[Run] = []
         self.never_fits = [False] * len(workload)
         self.finished_s = [math.nan] * len(workload)

@@ -5,7 +5,7 @@ clock, no events and no true run times here.
 Called by `plain`, `pending` and whoever schedules a real cluster.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -14,8 +14,9 @@ from scheduler_core.backfill import Promise, promised
 from scheduler_core.cluster import Demand, Machine, demand_of, in_devices
 from scheduler_core.discipline import Discipline
 from scheduler_core.gangs import Running, Waiting
-from scheduler_core.line import Entry, Line
+from scheduler_core.line import Line
 from scheduler_core.occupancy import Occupancy
+from scheduler_core.offers import MANY, Offers
 from scheduler_core.placement import placement_of, sharing_of
 from scheduler_core.preemption import preempts, victims
 from scheduler_core.queueing import aged, policy_of
@@ -40,6 +41,9 @@ class Scheduler:
     A job is scaled once, in the round it arrives in, together with all other new jobs. Whether it can ever fit is
     judged by its full request, so that runs with and without shrinking leave out the same jobs.
 
+    Rounds with `many` jobs in line, their order static and GPUs pooled, place them by compiled code, to the same
+    effect; None never does.
+
     Examples
     --------
     >>> from scheduler_core.cluster import paper_machines
@@ -53,18 +57,25 @@ class Scheduler:
     """
 
     def __init__(
-        self, machines: Sequence[Machine], discipline: Discipline | None = None, *, scale: Scale | None = None
+        self,
+        machines: Sequence[Machine],
+        discipline: Discipline | None = None,
+        *,
+        scale: Scale | None = None,
+        many: int | None = MANY,
     ) -> None:
         self.discipline = discipline or Discipline()
         self.sharing = sharing_of(self.discipline.placement, self.discipline.sharing)
         self.place = placement_of(self.discipline.placement, self.discipline.seed)
         self.occupancy = Occupancy(machines, self.place, self.sharing)
-        self.line = Line(aged(policy_of(self.discipline.policy), self.discipline.aging), self.occupancy.state)
+        policy = policy_of(self.discipline.policy)
+        self.line = Line(aged(policy, self.discipline.aging), self.occupancy.state)
         self.head: int | None = None
         """The job that was first in order and could not start in the last round."""
         self.overtaken = 0
         """How many others have started behind the head since it became it."""
         self._preempts = preempts(self.discipline)
+        self._many = None if policy.dynamic or self.sharing == "devices" else many
         self._learn: Callable[[Demand], None] | None = getattr(self.place, "arrived", None)
         self._scale = scale
         self._submitted: list[tuple[Job, Waiting]] = []
@@ -132,16 +143,15 @@ class Scheduler:
         most = self.discipline.overtakes
         started: list[Running] = []
         head: int | None = None
-        for _, serial, job in self.line.offered(now_s):
-            if head is not None and most is not None and self.overtaken >= most:
-                break
-            allocation = self.occupancy.placed(job.demand)
+        for (_, serial, job), allocation in self._offers(now_s):
             if allocation is not None:
                 started.append(self.occupancy.start(job, allocation, now_s))
                 self.overtaken += head is not None
             elif head is None:
                 head = serial
                 self._lead(head)
+            if head is not None and most is not None and self.overtaken >= most:
+                break
         if head is None:
             self._lead(None)
         return started
@@ -149,22 +159,21 @@ class Scheduler:
     def _backfilling(self, now_s: float) -> list[Running]:
         """Offer the line up to the first that does not fit, then start behind it what does not delay it."""
         started: list[Running] = []
-        offered = self.line.offered(now_s)
-        for _, serial, job in offered:
-            allocation = self.occupancy.placed(job.demand)
+        offers = self._offers(now_s)
+        for (_, serial, job), allocation in offers:
             if allocation is None:
                 self._lead(serial)
-                return started + self._behind(job, offered, now_s)
+                return started + self._behind(job, offers, now_s)
             started.append(self.occupancy.start(job, allocation, now_s))
         self._lead(None)
         return started
 
-    def _behind(self, head: Waiting, offered: Iterator[Entry], now_s: float) -> list[Running]:
+    def _behind(self, head: Waiting, offers: Offers, now_s: float) -> list[Running]:
         """Start jobs that end before the head's promised moment, or leave it its machines."""
         started: list[Running] = []
         promise = self.promise(head, now_s)
         spare, unclaimed = promise.spare, self.occupancy.room.within(promise.spare)
-        for _, _, job in islice(offered, self.discipline.backfill_depth):
+        for _, _, job in islice(offers.rest(), self.discipline.backfill_depth):
             outlasts = now_s + job.expected_s > promise.shadow_s
             allocation = self.occupancy.placed_in(job.demand, unclaimed if outlasts else self.occupancy.room)
             if allocation is None:
@@ -181,8 +190,8 @@ class Scheduler:
         preempted: list[Running] = []
         stoppable = self._stoppable(now_s)
         head: int | None = None
-        for key, serial, job in self.line.offered(now_s):
-            allocation = self.occupancy.placed(job.demand)
+        # Whoever stops a run changes what is free for those behind.
+        for (key, serial, job), allocation in self._offers(now_s, alone=not stoppable):
             if allocation is None and (stopped := victims(job.demand, key, stoppable, self.occupancy.room)):
                 freed = self.occupancy.room.with_(run.allocation for run in stopped)
                 allocation = self.occupancy.placed_in(job.demand, freed)
@@ -196,6 +205,12 @@ class Scheduler:
                 head = serial
         self._lead(head)
         return started, preempted
+
+    def _offers(self, now_s: float, *, alone: bool = True) -> Offers:
+        """Offer the line; `alone` says that nothing but what is offered starts or stops until it is through."""
+        placement = self.discipline.placement
+        ahead = alone and self._many is not None and len(self.line) >= self._many and isinstance(placement, str)
+        return Offers(self.line.offered(now_s), self.occupancy, str(placement) if ahead else None)
 
     def _stoppable(self, now_s: float) -> list[tuple[float, Running]]:
         """Return the runs that have had their quantum, with their keys as of now, worst first."""
