@@ -37,12 +37,19 @@ class _Grid:
     rows: Iterable[Sequence[Plain]]
 
 
-def render(rows: "Sequence[Mapping[str, object]] | pl.DataFrame", format: str, *, stream: TextIO) -> None:  # noqa: A002 - named as the option
+def render(
+    rows: "Sequence[Mapping[str, object]] | pl.DataFrame",
+    format: str,  # noqa: A002 - named as the option
+    *,
+    stream: TextIO,
+    kinds: bool = False,
+) -> None:
     """Write rows to `stream` as `table`, `json` or `csv`.
 
     Columns come in the order in which they first appear; a row that lacks one has null there. Times are ISO 8601 in UTC
     (naive ones are UTC already), durations seconds. A table rounds for reading and shows null and NaN as `-`; JSON and
-    CSV keep every digit, and null, NaN and infinities are `null` in JSON and empty in CSV.
+    CSV keep every digit, and null, NaN and infinities are `null` in JSON and empty in CSV. Rows of several `kinds` have
+    their own columns only in JSON, where nothing has to line up.
 
     Raises
     ------
@@ -60,6 +67,9 @@ def render(rows: "Sequence[Mapping[str, object]] | pl.DataFrame", format: str, *
     """
     if format not in FORMATS:
         raise BadUsage(f"found the format {format!r}, expected one of: {', '.join(FORMATS)}")
+    if kinds and format == "json" and isinstance(rows, Sequence):
+        _write_objects(({name: _plain(cell) for name, cell in row.items()} for row in rows), stream)
+        return
     FORMATS[format](_grid(rows), stream)
 
 
@@ -88,9 +98,13 @@ def _column(name: str, values: Sequence[Plain]) -> list[str]:
 
 
 def _write_json(grid: _Grid, stream: TextIO) -> None:
+    _write_objects((dict(zip(grid.columns, row, strict=True)) for row in grid.rows), stream)
+
+
+def _write_objects(rows: Iterable[Mapping[str, Plain]], stream: TextIO) -> None:
     lead = "["
-    for row in grid.rows:
-        flat = {name: _finite(cell) for name, cell in zip(grid.columns, row, strict=True)}
+    for row in rows:
+        flat = {name: _finite(cell) for name, cell in row.items()}
         stream.write(f"{lead}\n  {json.dumps(flat, ensure_ascii=False, allow_nan=False)}")
         lead = ","
     stream.write("[]\n" if lead == "[" else "\n]\n")

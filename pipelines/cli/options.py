@@ -61,11 +61,11 @@ TokenFile = Annotated[
 ]
 
 
-def emit(rows: "Sequence[Mapping[str, object]] | pl.DataFrame", form: Format) -> None:
-    """Write rows to stdout in the form asked."""
+def emit(rows: "Sequence[Mapping[str, object]] | pl.DataFrame", form: Format, *, kinds: bool = False) -> None:
+    """Write rows to stdout in the form asked; those of several `kinds` keep to their own columns in JSON."""
     from pipelines.render import render
 
-    render(rows, form.value, stream=sys.stdout)
+    render(rows, form.value, stream=sys.stdout, kinds=kinds)
 
 
 def say(text: str) -> None:
