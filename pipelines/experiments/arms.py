@@ -26,6 +26,13 @@ GPUS: Final = RESOURCES.index("gpus")
 
 STATIC_ALPHAS: Final = (0.5, 0.6, 0.7, 0.8, 0.9)
 
+LEFT_OUT: Final[Mapping[str, tuple[str, str]]] = {
+    "cpu_cores": ("cpu", "CPU"),
+    "mem_gib": ("mem", "memory"),
+    "gpus": ("gpu", "GPUs"),
+}
+"""By resource that an oracle is not told: how its arm is named, and in words."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
@@ -128,6 +135,19 @@ def oracle(asked: Asked) -> list[Recommendation]:
     return shrink(asked.jobs, oracle_of(asked.pool), oracle_policy(asked.pool.device_mem_gib, _assumed(asked)))
 
 
+def oracle_but(asked: Asked, *, resource: str) -> list[Recommendation]:
+    """Give every job what it truly needed, but for one resource, whose request stands."""
+    kept = [getattr(job.request, resource) for job in asked.jobs]
+    return [
+        replace(
+            answer,
+            target=replace(answer.target, **{resource: asking}),
+            reasons={**answer.reasons, resource: Reason.OPTED_OUT},
+        )
+        for answer, asking in zip(oracle(asked), kept, strict=True)
+    ]
+
+
 def scaled(asked: Asked, *, factors: tuple[float, float, float]) -> list[Recommendation]:
     """Give every job a fixed share of its request, GPUs on the sharing grid; nothing is asked or held."""
     requests = requests_of(asked.jobs)
@@ -202,6 +222,13 @@ ABLATION_ARMS: Final[Mapping[str, Arm]] = {
     },
     "half_cpu": Arm(what="half of every CPU request", give=partial(scaled, factors=(0.5, 1.0, 1.0))),
     **{name: Arm(what=rule.what, give=partial(sized_by, rule=rule)) for name, rule in RULES.items()},
+    **{
+        f"oracle_but_{short}": Arm(
+            what=f"what each job truly needed, but its request of {said}",
+            give=partial(oracle_but, resource=resource),
+        )
+        for resource, (short, said) in LEFT_OUT.items()
+    },
     ORACLE: Arm(what="what each job truly needed", give=oracle),
 }
 """Beside `requested`, in the order in which they are shown."""

@@ -3,6 +3,7 @@
 Pure functions of the runs' rows and of the advice; nothing is simulated here. Called by `experiment`.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,17 +14,22 @@ from pipelines.advice import REQUESTED, Advice
 from pipelines.experiments.cases import populations
 from pipelines.experiments.claims import PLACE, Row, paired, share_of_oracle
 from pipelines.experiments.intervals import clopper_pearson, mean
+from pipelines.experiments.runs import SHORT
 from pipelines.job_pool import Pool
 from pipelines.starts import starts_under
 from pipelines.workloads import gangs_of
 from scheduler_core.metrics import STRETCHED_ABOVE
+from scheduler_core.types import FloatArray
 
 LEAST_OF_ORACLE: Final = 0.5
 MOST_KILLED: Final = 0
 MOST_STRETCH_P99: Final = 1.05
 TRUTH: Final = "contention"
 
-RESOURCES_HELD: Final = {"cpu": "cpu_allocated_frac", "mem": "mem_allocated_frac", "gpu": "gpu_allocated_frac"}
+HELD: Final = tuple(f"{name}_allocated_frac" for name in SHORT.values())
+
+BINDS_FROM: Final = 0.5
+"""A resource binds when at least this share of the waiting jobs could not start for want of it alone."""
 
 
 def goal_rows(runs: pl.DataFrame, arm: str) -> list[Row]:
@@ -53,15 +59,19 @@ def goal_rows(runs: pl.DataFrame, arm: str) -> list[Row]:
 
 
 def harm_rows(runs: pl.DataFrame) -> list[Row]:
-    """Return what every arm did to the jobs it started, and which resource was short, by place.
+    """Return what every arm did to the jobs it started, and which resources were short, by place.
 
-    `bottleneck` is the resource of which most was held on average.
+    `*_lacked_share` is the share of waiting jobs that could not start for want of the resource, were all others free;
+    `bottleneck` names those that half of them lacked, most lacked first: `cpu+gpu` where both bind.
     """
     rows: list[Row] = []
     for place in _places(runs):
         arms = paired(runs, **place)
         for arm, figures in arms.items():
-            held = {name: float(np.mean(figures[column])) for name, column in RESOURCES_HELD.items()}
+            held = {
+                f"{name}_allocated_frac": float(np.mean(figures[f"{name}_allocated_frac"])) for name in SHORT.values()
+            }
+            lacked = {name: _mean_known(figures.get(f"{name}_lacked_share")) for name in SHORT.values()}
             row: Row = {
                 **place,
                 "seeds": len(figures["killed"]),
@@ -71,7 +81,8 @@ def harm_rows(runs: pl.DataFrame) -> list[Row]:
             for column in ("killed", "stretched_share", "stretch_p99", "stretch_mean", "wait_mean_s", "killed_gpu_h"):
                 found = mean(figures[column])
                 row |= {column: found.value, f"{column}_lo": found.low, f"{column}_hi": found.high}
-            rows.append({**row, "bottleneck": max(held, key=lambda name: held[name]), **_suffixed(held)})
+            shares = {f"{name}_lacked_share": share for name, share in lacked.items()}
+            rows.append({**row, "bottleneck": bottleneck_of(lacked), **shares, **held})
     return rows
 
 
@@ -111,9 +122,22 @@ def row_harm_rows(pool: Pool, advice: Advice) -> list[Row]:
     return rows
 
 
+def bottleneck_of(lacked: Mapping[str, float]) -> str:
+    """Return the resources that bind, most lacked first; `none` where waiting jobs lack none, or no job waits.
+
+    >>> bottleneck_of({"cpu": 0.7, "mem": 0.0, "gpu": 0.9})
+    'gpu+cpu'
+    """
+    binding = [name for name, share in lacked.items() if share >= BINDS_FROM]
+    return "+".join(sorted(binding, key=lambda name: -lacked[name])) or "none"
+
+
+def _mean_known(shares: FloatArray | None) -> float:
+    """Return the mean over the seeds in which some job waited."""
+    if shares is None or np.isnan(shares).all():
+        return math.nan
+    return float(np.nanmean(shares))
+
+
 def _places(runs: pl.DataFrame) -> list[Row]:
     return runs.select(PLACE).unique(maintain_order=True).rows(named=True)
-
-
-def _suffixed(held: Mapping[str, float]) -> Row:
-    return {f"{name}_allocated_frac": value for name, value in held.items()}

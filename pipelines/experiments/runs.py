@@ -12,6 +12,7 @@ import polars as pl
 
 from pipelines.advice import Advice
 from pipelines.experiments.cases import Case
+from pipelines.experiments.shortage import lacking
 from pipelines.job_pool import Pool
 from pipelines.paired_runs import Run, paired_runs
 from pipelines.simulation_settings import SimulationSettings
@@ -32,6 +33,9 @@ POLICIES: Final[Mapping[str, Discipline]] = {
 
 KEY: Final = ("mix", "gnn", "devices", "rate_per_h", "policy", "truth", "arm")
 """What names a run beside its seed."""
+
+SHORT: Final[Mapping[str, str]] = {"cpu_cores": "cpu", "mem_gib": "mem", "gpus": "gpu"}
+"""By resource, how columns of figures begin."""
 
 STEP_S: Final = 300.0
 FULL_FRAC: Final = 0.95
@@ -70,7 +74,8 @@ def run_cases(
             watched = case.rate_per_h == watched_per_h
             levels = over_time(run) if watched else None
             met_h = None if levels is None else cpu_met_h(levels)
-            rows.append({**key, **asdict(run.metrics), "cpu_request_cores": asked_cores(run), "cpu_met_h": met_h})
+            asked = {"cpu_request_cores": asked_cores(run), "cpu_met_h": met_h}
+            rows.append({**key, **asdict(run.metrics), **asked, **_lacked(run)})
             if levels is not None:
                 steps.append(pl.DataFrame({**levels}).select(*(pl.lit(v).alias(k) for k, v in key.items()), pl.all()))
     frame = pl.DataFrame(rows, infer_schema_length=None)
@@ -82,6 +87,11 @@ def asked_cores(run: Run) -> float:
     workload, counted = run.trajectory.workload, ~run.trajectory.never_fits
     cores = workload.granted_units[:, 0] * workload.instances / UNITS[0]
     return float(cores[counted].mean()) if counted.any() else float("nan")
+
+
+def _lacked(run: Run) -> dict[str, float]:
+    """Return the shares of waiting jobs that lack each resource, under the names of its other columns."""
+    return {f"{SHORT[name]}_lacked_share": share for name, share in lacking(run.trajectory).items()}
 
 
 def over_time(run: Run) -> dict[str, FloatArray]:

@@ -108,6 +108,15 @@ def test_the_oracle_gives_what_was_used() -> None:
     np.testing.assert_allclose(targets(ADVICE[ORACLE])[:, 0], used, rtol=1e-9)
 
 
+@pytest.mark.parametrize(("short", "at"), [("cpu", 0), ("mem", 1), ("gpu", 2)])
+def test_an_oracle_that_is_not_told_of_a_resource_leaves_its_request(short: str, at: int) -> None:
+    whole, partly = targets(ADVICE[ORACLE]), targets(ADVICE[f"oracle_but_{short}"])
+
+    np.testing.assert_array_equal(partly[:, at], REQUESTS[:, at])
+    np.testing.assert_array_equal(np.delete(partly, at, axis=1), np.delete(whole, at, axis=1))
+    assert (whole[:, at] < partly[:, at]).any()
+
+
 def test_every_arm_carries_the_run_time_predicted_at_the_request() -> None:
     class Faster(ConstantPredictor):
         def run_times(self, jobs: object, rows: object, requests: FloatArray) -> object:  # type: ignore[override]  # a toy

@@ -1,5 +1,6 @@
 """The goal and the harm by hand: what is asked, what was found, and jobs harmed counted once."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from scheduler_core.types import Reason, Request
 from scheduler_core.verdicts import standing
 from tests.pipelines.experiments.tiny import pool, runs
 
+NAN = math.nan
 HARM = {
     "stretched_share": [0.0, 0.0],
     "stretch_mean": [1.0, 1.0],
@@ -49,10 +51,32 @@ def test_only_contention_is_judged() -> None:
     assert goal_rows(runs({"requested": BASE, "shrunk": BASE, "oracle": BEST}, truth="unchanged"), "shrunk") == []
 
 
-def test_harm_names_the_resource_of_which_most_was_held() -> None:
+@pytest.mark.parametrize(
+    ("cpu", "gpu", "bottleneck"),
+    [
+        ([0.9, 0.7], [0.4, 0.2], "cpu"),
+        ([0.5, 0.5], [0.9, 0.9], "gpu+cpu"),
+        ([0.5, 0.4], [0.0, 0.0], "none"),
+        # In the second seed no job waited.
+        ([0.6, NAN], [0.1, NAN], "cpu"),
+        ([NAN, NAN], [NAN, NAN], "none"),
+    ],
+)
+def test_harm_names_the_resources_that_half_of_the_waiting_lacked(
+    cpu: list[float], gpu: list[float], bottleneck: str
+) -> None:
+    lacked = {"cpu_lacked_share": cpu, "mem_lacked_share": [0.0, 0.0], "gpu_lacked_share": gpu}
+
+    [row] = harm_rows(runs({"requested": {**BASE, **lacked}}))
+
+    assert row["bottleneck"] == bottleneck
+    assert row["cpu_lacked_share"] == pytest.approx(cpu[0] if math.isnan(cpu[1]) else sum(cpu) / 2, nan_ok=True)
+
+
+def test_harm_sums_kills_over_seeds() -> None:
     [requested, shrunk] = harm_rows(runs({"requested": BASE, "shrunk": figures([1.0, 1.0], [2.0, 4.0], [1.0, 1.0])}))
 
-    assert (requested["bottleneck"], requested["cpu_allocated_frac"]) == ("cpu", pytest.approx(0.8))
+    assert requested["cpu_allocated_frac"] == pytest.approx(0.8)
     assert (shrunk["killed_sum"], shrunk["killed"]) == (6.0, 3.0)
 
 
