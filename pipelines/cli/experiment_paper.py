@@ -102,7 +102,7 @@ def command(experiment: str) -> Callable[..., None]:
 
             say(f"written: {', '.join(str(path) for path in write(answer, folder))}")
         if form is not Format.TABLE:
-            emit(answer.rows(), form)
+            emit(answer.rows(), form, kinds=True)
             return
         for title, rows in shown(answer):
             say(f"\n{title} ({answer.trace}: {answer.workload})")

@@ -3,6 +3,7 @@
 Puts the parts together; who predicts is the command's choice. Called by `taut experiment 1|2|3|ablate`.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -77,12 +78,12 @@ class Answer:
     notes: tuple[str, ...]
 
     def rows(self) -> list[Row]:
-        """Return the rows of all tables, each saying what it is of and about."""
+        """Return the rows of all tables, each saying what it is of and about, with what its kind of rows tells."""
         said = {"workload": self.workload, "trace": self.trace}
         return [
             {"experiment": self.experiment, **said, "about": about, **row}
             for about, rows in self.tables.items()
-            for row in rows
+            for row in told(rows)
         ]
 
 
@@ -124,6 +125,20 @@ def ask(question: Question, *, talk: Callable[[str], None] = lambda _: None) -> 
         outcomes=outcomes,
         notes=(*settings.notes(), *notes_of(question, advice, loads), *question.notes),
     )
+
+
+def told(rows: Sequence[Row]) -> list[Row]:
+    """Return rows of one kind, all with the same names, without what none of them knows.
+
+    >>> told([{"arm": "a", "killed": None, "p99": 1.0}, {"arm": "b", "killed": None}])
+    [{'arm': 'a', 'p99': 1.0}, {'arm': 'b', 'p99': None}]
+    """
+    known = dict.fromkeys(name for row in rows for name, value in row.items() if not _unknown(value))
+    return [{name: row.get(name) for name in known} for row in rows]
+
+
+def _unknown(value: object) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def workload_of(pool: Pool) -> str:

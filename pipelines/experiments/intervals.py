@@ -61,6 +61,19 @@ def ratio(over: Sequence[float] | FloatArray, under: Sequence[float] | FloatArra
     return _around(value, (tops - value * bottoms) / bottoms.mean())
 
 
+def ratio_difference(over: FloatArray, under: FloatArray, less_over: FloatArray, less_under: FloatArray) -> Interval:
+    """Return one ratio of means less another, the four paired by seed, with the interval of the delta method.
+
+    >>> ratio_difference(*(np.array(each) for each in ([3.0, 6.0], [1.0, 2.0], [2.0, 4.0], [2.0, 4.0])))
+    Interval(value=2.0, low=2.0, high=2.0)
+    """
+    first, second = ratio(over, under), ratio(less_over, less_under)
+    if math.isnan(first.value) or math.isnan(second.value):
+        return NOTHING
+    spread = (over - first.value * under) / under.mean()
+    return _around(first.value - second.value, spread - (less_over - second.value * less_under) / less_under.mean())
+
+
 def clopper_pearson(hits: int, of: int) -> Interval:
     """Return the rate of `hits` among `of` independent rows, with the exact interval.
 

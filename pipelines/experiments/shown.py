@@ -17,10 +17,15 @@ TITLES: Final = {
     "part": "What each way of sizing gains, and the harm it does (contention, devices=all)",
     "bottleneck": "When the CPU was first held but for a twentieth, in hours (devices=all)",
     "goal": "The goal, under contention",
-    "harm": "Harm, and the resource of which most was held (devices=all)",
+    "harm": "Harm, and the resources that at least half of the waiting jobs lacked (devices=all)",
+    "binding": "Whom each resource keeps waiting, and what holds back its slack (contention, devices=all)",
     "jobs_harmed": "Harm under contention, each distinct job counted once, with exact 95 % intervals",
 }
 """What is shown, in this order; the rest is in the rows."""
+
+BINDING_TITLE: Final = (
+    "The truth that leaves least of each of the paper's figures (devices=all; none: all truths alike)"
+)
 
 _GAINS: Final = ("claim", "gain")
 _FIGURES: Final = tuple(
@@ -30,7 +35,8 @@ _PLACE: Final = ("mix", "policy", "gnn", "truth", "figure")
 _COLUMNS: Final[Mapping[str, str]] = {
     "goal": "gnn devices arm demand asked found found_lo found_hi met",
     "harm": "mix policy gnn truth arm killed_sum stretched_share stretch_p99 bottleneck "
-    "cpu_allocated_frac mem_allocated_frac gpu_allocated_frac",
+    "cpu_lacked_share mem_lacked_share gpu_lacked_share",
+    "binding": "gnn arm resource lacked_share binds left_share floor_share left_by left_by_share left_by_type",
     "jobs_harmed": "gnn devices arm jobs killed killed_hi stretched_share stretch_max",
     "bottleneck": "gnn truth arm paper_h cpu_met_h cpu_met_h_lo cpu_met_h_hi",
 }
@@ -45,6 +51,8 @@ def shown(answer: Answer) -> list[tuple[str, list[Row]]]:
         if rows := answer.tables.get(about):
             known = [row for row in rows if about in ("goal", "jobs_harmed") or row.get("devices") == ALL]
             found.append((title, _shown(about, known)))
+            if "binding_truth" in rows[0]:
+                found.append((BINDING_TITLE, _binding(known)))
     return found
 
 
@@ -52,10 +60,31 @@ def _shown(about: str, rows: Sequence[Row]) -> list[Row]:
     if about in _GAINS and "gain_pct" in rows[0]:
         return _by_arm(rows)
     if about == "claim":
-        return [{name: value for name, value in row.items() if name != "devices"} for row in rows]
+        return [_judged(row) for row in rows]
     if about == "part":
         return [_part(row) for row in rows if row["truth"] == "contention"]
     return [{name: row.get(name) for name in _COLUMNS[about].split()} for row in rows]
+
+
+def _judged(row: Row) -> Row:
+    """Return a claim that compares with each gain, and each lead, in one cell with its interval."""
+    told: Row = {name: row[name] for name in ("gnn", "truth", "arm", "figure")}
+    for name in row:
+        unit, _, value = name.partition(" ")
+        if value and unit in ("gain_pct", "ahead_pct"):
+            low, high = f"{unit}_lo {value}", f"{unit}_hi {value}"
+            told[name] = _spanned(row[name], row[low], row[high], 1, sign="+")
+    return told | {"claim": row["claim"], "verdict": row["verdict"]}
+
+
+def _binding(rows: Sequence[Row]) -> list[Row]:
+    """Put the arms of a figure beside one another, each with the truth that binds it there."""
+    lines: dict[tuple[object, ...], Row] = {}
+    for row in rows:
+        if row["paper_gain_pct"] is not None:
+            names = {name: row[name] for name in ("gnn", "figure", "paper_gain_pct")}
+            lines.setdefault(tuple(names.values()), names)[str(row["arm"])] = row["binding_truth"]
+    return list(lines.values())
 
 
 def _part(row: Row) -> Row:
@@ -97,10 +126,12 @@ def _cell(row: Row, column: str) -> str:
 
 def _within(row: Row, column: str, decimals: int, *, sign: str = "") -> str:
     """Return a figure with its interval."""
-    value, low, high = (
-        f"{float(str(row[name])):{sign}.{decimals}f}" for name in (column, f"{column}_lo", f"{column}_hi")
-    )
-    return f"{value} [{low}, {high}]"
+    return _spanned(row[column], row[f"{column}_lo"], row[f"{column}_hi"], decimals, sign=sign)
+
+
+def _spanned(value: object, low: object, high: object, decimals: int, *, sign: str = "") -> str:
+    told, least, most = (f"{float(str(each)):{sign}.{decimals}f}" for each in (value, low, high))
+    return f"{told} [{least}, {most}]"
 
 
 def _known(value: object) -> bool:

@@ -11,6 +11,7 @@ import polars as pl
 
 from pipelines.advice import REQUESTED, SHRUNK, Advice
 from pipelines.experiments.arms import Arm
+from pipelines.experiments.binding import binding_rows
 from pipelines.experiments.cases import PAPER
 from pipelines.experiments.claims import (
     PERCENT,
@@ -23,6 +24,7 @@ from pipelines.experiments.claims import (
     paired,
     share_of_oracle,
 )
+from pipelines.experiments.comparison import binding_truths, gained_in_all, largest_in
 from pipelines.experiments.goal import goal_rows, harm_rows, row_harm_rows
 from pipelines.experiments.intervals import mean
 from pipelines.experiments.runs import Outcomes
@@ -50,6 +52,9 @@ LEVELS: Final = (
 )
 """The columns of the runs whose means over seeds are told for every case."""
 
+GAINED: Final = ("deployed", "completed")
+"""What the claims of experiments 2 and 3 are about."""
+
 COMPARED: Final = ("deployed", "completed", "completion_rate", "gpu_used", "cpu_used", "mem_used")
 
 
@@ -74,14 +79,23 @@ def at_paper_load(runs: pl.DataFrame) -> pl.DataFrame:
 
 def largest_with_most_ctr(seen: Seen) -> list[Row]:
     """Say, for each truth and arm, whether the gain is largest in the paper's mix, the one with most CTR."""
-    return _holds(seen, across="mix", claim="gain largest with most CTR", holds=lambda gains: _largest(gains))
+    return largest_in(seen.outcomes.runs, GAINED, across="mix", of=PAPER, claim="gain largest with most CTR")
 
 
 def under_every_policy(seen: Seen) -> list[Row]:
     """Say, for each truth and arm, whether jobs are gained under every policy."""
-    return _holds(
-        seen, across="policy", claim="gain under all policies", holds=lambda gains: all(g > 0.0 for g in gains.values())
-    )
+    return gained_in_all(seen.outcomes.runs, GAINED, across="policy", of="fifo", claim="gain under all policies")
+
+
+def claims_by_truth(seen: Seen) -> list[Row]:
+    """Return the paper's figures beside what was found, and the truth that binds each."""
+    runs = at_paper_load(seen.outcomes.runs)
+    return binding_truths(runs, claim_rows(runs))
+
+
+def binding(seen: Seen) -> list[Row]:
+    """Return who lacks what at 70 jobs/h, and what holds back its slack."""
+    return binding_rows(harm_rows(at_paper_load(seen.outcomes.runs)), slack_rows(seen.pool, seen.advice))
 
 
 def parts(seen: Seen) -> list[Row]:
@@ -109,22 +123,6 @@ def _what(arms: Mapping[str, Arm], arm: str) -> str:
     return "every job at its request" if arm == REQUESTED else arms[arm].what
 
 
-def _holds(seen: Seen, *, across: str, claim: str, holds: Callable[[dict[str, float]], bool]) -> list[Row]:
-    """Return a row per truth, population, arm and figure: the gain at each value of what was varied, and the claim."""
-    gains = pl.DataFrame(claim_rows(seen.outcomes.runs, ("deployed", "completed")), infer_schema_length=None)
-    fixed = ["gnn", "devices", "truth", "arm", "figure"]
-    rows: list[Row] = []
-    for key, members in gains.group_by(fixed, maintain_order=True):
-        by_value = dict(members.select(across, "gain_pct").iter_rows())
-        shown = {f"gain_pct {name}": gain for name, gain in by_value.items()}
-        rows.append({**dict(zip(fixed, key, strict=True)), "claim": claim, **shown, "holds": holds(by_value)})
-    return rows
-
-
-def _largest(gains: Mapping[str, float]) -> bool:
-    return gains[PAPER] >= max(gains.values())
-
-
 _HARM: Final[Mapping[str, Table]] = {
     "harm": lambda seen: harm_rows(at_paper_load(seen.outcomes.runs)),
     "jobs_harmed": lambda seen: row_harm_rows(seen.pool, seen.advice),
@@ -132,10 +130,11 @@ _HARM: Final[Mapping[str, Table]] = {
 
 TABLES: Final[Mapping[str, Mapping[str, Table]]] = {
     "1": {
-        "claim": lambda seen: claim_rows(at_paper_load(seen.outcomes.runs)),
+        "claim": claims_by_truth,
         "bottleneck": lambda seen: bottleneck_rows(at_paper_load(seen.outcomes.runs)),
         **_HARM,
         "goal": lambda seen: goal_rows(at_paper_load(seen.outcomes.runs), SHRUNK),
+        "binding": binding,
         "slack": lambda seen: slack_rows(seen.pool, seen.advice),
         "load": lambda seen: level_rows(seen.outcomes.runs, LEVELS),
     },
@@ -151,6 +150,7 @@ TABLES: Final[Mapping[str, Mapping[str, Table]]] = {
     },
     "ablate": {
         "part": parts,
+        "binding": binding,
         "jobs_harmed": lambda seen: row_harm_rows(seen.pool, seen.advice),
     },
 }
