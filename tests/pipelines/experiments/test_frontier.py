@@ -5,11 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from pipelines.experiments.frontier import MEASURED, Eased, points, undominated
+from pipelines.experiments.frontier import MEASURED, Eased, Point, frontier, points, undominated
 from pipelines.training.alike import AlikeRecipe
 from scheduler_core.predictors import ConstantPredictor
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import Job, Request
+from tests.pipelines.experiments.tiny import PREDICTOR, SMALL, pool
 
 
 def row(share: float, *, killed: int = 0, stretch: float = 1.0, gnn: str = "without") -> dict[str, object]:
@@ -39,6 +40,18 @@ def test_the_grid_is_around_a_policy_and_varies_one_thing_at_a_time() -> None:
     assert len({repr(point) for point in grid}) == len(grid)
     assert any(math.isinf(point.policy.sure_runs) for point in grid)
     assert all(point.soft == 1.0 or point.hard == 1.0 for point in grid)
+
+
+def test_every_point_stands_beside_the_first_with_an_interval_paired_by_seed() -> None:
+    grid = [Point(), Point(), Point(soft=0.5)]
+
+    rows = frontier(pool(), PREDICTOR, SMALL, seeds=[0, 1], grid=grid)
+
+    for first, again, eased in zip(rows[::3], rows[1::3], rows[2::3], strict=True):
+        assert first["completed_beside"] == again["completed_beside"] == 0.0
+        gained = float(str(eased["completed"])) - float(str(first["completed"]))
+        assert eased["completed_beside"] == pytest.approx(gained)
+        assert again["completed_beside_lo"] == again["completed_beside_hi"] == 0.0
 
 
 def test_eased_needs_are_taken_times_their_factor() -> None:
