@@ -6,6 +6,7 @@ Called by `placement`, `rounds`, `backfill`, `preemption` and `pending`; the com
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,13 +29,30 @@ from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """One machine's capacity."""
+    """One machine's capacity.
+
+    Raises
+    ------
+    BadInput
+        If an amount is no finite number of at least 0, or GPUs are not whole.
+    """
 
     name: str
     cpu_cores: float
     mem_gib: float
     gpus: int
     gpu_type: str | None = None
+
+    def __post_init__(self) -> None:
+        amounts = {"cpu_cores": self.cpu_cores, "mem_gib": self.mem_gib, "gpus": self.gpus}
+        for resource, amount in amounts.items():
+            try:
+                holds = 0.0 <= amount < math.inf and (resource != "gpus" or amount == int(amount))
+            except TypeError:
+                holds = False
+            if not holds:
+                expected = "a whole number of at least 0" if resource == "gpus" else "a finite amount of at least 0"
+                raise BadInput(f"machine {self.name!r}: found {resource}={amount!r}, expected {expected}")
 
 
 class Room:
@@ -139,12 +157,16 @@ class Cluster:
 
     `capacity` and `free` are (machines, 3) in the order of `RESOURCES`; `free` changes by `allocate` and `release`
     only, and never leaves 0..capacity. What is free on a machine that is away is in no `room()`. `devices` are the free
-    milli-GPUs of every GPU and `tenants` who is there, as in `Room`; None when they are pooled.
+    milli-GPUs of every GPU and `tenants` who is there, as in `Room`; None when they are pooled. `empty` is the room of
+    the whole cluster with nothing on it.
     """
 
     def __init__(self, machines: Sequence[Machine], sharing: Sharing = "pooled") -> None:
         if not machines:
             raise BadInput("cluster: found no machine, expected at least one")
+        name, count = Counter(machine.name for machine in machines).most_common(1)[0]
+        if count > 1:
+            raise BadInput(f"cluster: found {count} machines named {name!r}, expected a name of its own for each")
         rows = [
             [math.floor(v * unit + UNIT_SLACK) for v, unit in zip((m.cpu_cores, m.mem_gib, m.gpus), UNITS, strict=True)]
             for m in machines
@@ -164,7 +186,7 @@ class Cluster:
         all_up = np.ones(len(machines), dtype=np.bool_)
         empty = None if self.devices is None else self.devices.copy()
         nobody = None if self.tenants is None else self.tenants.copy()
-        self._empty = Room(self.capacity, self.largest, all_up, self._of_type, empty, nobody)
+        self.empty = Room(self.capacity, self.largest, all_up, self._of_type, empty, nobody)
 
     def room(self) -> Room:
         """Return what is free now on the machines that are up."""
@@ -181,7 +203,7 @@ class Cluster:
     def could_host(self, demand: Demand) -> bool:
         """Return whether the whole gang fits the empty cluster, all machines up."""
         if demand not in self._could:
-            self._could[demand] = self._empty.fits(demand)
+            self._could[demand] = self.empty.fits(demand)
         return self._could[demand]
 
     def allocate(self, allocation: Allocation) -> None:
@@ -193,22 +215,43 @@ class Cluster:
         self._checked_move(allocation, 1)
 
     def down(self, machine: int) -> None:
-        """Put a machine out of reach; it stays so until every `down` of it was followed by an `up`."""
+        """Put a machine out of reach; it stays so until every `down` of it was followed by an `up`.
+
+        Raises
+        ------
+        BadInput
+            If there is no machine of that index.
+        """
+        self._check_index(machine)
         self.holds[machine] += 1
 
     def up(self, machine: int) -> None:
-        """Take back one `down`."""
+        """Take back one `down`.
+
+        Raises
+        ------
+        BadInput
+            If there is no machine of that index.
+        SchedulerError
+            If it is up.
+        """
+        self._check_index(machine)
         if self.holds[machine] == 0:
             raise SchedulerError(f"machine {self.machines[machine].name!r}: found it up, expected it down")
         self.holds[machine] -= 1
+
+    def _check_index(self, machine: int) -> None:
+        # An index below 0 would count from the end.
+        if not 0 <= machine < len(self.machines):
+            raise BadInput(f"cluster: found machine {machine}, expected an index of 0 to {len(self.machines) - 1}")
 
     def _checked_move(self, allocation: Allocation, sign: int) -> None:
         _move(self.free, self.devices, self.tenants, allocation, sign)
         for machine, _ in allocation.counts:
             after, most = self.free[machine].tolist(), self.capacity[machine].tolist()
             wrong = min(after) < 0 or any(free > capacity for free, capacity in zip(after, most, strict=True))
-            if self.devices is not None and self._empty.devices is not None:
-                left, whole = self.devices[machine], self._empty.devices[machine]
+            if self.devices is not None and self.empty.devices is not None:
+                left, whole = self.devices[machine], self.empty.devices[machine]
                 wrong = wrong or bool(((left < 0) | (left > whole)).any())
             if wrong:
                 _move(self.free, self.devices, self.tenants, allocation, -sign)

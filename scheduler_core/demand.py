@@ -8,6 +8,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
 from scheduler_core.devices import Taken, shape
 from scheduler_core.errors import BadInput
 from scheduler_core.types import Request
@@ -59,9 +61,16 @@ class Allocation:
 def demand_of(request: Request, instances: int, gpu_type: str | None = None) -> Demand:
     """Round a request up to integer units; a resource the trace lacks (NaN) takes nothing.
 
+    Raises
+    ------
+    BadInput
+        If an amount is no number, negative or infinite, or there is not at least one instance.
+
     >>> demand_of(Request(cpu_cores=0.55 * 6, mem_gib=29.3, gpus=0.25), 4).units
     (3300, 30004, 250)
     """
+    if not (isinstance(instances, int | np.integer) and instances >= 1):
+        raise BadInput(f"gang: found {instances!r} instances, expected at least 1")
     cpu, mem, gpu = (_rounded_up(value, unit) for value, unit in zip(request.row(), UNITS, strict=True))
     return Demand(units=(cpu, mem, gpu), instances=instances, gpu_type=gpu_type)
 
@@ -78,8 +87,11 @@ def in_devices(demand: Demand) -> Demand:
 
 
 def _rounded_up(value: float, unit: int) -> int:
-    if math.isnan(value):
-        return 0
+    try:
+        if math.isnan(value):
+            return 0
+    except TypeError:
+        raise BadInput(f"request: found {value!r}, expected a number, or NaN for what is not told") from None
     if value < 0.0 or math.isinf(value):
         raise BadInput(f"request: found {value}, expected a finite amount of at least 0")
     return math.ceil(value * unit - UNIT_SLACK)

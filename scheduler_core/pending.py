@@ -13,17 +13,22 @@ from scheduler_core.cluster import Demand, Room
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import Running, Waiting
 from scheduler_core.rounds import Scheduler
-from scheduler_core.shortages import Shortage, fragmented_by, in_words, shortages_of
+from scheduler_core.shortages import Shortage, beyond, fragmented_by, in_words, shortages_of
 
 
 class Hold(StrEnum):
-    """What keeps a job from starting: room, a rule in favour of the head of the line, or nothing any more."""
+    """What keeps a job from starting: room, a rule in favour of the head of the line, or nothing any more.
+
+    `NEVER`: its full request exceeds the whole cluster. `ROUND`: it was submitted since the last round.
+    """
 
     ROOM = "room"
     OVERTAKES = "overtakes"
     RESERVATION = "reservation"
     DEPTH = "depth"
     NOTHING = "nothing"
+    NEVER = "never"
+    ROUND = "round"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +38,13 @@ class Pending:
     Attributes
     ----------
     place, waiting
-        Its place in the line, 1 being the first, and how many wait.
+        Its place in the line, 1 being the first, and how many wait; 0 for a job that never fits, which is in no line.
     hold, head
         What holds it; for a rule, the head of the line in whose favour.
     instances, hosted
         Pieces of the gang, and how many of them would fit now.
     shortages
-        One per asked resource.
+        One per asked resource; of a job that never fits, in the empty cluster.
     fragmented
         Every asked resource is free in sum, but not so that whole instances fit.
     other_machines, away_machines
@@ -69,6 +74,13 @@ class Pending:
 
     def __str__(self) -> str:
         """Return the answer in sentences."""
+        if self.hold == Hold.NEVER:
+            return self._never()
+        if self.hold == Hold.ROUND:
+            return (
+                f"Job {self.serial} was submitted after the last round: the next round looks at it. "
+                f"As requested, {self.hosted} of its {self.instances} instances would fit now."
+            )
         said = [f"Job {self.serial} is number {self.place} of {self.waiting} in line.", self._held()]
         if self.hold == Hold.ROOM:
             alone = [shortage for shortage in self.shortages if shortage.binds]
@@ -87,6 +99,15 @@ class Pending:
         said.append(f"Its start is expected {_span(self.expected_wait_s)}.")
         return " ".join(said)
 
+    def _never(self) -> str:
+        said = [f"Job {self.serial} can never start: it asks for more than the whole cluster has, with nothing on it."]
+        whose = "all of its GPU type" if self.other_machines else "the whole cluster"
+        alone = [shortage for shortage in self.shortages if shortage.binds]
+        said += [beyond(shortage, whose) for shortage in alone or self.shortages]
+        if self.other_machines:
+            said.append(f"Machines of another GPU type: {self.other_machines}.")
+        return " ".join(said)
+
     def _held(self) -> str:
         return {
             Hold.ROOM: f"{self.hosted} of its {self.instances} instances would fit now.",
@@ -100,12 +121,13 @@ class Pending:
 def explain_pending(scheduler: Scheduler, serial: int, now_s: float) -> Pending:
     """Say why a job waits, what would have to end, and when it should start.
 
-    That it might stop running jobs, where the discipline allows it, is left out.
+    A job that no round has looked at yet is answered about as it asked, and so is one that can never fit. That a job
+    might stop running ones, where the discipline allows it, is left out.
 
     Raises
     ------
     BadInput
-        If no such job waits.
+        If no such job waits or was refused.
 
     Examples
     --------
@@ -122,7 +144,7 @@ def explain_pending(scheduler: Scheduler, serial: int, now_s: float) -> Pending:
     ranked = [job for _, _, job in scheduler.line.ranked(now_s)]
     place = next((at for at, job in enumerate(ranked) if job.serial == serial), None)
     if place is None:
-        raise BadInput(f"pending: found job {serial}, expected one of the {len(ranked)} that wait")
+        return _outside(scheduler, serial, len(ranked))
     job, room = ranked[place], scheduler.occupancy.room
     shortages = shortages_of(job.demand, room)
     hold, head = _hold(scheduler, ranked[: place + 1], now_s)
@@ -145,6 +167,34 @@ def explain_pending(scheduler: Scheduler, serial: int, now_s: float) -> Pending:
         must_end=tuple(run.waiting.serial for run in freeing),
         room_in_s=_room_in_s(hold, freeing, now_s),
         expected_wait_s=_expected_start_s(scheduler, ranked[: place + 1], now_s) - now_s,
+    )
+
+
+def _outside(scheduler: Scheduler, serial: int, in_line: int) -> Pending:
+    """Answer about a job that is not in the line: the next round's, or one that never fits."""
+    new = {job.serial: job for job in scheduler.submitted}
+    job = new.get(serial, scheduler.refused.get(serial))
+    if job is None:
+        raise BadInput(f"pending: found job {serial}, expected one of the {in_line + len(new)} that wait")
+    cluster = scheduler.occupancy.cluster
+    never = not cluster.could_host(job.request)
+    room = cluster.empty if never else scheduler.occupancy.room
+    of_type, hosted = cluster.of_type(job.request.gpu_type), int(room.hosts(job.request).sum())
+    return Pending(
+        serial=serial,
+        place=0 if never else in_line + list(new).index(serial) + 1,
+        waiting=in_line if never else in_line + len(new),
+        hold=Hold.NEVER if never else Hold.ROUND,
+        head=None,
+        instances=job.request.instances,
+        hosted=min(hosted, job.request.instances),
+        shortages=shortages_of(job.request, room),
+        fragmented=False,
+        other_machines=int((~of_type).sum()),
+        away_machines=0 if never else int((of_type & ~room.up).sum()),
+        must_end=(),
+        room_in_s=0.0 if not never and hosted >= job.request.instances else math.inf,
+        expected_wait_s=math.inf,
     )
 
 

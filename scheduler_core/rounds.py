@@ -78,11 +78,24 @@ class Scheduler:
         self._many = None if policy.dynamic or self.sharing == "devices" else many
         self._learn: Callable[[Demand], None] | None = getattr(self.place, "arrived", None)
         self._scale = scale
+        self.refused: dict[int, Waiting] = {}
+        """By serial the jobs that were never queued: their full request exceeds the empty cluster."""
         self._submitted: list[tuple[Job, Waiting]] = []
         self._serials = 0
 
+    @property
+    def submitted(self) -> list[Waiting]:
+        """Return the jobs that were handed in since the last round, which the next one looks at."""
+        return [new for _, new in self._submitted]
+
     def submit(self, job: Job, now_s: float, *, priority: float = 0.0) -> int:
-        """Hand in a new job, which the next round scales and queues; return its serial."""
+        """Hand in a new job, which the next round scales and queues; return its serial.
+
+        Raises
+        ------
+        BadInput
+            If the job has no instance, or asks for what is no amount.
+        """
         serial, demand = self._serials, self._demand(job, job.request)
         self._serials += 1
         new = Waiting(serial=serial, arrived_s=now_s, request=demand, granted=demand, user=job.user, priority=priority)
@@ -98,6 +111,7 @@ class Scheduler:
             request, granted = in_devices(waiting.request), in_devices(waiting.granted)
             waiting = replace(waiting, request=request, granted=granted)
         if not self.occupancy.cluster.could_host(waiting.request):
+            self.refused[waiting.serial] = waiting
             return False
         self._serials = max(self._serials, waiting.serial + 1)
         self._join(waiting)
@@ -111,7 +125,13 @@ class Scheduler:
         return run
 
     def down(self, machine: int) -> list[Running]:
-        """Take a machine out; gangs with an instance there lose their work and wait again. Return their runs."""
+        """Take a machine out; gangs with an instance there lose their work and wait again. Return their runs.
+
+        Raises
+        ------
+        BadInput
+            If there is no machine of that index.
+        """
         lost = self.occupancy.down(machine)
         for run in lost:
             self.line.join(run.waiting.interrupted())
@@ -231,8 +251,8 @@ class Scheduler:
         """Queue what was submitted since the last round, scaled in one call; return what can never fit."""
         could_host = self.occupancy.cluster.could_host
         never_fits = [new for _, new in self._submitted if not could_host(new.request)]
-        refused = {new.serial for new in never_fits}
-        admitted = [(job, new) for job, new in self._submitted if new.serial not in refused]
+        self.refused |= {new.serial: new for new in never_fits}
+        admitted = [(job, new) for job, new in self._submitted if new.serial not in self.refused]
         self._submitted = []
         scaled = [new for _, new in admitted]
         if self._scale is not None and admitted:

@@ -51,6 +51,13 @@ def in_words(shortage: Shortage) -> str:
     return f"{asked} of one, and no single one has that free on {some}; {in_all} sum, but split over devices."
 
 
+def beyond(shortage: Shortage, whose: str) -> str:
+    """Say how one resource of an empty cluster falls short, in a sentence; `whose` names the machines."""
+    too_large = ", more than any of them has" if shortage.short_machines == shortage.machines else ""
+    asked = f"{WORDS[shortage.resource]}: an instance asks {shortage.each:g}{too_large}"
+    return f"{asked}; the gang asks {shortage.wanted:g}, and {whose} has {shortage.free:g}."
+
+
 def fragmented_by(shortages: Iterable[Shortage]) -> str:
     """Say what it is that keeps a gang out though all it asks for is free in sum."""
     if any(shortage.split for shortage in shortages):

@@ -7,7 +7,7 @@ Called by `pipelines` and by tests.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import numpy as np
 
@@ -69,6 +69,8 @@ def simulate(
     60.0
     """
     discipline = discipline or Discipline()
+    if engine not in get_args(Engine):
+        raise BadInput(f"engine: found {engine!r}, expected one of {', '.join(get_args(Engine))}")
     _check(workload, machines, discipline, horizon_s, outages)
     if sharing_of(discipline.placement, discipline.sharing) == "devices":
         if engine == "compiled":

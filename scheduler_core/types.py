@@ -38,7 +38,11 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What one instance asks for (or is given): CPU cores, GiB of memory, GPUs (fractional below one)."""
+    """What one instance asks for (or is given): CPU cores, GiB of memory, GPUs (fractional below one).
+
+    NaN is an amount that nobody told, as in a trace that lacks the resource: it takes nothing of a machine, is never
+    shrunk, and has no reason. An amount of 0 is told, and takes nothing either. None is no amount.
+    """
 
     cpu_cores: float
     mem_gib: float

@@ -5,7 +5,7 @@ Nothing is asserted here. Imported by the tests of fragmentation, of device plac
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from hypothesis import strategies as st
@@ -182,5 +182,8 @@ MACHINES = st.builds(
     gpu_type=st.sampled_from(TYPES),
 )
 CLUSTERS = st.lists(MACHINES, min_size=0, max_size=4).map(
-    lambda drawn: [*drawn, Machine(name="large", cpu_cores=16.0, mem_gib=16.0, gpus=4, gpu_type="T4")]
+    lambda drawn: [
+        *(replace(machine, name=f"m{at}") for at, machine in enumerate(drawn)),
+        Machine(name="large", cpu_cores=16.0, mem_gib=16.0, gpus=4, gpu_type="T4"),
+    ]
 )

@@ -1,6 +1,7 @@
 """EASY backfill: hand-worked schedules, and the head that is never delayed."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -53,7 +54,8 @@ def test_jobs_that_outlast_the_promise_start_beside_its_machines() -> None:
 def test_runs_expected_to_end_together_give_back_together() -> None:
     # A runs on m1 (m0 has too few cores) and B on m0. Both end at 50, so the head is promised m0, the first in order,
     # and what is left of m1 is spare for the long job; of A's end alone it would have been promised m1.
-    machines = (*gpu_machines(2, cpu_cores=4), *gpu_machines(2))
+    first, second = gpu_machines(2, 2)
+    machines = (replace(first, cpu_cores=4), second)
     jobs = workload(
         {"gpus": 1, "cores": 8, "run": 50.0},
         {"gpus": 2, "run": 50.0},
@@ -66,7 +68,8 @@ def test_runs_expected_to_end_together_give_back_together() -> None:
 
 def test_runs_past_their_predictions_are_expected_to_end_together() -> None:
     # The same with A predicted to end at 5 and B at 7: at 20 both should end at any moment.
-    machines = (*gpu_machines(2, cpu_cores=4), *gpu_machines(2))
+    first, second = gpu_machines(2, 2)
+    machines = (replace(first, cpu_cores=4), second)
     jobs = workload(
         {"gpus": 1, "cores": 8, "run": 50.0, "predicted": 5.0},
         {"gpus": 2, "run": 50.0, "predicted": 7.0},

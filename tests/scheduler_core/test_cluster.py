@@ -1,6 +1,8 @@
 """Capacities in integer units: rounding, hosting, taking and giving back."""
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from scheduler_core.cluster import Allocation, Cluster, Demand, Machine, Room, demand_of, paper_machines
 from scheduler_core.errors import BadInput, SchedulerError
 from scheduler_core.placement import placement_of
+from scheduler_core.types import Request
 from tests.scheduler_core.cases import NAN, POOLED, REQUESTS, machines, request
 
 
@@ -26,6 +29,51 @@ def test_a_resource_the_trace_lacks_takes_nothing() -> None:
 def test_a_request_that_cannot_be_meant_is_refused(cores: float) -> None:
     with pytest.raises(BadInput, match="expected a finite amount"):
         demand_of(request(cores), 1)
+
+
+@pytest.mark.parametrize("amount", [None, "6", [6.0]])
+def test_a_request_of_what_is_no_number_is_refused(amount: object) -> None:
+    with pytest.raises(BadInput, match="expected a number, or NaN for what is not told"):
+        demand_of(Request(cpu_cores=amount, mem_gib=1.0, gpus=1.0), 1)  # type: ignore[arg-type]  # what callers do
+
+
+@pytest.mark.parametrize("instances", [0, -1, 1.5, math.nan, None])
+def test_a_gang_without_an_instance_is_refused(instances: object) -> None:
+    with pytest.raises(BadInput, match=f"found {instances} instances, expected at least 1"):
+        demand_of(request(1.0), instances)  # type: ignore[arg-type]  # what callers do
+
+
+@pytest.mark.parametrize(
+    ("amounts", "expected"),
+    [
+        ({"cpu_cores": -1.0}, "machine 'm': found cpu_cores=-1.0, expected a finite amount of at least 0"),
+        ({"mem_gib": math.nan}, "machine 'm': found mem_gib=nan"),
+        ({"mem_gib": math.inf}, "machine 'm': found mem_gib=inf"),
+        ({"gpus": -8}, "machine 'm': found gpus=-8, expected a whole number of at least 0"),
+        ({"gpus": 0.5}, "machine 'm': found gpus=0.5, expected a whole number of at least 0"),
+        ({"cpu_cores": None}, "machine 'm': found cpu_cores=None"),
+    ],
+)
+def test_a_machine_that_holds_what_cannot_be_is_refused(amounts: dict[str, Any], expected: str) -> None:
+    with pytest.raises(BadInput, match=expected):
+        Machine(**{"name": "m", "cpu_cores": 8.0, "mem_gib": 64.0, "gpus": 4, **amounts})
+
+
+def test_two_machines_of_one_name_are_refused() -> None:
+    one = Machine(name="m", cpu_cores=8.0, mem_gib=64.0, gpus=4)
+
+    with pytest.raises(BadInput, match="found 2 machines named 'm', expected a name of its own for each"):
+        Cluster([replace(one, name="other"), one, one])
+
+
+@pytest.mark.parametrize("machine", [-1, 2, 99])
+def test_a_machine_that_is_not_there_goes_neither_down_nor_up(machine: int) -> None:
+    cluster = Cluster(machines(count=2))
+
+    for move in (cluster.down, cluster.up):
+        with pytest.raises(BadInput, match=f"found machine {machine}, expected an index of 0 to 1"):
+            move(machine)
+    assert cluster.room().up.all()
 
 
 def test_an_instance_is_not_split_over_machines() -> None:

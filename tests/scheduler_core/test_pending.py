@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_core.cluster import Demand, Machine
+from scheduler_core.cluster import Demand, Machine, paper_machines
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import Waiting
 from scheduler_core.pending import Hold, explain_pending
 from scheduler_core.rounds import Scheduler
+from scheduler_core.types import Job, Request
 from tests.scheduler_core.simulations import gpu_machines, run, starts_of, workload
 
 
@@ -165,6 +166,62 @@ def test_a_job_that_does_not_wait_is_refused() -> None:
 
     with pytest.raises(BadInput, match="found job 0, expected one of the 1 that wait"):
         explain_pending(scheduler, 0, 0.0)
+
+
+def asking(gpus: float, *, instances: int = 1, gpu_type: str | None = None) -> Job:
+    wanted = Request(cpu_cores=1.0, mem_gib=math.nan, gpus=gpus)
+    return Job(job_id="j", trace="toy", task_type="ctr", request=wanted, instances=instances, gpu_type=gpu_type)
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 3])
+def test_a_job_that_can_never_fit_is_told_what_the_whole_cluster_has(rounds: int) -> None:
+    scheduler = Scheduler(paper_machines())
+    serial = scheduler.submit(asking(500.0), 0.0)
+    for at in range(rounds):
+        scheduler.round(float(at))
+
+    why = explain_pending(scheduler, serial, 60.0)
+
+    assert (why.hold, why.place, why.waiting, why.must_end, why.expected_wait_s) == (Hold.NEVER, 0, 0, (), math.inf)
+    assert str(why) == (
+        "Job 0 can never start: it asks for more than the whole cluster has, with nothing on it. "
+        "GPUs: an instance asks 500, more than any of them has; the gang asks 500, and the whole cluster has 32."
+    )
+
+
+def test_a_gang_that_can_never_fit_is_measured_by_the_machines_of_its_type() -> None:
+    kinds = [Machine(name=kind, cpu_cores=96, mem_gib=512, gpus=8, gpu_type=kind) for kind in ("T4", "P100")]
+    scheduler = Scheduler(kinds, Discipline(match_gpu_type=True))
+    serial = scheduler.submit(asking(4.0, instances=3, gpu_type="T4"), 0.0)
+    scheduler.round(0.0)
+
+    why = explain_pending(scheduler, serial, 0.0)
+
+    assert (why.hosted, why.instances, why.other_machines) == (2, 3, 1)
+    assert "GPUs: an instance asks 4; the gang asks 12, and all of its GPU type has 8." in str(why)
+
+
+def test_a_queued_job_that_can_never_fit_is_answered_about_too() -> None:
+    scheduler = Scheduler(gpu_machines(4))
+
+    assert not scheduler.enqueue(gang(7, 5))
+    assert explain_pending(scheduler, 7, 0.0).hold == Hold.NEVER
+
+
+def test_a_job_that_no_round_has_looked_at_is_told_that_the_next_does() -> None:
+    scheduler = after_a_round(gpu_machines(4), gang(0, 3), gang(1, 4))
+    first, second = (scheduler.submit(asking(gpus), 5.0) for gpus in (1.0, 2.0))
+
+    fits, waits = explain_pending(scheduler, first, 6.0), explain_pending(scheduler, second, 6.0)
+
+    assert [(why.hold, why.place, why.waiting) for why in (fits, waits)] == [(Hold.ROUND, 2, 3), (Hold.ROUND, 3, 3)]
+    assert (fits.room_in_s, waits.room_in_s) == (0.0, math.inf)
+    assert str(waits) == (
+        "Job 3 was submitted after the last round: the next round looks at it. "
+        "As requested, 0 of its 1 instances would fit now."
+    )
+    scheduler.round(7.0)
+    assert explain_pending(scheduler, second, 8.0).hold == Hold.ROOM
 
 
 @given(

@@ -1,6 +1,7 @@
 """The simulator against a brute-force reference: second by second, everything re-sorted, nothing remembered."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -126,7 +127,8 @@ def by_seconds(jobs: list[dict[str, Any]], rules: Discipline, until_s: int) -> t
 
 @given(drawn=rows(most=14), rules=DISCIPLINES, horizon_s=st.integers(20, 400))
 def test_the_simulator_agrees_with_brute_force(drawn: list[dict[str, Any]], rules: Discipline, horizon_s: int) -> None:
-    machines = tuple(gpu_machines(gpus, cpu_cores=cores)[0] for cores, gpus in MACHINES)
+    sizes = gpu_machines(*(gpus for _, gpus in MACHINES))
+    machines = tuple(replace(each, cpu_cores=cores) for each, (cores, _) in zip(sizes, MACHINES, strict=True))
 
     trajectory = run(workload(*drawn), machines, rules, horizon_s=float(horizon_s))
 

@@ -152,6 +152,30 @@ def test_a_key_that_does_not_order_is_refused() -> None:
         submit_all(one, gpu_jobs(1))
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [{"instances": 0}, {"instances": -2}, {"wants": Request(cpu_cores=None, mem_gib=1.0, gpus=1.0)}],  # type: ignore[arg-type]  # what callers do
+)
+def test_a_job_that_cannot_be_meant_is_refused_and_leaves_no_trace(odd: dict[str, Any]) -> None:
+    one = scheduler()
+
+    with pytest.raises(BadInput):
+        one.submit(job("odd", **odd), 0.0)
+
+    assert one.submit(job("a"), 0.0) == 0
+    assert started(one.round(0.0)) == [0]
+
+
+def test_a_machine_that_is_not_there_cannot_go_down() -> None:
+    one = scheduler(count=2)
+    submit_all(one, gpu_jobs(4, 4))
+
+    for machine in (99, -1):
+        with pytest.raises(BadInput, match="expected an index of 0 to 1"):
+            one.down(machine)
+    assert len(one.occupancy.running) == 2
+
+
 def test_releasing_what_does_not_run_is_refused() -> None:
     with pytest.raises(SchedulerError, match="found no running job 7"):
         scheduler().release(7)

@@ -196,6 +196,9 @@ def test_policies_and_placements_go_by_name_or_by_value() -> None:
         ({"placement": "worst"}, {}, "expected one of best_fit"),
         ({}, {"horizon_s": 0.0}, "expected more than 0"),
         ({}, {"horizon_s": math.nan}, "expected more than 0"),
+        ({}, {"engine": "foo"}, "engine: found 'foo', expected one of auto, compiled, plain"),
+        ({"sharing": "devices"}, {"engine": "foo"}, "engine: found 'foo'"),
+        ({"policy": QUEUE_POLICIES["fifo"]}, {"engine": "foo"}, "engine: found 'foo'"),
         ({}, {"machines": ()}, "found no machine"),
         ({"policy": "drf", "preempt": True}, {}, "preemption together with a policy whose keys are dynamic"),
         ({"policy": "srtf", "overtakes": 1}, {}, "preemption together with overtakes"),
@@ -209,6 +212,11 @@ def test_what_cannot_be_meant_is_refused(rules: dict[str, Any], fields: dict[str
 
     with pytest.raises(BadInput, match=says):
         run(asked.pop("jobs"), asked.pop("machines"), Discipline(**rules), **asked)
+
+
+def test_more_than_was_requested_is_never_granted() -> None:
+    with pytest.raises(BadInput, match=r"found granted_units = .* in row 1; see Workload"):
+        workload({"gpus": 2, "run": 1.0}, {"gpus": 2, "run": 1.0, "granted": (0, 0, 3)})
 
 
 def test_a_run_that_never_ends_is_cut_by_the_horizon() -> None:
