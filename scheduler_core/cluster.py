@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import gt
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from scheduler_core.demand import demand_of as demand_of
 from scheduler_core.demand import in_devices as in_devices
 from scheduler_core.devices import Sharing, bound, moved, no_tenants, settled, slots, whole_devices
 from scheduler_core.errors import BadInput, SchedulerError
+from scheduler_core.kinds import MachineKind, could_host, kinds_of
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 
@@ -182,7 +184,12 @@ class Cluster:
         self._of_type = {
             kind: np.array([m.gpu_type == kind for m in machines]) for kind in {m.gpu_type for m in machines} if kind
         }
-        self._could: dict[Demand, bool] = {}
+        self._rows: list[list[int]] = self.capacity.tolist()
+        devices = [None if self.devices is None else machine.gpus for machine in machines]
+        self._kinds = kinds_of(
+            MachineKind(units=tuple(row), gpu_type=machine.gpu_type, devices=own)
+            for row, machine, own in zip(self._rows, machines, devices, strict=True)
+        )
         all_up = np.ones(len(machines), dtype=np.bool_)
         empty = None if self.devices is None else self.devices.copy()
         nobody = None if self.tenants is None else self.tenants.copy()
@@ -202,9 +209,7 @@ class Cluster:
 
     def could_host(self, demand: Demand) -> bool:
         """Return whether the whole gang fits the empty cluster, all machines up."""
-        if demand not in self._could:
-            self._could[demand] = self.empty.fits(demand)
-        return self._could[demand]
+        return could_host(self._kinds, demand)
 
     def allocate(self, allocation: Allocation) -> None:
         """Take an allocation's units from its machines."""
@@ -248,8 +253,8 @@ class Cluster:
     def _checked_move(self, allocation: Allocation, sign: int) -> None:
         _move(self.free, self.devices, self.tenants, allocation, sign)
         for machine, _ in allocation.counts:
-            after, most = self.free[machine].tolist(), self.capacity[machine].tolist()
-            wrong = min(after) < 0 or any(free > capacity for free, capacity in zip(after, most, strict=True))
+            after, most = self.free[machine].tolist(), self._rows[machine]
+            wrong = min(after) < 0 or any(map(gt, after, most))
             if self.devices is not None and self.empty.devices is not None:
                 left, whole = self.devices[machine], self.empty.devices[machine]
                 wrong = wrong or bool(((left < 0) | (left > whole)).any())

@@ -1,0 +1,55 @@
+"""Kinds of machines: equal ones counted together, and whether all of them, empty, could host a gang.
+
+What is free on them now is in `cluster`. Called by it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from scheduler_core.demand import ALTERNATIVES, GPUS, Demand
+from scheduler_core.devices import WHOLE, shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineKind:
+    """What an empty machine has in integer units; `devices` is how many GPUs where they are shared one by one."""
+
+    units: tuple[int, ...]
+    gpu_type: str | None
+    devices: int | None
+
+    def hosts(self, demand: Demand) -> int:
+        """Return how many of a gang's instances it could take, at most their number."""
+        most = demand.instances
+        for at, units in enumerate(demand.units):
+            if units > 0:
+                by_devices = at == GPUS and self.devices is not None
+                most = min(most, self._slots(units) if by_devices else self.units[at] // units)
+        return most
+
+    def _slots(self, units_gpu: int) -> int:
+        count, milli = shape(units_gpu)
+        return (self.devices or 0) * (WHOLE // milli) // count
+
+
+def kinds_of(machines: Iterable[MachineKind]) -> list[tuple[MachineKind, int]]:
+    """Return the kinds among machines and how many are of each, the most frequent first."""
+    return Counter(machines).most_common()
+
+
+def could_host(kinds: Sequence[tuple[MachineKind, int]], demand: Demand) -> bool:
+    """Return whether the whole gang fits, no instance split.
+
+    >>> kinds = kinds_of([MachineKind(units=(8000, 65536, 4000), gpu_type="T4", devices=None)] * 2)
+    >>> [could_host(kinds, Demand(units=(0, 0, 3000), instances=n, gpu_type="P100|T4")) for n in (2, 3)]
+    [True, False]
+    """
+    types = None if demand.gpu_type is None else demand.gpu_type.split(ALTERNATIVES)
+    missing = demand.instances
+    for kind, count in kinds:
+        if types is None or (kind.gpu_type and kind.gpu_type in types):
+            missing -= count * kind.hosts(demand)
+            if missing <= 0:
+                return True
+    return False
