@@ -54,6 +54,21 @@ class Importance(BaseModel):
     sign: float | str | None
 
 
+class ResourceImportance(BaseModel):
+    """Permutation importance of one requestable resource on held-out rows, with all that derives from its request.
+
+    `sign` is the rank correlation of a change of the request with the change of the predicted run time.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    resource: Resource
+    mean: float | None
+    std: float | None
+    repeats: int = Field(ge=0)
+    sign: float | None
+
+
 class Card(BaseModel):
     """What a model is: what it answers, what it was trained on, how it was judged.
 
@@ -61,6 +76,7 @@ class Card(BaseModel):
     `offsets` are added to the raw outputs in log units, by `p50`, `p90` or by usage target; `support` is the lowest
     and highest request seen in training; `metrics` are the held-out figures, null where one has no value. `alike` are
     the bounds that a usage model's answers are held by when requests are shrunk, null where they were not counted.
+    `important` are the resources of `resource_importances` that Algorithm 1 leaves alone, null where not kept.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -85,6 +101,7 @@ class Card(BaseModel):
     contract_fingerprint: NameText
     made_with: dict[str, str] = Field(default_factory=dict)
     alike: tuple[Alike, ...] | None = None
+    resource_importances: tuple[ResourceImportance, ...] | None = None
 
     @field_validator("params", "metrics", mode="before")
     @classmethod

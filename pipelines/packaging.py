@@ -30,6 +30,7 @@ def card_of(model: TrainedModel, *, created: datetime) -> Card:
             "relative": model.relative,
             "offsets": model.offsets,
             "important": model.important,
+            "resource_importances": model.resource_importances or None,
             "support": model.support,
             "params": model.params,
             "metrics": model.metrics,

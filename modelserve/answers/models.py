@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import AwareDatetime
 
 from modelserve.answers.frozen import Alias, Frozen, Kind
-from modelserve.card import Card, Importance
+from modelserve.card import Card, Importance, Resource, ResourceImportance
 
 
 class ModelRow(Frozen):
@@ -78,6 +78,9 @@ class Importances(Frozen):
     mean_means: str
     sign_means: str
     importances: tuple[Importance, ...]
+    important: tuple[Resource, ...]
+    resource_sign_means: str
+    resources: tuple[ResourceImportance, ...] | None
 
 
 class CardShown(Frozen):

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from modelserve.callers import Caller
-from modelserve.card import MODEL_NAME, Card, Importance
+from modelserve.card import MODEL_NAME, Card, Importance, Resource, ResourceImportance
 from modelserve.champions import CHALLENGER, CHAMPION
 from modelserve.errors import NotKnown
 from modelserve.store.comparisons import newest_comparisons
@@ -31,6 +31,10 @@ MEAN: Final = (
 SIGN: Final = (
     "Spearman's rank correlation of the feature with its own SHAP value on held-out rows, -1 to 1: above 0, larger "
     "values come with larger answers. It says in which direction, not how much; null where it has none or was not taken"
+)
+RESOURCE_SIGN: Final = (
+    "Spearman's rank correlation of what shuffling does to the request with what it does to the predicted run time, -1 "
+    "to 1: below 0, more of the resource comes with shorter runs; null where either never changes"
 )
 
 
@@ -108,6 +112,11 @@ class ImportancesAnswer(_Answer):
     mean_means: str = MEAN
     sign_means: str = SIGN
     importances: tuple[Importance, ...]
+    important: tuple[Resource, ...] = Field(description="resources that are not shrunk, but where much was measured")
+    resource_sign_means: str = RESOURCE_SIGN
+    resources: tuple[ResourceImportance, ...] | None = Field(
+        description="importances of requests, with all that derives from each; null of models that kept none"
+    )
 
 
 class CardAnswer(_Answer):
@@ -165,7 +174,14 @@ def importances_of(service: "Service", caller: Caller, name: str, alias: Alias =
     """
     model = _model(service.models.current, caller, name, alias)
     ranked = sorted(model.bundle.importances, key=lambda each: -(each.mean if each.mean is not None else float("-inf")))
-    return ImportancesAnswer(name=name, version=model.bundle.version, alias=alias, importances=tuple(ranked))
+    return ImportancesAnswer(
+        name=name,
+        version=model.bundle.version,
+        alias=alias,
+        importances=tuple(ranked),
+        important=model.bundle.card.important,
+        resources=model.bundle.card.resource_importances,
+    )
 
 
 def card_of(service: "Service", caller: Caller, name: str, alias: Alias = "champion") -> CardAnswer:

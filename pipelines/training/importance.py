@@ -1,7 +1,8 @@
 """Which features matter, by permutation on held-out rows; and which requestable resources do.
 
 Permutation importance has no sign of effect: the sign beside it is the rank correlation of the feature with its SHAP
-value there, and is named so. Called by `training.runtime` and `training.usage`.
+value there, and is named so; of a resource, that of what a shuffle does to its request with what it does to the answer.
+Called by `training.runtime` and `training.usage`.
 
 References: Breiman, "Random Forests" (2001), section 10; Strobl and others, "Conditional variable importance for random
 forests" (2008), for shuffling within strata; Lundberg and others, "From Local Explanations to Global Understanding with
@@ -44,10 +45,11 @@ REQUEST_COLUMN: Final = {"cpu_cores": "req_cpu_cores", "mem_gib": "req_mem_gib",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Mean and standard deviation over the shuffles."""
+    """Mean and standard deviation over the shuffles; `sign` as `permuted_requests` has it."""
 
     mean: float
     std: float
+    sign: float | None = None
 
 
 class _Ready:
@@ -121,6 +123,7 @@ def permuted_requests(
     contract: FeatureContract,
     *,
     loss: Callable[[Matrix, FloatArray], float],
+    predict: Callable[[Matrix], FloatArray],
     seed: int,
     repeats: int = REPEATS,
 ) -> dict[str, Spread]:
@@ -135,11 +138,15 @@ def permuted_requests(
         Features of held-out rows, their jobs, and their targets (n,).
     contract, loss
         What turns features into the matrix that `loss` takes.
+    predict
+        Of the same matrix, what the model says (n,).
 
     Returns
     -------
     spreads
-        By requestable resource; zero where no feature of the contract derives from a request.
+        By requestable resource; zero where no feature of the contract derives from a request. `sign` is Spearman's
+        correlation, over rows and shuffles, of the change of the request with the change of what is predicted: null
+        where either never changes.
     """
     rng = np.random.default_rng(seed)
     if frame.height > LARGEST_SAMPLE:
@@ -152,19 +159,24 @@ def permuted_requests(
     requests = jobs.select(pl.col(c).cast(pl.Float64) for c in REQUEST_COLUMNS).to_numpy()
     roles = [np.flatnonzero(jobs["role"] == role) for role in jobs["role"].unique().sort()]
 
-    def score(asked: FloatArray) -> float:
-        return loss(contract.encode(with_requests(frame, jobs, rows, asked)), targets)
+    def score(asked: FloatArray) -> tuple[float, FloatArray]:
+        matrix = contract.encode(with_requests(frame, jobs, rows, asked))
+        return loss(matrix, targets), predict(matrix)
 
-    asked_for = score(requests)
+    asked_for, said = score(requests)
     spreads = {}
     for column, resource in enumerate(REQUEST_COLUMN):
-        growths = []
+        growths, asked_more, said_more = [], [], []
         for _ in range(repeats):
             asked = requests.copy()
             for members in roles:
                 asked[members, column] = asked[rng.permutation(members), column]
-            growths.append(score(asked) - asked_for)
-        spreads[resource] = Spread(mean=float(np.mean(growths)), std=float(np.std(growths)))
+            lost, answered = score(asked)
+            growths.append(lost - asked_for)
+            asked_more.append(asked[:, column] - requests[:, column])
+            said_more.append(answered - said)
+        sign = _rank_correlation(np.concatenate(asked_more), np.concatenate(said_more))
+        spreads[resource] = Spread(mean=float(np.mean(growths)), std=float(np.std(growths)), sign=sign)
     return spreads
 
 
@@ -200,9 +212,9 @@ def _signs(booster: xgb.Booster, matrix: Matrix, columns: Columns) -> list[float
     ]
 
 
-def _rank_correlation(values: npt.NDArray[np.float32], shap: npt.NDArray[np.float32]) -> float | None:
+def _rank_correlation(values: npt.NDArray[np.floating], effect: npt.NDArray[np.floating]) -> float | None:
     known = ~np.isnan(values)
-    values, shap = values[known], shap[known]
-    if len(values) < 3 or np.ptp(values) == 0 or np.ptp(shap) == 0:
+    values, effect = values[known], effect[known]
+    if len(values) < 3 or np.ptp(values) == 0 or np.ptp(effect) == 0:
         return None
-    return float(spearmanr(values, shap).statistic)
+    return float(spearmanr(values, effect).statistic)

@@ -54,6 +54,8 @@ class TrainedModel:
         (null for a category).
     important
         Requestable resources whose importance passes the cut.
+    resource_importances
+        Permutation importance of each requestable resource, of a run-time model: `resource, mean, std, repeats, sign`.
     support
         Requestable resource to the lowest and highest request seen in training.
     params
@@ -95,3 +97,4 @@ class TrainedModel:
     data_fingerprint: str
     population: Population | None = None
     alike: tuple[Alike, ...] | None = None
+    resource_importances: list[dict[str, str | float | int | None]] = field(default_factory=list)

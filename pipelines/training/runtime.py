@@ -23,6 +23,7 @@ from pipelines.training.examples import By, Examples, examples_of, fingerprint, 
 from pipelines.training.fitted import Fitted, Recipe, fit_runtime, offsets_at
 from pipelines.training.importance import (
     LEAST_SHARE,
+    REPEATS,
     Importance,
     Spread,
     important_resources,
@@ -142,6 +143,10 @@ def _model(
         important=important_resources(requests, importances, least_share=least_share),
         support=support_of(examples.jobs[fitted.trained]),
         params=params,
+        resource_importances=[
+            {"resource": each, "mean": spread.mean, "std": spread.std, "repeats": REPEATS, "sign": spread.sign}
+            for each, spread in requests.items()
+        ],
         metrics={**metrics_of(evaluation), **{f"importance_{r}": s.mean for r, s in requests.items()}},
         evaluation=evaluation,
         until=learnt.until,
@@ -175,7 +180,13 @@ def _importances(examples: Examples, fitted: Fitted, *, seed: int) -> tuple[list
 
     importances = permuted(fitted.matrix[rows], target, fitted.columns, [fitted.booster], loss=loss, seed=seed)
     requests = permuted_requests(
-        examples.features[rows], examples.jobs[rows], target, fitted.contract, loss=loss, seed=seed
+        examples.features[rows],
+        examples.jobs[rows],
+        target,
+        fitted.contract,
+        loss=loss,
+        predict=lambda matrix: boosting.predict(fitted.booster, matrix)[:, 0],
+        seed=seed,
     )
     return importances, requests
 

@@ -117,6 +117,12 @@ def make_card(kind: str, contract: FeatureContract, **changes: object) -> Card:
         "data_fingerprint": "a1b2",
         "contract_fingerprint": contract.fingerprint,
     }
+    if kind == "runtime":
+        said["resource_importances"] = [
+            {"resource": "cpu_cores", "mean": 0.02, "std": 0.01, "repeats": 5, "sign": 0.1},
+            {"resource": "mem_gib", "mean": 0.0, "std": 0.0, "repeats": 5, "sign": None},
+            {"resource": "gpus", "mean": 0.004, "std": 0.003, "repeats": 5, "sign": -0.4},
+        ]
     return Card.model_validate({**said, **changes})
 
 

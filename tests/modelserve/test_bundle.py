@@ -210,6 +210,21 @@ def test_a_card_that_does_not_fit_is_refused(
         read_bundle(folder)
 
 
+def test_a_card_that_kept_no_importances_of_resources_still_loads(copy_of: Callable[[str], Path]) -> None:
+    folder = copy_of("runtime")
+    kept = read_bundle(folder).card
+    rewrite(folder, "card.json", lambda card: card.pop("resource_importances"))
+
+    old = read_bundle(folder).card
+
+    assert [(each.resource, each.sign) for each in kept.resource_importances or ()] == [
+        ("cpu_cores", 0.1),
+        ("mem_gib", None),
+        ("gpus", -0.4),
+    ]
+    assert old == kept.model_copy(update={"resource_importances": None})
+
+
 def test_a_model_of_other_features_is_refused(copy_of: Callable[[str], Path], small_bundles: dict[str, Path]) -> None:
     folder = copy_of("runtime")
     shutil.copy(small_bundles["usage"] / "models" / "gpus.ubj", folder / "models" / "run_s.ubj")

@@ -164,6 +164,19 @@ def test_importances_come_with_what_their_numbers_mean(service: SimpleNamespace)
     assert "shuffled" in answer.mean_means
 
 
+def test_importances_of_resources_come_with_their_signs(service: SimpleNamespace) -> None:
+    answer, of_use = (importances_of(service, ANYONE, name) for name in (NAME, USAGE))
+
+    assert answer.important == ()
+    assert [(each.resource, each.mean, each.std, each.repeats, each.sign) for each in answer.resources or ()] == [
+        ("cpu_cores", 0.02, 0.01, 5, 0.1),
+        ("mem_gib", 0.0, 0.0, 5, None),
+        ("gpus", 0.004, 0.003, 5, -0.4),
+    ]
+    assert "the request" in answer.resource_sign_means
+    assert of_use.resources is None
+
+
 def test_a_card_is_given_as_it_was_written(service: SimpleNamespace) -> None:
     answer = card_of(service, PAI, USAGE)
 

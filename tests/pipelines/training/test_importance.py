@@ -2,6 +2,7 @@
 
 import numpy as np
 import polars as pl
+import pytest
 
 from features.build import build
 from features.contract import FeatureContract
@@ -80,7 +81,10 @@ def requests_measured(
     def loss(matrix: Matrix, wanted: FloatArray) -> float:
         return metrics.pinball(wanted, boosting.predict(booster, matrix)[:, 0], 0.5)
 
-    return importance.permuted_requests(frame, jobs, target, contract, loss=loss, seed=0)
+    def predict(matrix: Matrix) -> FloatArray:
+        return boosting.predict(booster, matrix)[:, 0]
+
+    return importance.permuted_requests(frame, jobs, target, contract, loss=loss, predict=predict, seed=0)
 
 
 def test_a_resource_is_charged_for_itself_and_not_for_what_its_ratio_says_of_another() -> None:
@@ -89,6 +93,17 @@ def test_a_resource_is_charged_for_itself_and_not_for_what_its_ratio_says_of_ano
     assert importance.important_resources(found, []) == ("gpus",)
     assert found["cpu_cores"].mean < 0.1 * found["gpus"].mean
     assert found["mem_gib"].mean < 0.01 * found["gpus"].mean
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_sign_of_a_resource_is_where_the_answer_goes_with_the_request(sign: float) -> None:
+    jobs = make_jobs(900, seed=4)
+    target = 6.0 + sign * np.log2(jobs["req_gpus"].to_numpy())
+
+    found = requests_measured(["req_gpus", "cpu_cores_per_gpu", "hour"], jobs, target)
+
+    assert sign * (found["gpus"].sign or 0.0) > 0.9
+    assert found["mem_gib"].sign is None, "no feature derives from it"
 
 
 def test_a_request_that_only_tells_the_role_does_not_matter() -> None:

@@ -36,6 +36,14 @@ def test_a_model_says_what_it_is_and_what_it_was_trained_on(made: pl.DataFrame, 
     assert set(model.offsets) == {"p50", "p90"}
     assert list(model.boosters) == ["run_s"]
     assert model.important == ("gpus",)
+    assert [(each["resource"], each["repeats"]) for each in model.resource_importances] == [
+        ("cpu_cores", 5),
+        ("mem_gib", 5),
+        ("gpus", 5),
+    ]
+    assert [each["mean"] for each in model.resource_importances] == [
+        model.metrics[f"importance_{each['resource']}"] for each in model.resource_importances
+    ]
     assert model.metrics["pinball"] == model.evaluation["pinball"][0]
 
 
