@@ -18,7 +18,7 @@ from scheduler_core.line import Line
 from scheduler_core.occupancy import Occupancy
 from scheduler_core.offers import MANY, Offers
 from scheduler_core.placement import placement_of, sharing_of
-from scheduler_core.preemption import preempts, victims
+from scheduler_core.preemption import Stoppable, preempts
 from scheduler_core.queueing import aged, policy_of
 from scheduler_core.types import Job, Recommendation, Request
 
@@ -208,18 +208,19 @@ class Scheduler:
         """Offer the line; a job that does not fit may stop running ones of larger keys, which then wait again."""
         started: list[Running] = []
         preempted: list[Running] = []
-        stoppable = self._stoppable(now_s)
+        stoppable = Stoppable(self._past_their_quantum(now_s), self.occupancy.room)
         head: int | None = None
         # Whoever stops a run changes what is free for those behind.
         for (key, serial, job), allocation in self._offers(now_s, alone=not stoppable):
-            if allocation is None and (stopped := victims(job.demand, key, stoppable, self.occupancy.room)):
+            if allocation is None and (stopped := stoppable.victims(job.demand, key, self.occupancy.room)):
                 freed = self.occupancy.room.with_(run.allocation for run in stopped)
                 allocation = self.occupancy.placed_in(job.demand, freed)
                 if allocation is not None:
                     self._stop(stopped, now_s)
                     preempted.extend(stopped)
-                    stoppable = [entry for entry in stoppable if entry[1].waiting.serial in self.occupancy.running]
+                    stoppable.stopped(stopped)
             if allocation is not None:
+                stoppable.taken(allocation)
                 started.append(self.occupancy.start(job, allocation, now_s))
             elif head is None:
                 head = serial
@@ -232,11 +233,10 @@ class Scheduler:
         ahead = alone and self._many is not None and len(self.line) >= self._many and isinstance(placement, str)
         return Offers(self.line.offered(now_s), self.occupancy, str(placement) if ahead else None)
 
-    def _stoppable(self, now_s: float) -> list[tuple[float, Running]]:
-        """Return the runs that have had their quantum, with their keys as of now, worst first."""
+    def _past_their_quantum(self, now_s: float) -> list[tuple[float, Running]]:
+        """Return the runs that have had their quantum, with their keys as of now."""
         ran = [run for run in self.occupancy.running.values() if now_s - run.start_s >= self.discipline.quantum_s]
-        keyed = [(self.line.key(run.waiting.having_run(now_s - run.start_s), now_s), run) for run in ran]
-        return sorted(keyed, key=lambda entry: (entry[0], entry[1].waiting.serial), reverse=True)
+        return [(self.line.key(run.waiting.having_run(now_s - run.start_s), now_s), run) for run in ran]
 
     def _stop(self, runs: Sequence[Running], now_s: float) -> None:
         for run in runs:

@@ -1,6 +1,7 @@
 """Preemption: hand-worked schedules, who is stopped, and work that is kept."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 from scheduler_core.cluster import Allocation, Cluster, Demand
 from scheduler_core.discipline import Discipline
 from scheduler_core.gangs import Running, Waiting
+from scheduler_core.placement import best_fit
 from scheduler_core.plain import next_multiple
-from scheduler_core.preemption import preempts, victims
+from scheduler_core.preemption import Stoppable, preempts, victims
 from scheduler_core.queueing import QUEUE_POLICIES
 from tests.scheduler_core.simulations import gpu_machines, rows, run, schedule, workload
 
@@ -143,6 +145,36 @@ def test_of_two_that_could_go_on_the_better_does() -> None:
     found = victims(Demand(units=(0, 0, 3000), instances=1), 5.0, runs, cluster.room())
 
     assert [one.waiting.serial for one in found] == [0, 2]
+
+
+@given(
+    held=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), st.sampled_from([10.0, 20.0, 30.0])), max_size=9),
+    asked=st.lists(st.tuples(st.sampled_from([5.0, 10.0, 20.0]), st.integers(1, 5), st.integers(1, 3)), max_size=9),
+)
+def test_what_is_kept_of_a_round_changes_no_victims(
+    held: list[tuple[int, int, float]], asked: list[tuple[float, int, int]]
+) -> None:
+    cluster = Cluster(gpu_machines(4, 4, 4))
+    runs = []
+    for key, one in running(*held):
+        allocation = best_fit(one.allocation.demand, cluster.room())
+        if allocation is not None:
+            cluster.allocate(allocation)
+            runs.append((key, replace(one, allocation=allocation)))
+    stoppable = Stoppable(runs, cluster.room())
+
+    for key, gpus, instances in sorted(asked):
+        demand = Demand(units=(0, 0, gpus * 1000), instances=instances)
+        expected = victims(demand, key, runs, cluster.room())
+        assert stoppable.victims(demand, key, cluster.room()) == expected
+        for one in expected:
+            cluster.release(one.allocation)
+        runs = [entry for entry in runs if entry[1] not in expected]
+        stoppable.stopped(expected)
+        allocation = best_fit(demand, cluster.room())
+        if allocation is not None:
+            cluster.allocate(allocation)
+            stoppable.taken(allocation)
 
 
 def test_a_gang_stops_whole() -> None:
