@@ -80,7 +80,8 @@ def sized_claims(runs: pl.DataFrame, policy: ShrinkPolicy) -> pl.DataFrame:
 
     Columns: `OWNERS`, `gpu_type`, `REQUESTS`; `runs`, `measured_runs`, `instances` (the mean), `hours`, `seen_ts`;
     `evidence` (`group`, `user` or null) and `evidence_runs`; `<resource>_p95`, `_peak`, `_target` and `_reason`. For
-    GPUs the need is the larger of the share that was busy and the share whose memory was taken.
+    GPUs the need is the larger of the share that was busy and the share whose memory was taken. A need is told where
+    any run was measured; a target rests on it only where enough were.
     """
     claims = runs.group_by(*OWNERS, "gpu_type", *REQUESTS, maintain_order=True).agg(
         runs=pl.len(),
@@ -120,10 +121,10 @@ def _with_evidence(claims: pl.DataFrame, runs: pl.DataFrame, min_runs: int) -> p
     chosen = pl.when(enough["group"]).then(pl.lit("group")).when(enough["user"]).then(pl.lit("user"))
     return known.with_columns(evidence=chosen).with_columns(
         evidence_runs=_of_evidence("runs").fill_null(pl.max_horizontal("group_runs", "user_runs")).fill_null(0),
+        **{f"{need}_{level}": _told(f"{need}_{level}") for need in MEASURES for level in LEVELS},
         **{
-            f"{need}_{level}": pl.when(_of_evidence(f"{need}_runs") >= min_runs).then(_of_evidence(f"{need}_{level}"))
+            f"{need}_floor": pl.when(_of_evidence(f"{need}_runs") >= min_runs).then(_of_evidence(f"{need}_peak"))
             for need in MEASURES
-            for level in LEVELS
         },
     )
 
@@ -147,6 +148,11 @@ def _of_evidence(what: str) -> pl.Expr:
     return of_group.when(pl.col("evidence") == "user").then(pl.col(f"user_{what}"))
 
 
+def _told(what: str) -> pl.Expr:
+    """Return what the evidence says; where it is too little, what was measured of the group, else of the user."""
+    return pl.coalesce(_of_evidence(what), f"group_{what}", f"user_{what}")
+
+
 def _needs(known: pl.DataFrame, level: str, device_gib: FloatArray) -> FloatArray:
     """Return the need per resource (n, 3), NaN where nothing is known."""
     cpu_cores, mem_gib, gpus, gpu_mem_gib = (_column(known, f"{need}_{level}") for need in MEASURES)
@@ -154,7 +160,7 @@ def _needs(known: pl.DataFrame, level: str, device_gib: FloatArray) -> FloatArra
 
 
 def _floors(known: pl.DataFrame, device_gib: FloatArray, policy: ShrinkPolicy) -> FloatArray:
-    peaks = {need: _column(known, f"{need}_peak") for need in MEASURES}
+    peaks = {need: _column(known, f"{need}_floor") for need in MEASURES}
     return peak_floors(
         PeakUse(**peaks, runs=known["evidence_runs"].to_numpy().astype(np.int64)),
         device_gib,

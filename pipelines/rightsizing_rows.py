@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import polars as pl
 
-from pipelines.rightsizing import measured_runs, sized_claims
+from pipelines.rightsizing import ROUNDING_SLACK, measured_runs, sized_claims
 from pipelines.workloads import REQUESTS
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import RESOURCES, Reason
@@ -25,7 +25,8 @@ HIGH_SHARE: Final = 0.5
 MEDIUM_SHARE: Final = 0.9
 SEVERITIES: Final = (
     f"severity: high are the worst rows that together hold {HIGH_SHARE:.0%} of what can be reclaimed, medium those "
-    f"that follow up to {MEDIUM_SHARE:.0%}, low the rest"
+    f"that follow up to {MEDIUM_SHARE:.0%}, low the rest; what itself was measured fewer than "
+    "--min-runs times comes last"
 )
 HOURS_OF: Final = {"cpu_cores": "core-hours", "mem_gib": "GiB-hours", "gpus": "GPU-hours"}
 SIZES: Final = ("_p95", "_peak", "_target")
@@ -37,10 +38,14 @@ def rightsized(jobs: pl.DataFrame, usage: pl.DataFrame, by: By, policy: ShrinkPo
 
     By group, amounts are those of the request that took most instance-hours (`requests` counts them all). By user and
     by type each request is sized by its own group, and amounts are means over the instance-hours of what was measured
-    often enough, needs as far as the requests went; the reason is `shrunk` where any was.
+    often enough, needs as far as the requests went; the reason is `shrunk` where enough is reclaimed in sum, else that
+    of the largest claim that stands.
 
-    `evidence` says by group whose runs the targets rest on (`group`, `user`, null where both have too few), and
-    `evidence_runs` counts them.
+    `evidence` says whose runs the targets rest on: the `group`'s own, those of the `user` in that type and role where
+    it has too few, by user and type `group+user` where both occur; null where all have too few, and requests stand.
+    `evidence_runs` counts these runs by group; by user and type it counts the row's own measured runs that got a target
+    so. Where there is no evidence it counts what was measured. `measured_runs` are always the row's own; a row with
+    fewer than the policy's `min_runs` of them is not `recurring`: it comes after all others, and is `low` at most.
 
     `share` is the row's reclaimable part of all hours that the trace requested of its `dominant` resource, the one of
     which it holds most. `age_days` is how long before the last run of all its own last run was seen.
@@ -65,14 +70,13 @@ def rightsized(jobs: pl.DataFrame, usage: pl.DataFrame, by: By, policy: ShrinkPo
         instances=(pl.col("instances") * pl.col("runs")).sum() / pl.col("runs").sum(),
         instance_hours=pl.col("hours").sum(),
         last_seen=pl.col("seen_ts").max(),
-        evidence=pl.col("evidence").first() if by == "group" else pl.lit(None, dtype=pl.String),
-        evidence_runs=(pl.col("evidence_runs").first() if by == "group" else pl.col("measured_runs").sum()),
+        **(_evidence_of_usual() if by == "group" else _evidence_of_all()),
         **{column: each for name in RESOURCES for column, each in amounts(name).items()},
-        **{f"{name}_reason": _reason(name, by) for name in RESOURCES},
+        **{f"{name}_reason": _reason(name, by, policy.minimum_change) for name in RESOURCES},
         **{f"{name}_requested_h": (pl.col(f"req_{name}") * pl.col("hours")).sum() for name in RESOURCES},
         **{f"{name}_reclaimable_h": _reclaimable_h(name) for name in RESOURCES},
     )
-    return _ranked(rows)
+    return _ranked(rows.with_columns(recurring=pl.col("measured_runs") >= policy.min_runs))
 
 
 def summary(rows: pl.DataFrame) -> list[str]:
@@ -85,24 +89,47 @@ def summary(rows: pl.DataFrame) -> list[str]:
     return [f"reclaimable: {', '.join(parts) or 'nothing'}", SEVERITIES]
 
 
+def _evidence_of_usual() -> dict[str, pl.Expr]:
+    return {"evidence": pl.col("evidence").first(), "evidence_runs": pl.col("evidence_runs").first()}
+
+
+def _evidence_of_all() -> dict[str, pl.Expr]:
+    whose, measured = pl.col("evidence").drop_nulls(), pl.col("measured_runs")
+    return {
+        "evidence": pl.when(whose.count() > 0).then(whose.unique().sort().str.join("+")),
+        "evidence_runs": pl.when(whose.count() > 0)
+        .then(measured.filter(pl.col("evidence").is_not_null()).sum())
+        .otherwise(measured.sum()),
+    }
+
+
 def _usual(name: str) -> dict[str, pl.Expr]:
     """Return the request, needs and target of the first claim."""
     return {name: pl.col(f"req_{name}").first(), **{f"{name}{of}": pl.col(f"{name}{of}").first() for of in SIZES}}
 
 
 def _means(name: str) -> dict[str, pl.Expr]:
-    """Return means over the instance-hours of the claims whose need is known, over those of all where none is."""
+    """Return means over the instance-hours of the claims that have a target; else with a need; else of all."""
     request, known = pl.col(f"req_{name}"), pl.col(f"{name}_peak").is_not_null()
-    weight = pl.when(known | ~known.any()).then("hours").filter(request.is_not_null())
+    sure = known & (pl.col(f"{name}_reason") != str(Reason.COLD_START))
+    told = pl.when(sure.any()).then(sure).otherwise(known | ~known.any())
+    weight = pl.when(told).then("hours").filter(request.is_not_null())
     # What a job used beyond its request it got anyway.
     sizes = {of: pl.min_horizontal(pl.col(f"{name}{of}"), request) for of in SIZES}
     sizes = {of: pl.when(pl.col(f"{name}{of}").is_not_null()).then(each) for of, each in sizes.items()}
     return {
         f"{name}{of}": pl.when(each.is_not_null().any() & (weight.sum() > 0.0)).then(
-            (each.filter(request.is_not_null()) * weight).sum() / weight.sum()
+            _mean(each.filter(request.is_not_null()), weight)
         )
         for of, each in {"": request, **sizes}.items()
     }
+
+
+def _mean(values: pl.Expr, weight: pl.Expr) -> pl.Expr:
+    """Return the weighted mean; where all are one value it is that value, to the last bit."""
+    counted = values.filter(weight.is_not_null())
+    mean = (values * weight).sum() / weight.sum()
+    return pl.min_horizontal(pl.max_horizontal(mean, counted.min()), counted.max())
 
 
 def _only(column: str) -> pl.Expr:
@@ -114,15 +141,23 @@ def _reclaimable_h(name: str) -> pl.Expr:
     return ((pl.col(f"req_{name}") - pl.col(f"{name}_target")) * pl.col("hours")).sum()
 
 
-def _reason(name: str, by: By) -> pl.Expr:
+def _reason(name: str, by: By, minimum_change: float) -> pl.Expr:
     reason = pl.col(f"{name}_reason")
     if by == "group":
         return reason.first()
-    return pl.when(_reclaimable_h(name) > 0.0).then(pl.lit(str(Reason.SHRUNK))).otherwise(reason.drop_nulls().first())
+    requested_h = pl.col(f"req_{name}") * pl.col("hours")
+    stands = reason.is_not_null() & (reason != str(Reason.SHRUNK))
+    most = reason.filter(stands).get(requested_h.filter(stands).arg_max(), null_on_oob=True)
+    enough = _reclaimable_h(name) >= (minimum_change - ROUNDING_SLACK) * requested_h.sum()
+    return (
+        pl.when((_reclaimable_h(name) > 0.0) & (enough | ~stands.any()))
+        .then(pl.lit(str(Reason.SHRUNK)))
+        .otherwise(most)
+    )
 
 
 def _ranked(rows: pl.DataFrame) -> pl.DataFrame:
-    """Order rows by their share of what the trace requested, and say how much it matters."""
+    """Order rows by their share of what the trace requested, recurring ones first, and say how much it matters."""
     held = {name: float(rows[f"{name}_requested_h"].sum()) for name in RESOURCES}
     shares = {name: pl.col(f"{name}_reclaimable_h") / total for name, total in held.items() if total}
     share = pl.max_horizontal(pl.lit(0.0), *shares.values())
@@ -131,13 +166,17 @@ def _ranked(rows: pl.DataFrame) -> pl.DataFrame:
         pl.lit(None, dtype=pl.String),
     )
     ordered = rows.with_columns(share=share, dominant=dominant).sort(
-        "share", "instance_hours", "cluster", "group", "user", "task_type", "role",
-        descending=[True, True, *[False] * 5], nulls_last=True,
+        "recurring", "share", "instance_hours", "cluster", "group", "user", "task_type", "role",
+        descending=[True, True, True, *[False] * 5], nulls_last=True,
     )  # fmt: skip
-    before = pl.col("share").cum_sum().shift(1, fill_value=0.0) / pl.col("share").sum()
+    # The rest comes after, and takes no part.
+    counted = pl.col("share").filter("recurring")
+    before = pl.col("share").cum_sum().shift(1, fill_value=0.0) / counted.sum()
     severity = (
         pl.when(pl.col("share") <= 0.0)
         .then(None)
+        .when(~pl.col("recurring"))
+        .then(pl.lit("low"))
         .when(before < HIGH_SHARE)
         .then(pl.lit("high"))
         .when(before < MEDIUM_SHARE)
@@ -160,6 +199,7 @@ def _ranked(rows: pl.DataFrame) -> pl.DataFrame:
         "role",
         "runs",
         "measured_runs",
+        "recurring",
         "requests",
         "instances",
         "instance_hours",

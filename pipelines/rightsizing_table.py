@@ -11,14 +11,10 @@ import polars as pl
 from pipelines.rightsizing_rows import By
 from scheduler_core.types import RESOURCES
 
-AMOUNTS: Final = {
-    "request": ("", 7),
-    "p95": ("_p95", 5),
-    "peak": ("_peak", 5),
-    "target": ("_target", 6),
-    "slack_h": ("_reclaimable_h", 8),
-}
-"""Headings of the amounts, with the column of a resource that each shows and how wide it is."""
+FIRST_AMOUNTS: Final = {"request": ("", 7), "target": ("_target", 6), "slack_h": ("_reclaimable_h", 8)}
+MORE_AMOUNTS: Final = {"p95": ("_p95", 5), "peak": ("_peak", 5)}
+"""Headings of the amounts, with the column of a resource that each shows and how wide it is; the needs come last, as
+a narrow terminal leaves out what comes last."""
 
 NAME_LENGTH: Final = 8
 ROLE_LENGTH: Final = 10
@@ -34,17 +30,22 @@ def table_rows(rows: pl.DataFrame, by: By) -> list[dict[str, object]]:
             "severity": row["severity"],
             by: _short(_name(row, by), NAME_LENGTH),
             "role": _short(row["role"], ROLE_LENGTH),
-            "runs": row["runs"],
             "resource": resource,
-            **{heading: _amount(row[f"{resource}{of}"], width) for heading, (of, width) in AMOUNTS.items()},
+            **_amounts(row, resource, FIRST_AMOUNTS),
             "slack": _percent(row[f"{resource}_reclaimable_frac"]),
             "reason": row[f"{resource}_reason"],
-            "evidence": _evidence(row, by),
+            "rests_on": _evidence(row),
+            "runs": row["runs"],
+            **_amounts(row, resource, MORE_AMOUNTS),
         }
         for row in rows.iter_rows(named=True)
         for resource in RESOURCES
         if row[resource] is not None
     ]
+
+
+def _amounts(row: Named, resource: str, shown: Mapping[str, tuple[str, int]]) -> dict[str, object]:
+    return {heading: _amount(row[f"{resource}{of}"], width) for heading, (of, width) in shown.items()}
 
 
 def _name(row: Named, by: By) -> str:
@@ -70,8 +71,6 @@ def _percent(share: float | None) -> str:
     return ("-" if share is None else f"{share:.0%}").rjust(len("slack"))
 
 
-def _evidence(row: Named, by: By) -> str:
-    """Return the runs behind a row's targets, and whose they are."""
-    if by != "group":
-        return f"{row['measured_runs']} runs"
+def _evidence(row: Named) -> str:
+    """Return whose runs are behind a row's targets, and how many."""
     return f"{row['evidence'] or 'too few'} {row['evidence_runs']}"

@@ -36,7 +36,15 @@ def rightsize(
     until: Annotated[
         datetime | None, typer.Option("--until", help="Only jobs submitted before.", show_default=False)
     ] = None,
-    min_runs: Annotated[int, typer.Option("--min-runs", help="Measured runs below which a request stands.", min=1)] = 3,
+    min_runs: Annotated[
+        int,
+        typer.Option(
+            "--min-runs",
+            help="Measured runs that a target has to rest on: the group's own, else its user's of that type and role. "
+            "With fewer of both the request stands; a row with fewer of its own comes last.",
+            min=1,
+        ),
+    ] = 3,
     cpu_margin: Annotated[
         float, typer.Option("--cpu-margin", help="How far a target lies above the peak CPU use.", min=0.0, max=10.0)
     ] = 0.0,
@@ -54,6 +62,7 @@ def rightsize(
 
     Amounts are per instance; slack is in hours of all instances, which these same runs would have left free. Targets
     are the measured peak with its margin, GPUs on a grid of 0.05 below one; what would save less than 5 % stands.
+    `rests_on` says whose measured runs the targets rest on, and how many; `runs` are all of the row's own.
     """
     from features.vocabulary import GPU_MEM_GIB_OF_TYPE
     from pipelines.cli.opening import local_cut, opened

@@ -100,7 +100,7 @@ def test_too_few_runs_leave_the_request_standing() -> None:
     [row] = sized(run(0, {}), run(1, {}), run(2))
     assert told(row, "_reason") == ["cold_start"] * 3
     assert told(row, "_target") == told(row, "")
-    assert told(row, "_peak") == [None] * 3
+    assert told(row, "_peak") == told(row, "_p95") == [1.0, 10.0, 0.25], "what was measured is told all the same"
     assert (row["evidence"], row["evidence_runs"], row["measured_runs"], row["runs"]) == (None, 2, 2, 3)
     assert (row["severity"], row["dominant"], row["share"]) == (None, None, 0.0)
 
@@ -190,6 +190,63 @@ def test_the_worst_come_first_and_severity_is_by_what_they_hold_together() -> No
     assert sum(row["share"] for row in rows) == pytest.approx(5 / 6)  # of six cores
 
 
+def test_a_group_that_ran_too_rarely_comes_after_those_that_recur_however_much_it_holds() -> None:
+    rows = sized(
+        *(run(at, {}, group="recurs") for at in range(3)),
+        run(3, {}, group="twice", instances=500),
+        run(4, {}, group="twice", instances=500),
+        run(5, {}, group="once", instances=900),
+    )
+    assert [(row["group"], row["recurring"], row["severity"], row["evidence"]) for row in rows] == [
+        ("recurs", True, "high", "group"), ("twice", False, "low", "user"), ("once", False, "low", "user"),
+    ]  # fmt: skip
+    assert rows[1]["share"] > rows[0]["share"]
+    lines = table_rows(pl.DataFrame(rows), "group")
+    assert [line["rests_on"] for line in lines[::3]] == ["group 3", "user 6", "user 6"]
+
+
+def test_users_and_types_say_whose_runs_their_targets_rest_on() -> None:
+    runs = [
+        *(run(at, {}, group="often") for at in range(3)),
+        run(3, {}, group="rare"),
+        run(4, {}, group="alone", user="v"),
+        run(5, None, group="often"),
+    ]
+    [kind] = sized(*runs, by="type")
+    user, other = sized(*runs, by="user")
+    assert (kind["evidence"], kind["evidence_runs"], kind["measured_runs"], kind["runs"]) == ("group+user", 4, 5, 6)
+    assert (user["evidence"], user["evidence_runs"]) == ("group+user", 4)
+    assert (other["evidence"], other["evidence_runs"]) == (None, 1)
+    lines = table_rows(pl.DataFrame([user, other]), "user")
+    assert [line["rests_on"] for line in lines[::3]] == ["group+user 4", "too few 1"]
+
+
+def test_a_type_that_was_measured_too_rarely_tells_its_need_and_stands() -> None:
+    [row] = sized(run(0, {}, group="a"), run(1, {"used_cpu_cores": 3.0}, group="b", user="v"), by="type")
+    assert told(row, "_reason") == ["cold_start"] * 3
+    assert told(row, "_peak") == [2.0, 10.0, 0.25], "the mean over the instance-hours of both"
+    assert told(row, "_target") == told(row, "")
+
+
+def test_what_shrinks_by_less_than_the_minimum_in_sum_is_not_said_to() -> None:
+    full = {"used_cpu_cores": 6.0, "mem_max_gib": 29.9, "used_gpus": 1.0}
+    [row] = sized(
+        *(run(at, full, group="full", instances=900) for at in range(3)),
+        *(run(at, {}, group="slack", instances=1) for at in range(3, 6)),
+        by="type",
+    )
+    assert 0.0 < row["cpu_cores_reclaimable_frac"] < POLICY.minimum_change
+    assert told(row, "_reason") == ["floor"] * 3
+
+
+def test_a_mean_of_equal_requests_is_that_request() -> None:
+    hours = (0.1, 0.7, 0.3, 1.1, 0.9, 1.3, 0.013)
+    runs = [run(at, {}, group=str(at), user=str(at), run_s=3600.0 * each) for at, each in enumerate(hours)]
+    [row] = sized(*runs, by="type")
+    assert (row["cpu_cores"], row["cpu_cores_target"]) == (6.0, 6.0)
+    assert (row["mem_gib"], row["mem_gib_target"], row["mem_gib_peak"]) == (30.0, 30.0, 10.0)
+
+
 def test_the_device_of_the_request_gives_the_share_of_its_memory() -> None:
     used = {"gpu_mem_max_gib": 8.0, "used_gpus": 0.0}
     [t4] = sized(*(run(at, used) for at in range(3)))
@@ -226,7 +283,7 @@ def test_a_table_has_a_line_for_each_resource_asked_for() -> None:
     assert lines[1] == {
         "severity": "high", "group": "d9c8b7a…", "role": "worker", "runs": 3, "resource": "mem_gib",
         "request": "     30", "p95": "   10", "peak": "   10", "target": "  11.5", "slack_h": "     111",
-        "slack": "  62%", "reason": "shrunk", "evidence": "group 3",
+        "slack": "  62%", "reason": "shrunk", "rests_on": "group 3",
     }  # fmt: skip
     assert summary(rows)[0] == "reclaimable: 83.3% of 36 core-hours, 61.7% of 180 GiB-hours"
 

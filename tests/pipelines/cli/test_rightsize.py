@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,8 +54,19 @@ def test_json_is_a_list_of_flat_objects_with_every_row(taut: Taut) -> None:
     assert len(rows) > 10
     assert not any(isinstance(value, list | dict) for row in rows for value in row.values())
     assert {"high", "medium", "low", None} == {row["severity"] for row in rows}
-    assert [row["share"] for row in rows] == sorted((row["share"] for row in rows), reverse=True)
+    ranks = [(row["recurring"], row["share"]) for row in rows]
+    assert ranks == sorted(ranks, reverse=True)
+    assert {row["severity"] for row in rows if not row["recurring"]} <= {"low", None}
     assert {row["cpu_cores_reason"] for row in rows} >= {"shrunk", "floor", "cold_start"}
+
+
+def test_the_table_and_the_help_say_what_targets_rest_on(taut: Taut) -> None:
+    heading, _, *lines = taut().stdout.splitlines()
+    assert heading.split()[2:9] == ["role", "resource", "request", "target", "slack_h", "slack", "reason"]
+    assert all(re.search(r" (group|user|too few) \d+ ", line) for line in lines)
+    told = " ".join(CliRunner().invoke(app, ["rightsize", "--help"], env={"COLUMNS": "300"}).stdout.split())
+    assert "rests_on says whose measured runs the targets rest on" in told.replace("`", "")
+    assert "Measured runs that a target has to rest on: the group's own, else its user's" in told
 
 
 def test_csv_has_the_same_rows(taut: Taut) -> None:
