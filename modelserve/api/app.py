@@ -12,7 +12,7 @@ from typing import Final
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
-from modelserve.api import answers, explaining, health, inference, learning, models, pages, scoring, users
+from modelserve.api import answers, explaining, front, health, inference, learning, models, pages, scoring, users
 from modelserve.api.access_log import AccessLog
 from modelserve.api.calls import Desk, Held, Ids
 from modelserve.api.gate import Endpoint, Gate
@@ -75,8 +75,9 @@ def create_app(service: Service) -> FastAPI:
     app.state.desk = desk
     add_operations(app, OPERATIONS)
     pages.add_pages(app)
+    front.add_front(app)
     quick: dict[tuple[str, str], Endpoint] = {
         (each.method, each.path): each.strict_endpoint() for each in OPERATIONS if "{" not in each.path
     }
-    app.gate = Gate(app.router, desk, quick, methods_of(OPERATIONS))
+    app.gate = Gate(app.router, desk, quick, methods_of(OPERATIONS) | dict.fromkeys(front.PATHS, "GET, HEAD"))
     return app

@@ -15,12 +15,16 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from modelserve.api.calls import KEY, Call, Desk
+from modelserve.api.front import PATHS
 from modelserve.api.problems import Refusal, refusal_of, refuse
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 OPEN: Final = frozenset(
-    {"/healthz", "/readyz", "/ping", "/version", "/v2/health/live", "/v2/health/ready", "/docs", "/openapi.json"}
+    {
+        *("/healthz", "/readyz", "/ping", "/version", "/v2/health/live", "/v2/health/ready", "/docs", "/openapi.json"),
+        *PATHS,
+    }
 )
 """Paths that need no token: they say how the service is, and what it is, not what it knows."""
 
