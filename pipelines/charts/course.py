@@ -80,7 +80,7 @@ def _lines(
     down: bool = False,
     mark_h: float | None = None,
 ) -> alt.FacetChart:
-    x = alt.X("time_h:Q").title(HOURS)
+    x = alt.X("time_h:Q").title(HOURS).axis(labelFlush=False)
     base = alt.Chart(shown)
     marks = []
     if mark_h is not None:

@@ -10,7 +10,19 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from pipelines.charts.looks import ARMS, BLACK, BLUE, CLAIM, GNN, TRUTHS, VERMILLION, arm_colour, named, titled
+from pipelines.charts.looks import (
+    ARMS,
+    BLACK,
+    BLUE,
+    CLAIM,
+    GNN,
+    TRUTHS,
+    VERMILLION,
+    arm_colour,
+    claim_shape,
+    named,
+    titled,
+)
 
 FIGURES: Final = {"deployed": "jobs deployed", "completed": "jobs finished"}
 PAPER_MIX, PAPER_POLICY, PAPER_DEPLOYED_PCT = "5:15:15:65", "fifo", 25.3
@@ -65,7 +77,12 @@ def _measure(
         kills=pl.col("killed") > 0,
     )
     y = alt.Y("what:N").title(None).sort(order).axis(labels=first, ticks=first, labelLimit=420)
-    x = alt.X("level:Q").title(title).scale(zero=asked == 0.0).axis(tickCount=5)
+    x = (
+        alt.X("level:Q")
+        .title(title)
+        .scale(zero=asked == 0.0)
+        .axis(tickCount=5, labelFlush=False, labelOverlap=True, labelSeparation=8)
+    )
     colour = alt.Color("kills:N").scale(domain=[False, True], range=[BLUE, VERMILLION]).legend(None)
     base, low = alt.Chart(drawn), alt.X("low:Q").title(title)
     layers = alt.layer(
@@ -94,16 +111,17 @@ def _points(rows: pl.DataFrame, across: str, title: str, paper_at: str) -> alt.F
     )
     x = alt.X(f"{across}:N").title(title).sort(order).axis(labelAngle=0)
     side = alt.XOffset("name:N").sort([*(ARMS[arm] for arm in SIZED), CLAIM])
-    colour = arm_colour(SIZED, claim=True, symbol="circle")
+    colour = arm_colour(SIZED, claim=True)
     y = alt.Y("gain:Q").title("gain, relative").axis(format="+%")
     both = alt.Chart(pl.concat([shown, claim]))
     ours, theirs = (both.transform_filter(test) for test in (alt.datum.name != CLAIM, alt.datum.name == CLAIM))
+    shape = claim_shape(SIZED, symbol="circle")
     spans, points = ours.mark_rule(strokeWidth=2), ours.mark_point(filled=True, size=60, opacity=1.0)
-    diamonds = theirs.mark_point(filled=True, shape="diamond", size=90, opacity=1.0)
+    diamonds = theirs.mark_point(filled=True, size=90, opacity=1.0)
     layers = alt.layer(
         spans.encode(x=x, xOffset=side, y=alt.Y("low:Q"), y2="high:Q", color=colour),
-        points.encode(x=x, xOffset=side, y=y, color=colour),
-        diamonds.encode(x=x, xOffset=side, y=y, color=colour),
+        points.encode(x=x, xOffset=side, y=y, color=colour, shape=shape),
+        diamonds.encode(x=x, xOffset=side, y=y, color=colour, shape=shape),
     ).properties(width=260, height=150)
     chart: alt.FacetChart = layers.facet(
         column=alt.Column("truth:N").title(None).sort([f"truth: {truth}" for truth in TRUTHS]),

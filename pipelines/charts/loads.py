@@ -9,7 +9,19 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from pipelines.charts.looks import ARMS, CLAIM, GNN, HEIGHT, TRUTHS, WIDTH, arm_colour, arm_dash, named, titled
+from pipelines.charts.looks import (
+    ARMS,
+    CLAIM,
+    GNN,
+    HEIGHT,
+    TRUTHS,
+    WIDTH,
+    arm_colour,
+    arm_dash,
+    claim_shape,
+    named,
+    titled,
+)
 
 LOAD: Final = "offered load, jobs per hour"
 PAPER_LOAD_PER_H: Final = 70.0
@@ -18,6 +30,11 @@ HELD: Final = {"allocated": "allocated", "used": "truly used"}
 DEPLOYED_PCT, COMPLETION_PCT = 25.3, 15.2
 USE_PCT: Final = {"cpu": -2.0, "mem": 8.0, "gpu": 7.2}
 """What the paper claims for utilisation, which is of what is allocated."""
+
+SHARES: Final = frozenset(
+    {"complete_rate", *(f"{resource}_{what}_frac" for resource in ("cpu", "mem", "gpu") for what in HELD)}
+)
+"""Columns that cannot exceed one."""
 
 BASELINE: Final = ARMS["requested"]
 
@@ -69,7 +86,13 @@ def _truths() -> list[str]:
 def _levels(rows: pl.DataFrame, column: str, panel: str | pl.Expr) -> pl.DataFrame:
     """Return one row per population, panel, arm and load: the level with its interval."""
     by_truth = pl.concat_str(pl.lit("truth: "), panel) if isinstance(panel, str) else panel
-    return named(rows, "rate_per_h", panel=by_truth, level=column, low=f"{column}_lo", high=f"{column}_hi")
+    low, high = _possible(column, pl.col(f"{column}_lo")), _possible(column, pl.col(f"{column}_hi"))
+    return named(rows, "rate_per_h", panel=by_truth, level=column, low=low, high=high)
+
+
+def _possible(column: str, bound: pl.Expr) -> pl.Expr:
+    """Return a bound as far as the column can lie: not below nothing, and a share not above all."""
+    return bound.clip(0.0, 1.0 if column in SHARES else None)
 
 
 def _claimed(shown: pl.DataFrame, gain_pct: float, *, in_points: bool) -> pl.DataFrame:
@@ -77,6 +100,8 @@ def _claimed(shown: pl.DataFrame, gain_pct: float, *, in_points: bool) -> pl.Dat
     base = shown.filter(pl.col("name") == BASELINE, pl.col("rate_per_h") == PAPER_LOAD_PER_H)
     relative = pl.col("level") * (1.0 + gain_pct / 100.0)
     other = pl.col("level") + gain_pct / 100.0 if in_points else relative
+    if in_points:
+        relative, other = relative.clip(upper_bound=1.0), other.clip(upper_bound=1.0)
     return base.with_columns(
         name=pl.lit(CLAIM),
         level=relative,
@@ -87,7 +112,7 @@ def _claimed(shown: pl.DataFrame, gain_pct: float, *, in_points: bool) -> pl.Dat
 
 def _lines(shown: pl.DataFrame, title: str, *, form: str, panels: Sequence[str], down: bool = False) -> alt.FacetChart:
     """Draw every panel beside the other, or one below the other with `down`; the populations go the other way."""
-    x = alt.X("rate_per_h:Q").title(LOAD).scale(zero=False, nice=False)
+    x = alt.X("rate_per_h:Q").title(LOAD).scale(zero=False, nice=False).axis(labelFlush=False)
     y = alt.Y("level:Q").title(title).axis(format=form)
     low = alt.Y("low:Q")
     colour, dash = arm_colour(claim=True), arm_dash(claim=True)
@@ -97,7 +122,7 @@ def _lines(shown: pl.DataFrame, title: str, *, form: str, panels: Sequence[str],
         ours.mark_area(opacity=0.18).encode(x=x, y=low, y2="high:Q", color=colour),
         ours.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash),
         theirs.mark_rule(strokeWidth=3).encode(x=x, y=low, y2="high:Q", color=colour),
-        theirs.mark_point(filled=True, shape="diamond", size=90, opacity=1.0).encode(x=x, y=y, color=colour),
+        theirs.mark_point(filled=True, size=90, opacity=1.0).encode(x=x, y=y, color=colour, shape=claim_shape()),
     ).properties(width=WIDTH, height=HEIGHT)
     panel, population = ("row", "column") if down else ("column", "row")
     sides = {"column": alt.Column, "row": alt.Row}

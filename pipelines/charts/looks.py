@@ -35,13 +35,21 @@ GNN: Final = {"with": "with GNN", "without": "without GNN"}
 WIDTH, HEIGHT = 230, 170
 
 
-def arm_colour(arms: Sequence[str] = tuple(ARMS), *, claim: bool = False, symbol: str = "stroke") -> alt.Color:
+def arm_colour(arms: Sequence[str] = tuple(ARMS), *, claim: bool = False) -> alt.Color:
     """Return the colours of arms by their names in legends; with `claim`, that of the paper's claim too."""
     names, colours = [ARMS[arm] for arm in arms], [_COLOURS[arm] for arm in arms]
     if claim:
         names, colours = [*names, CLAIM], [*colours, PURPLE]
-    legend = alt.Legend(orient="bottom", columns=5, symbolType=symbol, symbolOpacity=1.0)
+    legend = alt.Legend(orient="bottom", columns=5, symbolOpacity=1.0)
+    if not claim:
+        legend.symbolType = "stroke"
     return alt.Color("name:N").title(None).scale(domain=names, range=colours).legend(legend)
+
+
+def claim_shape(arms: Sequence[str] = tuple(ARMS), *, symbol: str = "stroke") -> alt.Shape:
+    """Return a diamond for the paper's claim, which joins the legend of the arms' colours; theirs is `symbol` there."""
+    names = [*(ARMS[arm] for arm in arms), CLAIM]
+    return alt.Shape("name:N").title(None).scale(domain=names, range=[*(symbol for _ in arms), "diamond"])
 
 
 def arm_dash(*, claim: bool = False) -> alt.StrokeDash:
@@ -64,7 +72,9 @@ def titled(chart: alt.FacetChart | alt.VConcatChart, title: str, subtitle: Seque
     """Give a chart its title, the lines that say of what and of how many it is, and readable type."""
     given: alt.TopLevelMixin = (
         chart.properties(title=alt.TitleParams(title, subtitle=list(subtitle), anchor="start", fontSize=15, offset=12))
-        .configure_axis(labelFontSize=11, titleFontSize=12, titleFontWeight="normal", grid=True, gridOpacity=0.4)
+        .configure_axis(
+            labelFontSize=11, titleFontSize=12, titleFontWeight="normal", grid=True, gridOpacity=0.4, labelFlush=False
+        )
         .configure_header(labelFontSize=12, titleFontSize=12, labelFontWeight="bold")
         .configure_legend(labelFontSize=12, symbolStrokeWidth=3, symbolSize=300, labelLimit=300)
         .configure_view(stroke="#cccccc")

@@ -65,7 +65,8 @@ def test_every_chart_says_what_it_shows_of_what_and_of_how_many(experiment: str,
 
 @pytest.mark.parametrize(("experiment", "name"), EVERY)
 def test_colours_can_be_told_apart_by_everybody(experiment: str, name: str) -> None:
-    scales = [scale for scale in parts(spec(experiment, name), "scale") if isinstance(scale, dict) and "range" in scale]
+    channels: list[Any] = list(parts(spec(experiment, name), "color"))
+    scales = [each["scale"] for each in channels if isinstance(each, dict)]
     colours = {colour for scale in scales for colour in scale["range"] if isinstance(colour, str)}
 
     assert colours
@@ -120,6 +121,37 @@ def test_a_claim_about_a_share_reaches_from_one_reading_to_the_other() -> None:
     assert (row["low"], row["high"]) == (pytest.approx(0.25 * 1.152), pytest.approx(0.25 + 0.152))
 
 
+@pytest.mark.parametrize(
+    ("draw", "column", "most"), [(deployed_over_load, "deployed", None), (completion_over_load, "complete_rate", 1.0)]
+)
+def test_bands_end_where_no_level_can_lie(draw: Any, column: str, most: float | None) -> None:
+    wide = levels().with_columns(
+        (pl.col(column) - 1000.0).alias(f"{column}_lo"), (pl.col(column) + 1000.0).alias(f"{column}_hi")
+    )
+
+    drawn = [row for rows in draw(wide, ["n"]).to_dict()["datasets"].values() for row in rows if row["name"] != CLAIM]
+
+    assert {row["low"] for row in drawn} == {0.0}
+    assert {row["high"] for row in drawn} == {most or 1200.0}
+
+
+def test_a_claim_about_a_share_ends_at_all() -> None:
+    nearly = levels().with_columns(complete_rate=pl.lit(0.95))
+
+    [row] = claimed(completion_over_load(nearly, ["n"])).rows(named=True)
+
+    assert (row["level"], row["low"], row["high"]) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("name", ["figure2_deployed", "figure3_completion", "figure4_use"])
+def test_the_legend_shows_the_papers_claim_as_the_diamond_that_is_drawn(name: str) -> None:
+    [shape] = [each["scale"] for each in parts(spec("1", name), "shape") if isinstance(each, dict)]
+
+    by_name = dict(zip(shape["domain"], shape["range"], strict=True))
+    assert by_name.pop(CLAIM) == "diamond"
+    assert set(by_name.values()) == {"stroke"}
+
+
 def test_points_of_a_frontier_are_told_apart_by_what_they_vary() -> None:
     as_set = {
         "devices": "all",
@@ -136,7 +168,7 @@ def test_points_of_a_frontier_are_told_apart_by_what_they_vary() -> None:
         "killed": 0,
         "stretch_p99": 1.03,
     }
-    changes = [
+    changes: list[dict[str, Any]] = [
         {},
         {"theta": 0.1},
         {"cpu_margin": 0.5},
@@ -149,10 +181,11 @@ def test_points_of_a_frontier_are_told_apart_by_what_they_vary() -> None:
     drawn = gain_against_harm(points, ["n"]).to_dict()
 
     [rows] = drawn["datasets"].values()
-    kinds = [row["kind"] for row in rows if row["gnn"] == "with GNN"]
+    told = [row for row in reversed(rows) if row["gnn"] == "with GNN"]
+    kinds = [row["kind"] for row in told]
     held = "importance held, or fewer candidates"
     assert kinds == ["as set (ringed)", "theta varied", "margins varied", "floors eased", held, held]
-    assert [row["harm"] for row in rows[:6]] == ["kills none"] * 3 + ["kills jobs"] + ["kills none"] * 2
+    assert [row["harm"] for row in told] == ["kills none"] * 3 + ["kills jobs"] + ["kills none"] * 2
 
 
 def test_the_course_is_the_mean_over_seeds_with_its_interval() -> None:
