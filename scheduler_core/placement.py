@@ -55,7 +55,11 @@ def best_fit(demand: Demand, room: Room) -> Allocation | None:
     >>> best_fit(Demand(units=(6000, 4096, 500), instances=20), Cluster(paper_machines()).room()).counts
     ((0, 16), (1, 4))
     """
-    return _filled(demand, room, room.hosts(demand), np.argsort(room.freeness(), kind="stable"))
+    hosts, freeness = room.hosts(demand), room.freeness()
+    least = int(np.where(hosts > 0, freeness, np.inf).argmin())
+    if hosts[least] >= demand.instances:
+        return room.allocation(demand, [(least, demand.instances)])
+    return _filled(demand, room, hosts, np.argsort(freeness, kind="stable"))
 
 
 def consolidate(demand: Demand, room: Room) -> Allocation | None:
@@ -158,7 +162,8 @@ def _filled(demand: Demand, room: Room, hosts: IntArray, order: IntArray) -> All
         return None
     counts: list[tuple[int, int]] = []
     left = demand.instances
-    for machine in order[hosts[order] > 0].tolist():
+    # Every machine takes one at least, so no more of them are looked at than there are instances.
+    for machine in order[hosts[order] > 0][: demand.instances].tolist():
         taken = min(left, int(hosts[machine]))
         counts.append((machine, taken))
         left -= taken
@@ -173,6 +178,7 @@ PLACEMENTS: Final[dict[str, PlacementKind]] = {
     "consolidate": _always(consolidate),
     "dot_product": _on_devices("dot_product"),
     "fgd": _on_devices("fgd"),
+    "fgd_used_first": _on_devices("fgd_used_first"),
     "first_fit": _always(first_fit),
     "gpu_clustering": _on_devices("gpu_clustering"),
     "gpu_packing": _on_devices("gpu_packing"),

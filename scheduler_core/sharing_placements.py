@@ -42,10 +42,17 @@ class DevicePlacement:
 
     A machine that lacks CPU, memory, devices or the GPU type is out. Ties go to the machine listed first, or to one
     drawn. Within the machine, parts of a GPU go to the device that has the least that suffices, whole ones to the idle
-    devices of lowest index, except as said here. Scores are whole numbers within 0..100.
+    devices of lowest index, except as said here. Scores are whole numbers, mostly within 0..100.
 
     - ``fgd``: 100 times the sigmoid of how many GPUs less would be fragmented there for the target workload
       (`fragmentation`); a part of a GPU goes to the device where that is most.
+    - ``fgd_used_first``: the same; of machines with equal scores, those with an instance on their GPUs go before those
+      whose GPUs are all idle, as only these can take what asks for a whole machine. Under `fgd` ties decide that: where
+      no such shape is in the target, or scores are equal as numbers this coarse often are, large jobs find room only
+      because the order of the machines happens to leave the last ones alone.
+    - ``fgd_fullest_first``, ``fgd_exact``, ``fgd_idle_last``: what else was tried to that end. Of machines with equal
+      scores the one with least GPU left; scores not rounded; the largest machines, while they are idle, for smaller
+      jobs only where nothing else is left.
     - ``dot_product``: smaller product of what is free and what is asked, CPU and GPU as parts of the largest machine's.
     - ``best_fit_gpu``: least left of CPU and GPU, as parts of the largest machine's.
     - ``gpu_packing``: GPUs in use before idle ones of machines in use, before machines none of whose GPUs are.

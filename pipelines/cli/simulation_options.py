@@ -41,6 +41,7 @@ class PlacementOption(StrEnum):
     CONSOLIDATE = "consolidate"
     SPREAD = "spread"
     FGD = "fgd"
+    FGD_USED_FIRST = "fgd_used_first"
     DOT_PRODUCT = "dot_product"
     BEST_FIT_GPU = "best_fit_gpu"
     GPU_PACKING = "gpu_packing"

@@ -102,13 +102,29 @@ def gradient(box: Box, ask: Ask, devices: list[int], target: TargetWorkload) -> 
     return math.floor(1 / (1 + math.exp(-less)) * 100)
 
 
-def fgd(box: Box, ask: Ask, target: TargetWorkload) -> tuple[int, list[int]]:
+def worth(policy: str, box: Box, ask: Ask, devices: list[int], target: TargetWorkload) -> tuple[Fraction | int, ...]:
+    """The gradient, and what a variant prefers among equals; larger is better."""
+    after = taken(box, ask, devices)
+    score = gradient(box, ask, devices, target)
+    if policy == "fgd_exact":
+        return (fragmentation(box, target) - fragmentation(after, target),)
+    if policy == "fgd_used_first":
+        return score, int(sum(box.sizes.values()) > 0)
+    if policy == "fgd_fullest_first":
+        return score, -sum(after.gpus)
+    if policy == "fgd_idle_last":
+        breaks = sum(box.gpus) == MOST_GPU and sum(after.gpus) < MOST_GPU and ask.count * 1000 < MOST_GPU
+        return int(not breaks), score
+    return (score,)
+
+
+def fgd(policy: str, box: Box, ask: Ask, target: TargetWorkload) -> tuple[tuple[Fraction | int, ...], list[int]]:
     if ask.count != 1 or ask.milli == 1000:
         devices = usual_devices(box, ask)
-        return gradient(box, ask, devices, target), devices
+        return worth(policy, box, ask, devices, target), devices
     choices = [[device] for device, free in enumerate(box.gpus) if free >= ask.milli]
-    best = max(choices, key=lambda devices: gradient(box, ask, devices, target))
-    return gradient(box, ask, best, target), best
+    best = max(choices, key=lambda devices: worth(policy, box, ask, devices, target))
+    return worth(policy, box, ask, best, target), best
 
 
 def dot_product(box: Box, ask: Ask) -> int:
@@ -143,6 +159,7 @@ def gpu_clustering(box: Box, ask: Ask) -> int:
     return floor + 25 * (MOST_GPU - sum(box.gpus)) // MOST_GPU
 
 
+FGDS = ("fgd", "fgd_used_first", "fgd_fullest_first", "fgd_exact", "fgd_idle_last")
 BASELINES = {
     "dot_product": dot_product,
     "best_fit_gpu": best_fit_gpu,
@@ -153,13 +170,13 @@ BASELINES = {
 
 def decide(policy: str, boxes: list[Box], ask: Ask, target: TargetWorkload) -> tuple[int, list[int]] | None:
     """The machine and its devices; the first of equals."""
-    scored: list[tuple[int, int, list[int]]] = []
+    scored: list[tuple[tuple[Fraction | int, ...], int, list[int]]] = []
     for at, box in enumerate(boxes):
-        if fits(box, ask) and policy == "fgd":
-            score, devices = fgd(box, ask, target)
-            scored.append((-score, at, devices))
+        if fits(box, ask) and policy in FGDS:
+            score, devices = fgd(policy, box, ask, target)
+            scored.append((tuple(-key for key in score), at, devices))
         elif fits(box, ask):
-            scored.append((-BASELINES[policy](box, ask), at, usual_devices(box, ask)))
+            scored.append(((-BASELINES[policy](box, ask),), at, usual_devices(box, ask)))
     return min(scored)[1:] if scored else None
 
 

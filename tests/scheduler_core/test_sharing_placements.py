@@ -18,14 +18,15 @@ from tests.scheduler_core.sharing_references import (
     BASELINES,
     CLUSTERS,
     DEMANDS,
+    FGDS,
     ask_of,
     boxes_of,
     decide,
     taken,
 )
 
-POLICIES = [*BASELINES, "fgd", "random"]
-SCORED = [*BASELINES, "fgd"]
+POLICIES = [*BASELINES, *FGDS, "random"]
+SCORED = [*BASELINES, *FGDS]
 
 EVENTS = st.lists(st.tuples(DEMANDS, st.integers(0, 99)), min_size=1, max_size=25)
 """Demands, and for each whether one that runs ends first (below 30), and which."""
@@ -170,6 +171,14 @@ def test_ties_go_to_the_first_machine_or_to_one_drawn() -> None:
     assert drawn == set(range(5))
 
 
+def test_among_equals_machines_in_use_go_first_so_that_idle_ones_stay_whole() -> None:
+    cluster, target = Cluster(machines(3, gpus=2), sharing="devices"), target_of([one(0)])
+    cluster.allocate(cluster.room().allocation(one(1000), [(2, 1)]))
+    usual, used_first = DevicePlacement("fgd", target), DevicePlacement("fgd_used_first", target)
+    assert where(usual(one(300), cluster.room())) == (0, [0])  # nothing can be gained: all machines are alike
+    assert where(used_first(one(300), cluster.room())) == (2, [1])
+
+
 def test_without_a_target_it_is_learnt_from_those_who_arrive() -> None:
     cluster = Cluster(machines(1, gpus=2), sharing="devices")
     for gpu in (700, 500):
@@ -204,7 +213,7 @@ def test_one_placement_serves_other_clusters_in_turn() -> None:
     assert place(one(4000), first.room()) is None
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [*BASELINES, "fgd", "fgd_used_first", "random"])
 def test_is_in_the_registry_fresh_for_everyone(policy: str) -> None:
     made = placement_of(policy, seed=7)
     assert isinstance(made, DevicePlacement)

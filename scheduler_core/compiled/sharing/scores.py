@@ -1,4 +1,4 @@
-"""The score of a machine for a shape under each placement, 0..100, larger is better, and the device to take.
+"""The score of a machine for a shape under each placement, at least 0, larger is better, and the device to take.
 
 Which machine is taken is decided in `taking`. Definitions, in words and one by one, are at `sharing_placements`.
 Called by `taking`.
@@ -12,6 +12,10 @@ from scheduler_core.compiled.sharing.state import (
     BEST_FIT_GPU,
     DOT_PRODUCT,
     FGD,
+    FGD_EXACT,
+    FGD_FULLEST_FIRST,
+    FGD_IDLE_LAST,
+    FGD_USED_FIRST,
     GPU_CLUSTERING,
     GPU_PACKING,
     NONE,
@@ -99,22 +103,39 @@ def shift(nodes: Nodes, node: int, bits: int, milli: int) -> None:
 
 
 @kernel
-def _gradient(nodes: Nodes, node: int, shapes: Shapes, shape: int, bits: int, goal: Goal, kept: Kept) -> int:
-    """Squash how much less of a machine would be fragmented, in GPUs, into 0..100."""
-    milli = shapes.milli[shape]
+def _gradient(
+    policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, bits: int, goal: Goal, kept: Kept
+) -> int:
+    """Return how much less of a machine would be fragmented, squashed into 0..100 but under `FGD_EXACT`.
+
+    Behind it, as a second key, comes what the placement prefers among equals.
+    """
+    milli, most = shapes.milli[shape], int(nodes.most_gpu)
     shift(nodes, node, bits, -milli)
     after = fragmented(nodes, node, nodes.cpu[node] - shapes.cpu[shape], goal)
+    left = free_gpu(nodes, node)
     shift(nodes, node, bits, milli)
-    less = (kept.fragmented[node] - after) / max(goal.total, 1) / 1000.0
-    return int(1.0 / (1.0 + math.exp(-less)) * 100.0)
+    less = kept.fragmented[node] - after
+    if policy == FGD_EXACT:
+        return int(less + most * goal.total)
+    score = int(1.0 / (1.0 + math.exp(-less / max(goal.total, 1) / 1000.0)) * 100.0)
+    if policy == FGD_USED_FIRST:
+        return 2 * score + int(classes_on(nodes, node) > 0)
+    if policy == FGD_FULLEST_FIRST:
+        return int((most + 1) * score + most - left)
+    if policy == FGD_IDLE_LAST:
+        # Whether a machine that could take the largest jobs no longer could: of no account to these jobs themselves.
+        broken = idle_gpus(nodes, node) * WHOLE == most and left < most and shapes.gpus[shape] * WHOLE < most
+        return score + 101 * int(not broken)
+    return score
 
 
 @kernel
-def _descent(nodes: Nodes, node: int, shapes: Shapes, shape: int, goal: Goal, kept: Kept) -> int:
+def _descent(policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, goal: Goal, kept: Kept) -> int:
     """Score by fragmentation; a part of a device goes to whichever makes it least, the first of equals."""
     milli = shapes.milli[shape]
     if shapes.gpus[shape] != 1 or milli == WHOLE:
-        return int(_gradient(nodes, node, shapes, shape, kept.taken[shape, node], goal, kept))
+        return int(_gradient(policy, nodes, node, shapes, shape, kept.taken[shape, node], goal, kept))
     best = NONE
     for device in range(nodes.devices.shape[1]):
         free = nodes.devices[node, device]
@@ -125,7 +146,7 @@ def _descent(nodes: Nodes, node: int, shapes: Shapes, shape: int, goal: Goal, ke
             seen |= nodes.devices[node, other] == free
         if seen:
             continue  # as good as that one, which comes first
-        score = _gradient(nodes, node, shapes, shape, 1 << device, goal, kept)
+        score = _gradient(policy, nodes, node, shapes, shape, 1 << device, goal, kept)
         if score > best:
             best = score
             kept.taken[shape, node] = 1 << device
@@ -183,8 +204,8 @@ def evaluate(policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, g
         kept.score[shape, node] = NONE
         return
     kept.taken[shape, node] = fitted(nodes, node, shapes.gpus[shape], shapes.milli[shape])
-    if policy == FGD:
-        score = _descent(nodes, node, shapes, shape, goal, kept)
+    if policy == FGD or policy >= FGD_USED_FIRST:
+        score = _descent(policy, nodes, node, shapes, shape, goal, kept)
     elif policy == DOT_PRODUCT:
         score = _dot_product(nodes, node, shapes, shape)
     elif policy == BEST_FIT_GPU:

@@ -27,6 +27,10 @@ BEST_FIT_GPU: Final = 2
 GPU_PACKING: Final = 3
 GPU_CLUSTERING: Final = 4
 RANDOM: Final = 5
+FGD_USED_FIRST: Final = 6
+FGD_FULLEST_FIRST: Final = 7
+FGD_EXACT: Final = 8
+FGD_IDLE_LAST: Final = 9
 
 
 class Nodes(NamedTuple):
