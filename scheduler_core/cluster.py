@@ -142,8 +142,11 @@ class Room:
         return Room(free, self.largest, self.up, self.of_type, left, held)
 
     def _may_fit(self, demand: Demand) -> bool:
-        """Look at the largest machine's room and at all of it: most gangs that cannot start fail already here."""
-        return all(
+        """Look at the largest machine's room and at all of it: most gangs that cannot start fail already here.
+
+        A room is asked once only where the gang starts, and summing one up costs more than the one question.
+        """
+        return self._last is None or all(
             units <= most and units * demand.instances <= total
             for units, (most, total) in zip(demand.units, self._bounds, strict=True)
         )
