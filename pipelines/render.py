@@ -6,6 +6,7 @@ What the rows mean, and where stdout is, is the callers' matter. Called by `pipe
 import csv
 import json
 import math
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rich.cells import cell_len
 
 from pipelines.errors import BadUsage
+from pipelines.screen import GAP, Layout, fitted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,7 +28,6 @@ Plain = None | bool | int | float | str
 
 NULL = "-"
 _MAX_DECIMALS = 4
-_GAP = "  "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,8 @@ def render(
     Columns come in the order in which they first appear; a row that lacks one has null there. Times are ISO 8601 in UTC
     (naive ones are UTC already), durations seconds. A table rounds for reading and shows null and NaN as `-`; JSON and
     CSV keep every digit, and null, NaN and infinities are `null` in JSON and empty in CSV. Rows of several `kinds` have
-    their own columns only in JSON, where nothing has to line up.
+    their own columns only in JSON, where nothing has to line up. On a terminal a table is laid out for its width, as
+    `screen.fitted` says; elsewhere it is as wide as it is.
 
     Raises
     ------
@@ -78,10 +80,12 @@ def _write_table(grid: _Grid, stream: TextIO) -> None:
     columns = [_column(name, [row[index] for row in rows]) for index, name in enumerate(grid.columns)]
     if not columns:
         return
-    lines = list(zip(*columns, strict=True))
-    rule = "-" * cell_len(_GAP.join(lines[0]))
-    for line in (lines[0], (rule,), *lines[1:]):
-        stream.write(f"{_GAP.join(line).rstrip()}\n")
+    layout = fitted(columns, shutil.get_terminal_size().columns) if stream.isatty() else Layout(columns=columns)
+    lines = list(zip(*layout.columns, strict=True))
+    rule = "-" * cell_len(GAP.join(lines[0])) if lines else ""
+    table = [GAP.join(line).rstrip() for line in (*lines[:1], (rule,), *lines[1:])] if lines else []
+    for text in (*layout.before, *table, *layout.after):
+        stream.write(f"{text}\n")
 
 
 def _column(name: str, values: Sequence[Plain]) -> list[str]:
