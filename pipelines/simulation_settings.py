@@ -10,6 +10,7 @@ from typing import Final
 
 from pipelines.cluster_file import ClusterSpec, paper_cluster
 from pipelines.errors import BadUsage
+from scheduler_core.arrivals import SECONDS_PER_HOUR
 from scheduler_core.devices import Sharing
 from scheduler_core.discipline import Discipline
 from scheduler_core.placement import sharing_of
@@ -116,7 +117,13 @@ class SimulationSettings:
 
     def notes(self) -> list[str]:
         """State the assumptions every reader of a figure has to know."""
-        return [self.cluster.note(), _SHARING_NOTES[self.sharing], self._order_note(), *self._outage_notes()]
+        return [
+            self.cluster.note(),
+            _SHARING_NOTES[self.sharing],
+            self._order_note(),
+            *self._outage_notes(),
+            *self._window_notes(),
+        ]
 
     def _order_note(self) -> str:
         discipline = self.discipline
@@ -127,6 +134,15 @@ class SimulationSettings:
         else:
             passing = f"at most {discipline.overtakes} later jobs start before a blocked head of the queue"
         return f"{passing}; gangs whose request exceeds the whole cluster are counted as never_fits, outside the rates"
+
+    def _window_notes(self) -> list[str]:
+        if not self.warm_up_s:
+            return []
+        hours = self.warm_up_s / SECONDS_PER_HOUR
+        return [
+            f"measured from {hours:g} h on: jobs that came and what was held since then; stranded_gpu_frac alone is "
+            "over all the time from 0"
+        ]
 
     def _outage_notes(self) -> list[str]:
         if isinstance(self.outages, OutageRate):

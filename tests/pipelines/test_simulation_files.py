@@ -10,6 +10,7 @@ import pytest
 
 from pipelines.errors import BadUsage
 from pipelines.simulation_files import event_table, write_simulation
+from pipelines.simulation_settings import SimulationSettings
 from scheduler_core.metrics import summarise
 from scheduler_core.trajectory import Ending, Trajectory
 from tests.scheduler_core.trajectories import Came, Ran, trajectory
@@ -143,3 +144,10 @@ def test_no_job_at_all_can_be_written(tmp_path: Path) -> None:
 
     assert pl.read_parquet(tmp_path / "events.parquet").height == 0
     assert pl.read_parquet(tmp_path / "series.parquet")["free_gpus"].to_list() == [4.0, 4.0]
+
+
+@pytest.mark.parametrize(("warm_up_s", "said"), [(0.0, 0), (5400.0, 1)])
+def test_what_a_warm_up_does_not_leave_out_is_said(warm_up_s: float, said: int) -> None:
+    notes = SimulationSettings(warm_up_s=warm_up_s).notes()
+
+    assert sum("measured from 1.5 h on" in note and "stranded_gpu_frac" in note for note in notes) == said
