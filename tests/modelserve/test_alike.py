@@ -70,6 +70,17 @@ def test_without_anybody_alike_nothing_is_known(changed: dict[str, object]) -> N
     assert runs.tolist() == [0]
 
 
+@pytest.mark.parametrize(("groups", "own_runs", "stands_behind"), [(None, 4, 4), (3, 4, 4), (60, 4, 60)])
+def test_few_runs_of_its_own_group_are_evidence_beside_groups_alike(
+    groups: int | None, own_runs: int, stands_behind: int
+) -> None:
+    found = {} if groups is None else {SEEN.key: SEEN.model_copy(update={"groups": groups})}
+
+    _, runs = held(found, [asked()], said(), np.array([own_runs]))
+
+    assert runs.tolist() == [stands_behind]
+
+
 def test_a_target_without_a_bound_is_unknown() -> None:
     lacking = SEEN.model_copy(update={"needs": {"cpu_cores": 2.0}})
 

@@ -108,6 +108,18 @@ def test_backfill_looks_so_many_jobs_behind_the_head() -> None:
     assert starts_of(run(jobs, gpu_machines(4), Discipline(backfill="easy", backfill_depth=2)))[3] == 1.0
 
 
+def test_a_job_that_ends_in_time_takes_nothing_of_what_is_spare_at_the_promise() -> None:
+    # 2 of 4 GPUs are held until 100, when the head takes 3: one is spare. The short job gives its GPU back before that.
+    jobs = workload(
+        {"gpus": 2, "run": 100.0},
+        {"at": 1.0, "gpus": 3, "run": 10.0},
+        {"at": 1.0, "gpus": 1, "run": 50.0},
+        {"at": 1.0, "gpus": 1, "run": 500.0},
+    )
+
+    assert starts_of(run(jobs, gpu_machines(4), EASY)) == {0: 0, 1: 100, 2: 1, 3: 1}
+
+
 def test_drf_with_backfill_ranks_those_behind_the_head_anew() -> None:
     # User 0 heads the line with all 4 GPUs; behind it, users 1 and 2 take turns on the three that are free until 100.
     jobs = workload(

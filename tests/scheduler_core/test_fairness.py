@@ -65,6 +65,14 @@ def test_a_small_job_alone_takes_its_run_time() -> None:
     assert figures.jain_slowdown == pytest.approx(9 / (2 * 5))
 
 
+def test_slowdowns_are_shared_among_users_not_among_jobs() -> None:
+    came = [Came(run_s=20.0, user=0), Came(run_s=20.0, user=0), Came(run_s=20.0, user=1)]
+    ran = [Ran(job=job, start_s=start_s, end_s=start_s + 20.0) for job, start_s in ((0, 0.0), (2, 20.0), (1, 40.0))]
+
+    # Slowdowns of 1 and 3 of one user, of 2 of the other: both 2 on average.
+    assert summarise(trajectory(came, ran)).jain_slowdown == pytest.approx(1.0)
+
+
 def test_who_only_asks_for_what_never_fits_is_no_user_to_share_with() -> None:
     came = [Came(request=(1.0, 1.0, 4.0), run_s=20.0), Came(request=(99.0, 1.0, 4.0), user=1, never_fits=True)]
 

@@ -1,7 +1,8 @@
-"""What becomes of a job that is on its way to a kill when something else stops it first."""
+"""What becomes of a job that something stops on its way to a kill, and what of it a warm-up leaves out."""
 
 import pytest
 
+from scheduler_core.metrics import summarise
 from scheduler_core.outcomes import outcomes
 from scheduler_core.trajectory import Ending
 from tests.scheduler_core.trajectories import Came, Ran, trajectory
@@ -53,3 +54,20 @@ def test_stopped_or_not_a_job_comes_to_the_stretch_it_ends_with(ending: Ending) 
     )
 
     assert waiting.stretch.tolist() == done.stretch.tolist()
+
+
+@pytest.mark.parametrize(
+    ("ending", "figure"), [(Ending.KILLED, "killed_gpu_h"), (Ending.INTERRUPTED, "interrupted_gpu_h")]
+)
+def test_what_was_lost_counts_from_the_end_of_the_warm_up(ending: Ending, figure: str) -> None:
+    ran = trajectory([DOOMED], [Ran(job=0, start_s=0.0, end_s=20.0, ending=ending)], end_s=30.0)
+
+    assert getattr(summarise(ran), figure) == pytest.approx(1 * 20 / 3600)
+    assert getattr(summarise(ran, warm_up_s=15.0), figure) == pytest.approx(1 * 5 / 3600)
+
+
+def test_what_never_fits_counts_only_where_it_came_after_the_warm_up() -> None:
+    ran = trajectory([Came(never_fits=True), Came(at_s=50.0, never_fits=True)])
+
+    assert summarise(ran).never_fits == 2
+    assert summarise(ran, warm_up_s=40.0).never_fits == 1

@@ -151,6 +151,13 @@ def test_standing_too_far_behind_for_backfill_is_named() -> None:
     assert explain_pending(scheduler, 3, 0.0).hold == Hold.DEPTH
 
 
+def test_the_last_that_backfill_looks_at_is_held_by_the_promise_not_by_the_depth() -> None:
+    gangs = [gang(0, 3, 100.0), gang(1, 4), gang(2, 1, 500.0)]
+    scheduler = after_a_round(gpu_machines(4), *gangs, backfill="easy", backfill_depth=1)
+
+    assert explain_pending(scheduler, 2, 0.0).hold == Hold.RESERVATION
+
+
 def test_a_job_that_nothing_holds_starts_in_the_next_round() -> None:
     scheduler = after_a_round(gpu_machines(4), gang(0, 4), gang(1, 4))
     scheduler.release(0)

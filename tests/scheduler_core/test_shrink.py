@@ -205,6 +205,17 @@ def test_a_resource_is_held_where_the_model_begins_to_speak() -> None:
     assert answer.target.row() == pytest.approx((5.1, 6.8, 0.0))
 
 
+def test_what_the_model_forbade_below_is_not_taken_where_its_support_ends() -> None:
+    # It forbids 5, 5.5 and 6 cores, has seen no more, and so is silent from 6.5 on: nothing below that is permitted.
+    predictor = slows_below(1000.0)
+    predictor.known = Knowledge(support={"cpu_cores": (2.0, 6.0)})
+
+    answer = one(predictor, request(10.0, 8.0, 0.0))
+
+    assert answer.target.row() == pytest.approx((6.5, 4.0, 0.0))
+    assert answer.reasons["cpu_cores"] == Reason.SHRUNK
+
+
 def test_run_time_is_that_of_the_accepted_candidate() -> None:
     answer = one(slows_below(5.0), request(10.0, 8.0, 0.0), replace(HALF, theta=0.12))
 

@@ -1,5 +1,7 @@
 """Runs of a grid: paired, deterministic, and over time, against two jobs worked by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from pipelines.cluster_file import ClusterSpec
 from pipelines.experiments.arms import EXPERIMENT_ARMS, advice_of, asked_of
 from pipelines.experiments.cases import Case, cases_of
-from pipelines.experiments.runs import KEY, POLICIES, Outcomes, cpu_met_h, over_time, run_cases
+from pipelines.experiments.runs import KEY, POLICIES, Outcomes, asked_cores, cpu_met_h, over_time, run_cases
 from pipelines.paired_runs import Arrivals, Run
 from scheduler_core.cluster import Machine
 from scheduler_core.metrics import Uses, summarise
@@ -98,6 +100,19 @@ def test_the_course_of_two_jobs_is_as_worked_by_hand() -> None:
     assert course["deployed"] == pytest.approx([1.0] * 11 + [2.0] * 7)
     assert course["completed"] == pytest.approx([0.0] * 11 + [1.0] * 7)
     assert course["waiting"] == pytest.approx([0.0] * 2 + [1.0] * 10 + [0.0] * 6)
+
+
+def test_gangs_that_never_fit_ask_for_nothing() -> None:
+    run = hand_run()
+    units = np.array([[6000, 1024, 1000], [60_000, 1024, 1000]])
+    larger = replace(run.trajectory.workload, request_units=units, granted_units=units)
+
+    def asked(never_fits: list[bool]) -> float:
+        trajectory = replace(run.trajectory, workload=larger, never_fits=np.array(never_fits))
+        return asked_cores(replace(run, trajectory=trajectory))
+
+    assert (asked([False, False]), asked([False, True])) == (33.0, 6.0)
+    assert np.isnan(asked([True, True]))
 
 
 @pytest.mark.parametrize(("full_from", "expected"), [(0, 0.0), (5, 5 / 12), (None, 1.0)])

@@ -87,6 +87,14 @@ def test_vcs_of_the_capacity_table_are_pools_of_their_own_whatever_cluster_the_l
     assert [(pool.vc, pool.gpus) for pool in reading.pools] == [("v", 16), ("w", 8)]
 
 
+def test_days_that_the_log_does_not_cover_say_nothing_of_its_vcs() -> None:
+    days = capacity(("v", 1, 16), ("v", 8, 800), ("v", 9, 800))
+
+    reading = only(evidence(jobs_of({"vc": "v"}), capacity=days), "vc_table")
+
+    assert [(pool.vc, pool.gpus) for pool in reading.pools] == [("v", 16)]
+
+
 def test_a_vc_that_the_table_lacks_leaves_no_reading_by_table_but_an_inferred_one() -> None:
     jobs = jobs_of({"vc": "v", "req_gpus": 9.0}, {"vc": "w"})
 
@@ -114,6 +122,16 @@ def test_a_load_is_offered_by_the_measured_jobs() -> None:
     assert offered_gpus(jobs, T0) == 72.0
     assert [(r.name, r.pools[0].gpus) for r in readings] == [("load_0.9", 80), ("load_0.5", 144)]
     assert all("NOT THE TRACE'S CLUSTER" in reading.note for reading in readings)
+
+
+def test_jobs_before_the_measured_ones_offer_no_load() -> None:
+    jobs = jobs_of(
+        {"run_s": 86_400.0, "req_gpus": 500.0},
+        {"submit_ts": T0 + timedelta(days=5), "run_s": 86_400.0, "req_gpus": 8.0},
+        {"submit_ts": T0 + timedelta(days=7), "run_s": 86_400.0, "req_gpus": 8.0},
+    )
+
+    assert offered_gpus(jobs, T0 + timedelta(days=5)) == 8.0
 
 
 def test_an_unknown_reading_is_refused_by_name() -> None:
