@@ -65,6 +65,15 @@ def test_mixes_policies_and_ways_of_sizing_are_all_told() -> None:
     }
 
 
+def test_every_part_stands_beside_what_is_recommended() -> None:
+    rows = about(answered("ablate").rows(), "part")
+
+    completed = {(row["gnn"], row["devices"], row["truth"], row["arm"]): row["completed"] for row in rows}
+    for row in rows:
+        shrunk = completed[row["gnn"], row["devices"], row["truth"], "shrunk"]
+        assert row["completed_beside_shrunk"] == pytest.approx(row["completed"] - shrunk)
+
+
 def test_claims_about_mixes_and_policies_are_judged() -> None:
     for experiment in ("2", "3"):
         verdicts = {row["verdict"] for row in about(answered(experiment).rows(), "claim")}
