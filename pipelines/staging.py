@@ -11,19 +11,15 @@ from pathlib import Path
 import duckdb
 
 from features.tables import TABLES
+from pipelines.classification import loaded
 from pipelines.errors import SourceError
 from pipelines.lake import DUCKDB_TYPES, QUARANTINE, QUARANTINE_SCHEMA, SCHEMAS
+from pipelines.line_rows import NO_LINES, escaped, from_lines, header_lines, numbered
 from pipelines.manifest import Account
 from pipelines.sources.archive import count_rows, ends_with, header_of
-from pipelines.sources.source import Column, RawTable, Source
+from pipelines.sources.source import RawTable, Source
+from pipelines.typed_rows import load_typed, typed_numbers
 
-# One column per line: DuckDB splits lines, and a line is split into fields by a function, so that a row with too many
-# or too few fields is a row like any other. \1 and \2 occur in no text file.
-LINES = (
-    "columns = {'line': 'VARCHAR'}, auto_detect = false, header = false, delim = '\x01', quote = '', escape = '', "
-    "nullstr = '\x02', strict_mode = false, ignore_errors = true"
-)
-JSON_OBJECTS = "format = 'array', maximum_object_size = 67108864"
 UNREADABLE = (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException)
 
 
@@ -73,8 +69,8 @@ def write(work: duckdb.DuckDBPyConnection, select: str, table: str, trace: str, 
     )
     order = ", ".join(f'"{name}"' for name in _order_of(table))
     ordered = f"SELECT {casts} FROM ({select}) ORDER BY {order}"
-    work.execute(f"COPY ({ordered}) TO '{_escaped(target)}' (FORMAT parquet, COMPRESSION zstd)")
-    rows = work.execute(f"SELECT count(*) FROM read_parquet('{_escaped(target)}')").fetchone()
+    work.execute(f"COPY ({ordered}) TO '{escaped(target)}' (FORMAT parquet, COMPRESSION zstd)")
+    rows = work.execute(f"SELECT count(*) FROM read_parquet('{escaped(target)}')").fetchone()
     return int(rows[0]) if rows else 0
 
 
@@ -90,39 +86,38 @@ def _load_table(work: duckdb.DuckDBPyConnection, cluster: str, one: Published) -
     if one.plain is None:
         _create_empty(work, table)
     else:
-        rows_in, names = _rows_in(one, one.plain), _check_header(one, one.plain)
+        names = _check_header(one, one.plain)
         work.execute(f"CREATE TABLE {table.name}_header AS SELECT ?::VARCHAR[] AS names", [names])
-        work.execute(_classify(table, _reader(table, one.plain, keep_rejects=True), len(names)))
-        _apply_late_rules(work, table)
-        _quarantine(work, one, one.plain)
-    good = f"CREATE VIEW {table.name} AS SELECT * EXCLUDE (rule) FROM {table.name}_all WHERE rule IS NULL"
-    work.execute(good)
+        rows_in = None if table.json_array else load_typed(work, table, one.plain, len(names))
+        if rows_in is not None:
+            numbers = typed_numbers(table, "({})")
+        else:
+            rows_in, numbers = _rows_in(one, one.plain), "({})"
+            _load_lines(work, one, one.plain, len(names))
+        _apply_late_rules(work, one, one.plain, len(names), numbers)
+        _quarantine(work, one, one.plain, numbers)
+    kept = ", ".join(_quoted(name) for name in table.kept)
+    work.execute(f"CREATE VIEW {table.name} AS SELECT {kept} FROM {table.name}_all WHERE rule IS NULL")
     account = _account(work, cluster, one, rows_in)
     if table.required and not account.rows_in:
         raise SourceError(f"{one.file} holds no rows; expected the {table.name} table. Fetch the file again.")
     return account
 
 
-def _reader(table: RawTable, plain: Path, *, keep_rejects: bool = False) -> str:
-    """Return the SQL that reads a file as numbered lines (of JSON: as numbered elements of its array)."""
-    path = _escaped(plain)
-    if table.json_array:
-        rows = f"(SELECT json AS line FROM read_json_objects('{path}', {JSON_OBJECTS}))"
-    else:
-        kept = f"store_rejects = true, rejects_table = '{table.name}_rejects', rejects_scan = '{table.name}_scan'"
-        rejects = f", {kept}" if keep_rejects else ""
-        rows = f"read_csv('{path}', skip = {_header_lines(table)}, {LINES}{rejects})"
-    return f"(SELECT row_number() OVER () AS row, line FROM {rows})"
-
-
-def _header_lines(table: RawTable) -> int:
-    return 0 if table.header is None else 1
+def _load_lines(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, names: int) -> None:
+    """Load a file line by line; what is no text, or longer than any published line, goes to quarantine at once."""
+    table = one.table
+    lines = numbered(table, plain, keep_rejects=True)
+    work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, from_lines(table, lines, names))}")
+    if not table.json_array:
+        unreadable = f"SELECT DISTINCT ?, ?, 'unreadable_line', line, csv_line FROM {table.name}_rejects"
+        work.execute(f"INSERT INTO {QUARANTINE} {unreadable}", [table.name, one.file])
 
 
 def _rows_in(one: Published, plain: Path) -> int | None:
     """Count a file's rows without DuckDB; of a JSON array only DuckDB can tell (None)."""
     if not one.table.json_array:
-        return max(0, count_rows(plain) - _header_lines(one.table))
+        return max(0, count_rows(plain) - header_lines(one.table))
     # A log cut off between two jobs would read as a shorter one.
     if plain.stat().st_size and not ends_with(plain, b"]"):
         raise SourceError(f"{one.file} is truncated: it does not end its JSON array with ']'. Fetch it again.")
@@ -146,65 +141,39 @@ def _check_header(one: Published, plain: Path) -> list[str]:
     return found
 
 
-def _classify(table: RawTable, reader: str, names: int) -> str:
-    """Return the SQL that parses every row and names the first rule it breaks."""
-    texts, values, broken = [], [], []
-    for position, column in enumerate(table.columns, start=1):
-        texts.append(f"{_text(column, position)} AS t{position}")
-        values.append(f'{column.value.replace("{text}", f"t{position}")} AS "{column.name}"')
-        broken.append(f"WHEN t{position} IS NOT NULL AND \"{column.name}\" IS NULL THEN 'unparsable_{column.name}'")
-    if not table.json_array:
-        counts = ", ".join(str(n) for n in table.fields or (names,))
-        broken.insert(0, f"WHEN len(f) NOT IN ({counts}) THEN 'column_count'")
-    broken += [f"WHEN {rule.bad} THEN '{rule.name}'" for rule in table.rules]
-    fields = "" if table.json_array else ", string_split(line, ',') AS f"
-    columns = ", ".join(f'"{c.name}"' for c in table.columns)
-    return f"""CREATE TABLE {table.name}_all AS
-        WITH split AS (SELECT row, line{fields} FROM {reader}),
-        texts AS (SELECT *, {", ".join(texts)} FROM split),
-        parsed AS (SELECT *, {", ".join(values)} FROM texts)
-        SELECT row, {columns}, CASE {" ".join(broken)} END AS rule FROM parsed"""
-
-
-def _text(column: Column, position: int) -> str:
-    text = f"trim({column.text or f'f[{position}]'})"
-    missing = ", ".join(f"'{t}'" for t in column.missing)
-    return f"CASE WHEN {text} NOT IN ({missing}) THEN {text} END"
-
-
 def _create_empty(work: duckdb.DuckDBPyConnection, table: RawTable) -> None:
     """Create the table without rows, with the very types that rows would have."""
-    nothing = "(SELECT NULL::BIGINT AS row, NULL::VARCHAR AS line WHERE false)"
-    work.execute(_classify(table, nothing, len(table.columns)))
+    nothing = from_lines(table, NO_LINES, len(table.columns))
+    work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, nothing)}")
     work.execute(f"CREATE TABLE {table.name}_header AS SELECT []::VARCHAR[] AS names")
 
 
-def _apply_late_rules(work: duckdb.DuckDBPyConnection, table: RawTable) -> None:
+def _apply_late_rules(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, names: int, numbers: str) -> None:
     """Mark repeated keys (the first row stays), then rows that fail a rule about other tables."""
-    name = table.name
-    if table.key:
-        key = ", ".join(_quoted(k) for k in table.key)
-        nth = f"row_number() OVER (PARTITION BY {key} ORDER BY row)"
-        repeated = f"SELECT row FROM {name}_all WHERE rule IS NULL QUALIFY {nth} > 1"
-        work.execute(f"UPDATE {name}_all SET rule = 'duplicate_key' WHERE row IN ({repeated})")
+    table, name = one.table, one.table.name
+    doubtful = f"SELECT key_hash FROM {name}_all WHERE rule IS NULL GROUP BY key_hash HAVING count(*) > 1"
+    if table.key and work.execute(f"SELECT EXISTS ({doubtful})").fetchone() == (True,):
+        rows = f"SELECT rowid AS place, row, rule FROM {name}_all WHERE rule IS NULL AND key_hash IN ({doubtful})"
+        work.execute(f"CREATE TEMP TABLE doubtful AS SELECT place, row FROM {numbers.format(rows)}")
+        lines = f"(SELECT row, line FROM {numbered(table, plain)} SEMI JOIN doubtful USING (row))"
+        nth = f"row_number() OVER (PARTITION BY {', '.join(_quoted(k) for k in table.key)} ORDER BY row)"
+        repeated = f"SELECT row FROM {from_lines(table, lines, names)} QUALIFY {nth} > 1"
+        places = f"SELECT place FROM doubtful WHERE row IN ({repeated})"
+        work.execute(f"UPDATE {name}_all SET rule = 'duplicate_key' WHERE rowid IN ({places})")
+        work.execute("DROP TABLE doubtful")
     for link in table.links:
-        broken = f"SELECT row FROM {name}_all r WHERE rule IS NULL AND ({link.bad})"
-        work.execute(f"UPDATE {name}_all SET rule = '{link.name}' WHERE row IN ({broken})")
+        broken = f"SELECT r.rowid FROM {name}_all r WHERE rule IS NULL AND ({link.bad})"
+        work.execute(f"UPDATE {name}_all SET rule = '{link.name}' WHERE rowid IN ({broken})")
 
 
-def _quarantine(work: duckdb.DuckDBPyConnection, one: Published, plain: Path) -> None:
+def _quarantine(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, numbers: str) -> None:
     """Keep every bad row as it stands in the file; rows are read a second time only where some are bad."""
     name = one.table.name
-    bad = f"SELECT row, rule FROM {name}_all WHERE rule IS NOT NULL"
+    bad = f"SELECT rowid AS place, row, rule FROM {name}_all WHERE rule IS NOT NULL"
     if work.execute(f"SELECT EXISTS ({bad})").fetchone() == (True,):
         work.execute(
             f"""INSERT INTO {QUARANTINE} SELECT ?, ?, bad.rule, bad.row, lines.line
-            FROM ({bad}) AS bad JOIN {_reader(one.table, plain)} AS lines USING (row)""",
-            [name, one.file],
-        )
-    if not one.table.json_array:  # bytes that are no text, and lines longer than any published one
-        work.execute(
-            f"INSERT INTO {QUARANTINE} SELECT DISTINCT ?, ?, 'unreadable_line', line, csv_line FROM {name}_rejects",
+            FROM {numbers.format(bad)} AS bad JOIN {numbered(one.table, plain)} AS lines USING (row)""",
             [name, one.file],
         )
 
@@ -237,10 +206,6 @@ def _plain_name(name: str) -> str:
 
 def _quoted(name: str) -> str:
     return f'"{name}"'
-
-
-def _escaped(path: Path) -> str:
-    return str(path).replace("'", "''")
 
 
 def _first_line(error: Exception) -> str:

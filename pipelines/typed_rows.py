@@ -11,14 +11,17 @@ import duckdb
 
 from pipelines.classification import classified, known_text, loaded
 from pipelines.line_rows import allowed_counts, escaped, from_lines, header_lines, numbered
-from pipelines.sources.archive import CHUNK_BYTES, plain_lines
-from pipelines.sources.source import NULL_TEXTS, RawTable
+from pipelines.sources.archive import CHUNK_BYTES, plain_text
+from pipelines.sources.source import RawTable
 
 REREAD: Final = ("CAST", "MISSING COLUMNS", "TOO MANY COLUMNS")
 """What the reader may reject a row for and a second look at its line can settle."""
 
 REJECTS_MOST: Final = 100_000
 """More than these are quicker read line by line; the reader stores no more, and the rows then do not add up."""
+
+UNCLEAR: Final = "unclear"
+"""The reader takes `nan`, that stands for a missing number, and `NaN`, that is none, for the same."""
 
 
 def load_typed(work: duckdb.DuckDBPyConnection, table: RawTable, plain: Path, names: int) -> int | None:
@@ -27,13 +30,12 @@ def load_typed(work: duckdb.DuckDBPyConnection, table: RawTable, plain: Path, na
     None where the file cannot be read this way: nothing is left in `work` then. Rows that the reader rejected come
     last and carry their number; the number of the others follows from their place (`typed_numbers`).
     """
-    rows = plain_lines(plain)
-    count = _count_of_first(table, plain)
-    if rows is None or any(c.text for c in table.columns) or count not in allowed_counts(table, names):
+    counted, of_first = plain_text(plain), _first_commas(table, plain)
+    if counted is None or any(c.text for c in table.columns) or of_first + 1 not in allowed_counts(table, names):
         return None
-    rows -= header_lines(table)
-    work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, _typed(table, plain, count))}")
-    adds_up = _adds_up(work, table, rows)
+    rows, commas = counted[0] - header_lines(table), counted[1] - (names - 1) * header_lines(table)
+    work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, _typed(table, plain, of_first + 1))}")
+    adds_up = _adds_up(work, table, rows, commas, of_first)
     _note_gaps(work, table)
     for left in ("rejects", "scan") if adds_up else ("rejects", "scan", "gaps", "all"):
         work.execute(f"DROP TABLE {table.name}_{left}")
@@ -66,30 +68,42 @@ def _typed(table: RawTable, plain: Path, count: int) -> str:
     columns += [f"'c{position}': 'VARCHAR'" for position in range(len(table.columns) + 1, count + 1)]
     as_text = [i for i, c in enumerate(table.columns[:count], start=1) if c.read_as == "VARCHAR"]
     verbatim = ", ".join(f"'c{i}'" for i in (*as_text, *range(len(table.columns) + 1, count + 1)))
-    nulls = ", ".join(f"'{text}'" for text in NULL_TEXTS)
     read = (
         f"read_csv('{escaped(plain)}', skip = {header_lines(table)}, columns = {{{', '.join(columns)}}}, "
-        f"auto_detect = false, header = false, delim = ',', quote = '', escape = '', nullstr = [{nulls}], "
+        f"auto_detect = false, header = false, delim = ',', quote = '', escape = '', nullstr = '', "
         f"force_not_null = [{verbatim}], store_rejects = true, rejects_table = '{table.name}_rejects', "
         f"rejects_scan = '{table.name}_scan', rejects_limit = {REJECTS_MOST})"
     )
-    return classified(table, f"(SELECT NULL::BIGINT AS row, * FROM {read})", texts)
+    numbers = [text for text, column in zip(texts, table.columns, strict=True) if column.read_as == "DOUBLE"]
+    unclear = " OR ".join(f"isnan({number})" for number in numbers)
+    unclear_first = [f"WHEN {unclear} THEN '{UNCLEAR}'"] if numbers else []
+    return classified(table, f"(SELECT NULL::BIGINT AS row, * FROM {read})", texts, unclear_first)
 
 
-def _count_of_first(table: RawTable, plain: Path) -> int:
+def _first_commas(table: RawTable, plain: Path) -> int:
     with plain.open("rb") as stream:
         for _ in range(header_lines(table)):
             stream.readline(CHUNK_BYTES)
-        return stream.readline(CHUNK_BYTES).count(b",") + 1
+        return stream.readline(CHUNK_BYTES).count(b",")
 
 
-def _adds_up(work: duckdb.DuckDBPyConnection, table: RawTable, rows: int) -> bool:
-    """Tell whether every line of the file is loaded or rejected for a reason that can be settled."""
+def _adds_up(work: duckdb.DuckDBPyConnection, table: RawTable, rows: int, commas: int, of_each: int) -> bool:
+    """Tell whether every line of the file is loaded or rejected for a reason that can be settled.
+
+    The commas must add up as well: the reader takes a row with one empty field too many for a good one.
+    """
     kinds = ", ".join(f"'{kind}'" for kind in REREAD)
     found = work.execute(
-        f"""SELECT (SELECT count(*) FROM {table.name}_all) + count(DISTINCT line) = ?
-            AND coalesce(bool_and(error_type IN ({kinds})), true) FROM {table.name}_rejects""",
-        [rows],
+        f"""WITH rejected AS (
+            SELECT any_value(len(csv_line) - len(replace(csv_line, ',', ''))) AS commas,
+                bool_and(error_type IN ({kinds})) AS settled FROM {table.name}_rejects GROUP BY line
+        ), accepted AS (
+            SELECT count(*) AS rows, count(*) FILTER (rule = '{UNCLEAR}') AS unclear FROM {table.name}_all
+        )
+        SELECT any_value(rows) + count(settled) = ? AND any_value(rows) * ? + coalesce(sum(commas), 0) = ?
+            AND coalesce(bool_and(settled), true) AND any_value(unclear) = 0
+        FROM accepted LEFT JOIN rejected ON true""",
+        [rows, of_each, commas],
     ).fetchone()
     return found == (True,)
 

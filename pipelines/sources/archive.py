@@ -20,6 +20,7 @@ from pipelines.errors import SourceError
 from pipelines.sources.source import RawTable
 
 CHUNK_BYTES = 1 << 22
+NEVER_IN_PLAIN_TEXT = (b"\r", b"\0", b"\1", b"\2")
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError)
 
 
@@ -103,6 +104,29 @@ def count_rows(path: Path) -> int:
             rows += int(np.count_nonzero(inside[1:] & ~inside[:-1])) + int(inside[0] and not line_open)
             line_open = bool(inside[-1])
     return rows
+
+
+def plain_text(path: Path) -> tuple[int, int] | None:
+    r"""Count the lines and commas of a file of plain ASCII text, ended by line feeds alone; of any other None.
+
+    Examples
+    --------
+    >>> from tempfile import NamedTemporaryFile
+    >>> with NamedTemporaryFile() as file:
+    ...     _ = file.write(b"a,b\nc,d") and file.flush()
+    ...     plain_text(Path(file.name))
+    (2, 2)
+    """
+    lines, commas, last = 0, 0, b"\n"
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            if not chunk.isascii() or any(mark in chunk for mark in NEVER_IN_PLAIN_TEXT):
+                return None
+            data = np.frombuffer(chunk, dtype=np.uint8)
+            lines += int(np.count_nonzero(data == ord("\n")))
+            commas += int(np.count_nonzero(data == ord(",")))
+            last = chunk[-1:]
+    return lines + (last != b"\n"), commas
 
 
 def header_of(path: Path) -> list[str]:

@@ -120,6 +120,7 @@ INSTANCE = RawTable(
         text("machine"),
     ),
     key=("job_name", "task_name", "inst_name", "worker_name"),
+    passing=("inst_name", "worker_name", "inst_id", "status", "end_time", "machine"),
     rules=(missing("job_name", "task_name"), *STATE),
     links=(
         NO_TASK,
@@ -148,6 +149,7 @@ SENSOR = RawTable(
         *(number(name) for name in (*USED, *TRAFFIC)),
     ),
     key=("job_name", "task_name", "worker_name", "gpu_name"),
+    passing=("inst_id", "machine", "read_count", "write_count"),
     rules=(missing("job_name", "task_name", "worker_name"), negative(*USED, *TRAFFIC, rule="negative_use")),
     links=(NO_TASK,),
 )
@@ -166,7 +168,8 @@ MACHINE_SPEC = RawTable(
     ),
 )
 
-BUSY = ("machine_cpu_iowait", "machine_cpu_kernel", "machine_cpu_usr", "machine_gpu", "machine_load_1")
+CPU_BUSY = ("machine_cpu_iowait", "machine_cpu_kernel", "machine_cpu_usr")
+BESIDE = ("machine_load_1", "machine_net_receive", "machine_num_worker")
 MACHINE_METRIC = RawTable(
     name="machine_metric",
     stems=("pai_machine_metric",),
@@ -177,8 +180,9 @@ MACHINE_METRIC = RawTable(
         text("machine"),
         seconds("start_time"),
         seconds("end_time"),
-        *(number(name) for name in (*BUSY, "machine_net_receive", "machine_num_worker", "machine_cpu")),
+        *(number(name) for name in (*CPU_BUSY, "machine_gpu", *BESIDE, "machine_cpu")),
     ),
+    passing=("end_time", *CPU_BUSY, *BESIDE),
     rules=(
         missing("machine", "start_time"),
         Rule(name="end_before_start", bad="end_time < start_time"),

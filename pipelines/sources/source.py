@@ -24,12 +24,14 @@ class Column:
 
     `text` may use `f` (the fields of a line) or `line`; None takes the field at the column's position.
     `value` may use `{text}` and the columns before it; a text that gives no value, and is not `missing`, is unparsable.
+    `read_as` is the type that DuckDB's reader may give `{text}` at once: `value` must say the same of it.
     """
 
     name: str
     value: str
     text: str | None = None
     missing: tuple[str, ...] = NULL_TEXTS
+    read_as: str = "VARCHAR"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,8 @@ class RawTable:
     `stems` are file names less their suffix, in which `CLUSTER` may stand; `suffixes` are tried in order, `archives`
     may hold the file as a member. `header` None means headerless; a `*` in it stands for any further names. `fields`
     are the field counts a row may have (empty: as many as columns, or as names in the header). Of rows with equal
-    `key` the first stays. `feeds` names the canonical table its rows end in.
+    `key` the first stays. `feeds` names the canonical table its rows end in. `passing` are the columns that only the
+    key and the rules of the row itself look at: they are checked and not kept.
     """
 
     name: str
@@ -66,6 +69,12 @@ class RawTable:
     key: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
     links: tuple[Rule, ...] = ()
+    passing: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Return the names of the columns that good rows are loaded with."""
+        return tuple(c.name for c in self.columns if c.name not in self.passing)
 
     def of(self, cluster: str) -> Self:
         """Return the table as it is published for one cluster."""
@@ -102,20 +111,21 @@ def text(name: str, *, of: str | None = None) -> Column:
 
 def number(name: str, *, of: str | None = None) -> Column:
     """Declare a finite number."""
-    return Column(name=name, text=of, value="CASE WHEN isfinite(try_cast({text} AS DOUBLE)) THEN {text}::DOUBLE END")
+    value = "CASE WHEN isfinite(try_cast({text} AS DOUBLE)) THEN {text}::DOUBLE END"
+    return Column(name=name, text=of, value=value, read_as="DOUBLE")
 
 
 def count(name: str, *, of: str | None = None) -> Column:
     """Declare a whole number that fits 32 bits, however it is spelled (`10.0`)."""
     value = "try_cast({text} AS DOUBLE)"
     whole = f"CASE WHEN abs({value}) < 2147483648 AND {value} = floor({value}) THEN {value}::INTEGER END"
-    return Column(name=name, text=of, value=whole)
+    return Column(name=name, text=of, value=whole, read_as="DOUBLE")
 
 
 def seconds(name: str) -> Column:
     """Declare a Unix time in seconds, within what a timestamp can hold."""
     value = "try_cast({text} AS DOUBLE)"
-    return Column(name=name, value=f"CASE WHEN abs({value}) < 1e10 THEN {value} END")
+    return Column(name=name, value=f"CASE WHEN abs({value}) < 1e10 THEN {value} END", read_as="DOUBLE")
 
 
 def local_time(name: str, zone: str, *, of: str | None = None) -> Column:

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.errors import SourceError
+from pipelines.line_rows import LINES
 from pipelines.sources.archive import Found, count_rows, ends_with, find, header_of, unpack
 from pipelines.sources.pai import TASK
-from pipelines.staging import LINES
 
 MEMBER = "pai_task_table.csv"
 
