@@ -5,7 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from pipelines.cli import app
 from pipelines.errors import BadUsage
 from pipelines.results_folder import fresh_folder, open_folder
 
@@ -65,3 +67,20 @@ def test_a_folder_with_something_in_it_is_not_fresh(tmp_path: Path) -> None:
     assert open_folder(tmp_path) == tmp_path
     with pytest.raises(BadUsage, match="found it not empty, expected a new or empty folder"):
         fresh_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["simulate", "experiment 1", "experiment 2", "experiment 3", "experiment ablate", "experiment frontier",
+     "experiment replay", "experiment fgd"],
+)  # fmt: skip
+def test_every_command_that_writes_a_folder_refuses_it_before_it_opens_the_lake(tmp_path: Path, command: str) -> None:
+    (tmp_path / "file").write_text("mine")
+    bad = tmp_path / "file" / "below"
+
+    result = CliRunner().invoke(app, [*command.split(), "--lake", str(tmp_path / "none"), "--out", str(bad)])
+
+    assert result.exit_code == 2, result.stderr
+    assert result.stderr.strip() == (
+        f"taut: --out {bad}: found a file there, expected a folder that can be written; name another"
+    )
