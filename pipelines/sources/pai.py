@@ -150,7 +150,11 @@ SENSOR = RawTable(
     ),
     key=("job_name", "task_name", "worker_name", "gpu_name"),
     passing=("inst_id", "machine", "read_count", "write_count"),
-    rules=(missing("job_name", "task_name", "worker_name"), negative(*USED, *TRAFFIC, rule="negative_use")),
+    rules=(
+        missing("job_name", "task_name", "worker_name"),
+        negative(*USED, *TRAFFIC, rule="negative_use"),
+        Rule(name="use_beyond_measure", bad=f"greatest({', '.join(USED)}) > 1e8 OR greatest(read, write) > 1e14"),
+    ),
     links=(NO_TASK,),
 )
 
@@ -182,11 +186,12 @@ MACHINE_METRIC = RawTable(
         seconds("end_time"),
         *(number(name) for name in (*CPU_BUSY, "machine_gpu", *BESIDE, "machine_cpu")),
     ),
-    passing=("end_time", *CPU_BUSY, *BESIDE),
+    passing=("worker_name", "end_time", *CPU_BUSY, *BESIDE),
     rules=(
         missing("machine", "start_time"),
         Rule(name="end_before_start", bad="end_time < start_time"),
         negative("machine_cpu", "machine_gpu", rule="negative_use"),
+        Rule(name="use_beyond_measure", bad="greatest(machine_cpu, machine_gpu) > 1e8"),
     ),
 )
 
@@ -223,21 +228,22 @@ FROM placed, latest
 """
 
 # A worker's own values repeat in the row of each of its GPUs: they are taken from the first GPU by name.
-# Sums and means are taken in a fixed order, so that the same rows give the same last bit.
+# Sums and means are of decimals (nine digits, of bytes three), so that the order of rows does not matter.
 USAGE = """
 WITH worker AS (
     SELECT job_name, task_name, worker_name,
-        arg_min(cpu_usage, gpu) AS cpu, arg_min(avg_mem, gpu) AS mem, max(max_mem) AS mem_peak,
-        arg_min(read, gpu) AS read, arg_min(write, gpu) AS write,
-        sum(gpu_wrk_util ORDER BY gpu) AS gpus, sum(avg_gpu_wrk_mem ORDER BY gpu) AS gpu_mem,
-        sum(max_gpu_wrk_mem ORDER BY gpu) AS gpu_mem_peak
+        arg_min(CAST(cpu_usage AS DECIMAL(18, 9)), gpu) AS cpu, arg_min(CAST(avg_mem AS DECIMAL(18, 9)), gpu) AS mem,
+        max(max_mem) AS mem_peak,
+        arg_min(CAST(read AS DECIMAL(18, 3)), gpu) AS read, arg_min(CAST(write AS DECIMAL(18, 3)), gpu) AS write,
+        sum(CAST(gpu_wrk_util AS DECIMAL(18, 9))) AS gpus, sum(CAST(avg_gpu_wrk_mem AS DECIMAL(18, 9))) AS gpu_mem,
+        sum(CAST(max_gpu_wrk_mem AS DECIMAL(18, 9)))::DOUBLE AS gpu_mem_peak
     FROM (SELECT *, coalesce(gpu_name, '') AS gpu FROM sensor) GROUP BY ALL
 )
 SELECT job_name AS job_id, task_name AS role,
-    avg(cpu ORDER BY worker_name) / 100 AS used_cpu_cores, avg(gpus ORDER BY worker_name) / 100 AS used_gpus,
-    avg(mem ORDER BY worker_name) AS mem_avg_gib, max(mem_peak) AS mem_max_gib,
-    avg(gpu_mem ORDER BY worker_name) AS gpu_mem_avg_gib, max(gpu_mem_peak) AS gpu_mem_max_gib,
-    avg(read ORDER BY worker_name) AS net_read_bytes_per_s, avg(write ORDER BY worker_name) AS net_write_bytes_per_s,
+    avg(cpu) / 100 AS used_cpu_cores, avg(gpus) / 100 AS used_gpus,
+    avg(mem) AS mem_avg_gib, max(mem_peak) AS mem_max_gib,
+    avg(gpu_mem) AS gpu_mem_avg_gib, max(gpu_mem_peak) AS gpu_mem_max_gib,
+    avg(read) AS net_read_bytes_per_s, avg(write) AS net_write_bytes_per_s,
     count(*) AS instances_measured
 FROM worker GROUP BY ALL
 """
@@ -252,8 +258,8 @@ FROM machine_spec
 # as a sum over the machine's GPUs, so it is a fraction only where the machine's GPU count is known.
 MACHINE_USAGE = """
 SELECT m.machine, to_timestamp(m.start_time) AS ts,
-    avg(machine_cpu ORDER BY worker_name, machine_cpu) / 100 AS cpu_frac,
-    avg(machine_gpu ORDER BY worker_name, machine_gpu) / 100 / any_value(nullif(s.cap_gpu, 0)) AS gpu_frac
+    avg(CAST(machine_cpu AS DECIMAL(18, 9))) / 100 AS cpu_frac,
+    avg(CAST(machine_gpu AS DECIMAL(18, 9))) / 100 / any_value(nullif(s.cap_gpu, 0)) AS gpu_frac
 FROM machine_metric m LEFT JOIN machine_spec s USING (machine) GROUP BY ALL
 """
 

@@ -143,6 +143,8 @@ PAI = PublishedTrace(
         Spoiler(rule="no_job", file="pai_group_tag_table.csv", row="i9,u1,,g1,ctr"),
         Spoiler(rule="no_task", file="pai_sensor_table.csv", row="j1,evaluator,w1,i1,m1,,1.0,1.0,1.0,1.0,1.0,1.0,,,,"),
         Spoiler(rule="negative_use", file="pai_sensor_table.csv", row="j1,ps,w4,i1,m1,,-1.0,,,,,,,,,"),
+        Spoiler(rule="use_beyond_measure", file="pai_sensor_table.csv", row="j1,ps,w4,i1,m1,,1e9,,,,,,,,,"),
+        Spoiler(rule="use_beyond_measure", file="pai_machine_metric.csv", row="w1,m1,9,10,,,,1e9,,,,"),
         Spoiler(
             rule="start_outside_task",
             file="pai_instance_table.csv",
