@@ -21,6 +21,7 @@ import duckdb
 from pipelines.errors import BadUsage, LakeError, SourceError
 from pipelines.lake import QUARANTINE, Lake
 from pipelines.manifest import Account, Input, Manifest, Output
+from pipelines.signatures import Signatures
 from pipelines.sources import SOURCES
 from pipelines.sources.archive import Found, expected_names, find, fingerprint, unpack
 from pipelines.sources.source import Source
@@ -98,18 +99,21 @@ def _ingest(
     with held.writing():
         held.sweep()
         say(f"{trace}: reading {folder}")
-        inputs = _inputs(clusters, folder)
+        seen = Signatures.read(held.manifest_folder / f"{trace}.seen")
+        inputs = _inputs(clusters, folder, seen)
         before = _before(held, trace, source)
         if before and before.same_ingest(source.name, inputs) and held.intact(before):
             _check_share(before, strict_share)
             held.refresh_views()
+            seen.keep()
             return IngestReport(manifest=before, changed=False)
         manifest = _build(held, source, trace, folder, clusters, inputs, say)
         _check_any_good(manifest, source)
         _check_share(manifest, strict_share)
-        if _inputs(clusters, folder) != inputs:
+        if not seen.still_hold(folder):
             raise SourceError(f"files in {folder} changed while they were read; nothing was committed. Ingest again.")
         _commit(held, manifest)
+        seen.keep()
     return IngestReport(manifest=manifest, changed=True)
 
 
@@ -153,10 +157,9 @@ def _clusters(source: Source, folder: Path) -> list[_Cluster]:
     return found
 
 
-def _inputs(clusters: list[_Cluster], folder: Path) -> tuple[Input, ...]:
+def _inputs(clusters: list[_Cluster], folder: Path, seen: Signatures) -> tuple[Input, ...]:
     paths = sorted({f.path for c in clusters for f in c.files})
-    marks = ((path, *fingerprint(path)) for path in paths)
-    return tuple(Input(file=p.relative_to(folder).as_posix(), bytes=size, sha256=digest) for p, size, digest in marks)
+    return tuple(seen.input_of(path.relative_to(folder).as_posix(), path) for path in paths)
 
 
 def _before(lake: Lake, trace: str, source: Source) -> Manifest | None:
