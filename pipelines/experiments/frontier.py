@@ -5,7 +5,7 @@ Asks one predictor under many policies, and runs every answer under the same arr
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pipelines.advice import ORACLE
@@ -17,13 +17,8 @@ from pipelines.experiments.intervals import mean
 from pipelines.experiments.runs import run_cases
 from pipelines.job_pool import Pool
 from pipelines.simulation_settings import SimulationSettings
-from pipelines.training.alike import AlikeRecipe
-from scheduler_core.shrink import ShrinkPolicy
+from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, Recommendation, RunTimes
-
-MEASURED: Final = ShrinkPolicy(alpha0=0.05, sure_runs=AlikeRecipe().least_groups)
-"""Algorithm 1 that goes as far down as the floors let it, and lets no importance outweigh jobs alike that were
-measured; the threshold of the run time still holds."""
 
 THETAS: Final = (0.01, 0.02, 0.1, 0.25, 1e9)
 """The last one lets every change of the predicted run time pass."""
@@ -37,13 +32,14 @@ EASED: Final = (0.9, 0.8, 0.65, 0.5)
 class Point:
     """A policy, and what the predicted needs are taken times: CPU and GPU (`soft`), memories (`hard`)."""
 
-    policy: ShrinkPolicy = MEASURED
+    policy: ShrinkPolicy = field(default_factory=ShrinkPolicy)
     soft: float = 1.0
     hard: float = 1.0
 
 
-def points(policy: ShrinkPolicy = MEASURED) -> list[Point]:
-    """Return the grid around a policy: thresholds, margins, easier floors, fewer candidates, and importance held."""
+def points() -> list[Point]:
+    """Return the grid around what is usual: thresholds, margins, easier floors, fewer candidates, held importance."""
+    policy = ShrinkPolicy()
     held = replace(policy, sure_runs=math.inf)
     return [
         Point(policy=policy),
@@ -51,10 +47,10 @@ def points(policy: ShrinkPolicy = MEASURED) -> list[Point]:
         *(Point(policy=_with_margin(policy, margin)) for margin in MARGINS),
         *(Point(policy=policy, soft=factor) for factor in EASED),
         *(Point(policy=policy, hard=factor) for factor in EASED),
-        Point(policy=replace(policy, alpha0=0.5)),
+        Point(policy=replace(policy, alpha0=PAPER_ALPHA0)),
         Point(policy=held),
         *(Point(policy=replace(held, theta=theta)) for theta in THETAS),
-        Point(policy=replace(held, alpha0=0.5)),
+        Point(policy=replace(held, alpha0=PAPER_ALPHA0)),
     ]
 
 
@@ -111,7 +107,7 @@ def frontier(
     """
     varied = points() if grid is None else grid
     arms = {f"point {number}": _arm(each) for number, each in enumerate(varied)}
-    asked = asked_of(pool, predictor, MEASURED)
+    asked = asked_of(pool, predictor, ShrinkPolicy())
     advice = advice_of(asked, {**arms, ORACLE: Arm(what="what each job truly needed", give=oracle)})
     found = run_cases(pool, advice, cases_of(pool, seeds=seeds), replace(settings, truths=(TRUTH,))).runs
     harm = {(row["gnn"], row["devices"], row["arm"]): row for row in row_harm_rows(pool, advice)}
@@ -123,11 +119,15 @@ def frontier(
             share, stretch = share_of_oracle(figures, arm, "completed"), mean(figures[arm]["stretch_p99"])
             beside = mean(figures[arm]["completed"] - as_set)
             once = harm[place["gnn"], place["devices"], arm]
-            said = {name: _finite(getattr(each.policy, name)) for name in _SAID}
+            told = replace(each.policy, alpha0=each.policy.first_alpha)
+            said = {name: _finite(getattr(told, name)) for name in _SAID}
             rows.append(
                 {**place, **said, "soft": each.soft, "hard": each.hard}
                 | {"share": share.value, "share_lo": share.low, "share_hi": share.high}
-                | {name: once[name] for name in ("killed", "killed_hi", "stretched_share", "stretch_max")}
+                | {
+                    name: once[name]
+                    for name in ("killed", "killed_hi", "groups_killed_hi", "stretched_share", "stretch_max")
+                }
                 | {"stretch_p99": stretch.value, "completed": float(figures[arm]["completed"].mean())}
                 | {"completed_beside": beside.value}
                 | {"completed_beside_lo": beside.low, "completed_beside_hi": beside.high}

@@ -17,6 +17,7 @@ from pipelines.experiments.intervals import clopper_pearson, mean
 from pipelines.experiments.runs import SHORT
 from pipelines.job_pool import Pool
 from pipelines.starts import starts_under
+from pipelines.training.splits import leak_key
 from pipelines.workloads import gangs_of
 from scheduler_core.metrics import STRETCHED_ABOVE
 from scheduler_core.types import FloatArray
@@ -89,9 +90,12 @@ def harm_rows(runs: pl.DataFrame) -> list[Row]:
 def row_harm_rows(pool: Pool, advice: Advice) -> list[Row]:
     """Count the harm under contention once for each distinct job of the pool, however often it is drawn.
 
-    `killed_hi` is the upper end of the exact interval: what so few rows can bound.
+    `killed_hi` is the upper end of the exact interval: what so few rows can bound, were they independent. Runs of one
+    group are not, so `groups_killed_hi` bounds the share of groups that lose any job; of one user's groups it knows no
+    better, and `largest_user_share` says how many of the jobs that is.
     """
     gangs = gangs_of(pool.frame)
+    group = np.unique(leak_key(pool.frame).to_numpy(), return_inverse=True)[1]
     rows: list[Row] = []
     for arm, answers in advice.items():
         if arm == REQUESTED:
@@ -99,8 +103,11 @@ def row_harm_rows(pool: Pool, advice: Advice) -> list[Row]:
         starts = starts_under(TRUTH, pool.jobs, gangs, answers)
         stretch = starts.granted_run_s / gangs.run_s
         for (gnn, devices), members in populations(pool).items():
-            killed = clopper_pearson(int(starts.dies[members].sum()), len(members))
-            lives = members[~starts.dies[members]]
+            dies = starts.dies[members]
+            killed = clopper_pearson(int(dies.sum()), len(members))
+            groups, losing = len(np.unique(group[members])), len(np.unique(group[members[dies]]))
+            users = pool.frame["user"].gather(members).value_counts()["count"]
+            lives = members[~dies]
             slowed = clopper_pearson(int((stretch[lives] > STRETCHED_ABOVE).sum()), len(members))
             rows.append(
                 {
@@ -109,10 +116,14 @@ def row_harm_rows(pool: Pool, advice: Advice) -> list[Row]:
                     "truth": TRUTH,
                     "arm": arm,
                     "jobs": len(members),
-                    "killed": int(starts.dies[members].sum()),
+                    "killed": int(dies.sum()),
                     "killed_share": killed.value,
                     "killed_lo": killed.low,
                     "killed_hi": killed.high,
+                    "groups": groups,
+                    "groups_killed": losing,
+                    "groups_killed_hi": clopper_pearson(losing, groups).high,
+                    "largest_user_share": int(users.max() or 0) / len(members) if len(members) else math.nan,  # type: ignore[arg-type]  # a count
                     "stretched_share": slowed.value,
                     "stretched_lo": slowed.low,
                     "stretched_hi": slowed.high,

@@ -19,7 +19,7 @@ TITLES: Final = {
     "goal": "The goal, under contention",
     "harm": "Harm, and the resources that at least half of the waiting jobs lacked (devices=all)",
     "binding": "Whom each resource keeps waiting, and what holds back its slack (contention, devices=all)",
-    "jobs_harmed": "Harm under contention, each distinct job counted once, with exact 95 % intervals",
+    "jobs_harmed": "Harm under contention, each distinct job counted once: exact 95 % bounds of jobs and of groups",
 }
 """What is shown, in this order; the rest is in the rows."""
 
@@ -37,7 +37,7 @@ _COLUMNS: Final[Mapping[str, str]] = {
     "harm": "mix policy gnn truth arm killed_sum stretched_share stretch_p99 bottleneck "
     "cpu_lacked_share mem_lacked_share gpu_lacked_share",
     "binding": "gnn arm resource lacked_share binds left_share floor_share left_by left_by_share left_by_type",
-    "jobs_harmed": "gnn devices arm jobs killed killed_hi stretched_share stretch_max",
+    "jobs_harmed": "gnn devices arm jobs killed killed_hi groups groups_killed_hi stretched_share stretch_max",
     "bottleneck": "gnn truth arm paper_h cpu_met_h cpu_met_h_lo cpu_met_h_hi",
 }
 _PART: Final[Mapping[str, int]] = {

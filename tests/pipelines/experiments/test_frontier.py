@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pipelines.experiments.frontier import MEASURED, Eased, Point, frontier, points, undominated
+from pipelines.experiments.frontier import Eased, Point, frontier, points, undominated
 from pipelines.training.alike import AlikeRecipe
 from scheduler_core.predictors import ConstantPredictor
 from scheduler_core.shrink import ShrinkPolicy
@@ -36,7 +36,7 @@ def test_a_point_is_left_out_where_another_gains_more_with_no_more_harm(
 def test_the_grid_is_around_a_policy_and_varies_one_thing_at_a_time() -> None:
     grid = points()
 
-    assert grid[0].policy == MEASURED
+    assert grid[0].policy == ShrinkPolicy()
     assert len({repr(point) for point in grid}) == len(grid)
     assert any(math.isinf(point.policy.sure_runs) for point in grid)
     assert all(point.soft == 1.0 or point.hard == 1.0 for point in grid)
@@ -69,5 +69,5 @@ def test_eased_needs_are_taken_times_their_factor() -> None:
 
 
 def test_what_is_measured_is_what_everybody_gets() -> None:
-    assert ShrinkPolicy(alpha0=ShrinkPolicy().first_alpha) == MEASURED
+    assert points()[0] == Point(policy=ShrinkPolicy(), soft=1.0, hard=1.0)
     assert ShrinkPolicy().sure_runs == AlikeRecipe().least_groups

@@ -1,12 +1,14 @@
 """The goal and the harm by hand: what is asked, what was found, and jobs harmed counted once."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from pipelines.advice import ORACLE, REQUESTED
 from pipelines.experiments.goal import goal_rows, harm_rows, row_harm_rows
+from pipelines.experiments.intervals import clopper_pearson
 from scheduler_core.types import Reason, Request
 from scheduler_core.verdicts import standing
 from tests.pipelines.experiments.tiny import pool, runs
@@ -101,3 +103,20 @@ def test_a_harmed_job_counts_once_however_often_it_is_drawn() -> None:
     assert found["stretch_max"] == pytest.approx(1.5)
     assert 0.0 < float(str(found["killed_lo"])) < 1 / 40 < float(str(found["killed_hi"]))
     assert all(row["killed"] == 0 for row in rows if row["arm"] == ORACLE)
+
+
+@pytest.mark.parametrize(("starved", "groups_killed"), [((0,), 1), ((0, 1, 2), 1), ((0, 9, 20), 3)])
+def test_jobs_of_one_group_bound_a_rate_no_better_than_one(starved: tuple[int, ...], groups_killed: int) -> None:
+    jobs = pool()  # groups of five
+    given = [
+        replace(each, target=replace(each.request, mem_gib=0.5)) if at in starved else each
+        for at, each in enumerate(standing(entry.job, Reason.SHRUNK) for entry in jobs.jobs)
+    ]
+
+    rows = row_harm_rows(jobs, {"shrunk": given})
+
+    found = next(row for row in rows if (row["gnn"], row["devices"]) == ("with", "all"))
+    assert (found["jobs"], found["killed"]) == (40, len(starved))
+    assert (found["groups"], found["groups_killed"]) == (8, groups_killed)
+    assert found["groups_killed_hi"] == clopper_pearson(groups_killed, 8).high
+    assert found["largest_user_share"] == max(Counter(entry.job.user for entry in jobs.jobs).values()) / 40
