@@ -4,7 +4,6 @@ No logic beyond reading options and writing rows. Called by `pipelines.cli.exper
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -75,20 +74,20 @@ def command(experiment: str) -> Callable[..., None]:
         from pipelines.cli.opening import threads_of
         from pipelines.cli.progress import compiling
         from pipelines.experiments.experiment import Question, ask
-        from pipelines.experiments.frontier import MEASURED
         from pipelines.experiments.shown import shown
         from pipelines.results_folder import fresh_folder
+        from scheduler_core.shrink import ShrinkPolicy
 
         folder = None if out is None else fresh_folder(out)
         with compiling():
-            pool, who, notes = _advised(
+            pool, who, notes = advised(
                 lake, trace, cluster, predictor, folds=folds, offline=offline, seed=seed, threads=threads_of(threads)
             )
             question = Question(
                 experiment=experiment,
                 pool=pool,
                 predictor=who,
-                policy=replace(MEASURED, theta=theta),
+                policy=ShrinkPolicy(theta=theta),
                 seed=seed,
                 seeds=seeds,
                 loads_per_h=loads,
@@ -139,7 +138,7 @@ def frontier(
     folder = None if out is None else fresh_folder(out)
     settings = SimulationSettings(engine="compiled")
     with compiling():
-        pool, who, notes = _advised(
+        pool, who, notes = advised(
             lake, trace, cluster, predictor, folds=folds, offline=offline, seed=seed, threads=threads_of(threads)
         )
         said = {"experiment": "frontier", "workload": workload_of(pool), "trace": trace_of(pool.jobs)}
@@ -153,7 +152,7 @@ def frontier(
     emit(undominated(rows) if form is Format.TABLE else rows, form)
 
 
-def _advised(
+def advised(
     lake: Path | None,
     trace: str | None,
     cluster: str | None,
@@ -171,7 +170,7 @@ def _advised(
     from pipelines.cli.opening import champions, opened, place_of
     from pipelines.experiments.cases import TYPES
     from pipelines.experiments.crossfit import crossfit
-    from pipelines.experiments.folded import FoldedPredictor
+    from pipelines.experiments.folded import FoldedPredictor, looking_back
     from pipelines.job_pool import job_pool
 
     with opened(lake, trace) as (source, name):
@@ -181,7 +180,11 @@ def _advised(
         case PredictorOption.OUT_OF_FOLD:
             pool = job_pool(jobs, usage)
             fitted = crossfit(pool, jobs, usage, folds=folds, seed=seed, nthread=threads, talk=say)
-            said = f"predictions out of fold: {folds} times models of other groups than the ones they answer for"
+            said = (
+                f"predictions out of fold: {folds} times models of other groups than the ones they answer for; of "
+                "users they may know. Histories are whole, as when served: "
+                f"{looking_back(pool, jobs)} of {len(pool.jobs)} jobs look back on earlier runs of their own group"
+            )
             return pool, FoldedPredictor.of(fitted, pool), (said,)
         case PredictorOption.CHAMPION:
             who = champions(place_of(lake), offline=offline)

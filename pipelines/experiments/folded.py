@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
+import polars as pl
 
 from pipelines.experiments.crossfit import Crossfit
 from pipelines.job_pool import Pool
@@ -65,6 +66,18 @@ class FoldedPredictor:
         fold = np.array([self.fold_of[job] for job in jobs], dtype=np.int64)
         members = [np.flatnonzero(fold == number) for number in range(len(self.folds))]
         return [(self.folds[number], rows) for number, rows in enumerate(members) if len(rows)]
+
+
+def looking_back(pool: Pool, jobs: pl.DataFrame) -> int:
+    """Return how many jobs of the pool have a run of their own group and role, among `jobs`, that ended before them.
+
+    Models are of other groups, but histories are whole: such a job is answered by what its own group did, as when
+    served.
+    """
+    key = ["group", "role"]
+    first = jobs.filter(pl.col("group").is_not_null()).group_by(key).agg(pl.col("end_ts").min().alias("first_end_ts"))
+    back = pool.frame.join(first, on=key, how="left").select(pl.col("first_end_ts") <= pl.col("submit_ts"))
+    return int(back.to_series().sum())
 
 
 if TYPE_CHECKING:
