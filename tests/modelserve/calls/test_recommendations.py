@@ -138,6 +138,15 @@ def test_the_calls_own_values_win_over_the_types() -> None:
     assert policy_of(plain, None).theta == 0.05
 
 
+def test_unless_told_otherwise_the_service_gives_what_is_measured_and_without_floors_the_papers() -> None:
+    plain, bare = (RecommendBody.model_validate({"jobs": [job()], **said}) for said in ({}, {"guard": "none"}))
+
+    usual = policy_of(plain, None)
+    assert (usual.first_alpha, usual.sure_runs, usual.guard) == (0.05, 50, "usage")
+    assert policy_of(bare, None).first_alpha == 0.5
+    assert policy_of(plain, TypePolicy(min_runs=60)).min_runs == 60, "more runs than are sure may be asked for"
+
+
 def test_a_types_policy_says_every_margin_and_how_much_evidence_it_takes() -> None:
     said = {"min_runs": 5, "sure_runs": 60, "minimum_change": 0.1, "cpu_margin": 0.1, "mem_margin": 0.2}
     said |= {"gpu_margin": 0.3, "gpu_mem_margin": 0.4}
