@@ -11,7 +11,6 @@ export function answered(said) {
     runTime(said),
     html("h3", {}, "Request"),
     request(said),
-    legend([["bar", "recommended"], ["track", "claimed"], ["least", "least allowed"], ["peak", "expected peak use"]]),
     standing(said),
     html("h3", {}, "What if the request were another?"),
     curves(said),
@@ -33,9 +32,12 @@ function runTime({ predicted, recommended }) {
   const change = recommended.run_time_change;
   return html("div", {},
     html("h3", {}, "Run time"),
-    table("Predicted run time", ["Given", { text: "Half end within (p50)", number: true }, { text: "Nine in ten within (p90)", number: true }, "From 0 to p90"], [
-      line("what is claimed", now),
-      ...(known(then.p50) ? [line("what is recommended", then)] : []),
+    table("Predicted run time", [
+      "Request", { text: "Half end within", number: true, hint: "p50" },
+      { text: "Nine in ten within", number: true, hint: "p90" }, "From 0 to that",
+    ], [
+      line("claimed", now),
+      ...(known(then.p50) ? [line("recommended", then)] : []),
     ], { tight: true }),
     known(change) ? html("p", { class: "says" },
       Math.abs(change) < 0.0005 ? "With what is recommended, the predicted run time stays the same."
@@ -43,27 +45,30 @@ function runTime({ predicted, recommended }) {
 }
 
 function request({ job, predicted, recommended }) {
-  const rows = RESOURCES.map(({ key, label, unit }) => {
+  const instances = job.instances ?? 1;
+  const rows = RESOURCES.filter(({ key }) => known(recommended.request[key])).map(({ key, label, unit }) => {
     const [asked, target] = [recommended.request[key], recommended.target[key]];
-    const [short, sentence] = reason(recommended.reasons[key]);
-    if (!known(asked)) return [label, "–", "–", "", "–", "–", html("span", { class: "faint" }, sentence)];
     const peak = predicted.peak_use?.[key] ?? null;
-    const freed = (asked - target) * (job.instances ?? 1);
+    const freed = (asked - target) * instances;
     return [
       label, amount(asked, unit), html("b", { class: "figure" }, amount(target, unit)),
       claim({ asked, target, least: recommended.lower_bound[key], peak }),
-      freed > 0 ? amount(freed, unit) : "–",
-      known(peak) ? number(peak) : "–",
-      [html("span", { class: `badge ${recommended.reasons[key] === "shrunk" ? "ok" : "kept"}` }, short), " ",
-        html("span", { class: "reason" }, sentence)],
+      freed > 0 ? amount(freed, unit) : "–", known(peak) ? amount(peak, unit) : "–",
     ];
   });
-  const instances = job.instances ?? 1;
-  return table("Request of each instance", [
-    "Resource", { text: "Claimed", number: true }, { text: "Recommended", number: true }, "",
-    { text: instances > 1 ? `Freed by ${number(instances)} instances` : "Freed", number: true },
-    { text: "Peak use", number: true, hint: "the upper quantile of what one instance uses at most" }, "Why",
-  ], rows);
+  if (!rows.length) return html("p", { class: "notice" }, "The job asks for nothing that could shrink.");
+  return html("div", {},
+    table("Request of each instance", [
+      "Resource", { text: "Claimed", number: true }, { text: "Recommended", number: true }, "Of what is claimed",
+      { text: instances > 1 ? `Freed by ${number(instances)} instances` : "Freed", number: true },
+      { text: "Expected peak use", number: true, hint: "the upper quantile of what one instance uses at most" },
+    ], rows, { tight: true }),
+    legend([["bar", "recommended"], ["track", "claimed"], ["least", "least allowed"], ["peak", "expected peak use"]]),
+    html("ul", { class: "reasons" }, ...RESOURCES.map(({ key, label }) => {
+      const [short, sentence] = reason(recommended.reasons[key]);
+      const kind = recommended.reasons[key] === "shrunk" ? "ok" : "kept";
+      return html("li", {}, html("b", {}, label), " ", html("span", { class: `badge ${kind}` }, short), ` ${sentence}`);
+    })));
 }
 
 function standing({ predicted, recommended, answerId }) {
@@ -124,14 +129,14 @@ function why(said) {
   const most = Math.max(...said.contributions.map((each) => Math.abs(each.seconds)), Math.abs(said.rest_s ?? 0), 1e-9);
   const signed = (seconds) => `${seconds > 0 ? "+" : ""}${duration(seconds)}`;
   const line = (feature, value, seconds, factor) => [
-    feature, value, sidedBar(seconds, most), signed(seconds), known(factor) ? `× ${number(factor)}` : ""];
+    feature, signed(seconds), sidedBar(seconds, most), known(factor) ? `× ${number(factor)}` : "", value];
   return html("div", {}, table("What moves the predicted run time", [
-    "Feature", { text: "Value", number: true }, "Shorter, longer", { text: "Worth", number: true }, { text: "Factor", number: true },
+    "Feature", { text: "Worth", number: true }, "Shorter, longer", { text: "Factor", number: true }, { text: "Value", number: true },
   ], [
-    ["a job of the kind", "", "", duration(said.base_s), ""],
+    ["a job of the kind", duration(said.base_s), "", "", ""],
     ...said.contributions.map((each) => line(html("code", {}, each.feature), value(each), each.seconds, each.factor)),
     ...(known(said.rest_s) ? [line("all other features", "", said.rest_s, said.rest_factor)] : []),
-    { class: "sum", cells: ["together (p50)", "", "", duration(said.run_time_s), ""] },
+    { class: "sum", cells: ["together (p50)", duration(said.run_time_s), "", "", ""] },
   ], { tight: true }));
 }
 

@@ -9,6 +9,7 @@ import { hasToken, useToken } from "./service.js";
 import { tryJob } from "./trying.js";
 import { count } from "./words.js";
 
+const AGAIN_MS = 600;
 const access = byId("access");
 const toggle = byId("token-toggle");
 
@@ -18,7 +19,7 @@ function start() {
   byId("job-ask").disabled = false;
   byId("job").addEventListener("submit", (event) => {
     event.preventDefault();
-    tryJob(demandToken).then((asked) => (asked ? refreshSoon() : null));
+    tryJob(demandToken).then((answerId) => (answerId === null ? null : refreshUntil(answerId)));
   });
   byId("access-form").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -101,7 +102,13 @@ function setState(kind, text) {
   byId("state").textContent = text;
 }
 
-/** Show the recommendation that was just given, once the log has it. */
-function refreshSoon() {
-  setTimeout(() => section("recent", showRecent), 600);
+/** Show the recommendation that was just given, once the log has it: answers are written a moment after they are given. */
+function refreshUntil(answerId, times = 5) {
+  setTimeout(async () => {
+    let held = true;
+    const shown = await section("recent", async () => {
+      held = (await showRecent()).some((each) => each.answer_id === answerId);
+    });
+    if (shown && !held && times > 1) refreshUntil(answerId, times - 1);
+  }, AGAIN_MS);
 }

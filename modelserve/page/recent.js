@@ -7,7 +7,7 @@ import { RESOURCES, ago, amount, count, duration, known, moment, number, percent
 
 const FIRST = 15;
 
-/** Ask for the newest recommendations, and for what was realised, and show them. */
+/** Ask for the newest recommendations, and for what was realised, and show them; returns the recommendations. */
 export async function showRecent() {
   const [{ recommendations: rows, shown_at_most: most }, modes] = await Promise.all([
     get("v1/recommendations"), get("v1/mode")]);
@@ -17,6 +17,7 @@ export async function showRecent() {
   put(byId("realised-body"), held(modes), modes.realised.length ? realised(modes.realised) : null);
   put(byId("recent-body"), rows.length ? shortened(rows, FIRST, "recommendations", recommended) : html("p", { class: "notice" },
     "No recommendation is in the log yet. Try a job above, or ask ", html("code", {}, "POST /v1/recommendations"), "."));
+  return rows;
 }
 
 function freed(rows) {
@@ -57,19 +58,18 @@ function realised(rows) {
 }
 
 function recommended(rows) {
-  return table("Recommendations, the newest first", [
-    "Job", "When", "Type", { text: "Instances", number: true },
-    ...RESOURCES.map((each) => `${each.label}: claimed → given`),
+  return table("Claimed → recommended for each instance, the newest first", [
+    "Job", "When", ...RESOURCES.map((each) => each.label), { text: "Instances", number: true },
     { text: "Frees", hint: "over all instances" }, "What became of it",
   ], rows.map((row) => [
-    html("span", { class: "name", title: row.answer_id }, row.job_id),
+    [html("span", { class: "name", title: `${row.job_id}, answer ${row.answer_id}` }, row.job_id),
+      html("span", { class: "under" }, `${row.task_type}, ${row.trace}`)],
     html("time", { datetime: row.at, title: moment(row.at, { time: true }) }, ago(row.at)),
-    [row.task_type, html("span", { class: "under" }, row.trace)],
-    number(row.instances),
     ...RESOURCES.map(({ key }) => step(row, key)),
+    number(row.instances),
     frees(row),
     became(row),
-  ]));
+  ]), { shown: true });
 }
 
 function step(row, key) {

@@ -9,7 +9,7 @@ import { RESOURCES, count, duration } from "./words.js";
 const POINTS = 24;
 const TOP = 6;
 
-/** Ask about what was typed and show it; `told` hears of refusals that concern the token. */
+/** Ask about what was typed and show it; `told` hears of refusals that concern the token. Returns the answer's id, or null. */
 export async function tryJob(told) {
   const says = byId("job-says");
   const ask = byId("job-ask");
@@ -22,17 +22,17 @@ export async function tryJob(told) {
     put(byId("answer"), answered(said));
     byId("answer").hidden = false;
     says.textContent = inShort(said);
-    return true;
+    return said.answerId;
   } catch (error) {
     const faults = error instanceof BadField ? error.faults : error.faults ?? [];
     const other = markFaults(faults);
     const marked = faults.length - other.length;
     byId("answer").hidden = true;
-    says.textContent = marked
+    says.textContent = marked && !error.isAboutToken
       ? [`Not asked: ${count(marked, "field")} to mend.`, ...other].join(" ")
-      : [error.said ?? String(error), ...other].join(" ");
-    if (error.isAboutToken) told(error);
-    return false;
+      : error.said ?? `${error}`;
+    if (error.isAboutToken && !marked) told(error);
+    return null;
   } finally {
     ask.removeAttribute("aria-busy");
   }

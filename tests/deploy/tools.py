@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-PACKAGES = {"nginx": "nginx-light", "promtool": "prometheus"}
+PACKAGES = {"nginx": "nginx-light", "promtool": "prometheus", "chromium": "chromium"}
 
 
 def tool(name: str) -> str:

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from modelserve.api.app import create_app
 from modelserve.service import open_service
@@ -28,16 +29,24 @@ def running(place: Path, **settings: object) -> Iterator[str]:
     mirrored.add(NAME, "7")
     mirrored.add(USAGE, "5")
     said = {"bundles": mirrored.path, "store": f"sqlite:///{place}/serve.db", "trace": "pai"}
-    with closing(open_service(ServeSettings(**{**said, **settings}))) as service:
-        config = uvicorn.Config(create_app(service), host="127.0.0.1", port=0, log_config=None)
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{_port(server, thread)}"
-        finally:
-            server.should_exit = True
-            thread.join(START_LIMIT_S)
+    with (
+        closing(open_service(ServeSettings(**{**said, **settings}))) as service,
+        serving(create_app(service)) as address,
+    ):
+        yield address
+
+
+@contextmanager
+def serving(app: ASGIApp) -> Iterator[str]:
+    """Serve an application on a free port, in a thread; yields the address."""
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{_port(server, thread)}"
+    finally:
+        server.should_exit = True
+        thread.join(START_LIMIT_S)
 
 
 def _port(server: uvicorn.Server, thread: threading.Thread) -> int:
