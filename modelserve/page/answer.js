@@ -22,7 +22,7 @@ function runTime({ predicted, recommended }) {
   const now = predicted.run_time_s;
   if (now === null) {
     return html("div", { class: "notice" },
-      html("p", {}, html("b", {}, "No run time can be predicted. "), `${predicted.note ?? "No model answers for such jobs"}.`),
+      html("p", {}, html("b", {}, "No run time can be predicted"), `: ${predicted.note ?? "no model answers for such jobs"}.`),
       html("p", {}, "Every request stands as claimed: an unknown job is never shrunk."));
   }
   const then = recommended.run_time_s;

@@ -132,10 +132,12 @@ function direction(sign) {
 
 function facts(row, standing) {
   const said = standing.coverage.filter((each) => each.observed !== null).map((each) =>
-    `${each.of}: ${percent(each.observed)} of ${count(each.jobs, "finished job")} within the bound, ${percent(each.expected)} meant`);
+    `${each.of}: ${percent(each.observed)} of ${count(each.jobs, "finished job")} within the bound`
+      + (each.expected === null ? "" : `, ${percent(each.expected)} meant`));
   if (standing.error && standing.error.mean_absolute_log !== null) {
-    said.push(`error of late ${number(standing.error.mean_absolute_log, 2)} in logs, `
-      + `${number(standing.error.expected_mean_absolute_log, 2)} at training, over ${count(standing.error.jobs, "job")}`);
+    said.push(`mean error ${number(standing.error.mean_absolute_log, 2)} in logs over ${count(standing.error.jobs, "job")}`
+      + (standing.error.expected_mean_absolute_log === null ? ""
+        : `, ${number(standing.error.expected_mean_absolute_log, 2)} at training`));
   }
   const moved = standing.inputs.features.slice(0, 3).map((each) => `${each.feature} (${number(each.psi, 2)})`);
   if (moved.length) said.push(`inputs moved most: ${moved.join(", ")}`);

@@ -1,9 +1,10 @@
 """What the page shows: models and what they depend on, a job tried, and recent recommendations; light, dark, small."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.modelserve.page.conftest import KNOWN, SEEN, Running, Visit
 
@@ -37,6 +38,37 @@ def test_models_are_shown_with_what_they_depend_on(start: Start, visit: Visits) 
     page.get_by_role("button", name="What usage.pai.ctr champion depends on").click()
     expect(page.locator("#model-detail-title")).to_contain_text("usage.pai.ctr@5")
     seen.check_quiet()
+
+
+def test_accuracy_age_and_drift_stand_beside_each_model(start: Start, visit: Visits) -> None:
+    seen = visit(start())
+    until = (datetime.now(UTC) - timedelta(days=10, hours=1)).isoformat()
+    metrics = {"within_2x": 0.64, "coverage_p90": 0.914, "mae_h": 0.5}
+
+    def models(route: Route) -> None:
+        said = route.fetch().json()
+        first = said["models"][0] | {"metrics": metrics, "until": until}
+        failure = {"name": first["name"], "alias": "challenger", "error": "checksums.json: gone"}
+        challenger = first | {"alias": "challenger", "version": "8"}
+        route.fulfill(json=said | {"models": [first, challenger, *said["models"][1:]], "failures": [failure]})
+
+    def drift(route: Route) -> None:
+        said = route.fetch().json()
+        said["models"][0]["verdict"] = "drifted"
+        route.fulfill(json=said)
+
+    seen.page.route("**/v1/models", models)
+    seen.page.route("**/v1/drift", drift)
+    page = seen.open()
+
+    champion, challenger = page.locator("#models-body table").first.locator("tbody tr").all_inner_texts()
+    for each in ("64 %", "91 %", "30 min", "300 jobs", "10 days ago", "drifted"):
+        assert each in champion
+    for each in ("challenger", "@8", "too few jobs to say"):
+        assert each in challenger
+    assert "checksums.json: gone" in page.inner_text("#models-body .notice.wrong")
+    assert page.inner_text("#state") == "Answering with 2 models"
+    seen.picture("drifted")
 
 
 def test_a_job_is_tried(start: Start, visit: Visits) -> None:
@@ -84,6 +116,7 @@ def test_recent_recommendations_say_why_and_what_they_saved(start: Start, visit:
     running = start()
     answer_id = running.post("/v1/recommendations", {"jobs": [JOB]})["answer_id"]
     running.post("/v1/feedback", {"feedback": [{**RUN, "answer_id": answer_id}]})
+    running.post("/v1/mode", {"trace": "pai", "task_type": "ctr", "mode": "enforce"})
     seen = visit(running)
     page = seen.open()
 
@@ -96,6 +129,7 @@ def test_recent_recommendations_say_why_and_what_they_saved(start: Start, visit:
     assert "saved 3.6 core-hours" in row
     assert "Together they free 3.6 of 12 cores (30 %)" in page.inner_text("#recent-says")
     assert "3.6 of 12" in page.inner_text("#realised-body")
+    assert "observe by default; enforce for pai / ctr" in page.inner_text("#realised-body")
     seen.check_quiet()
 
 
