@@ -1,7 +1,7 @@
 """One round without events: an ordered list of gangs placed on what is free, each that fits.
 
 For a real scheduler's round over thousands of pending jobs; the simulator's rounds are in `walk`.
-Called by benchmarks and by whoever drives `rounds` with long queues.
+Called by `scheduler_core.offers`.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,12 @@
-"""One round of a real scheduler timed: thousands of pending jobs predicted, shrunk and placed on a thousand machines.
+"""One round of a real scheduler timed: jobs submitted, predicted, shrunk and placed by the thousand.
 
 The models are those of the serving benchmarks. Called by `tests.benchmarks.scheduling`.
 """
 
 import gc
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -15,10 +17,12 @@ import numpy as np
 from modelserve.champions import read_champions
 from modelserve.predictor import InProcessPredictor
 from modelserve.requests import job_of
-from scheduler_core.cluster import Allocation, Cluster, Machine, demand_of
-from scheduler_core.compiled.ordered import place_in_order
+from scheduler_core.advice import Scale
+from scheduler_core.cluster import Machine
+from scheduler_core.discipline import Discipline
+from scheduler_core.rounds import Scheduler
 from scheduler_core.shrink import ShrinkPolicy, shrink
-from scheduler_core.types import Job, Predictor
+from scheduler_core.types import Job, Predictor, Recommendation
 from tests.benchmarks.serving.figures import Bar, Row, amount_row
 from tests.benchmarks.serving.models import TRACE, trained
 
@@ -31,31 +35,71 @@ POLICY: Final = ShrinkPolicy(alpha0=0.5, alpha_step=0.05)
 """Ten candidates, and the request itself."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What one round took, of a core unless it says otherwise, and how many jobs it started."""
+
+    cpu_s: float
+    wall_s: float
+    shrunk_s: float
+    started: int
+
+    @property
+    def scheduled_s(self) -> float:
+        """Return what submitting, ordering, placing and starting took."""
+        return self.cpu_s - self.shrunk_s
+
+
 def round_rows(cache: Path) -> list[Row]:
-    """Time the round as a whole and in its parts, prediction included."""
+    """Time the scheduler's round as a whole and in its parts, prediction included; then other rules, without it."""
     if len(POLICY.alphas()) != CANDIDATES:
         raise SystemExit(f"found {len(POLICY.alphas())} candidates, expected {CANDIDATES}")
     models = trained(cache)
     predictor = InProcessPredictor(bundles=read_champions(models.bundles).bundles)
     now = datetime.now(UTC)
     jobs = [job_of(row, trace=TRACE, submitted=now) for row in models.jobs(PENDING)]
-    machines = [Machine(name=f"m{n}", cpu_cores=96.0, mem_gib=512.0, gpus=8) for n in range(MACHINES)]
-    _round(jobs[:100], predictor, Cluster(machines))
+
+    def scale(asked: Sequence[Job]) -> list[Recommendation]:
+        return shrink(asked, predictor, POLICY)
+
+    _round(jobs, Discipline(), scale)
     # What else this process has imported is not looked through again: a worker of the service does the same.
     gc.collect()
     gc.freeze()
-    timed = [_round(jobs, predictor, Cluster(machines)) for _ in range(ROUNDS)]
-    shrunk, placed = [each[0] for each in timed], [each[1] for each in timed]
-    whole = [a + b for a, b in zip(shrunk, placed, strict=True)]
-    what = f"{PENDING} pending jobs, {CANDIDATES} candidates and the request, {MACHINES} machines"
+    timed = [_round(jobs, Discipline(), scale) for _ in range(ROUNDS)]
     every = [_all_predicted(jobs, predictor) for _ in range(ROUNDS)]
+    rules = {"fifo": Discipline(), "drf": Discipline(policy="drf"), "fifo, EASY": Discipline(backfill="easy")}
+    bare = {name: [_round(jobs, discipline).cpu_s for _ in range(ROUNDS)] for name, discipline in rules.items()}
     gc.unfreeze()
-    started = median(each[2] for each in timed)
+    what = f"{PENDING} jobs submitted, {CANDIDATES} candidates and the request, {MACHINES} machines"
+    bar = Bar(side="under", value=1.0)
+    started = median(each.started for each in timed)
     return [
-        amount_row("e", f"one round: {what}", whole, unit="s of a core", bar=Bar(side="under", value=1.0)),
-        amount_row("e", f"of which predicted and shrunk ({models.shape})", shrunk, unit="s of a core"),
+        amount_row("e", f"one round: {what}", [each.cpu_s for each in timed], unit="s of a core", bar=bar),
+        amount_row("e", "the same by the clock on the wall", [each.wall_s for each in timed], unit="s", bar=bar),
+        amount_row(
+            "e",
+            f"of which predicted and shrunk ({models.shape})",
+            [each.shrunk_s for each in timed],
+            unit="s of a core",
+        ),
+        amount_row(
+            "e",
+            f"of which submitted, ordered, placed and started ({started:.0f} fit)",
+            [each.scheduled_s for each in timed],
+            unit="s of a core",
+        ),
         amount_row("e", f"not part of it: all {PENDING * (CANDIDATES + 1)} rows predicted", every, unit="s of a core"),
-        amount_row("e", f"of which placed (in order, {started:.0f} fit)", placed, unit="s of a core"),
+        *(
+            amount_row(
+                "e",
+                f"one round as requested, {name}",
+                taken,
+                unit="s of a core",
+                bar=Bar(side="under", value=0.5) if name == "fifo" else None,
+            )
+            for name, taken in bare.items()
+        ),
     ]
 
 
@@ -69,11 +113,26 @@ def _all_predicted(jobs: list[Job], predictor: Predictor) -> float:
     return time.process_time() - begin
 
 
-def _round(jobs: list[Job], predictor: Predictor, cluster: Cluster) -> tuple[float, float, int]:
-    """Return the seconds that shrinking and placing take, and how many jobs found a place."""
-    begin = time.process_time()
-    answers = shrink(jobs, predictor, POLICY)
-    between = time.process_time()
-    demands = [demand_of(answer.target, job.instances) for answer, job in zip(answers, jobs, strict=True)]
-    placed: list[Allocation | None] = place_in_order(demands, cluster)
-    return between - begin, time.process_time() - between, sum(found is not None for found in placed)
+def _round(jobs: Sequence[Job], discipline: Discipline, scale: Scale | None = None) -> Round:
+    """Submit the jobs to a scheduler with empty machines, and run one round."""
+    shrunk_s: list[float] = []
+
+    def timed(asked: Sequence[Job]) -> Sequence[Recommendation]:
+        assert scale is not None
+        began = time.process_time()
+        answers = scale(asked)
+        shrunk_s.append(time.process_time() - began)
+        return answers
+
+    machines = [Machine(name=f"m{n}", cpu_cores=96.0, mem_gib=512.0, gpus=8) for n in range(MACHINES)]
+    scheduler = Scheduler(machines, discipline, scale=None if scale is None else timed)
+    cpu_s, wall_s = time.process_time(), time.perf_counter()
+    for job in jobs:
+        scheduler.submit(job, 0.0)
+    started = scheduler.round(0.0).started
+    return Round(
+        cpu_s=time.process_time() - cpu_s,
+        wall_s=time.perf_counter() - wall_s,
+        shrunk_s=sum(shrunk_s),
+        started=len(started),
+    )
