@@ -1,0 +1,95 @@
+"""`taut report`: traces and their models as one HTML page that opens without a network.
+
+No logic beyond reading options and writing the file; the work is in `pipelines.report`.
+Called by `pipelines.cli`, which registers the command.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipelines.cli.options import Lake, say
+
+if TYPE_CHECKING:
+    from modelserve.champions import Champions
+
+
+def report(
+    out: Annotated[Path, typer.Option("--out", help="File to write; one that is there is replaced.")],
+    lake: Lake = None,
+    trace: Annotated[
+        list[str] | None, typer.Option("--trace", help="A trace (may be repeated).", show_default="all of the lake")
+    ] = None,
+    price_gpu_hour: Annotated[
+        str | None,
+        typer.Option("--price-gpu-hour", help='What a GPU-hour costs, as "2.50 USD".', show_default="no money"),
+    ] = None,
+    bundles: Annotated[
+        Path | None,
+        typer.Option("--bundles", help="Folder of mirrored models.", show_default="TAUT_BUNDLES, else by the lake"),
+    ] = None,
+    no_models: Annotated[bool, typer.Option("--no-models", help="Leave models out.")] = False,
+    title: Annotated[str, typer.Option("--title", help="The page's title.")] = "GPU clusters: claims and use",
+) -> None:
+    """Write one self-contained HTML page about traces: claims against use, run times, waits, utilisation, models.
+
+    Charts and tables hold aggregates only, each with units and n; tables can be downloaded. Same lake and models: same
+    bytes.
+    """
+    from pipelines.cli.opening import place_of
+    from pipelines.errors import BadUsage
+    from pipelines.lake import Lake as OpenLake
+    from pipelines.report.price import price_of
+    from pipelines.report.report import Order, chosen
+    from pipelines.report.report import report as written
+
+    if no_models and bundles is not None:
+        raise BadUsage("--no-models leaves out what --bundles names; give one of them")
+    _check_target(out)
+    place = place_of(lake)
+    price = None if price_gpu_hour is None else price_of(price_gpu_hour)
+    models = None if no_models else _champions(bundles, place.bundles)
+    order = Order(
+        title=title,
+        price=price,
+        bundles=None if models is None else models.bundles,
+        problems=() if models is None else tuple(f"{name}: {said}" for name, said in models.failures.items()),
+    )
+    with OpenLake(place.lake) as source:
+        page = written(source, chosen(source, trace), order)
+    _write_whole(out, page)
+    say(f"{out}: {len(page.encode()) / 1e6:.1f} MB, opens in any browser without a network")
+
+
+def _champions(named: Path | None, beside: Path) -> "Champions":
+    """Read the models of the folder named, which has to be there, else of the one beside the lake, which may not."""
+    from modelserve.champions import read_champions
+    from pipelines.errors import BadUsage
+
+    if named is not None and not named.is_dir():
+        raise BadUsage(f"--bundles {named}: no folder there, expected one of mirrored models; or give --no-models")
+    return read_champions(named or beside)
+
+
+def _check_target(out: Path) -> None:
+    """Refuse a target that cannot be written before the work."""
+    from pipelines.errors import BadUsage
+    from pipelines.results_folder import open_folder
+
+    if out.is_dir():
+        raise BadUsage(f"--out {out}: found a folder, expected a file's name such as report.html")
+    open_folder(out.parent)
+
+
+def _write_whole(out: Path, text: str) -> None:
+    """Write beside the target and move there in one step: whoever opens it sees a whole page."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    fresh = out.with_name(f".{out.name}.fresh")
+    fresh.write_text(text, encoding="utf-8", newline="\n")
+    fresh.replace(out)
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's command to the app."""
+    app.command()(report)

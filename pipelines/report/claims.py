@@ -1,0 +1,94 @@
+"""The section on over-claim: request against use, the slack in hours, and in money at a stated price.
+
+Called by `pipelines.report.report`.
+"""
+
+from typing import Final
+
+import polars as pl
+
+from pipelines.charts.distributions import request_and_use
+from pipelines.charts.shares import slack_hours, slack_share
+from pipelines.report.parts import Figure, Note, Part, Section, Table, Traces
+from pipelines.report.price import Price
+
+DRAWN: Final = (("cpu_cores", "mean"), ("gpus", "mean"), ("mem_gib", "peak"), ("gpu_mem_gib", "peak"))
+"""Which use of each resource is drawn: what a shrink has to leave standing."""
+COLUMNS: Final = (
+    "trace",
+    "resource",
+    "use",
+    "tasks",
+    "over_claim_share",
+    "mean_request",
+    "mean_use",
+    "requested_h",
+    "slack_h",
+    "slack_share",
+)
+
+
+def claims(traces: Traces, price: Price | None) -> Section:
+    """Return request against use of each resource, slack by resource and kind, and what it costs."""
+    whole = traces.ask("over_claim")
+    kinds = traces.ask("over_claim", "task_type")
+    parts: list[Part] = []
+    if whole.rows.width:
+        parts.append(Figure(name="slack_share", chart=slack_share(whole.rows, traces.names), rows=whole.rows))
+        parts += _distributions(traces)
+    for trace in kinds.traces:
+        rows = gpu_slack(kinds.of(trace)).sort("requested_h", descending=True)
+        if rows.height:
+            chart = slack_hours(rows, "task_type", trace)
+            parts.append(Figure(name=f"slack_by_kind-{trace}", chart=chart, rows=rows))
+    if whole.rows.width:
+        said = (
+            "Over measured tasks that ask for some of the resource, per instance; requested_h and slack_h in core-, "
+            "GPU- and GiB-hours; slack_h is the request above use, times instances and run time"
+        )
+        rows = whole.rows.select(COLUMNS)
+        parts += [Table(name="over_claim", title="Request above use", rows=rows, said=said), _cost(kinds.rows, price)]
+    return Section(
+        name="over-claim",
+        title="Over-claim: request against use",
+        intro="What jobs ask for, beside what they were measured to use. Slack is not all reclaimable: peaks and "
+        "margins bound what a request can shrink to.",
+        parts=(*parts, *whole.notes),
+    )
+
+
+def gpu_slack(rows: pl.DataFrame) -> pl.DataFrame:
+    """Keep what `over_claim` says of GPUs whose hours are known."""
+    return rows.filter(pl.col("resource") == "gpus", pl.col("requested_h").is_not_null())
+
+
+def priced(rows: pl.DataFrame, price: Price) -> pl.DataFrame:
+    """Return the rows with what was asked for and what was slack in money."""
+    return rows.with_columns(
+        (pl.col(hours) * price.amount).alias(f"{name} ({price.currency})")
+        for name, hours in (("requested", "requested_h"), ("slack", "slack_h"))
+    )
+
+
+def _distributions(traces: Traces) -> list[Part]:
+    points = traces.ask("request_and_use")
+    figures: list[Part] = []
+    for trace in points.traces:
+        for resource, use in DRAWN:
+            rows = points.of(trace).filter(pl.col("resource") == resource, pl.col("use") == use)
+            if rows.height:
+                name = f"request_and_use-{trace}-{resource}"
+                figures.append(Figure(name=name, chart=request_and_use(rows, trace), rows=rows))
+    return figures
+
+
+def _cost(kinds: pl.DataFrame, price: Price | None) -> Part:
+    rows = gpu_slack(kinds).select("trace", "task_type", "tasks", "requested_h", "slack_h", "slack_share")
+    if price is None or not rows.height:
+        return Note(text='No price is stated: --price-gpu-hour "2.50 USD" adds what slack costs.')
+    return Table(
+        name="slack_cost",
+        title=f"GPU slack by kind, at {price} a GPU-hour",
+        rows=priced(rows, price),
+        said="GPU-hours of measured tasks, the mean use over a run against the request; the price is as stated",
+    )

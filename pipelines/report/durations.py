@@ -1,0 +1,64 @@
+"""The sections on how long jobs run, and how long they wait.
+
+Called by `pipelines.report.report`.
+"""
+
+from typing import Final
+
+import polars as pl
+
+from pipelines.charts.distributions import duration_ranges, durations
+from pipelines.report.parts import Figure, Part, Section, Table, Traces, with_short_names
+
+_COLUMNS: Final = ("trace", "jobs", "mean_s", "p50_s", "p90_s", "p99_s", "max_s", "over_24h_share")
+_BY: Final = {"size": "GPUs of the job", "status": "status", "task_type": "kind", "vc": "virtual cluster"}
+MOST_PARTS: Final = 12
+
+
+def run_times(traces: Traces) -> Section:
+    """Return run times: their distribution, by size, by status and by kind."""
+    return _section(traces, "run_time", "Run times", "run-times", ("size", "status", "task_type"))
+
+
+def waits(traces: Traces) -> Section:
+    """Return queueing delays: their distribution, by size and by virtual cluster."""
+    return _section(traces, "queueing_delay", "Queueing", "queueing", ("size", "vc"))
+
+
+_INTRO: Final = {
+    "run_time": "From start to end, over all jobs whose run time is known, however they ended; of jobs cut off at the "
+    "trace's end, what they had run by then.",
+    "queueing_delay": "From submission to start, over all jobs whose wait is known.",
+}
+
+
+def _section(traces: Traces, statistic: str, title: str, name: str, by: tuple[str, ...]) -> Section:
+    whole = traces.ask(statistic)
+    parts: list[Part] = []
+    if whole.rows.width:
+        chart = durations(whole.rows, title, traces.names)
+        parts.append(Figure(name=statistic, chart=chart, rows=whole.rows))
+    for dimension in by if whole.rows.width else ():
+        split = traces.ask(statistic, dimension)
+        for trace in split.traces:
+            rows = _most_jobs(with_short_names(split.of(trace)), dimension)
+            if rows.height > 1:
+                chart = duration_ranges(rows, title, dimension, _BY[dimension], trace, traces.colour(trace))
+                parts.append(Figure(name=f"{statistic}-by-{dimension}-{trace}", chart=chart, rows=rows))
+    if whole.rows.width:
+        extra = tuple(n for n in ("gpu_hours_over_24h_share", "censored_share") if n in whole.rows.columns)
+        rows = whole.rows.select(*_COLUMNS, *extra)
+        said = "Seconds; shares of jobs, and of GPU-hours, beyond 24 hours"
+        parts.append(Table(name=f"{statistic}-table", title=title, rows=rows, said=said))
+    return Section(name=name, title=title, intro=_INTRO[statistic], parts=(*parts, *whole.notes))
+
+
+def _most_jobs(rows: pl.DataFrame, dimension: str) -> pl.DataFrame:
+    """Keep the parts with most jobs, in their own order."""
+    kept = rows.with_row_index("at").sort("jobs", "at", descending=[True, False]).head(MOST_PARTS).sort("at").drop("at")
+    if dimension != "size":
+        return kept.sort("jobs", descending=True, maintain_order=True)
+    from pipelines.charts.shares import SIZES
+
+    order = {name: i for i, name in enumerate(("0", *SIZES))}
+    return kept.filter(pl.col("size").is_not_null()).sort(pl.col("size").replace_strict(order, return_dtype=pl.Int64))

@@ -1,0 +1,93 @@
+"""The first section: which traces, how many jobs of whom and when, on which machines, how they end, how large they are.
+
+Called by `pipelines.report.report`.
+"""
+
+from typing import Final
+
+import polars as pl
+
+from pipelines.charts.shares import arrivals, by_size, by_status
+from pipelines.report.parts import Asked, Figure, Part, Section, Table, Traces
+
+_TYPICAL: Final = {"run_time": "p50_s", "queueing_delay": "p50_s", "sizes": "mean_gpus"}
+
+
+def overview(traces: Traces) -> Section:
+    """Return the overview: a table of facts with a column for each trace; statuses, arrivals, sizes, machines."""
+    status, held = traces.ask("status_counts"), traces.ask("gpu_hours_by_status")
+    sizes = traces.ask("gpu_hours_by_status", "size")
+    parts: list[Part] = [
+        Table(
+            name="traces",
+            title="The traces",
+            rows=_facts(traces),
+            said="tasks are rows of jobs; a job of PAI has several. Runs and waits in seconds. "
+            "Empty: the trace does not tell",
+            upright=True,
+        ),
+        Figure(name="status_jobs", chart=by_status(status.rows, "share", "jobs", "jobs"), rows=status.rows),
+    ]
+    if held.rows.width and held.rows["gpu_hours_share"].count():
+        chart = by_status(held.rows, "gpu_hours_share", "GPU-hours", "gpu_jobs")
+        parts.append(Figure(name="status_gpu_hours", chart=chart, rows=held.rows))
+    for unit in ("hour", "weekday"):
+        rows = traces.ask(f"arrivals_by_{unit}").rows
+        parts.append(Figure(name=f"arrivals_by_{unit}", chart=arrivals(rows, unit, traces.names), rows=rows))
+    parts += _sizes(sizes, traces)
+    machines = traces.ask("machine_classes")
+    if machines.rows.width:
+        said = "cpu_cores, mem_gib, gpus and gpu_mem_gib (of one GPU) are of one machine"
+        parts.append(Table(name="machines", title="Classes of machines", rows=machines.rows, said=said))
+    reasons = (*held.notes, *machines.notes)
+    return Section(
+        name="overview",
+        title="Overview",
+        intro="Each trace by itself; none is mixed with another.",
+        parts=(*parts, *reasons),
+    )
+
+
+def _sizes(sizes: Asked, traces: Traces) -> list[Part]:
+    """Return the sizes of jobs, statuses added up, as shares of the jobs and of their GPU-hours."""
+    if not sizes.rows.width:
+        return []
+    rows = (
+        sizes.rows.group_by("trace", "size", maintain_order=True)
+        .agg(pl.col("gpu_jobs").sum(), pl.col("gpu_hours").sum())
+        .with_columns(
+            jobs_share=pl.col("gpu_jobs") / pl.col("gpu_jobs").sum().over("trace"),
+            gpu_hours_share=pl.col("gpu_hours") / pl.col("gpu_hours").sum().over("trace"),
+        )
+    )
+    return [
+        Figure(name=f"sizes_{share}", chart=by_size(rows, share, what, traces.names), rows=rows)
+        for share, what in (("jobs_share", "jobs"), ("gpu_hours_share", "GPU-hours"))
+    ]
+
+
+def _facts(traces: Traces) -> pl.DataFrame:
+    """Return one row of facts for each trace; null where it does not tell."""
+    facts = traces.ask("period").rows.drop("zone")
+    for statistic, column in _TYPICAL.items():
+        asked = traces.ask(statistic)
+        name = column if statistic == "sizes" else f"median_{statistic}_s"
+        values = {row["trace"]: row[column] for row in asked.rows.iter_rows(named=True)}
+        facts = facts.with_columns(_by_trace(values, pl.Float64).alias(name))
+    held, machines = traces.ask("gpu_hours_by_status"), traces.ask("machine_classes")
+    return facts.with_columns(
+        _by_trace(_sums(held, "gpu_hours"), pl.Float64).alias("gpu_hours"),
+        _by_trace(_sums(machines, "machines"), pl.Int64).alias("machines"),
+        _by_trace(_sums(machines, "total_gpus"), pl.Int64).alias("machines_gpus"),
+    )
+
+
+def _sums(asked: Asked, column: str) -> dict[str, object]:
+    if not asked.rows.width:
+        return {}
+    known = asked.rows.filter(pl.col(column).is_not_null())
+    return {str(trace): value for trace, value in known.group_by("trace").agg(pl.col(column).sum()).iter_rows()}
+
+
+def _by_trace(values: dict[str, object], dtype: type[pl.DataType]) -> pl.Expr:
+    return pl.col("trace").replace_strict(values, default=None, return_dtype=dtype)

@@ -1,0 +1,124 @@
+"""A report as one HTML file: styles, charts with all that draws them, tables; nothing is fetched when it is opened.
+
+A content security policy names the scripts by their hashes and allows no connection, so that no text of a trace can
+become a program. Called by `pipelines.report.report`.
+"""
+
+import json
+from base64 import b64encode
+from collections.abc import Sequence
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final
+
+import altair as alt
+
+from pipelines.report.cells import download, table
+from pipelines.report.parts import Figure, Note, Part, Section, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROWS_SHOWN: Final = 400
+"""Rows of a table beyond which a page is no place for them."""
+
+
+def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
+    """Return the whole page; the same sections give the same bytes."""
+    scripts = [_library(), _asset("drawing.js")]
+    specs = {part.name: _spec(part.chart) for section in sections for part in section.parts if isinstance(part, Figure)}
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {' '.join(_hashed(script) for script in scripts)}",
+            "style-src 'unsafe-inline'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    links = "".join(f'<a href="#{escape(each.name)}">{escape(each.title)}</a>' for each in sections)
+    body = "\n".join(_section(each) for each in sections)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)}</title>
+<style>{_asset("page.css")}</style>
+</head>
+<body>
+<header><h1>{escape(title)}</h1><p>{escape(subtitle)}</p><nav aria-label="Sections">{links}</nav></header>
+<noscript><p class="note">Charts are drawn by scripts in this file, which are off; the tables stand.</p></noscript>
+<main>
+{body}
+</main>
+<script type="application/json" id="charts">{_json(specs)}</script>
+{"".join(f"<script>{script}</script>" for script in scripts)}
+</body>
+</html>
+"""
+
+
+def _section(section: Section) -> str:
+    """Write the figures of a section first, as a grid, then its tables, then its notes."""
+    figures, tables, notes = (_of(section.parts, kind) for kind in (Figure, Table, Note))
+    grid = f'<div class="figures">{"".join(figures)}</div>' if figures else ""
+    said = f'<ul class="notes">{"".join(notes)}</ul>' if notes else ""
+    return (
+        f'<section id="{escape(section.name)}"><h2>{escape(section.title)}</h2><p>{escape(section.intro)}</p>'
+        f"{grid}{''.join(tables)}{said}</section>"
+    )
+
+
+def _of(parts: Sequence[Part], kind: type[Part]) -> list[str]:
+    return [_part(part) for part in parts if isinstance(part, kind)]
+
+
+def _part(part: Part) -> str:
+    if isinstance(part, Figure):
+        return (
+            f'<figure><div class="chart" data-chart="{escape(part.name)}"></div>'
+            f"<figcaption>{download(part.rows, part.name, 'data (CSV)')}</figcaption></figure>"
+        )
+    if isinstance(part, Table):
+        more = f" The first {ROWS_SHOWN} of {part.rows.height} rows." if part.rows.height > ROWS_SHOWN else ""
+        rows = part.rows.head(ROWS_SHOWN)
+        return (
+            f'<div class="table" id="table-{escape(part.name)}"><h3>{escape(part.title)}</h3>'
+            f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(part.title)}">'
+            f"{table(rows, upright=part.upright)}</div>"
+            f"<p>{escape(part.said)}.{more} {download(rows, part.name, 'table (CSV)')}</p></div>"
+        )
+    return f"<li>{escape(part.text)}</li>"
+
+
+def _spec(chart: alt.TopLevelMixin) -> "Mapping[str, object]":
+    with alt.data_transformers.enable("default", max_rows=None):
+        spec: dict[str, object] = chart.to_dict()
+    del spec["$schema"]  # an address, and nobody asks there
+    return spec
+
+
+def _library() -> str:
+    """Return Vega, Vega-Lite and Vega-Embed as one script."""
+    from vl_convert import javascript_bundle
+
+    bundle = javascript_bundle()  # type: ignore[call-arg]  # the stub asks for what the library defaults
+    return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _asset(name: str) -> str:
+    return files("pipelines.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hashed(script: str) -> str:
+    return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
+
+
+def _json(value: object) -> str:
+    """Write JSON that cannot end the element it stands in."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")

@@ -1,0 +1,139 @@
+"""What a report is made of: sections of figures, tables and notes; and questions asked of several traces at once.
+
+Nothing is written here; `page` does. Called by the sections of `pipelines.report`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from pipelines.lake import Lake
+from pipelines.statistics import STATISTICS
+
+if TYPE_CHECKING:
+    import altair as alt
+
+NAMED: Final = ("user", "group", "vc")
+"""Columns whose values may name people, anonymised or not; shown shortened."""
+LEAST_CHARACTERS: Final = 8
+MOST_CHARACTERS: Final = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A chart, and the rows behind it, which can be downloaded."""
+
+    name: str
+    chart: "alt.TopLevelMixin"
+    rows: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table of rows; `upright` shows a column for each row. `said` is what the columns mean, and of how many."""
+
+    name: str
+    title: str
+    rows: pl.DataFrame
+    said: str = ""
+    upright: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A sentence: what cannot be told, and why."""
+
+    text: str
+
+
+Part = Figure | Table | Note
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part of the page with a heading of its own, and a sentence on what it shows."""
+
+    name: str
+    title: str
+    intro: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The rows of every trace that answers, headed by its name; and why the others do not."""
+
+    rows: pl.DataFrame
+    reasons: tuple[str, ...]
+
+    def of(self, trace: str) -> pl.DataFrame:
+        """Return the rows of one trace."""
+        return self.rows.filter(pl.col("trace") == trace) if self.rows.width else self.rows
+
+    @property
+    def traces(self) -> list[str]:
+        """Return the traces that answer."""
+        return self.rows["trace"].unique(maintain_order=True).to_list() if self.rows.width else []
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Return why traces do not answer, as notes."""
+        return tuple(Note(text=reason) for reason in self.reasons)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traces:
+    """The traces of a lake that a report is about."""
+
+    lake: Lake
+    names: tuple[str, ...]
+
+    def ask(self, statistic: str, *by: str) -> Asked:
+        """Ask every trace for a statistic, split by dimensions.
+
+        Raises
+        ------
+        LakeError
+            If the lake lacks a trace.
+        """
+        told, reasons = [], []
+        for name in self.names:
+            answer = STATISTICS[statistic].answer(self.lake, name, by)
+            if answer.unanswerable is None:
+                told.append(answer.rows.select(pl.lit(name).alias("trace"), pl.all()))
+            else:
+                reasons.append(f"{name}: {STATISTICS[statistic].title.lower()} not told; {answer.unanswerable.reason}.")
+        rows = pl.concat(told, how="diagonal_relaxed") if told else pl.DataFrame()
+        return Asked(rows=rows, reasons=tuple(reasons))
+
+    def colour(self, trace: str) -> int:
+        """Return the number of a trace's colour."""
+        return self.names.index(trace)
+
+
+def shortened(names: Sequence[str | None]) -> list[str | None]:
+    """Shorten names to as few characters (at least 8) as tell them apart; what does not print is escaped.
+
+    >>> shortened(["0123456789abcdef", "0123456789abXYZ", "u7", None])
+    ['0123456789abc…', '0123456789abX…', 'u7', None]
+    """
+    printed = [None if name is None else _printable(name) for name in names]
+    different = len({name for name in printed if name is not None})
+    for length in range(LEAST_CHARACTERS, MOST_CHARACTERS + 1):
+        cut = [name if name is None or len(name) <= length + 1 else f"{name[:length]}…" for name in printed]
+        if len({name for name in cut if name is not None}) == different:
+            return cut
+    seen: dict[str, int] = {name: i for i, name in enumerate(dict.fromkeys(n for n in printed if n is not None), 1)}
+    return [None if name is None else f"{name[:MOST_CHARACTERS]}…({seen[name]})" for name in printed]
+
+
+def with_short_names(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with the names of users, groups and virtual clusters shortened."""
+    present = [name for name in NAMED if name in rows.columns]
+    return rows.with_columns(pl.Series(name, shortened(rows[name].to_list()), dtype=pl.String) for name in present)
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)

@@ -1,0 +1,118 @@
+"""The section on users, groups and virtual clusters: who holds GPU-hours, what comes again, where the slack is.
+
+Names are shortened. Called by `pipelines.report.report`.
+"""
+
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipelines.charts.distributions import concentration
+from pipelines.charts.shares import ranked, recurrence
+from pipelines.report.claims import gpu_slack, priced
+from pipelines.report.parts import Asked, Figure, Part, Section, Table, Traces, with_short_names
+from pipelines.report.price import Price
+
+MOST_RANKED: Final = 12
+CURVE_POINTS: Final = 100
+_CONCENTRATION: Final = (
+    "trace",
+    "users",
+    "tasks",
+    "mean_tasks",
+    "p50_tasks",
+    "max_tasks",
+    "top_tasks_share",
+    "gpu_hours",
+    "first_gpu_hours_share",
+    "top_gpu_hours_share",
+)
+
+
+def people(traces: Traces, price: Price | None) -> Section:
+    """Return the concentration on users, those with most GPU-hours, the recurrence of groups, and the worst slack."""
+    parts: list[Part] = []
+    users = _held(traces, "user")
+    if users.rows.width:
+        curve = _curve(users.rows)
+        counts = [(trace, users.of(trace).height) for trace in users.traces]
+        chart = concentration(curve, traces.names, counts)
+        parts.append(Figure(name="concentration", chart=chart, rows=curve))
+    parts += [*_ranked(users, "user", traces), *_ranked(_held(traces, "vc"), "vc", traces)]
+    groups, whole = traces.ask("group_recurrence"), traces.ask("user_concentration")
+    if groups.rows.width:
+        parts.append(Figure(name="recurrence", chart=recurrence(groups.rows, traces.names), rows=groups.rows))
+    if whole.rows.width:
+        said = "top: the 5 % of users that hold most; first: the one that holds most"
+        rows = whole.rows.select(_CONCENTRATION)
+        parts.append(Table(name="users", title="Concentration on users", rows=rows, said=said))
+    parts += [table for by in ("user", "group") for table in _slack(traces, by, price)]
+    return Section(
+        name="people",
+        title="Users and groups",
+        intro="Names are shortened to what tells them apart. A user or group is one within its cluster.",
+        parts=(*parts, *whole.notes, *groups.notes),
+    )
+
+
+def _held(traces: Traces, by: str) -> Asked:
+    """Return the GPU-hours of every user (or other part), most first within a trace; the unnamed left out."""
+    asked = traces.ask("gpu_hours_by_status", "cluster", by)
+    if not asked.rows.width or not asked.rows[by].count():
+        return Asked(rows=pl.DataFrame(), reasons=asked.reasons)
+    rows = (
+        asked.rows.filter(pl.col(by).is_not_null())
+        .group_by("trace", "cluster", by, maintain_order=True)
+        .agg(pl.col("gpu_jobs").sum(), pl.col("gpu_hours").sum())
+    )
+    order = pl.col("trace").replace_strict({name: i for i, name in enumerate(traces.names)}, return_dtype=pl.Int64)
+    return Asked(rows=rows.sort([order, -pl.col("gpu_hours"), "cluster", by]), reasons=asked.reasons)
+
+
+def _curve(held: pl.DataFrame) -> pl.DataFrame:
+    """Return for each trace which share of GPU-hours the share of users holds who hold most, at most 100 points."""
+    curves = []
+    for (trace,), rows in held.partition_by("trace", as_dict=True, maintain_order=True).items():
+        hours = rows["gpu_hours"].to_numpy()
+        if not hours.sum():
+            continue
+        at = np.unique(np.linspace(0, len(hours), min(len(hours), CURVE_POINTS) + 1).astype(np.int64))
+        shares = np.concatenate([[0.0], np.cumsum(hours)])[at] / hours.sum()
+        curves.append(pl.DataFrame({"trace": trace, "users_share": at / len(hours), "gpu_hours_share": shares}))
+    return pl.concat(curves)
+
+
+def _ranked(held: Asked, by: str, traces: Traces) -> list[Part]:
+    figures: list[Part] = []
+    for trace in held.traces:
+        rows = held.of(trace)
+        if rows.height > 1:
+            first = _labelled(rows.head(MOST_RANKED), by)
+            chart = ranked(first, by, trace, traces.colour(trace), rows.height)
+            figures.append(Figure(name=f"gpu_hours-by-{by}-{trace}", chart=chart, rows=first))
+    return figures
+
+
+def _labelled(rows: pl.DataFrame, by: str) -> pl.DataFrame:
+    """Shorten names; say of which cluster they are where there are several."""
+    short = with_short_names(rows)
+    if rows["cluster"].n_unique() == 1:
+        return short
+    return short.with_columns(pl.concat_str("cluster", pl.lit("/"), by).alias(by))
+
+
+def _slack(traces: Traces, by: str, price: Price | None) -> list[Part]:
+    """Return the users or groups with most GPU slack of each trace, as one table."""
+    asked = traces.ask("over_claim", "cluster", by)
+    columns = ("trace", "cluster", by, "tasks", "over_claim_share", "requested_h", "slack_h", "slack_share")
+    worst = []
+    for trace in asked.traces:
+        rows = gpu_slack(asked.of(trace)).filter(pl.col(by).is_not_null()).select(columns)
+        worst.append(with_short_names(rows.sort("slack_h", "cluster", by, descending=[True, False, False]).head(10)))
+    if not any(rows.height for rows in worst):
+        return []
+    table = pl.concat(worst)
+    table = table if price is None else priced(table, price)
+    said = f"GPU-hours of measured tasks; of each trace the ten {by}s with most slack"
+    return [Table(name=f"slack-by-{by}", title=f"GPU slack by {by}", rows=table, said=said)]

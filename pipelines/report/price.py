@@ -1,0 +1,52 @@
+"""What a GPU-hour costs, as stated by who asks: `2.50 USD`.
+
+No price is assumed. Called by `taut report`.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from pipelines.errors import BadUsage
+
+LONGEST_CURRENCY: Final = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """The price of one GPU for one hour."""
+
+    amount: float
+    currency: str
+
+    def __str__(self) -> str:
+        return f"{self.amount:g} {self.currency}"
+
+
+def price_of(text: str) -> Price:
+    """Read an amount with its currency.
+
+    Raises
+    ------
+    BadUsage
+        If there is no positive amount, or no currency of at most 12 printable characters.
+
+    Examples
+    --------
+    >>> print(price_of("2.50 USD"))
+    2.5 USD
+    """
+    number, _, currency = text.strip().partition(" ")
+    currency = currency.strip()
+    try:
+        amount = float(number)
+    except ValueError:
+        amount = math.nan
+    if not (amount > 0 and math.isfinite(amount)):
+        raise BadUsage(f"found the price {text[:40]!r}, expected an amount above 0 and its currency, as '2.50 USD'")
+    if not currency or len(currency) > LONGEST_CURRENCY or not currency.isprintable():
+        raise BadUsage(
+            f"found the price {text[:40]!r} without a currency of 1 to {LONGEST_CURRENCY} characters; "
+            "expected it after the amount, as '2.50 USD'"
+        )
+    return Price(amount=amount, currency=currency)

@@ -1,0 +1,83 @@
+"""A report put together: every section about the traces asked for, written as one page.
+
+Called by `taut report`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from pipelines.charts.panels import SERIES
+from pipelines.errors import BadUsage, LakeError
+from pipelines.lake import Lake
+from pipelines.report.busyness import busyness
+from pipelines.report.claims import claims
+from pipelines.report.durations import run_times, waits
+from pipelines.report.models import Bundles, models
+from pipelines.report.overview import overview
+from pipelines.report.page import page
+from pipelines.report.parts import Section, Traces
+from pipelines.report.people import people
+from pipelines.report.price import Price
+from pipelines.report.quality import quality
+
+MOST_TRACES: Final = len(SERIES)
+"""As many as there are colours that everybody can tell apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is to be reported: the price of a GPU-hour if stated; the models, or None to leave them out."""
+
+    title: str
+    price: Price | None = None
+    bundles: Bundles | None = None
+    problems: tuple[str, ...] = field(default=())
+
+
+SECTIONS: Final[dict[str, Callable[[Traces, Order], Section]]] = {
+    "overview": lambda traces, _: overview(traces),
+    "over-claim": lambda traces, order: claims(traces, order.price),
+    "run-times": lambda traces, _: run_times(traces),
+    "queueing": lambda traces, _: waits(traces),
+    "utilisation": lambda traces, _: busyness(traces),
+    "people": lambda traces, order: people(traces, order.price),
+    "models": lambda traces, order: models(traces, order.bundles or {}, order.problems),
+    "data": lambda traces, _: quality(traces),
+}
+"""Every section by its anchor, in the order of the page."""
+
+
+def chosen(lake: Lake, names: list[str] | None) -> tuple[str, ...]:
+    """Return the traces named, each once, or all that the lake holds.
+
+    Raises
+    ------
+    LakeError
+        If the lake lacks one, or holds none.
+    BadUsage
+        If there are more than colours to tell them apart.
+    """
+    wanted = tuple(dict.fromkeys(names or lake.traces()))
+    if not wanted:
+        raise LakeError(f"no trace in {lake.path}; ingest one with `taut ingest`")
+    for name in wanted:
+        lake.manifest(name)
+    if len(wanted) > MOST_TRACES:
+        raise BadUsage(
+            f"found {len(wanted)} traces, expected at most {MOST_TRACES} side by side; name them with --trace"
+        )
+    return wanted
+
+
+def sections(lake: Lake, names: tuple[str, ...], order: Order) -> list[Section]:
+    """Return the sections about the traces; without bundles, none about models."""
+    traces = Traces(lake=lake, names=names)
+    return [make(traces, order) for name, make in SECTIONS.items() if name != "models" or order.bundles is not None]
+
+
+def report(lake: Lake, names: tuple[str, ...], order: Order) -> str:
+    """Return the report as one HTML page; the same lake, models and order give the same bytes."""
+    price = "" if order.price is None else f" A GPU-hour is taken at {order.price}, as stated."
+    subtitle = f"Traces: {', '.join(names)}. Aggregates only; times local to each trace's own zone.{price}"
+    return page(order.title, subtitle, sections(lake, names, order))
