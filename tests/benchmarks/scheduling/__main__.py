@@ -5,41 +5,58 @@ Run by hand: `python -m tests.benchmarks.scheduling --only a,c`; with TAUT_TRACE
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from pipelines.render import render
-from tests.benchmarks.scheduling.engines import growth_rows, memory_rows, philly_rows, small_rows
+from tests.benchmarks.scheduling import growth
+from tests.benchmarks.scheduling.engines import memory_rows, philly_rows, small_rows
+from tests.benchmarks.scheduling.replay import replay_rows
 from tests.benchmarks.scheduling.rounds import round_rows
 from tests.benchmarks.serving.__main__ import default_cache
 from tests.benchmarks.serving.figures import Row
 
-PARTS = {"a": small_rows, "b": philly_rows, "c": growth_rows, "d": memory_rows}
-ROUND = "e"
-"""The part that needs trained models, which are kept between runs."""
+PARTS = "abcdef"
 
 
-def rows_of(parts: str, cache: Path) -> list[Row]:
-    """Measure the parts in order."""
+def rows_of(parts: str, cache: Path, out: Path | None) -> list[Row]:
+    """Measure the parts in order: small clusters, Philly's, growth, memory, a round, and a replay."""
+
+    def grown() -> list[Row]:
+        found = growth.points()
+        if out is not None:
+            growth.draw(found, out)
+        return growth.growth_rows(found)
+
+    measures: list[Callable[[], list[Row]]] = [
+        small_rows,
+        philly_rows,
+        grown,
+        memory_rows,
+        lambda: round_rows(cache),
+        replay_rows,
+    ]
     rows: list[Row] = []
-    for part in parts:
-        print(f"measuring scheduling {part}", file=sys.stderr)
-        rows += round_rows(cache) if part == ROUND else PARTS[part]()
+    for part, measured in zip(PARTS, measures, strict=True):
+        if part in parts:
+            print(f"measuring scheduling {part}", file=sys.stderr)
+            rows += measured()
     return rows
 
 
 def main(argv: list[str] | None = None) -> None:
     """Measure, print the table, and say on stderr which bars were missed."""
-    every = "".join([*PARTS, ROUND])
     said = argparse.ArgumentParser(prog="python -m tests.benchmarks.scheduling", description=__doc__.splitlines()[0])
-    said.add_argument("--only", default=every, help="parts, such as a,c (default: all)")
+    said.add_argument("--only", default=PARTS, help="parts, such as a,c (default: all)")
     said.add_argument("--format", choices=("table", "json", "csv"), default="table")
+    said.add_argument("--out", type=Path, help="folder for the curves of growth")
     said.add_argument("--cache", type=Path, default=default_cache(), help="folder kept between runs")
     asked = said.parse_args(argv)
     parts = "".join(sorted(set(asked.only.replace(",", ""))))
-    if not parts or set(parts) - set(every):
-        said.error(f"--only {asked.only}: expected some of {', '.join(every)}")
+    if not parts or set(parts) - set(PARTS):
+        said.error(f"--only {asked.only}: expected some of {', '.join(PARTS)}")
     asked.cache.mkdir(parents=True, exist_ok=True)
-    rows = rows_of(parts, asked.cache)
+    rows = rows_of(parts, asked.cache, asked.out)
     told = [{name: value for name, value in row.items() if name not in ("against", "base", "ratio")} for row in rows]
     render(told, asked.format, stream=sys.stdout)
     missed = [str(row["what"]) for row in rows if row["met"] is False]

@@ -25,6 +25,8 @@ PHILLY: Final = tuple(
 )
 """552 machines with 2490 GPUs, as in Philly's machine list; its jobs ask for GPUs only."""
 
+PHILLY_TRACE: Final = "philly-rebuilt"
+
 SHAPES: Final = 50
 GANGS: Final = (1, 1, 1, 2, 4)
 GPUS: Final = (1, 2, 4, 8, 16, 32)
@@ -58,13 +60,11 @@ def philly_recorded(load: float) -> Workload | None:
 
     The log is the rebuilt one: submit times, GPUs and most run times exact.
     """
-    folder = Path(os.environ.get("TAUT_TRACES", "")) / "philly_rebuilt"
-    if "TAUT_TRACES" not in os.environ or not folder.is_dir():
-        return None
     with tempfile.TemporaryDirectory() as scratch:
-        ingest("philly", folder, Path(scratch), as_name="philly-rebuilt")
+        if not philly_lake(Path(scratch)):
+            return None
         with Lake(Path(scratch)) as lake:
-            jobs = lake.table("jobs", "philly-rebuilt").sort("submit_ts", "job_id").collect()
+            jobs = lake.table("jobs", PHILLY_TRACE).sort("submit_ts", "job_id").collect()
     gpus = (jobs["req_gpus"] * jobs["instances"]).to_numpy().round().astype(np.int64)
     run_s = jobs["run_s"].to_numpy()
     known = (gpus > 0) & (run_s > 0.0)
@@ -73,6 +73,15 @@ def philly_recorded(load: float) -> Workload | None:
     begin = jobs["submit_ts"].dt.epoch("ms").to_numpy()[known] / 1000
     since = (begin - begin[0]) / (begin[-1] - begin[0])
     return replace(found, arrive_s=np.maximum.accumulate(since * found.arrive_s[-1]))
+
+
+def philly_lake(folder: Path) -> bool:
+    """Ingest Philly's rebuilt log into a lake; False, and nothing done, without TAUT_TRACES."""
+    raw = Path(os.environ.get("TAUT_TRACES", "")) / "philly_rebuilt"
+    if "TAUT_TRACES" not in os.environ or not raw.is_dir():
+        return False
+    ingest("philly", raw, folder, as_name=PHILLY_TRACE)
+    return True
 
 
 def _gpu_gangs(

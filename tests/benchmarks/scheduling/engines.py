@@ -1,4 +1,4 @@
-"""The event loops timed: jobs a second with all metrics, peak memory, and how the cost grows.
+"""The event loops timed: jobs a second with all metrics, and peak memory. How the cost grows is in `growth`.
 
 Seconds are those of the one core that the work takes (its CPU time), so others on the machine do not count.
 Called by `tests.benchmarks.scheduling`.
@@ -16,7 +16,7 @@ from scheduler_core.discipline import Discipline
 from scheduler_core.metrics import summarise
 from scheduler_core.simulator import Engine, simulate
 from scheduler_core.workload import Workload
-from tests.benchmarks.scheduling.arrivals import PHILLY, SMALL, drawn, philly_like, philly_recorded, waiting_at_once
+from tests.benchmarks.scheduling.arrivals import PHILLY, SMALL, drawn, philly_like, philly_recorded
 from tests.benchmarks.serving.figures import Bar, Row, amount_row
 
 ROUNDS: Final = 3
@@ -98,26 +98,6 @@ def philly_rows() -> list[Row]:
         )
         for name, discipline in disciplines.items()
     ]
-
-
-def growth_rows() -> list[Row]:
-    """Show the cost of a job against the number of jobs, of machines, and of jobs that wait."""
-    rows = []
-    fifo, sjf = Discipline(), Discipline(policy="sjf")
-    for jobs in (10_000, 100_000, MILLION):
-        for name, rules in (("fifo", fifo), ("sjf", sjf)):
-            rows.append(_cost(f"{name}: {jobs} jobs", drawn(jobs), SMALL, rules))
-    for waiting in (100, 1_000, 10_000, 100_000):
-        rows.append(_cost(f"sjf: {waiting} jobs wait", waiting_at_once(200_000, waiting), SMALL, sjf))
-    for machines in (10, 100, 1_000):
-        many = PHILLY[:1] * machines
-        rows.append(_cost(f"fifo: {machines} machines", philly_like(50_000, BACKLOG_LOAD, many), many, fifo))
-    return rows
-
-
-def _cost(what: str, workload: Workload, machines: Sequence[Machine], discipline: Discipline) -> Row:
-    each_us = [1e6 / rate for rate in rates(workload, machines, discipline)]
-    return amount_row("c", f"cost of a job, {what}", each_us, unit="us of a core")
 
 
 def memory_rows() -> list[Row]:
