@@ -10,6 +10,7 @@ import typer
 
 from pipelines.cli.experiment_fgd import EXPERIMENTS as FGD_EXPERIMENTS
 from pipelines.cli.experiment_paper import EXPERIMENTS as PAPER_EXPERIMENTS
+from pipelines.cli.experiment_sharing import EXPERIMENTS as SHARING_EXPERIMENTS
 from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Seed, Threads, Trace, emit, say
 
 experiment = typer.Typer(no_args_is_help=True, help="Experiments on real and synthetic jobs, net of harm.")
@@ -90,7 +91,7 @@ def replay(
         say(f"written: {', '.join(str(path) for path in write(answer, folder))}")
 
 
-EXPERIMENTS = {**PAPER_EXPERIMENTS, **FGD_EXPERIMENTS, "replay": replay}
+EXPERIMENTS = {**PAPER_EXPERIMENTS, **FGD_EXPERIMENTS, **SHARING_EXPERIMENTS, "replay": replay}
 """By the name of the subcommand."""
 
 for _name, _command in EXPERIMENTS.items():
