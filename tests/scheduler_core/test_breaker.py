@@ -68,7 +68,7 @@ def test_the_breaker_leaves_a_failing_service_alone_and_tries_again_later() -> N
         [answered] = scale(asked(1))
     assert calls_while_open == 2
     assert resting.note == "not asked about: the service failed, and rests 30 s"
-    assert answered.target.gpus == 0.25
+    assert answered.target.gpus == 0.1
     assert breaker.state == "closed"
 
 
@@ -85,7 +85,7 @@ def test_a_service_that_asks_for_rest_is_left_alone_for_that_long_but_not_for_ev
         assert breaker.rest_s == 300.0
         now[0] = 307.0
         [answer] = scale(asked(1))
-    assert answer.target.gpus == 0.25
+    assert answer.target.gpus == 0.1
 
 
 def test_a_row_that_cannot_be_meant_does_not_open_the_breaker() -> None:

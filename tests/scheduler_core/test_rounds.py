@@ -15,9 +15,11 @@ from scheduler_core.errors import BadInput, SchedulerError
 from scheduler_core.placement import PLACEMENTS
 from scheduler_core.queueing import QUEUE_POLICIES, QueuePolicy
 from scheduler_core.rounds import RoundResult, Scheduler
-from scheduler_core.shrink import shrink
+from scheduler_core.shrink import ShrinkPolicy, shrink
 from scheduler_core.types import Job, Reason, Recommendation, Request
 from tests.scheduler_core.cases import REQUESTS, WIDE, ToyPredictor, job, machines, request
+
+HALVING = ShrinkPolicy(alpha0=0.5)
 
 
 def scheduler(policy: str | QueuePolicy = "fifo", count: int = 1, scale: Any = None, **fields: Any) -> Scheduler:
@@ -83,7 +85,7 @@ def test_a_release_lets_the_queue_in_by_order() -> None:
 
 
 def test_a_gang_beyond_the_whole_cluster_is_reported_apart_even_if_its_target_would_fit() -> None:
-    one = scheduler(scale=partial(shrink, predictor=ToyPredictor(known=WIDE)))
+    one = scheduler(scale=partial(shrink, predictor=ToyPredictor(known=WIDE), policy=HALVING))
 
     result = submit_all(one, [job("huge", request(1, 1, 1), instances=5), job("whole", request(1, 1, 1), instances=4)])
 
@@ -94,7 +96,7 @@ def test_a_gang_beyond_the_whole_cluster_is_reported_apart_even_if_its_target_wo
 
 def test_new_jobs_of_a_round_are_scaled_in_one_call_and_once() -> None:
     predictor = ToyPredictor(known=WIDE)
-    one = scheduler(scale=partial(shrink, predictor=predictor))
+    one = scheduler(scale=partial(shrink, predictor=predictor, policy=HALVING))
 
     submit_all(one, [job(str(i), request(4, 8, 4)) for i in range(5)])
     one.round(1.0)
@@ -108,7 +110,7 @@ def test_new_jobs_of_a_round_are_scaled_in_one_call_and_once() -> None:
 
 
 def test_a_killed_job_comes_back_with_its_full_request_at_its_old_place() -> None:
-    one = scheduler(scale=partial(shrink, predictor=ToyPredictor(known=WIDE)))
+    one = scheduler(scale=partial(shrink, predictor=ToyPredictor(known=WIDE), policy=HALVING))
     submit_all(one, [job("a", request(8, 8, 4))])
     one.submit(job("b", request(8, 8, 4)), 5.0)
     one.submit(job("c", request(8, 8, 4)), 6.0)
@@ -134,7 +136,7 @@ def test_drf_ranks_anew_after_every_start() -> None:
 
 def test_srtf_serves_the_shortest_predicted() -> None:
     predictor = ToyPredictor(run_time=lambda r: 1000.0 / r[:, 0], runs=0)
-    one = scheduler("srtf", scale=partial(shrink, predictor=predictor))
+    one = scheduler("srtf", scale=partial(shrink, predictor=predictor, policy=HALVING))
 
     assert started(submit_all(one, [job("long", request(1, 1, 3)), job("short", request(4, 1, 3))])) == [1]
 
@@ -223,7 +225,7 @@ def test_whatever_a_scale_does_no_job_is_lost(scale: Any, note: str) -> None:
 
 def test_one_answer_that_is_nonsense_costs_only_its_own_job() -> None:
     def half(jobs: Sequence[Job]) -> list[Recommendation]:
-        first, second = shrink(jobs, ToyPredictor(known=WIDE))
+        first, second = shrink(jobs, ToyPredictor(known=WIDE), HALVING)
         return [target(first, gpus=-1.0), second]
 
     result = submit_all(scheduler(scale=half), gpu_jobs(2, 2))
