@@ -1,50 +1,19 @@
 """What jobs ask for against what they use: `over_claim`, `over_claim_as_published`, `request_and_use`.
 
-Each is one SELECT; what a claim should be instead is `pipelines.rightsizing`'s. Called through `pipelines.statistics`.
-
-Notes
------
-CPU and GPU count as means over a run, memory as mean and as the largest peak over instances; all per instance. What
-GPU memory a task claims is its GPUs times their memory, where the device's type tells it. Parameter servers are left
-out: traces measure them with their workers' sensors.
+Each is one SELECT over the claims of `pipelines.measures`; what a claim should be instead is `pipelines.rightsizing`'s.
+Called through `pipelines.statistics`.
 """
 
 from typing import Final
 
 import polars as pl
 
-from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 from pipelines.lake import Lake
-from pipelines.statistics.question import (
-    JOB_DIMENSIONS,
-    ROLE_PARAMETER_SERVER,
-    By,
-    Split,
-    ask,
-    job_rows,
-    mean,
-    total,
-)
-
-_DEVICE_GIB: Final = " ".join(f"WHEN '{name}' THEN {gib}" for name, gib in GPU_MEM_GIB_OF_TYPE.items())
-
-CLAIMS: Final = (
-    ("cpu_cores", "mean", "req_cpu_cores", "used_cpu_cores"),
-    ("gpus", "mean", "req_gpus", "used_gpus"),
-    ("mem_gib", "mean", "req_mem_gib", "mem_avg_gib"),
-    ("mem_gib", "peak", "req_mem_gib", "mem_max_gib"),
-    ("gpu_mem_gib", "mean", f"req_gpus * CASE gpu_type {_DEVICE_GIB} END", "gpu_mem_avg_gib"),
-    ("gpu_mem_gib", "peak", f"req_gpus * CASE gpu_type {_DEVICE_GIB} END", "gpu_mem_max_gib"),
-)
-"""What is compared: the resource, which use of it, the request and the use."""
+from pipelines.measures import CLAIM_CELLS, CLAIMS_MEASURED, IS_CLAIM, SLACK, total
+from pipelines.statistics.question import JOB_DIMENSIONS, By, Split, ask, job_rows, mean
 
 _MEASURED: Final = f"""measured AS (
-    SELECT * FROM job JOIN usage USING (trace, cluster, job_id, role) WHERE role <> '{ROLE_PARAMETER_SERVER}')"""
-
-_CELLS: Final = ", ".join(
-    f"{{'resource': '{resource}', 'use': '{use}', 'request': CAST({request} AS DOUBLE), 'used': {used}}}"
-    for resource, use, request, used in CLAIMS
-)
+    SELECT * FROM job JOIN usage USING (trace, cluster, job_id, role) WHERE {CLAIMS_MEASURED})"""
 
 PROBABILITIES: Final = tuple(i / 100 for i in range(101))
 """The points of a distribution that `request_and_use` gives."""
@@ -60,15 +29,15 @@ def over_claim(lake: Lake, trace: str, by: By = None, cluster: str | None = None
     split = Split(by, JOB_DIMENSIONS)
     sql = f"""
     WITH {job_rows(trace)}, {_MEASURED}, cell AS (
-        SELECT {split.defined}unnest([{_CELLS}], recursive := true), instance_hours AS hours FROM measured
+        SELECT {split.defined}{CLAIM_CELLS}, instance_hours AS hours FROM measured
     ), part AS (
         SELECT {split.listed}resource, use, count(*) AS tasks,
             avg(CAST(request > used AS INTEGER)) AS over_claim_share,
             {mean("request")} AS mean_request, {mean("used")} AS mean_use,
             {total("request * hours")} AS requested_h, {total("used * hours")} AS used_h,
-            {total("greatest(request - used, 0) * hours")} AS slack_h,
+            {total(f"{SLACK} * hours")} AS slack_h,
             {total("greatest(used - request, 0) * hours")} AS beyond_h
-        FROM cell WHERE request > 0 AND used IS NOT NULL GROUP BY ALL
+        FROM cell WHERE {IS_CLAIM} GROUP BY ALL
     )
     SELECT {split.listed}resource, use, tasks, over_claim_share, mean_request, mean_use, requested_h, used_h, slack_h,
         slack_h / nullif(requested_h, 0) AS slack_share, beyond_h
@@ -112,9 +81,9 @@ def request_and_use(lake: Lake, trace: str, by: By = None, cluster: str | None =
     points = ", ".join(map(str, PROBABILITIES))
     sql = f"""
     WITH {job_rows(trace)}, {_MEASURED}, cell AS (
-        SELECT {split.defined}unnest([{_CELLS}], recursive := true) FROM measured
+        SELECT {split.defined}{CLAIM_CELLS} FROM measured
     ), series AS (
-        UNPIVOT (SELECT * FROM cell WHERE request > 0 AND used IS NOT NULL) ON request, used
+        UNPIVOT (SELECT * FROM cell WHERE {IS_CLAIM}) ON request, used
         INTO NAME series VALUE value
     ), part AS (
         SELECT {split.listed}resource, use, series, count(*) AS tasks, quantile_cont(value, [{points}]) AS q

@@ -6,7 +6,8 @@ Each is one SELECT. Called through `pipelines.statistics`.
 import polars as pl
 
 from pipelines.lake import Lake
-from pipelines.statistics.question import JOB_DIMENSIONS, By, Split, ask, job_rows, total
+from pipelines.measures import total
+from pipelines.statistics.question import JOB_DIMENSIONS, By, Split, ask, job_rows
 
 
 def status_counts(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:

@@ -15,12 +15,12 @@ import polars as pl
 from features.columns.calendar import ZONES
 from pipelines.errors import BadUsage, LakeError
 from pipelines.lake import Lake
+from pipelines.measures import GPU_HOURS, GPUS, INSTANCE_HOURS, total
 
 By = str | Sequence[str] | None
 """What a statistic is split by: the name of a dimension, several, or nothing."""
 
 PERCENTS: Final = (5, 10, 25, 50, 75, 90, 95, 99)
-ROLE_PARAMETER_SERVER: Final = "ps"
 
 _SIZE_CLASSES: Final = ("0", "<1", "1", "2", "3-4", "5-8", "9-16", "17-64", "65+")
 _REQUEST_CLASSES: Final = ("0", "<0.25", "0.25-0.5", "0.5-1", "1", ">1")
@@ -65,8 +65,8 @@ def job_rows(trace: str) -> str:
     `gpus` is instances times GPUs of each; `gpu_hours` and `instance_hours` count run time, null where any part is.
     """
     return f"""job AS (
-        SELECT *, instances * req_gpus AS gpus, instances * req_gpus * run_s / 3600 AS gpu_hours,
-            instances * run_s / 3600 AS instance_hours, timezone('{zone_of(trace)}', submit_ts) AS submit_local
+        SELECT *, {GPUS} AS gpus, {GPU_HOURS} AS gpu_hours, {INSTANCE_HOURS} AS instance_hours,
+            timezone('{zone_of(trace)}', submit_ts) AS submit_local
         FROM jobs WHERE trace = $trace AND cluster = coalesce($cluster, cluster))"""
 
 
@@ -115,12 +115,6 @@ def ask(lake: Lake, sql: str, *, trace: str, cluster: str | None) -> pl.DataFram
         finally:
             connection.close()
     return pl.DataFrame(rows).with_columns(pl.selectors.by_dtype(pl.Categorical, pl.Enum).cast(pl.String))
-
-
-def total(value: str, where: str | None = None) -> str:
-    """Return the SQL of a sum that is the same in every order of rows: of decimals, then as a float."""
-    only = f" FILTER (WHERE {where})" if where else ""
-    return f"CAST(sum(CAST({value} AS DECIMAL(27, 9))){only} AS DOUBLE)"
 
 
 def mean(value: str) -> str:

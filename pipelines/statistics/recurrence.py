@@ -8,7 +8,8 @@ from typing import Final
 import polars as pl
 
 from pipelines.lake import Lake
-from pipelines.statistics.question import JOB_DIMENSIONS, By, Split, ask, job_rows, mean, percentiles, quantiles, total
+from pipelines.measures import total
+from pipelines.statistics.question import JOB_DIMENSIONS, By, Split, ask, job_rows, mean, percentiles, quantiles
 
 TOP_SHARE: Final = 0.05
 """The users said to be at the top: of a hundred, five."""

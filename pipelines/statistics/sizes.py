@@ -6,6 +6,7 @@ Each is one SELECT. Called through `pipelines.statistics`.
 import polars as pl
 
 from pipelines.lake import Lake
+from pipelines.measures import total
 from pipelines.statistics.question import (
     JOB_DIMENSIONS,
     By,
@@ -15,7 +16,6 @@ from pipelines.statistics.question import (
     mean,
     percentiles,
     quantiles,
-    total,
 )
 
 

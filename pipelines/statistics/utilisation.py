@@ -10,6 +10,7 @@ from typing import Final
 import polars as pl
 
 from pipelines.lake import Lake
+from pipelines.measures import HOUR_SINCE_1970, MACHINE_TYPE, MEAN_FRACTIONS, SAMPLES
 from pipelines.statistics.question import By, Split, ask, mean, percentiles, quantiles, zone_of
 
 MACHINE_HOUR_DIMENSIONS: Final = {
@@ -20,11 +21,6 @@ MACHINE_HOUR_DIMENSIONS: Final = {
     "date": "CAST(CAST(local_hour AS DATE) AS VARCHAR)",
     "month": "strftime(local_hour, '%Y-%m')",
 }
-
-_TYPE = (
-    """coalesce(gpu_type, gpus || ' GPUs' || coalesce(' of ' || printf('%g', gpu_mem_gib) || ' GiB', ''), 'unknown')"""
-)
-_MINUTE = "DECIMAL(18, 9)"
 
 
 def utilisation_by_hour(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
@@ -47,18 +43,16 @@ def utilisation_by_machine_type(lake: Lake, trace: str, by: By = None, cluster: 
 
 def _utilisation(lake: Lake, trace: str, by: By, cluster: str | None, *, key: str, of: str) -> pl.DataFrame:
     split = Split(by, {name: each for name, each in MACHINE_HOUR_DIMENSIONS.items() if name != key})
-    means = ", ".join(f"avg(CAST({name}_frac AS {_MINUTE})) AS {name}_frac" for name in ("cpu", "mem", "gpu"))
-    counts = ", ".join(f"count({name}_frac) AS {name}_samples" for name in ("cpu", "mem", "gpu"))
     cells = ", ".join(
         f"{{'resource': '{name}', 'frac': {name}_frac, 'samples': {name}_samples}}" for name in ("cpu", "mem", "gpu")
     )
     sql = f"""
     WITH machine_hour AS (
-        SELECT cluster, machine, epoch_us(ts) // 3600000000 AS hour_since_1970, {means}, {counts}
+        SELECT cluster, machine, {HOUR_SINCE_1970} AS hour_since_1970, {MEAN_FRACTIONS}, {SAMPLES}
         FROM machine_usage WHERE trace = $trace AND cluster = coalesce($cluster, cluster) GROUP BY ALL
     ), typed AS (
         SELECT h.*, timezone('{zone_of(trace)}', to_timestamp(3600 * hour_since_1970)) AS local_hour,
-            {_TYPE} AS machine_type
+            {MACHINE_TYPE} AS machine_type
         FROM machine_hour h LEFT JOIN (
             SELECT cluster, machine, gpu_type, gpus, gpu_mem_gib FROM machines WHERE trace = $trace
         ) USING (cluster, machine)
