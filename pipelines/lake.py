@@ -18,6 +18,7 @@ import polars as pl
 
 from features.tables import TABLES
 from pipelines import manifest as manifests
+from pipelines import views
 from pipelines.errors import LakeError
 from pipelines.manifest import Manifest
 
@@ -180,7 +181,10 @@ class Lake:
         fresh.unlink(missing_ok=True)
         connection = _configured(fresh)
         self._create_views(connection)
-        connection.execute("CREATE TABLE taut_lake AS SELECT ? AS state", [self._state()])
+        for comment in views.comments():
+            connection.execute(comment)
+        connection.execute(f"CREATE TABLE {views.STATE_TABLE} AS SELECT ? AS state", [self._state()])
+        connection.execute(views.STATE_COMMENT)
         connection.close()
         fresh.replace(self.views_file)
 
@@ -250,9 +254,13 @@ class Lake:
             rows = f"SELECT * FROM read_parquet({_sql_list(files)}, hive_partitioning = false)"
             view = rows if files else f"SELECT {columns} WHERE false"
             connection.execute(f"CREATE VIEW {name} AS {view}")
+        for creation in views.creations():
+            connection.execute(creation)
 
     def _state(self) -> str:
         digest = hashlib.sha256(str(self.path).encode())
+        for statement in (*views.creations(), *views.comments()):
+            digest.update(statement.encode())
         for trace in self.traces():
             digest.update((self.manifest_folder / f"{trace}.json").read_bytes())
         return digest.hexdigest()
@@ -261,7 +269,7 @@ class Lake:
         if not self.views_file.is_file():
             return False
         with suppress(duckdb.Error), _configured(self.views_file, read_only=True) as connection:
-            return connection.execute("SELECT state FROM taut_lake").fetchall() == [(self._state(),)]
+            return connection.execute(f"SELECT state FROM {views.STATE_TABLE}").fetchall() == [(self._state(),)]
         return False
 
     def _require(self) -> None:
