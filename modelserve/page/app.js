@@ -63,12 +63,14 @@ async function section(name, show) {
     await show();
     return true;
   } catch (refused) {
-    const said = refused.said ?? String(refused);
-    byId(`${name}-says`).textContent = said;
-    if (name === "models" || refused.status === 401) clearShown();
-    if (name === "models") setState(refused.status === 0 ? "away" : "refused", refused.status === 0 ? "No answer" : "Not shown");
-    byId(`${name}-says`).textContent = said;
+    if (refused.isOutdated) return false;
+    if (name === "models") {
+      if (refused.isAboutToken) clearShown();
+      setState(refused.status === 0 ? "away" : "refused", refused.status === 0 ? "No answer" : "Not shown");
+    }
     if (refused.isAboutToken) demandToken(refused);
+    // Where a token is asked for, it is said there and once.
+    if (refused.status !== 401) byId(`${name}-says`).textContent = refused.said ?? String(refused);
     return false;
   } finally {
     place.removeAttribute("aria-busy");

@@ -6,6 +6,7 @@ import { get } from "./service.js";
 import { ago, count, duration, moment, number, percent } from "./words.js";
 
 const FIRST = 12;
+let newest = null; // the model that was chosen last: an answer about any other comes too late
 const VERDICTS = {
   ok: ["ok", "as at training"],
   watch: ["watch", "to be watched"],
@@ -38,6 +39,7 @@ export async function showModels() {
 
 /** Show what one model's answers depend on, and what it is. */
 export async function showModel(row, standing) {
+  newest = row;
   for (const each of document.querySelectorAll("#models-body button")) {
     each.setAttribute("aria-pressed", String(each.dataset.model === key(row)));
   }
@@ -46,8 +48,10 @@ export async function showModel(row, standing) {
   byId("model-detail-says").textContent = "";
   try {
     const said = await get(`v1/models/${encodeURIComponent(row.name)}/importances?alias=${row.alias}`);
+    if (newest !== row) return;
     put(byId("model-detail-body"), importances(said), standing ? facts(row, standing) : null);
   } catch (refused) {
+    if (newest !== row) return;
     put(byId("model-detail-body"));
     byId("model-detail-says").textContent = refused.said ?? String(refused);
     if (refused.isAboutToken) throw refused;

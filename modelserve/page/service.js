@@ -4,6 +4,7 @@
 // neither does anything that was typed.
 
 const KEPT = "taut.token";
+const OUTDATED = -1;
 let token = stored();
 
 /** A call that was not answered: its status (0: none came), and the fields at fault. */
@@ -18,6 +19,11 @@ export class Refused extends Error {
     return this.status === 401 || this.status === 403;
   }
 
+  /** Whether the token was changed meanwhile: the answer was another's, and is not shown. */
+  get isOutdated() {
+    return this.status === OUTDATED;
+  }
+
   /** What happened, in words. */
   get said() {
     if (this.status === 401) {
@@ -28,6 +34,7 @@ export class Refused extends Error {
     if (this.status === 403) return `The token does not reach that far: ${this.message}.`;
     if (this.status === 429) return `Too many calls of this token; try again in ${this.retryAfter ?? "a few"} s.`;
     if (this.status === 503) return `The service cannot answer now: ${this.message}.`;
+    if (this.isOutdated) return "The token was changed meanwhile; ask again.";
     if (this.status === 0) return "The service did not answer. It may have stopped, or the network is away.";
     return `${this.message}.`;
   }
@@ -62,6 +69,7 @@ export function post(path, body) {
 async function call(path, options) {
   const headers = { accept: "application/json" };
   if (options.body !== undefined) headers["content-type"] = "application/json";
+  const used = token;
   const hadToken = hasToken();
   if (hadToken) headers.authorization = `Bearer ${token}`;
   let answer;
@@ -73,6 +81,7 @@ async function call(path, options) {
     throw new Refused(0, String(error));
   }
   const said = await json(answer);
+  if (used !== token) throw new Refused(OUTDATED, "the token was changed");
   if (answer.ok && said !== null) return said;
   throw new Refused(answer.status, sentence(said, answer), {
     faults: Array.isArray(said?.errors) ? said.errors : [],

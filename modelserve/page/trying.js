@@ -13,6 +13,7 @@ const TOP = 6;
 export async function tryJob(told) {
   const says = byId("job-says");
   const ask = byId("job-ask");
+  if (ask.hasAttribute("aria-busy")) return null;
   clearFaults();
   says.textContent = "Asking…";
   ask.setAttribute("aria-busy", "true");

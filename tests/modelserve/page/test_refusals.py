@@ -2,9 +2,10 @@
 
 import hashlib
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.modelserve.page.conftest import Running, Visit
 
@@ -157,6 +158,53 @@ def test_a_token_without_the_scope_is_told(start: Start, visit: Visits) -> None:
     assert "no scope predict" in page.inner_text("#models-says")
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"status": 429, "headers": {"retry-after": "3"}, "json": {"detail": "too many"}}, "try again in 3 s"),
+        ({"status": 503, "json": {"detail": "64 calls are waiting"}}, "cannot answer now: 64 calls are waiting"),
+        ({"status": 500, "body": "<h1>gateway</h1>", "content_type": "text/html"}, "status 500"),
+        ({"status": 200, "body": "no JSON"}, "status 200"),
+    ],
+)
+def test_what_cannot_be_answered_now_is_told(start: Start, visit: Visits, answer: dict[str, Any], said: str) -> None:
+    seen = visit(start())
+    page = seen.open()
+    page.route("**/v1/recommendations", lambda route: route.fulfill(**answer))
+    seen.type_job()
+
+    assert said in seen.ask()
+    page.get_by_role("button", name="Refresh recommendations").click()
+    expect(page.locator("#recent-says")).to_contain_text(said)
+    assert not page.locator("#access").is_visible()
+
+
+def test_an_answer_to_a_token_that_was_forgotten_is_not_shown(start: Start, visit: Visits) -> None:
+    seen = visit(start(tokens=[token("s3cret")]))
+    page = seen.open(models=False)
+    held: list[Route] = []
+
+    def hold_those_with_a_token(route: Route) -> None:
+        if "authorization" in route.request.headers:
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/v1/models", hold_those_with_a_token)
+    enter(seen, "s3cret")
+    page.get_by_role("button", name="Token in use").click()
+
+    page.get_by_role("button", name="Forget it").click()
+    expect(page.locator("#access-why")).to_contain_text("needs a token")
+    with page.expect_response("**/v1/models"):
+        held[0].continue_()
+    page.wait_for_load_state("networkidle")
+
+    assert page.inner_text("#access-why") == "This service needs a token."
+    assert page.locator("#models-body table").count() == 0
+    assert page.inner_text("#state") == "Not shown"
+
+
 def test_a_service_that_has_gone_is_told_of(start: Start, visit: Visits) -> None:
     seen = visit(start())
     page = seen.open()
@@ -166,4 +214,5 @@ def test_a_service_that_has_gone_is_told_of(start: Start, visit: Visits) -> None
 
     expect(page.locator("#state")).to_have_text("No answer")
     assert "did not answer" in page.inner_text("#models-says")
+    assert page.locator("#models-body table").count() == 2, "what was shown stays"
     assert "did not answer" in seen.ask()
