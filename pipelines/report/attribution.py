@@ -7,6 +7,7 @@ References
 Lundberg and others, "From Local Explanations to Global Understanding with Explainable AI for Trees" (2020).
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -77,7 +78,9 @@ def explained_jobs(jobs: pl.DataFrame, bundle: "Bundle") -> tuple[pl.DataFrame, 
 
 def shap_values(bundle: "Bundle", matrix: npt.NDArray[np.float32]) -> Mapping[str, FloatArray]:
     """Return the SHAP values (n, k) of each target's first output, for encoded rows (n, k)."""
-    import shap  # type: ignore[import-untyped]  # no type information is published
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its import sets up colours of drawings that are never made
+        import shap  # type: ignore[import-untyped]  # no type information is published
     import xgboost as xgb
 
     rows = xgb.DMatrix(

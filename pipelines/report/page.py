@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROWS_SHOWN: Final = 400
-"""Rows of a table beyond which a page is no place for them."""
+"""Rows of a table beyond which a page is no place for them; its download holds all."""
 
 
 def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
@@ -85,12 +85,11 @@ def _part(part: Part) -> str:
         )
     if isinstance(part, Table):
         more = f" The first {ROWS_SHOWN} of {part.rows.height} rows." if part.rows.height > ROWS_SHOWN else ""
-        rows = part.rows.head(ROWS_SHOWN)
         return (
             f'<div class="table" id="table-{escape(part.name)}"><h3>{escape(part.title)}</h3>'
             f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(part.title)}">'
-            f"{table(rows, upright=part.upright)}</div>"
-            f"<p>{escape(part.said)}.{more} {download(rows, part.name, 'table (CSV)')}</p></div>"
+            f"{table(part.rows.head(ROWS_SHOWN), upright=part.upright)}</div>"
+            f"<p>{escape(part.said)}.{more} {download(part.rows, part.name, 'table (CSV)')}</p></div>"
         )
     return f"<li>{escape(part.text)}</li>"
 

@@ -78,6 +78,10 @@ def sections(lake: Lake, names: tuple[str, ...], order: Order) -> list[Section]:
 
 def report(lake: Lake, names: tuple[str, ...], order: Order) -> str:
     """Return the report as one HTML page; the same lake, models and order give the same bytes."""
+    return page(order.title, subtitle(names, order), sections(lake, names, order))
+
+
+def subtitle(names: tuple[str, ...], order: Order) -> str:
+    """Say which traces a page is about, and the price it takes."""
     price = "" if order.price is None else f" A GPU-hour is taken at {order.price}, as stated."
-    subtitle = f"Traces: {', '.join(names)}. Aggregates only; times local to each trace's own zone.{price}"
-    return page(order.title, subtitle, sections(lake, names, order))
+    return f"Traces: {', '.join(names)}. Aggregates only; times local to each trace's own zone.{price}"

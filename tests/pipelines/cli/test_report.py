@@ -1,0 +1,71 @@
+"""`taut report`: what it writes and says, and what it refuses before the work."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from pipelines.cli import app
+from tests.pipelines.statistics.lakes import make_lake, ran
+
+Taut = Callable[..., Result]
+
+
+@pytest.fixture
+def taut(tmp_path: Path) -> Taut:
+    make_lake(tmp_path / "lake", {"jobs": [ran(at, 60.0) for at in range(3)]}).close()
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(app, ["report", "--lake", str(tmp_path / "lake"), *arguments])
+
+    return run
+
+
+def test_a_page_is_written_whole_and_stdout_stays_empty(taut: Taut, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "report.html"
+
+    result = taut("--out", str(out), "--title", "Ours & theirs")
+
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == ""
+    assert "opens in any browser without a network" in result.stderr
+    assert out.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert "<h1>Ours &amp; theirs</h1>" in out.read_text(encoding="utf-8")
+    assert [each.name for each in out.parent.iterdir()] == ["report.html"]
+
+
+def test_without_models_there_is_no_section_about_them(taut: Taut, tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+
+    assert taut("--out", str(out), "--no-models").exit_code == 0
+    assert '<section id="models">' not in out.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said", "code"),
+    [
+        (["--trace", "other"], "no trace 'other'", 1),
+        (["--price-gpu-hour", "2"], "expected it after the amount", 2),
+        (["--price-gpu-hour", "free USD"], "expected an amount above 0", 2),
+        (["--bundles", "nowhere"], "no folder there", 2),
+        (["--bundles", "nowhere", "--no-models"], "give one of them", 2),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_and_nothing_written(
+    taut: Taut, tmp_path: Path, arguments: list[str], said: str, code: int
+) -> None:
+    out = tmp_path / "report.html"
+
+    result = taut("--out", str(out), *arguments)
+
+    assert result.exit_code == code
+    assert said in result.stderr
+    assert not out.exists()
+
+
+def test_a_folder_is_no_file_to_write(taut: Taut, tmp_path: Path) -> None:
+    result = taut("--out", str(tmp_path))
+
+    assert result.exit_code == 2
+    assert "found a folder, expected a file's name" in result.stderr

@@ -1,0 +1,32 @@
+"""One report of a tiny lake, made once: its sections and its page."""
+
+import pytest
+
+from pipelines.lake import Lake
+from pipelines.report.page import page
+from pipelines.report.parts import Section
+from pipelines.report.price import price_of
+from pipelines.report.report import Order, sections, subtitle
+from tests.pipelines.report.tiny import tiny_lake
+
+
+@pytest.fixture(scope="session")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return tiny_lake(tmp_path_factory.mktemp("report-lake"))
+
+
+@pytest.fixture(scope="session")
+def order() -> Order:
+    return Order(title="Claims & <use>", price=price_of("2 EUR"))
+
+
+@pytest.fixture(scope="session")
+def made(lake: Lake, order: Order) -> list[Section]:
+    """Return the sections about both traces, at 2 EUR a GPU-hour."""
+    return sections(lake, ("toy", "bare"), order)
+
+
+@pytest.fixture(scope="session")
+def html(made: list[Section], order: Order) -> str:
+    """Return the page of those sections."""
+    return page(order.title, subtitle(("toy", "bare"), order), made)
