@@ -19,6 +19,7 @@ from modelserve.learning.erasure import erase_user
 from modelserve.learning.feedback import take_feedback
 from modelserve.learning.modes import ModeBody, read_modes, set_mode
 from modelserve.store.answers import newest_answers, prune_answers, write_answers
+from modelserve.store.realised import named_ran
 from tests.modelserve.feedback_cases import body, row, service_of
 from tests.modelserve.test_answer_log import log_of, record
 from tests.modelserve.test_store import check_kill_loses_nothing, check_writers_share
@@ -108,6 +109,8 @@ def test_feedback_modes_and_answers_are_as_in_a_file(server: Server) -> None:
     [realised] = read_modes(other, ANYONE).realised
     assert (realised.jobs, realised.shrunk_jobs, realised.kills) == (2, 1, 1)
     assert realised.hours["mem_gib"].saved == pytest.approx(20.0)
+    named = named_ran(other.store, {("pai", "b"), ("pai", "nobody"), ("pai", "nul\x00")})
+    assert [(each.job_id, each.outcome, each.shrunk) for each in named] == [("b", "oom", True)]
     logged = other.store.answer("a000001")
     assert logged is not None
     assert logged.context == b"\x00\xff"
