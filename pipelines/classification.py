@@ -23,7 +23,8 @@ def classified(table: RawTable, rows: str, texts: Sequence[str], broken_first: S
     values, broken = [], list(broken_first)
     for position, column in enumerate(table.columns, start=1):
         values.append(f'{column.value.replace("{text}", f"t{position}")} AS "{column.name}"')
-        broken.append(f"WHEN t{position} IS NOT NULL AND \"{column.name}\" IS NULL THEN 'unparsable_{column.name}'")
+        fault = f"unparsable_{column.fault or column.name}"
+        broken.append(f"WHEN t{position} IS NOT NULL AND \"{column.name}\" IS NULL THEN '{fault}'")
     broken += [f"WHEN {rule.bad} THEN '{rule.name}'" for rule in table.rules]
     columns = ", ".join(f'"{c.name}"' for c in table.columns)
     case = f"CASE {' '.join(broken)} END" if broken else "NULL::VARCHAR"

@@ -25,7 +25,7 @@ from pipelines.signatures import Signatures
 from pipelines.sources import SOURCES
 from pipelines.sources.archive import Found, expected_names, find, fingerprint, unpack
 from pipelines.sources.source import Source
-from pipelines.staging import Published, load, remarks, write
+from pipelines.staging import Published, load, parts, remarks, write
 from pipelines.synth.published import SYNTHETIC_MARK, SYNTHETIC_NAME
 
 SAFE_TRACE: Final = re.compile(r"[a-z0-9][a-z0-9_-]*")
@@ -107,11 +107,17 @@ def _ingest(
             held.refresh_views()
             seen.keep()
             return IngestReport(manifest=before, changed=False)
-        manifest = _build(held, source, trace, folder, clusters, inputs, say)
-        _check_any_good(manifest, source)
-        _check_share(manifest, strict_share)
-        if not seen.still_hold(folder):
-            raise SourceError(f"files in {folder} changed while they were read; nothing was committed. Ingest again.")
+        try:
+            manifest = _build(held, source, trace, folder, clusters, inputs, say)
+            _check_any_good(manifest, source)
+            _check_share(manifest, strict_share)
+            if not seen.still_hold(folder):
+                raise SourceError(
+                    f"files in {folder} changed while they were read; nothing was committed. Ingest again."
+                )
+        except (SourceError, LakeError, OSError, duckdb.Error):
+            held.sweep()
+            raise
         _commit(held, manifest)
         seen.keep()
     return IngestReport(manifest=manifest, changed=True)
@@ -196,10 +202,11 @@ def _build(
             selects = {**source.outputs, QUARANTINE: f"SELECT * FROM {QUARANTINE}"}
             for table, select in selects.items():
                 say(f"{trace}: writing {table} of {cluster.name}")
-                target = stage / f"{table}.parquet"
-                rows = write(work, select, table, trace, cluster.name, target)
-                if rows:
-                    outputs.append(_place(lake, target, table, trace, cluster.name, rows))
+                for part in parts(work, source, table):
+                    target = stage / f"{table}.parquet"
+                    rows = write(work, select, part, table, trace, cluster.name, target)
+                    if rows:
+                        outputs.append(_place(lake, target, table, trace, cluster.name, rows))
     return Manifest(
         trace=trace,
         source=source.name,

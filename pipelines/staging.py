@@ -6,7 +6,9 @@ Called by `pipelines.ingest`, with a scratch DuckDB database of bounded memory.
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 import duckdb
 
@@ -19,6 +21,9 @@ from pipelines.manifest import Account
 from pipelines.sources.archive import count_rows, ends_with, header_of
 from pipelines.sources.source import RawTable, Source
 from pipelines.typed_rows import load_typed, typed_numbers
+
+PART_ROWS: Final = 3_000_000
+"""About as many rows as can be folded and sorted within the memory of an ingest, beside what it holds anyway."""
 
 UNREADABLE = (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException)
 
@@ -55,8 +60,33 @@ def load(work: duckdb.DuckDBPyConnection, source: Source, cluster: str, publishe
     return accounts
 
 
-def write(work: duckdb.DuckDBPyConnection, select: str, table: str, trace: str, cluster: str, target: Path) -> int:
-    """Write one canonical table as Parquet, in the order of time and key; return its rows.
+def parts(work: duckdb.DuckDBPyConnection, source: Source, output: str) -> list[str]:
+    """Return the conditions of the parts that a canonical table is written in: one, unless too large to be sorted.
+
+    Parts are ranges of the column that the source splits it by, from the same rows the same ones.
+    """
+    column = source.split_by.get(output)
+    if column is None:
+        return ["true"]
+    feeding = " UNION ALL ".join(f'SELECT "{column}" FROM {t.name}' for t in source.tables if t.feeds == output)
+    held = f"SELECT {column}, count(*) FROM ({feeding}) GROUP BY ALL ORDER BY ALL"
+    bounds: list[str] = []
+    rows = 0
+    for value, count in work.execute(held).fetchall():
+        if rows and rows + count > PART_ROWS:
+            bounds.append("'" + value.replace("'", "''") + "'")
+            rows = 0
+        rows += count
+    if not bounds:
+        return ["true"]
+    between = [f'"{column}" >= {low} AND "{column}" < {high}' for low, high in pairwise(bounds)]
+    return [f'"{column}" < {bounds[0]}', *between, f'"{column}" >= {bounds[-1]}']
+
+
+def write(
+    work: duckdb.DuckDBPyConnection, select: str, part: str, table: str, trace: str, cluster: str, target: Path
+) -> int:
+    """Write the rows of one canonical table for which `part` holds as Parquet, by time and key; return how many.
 
     The same rows give the same file: the order is total, and nothing depends on the number of threads.
     """
@@ -68,7 +98,7 @@ def write(work: duckdb.DuckDBPyConnection, select: str, table: str, trace: str, 
         for name, dtype in schema.items()
     )
     order = ", ".join(f'"{name}"' for name in _order_of(table))
-    ordered = f"SELECT {casts} FROM ({select}) ORDER BY {order}"
+    ordered = f"SELECT {casts} FROM ({select}) WHERE {part} ORDER BY {order}"
     work.execute(f"COPY ({ordered}) TO '{escaped(target)}' (FORMAT parquet, COMPRESSION zstd)")
     rows = work.execute(f"SELECT count(*) FROM read_parquet('{escaped(target)}')").fetchone()
     return int(rows[0]) if rows else 0

@@ -4,6 +4,7 @@ What the reader rejects is read again line by line by `pipelines.line_rows`, and
 Called by `pipelines.staging`; that both ways agree is tested on files mutated in every way.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +13,7 @@ import duckdb
 from pipelines.classification import classified, known_text, loaded
 from pipelines.line_rows import allowed_counts, escaped, from_lines, header_lines, numbered
 from pipelines.sources.archive import CHUNK_BYTES, plain_text
-from pipelines.sources.source import RawTable
+from pipelines.sources.source import COMPUTED, RawTable
 
 REREAD: Final = ("CAST", "MISSING COLUMNS", "TOO MANY COLUMNS")
 """What the reader may reject a row for and a second look at its line can settle."""
@@ -30,12 +31,12 @@ def load_typed(work: duckdb.DuckDBPyConnection, table: RawTable, plain: Path, na
     None where the file cannot be read this way: nothing is left in `work` then. Rows that the reader rejected come
     last and carry their number; the number of the others follows from their place (`typed_numbers`).
     """
-    counted, of_first = plain_text(plain), _first_commas(table, plain)
-    if counted is None or any(c.text for c in table.columns) or of_first + 1 not in allowed_counts(table, names):
+    counted, fields = plain_text(plain), _fields_of_first(table, plain, names)
+    if counted is None or fields is None or any(c.text not in (None, COMPUTED) for c in table.columns):
         return None
     rows, commas = counted[0] - header_lines(table), counted[1] - (names - 1) * header_lines(table)
-    work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, _typed(table, plain, of_first + 1))}")
-    adds_up = _adds_up(work, table, rows, commas, of_first)
+    work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, _typed(table, plain, fields))}")
+    adds_up = _adds_up(work, table, rows, commas, fields, one_more=fields + 1 in allowed_counts(table, names))
     _note_gaps(work, table)
     for left in ("rejects", "scan") if adds_up else ("rejects", "scan", "gaps", "all"):
         work.execute(f"DROP TABLE {table.name}_{left}")
@@ -58,52 +59,67 @@ def typed_numbers(table: RawTable, rows: str) -> str:
         ON loaded.place >= gap.first)"""
 
 
-def _typed(table: RawTable, plain: Path, count: int) -> str:
-    columns, texts = [], []
+def _typed(table: RawTable, plain: Path, fields: int) -> str:
+    """Return the SELECT of the file's rows, read as `fields` columns and classified."""
+    in_file = {i: c for i, c in enumerate(table.columns, start=1) if c.text is None and i <= fields}
+    types = {f"c{i}": in_file[i].read_as if i in in_file else "VARCHAR" for i in range(1, fields + 1)}
+    numbers = [name for name, kind in types.items() if kind != "VARCHAR"]
+    words = [f"c{i}" for i, column in in_file.items() if column.read_as == "VARCHAR"]
+    texts = []
     for position, column in enumerate(table.columns, start=1):
-        present = position <= count
-        columns += [f"'c{position}': '{column.read_as}'"] if present else []
-        read = f"c{position}" if column.read_as != "VARCHAR" else known_text(column, f"c{position}")
-        texts.append(read if present else f"NULL::{column.read_as}")
-    columns += [f"'c{position}': 'VARCHAR'" for position in range(len(table.columns) + 1, count + 1)]
-    as_text = [i for i, c in enumerate(table.columns[:count], start=1) if c.read_as == "VARCHAR"]
-    verbatim = ", ".join(f"'c{i}'" for i in (*as_text, *range(len(table.columns) + 1, count + 1)))
+        name = f"c{position}"
+        read = known_text(column, name) if name in words else name
+        texts.append(read if position in in_file else f"NULL::{column.read_as}")
+    columns = ", ".join(f"'{name}': '{kind}'" for name, kind in types.items())
+    verbatim = ", ".join(f"'{name}'" for name in types if name not in numbers)
     read = (
-        f"read_csv('{escaped(plain)}', skip = {header_lines(table)}, columns = {{{', '.join(columns)}}}, "
-        f"auto_detect = false, header = false, delim = ',', quote = '', escape = '', nullstr = '', "
+        f"read_csv('{escaped(plain)}', skip = {header_lines(table)}, columns = {{{columns}}}, auto_detect = false, "
+        f"header = false, delim = ',', quote = '', escape = '', nullstr = [{_listed(table.nulls)}], "
         f"force_not_null = [{verbatim}], store_rejects = true, rejects_table = '{table.name}_rejects', "
         f"rejects_scan = '{table.name}_scan', rejects_limit = {REJECTS_MOST})"
     )
-    numbers = [text for text, column in zip(texts, table.columns, strict=True) if column.read_as == "DOUBLE"]
-    unclear = " OR ".join(f"isnan({number})" for number in numbers)
-    unclear_first = [f"WHEN {unclear} THEN '{UNCLEAR}'"] if numbers else []
+    # The reader makes an empty word of whatever stands for a missing number.
+    unclear = [f"isnan({name})" for name in numbers] + [f"{name} = ''" for name in words if table.nulls != ("",)]
+    unclear_first = [f"WHEN {' OR '.join(unclear)} THEN '{UNCLEAR}'"] if unclear else []
     return classified(table, f"(SELECT NULL::BIGINT AS row, * FROM {read})", texts, unclear_first)
 
 
-def _first_commas(table: RawTable, plain: Path) -> int:
+def _listed(texts: Sequence[str]) -> str:
+    return ", ".join(f"'{text}'" for text in texts)
+
+
+def _fields_of_first(table: RawTable, plain: Path, names: int) -> int | None:
+    """Return how many fields to read: as the first row has, or one less where that is allowed and its last is empty."""
     with plain.open("rb") as stream:
         for _ in range(header_lines(table)):
             stream.readline(CHUNK_BYTES)
-        return stream.readline(CHUNK_BYTES).count(b",")
+        first = stream.readline(CHUNK_BYTES).rstrip(b"\n").split(b",")
+    allowed = allowed_counts(table, names)
+    if len(first) - 1 in allowed and not first[-1]:
+        return len(first) - 1
+    return len(first) if len(first) in allowed else None
 
 
-def _adds_up(work: duckdb.DuckDBPyConnection, table: RawTable, rows: int, commas: int, of_each: int) -> bool:
+def _adds_up(
+    work: duckdb.DuckDBPyConnection, table: RawTable, rows: int, commas: int, fields: int, *, one_more: bool
+) -> bool:
     """Tell whether every line of the file is loaded or rejected for a reason that can be settled.
 
-    The commas must add up as well: the reader takes a row with one empty field too many for a good one.
+    The reader takes a row with one empty field too many for a good one: where that may not be (`one_more`), the
+    commas must add up as well.
     """
-    kinds = ", ".join(f"'{kind}'" for kind in REREAD)
     found = work.execute(
         f"""WITH rejected AS (
             SELECT any_value(len(csv_line) - len(replace(csv_line, ',', ''))) AS commas,
-                bool_and(error_type IN ({kinds})) AS settled FROM {table.name}_rejects GROUP BY line
+                bool_and(error_type IN ({_listed(REREAD)})) AS settled FROM {table.name}_rejects GROUP BY line
         ), accepted AS (
             SELECT count(*) AS rows, count(*) FILTER (rule = '{UNCLEAR}') AS unclear FROM {table.name}_all
         )
-        SELECT any_value(rows) + count(settled) = ? AND any_value(rows) * ? + coalesce(sum(commas), 0) = ?
+        SELECT any_value(rows) + count(settled) = ?
+            AND (? OR any_value(rows) * ? + coalesce(sum(commas), 0) = ?)
             AND coalesce(bool_and(settled), true) AND any_value(unclear) = 0
         FROM accepted LEFT JOIN rejected ON true""",
-        [rows, of_each, commas],
+        [rows, one_more, fields - 1, commas],
     ).fetchone()
     return found == (True,)
 

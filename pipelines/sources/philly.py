@@ -157,6 +157,7 @@ PHILLY = Source(
     tables=(LOG, MACHINE_LIST, GPU_UTIL, CPU_UTIL, MEM_UTIL),
     outputs={"jobs": JOBS, "machines": MACHINES, "machine_usage": MACHINE_USAGE},
     macros=MACROS,
+    split_by={"machine_usage": "machine"},
     remarks=(
         Remark(text="every job starts when submitted: the wait is unknown, queue_s is null", holds=f"NOT {WAIT_KNOWN}"),
     ),

@@ -10,7 +10,7 @@ trailing comma, or 16); `NA` is a GPU or a server that was offline. The mean is 
 Percentages are averaged as decimals of nine digits (what is published), so that the order of rows does not matter.
 """
 
-from pipelines.sources.source import Column, RawTable, Rule, missing, negative, number, text
+from pipelines.sources.source import COMPUTED, Column, RawTable, Rule, missing, negative, number, text
 
 ARCHIVES = ("trace-data.tar.gz",)
 SUFFIXES = ("", ".csv", ".gz", ".csv.gz")
@@ -19,37 +19,42 @@ GPUS_MOST = 16
 TIME = Column(
     name="ts",
     value="""CASE right({text}, 4)
-        WHEN ' PDT' THEN try_strptime({text}[:-5], '%Y-%m-%d %H:%M:%S') + INTERVAL 7 HOURS
-        WHEN ' PST' THEN try_strptime({text}[:-5], '%Y-%m-%d %H:%M:%S') + INTERVAL 8 HOURS END::TIMESTAMPTZ""",
+        WHEN ' PDT' THEN try_strptime({text}, '%Y-%m-%d %H:%M:%S PDT') + INTERVAL 7 HOURS
+        WHEN ' PST' THEN try_strptime({text}, '%Y-%m-%d %H:%M:%S PST') + INTERVAL 8 HOURS END::TIMESTAMPTZ""",
 )
 # Some published rows of the CPU table in the repeated hour are not numbers: they are quarantined as unparsable.
 KEY = missing("ts", "machine")
 
 # `NA` and the empty field are offline; anything else that is no number spoils the row.
-ONLINE = "list_filter(f[3:], lambda x: trim(x) NOT IN ('', 'NA'))"
+OFFLINE = ("", "NA")
+GPUS = tuple(f"gpu{i}_util" for i in range(GPUS_MOST))
+ONE_GPU = "CASE WHEN isfinite(try_cast({text} AS DOUBLE)) THEN {text}::DOUBLE END"
+ONLINE = " + ".join(f"({name} IS NOT NULL)::INTEGER" for name in GPUS)
 GPU_UTIL = RawTable(
     name="gpu_util",
     stems=("cluster_gpu_util",),
     suffixes=SUFFIXES,
     archives=ARCHIVES,
-    header=("time", "machineId", *(f"gpu{i}_util" for i in range(8))),
+    header=("time", "machineId", *GPUS[:8]),
     fields=(10, 11, GPUS_MOST + 2, GPUS_MOST + 3),
     feeds="machine_usage",
     columns=(
         TIME,
         text("machine"),
+        *(Column(name=name, value=ONE_GPU, missing=OFFLINE, read_as="DOUBLE", fault="busy") for name in GPUS),
         Column(
             name="busy",
-            text="nullif(array_to_string(" + ONLINE + ", ','), '')",
-            value=f"""CASE WHEN list_bool_and(list_transform({ONLINE}, lambda x: isfinite(try_cast(x AS DOUBLE))))
-                THEN list_transform({ONLINE}, lambda x: try_cast(x AS DOUBLE)) END""",
+            text=COMPUTED,
+            value=f"({' + '.join(f'coalesce({name}, 0)' for name in GPUS)}) / nullif({ONLINE}, 0)",
         ),
     ),
     rules=(
         KEY,
-        Rule(name="negative_use", bad="list_min(busy) < 0"),
-        Rule(name="use_beyond_measure", bad="list_max(busy) > 1e6"),
+        Rule(name="negative_use", bad=f"least({', '.join(GPUS)}) < 0"),
+        Rule(name="use_beyond_measure", bad=f"greatest({', '.join(GPUS)}) > 1e6"),
     ),
+    passing=GPUS,
+    nulls=OFFLINE,
 )
 
 CPU_UTIL = RawTable(
@@ -83,7 +88,7 @@ MEM_UTIL = RawTable(
 MACHINE_USAGE = """
 WITH measured AS (
     SELECT machine, ts, CAST(NULL AS DECIMAL(18, 9)) AS cpu, CAST(NULL AS DECIMAL(18, 9)) AS mem,
-        CAST(list_avg(busy) AS DECIMAL(18, 9)) AS gpu FROM gpu_util
+        CAST(busy AS DECIMAL(18, 9)) AS gpu FROM gpu_util
     UNION ALL SELECT machine, ts, CAST(cpu_util AS DECIMAL(18, 9)), NULL, NULL FROM cpu_util
     UNION ALL SELECT machine, ts, NULL, CAST(100 * (1 - mem_free / nullif(mem_total, 0)) AS DECIMAL(18, 9)), NULL
         FROM mem_util

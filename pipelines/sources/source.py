@@ -12,6 +12,9 @@ from typing import Final, Self
 NULL_TEXTS: Final = ("", "NA", "None", "NULL", "null", "nan")
 """What stands for a missing number or time in at least one of the published traces."""
 
+COMPUTED: Final = "NULL"
+"""The text of a column that is in no file: its value is of the columns before it."""
+
 LOCAL_TIME: Final = "%Y-%m-%d %H:%M:%S"
 
 CLUSTER: Final = "{cluster}"
@@ -25,6 +28,7 @@ class Column:
     `text` may use `f` (the fields of a line) or `line`; None takes the field at the column's position.
     `value` may use `{text}` and the columns before it; a text that gives no value, and is not `missing`, is unparsable.
     `read_as` is the type that DuckDB's reader may give `{text}` at once: `value` must say the same of it.
+    `fault` is what an unparsable text is called by, by default the column's name.
     """
 
     name: str
@@ -32,6 +36,7 @@ class Column:
     text: str | None = None
     missing: tuple[str, ...] = NULL_TEXTS
     read_as: str = "VARCHAR"
+    fault: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +58,8 @@ class RawTable:
     may hold the file as a member. `header` None means headerless; a `*` in it stands for any further names. `fields`
     are the field counts a row may have (empty: as many as columns, or as names in the header). Of rows with equal
     `key` the first stays. `feeds` names the canonical table its rows end in. `passing` are the columns that only the
-    key and the rules of the row itself look at: they are checked and not kept.
+    key and the rules of the row itself look at: they are checked and not kept. `nulls` are missing for every number of
+    the table, and common in its files.
     """
 
     name: str
@@ -70,6 +76,7 @@ class RawTable:
     rules: tuple[Rule, ...] = ()
     links: tuple[Rule, ...] = ()
     passing: tuple[str, ...] = ()
+    nulls: tuple[str, ...] = ("",)
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -94,6 +101,7 @@ class Source:
     """One published trace: `clusters` finds the folder of each cluster, `outputs` are the canonical SELECTs.
 
     Every SELECT names the canonical columns it knows, less `trace` and `cluster`; the others become null.
+    `split_by` names the column of an output, and of all tables that feed it, by which a large one is written in parts.
     """
 
     name: str
@@ -102,6 +110,7 @@ class Source:
     outputs: Mapping[str, str]
     macros: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = field(default=())
+    split_by: Mapping[str, str] = field(default_factory=dict)
 
 
 def text(name: str, *, of: str | None = None) -> Column:
