@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo serve test test-slow check bench bench-serve soak lock
+.PHONY: demo serve test test-slow check bench bench-serve bench-ingest soak lock
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("taut needs Python 3.11 or newer, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -38,6 +38,10 @@ bench: $(READY)
 # The service against its bars: two cores and wrk, and MLServer in an environment of its own under the user's cache.
 bench-serve: $(READY)
 	$(BIN)/python -m tests.benchmarks.serving
+
+# Traces of the published sizes against DuckDB and pandas; about 12 GB in a scratch folder that is removed.
+bench-ingest: $(READY)
+	$(BIN)/python -m tests.benchmarks.ingest
 
 # Ten minutes of load with feedback and an alias that moves; fails on any error.
 soak: $(READY)

@@ -21,6 +21,9 @@ from pipelines.synth.tables import Trace, chunk_tables
 from pipelines.synth.use import draw_scores, group_need, group_scores
 
 _LEAST_TASKS: Final = 1000
+PUBLISHED_TASKS: Final = 1_261_050
+"""Tasks of the published trace; drawn as many, the other tables have about its rows as well."""
+
 CHUNK_JOBS: Final = 20_000
 """Jobs written at a time: about 140 000 instances, 60 MB."""
 

@@ -1,0 +1,88 @@
+"""Rows of Philly's and Helios' tables in their published formats and numbers: plain draws, no model of a cluster.
+
+The PAI tables are `taut synth pai`'s. Written a machine or a chunk at a time; called by the benchmark of ingest.
+"""
+
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+PHILLY_START: Final = datetime(2017, 8, 7, 12)
+MINUTES: Final = 81_071
+"""Times 552 machines: the 44.75 million rows of the published GPU table."""
+
+GPUS_OF_MACHINES: Final = (*([2] * 321), *([8] * 231))
+"""As in the published machine list: 552 machines, 2490 GPUs."""
+
+HELIOS_JOBS: Final = 3_363_000
+CHUNK_ROWS: Final = 200_000
+
+
+def write_philly(folder: Path, scale: float, seed: int) -> int:
+    """Write a job log of one job, the machine list and the GPU table of `scale` times its minutes; return its rows."""
+    folder.mkdir(parents=True)
+    minutes = max(1, round(MINUTES * scale))
+    rng = np.random.default_rng(seed)
+    job = {"status": "Pass", "vc": "a", "jobid": "j", "attempts": [], "submitted_time": "2017-10-03 00:00:00"}
+    (folder / "cluster_job_log").write_text(json.dumps([job | {"user": "u"}]))
+    listed = "\n".join(f"m{at},{gpus}, {12 if gpus == 2 else 24}GB" for at, gpus in enumerate(GPUS_OF_MACHINES))
+    (folder / "cluster_machine_list").write_text(f"machineId, number of GPUs, single GPU mem\n{listed}\n")
+    times = [(PHILLY_START + timedelta(minutes=m)).strftime("%Y-%m-%d %H:%M:%S PDT") for m in range(minutes)]
+    time = pl.Series("time", times)
+    with (folder / "cluster_gpu_util").open("wb") as out:
+        out.write(("time,machineId," + ",".join(f"gpu{i}_util" for i in range(8)) + "\n").encode())
+        for at, gpus in enumerate(GPUS_OF_MACHINES):
+            machine = pl.Series("machineId", [f"m{at}"]).new_from_index(0, minutes)
+            used = [_use(rng, minutes) if i < gpus else _offline(minutes) for i in range(8)]
+            nothing = pl.Series("end", [None], dtype=pl.String).new_from_index(0, minutes)
+            columns = [time, machine, *(column.alias(f"gpu{i}") for i, column in enumerate(used)), nothing]
+            pl.DataFrame(columns).write_csv(out, include_header=False)
+    return minutes * len(GPUS_OF_MACHINES)
+
+
+def write_helios(folder: Path, scale: float, seed: int) -> int:
+    """Write one cluster's job log of `scale` times the published jobs of all; return its rows."""
+    place = folder / "All"
+    place.mkdir(parents=True)
+    rng = np.random.default_rng(seed)
+    jobs = max(1, round(HELIOS_JOBS * scale))
+    with (place / "cluster_log.csv").open("wb") as out:
+        for first in range(0, jobs, CHUNK_ROWS):
+            frame = _helios_jobs(rng, first, min(CHUNK_ROWS, jobs - first))
+            frame.write_csv(out, include_header=first == 0, datetime_format="%Y-%m-%d %H:%M:%S")
+    return jobs
+
+
+def _use(rng: np.random.Generator, minutes: int) -> pl.Series:
+    """Draw use in percent with up to nine digits, idle for two minutes of five."""
+    busy = np.round(rng.uniform(0.0, 100.0, minutes) / 12, 9) * 12
+    return pl.Series(np.round(np.where(rng.random(minutes) < 0.4, 0.0, busy), 9))
+
+
+def _offline(minutes: int) -> pl.Series:
+    return pl.Series(["NA"]).new_from_index(0, minutes)
+
+
+def _helios_jobs(rng: np.random.Generator, first: int, rows: int) -> pl.DataFrame:
+    seconds = np.sort(rng.integers(0, 15_000_000, rows))
+    wait, run = rng.integers(0, 4000, rows), rng.integers(1, 90_000, rows)
+    start = pl.lit(datetime(2020, 4, 1)) + pl.duration(seconds="submit")
+    drawn = pl.DataFrame({"submit": seconds, "wait": wait, "run": run})
+    return drawn.select(
+        pl.Series("job_id", np.arange(first, first + rows)),
+        pl.format("u{}", pl.Series(rng.integers(0, 1000, rows))).alias("user"),
+        pl.lit("vc1").alias("vc"),
+        pl.Series("gpu_num", rng.choice([0, 1, 2, 4, 8], rows)),
+        pl.Series("cpu_num", rng.choice([1, 4, 16, 64], rows)),
+        pl.lit(1).alias("node_num"),
+        pl.Series("state", rng.choice(["COMPLETED", "FAILED", "CANCELLED"], rows)),
+        start.alias("submit_time"),
+        (start + pl.duration(seconds="wait")).alias("start_time"),
+        (start + pl.duration(seconds=pl.col("wait") + pl.col("run"))).alias("end_time"),
+        pl.col("run").alias("duration"),
+        pl.col("wait").alias("queue"),
+    )
