@@ -1,6 +1,6 @@
 """How a chart of a report looks: as wide as its place, titled with what it shows, of whom and of how many.
 
-Colours are Okabe and Ito's, amounts in cividis: both are told apart by colour-blind readers, and cividis in grey too.
+Colours are Okabe and Ito's, amounts in cividis: both are told apart by colour-blind readers, and amounts in grey too.
 Called by the chart functions of reports.
 """
 
@@ -47,7 +47,12 @@ def panel(chart: Chart, title: str, of: Sequence[str], *, height: int | None = 1
             anchor="start", frame="bounds", fontSize=13, subtitleFontSize=11, subtitleColor="#444444", offset=10
         ),
         axis=alt.AxisConfig(
-            labelFontSize=11, titleFontSize=11, titleFontWeight="normal", gridOpacity=0.4, labelLimit=140
+            labelFontSize=11,
+            titleFontSize=11,
+            titleFontWeight="normal",
+            gridOpacity=0.4,
+            labelLimit=140,
+            labelSeparation=5,
         ),
         legend=alt.LegendConfig(
             orient="bottom", labelFontSize=11, titleFontSize=11, titleFontWeight="normal", columns=3, labelLimit=150

@@ -20,6 +20,10 @@ from pipelines.report.parts import Figure, Note, Part, Section, Table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_NOTICE: Final = (
+    "Charts are drawn by Vega, Vega-Lite and Vega-Embed, copyright University of Washington Interactive Data Lab, "
+    "under the BSD 3-Clause License, with D3, copyright Mike Bostock, under the ISC License."
+)
 ROWS_SHOWN: Final = 400
 """Rows of a table beyond which a page is no place for them; its download holds all."""
 
@@ -55,6 +59,7 @@ def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 <main>
 {body}
 </main>
+<!-- {_NOTICE} -->
 <script type="application/json" id="charts">{_json(specs)}</script>
 {"".join(f"<script>{script}</script>" for script in scripts)}
 </body>
