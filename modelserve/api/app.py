@@ -79,5 +79,6 @@ def create_app(service: Service) -> FastAPI:
     quick: dict[tuple[str, str], Endpoint] = {
         (each.method, each.path): each.strict_endpoint() for each in OPERATIONS if "{" not in each.path
     }
+    quick.update({("GET", path): front.front for path in front.PATHS})
     app.gate = Gate(app.router, desk, quick, methods_of(OPERATIONS) | dict.fromkeys(front.PATHS, "GET, HEAD"))
     return app

@@ -56,6 +56,13 @@ def test_the_rules_of_the_gate_hold(call: Make) -> None:
     assert client.head("/").content == b""
 
 
+def test_its_calls_are_counted_by_path(call: Make) -> None:
+    client = call()
+    client.get("/page/app.js")
+
+    assert re.search(r'taut_requests_total\{[^}]*route="/page/app.js"[^}]*\} 1.0', client.get("/metrics").text)
+
+
 def test_the_page_is_no_part_of_the_document(call: Make) -> None:
     paths = call().get("/openapi.json").json()["paths"]
 
