@@ -130,7 +130,7 @@ def _loads(rows: pl.DataFrame) -> list[str]:
 
 
 def _panel(rows: pl.DataFrame) -> alt.Facet:
-    return alt.Facet("load:N").title(None).sort(_loads(rows)).header(labelExpr="'load: ' + datum.label")
+    return alt.Facet("load:N").title(None).sort(_loads(rows))
 
 
 def _colour(rows: pl.DataFrame) -> alt.Color:

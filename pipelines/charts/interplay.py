@@ -10,6 +10,7 @@ import altair as alt
 import polars as pl
 
 from pipelines.charts.looks import ARMS, BLACK, BLUE, VERMILLION, titled
+from pipelines.charts.spreads import spreads
 
 PLACEMENTS: Final = {"best_fit": "best fit", "fgd": "FGD", "fgd_used_first": "FGD, machines in use first"}
 FIGURES: Final = {
@@ -42,17 +43,17 @@ def finished_by_arm(runs: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
         .legend(orient="bottom", symbolType="circle", symbolOpacity=1.0, symbolSize=80, symbolStrokeWidth=0),
     }
     base = alt.Chart()
+    y = alt.Y("mean:Q").title(None).scale(zero=False)
     layers = alt.layer(
-        base.mark_errorbar(extent="ci", thickness=1.5).encode(
-            y=alt.Y("value:Q").title(None).scale(zero=False), **place
-        ),
-        base.mark_point(filled=True, size=30, opacity=1.0).encode(y=alt.Y("mean(value):Q"), **place),
+        base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2="high:Q", **place),
+        base.mark_point(filled=True, size=30, opacity=1.0).encode(y=y, **place),
     ).properties(width=WIDTH, height=HEIGHT)
+    drawn = spreads(shown, ("sizes", "placement", "cpu", "panel"), "value")
     rows = [
         alt.hconcat(
             *(
                 layers.properties(
-                    data=shown.filter(cpu=cpu, panel=panel), title=f"{panel}; {cpu}", width=WIDTH, height=HEIGHT
+                    data=drawn.filter(cpu=cpu, panel=panel), title=f"{panel}; {cpu}", width=WIDTH, height=HEIGHT
                 )
                 for panel in FIGURES.values()
             )

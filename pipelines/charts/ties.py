@@ -10,6 +10,7 @@ import altair as alt
 import polars as pl
 
 from pipelines.charts.looks import BLUE, VERMILLION, titled
+from pipelines.charts.spreads import spreads
 
 TIES: Final = {"first": "ties to the first machine", "random": "random ties"}
 WIDTH, COLUMNS = 210, 4
@@ -46,12 +47,11 @@ def _dots(shown: pl.DataFrame, workloads: Sequence[str], colours: Sequence[str])
         .scale(domain=list(colours), range=[BLUE, VERMILLION])
         .legend(orient="bottom", symbolType="circle", symbolOpacity=1.0, symbolSize=80, symbolStrokeWidth=0),
     }
-    base = alt.Chart(shown)
+    base = alt.Chart(spreads(shown, ("workload", "arm", "colour"), "value"))
+    x = alt.X("mean:Q").title("GPUs unallocated, %").scale(zero=False)
     layers = alt.layer(
-        base.mark_errorbar(extent="ci", thickness=1.5).encode(
-            x=alt.X("value:Q").title("GPUs unallocated, %").scale(zero=False), **place
-        ),
-        base.mark_point(filled=True, size=26, opacity=1.0).encode(x=alt.X("mean(value):Q"), **place),
+        base.mark_rule(strokeWidth=1.5).encode(x=alt.X("low:Q"), x2="high:Q", **place),
+        base.mark_point(filled=True, size=26, opacity=1.0).encode(x=x, **place),
     ).properties(width=WIDTH, height={"step": 9})
     panel = alt.Facet("workload:N").title(None).sort(list(workloads))
     chart: alt.FacetChart = layers.facet(facet=panel, columns=COLUMNS).resolve_scale(x="independent")
