@@ -109,6 +109,7 @@ def pandas_rows(bench: Bench) -> list[Row]:
     what, against = "PAI at a tenth", "pandas, as the notebook"
     return [
         ratio_row("b", f"{what}: speed", against, *rates, unit="ingests/s", bar=PANDAS_SPEED_BAR),
+        _cpu_row("b", found, "pandas"),
         ratio_row("b", f"{what}: peak memory", against, *peaks, unit="MiB", bar=PANDAS_MEMORY_BAR),
     ]
 
@@ -161,7 +162,7 @@ def _rates(taken: list[Taken], raw: Path) -> list[float]:
 
 def _cpu_row(part: str, found: dict[str, list[Taken]], base: str) -> Row:
     ours, theirs = ([one.cpu_s for one in found[who]] for who in ("ours", base))
-    return ratio_row(part, "the same: processor time", "the same", ours, theirs, unit="s")
+    return ratio_row(part, "the same: processor time", base, ours, theirs, unit="s")
 
 
 def _peak_row(part: str, what: str, taken: list[Taken]) -> Row:
