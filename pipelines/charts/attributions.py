@@ -23,7 +23,7 @@ UNKNOWN: Final = "#888888"
 def importances(rows: pl.DataFrame, model: str, unit: str) -> alt.TopLevelMixin:
     """Draw the mean growth of the loss when a feature is shuffled, with one standard deviation over the repeats."""
     shown = rows.select("feature", "mean", low=pl.col("mean") - pl.col("std"), high=pl.col("mean") + pl.col("std"))
-    base = alt.Chart(shown).encode(y=_features(shown["feature"].to_list()))
+    base = alt.Chart(shown).encode(y=_named("feature", shown["feature"].to_list()))
     bars = base.mark_bar(color=BLUE, height={"band": 0.7}).encode(
         x=alt.X("mean:Q").title(f"loss growth ({unit})").axis(tickCount=4),
         tooltip=["feature:N", alt.Tooltip("mean:Q", format=".3~g")],
@@ -45,7 +45,7 @@ def beeswarm(rows: pl.DataFrame, title: str, unit: str, jobs: str) -> alt.TopLev
     ranked = alt.Color("rank:Q").title("feature: 0 lowest, 1 highest").scale(scheme=RANKS, domain=[0, 1])
     base = alt.Chart(shown).encode(
         x=alt.X("shap:Q").title(f"SHAP value ({unit})").axis(tickCount=5),
-        y=_features(order),
+        y=_named("feature", order),
         yOffset=alt.YOffset("offset:Q").scale(domain=[-1, 1]),
         tooltip=["feature:N", alt.Tooltip("shap:Q", format=".3~g"), alt.Tooltip("rank:Q", format=".2f")],
     )
@@ -81,16 +81,16 @@ def coverage(rows: pl.DataFrame, title: str) -> alt.TopLevelMixin:
 
     `rows`: model (what is judged), coverage, level.
     """
-    base = alt.Chart(rows).encode(y=alt.Y("model:N").title(None).sort(rows["model"].to_list()))
+    base = alt.Chart(rows).encode(y=_named("model", rows["model"].to_list()))
     x = alt.X("coverage:Q").title("share of later jobs at or below").axis(format="%").scale(zero=False, nice=True)
     found = base.mark_point(filled=True, size=60, color=BLUE, opacity=1.0).encode(
         x=x, tooltip=["model:N", alt.Tooltip("coverage:Q", format=".1%"), alt.Tooltip("level:Q", format=".0%")]
     )
     asked = base.mark_tick(color=VERMILLION, thickness=2, height=14).encode(x="level:Q")
-    of = [f"n = {rows.height} targets of models, by their cards; tick: the level asked for"]
+    of = [f"n = {rows.height} targets, by the models' cards (n=: jobs); tick: the level"]
     return panel(asked + found, title, of, height=max(70, 20 * rows.height))
 
 
-def _features(order: list[str]) -> alt.Y:
-    """Return the axis of features: their names are long, and differ at their ends."""
-    return alt.Y("feature:N").title(None).sort(order).axis(labelFontSize=10, labelLimit=172, grid=True)
+def _named(column: str, order: list[str]) -> alt.Y:
+    """Return the axis of names that are long, and differ at their ends."""
+    return alt.Y(f"{column}:N").title(None).sort(order).axis(labelFontSize=10, labelLimit=188, grid=True)

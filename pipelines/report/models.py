@@ -88,7 +88,8 @@ def _coverages(own: Bundles) -> list[Part]:
         for label, (column, level) in columns.items():
             found = card.metrics.get(column)
             if found is not None:
-                wanted[card.kind].append((f"{card.trace} {card.task_type}{label}", found, level))
+                jobs = "" if card.metrics.get("n") is None else f"  n={card.metrics['n']:.0f}"
+                wanted[card.kind].append((f"{card.trace} {card.task_type}{label}{jobs}", found, level))
     titles = {"runtime": "Run times at most the p90 said", "usage": "Use at most the bound said"}
     figures: list[Part] = []
     for kind, rows in wanted.items():
