@@ -22,7 +22,7 @@ SHOWN_FEATURES: Final = 10
 _P90: Final = 0.9
 _RUNTIME: Final = ("n", "pinball", "pinball_lo", "pinball_hi", "mae_h", "wmape", "within_2x", "coverage_p90")
 _USAGE: Final = ("coverage", "pinball", "over")
-_LOSS: Final = {"runtime": "pinball, ln s", "usage": "pinball, log1p of use"}
+_LOSS: Final = {"runtime": "pinball, ln s", "usage": "pinball, log1p"}
 _SHAP_UNIT: Final = {"runtime": "ln of run time in s", "usage": "log1p of use"}
 
 
