@@ -16,9 +16,9 @@ PLACEMENTS: Final = {"best_fit": "best fit", "fgd": "FGD", "fgd_used_first": "FG
 FIGURES: Final = {
     "completed": "jobs finished",
     "gpu_allocated_pct": "GPUs allocated, %",
-    "stranded_gpu_pct": "GPUs free while someone waits for as many, %",
+    "stranded_gpu_pct": "GPUs free while jobs wait, %",
 }
-WIDTH, HEIGHT = 220, 200
+WIDTH, HEIGHT = 290, 200
 
 
 def finished_by_arm(runs: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
