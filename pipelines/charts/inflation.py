@@ -33,6 +33,8 @@ OURS_BY_NAME: Final = "taut, nodes by name"
 SOURCES: Final = {OURS: BLUE, OURS_BY_NAME: ORANGE, PUBLISHED: BLACK}
 """Whose figures they are, by their name in legends: colours of the spread."""
 
+_DASHES: Final = {OURS: [1, 0], PUBLISHED: [4, 3]}
+
 
 def unallocated_over_arrived(curves: pl.DataFrame, workloads: Sequence[str], of: Sequence[str]) -> alt.TopLevelMixin:
     """Draw the percent of GPUs unallocated over the percent asked for, a panel per workload, the published dashed."""
@@ -82,6 +84,7 @@ def _lines(curves: pl.DataFrame, workloads: Sequence[str], column: str, title: s
     held = shown["name"].unique().to_list()
     names = [name for name in NAMES.values() if name in held]
     colours = [colour for name, colour in zip(NAMES.values(), _COLOURS, strict=True) if name in held]
+    dashes = {source: dash for source, dash in _DASHES.items() if source in shown["source"]}
     lines = (
         alt.Chart(shown)
         .mark_line(strokeWidth=1.4)
@@ -94,8 +97,8 @@ def _lines(curves: pl.DataFrame, workloads: Sequence[str], column: str, title: s
             .legend(orient="bottom", columns=len(names), symbolType="stroke", symbolOpacity=1.0),
             strokeDash=alt.StrokeDash("source:N")
             .title(None)
-            .scale(domain=[OURS, PUBLISHED], range=[[1, 0], [4, 3]])
-            .legend(orient="bottom", symbolType="stroke"),
+            .scale(domain=list(dashes), range=list(dashes.values()))
+            .legend(alt.Legend(orient="bottom", symbolType="stroke") if len(dashes) > 1 else None),
         )
         .properties(width=WIDTH, height=HEIGHT)
     )

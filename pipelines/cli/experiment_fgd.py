@@ -79,6 +79,15 @@ def fgd(
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", help="Inflations of each pod list.", min=2, max=1000)] = 10,
     seed: Annotated[int, typer.Option("--seed", help="The first seed.", min=0, max=2**31)] = 42,
+    published: Annotated[
+        Path | None,
+        typer.Option(
+            "--published",
+            help="Folder of the results published with FGD's simulator; without any, what is held to them is not "
+            "judged.",
+            show_default="openb/expected_results below TAUT_TRACES",
+        ),
+    ] = None,
     processes: Annotated[
         int | None,
         typer.Option(
@@ -95,13 +104,12 @@ def fgd(
     from pipelines.cli.progress import compiling
     from pipelines.fgd.arms import POPULARITIES
     from pipelines.fgd.experiment import Question, ask
-    from pipelines.fgd.published import FOLDER
+    from pipelines.fgd.published import usual_folder
     from pipelines.lake import Lake as OpenLake
     from pipelines.results_folder import fresh_folder
     from pipelines.settings import load_settings
 
     folder = None if out is None else fresh_folder(out)
-    traces = load_settings().traces
     question = Question(
         trace=trace,
         workloads=workloads,
@@ -112,7 +120,7 @@ def fgd(
         seed=seed,
         seeds=seeds,
         processes=threads_of(processes),
-        published=None if traces is None else traces / FOLDER,
+        published=usual_folder(load_settings().traces) if published is None else published,
     )
     with compiling(), OpenLake(place_of(lake).lake) as source:
         answer = ask(source, question, talk=say)

@@ -1,13 +1,14 @@
 """The bars this experiment is held to, each with what was found: met or not.
 
-A bar of which nothing was run is not listed. Called by `fgd.experiment`.
+A bar of which nothing was run is not listed; one without published figures is, as not judged (`met` is null).
+Called by `fgd.experiment`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from pipelines.fgd.arms import DEFAULT, FGD, FIRST_TIES, ORDERS, POLICIES, PUBLISHED_POPULARITY, RANDOM_TIES
+from pipelines.fgd.arms import DEFAULT, FGD, FIRST_TIES, ORDERS, PERMUTED, POLICIES, PUBLISHED_POPULARITY, RANDOM_TIES
 from pipelines.fgd.tables import LEAST_POINTS, LOOSE_POINTS, SIGMAS, Row
 
 FEWER_PCT: Final = (44.0, 53.0)
@@ -18,6 +19,8 @@ ORDER: Final = ((FGD,), ("best_fit_gpu",), ("gpu_packing", "gpu_clustering"), ("
 
 TIES_POINTS: Final = 0.5
 
+NOT_JUDGED: Final = "not judged: no published figures"
+
 
 def bars(rows: Sequence[Row]) -> list[Row]:
     """Judge the rows of `unallocated_rows`, for each order of the nodes that was run."""
@@ -25,24 +28,29 @@ def bars(rows: Sequence[Row]) -> list[Row]:
     for nodes in ORDERS:
         own = [row for row in rows if row["nodes"] == nodes]
         judged = (*_published(own), *_on_default(_default(own)), *_ties(own))
-        found += [{"bar": bar.pop("bar"), "nodes": nodes, **bar} for bar in judged]
-    return found
+        found += [{"nodes": nodes, **bar} for bar in judged]
+    columns = ("bar", "nodes", "found", "expected", "met")
+    return [{name: row[name] for name in columns} for row in found]
 
 
 def _published(rows: Sequence[Row]) -> Iterable[Row]:
     for policy in POLICIES:
-        judged = [row for row in rows if row["policy"] == policy and row["met"] is not None]
-        if not judged:
-            continue
+        run = [row for row in rows if row["policy"] == policy and _as_published(row)]
+        judged = [row for row in run if row["met"] is not None]
         met = sum(row["met"] is True for row in judged)
         points = f"{LOOSE_POINTS[policy]:g}" if policy in LOOSE_POINTS else f"max({SIGMAS:g} sd, {LEAST_POINTS:g})"
-        worst = max(judged, key=lambda row: abs(_number(row["difference_points"])))
-        yield {
-            "bar": f"{policy} as published",
-            "found": f"{met} of {len(judged)} workloads, farthest {_number(worst['difference_points']):+.2f}",
-            "expected": f"all within {points} points",
-            "met": met == len(judged),
-        }
+        bar = {"bar": f"{policy} as published", "expected": f"all within {points} points"}
+        if judged:
+            worst = max(judged, key=lambda row: abs(_number(row["difference_points"])))
+            found = f"{met} of {len(judged)} workloads, farthest {_number(worst['difference_points']):+.2f}"
+            yield {**bar, "found": found, "met": met == len(judged)}
+        elif run and run[0]["nodes"] == PERMUTED:
+            yield {**bar, "found": NOT_JUDGED, "met": None}
+
+
+def _as_published(row: Row) -> bool:
+    """Return whether a row is of the target and the tie rule of the published results."""
+    return row["popularity"] in (None, PUBLISHED_POPULARITY) and row["ties"] in (None, FIRST_TIES)
 
 
 def _default(rows: Sequence[Row]) -> dict[str, float]:
@@ -50,9 +58,7 @@ def _default(rows: Sequence[Row]) -> dict[str, float]:
     return {
         str(row["policy"]): _number(row["unallocated_pct"])
         for row in rows
-        if row["workload"] == DEFAULT
-        and row["popularity"] in (None, PUBLISHED_POPULARITY)
-        and row["ties"] in (None, FIRST_TIES)
+        if row["workload"] == DEFAULT and _as_published(row)
     }
 
 

@@ -15,7 +15,7 @@ import polars as pl
 from pipelines.fgd.arms import FGD, ORDERS, POPULARITIES, TIES, WORKLOADS, arms_of
 from pipelines.fgd.bars import bars
 from pipelines.fgd.pod_lists import chosen, pod_list
-from pipelines.fgd.published import ALLOCATED, FOLDER, no_results, read_published
+from pipelines.fgd.published import FOLDER, no_results, read_published
 from pipelines.fgd.runs import Curves, filled_up
 from pipelines.fgd.tables import Row, unallocated_rows
 from pipelines.lake import Lake
@@ -29,7 +29,7 @@ class Question:
     """What is compared; None takes everything that applies.
 
     The first of the popularities is what all placements are measured against; the firsts of popularities, tie rules
-    and orders are what the charts show. `published` is the folder of the published results.
+    and orders are what the charts show. `published` is the folder of the published results; None is without them.
     """
 
     trace: str = "openb"
@@ -74,7 +74,7 @@ def ask(lake: Lake, question: Question, *, talk: Callable[[str], None] = lambda 
     LakeError
         If the lake has no such trace.
     SourceError
-        If the published results are not in their format.
+        If the published results are absent or not in their format.
     """
     arms = arms_of(question.policies, question.popularities, question.ties, question.orders)
     names = chosen(lake, question.trace, question.workloads)
@@ -97,11 +97,13 @@ def ask(lake: Lake, question: Question, *, talk: Callable[[str], None] = lambda 
 
 
 def _published(folder: Path | None) -> tuple[pl.DataFrame, list[str]]:
-    """Return the published results, if they are there, and else what to do about it."""
-    if folder is not None and (folder / ALLOCATED).exists():
+    """Return the published results, if there are any, and else what to do about it."""
+    if folder is not None:
         return read_published(folder), []
-    place = "set" if folder is None else f"in {folder}"
-    said = f"no published results {place}: their columns are empty; TAUT_TRACES names the folder that holds {FOLDER}"
+    said = (
+        "no published results: their columns are empty, and what is held to them is not judged; --published names "
+        f"their folder, or TAUT_TRACES the one that holds {FOLDER}"
+    )
     return no_results(), [said]
 
 

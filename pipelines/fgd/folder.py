@@ -83,7 +83,7 @@ def subtitle_of(answer: Answer) -> list[str]:
         f"{asked.trace}: means of {asked.seeds} seeds; pods submitted one by one, none departs, what does not fit is "
         "dropped",
         f"{FGD.upper()} aims at specs of {100 * asked.popularities[0]:g} % of the pods; ties: {asked.ties[0]}; "
-        f"nodes: {asked.orders[0]}; dashed: as published with its simulator",
+        f"nodes: {asked.orders[0]}{'' if answer.published.is_empty() else '; dashed: as published with its simulator'}",
     ]
 
 

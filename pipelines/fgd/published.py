@@ -37,6 +37,12 @@ def no_results() -> pl.DataFrame:
     return pl.DataFrame(schema=SCHEMA)
 
 
+def usual_folder(traces: Path | None) -> Path | None:
+    """Return where the results lie in the folder of published traces; None where there are none."""
+    folder = None if traces is None else traces / FOLDER
+    return folder if folder is not None and (folder / ALLOCATED).exists() else None
+
+
 def read_published(folder: Path) -> pl.DataFrame:
     """Read both files: one row per run and whole percent arrived, in the columns of our own curves.
 

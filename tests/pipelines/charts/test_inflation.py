@@ -78,6 +78,13 @@ def test_fragmentation_is_drawn_from_the_empty_cluster_on() -> None:
     assert spec["spec"]["encoding"]["y"]["title"] == "GPUs fragmented, %"
 
 
+def test_without_published_curves_no_legend_tells_of_them() -> None:
+    encoding = unallocated_over_arrived(curves().filter(source=OURS), WORKLOADS, OF).to_dict()["spec"]["encoding"]
+
+    assert encoding["strokeDash"]["scale"]["domain"] == [OURS]
+    assert encoding["strokeDash"]["legend"] is None
+
+
 def test_the_spread_has_a_line_for_each_variant_and_a_colour_for_each_source() -> None:
     spec = spread(rows(OURS, PUBLISHED), WORKLOADS, OF).to_dict()
 

@@ -10,7 +10,9 @@ from typer.testing import CliRunner, Result
 from pipelines.cli import app
 from pipelines.cli.experiment_fgd import NodesOption, PolicyOption, TiesOption
 from pipelines.fgd.arms import ORDERS, POLICIES, TIES
-from pipelines.fgd.published import ALLOCATED, FOLDER
+from pipelines.fgd.experiment import Answer, Question
+from pipelines.fgd.folder import subtitle_of
+from pipelines.fgd.published import ALLOCATED, FOLDER, no_results, read_published
 from pipelines.ingest import ingest
 from tests.pipelines.conftest import PHILLY
 from tests.pipelines.fgd.tiny import results, tiny_lake, tiny_openb
@@ -63,14 +65,35 @@ def test_rows_stand_beside_the_published_ones(lake: Path) -> None:
 def test_without_published_results_their_columns_are_empty_and_it_is_said(lake: Path, published: Path) -> None:
     (published / ALLOCATED).unlink()
 
-    result = taut(lake, "--workload", "default", "--policy", "fgd", "--nodes", "name")
+    result = taut(lake, "--workload", "default", "--policy", "fgd", "--nodes", "permuted")
 
     rows = json.loads(result.stdout)
     assert {row["published_pct"] for row in rows if row["table"] == "unallocated"} == {None}
-    assert [row["bar"] for row in rows if row["table"] == "bar"] == [
-        "fgd aiming at all pods: random ties against the first node"
-    ]
-    assert "no published results in" in result.stderr
+    judged = {(row["bar"], row["met"]) for row in rows if row["table"] == "bar"}
+    assert ("fgd as published", None) in judged
+    assert "no published results: their columns are empty, and what is held to them is not judged" in result.stderr
+
+
+def test_the_folder_of_published_results_can_be_named(lake: Path, tmp_path: Path) -> None:
+    named = results(tmp_path / "elsewhere", {"fgd": [50.0, 50.0]})
+    question = ("--workload", "default", "--policy", "fgd")
+
+    found = [json.loads(taut(lake, *question, *more).stdout)[0] for more in ((), ("--published", str(named)))]
+    absent = taut(lake, *question, "--published", str(tmp_path / "nowhere"))
+
+    assert [row["published_pct"] for row in found] == [19.0, 50.0]
+    assert absent.exit_code == 1
+    assert f"no file {tmp_path / 'nowhere' / ALLOCATED}" in " ".join(absent.stderr.split())
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_charts_tell_of_published_curves_only_where_there_are_some(published: Path, there: bool) -> None:
+    theirs = read_published(published) if there else no_results()
+    answer = Answer(
+        question=Question(), workloads=(), curves=no_results(), published=theirs, unallocated=(), bars=(), notes=()
+    )
+
+    assert ("dashed: as published" in " ".join(subtitle_of(answer))) is there
 
 
 def test_any_pod_list_can_be_asked_for_by_name(lake: Path) -> None:

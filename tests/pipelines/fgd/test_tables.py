@@ -135,13 +135,19 @@ def test_random_ties_are_held_to_those_the_first_node_wins(drawn: float, met: bo
 def test_where_dot_product_leaves_nothing_there_is_nothing_to_leave_fewer_of() -> None:
     rows = rows_of(curves({"dot_product": [0.0, 0.0], "fgd": [0.0, 0.0]}))
 
-    assert bars(rows) == []
+    assert [row["bar"] for row in bars(rows)] == ["dot_product as published", "fgd as published"]
+
+
+def test_what_was_run_without_published_figures_is_not_judged() -> None:
+    rows = rows_of(curves({"fgd": [5.0, 5.0], "best_fit_gpu": [7.0, 7.0]}, "gpuspec33"))
+
+    assert [(row["bar"], row["found"], row["met"]) for row in bars(rows)] == [
+        (f"{policy} as published", "not judged: no published figures", None) for policy in ("best_fit_gpu", "fgd")
+    ]
 
 
 def test_what_was_not_run_has_no_bar() -> None:
-    rows = rows_of(curves({"fgd": [5.0, 5.0], "best_fit_gpu": [7.0, 7.0]}, "gpuspec33"))
-
-    assert bars(rows) == []
+    assert bars(rows_of(curves({"fgd": [5.0, 5.0]}, popularity=1.0))) == []
 
 
 def test_curves_are_means_over_seeds() -> None:
@@ -179,4 +185,5 @@ def test_each_order_of_the_nodes_is_judged_for_itself() -> None:
 
     found = bars(rows_of(pl.concat(orders)))
 
-    assert [(row["nodes"], row["met"]) for row in found] == [("permuted", True), ("name", False)]
+    fewer_than = [row for row in found if "against dot_product" in str(row["bar"])]
+    assert [(row["nodes"], row["met"]) for row in fewer_than] == [("permuted", True), ("name", False)]
