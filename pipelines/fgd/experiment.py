@@ -112,8 +112,9 @@ def _assumptions(question: Question, names: Sequence[str]) -> list[str]:
     said = [
         "inflation as published: pods shuffled, then drawn anew until they ask for 130 % of the GPUs; one by one, none "
         "departs, what does not fit is dropped; other random streams than the published ones, so compare means",
-        "nodes permuted: in an order drawn for each seed, as by the published simulator (it numbers them so, and gives "
-        "ties to the smallest name); nodes name: in the order of their names for every seed",
+        "nodes permuted: in an order drawn for each seed, the published protocol (its simulator puts numbers so drawn "
+        "before the names, and gives ties to the smallest); nodes name: in the order of their own names for every "
+        "seed, the literal reading of ties that go to the smallest name; both are held to the published figures",
         f"seeds {question.seed} to {question.seed + question.seeds - 1}; all arms have the same pods in the same order",
         f"{FGD} aims at the most frequent specs that make {aims} of the pods; the others are measured "
         f"against {100 * question.popularities[0]:g} %",

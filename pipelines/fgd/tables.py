@@ -8,7 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.fgd.arms import PERMUTED, PUBLISHED_POPULARITY, WORKLOADS, is_arm
+from pipelines.fgd.arms import PUBLISHED_POPULARITY, WORKLOADS, is_arm
 
 Row = dict[str, object]
 
@@ -28,9 +28,9 @@ SIGMAS: Final = 3.0
 def unallocated_rows(curves: pl.DataFrame, published: pl.DataFrame) -> list[Row]:
     """Return a row per workload and arm: percent of GPUs unallocated at `AT_PCT`, mean and sd over seeds.
 
-    Beside it, where the arm is the published one, if for the order of the nodes, the published mean and sd and the
-    difference in points; in the published order also how large that may be (`bar_points`), and whether it is within
-    (`met`). All of these are null elsewhere, and without published figures.
+    Beside it, where the arm is the published one in either order of the nodes, the published mean and sd, the
+    difference in points, how large that may be (`bar_points`), and whether it is within (`met`). All of these are null
+    elsewhere, and without published figures.
     """
     ours = _summed_up(curves.filter(pl.col("arrived_pct") == AT_PCT), ARM, "unallocated_pct", "sd")
     theirs = _summed_up(published.filter(pl.col("arrived_pct") == AT_PCT), ARM[:2], "published_pct", "published_sd")
@@ -42,7 +42,7 @@ def unallocated_rows(curves: pl.DataFrame, published: pl.DataFrame) -> list[Row]
         pl.when(as_published).then("published_sd").alias("published_sd"),
     ).with_columns(
         difference_points=difference,
-        bar_points=pl.when(pl.col("published_pct").is_not_null(), nodes=PERMUTED).then(_bar()),
+        bar_points=pl.when(pl.col("published_pct").is_not_null()).then(_bar()),
     )
     return judged.with_columns(met=pl.col("difference_points").abs() <= pl.col("bar_points")).to_dicts()
 

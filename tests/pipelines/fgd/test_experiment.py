@@ -52,11 +52,13 @@ def test_rows_stand_beside_the_published_ones(lake: Path) -> None:
     assert {row["workload"] for row in found} == {"default", "gpuspec33"}
     assert len(found) == 2 * 26
     held = [row for row in found if row["met"] is not None]
-    assert [(row["workload"], row["policy"]) for row in held] == [("default", policy) for policy in POLICIES]
-    assert {row["nodes"] for row in held} == {"permuted"}
+    assert [(row["workload"], row["nodes"], row["policy"]) for row in held] == [
+        ("default", nodes, policy) for nodes in ORDERS for policy in POLICIES
+    ]
+    assert "nodes permuted: in an order drawn for each seed, the published protocol" in result.stderr
     assert all(row["difference_points"] == pytest.approx(row["unallocated_pct"] - 19.0) for row in held)
     judged = [row for row in rows if row["table"] == "bar"]
-    assert len(judged) == 6 + 2 * 3
+    assert len(judged) == 2 * (6 + 3)
     assert all(isinstance(row["met"], bool) for row in judged)
     assert "note: the lake lacks cpu050, cpu100" in result.stderr
     assert "104 runs took" in result.stderr
