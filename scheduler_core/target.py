@@ -16,6 +16,9 @@ from scheduler_core.devices import shape
 from scheduler_core.errors import BadInput
 from scheduler_core.types import FloatArray, IntArray
 
+ROUNDING: Final = 1e-9
+"""How far a share of the pods may be off by being a float."""
+
 Shape = tuple[int, int, int, str | None]
 """Milli-cores, GPU devices, milli-GPUs on each of them, GPU type (alternatives by "|") or None for any."""
 
@@ -100,7 +103,8 @@ def target_from(counts: Counter[Shape], popularity: float = 1.0) -> TargetWorklo
         raise BadInput(f"target: found popularity {popularity}, expected more than 0 and at most 1")
     ranked = sorted(counts.items(), key=_rank, reverse=True)
     pods = np.array([number for _, number in ranked], dtype=np.int64)
-    kept = int(np.searchsorted(np.cumsum(pods), popularity * pods.sum())) + 1
+    # As floats 0.55 * 100 is more than 55: what is short of the share by rounding alone is enough of it.
+    kept = int(np.searchsorted(np.cumsum(pods), popularity * pods.sum() * (1.0 - ROUNDING))) + 1
     shapes = [found for found, _ in ranked[:kept]]
     return TargetWorkload(
         cpu_milli=np.array([cpu for cpu, _, _, _ in shapes], dtype=np.int64),

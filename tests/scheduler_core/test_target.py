@@ -56,6 +56,11 @@ def test_no_demand_makes_a_target_of_no_shape() -> None:
     assert (len(target), target.total, target.popularity.tolist()) == (0, 0, [])
 
 
+def test_a_share_that_is_reached_but_for_rounding_is_reached() -> None:
+    pods = [demand(gpu=100, instances=55), demand(gpu=200, instances=45)]  # 0.55 * 100 is more than 55
+    assert target_of(pods, 0.55).milli.tolist() == [100]
+
+
 @pytest.mark.parametrize("popularity", [0.0, -0.1, 1.1, float("nan")])
 def test_a_popularity_that_is_none_is_refused(popularity: float) -> None:
     with pytest.raises(BadInput, match="popularity"):
