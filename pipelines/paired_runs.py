@@ -119,11 +119,13 @@ def _run(
     arrivals: Arrivals,
     settings: SimulationSettings,
 ) -> Run:
+    workload = arriving(gangs, starts, arrivals.at_s, arrivals.picks)
+    # Placements that draw have a stream of their own in every replication.
+    discipline = replace(settings.discipline, seed=arrivals.seed)
     trajectory = run_cluster(
-        arriving(gangs, starts, arrivals.at_s, arrivals.picks),
+        workload,
         settings.cluster.machines,
-        # Placements that draw have a stream of their own in every replication.
-        replace(settings.discipline, seed=arrivals.seed),
+        replace(discipline, placement=settings.aiming.placement(discipline, workload)),
         horizon_s=settings.horizon_s,
         outages=arrivals.outages,
         engine=settings.engine,

@@ -66,6 +66,7 @@ def _settings_of(pool: Pool, run: Run, settings: SimulationSettings) -> dict[str
             name: value if value is None or isinstance(value, int | float) else str(value)
             for name, value in discipline.items()
         },
+        **settings.aiming.said(settings.discipline),
         "trace": trace_of(pool.jobs),
         "devices": run.arrivals.devices,
         "seed": run.arrivals.seed,

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from pipelines.aiming import Aiming
 from pipelines.cluster_file import ClusterSpec, paper_cluster
 from pipelines.errors import BadUsage
 from scheduler_core.arrivals import SECONDS_PER_HOUR
@@ -63,6 +64,8 @@ class SimulationSettings:
         Replication i draws its arrivals, outages and placements from seed + i.
     cluster, discipline
         The machines, and how they are run; the discipline's own seed is not looked at.
+    aiming
+        What a placement against fragmentation aims at.
     outages
         When machines are away, or how often.
     truths, guards
@@ -83,6 +86,7 @@ class SimulationSettings:
     replications: int = 1
     cluster: ClusterSpec = field(default_factory=paper_cluster)
     discipline: Discipline = field(default_factory=Discipline)
+    aiming: Aiming = field(default_factory=Aiming)
     outages: Outages | OutageRate = NO_OUTAGES
     truths: Sequence[str] = tuple(TRUTHS)
     guards: Sequence[Guard] = ("usage",)
@@ -95,6 +99,7 @@ class SimulationSettings:
                 f"simulate: found truths {list(self.truths)} and {self.replications} replications, "
                 f"expected some of {', '.join(TRUTHS)} and at least one replication"
             )
+        self.aiming.check(self.discipline)
         if not 0.0 <= self.warm_up_s < self.horizon_s:
             raise BadUsage(f"simulate: found a warm-up of {self.warm_up_s:g} s, expected below {self.horizon_s:g} s")
         if self.discipline.match_gpu_type and not any(machine.gpu_type for machine in self.cluster.machines):
@@ -120,6 +125,7 @@ class SimulationSettings:
         return [
             self.cluster.note(),
             _SHARING_NOTES[self.sharing],
+            *self.aiming.notes(self.discipline),
             self._order_note(),
             *self._outage_notes(),
             *self._window_notes(),

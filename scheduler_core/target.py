@@ -72,7 +72,7 @@ def target_of(demands: Iterable[Demand], popularity: float = 1.0) -> TargetWorkl
     Raises
     ------
     BadInput
-        If `popularity` is not within 0..1, or 0.
+        If `popularity` is not above 0 and at most 1.
 
     References
     ----------
@@ -99,8 +99,7 @@ def shape_of(demand: Demand) -> Shape:
 
 def target_from(counts: Counter[Shape], popularity: float = 1.0) -> TargetWorkload:
     """Make a target of pods by shape, as `target_of` does."""
-    if not 0.0 < popularity <= 1.0:
-        raise BadInput(f"target: found popularity {popularity}, expected more than 0 and at most 1")
+    check_popularity(popularity)
     ranked = sorted(counts.items(), key=_rank, reverse=True)
     pods = np.array([number for _, number in ranked], dtype=np.int64)
     # As floats 0.55 * 100 is more than 55: what is short of the share by rounding alone is enough of it.
@@ -115,13 +114,25 @@ def target_from(counts: Counter[Shape], popularity: float = 1.0) -> TargetWorklo
     )
 
 
+def check_popularity(popularity: float) -> None:
+    """Refuse what is no share of the pods.
+
+    Raises
+    ------
+    BadInput
+        If it is not above 0 and at most 1.
+    """
+    if not 0.0 < popularity <= 1.0:
+        raise BadInput(f"target: found the popularity {popularity:g}, expected a share of pods above 0 and at most 1")
+
+
 def _rank(entry: tuple[Shape, int]) -> tuple[int, int, int, int, str]:
     (cpu, count, milli, gpu_type), pods = entry
     return pods, cpu, milli, count, gpu_type or ""
 
 
 class SlidingTarget:
-    """A target learnt online: the shapes of the last `window` arrivals, all of them.
+    """A target learnt online: the shapes of the last `window` arrivals, or the most frequent ones as in `target_of`.
 
     It is made anew when arrivals since the last time are a tenth of the window, or as many as were known then: at the
     1st, 2nd, 4th, 8th ... arrival at first, and then at every thousandth (of the default window). In between `target`
@@ -136,11 +147,12 @@ class SlidingTarget:
     [1000]
     """
 
-    def __init__(self, window: int = WINDOW) -> None:
+    def __init__(self, window: int = WINDOW, popularity: float = 1.0) -> None:
         if window < 1:
             raise BadInput(f"sliding target: found window {window}, expected at least 1 arrival")
         self.window = window
-        self.target = target_from(Counter())
+        self.popularity = popularity
+        self.target = target_from(Counter(), popularity)
         self._recent: deque[tuple[Shape, int]] = deque()
         self._counts: Counter[Shape] = Counter()
         self._since = 0
@@ -156,7 +168,7 @@ class SlidingTarget:
             self._count(left, -instances)
         self._since += 1
         if self._since >= max(min(self._known, self.window // RENEWALS), 1):
-            self.target = target_from(self._counts)
+            self.target = target_from(self._counts, self.popularity)
             self._known += self._since
             self._since = 0
 

@@ -55,9 +55,7 @@ def fgd(
         list[float] | None,
         typer.Option(
             "--popularity",
-            help="Share of pods whose specs FGD aims at (may be repeated; the first is drawn).",
-            min=0.01,
-            max=1.0,
+            help="Share of pods whose specs FGD aims at, above 0 to 1 (may be repeated; the first is drawn).",
             show_default="0.95, as published, and 1",
         ),
     ] = None,

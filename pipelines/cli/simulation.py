@@ -27,6 +27,8 @@ def simulate(
     policy: options.Policy = options.QueueOption.FIFO,
     placement: options.PlacementChoice = options.PlacementOption.BEST_FIT,
     sharing: options.Sharing = None,
+    target: options.Target = options.TargetOption.ONLINE,
+    popularity: options.Popularity = 1.0,
     aging: options.Aging = 0.0,
     overtakes: options.Overtakes = None,
     backfill: options.Backfill = options.BackfillOption.NONE,
@@ -52,6 +54,7 @@ def simulate(
 
     Jobs are drawn from those that were measured, or arrive as the trace recorded them.
     """
+    from pipelines.aiming import Aiming
     from pipelines.cli.simulation_run import Advising, Chosen, Failing, Load, discipline_of, simulated
     from pipelines.simulation_rows import shown
 
@@ -81,7 +84,8 @@ def simulate(
         guards=guard,
         truths=truth,
     )
-    rows = simulated(jobs, load, discipline, failing, advising, seed=seed, out=out, say=say)
+    aiming = Aiming(target=target.value, popularity=popularity)
+    rows = simulated(jobs, load, discipline, aiming, failing, advising, seed=seed, out=out, say=say)
     emit(shown(rows) if form is Format.TABLE else rows, form)
 
 

@@ -56,6 +56,13 @@ class SharingOption(StrEnum):
     DEVICES = "devices"
 
 
+class TargetOption(StrEnum):
+    """What placements against fragmentation aim at."""
+
+    ONLINE = "online"
+    TRACE = "trace"
+
+
 class BackfillOption(StrEnum):
     """Whether waiting jobs may pass a blocked one that has a reservation."""
 
@@ -113,6 +120,15 @@ Sharing = Annotated[
         show_default="the placement's",
     ),
 ]
+Target = Annotated[
+    TargetOption,
+    typer.Option(
+        "--target",
+        help="What `fgd` and `fgd_used_first` keep GPUs usable for: what arrived so far, or all jobs of the run "
+        "beforehand (an oracle).",
+    ),
+]
+Popularity = Annotated[float, typer.Option("--popularity", help="Share of pods whose specs they aim at, above 0 to 1.")]
 Aging = Annotated[
     float, typer.Option("--aging", help="What a second of waiting takes off a job's key, in the key's unit.", min=0.0)
 ]

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from pipelines.aiming import Aiming
 from pipelines.cli.opening import local_cut, opened, place_of
 from pipelines.cli.options import GuardOption
 from pipelines.cli.predictors import Asked, advisers
@@ -145,6 +146,7 @@ def simulated(
     chosen: Chosen,
     load: Load,
     discipline: Discipline,
+    aiming: Aiming,
     failing: Failing,
     advising: Advising,
     *,
@@ -166,6 +168,7 @@ def simulated(
         replications=load.replications or 1,
         cluster=cluster,
         discipline=discipline,
+        aiming=aiming,
         outages=failing.of(cluster),
         truths=[each.value for each in advising.truths or TruthOption],
         guards=[each.value for each in advising.guards or [GuardOption.USAGE]],

@@ -12,7 +12,9 @@ from typing import Final
 import polars as pl
 
 from pipelines.errors import BadUsage
+from scheduler_core.errors import BadInput
 from scheduler_core.sharing_placements import Ties
+from scheduler_core.target import check_popularity
 
 FGD: Final = "fgd"
 RANDOM: Final = "random"
@@ -104,9 +106,11 @@ def arms_of(
     ):
         if strange := [name for name in given if name not in known]:
             raise BadUsage(f"no {what} {strange[0]!r}; expected {', '.join(known)}")
-    for share in popularities:
-        if not 0.0 < share <= 1.0:
-            raise BadUsage(f"found the popularity {share:g}, expected a share of pods above 0 and at most 1")
+    try:
+        for share in popularities:
+            check_popularity(share)
+    except BadInput as error:
+        raise BadUsage(str(error)) from error
     return tuple(
         Arm(policy=policy, popularity=share, ties=rule, nodes=nodes)
         for nodes in dict.fromkeys(orders)

@@ -147,8 +147,8 @@ def test_a_folder_holds_rows_curves_and_charts(lake: Path, tmp_path: Path) -> No
         (["--seeds", "1"], 2, "greater than or equal to 2"),
         (["--seeds", "1001"], 2, "less than or equal to 1000"),
         (["--seed", "-1"], 2, "greater than or equal to 0"),
-        (["--popularity", "0"], 2, "greater than or equal to 0.01"),
-        (["--popularity", "95"], 2, "less than or equal to 1"),
+        (["--popularity", "0"], 2, "found the popularity 0, expected a share of pods above 0 and at most 1"),
+        (["--popularity", "95"], 2, "found the popularity 95, expected a share of pods above 0 and at most 1"),
         (["--processes", "0"], 2, "greater than or equal to 1"),
     ],
 )
