@@ -3,6 +3,7 @@
 What is free comes from a trajectory with devices; what it is worth is in `fragmentation`. Called by experiments.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +26,8 @@ ROWS_AT_ONCE: Final = 2_000
 def fragmentation_course(trajectory: Trajectory, target: TargetWorkload, step_s: float) -> dict[str, FloatArray]:
     """Return columns over steps from 0 to the end, the last step being what is left: exact averages over each.
 
+    The end is the trajectory's: without a horizon it may be long after the last arrival (`mean_fragmented_gpus`).
+
     `time_s` and `until_s` are the step's begin and end, `free_gpus` what is free, and `fragmented_gpus` what of it a
     pod of the target could not use on average; `<use>_gpus` split what is free by `fragmentation.Use`. A machine that
     is away counts as free.
@@ -36,8 +39,31 @@ def fragmentation_course(trajectory: Trajectory, target: TargetWorkload, step_s:
     """
     if trajectory.host_devices is None:
         raise BadInput("fragmentation course: found a trajectory with pooled GPUs, expected sharing by devices")
-    edges_s = step_edges_s(trajectory, step_s)
-    states = _states(trajectory, trajectory.host_devices)
+    return _course(trajectory, trajectory.host_devices, target, step_edges_s(trajectory, step_s))
+
+
+def mean_fragmented_gpus(trajectory: Trajectory, target: TargetWorkload, since_s: float, until_s: float) -> float:
+    """Return the exact average of `fragmented_gpus` from a moment to another; NaN where no time passes.
+
+    What comes after `until_s` is of no account: a few long runs after the last arrival would make any average theirs.
+
+    Raises
+    ------
+    BadInput
+        If the trajectory's GPUs were pooled.
+    """
+    if trajectory.host_devices is None:
+        raise BadInput("mean fragmentation: found a trajectory with pooled GPUs, expected sharing by devices")
+    if not until_s > since_s:
+        return math.nan
+    course = _course(trajectory, trajectory.host_devices, target, np.array([since_s, until_s]))
+    return float(course["fragmented_gpus"][0])
+
+
+def _course(
+    trajectory: Trajectory, host_devices: IntArray, target: TargetWorkload, edges_s: FloatArray
+) -> dict[str, FloatArray]:
+    states = _states(trajectory, host_devices)
     uses = _changes(states, target)
     averages = _averages(states.at_s, uses, edges_s) / (WHOLE * max(target.total, 1))
     free = _averages(states.at_s, _since_before(states, states.devices.sum(axis=1)[:, None]), edges_s) / WHOLE
@@ -108,7 +134,8 @@ def _averages(at_s: FloatArray, changes: IntArray, edges_s: FloatArray) -> Float
     """Return the averages per step of levels that change so at those moments (steps, columns)."""
     order = np.argsort(at_s, kind="stable")
     moments_s, levels = at_s[order], np.cumsum(changes[order], axis=0)
-    until = np.append(moments_s[1:], edges_s[-1])
+    # What changes may go on after the last edge.
+    until = np.append(moments_s[1:], np.maximum(moments_s[-1:], edges_s[-1]))
     areas = np.cumsum(levels * (until - moments_s)[:, None], axis=0)
     points_s, sums = np.append(moments_s, until[-1]), np.vstack([np.zeros((1, changes.shape[1])), areas])
     at_edges = np.column_stack([np.interp(edges_s, points_s, column) for column in sums.T])

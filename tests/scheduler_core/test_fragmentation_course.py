@@ -1,5 +1,7 @@
 """Fragmentation over time: every second of a simulation against what runs then, and what is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from scheduler_core.cluster import Cluster, Demand, Machine
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.fragmentation import USES, FreeNodes, breakdown
-from scheduler_core.fragmentation_course import fragmentation_course
+from scheduler_core.fragmentation_course import fragmentation_course, mean_fragmented_gpus
 from scheduler_core.simulator import simulate
 from scheduler_core.target import target_of
 from scheduler_core.trajectory import Trajectory
@@ -73,11 +75,46 @@ def test_every_second_is_what_runs_then_makes_it(
     assert (fives["fragmented_gpus"] * lasts_s).sum() == pytest.approx(columns["fragmented_gpus"].sum())
 
 
+def test_a_run_without_end_is_cut_by_the_horizon() -> None:
+    """One of two GPUs is taken from 2 s on, for ever: no mean may be of what comes after the horizon."""
+    came = workload([(Demand(units=(0, 0, 1000), instances=1), 2, 1)])
+    endless = replace(
+        came,
+        run_s=np.full(1, np.inf),
+        granted_run_s=np.full(1, np.inf),
+        instances=np.ones(1, dtype=np.int64),
+    )
+    machine = [Machine(name="m", cpu_cores=1, mem_gib=1, gpus=2)]
+    target = target_of([Demand(units=(0, 0, 2000), instances=1)])
+
+    done = simulate(endless, machine, Discipline(placement="fgd"), horizon_s=10.0)
+
+    columns = fragmentation_course(done, target, 2.0)
+    assert columns["free_gpus"].tolist() == [2.0, 1.0, 1.0, 1.0, 1.0]
+    assert columns["fragmented_gpus"].tolist() == [0.0, 1.0, 1.0, 1.0, 1.0]
+    assert mean_fragmented_gpus(done, target, 0.0, 10.0) == pytest.approx(0.8)
+
+
+def test_a_mean_stops_where_it_is_told_to() -> None:
+    """One of two GPUs is taken from 2 s to 6 s, and a short job comes at 100 s."""
+    came = [(Demand(units=(0, 0, 1000), instances=1), 2, 4), (Demand(units=(0, 0, 0), instances=1), 100, 1)]
+    lone = replace(workload(came), instances=np.ones(2, dtype=np.int64))
+    done = simulate(lone, [Machine(name="m", cpu_cores=1, mem_gib=1, gpus=2)], Discipline(placement="fgd"))
+    target = target_of([Demand(units=(0, 0, 2000), instances=1)])
+
+    means = [mean_fragmented_gpus(done, target, since_s, until_s) for since_s, until_s in ((0, 4), (2, 6), (0, 8))]
+
+    assert means == pytest.approx([0.5, 1.0, 0.5])
+    assert np.isnan(mean_fragmented_gpus(done, target, 4.0, 4.0))
+
+
 def test_pooled_gpus_and_steps_that_are_none_are_refused() -> None:
     one = [(Demand(units=(0, 0, 500), instances=1), 0, 1)]
     machine = [Machine(name="m", cpu_cores=1, mem_gib=1, gpus=1)]
     with pytest.raises(BadInput, match="pooled"):
         fragmentation_course(simulate(workload(one), machine, Discipline()), target_of([]), 1.0)
+    with pytest.raises(BadInput, match="pooled"):
+        mean_fragmented_gpus(simulate(workload(one), machine, Discipline()), target_of([]), 0.0, 1.0)
     shared = simulate(workload(one), machine, Discipline(placement="fgd"))
     with pytest.raises(BadInput, match="step"):
         fragmentation_course(shared, target_of([]), 0.0)
