@@ -3,6 +3,7 @@
 Which arrivals and whose advice is decided in `simulate`. Called by it and by the experiments.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,14 +11,17 @@ from functools import partial
 import numpy as np
 
 from pipelines.advice import REQUESTED, Advice
+from pipelines.aiming import workload_target
 from pipelines.job_pool import Pool
 from pipelines.simulation_settings import SimulationSettings
 from pipelines.starts import predicted_times, starts_under, uses_of
 from pipelines.workloads import Gangs, Starts, arriving, as_requested
 from scheduler_core.arrivals import SECONDS_PER_HOUR
+from scheduler_core.fragmentation_course import mean_fragmented_gpus
 from scheduler_core.metrics import Metrics, Uses, summarise
 from scheduler_core.outages import draw_outages
 from scheduler_core.simulator import simulate as run_cluster
+from scheduler_core.target import TargetWorkload
 from scheduler_core.trajectory import Trajectory
 from scheduler_core.types import FloatArray, IntArray
 from scheduler_core.workload import Outages
@@ -36,7 +40,11 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One arm under one truth, run; `uses` are those of the workload's jobs."""
+    """One arm under one truth, run; `uses` are those of the workload's jobs.
+
+    `target` is what fragmentation is measured against where GPUs are shared by devices: all jobs of the run at their
+    requests, whatever a placement aims at; `fragmented_gpus` is its mean, see `_fragmented_gpus`. Else both are None.
+    """
 
     arm: str
     truth: str
@@ -44,6 +52,8 @@ class Run:
     trajectory: Trajectory
     uses: Uses
     metrics: Metrics
+    target: TargetWorkload | None = None
+    fragmented_gpus: float | None = None
 
 
 Keep = Callable[[Run], None]
@@ -71,14 +81,7 @@ def paired_runs(
         for truth in truths:
             for arm in dict.fromkeys([REQUESTED, *advice]):
                 if arm == REQUESTED:
-                    yield Run(
-                        arm=arm,
-                        truth=truth,
-                        arrivals=each,
-                        trajectory=requested.trajectory,
-                        uses=requested.uses,
-                        metrics=requested.metrics,
-                    )
+                    yield replace(requested, truth=truth)
                 else:
                     yield run(arm, truth, starts[arm, truth])
 
@@ -132,4 +135,19 @@ def _run(
     )
     drawn = Uses(mean=uses.mean[arrivals.picks])
     metrics = summarise(trajectory, uses=drawn, warm_up_s=settings.warm_up_s)
-    return Run(arm=arm, truth=truth, arrivals=arrivals, trajectory=trajectory, uses=drawn, metrics=metrics)
+    run = Run(arm=arm, truth=truth, arrivals=arrivals, trajectory=trajectory, uses=drawn, metrics=metrics)
+    if settings.sharing == "pooled":
+        return run
+    ran = trajectory.workload
+    target = workload_target(ran, ran.request_units, typed=discipline.match_gpu_type)
+    return replace(run, target=target, fragmented_gpus=_fragmented_gpus(trajectory, target, settings))
+
+
+def _fragmented_gpus(trajectory: Trajectory, target: TargetWorkload, settings: SimulationSettings) -> float:
+    """Return the mean from the end of the warm-up to the horizon, or to the last arrival where there is none.
+
+    Without a horizon a few long runs may go on for long on an empty cluster: their time says nothing of placements.
+    """
+    last_s = float(trajectory.workload.arrive_s[-1]) if len(trajectory.workload) else 0.0
+    endless = math.isinf(settings.horizon_s) and last_s > settings.warm_up_s
+    return mean_fragmented_gpus(trajectory, target, settings.warm_up_s, last_s if endless else trajectory.end_s)

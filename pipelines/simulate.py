@@ -25,6 +25,7 @@ from scheduler_core.types import RESOURCES, IntArray, Recommendation
 
 ALL: Final = "all"
 KNOWN: Final = "known"
+NOBODY_WAITED: Final = "nobody waited in any run: placements cannot differ but in fragmented_gpus"
 AS_RECORDED: Final = ("unchanged",)
 """The one truth of jobs whose use nobody measured."""
 
@@ -146,6 +147,9 @@ def _simulated(
         rows.append(_row(run, base, common))
         if keep is not None:
             keep(run)
+    waited = [row["wait_at_least_mean_s"] for row in rows]
+    if settings.sharing == "devices" and rows and not any(waited):
+        notes = [*notes, NOBODY_WAITED]
     sized = {arm: answers for arm, answers in given.items() if arm != REQUESTED}
     return SimulationResult(
         rows=rows,
@@ -158,6 +162,8 @@ def _simulated(
 
 def _row(run: Run, requested: Metrics, common: Row) -> Row:
     figures = {**asdict(run.metrics), **gains(run.metrics, requested)}
+    if run.fragmented_gpus is not None:
+        figures["fragmented_gpus"] = run.fragmented_gpus
     where: Row = {"arm": run.arm, "truth": run.truth, "devices": run.arrivals.devices, "seed": run.arrivals.seed}
     return {**where, **common, **{name: finite(value) for name, value in figures.items()}}
 

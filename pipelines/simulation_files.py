@@ -18,17 +18,21 @@ import polars as pl
 
 from pipelines.errors import BadUsage
 from scheduler_core.cluster import Machine
+from scheduler_core.fragmentation_course import fragmentation_course
 from scheduler_core.log import EVENTS, events
 from scheduler_core.metrics import Metrics, Uses
 from scheduler_core.series import series
+from scheduler_core.target import TargetWorkload
 from scheduler_core.trajectory import Trajectory
 
 SUMMARY: Final = "simulation.json"
 LOG: Final = "events.parquet"
 SERIES: Final = "series.parquet"
+FRAGMENTATION: Final = "fragmentation.parquet"
+TABLES: Final = (LOG, SERIES, FRAGMENTATION)
 
 _PARTIAL: Final = ".partial"
-_OURS: Final = frozenset(name + suffix for name in (SUMMARY, LOG, SERIES) for suffix in ("", _PARTIAL))
+_OURS: Final = frozenset(name + suffix for name in (SUMMARY, *TABLES) for suffix in ("", _PARTIAL))
 _ROW_GROUP: Final = 100_000
 """Fixed, so that the bytes do not depend on how many threads wrote them."""
 
@@ -44,10 +48,13 @@ def write_simulation(
     notes: Sequence[str] = (),
     names: Mapping[str, Sequence[str | None]] | None = None,
     uses: Uses | None = None,
+    target: TargetWorkload | None = None,
+    fragmented_gpus: float | None = None,
 ) -> Path:
     """Write one simulation's results into a folder of their own; return the summary's path.
 
-    `names` are columns by serial (such as `job_id`) that the event log gets beside the serial. The summary is written
+    `names` are columns by serial (such as `job_id`) that the event log gets beside the serial. With a `target`
+    fragmentation over time is written too; GPUs must be shared by devices then. The summary is written
     last and holds the other files' checksums: a folder with a summary is whole. Results of an earlier simulation are
     replaced.
 
@@ -61,6 +68,8 @@ def write_simulation(
         LOG: event_table(trajectory, names or {}),
         SERIES: pl.DataFrame(series(trajectory, step_s, uses=uses)),
     }
+    if target is not None:
+        tables[FRAGMENTATION] = pl.DataFrame(dict(fragmentation_course(trajectory, target, step_s)))
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         table.write_parquet(_partial(folder, name), compression="zstd", row_group_size=_ROW_GROUP)
@@ -69,14 +78,14 @@ def write_simulation(
         "capacity": {"assumption": capacity_assumption, **capacity(trajectory.machines)},
         "notes": list(notes),
         "end_s": trajectory.end_s,
-        "metrics": asdict(metrics),
+        "metrics": asdict(metrics) | ({} if target is None else {"fragmented_gpus": fragmented_gpus}),
         "files": {
             name: {"rows": table.height, "sha256": _sha256(_partial(folder, name))} for name, table in tables.items()
         },
     }
     text = json.dumps(_plain(summary), sort_keys=True, indent=2, allow_nan=False, ensure_ascii=False)
     _partial(folder, SUMMARY).write_text(text + "\n", encoding="utf-8", newline="\n")
-    _publish(folder)
+    _publish(folder, list(tables))
     return folder / SUMMARY
 
 
@@ -131,13 +140,14 @@ def _check_folder(folder: Path) -> None:
             )
 
 
-def _publish(folder: Path) -> None:
+def _publish(folder: Path, tables: Sequence[str]) -> None:
     """Give the files their names, the summary last, so that no summary ever stands beside another's tables."""
-    for name in (LOG, SERIES, SUMMARY):
+    for name in (*tables, SUMMARY):
         with _partial(folder, name).open("rb") as file:
             os.fsync(file.fileno())
-    (folder / SUMMARY).unlink(missing_ok=True)
-    for name in (LOG, SERIES, SUMMARY):
+    for name in (SUMMARY, *TABLES):
+        (folder / name).unlink(missing_ok=True)
+    for name in (*tables, SUMMARY):
         _partial(folder, name).replace(folder / name)
 
 

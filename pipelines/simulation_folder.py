@@ -45,6 +45,8 @@ def keeping(folder: Path, pool: Pool, settings: SimulationSettings, notes: Seque
             notes=notes,
             names=_names(pool, run),
             uses=run.uses,
+            target=run.target,
+            fragmented_gpus=run.fragmented_gpus,
         )
 
     return keep

@@ -31,6 +31,7 @@ SUMMARY_COLUMNS: Final = (
     "jct_mean_s",
     "wait_mean_s",
     "gpu_used_frac",
+    "fragmented_gpus",
     "complete_rate",
     "failed",
     "cpu_allocated_frac",
@@ -49,8 +50,8 @@ what comes last."""
 
 def shown(rows: Sequence[Mapping[str, object]]) -> list[Row]:
     """Return the columns a first look needs, less those that hold nothing in any row."""
-    wanted = [name for name in SUMMARY_COLUMNS if any(row[name] is not None for row in rows)]
-    return [{name: row[name] for name in wanted} for row in rows]
+    wanted = [name for name in SUMMARY_COLUMNS if any(row.get(name) is not None for row in rows)]
+    return [{name: row.get(name) for name in wanted} for row in rows]
 
 
 def trace_of(pool: Sequence[PoolJob]) -> str:

@@ -126,6 +126,7 @@ class SimulationSettings:
             self.cluster.note(),
             _SHARING_NOTES[self.sharing],
             *self.aiming.notes(self.discipline),
+            *self._fragmentation_notes(),
             self._order_note(),
             *self._outage_notes(),
             *self._window_notes(),
@@ -140,6 +141,15 @@ class SimulationSettings:
         else:
             passing = f"at most {discipline.overtakes} later jobs start before a blocked head of the queue"
         return f"{passing}; gangs whose request exceeds the whole cluster are counted as never_fits, outside the rates"
+
+    def _fragmentation_notes(self) -> list[str]:
+        if self.sharing == "pooled":
+            return []
+        until = "horizon" if math.isfinite(self.horizon_s) else "last submission"
+        return [
+            "fragmented_gpus: free without use to an average pod of all the run's jobs at their requests; mean until "
+            f"the {until}"
+        ]
 
     def _window_notes(self) -> list[str]:
         if not self.warm_up_s:

@@ -56,7 +56,7 @@ def test_every_arm_truth_and_population_has_its_row() -> None:
         for devices in ("all", "known")
     }
     for row in rows.values():
-        assert set(SUMMARY_COLUMNS) <= set(row)
+        assert set(SUMMARY_COLUMNS) - {"fragmented_gpus"} <= set(row)  # of GPUs shared by devices only
         assert row["trace"] == "toy"
         json.dumps(row, allow_nan=False)
 

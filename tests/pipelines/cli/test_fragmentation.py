@@ -87,6 +87,40 @@ def test_who_knows_all_jobs_places_otherwise(lake: Path, tmp_path: Path) -> None
     assert firsts == ["a:1", "c:1"]
 
 
+def test_fragmentation_is_measured_where_gpus_are_shared_by_devices(lake: Path, tmp_path: Path) -> None:
+    result = taut(lake, "--placement", "fgd", "--out", str(tmp_path / "out"))
+
+    row = row_of(result)
+    [folder] = (tmp_path / "out").glob("*/")
+    course = pl.read_parquet(folder / "fragmentation.parquet")
+    summary = json.loads((folder / "simulation.json").read_text())
+    assert summary["files"]["fragmentation.parquet"]["rows"] == course.height
+    # Steps are of a minute, and the last pod comes after eleven of them.
+    assert course["until_s"][10] == 660.0
+    assert row["fragmented_gpus"] == pytest.approx(course["fragmented_gpus"][:11].mean())
+    assert summary["metrics"]["fragmented_gpus"] == row["fragmented_gpus"]
+    assert 0.0 < row["fragmented_gpus"] < 6.0
+    assert "mean until the last submission" in result.stderr
+    assert "fragmented_gpus" not in row_of(taut(lake))
+
+
+def test_with_a_horizon_the_mean_is_to_its_end(lake: Path, tmp_path: Path) -> None:
+    result = taut(lake, "--placement", "best_fit_gpu", "--hours", "0.5", "--out", str(tmp_path / "out"))
+
+    course = pl.read_parquet(tmp_path / "out" / "requested-any-all-0" / "fragmentation.parquet")
+    assert course["until_s"][-1] == 1800.0
+    assert row_of(result)["fragmented_gpus"] == pytest.approx(course["fragmented_gpus"].mean())
+    assert "mean until the horizon" in result.stderr
+
+
+@pytest.mark.parametrize(("until", "nobody"), [("1970-01-01T00:03:00", True), ("1970-01-01T01:00:00", False)])
+def test_it_is_said_where_nobody_waited(lake: Path, until: str, nobody: bool) -> None:
+    result = taut(lake, "--placement", "fgd", "--until", until)
+
+    assert (row_of(result)["wait_at_least_mean_s"] == 0.0) is nobody
+    assert ("nobody waited in any run" in result.stderr) is nobody
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
