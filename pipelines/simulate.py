@@ -14,7 +14,7 @@ from pipelines.advice import ORACLE, REQUESTED, Advice, advice, model_decided_sh
 from pipelines.errors import BadUsage
 from pipelines.job_pool import Pool
 from pipelines.paired_runs import Arrivals, Keep, Run, outages_until, paired_runs
-from pipelines.simulation_notes import assumed_note, prediction_notes, recorded_notes, window_notes
+from pipelines.simulation_notes import assumed_note, prediction_notes, recorded_notes, type_notes, window_notes
 from pipelines.simulation_rows import Row, finite, gains, reclaimed_rows, trace_of
 from pipelines.simulation_settings import SimulationSettings
 from pipelines.workloads import Gangs, gangs_of, submitted_s
@@ -156,7 +156,7 @@ def _simulated(
         reclaimed=[row for arm, answers in sized.items() for row in _reclaimed(arm, pool, answers)],
         model_decided_share={arm: model_decided_share(answers) for arm, answers in sized.items() if arm != ORACLE},
         recommendations=sized,
-        notes=[*settings.notes(), *notes, *prediction_notes(given, settings)],
+        notes=[*settings.notes(), *type_notes(gangs, settings), *notes, *prediction_notes(given, settings)],
     )
 
 

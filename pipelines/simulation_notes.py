@@ -14,6 +14,7 @@ from pipelines.starts import predicted_times
 from pipelines.workloads import Gangs
 from scheduler_core.arrivals import SECONDS_PER_HOUR
 from scheduler_core.types import RESOURCES, FloatArray
+from scheduler_core.workload import ANY_GPU_TYPE
 
 
 def assumed_note(pool: Pool) -> str:
@@ -51,6 +52,17 @@ def recorded_notes(pool: Pool, gangs: Gangs) -> list[str]:
     if any(pool.measured) and not all(pool.known):
         notes.append(assumed_note(pool))
     return notes
+
+
+def type_notes(gangs: Gangs, settings: SimulationSettings) -> list[str]:
+    """Say where jobs name GPU types and the machines have them, but gangs run on any."""
+    typed = int((gangs.gpu_type != ANY_GPU_TYPE).sum())
+    if settings.discipline.match_gpu_type or not typed or not any(m.gpu_type for m in settings.cluster.machines):
+        return []
+    return [
+        f"GPU types are not matched: {typed} of {len(gangs.gpu_type)} jobs name theirs, and run on any machine; "
+        "--match-gpu-type holds them to it"
+    ]
 
 
 def prediction_notes(given: Advice, settings: SimulationSettings) -> list[str]:

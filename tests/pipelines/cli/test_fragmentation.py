@@ -122,6 +122,21 @@ def test_it_is_said_where_nobody_waited(lake: Path, until: str, nobody: bool) ->
 
 
 @pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), True),
+        (("--match-gpu-type",), False),
+        (("--cluster-from", "paper"), False),  # its machines name no type
+    ],
+)
+def test_it_is_said_where_gpu_types_are_not_matched(lake: Path, options: tuple[str, ...], said: bool) -> None:
+    result = taut(lake, *options)
+
+    assert result.exit_code == 0, result.stderr
+    assert ("GPU types are not matched: 4 of 12 jobs name theirs" in " ".join(result.stderr.split())) is said
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--placement", "fgd", "--popularity", "0"), "found the popularity 0, expected a share of pods above 0"),
