@@ -68,6 +68,24 @@ def test_phases_and_deletions_tell_how_pods_stand(
     assert (job["run_s"], job["run_s_censored"]) == (run_s, censored)
 
 
+@pytest.mark.parametrize(
+    ("deleted_s", "status", "ended", "censored"),
+    [(1000, "running", False, True), (999, None, True, False)],
+)
+def test_only_what_is_deleted_at_the_very_end_ran_on(
+    tmp_path: Path, deleted_s: int, status: str | None, ended: bool, censored: bool
+) -> None:
+    header = f"{BARE[0]},gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
+    pods = [f"p1,1000,1024,1,500,,LS,Running,0,{deleted_s},10", "p2,1000,1024,1,500,,LS,Succeeded,0,1000,10"]
+    (tmp_path / "openb_node_list_gpu_node.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\na,64000,262144,2,T4\n")
+    (tmp_path / "openb_pod_list_default.csv").write_text("\n".join([header, *pods]) + "\n")
+    ingest("openb", tmp_path, tmp_path / "lake")
+
+    job = Lake(tmp_path / "lake").table("jobs").filter(pl.col("job_id") == "p1").collect().row(0, named=True)
+
+    assert (job["status"], job["end_ts"] is not None, job["run_s_censored"]) == (status, ended, censored)
+
+
 def test_each_list_is_a_cluster_with_all_the_nodes(published: Published, tmp_path: Path) -> None:
     folder = published["openb"].write(tmp_path / "from")
     (folder / "openb_pod_list_gpuspec33.csv.gz").write_bytes(
