@@ -17,7 +17,7 @@ HEAVY = ("xgboost", "mlflow", "sklearn", "pandas", "polars", "duckdb", "numpy", 
 def test_every_command_of_the_design_is_there() -> None:
     expected = {
         "demo", "fetch", "synth", "ingest", "sql", "train", "evaluate", "promote", "models", "predict", "recommend",
-        "serve", "simulate", "stats", "token", "rightsize", "experiment",
+        "report", "serve", "simulate", "stats", "token", "rightsize", "experiment",
     }  # fmt: skip
     assert set(command_names()) == expected
 
