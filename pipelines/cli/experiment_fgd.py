@@ -38,63 +38,73 @@ class NodesOption(StrEnum):
     NAME = "name"
 
 
+Trace = Annotated[str, typer.Option("--trace", help="Name of the trace in the lake.")]
+Workloads = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--workload", help="Only this pod list (may be repeated).", show_default="those with published results"
+    ),
+]
+Policies = Annotated[
+    list[PolicyOption] | None,
+    typer.Option("--policy", help="Only this placement (may be repeated).", show_default="all six"),
+]
+Popularities = Annotated[
+    list[float] | None,
+    typer.Option(
+        "--popularity",
+        help="Share of pods whose specs FGD aims at, above 0 to 1 (may be repeated; the first is drawn).",
+        show_default="0.95, as published, and 1",
+    ),
+]
+Ties = Annotated[
+    list[TiesOption] | None,
+    typer.Option(
+        "--ties",
+        help="Which of equal nodes is taken (may be repeated).",
+        show_default="first, as published, and random",
+    ),
+]
+Nodes = Annotated[
+    list[NodesOption] | None,
+    typer.Option(
+        "--nodes",
+        help="Order of the nodes, drawn for each seed or by name (may be repeated).",
+        show_default="permuted, as published, and name",
+    ),
+]
+Seeds = Annotated[int, typer.Option("--seeds", help="Inflations of each pod list.", min=2, max=1000)]
+FirstSeed = Annotated[int, typer.Option("--seed", help="The first seed.", min=0, max=2**31)]
+Published = Annotated[
+    Path | None,
+    typer.Option(
+        "--published",
+        help="Folder of the results published with FGD's simulator; without any, what is held to them is not judged.",
+        show_default="openb/expected_results below TAUT_TRACES",
+    ),
+]
+Processes = Annotated[
+    int | None,
+    typer.Option("--processes", help="Processes for the runs.", min=1, max=256, show_default="TAUT_THREADS, else all"),
+]
+Out = Annotated[
+    Path | None, typer.Option(help="New folder for rows, curves and charts.", show_default="none is written")
+]
+
+
 def fgd(
     lake: Lake = None,
-    trace: Annotated[str, typer.Option("--trace", help="Name of the trace in the lake.")] = "openb",
-    workloads: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--workload", help="Only this pod list (may be repeated).", show_default="those with published results"
-        ),
-    ] = None,
-    policies: Annotated[
-        list[PolicyOption] | None,
-        typer.Option("--policy", help="Only this placement (may be repeated).", show_default="all six"),
-    ] = None,
-    popularities: Annotated[
-        list[float] | None,
-        typer.Option(
-            "--popularity",
-            help="Share of pods whose specs FGD aims at, above 0 to 1 (may be repeated; the first is drawn).",
-            show_default="0.95, as published, and 1",
-        ),
-    ] = None,
-    ties: Annotated[
-        list[TiesOption] | None,
-        typer.Option(
-            "--ties",
-            help="Which of equal nodes is taken (may be repeated).",
-            show_default="first, as published, and random",
-        ),
-    ] = None,
-    nodes: Annotated[
-        list[NodesOption] | None,
-        typer.Option(
-            "--nodes",
-            help="Order of the nodes, drawn for each seed or by name (may be repeated).",
-            show_default="permuted, as published, and name",
-        ),
-    ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", help="Inflations of each pod list.", min=2, max=1000)] = 10,
-    seed: Annotated[int, typer.Option("--seed", help="The first seed.", min=0, max=2**31)] = 42,
-    published: Annotated[
-        Path | None,
-        typer.Option(
-            "--published",
-            help="Folder of the results published with FGD's simulator; without any, what is held to them is not "
-            "judged.",
-            show_default="openb/expected_results below TAUT_TRACES",
-        ),
-    ] = None,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            "--processes", help="Processes for the runs.", min=1, max=256, show_default="TAUT_THREADS, else all"
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="New folder for rows, curves and charts.", show_default="none is written")
-    ] = None,
+    trace: Trace = "openb",
+    workloads: Workloads = None,
+    policies: Policies = None,
+    popularities: Popularities = None,
+    ties: Ties = None,
+    nodes: Nodes = None,
+    seeds: Seeds = 10,
+    seed: FirstSeed = 42,
+    published: Published = None,
+    processes: Processes = None,
+    out: Out = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Fill clusters of shared GPUs up under six placements; what stays unallocated, beside the published figures."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from pipelines.cli.experiment_fgd import FirstSeed, Processes, Trace, Workloads
 from pipelines.cli.experiment_paper import Folds, PredictorOption, Who, advised
 from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Offline, Threads, emit, say
 from pipelines.cli.options import Trace as PaperTrace
@@ -17,20 +18,8 @@ if TYPE_CHECKING:
     from pipelines.fgd.findings import Findings
     from pipelines.lake import Lake as Source
 
-Trace = Annotated[str, typer.Option("--trace", help="Name of the trace in the lake.")]
 Workload = Annotated[str, typer.Option("--workload", help="The pod list.")]
-Workloads = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--workload", help="Only this pod list (may be repeated).", show_default="those with published results"
-    ),
-]
 Seeds = Annotated[int, typer.Option("--seeds", help="Runs of each arm.", min=2, max=1000)]
-FirstSeed = Annotated[int, typer.Option("--seed", help="The first seed.", min=0, max=2**31)]
-Processes = Annotated[
-    int | None,
-    typer.Option("--processes", help="Processes for the runs.", min=1, max=256, show_default="TAUT_THREADS, else all"),
-]
 Out = Annotated[Path | None, typer.Option(help="New folder for rows, runs and charts.", show_default="none is written")]
 
 
