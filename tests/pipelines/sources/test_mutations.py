@@ -102,7 +102,9 @@ def check_ends_well(trace: PublishedTrace, folder: Path, place: Path) -> None:
     assert {p.name for p in place.iterdir()} <= {"from", "lake"}
 
 
-def _rounds(tmp_path: Path, seed: str, spoil: Callable[[Path, random.Random], None], trace: PublishedTrace) -> None:
+def check_rounds_end_well(
+    tmp_path: Path, seed: str, spoil: Callable[[Path, random.Random], None], trace: PublishedTrace
+) -> None:
     rng = random.Random(seed)
     for nth in range(ceil(FILES / KINDS[trace.source])):
         place = tmp_path / str(nth)
@@ -122,7 +124,7 @@ def test_a_spoiled_file_ends_in_an_error_or_in_quarantine(source: str, mutation:
         path = folder / rng.choice(sorted(trace.files))
         path.write_bytes(MUTATIONS[mutation](path.read_bytes(), rng))
 
-    _rounds(tmp_path, f"{source} {mutation}", spoil, trace)
+    check_rounds_end_well(tmp_path, f"{source} {mutation}", spoil, trace)
 
 
 @pytest.mark.parametrize("source", PUBLISHED)
@@ -135,7 +137,7 @@ def test_a_gzip_that_lies_ends_in_an_error(source: str, tmp_path: Path) -> None:
         path.with_name(path.name + ".gz").write_bytes(_lying_gzip(path.read_bytes(), rng))
         path.unlink()
 
-    _rounds(tmp_path, source, spoil, trace)
+    check_rounds_end_well(tmp_path, source, spoil, trace)
 
 
 def _archived(source: str, folder: Path, rng: random.Random) -> tuple[Path, str, bytes]:
@@ -159,4 +161,4 @@ def test_a_tar_that_lies_or_leads_outside_ends_in_an_error(
         archive, name, data = _archived(source, folder, rng)
         archive.write_bytes(pack(name, data, rng))
 
-    _rounds(tmp_path, f"{source} {pack.__name__}", spoil, PUBLISHED[source])
+    check_rounds_end_well(tmp_path, f"{source} {pack.__name__}", spoil, PUBLISHED[source])
