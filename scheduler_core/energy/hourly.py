@@ -1,0 +1,173 @@
+"""Hourly series of a grid: what held in each hour (UTC), and its exact integral between any two moments.
+
+No file is read and nothing is forecast here. Made from `readings`; read by `grid`, `forecast` and `accounting`.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Final, overload
+
+import numpy as np
+
+from scheduler_core.errors import BadInput
+from scheduler_core.types import BoolArray, FloatArray, IntArray
+
+HOUR_S: Final = 3600.0
+HOURS_PER_DAY: Final = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class HourlySeries:
+    """Values of consecutive hours: `values[i]` holds from `start_s` + i hours on, for an hour.
+
+    Attributes
+    ----------
+    start_s
+        Unix time (UTC) of the first hour's begin, a whole hour.
+    values
+        One finite value an hour (n), at least one.
+    unit
+        Of the values, such as "g/kWh".
+    filled
+        The hours that nobody reported (n); none where it is left out.
+    wrap
+        After the last hour the first one comes again, and before the first the last. Otherwise moments beyond the
+        series are refused.
+
+    Raises
+    ------
+    BadInput
+        If there is no value, one is not finite, or the begin is no whole hour.
+
+    Examples
+    --------
+    >>> day = HourlySeries(start_s=0.0, values=np.array([100.0, 300.0]), unit="g/kWh")
+    >>> day.at(3600.0), day.integral(1800.0, 7200.0), day.mean(1800.0, 5400.0)
+    (300.0, 350.0, 200.0)
+    """
+
+    start_s: float
+    values: FloatArray
+    unit: str
+    filled: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    wrap: bool = False
+    _sums: FloatArray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.values, dtype=np.float64)
+        filled = self.filled if len(self.filled) else np.zeros(len(values), dtype=np.bool_)
+        if values.ndim != 1 or not len(values) or not np.isfinite(values).all() or filled.shape != values.shape:
+            raise BadInput(
+                f"hourly series: found values of shape {values.shape} ({int((~np.isfinite(values)).sum())} not finite) "
+                f"and marks of shape {filled.shape}, expected as many finite values as marks, at least one"
+            )
+        if not np.isfinite(self.start_s) or self.start_s % HOUR_S:
+            raise BadInput(f"hourly series: found a begin at {self.start_s} s, expected the begin of an hour")
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "filled", filled)
+        object.__setattr__(self, "_sums", np.concatenate([[0.0], np.cumsum(values)]))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def until_s(self) -> float:
+        """Return when the last hour ends, Unix time."""
+        return self.start_s + len(self.values) * HOUR_S
+
+    @overload
+    def at(self, ts: float) -> float: ...
+    @overload
+    def at(self, ts: FloatArray) -> FloatArray: ...
+    def at(self, ts: float | FloatArray) -> float | FloatArray:
+        """Return what holds at a moment, or at each of several; Unix time.
+
+        Raises
+        ------
+        BadInput
+            If the series does not reach there.
+        """
+        found = self.values[self.hour(np.asarray(ts, dtype=np.float64))]
+        return float(found) if np.ndim(ts) == 0 else np.asarray(found, dtype=np.float64)
+
+    def hour(self, ts: FloatArray) -> IntArray:
+        """Return in which hour of the series moments lie.
+
+        Raises
+        ------
+        BadInput
+            If the series does not reach there.
+        """
+        hours = np.floor((ts - self.start_s) / HOUR_S).astype(np.int64)
+        if self.wrap:
+            return np.asarray(hours % len(self.values), dtype=np.int64)
+        beyond = (hours < 0) | (hours >= len(self.values))
+        if beyond.any():
+            self._refuse(float(np.asarray(ts)[beyond].flat[0]))
+        return hours
+
+    @overload
+    def integral(self, from_s: float, until_s: float) -> float: ...
+    @overload
+    def integral(self, from_s: FloatArray, until_s: FloatArray) -> FloatArray: ...
+    def integral(self, from_s: float | FloatArray, until_s: float | FloatArray) -> float | FloatArray:
+        """Return value times hours between two moments, exactly; negative where they stand in the wrong order.
+
+        Raises
+        ------
+        BadInput
+            If the series does not reach there.
+        """
+        between = self._up_to(np.asarray(until_s, dtype=np.float64)) - self._up_to(np.asarray(from_s, dtype=np.float64))
+        return float(between) if np.ndim(from_s) == 0 else np.asarray(between, dtype=np.float64)
+
+    def mean(self, from_s: float, until_s: float) -> float:
+        """Return the mean over time between two moments; at one moment what holds there.
+
+        Raises
+        ------
+        BadInput
+            If the series does not reach there.
+        """
+        if until_s == from_s:
+            return self.at(from_s)
+        return self.integral(from_s, until_s) / ((until_s - from_s) / HOUR_S)
+
+    def truncated(self, until_s: float) -> "HourlySeries":
+        """Return the hours that begin before a moment: what is known then.
+
+        Raises
+        ------
+        BadInput
+            If there is none.
+        """
+        count = int(np.ceil((until_s - self.start_s) / HOUR_S))
+        return replace(self, values=self.values[: max(count, 0)], filled=self.filled[: max(count, 0)])
+
+    def going_round(self) -> "HourlySeries":
+        """Return the series wrapped; a last day that is not whole is left out, so that hours stay those of a day."""
+        count = len(self.values) - len(self.values) % HOURS_PER_DAY or len(self.values)
+        return replace(self, values=self.values[:count], filled=self.filled[:count], wrap=True)
+
+    def _up_to(self, ts: FloatArray) -> FloatArray:
+        """Return the integral from the begin of the series to moments, in value times hours."""
+        hours = (ts - self.start_s) / HOUR_S
+        count = len(self.values)
+        if self.wrap:
+            rounds = np.floor(hours / count)
+            return np.asarray(rounds * self._sums[-1] + self._within(hours - rounds * count), dtype=np.float64)
+        beyond = ~((hours >= 0.0) & (hours <= count))
+        if beyond.any():
+            self._refuse(float(ts[beyond].flat[0]))
+        return self._within(hours)
+
+    def _within(self, hours: FloatArray) -> FloatArray:
+        whole = np.minimum(hours.astype(np.int64), len(self.values) - 1)
+        return np.asarray(self._sums[whole] + self.values[whole] * (hours - whole), dtype=np.float64)
+
+    def _refuse(self, ts: float) -> None:
+        first, last = (np.datetime64(int(each), "s") for each in (self.start_s, self.until_s))
+        found = np.datetime64(int(ts), "s") if np.isfinite(ts) else ts
+        raise BadInput(
+            f"hourly series: found the moment {found}, expected one from {first} to {last} (UTC); give a longer "
+            "series, or one that wraps"
+        )
