@@ -30,6 +30,9 @@ class Settings(BaseSettings):
     lake: Path = Field(default=Path("data/lake"), description="folder of the lake")
     bundles: Path | None = Field(default=None, description="folder of the mirrored bundles; beside the lake if absent")
     traces: Path | None = Field(default=None, description="folder of published files, one subfolder per trace")
+    energy: Path = Field(
+        default=Path("../shared/energy"), description="folder of measured watts, speeds, grid carbon and prices"
+    )
     trace: Annotated[str, Field(min_length=1)] | None = Field(
         default=None, description="trace meant when none is named; needed where the lake holds several"
     )

@@ -1,0 +1,149 @@
+"""Speed and watts of a GPU against its core frequency: two lines of two numbers each, fitted to a table.
+
+Reading tables is `pipelines.energy.measured`'s. Called by allocators under a carbon budget, and by `pipelines.energy`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler_core.errors import BadInput
+from scheduler_core.types import FloatArray
+
+LEAST_STEPS = 2
+"""Two numbers are fitted to the times, and two to the watts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrequencyModel:
+    """How long a step takes and how many watts a GPU draws at each core frequency.
+
+    The time of a step relative to that at `reference_mhz` is `a + b_mhz / f` (one at the reference up to the error of
+    the fit); a running GPU draws `p0_w + c_w_per_mhz3 * f**3` watts.
+
+    References
+    ----------
+    PowerFlow: energy-efficient GPU clusters scheduling for deep learning (arXiv 2304.06381), which models step time
+    and power by frequency; the forms here are those that fit the measured tables best of those tried.
+
+    >>> model = FrequencyModel(
+    ...     steps_mhz=(500.0, 1000.0), reference_mhz=1000.0, a=0.5, b_mhz=500.0, p0_w=50.0, c_w_per_mhz3=1e-7
+    ... )
+    >>> model.time_ratio(500.0), model.perf(500.0), model.watts(500.0), model.optimal_mhz()
+    (array(1.5), array(0.666...), array(62.5), 500.0)
+    """
+
+    steps_mhz: tuple[float, ...]
+    reference_mhz: float
+    a: float
+    b_mhz: float
+    p0_w: float
+    c_w_per_mhz3: float
+
+    def time_ratio(self, mhz: npt.ArrayLike) -> FloatArray:
+        """Return the time of a step over that at the reference frequency."""
+        return np.asarray(self.a + self.b_mhz / np.asarray(mhz, dtype=np.float64))
+
+    def perf(self, mhz: npt.ArrayLike) -> FloatArray:
+        """Return the speed over that at the reference frequency, one there."""
+        return np.asarray(self.time_ratio(self.reference_mhz) / self.time_ratio(mhz))
+
+    def watts(self, mhz: npt.ArrayLike) -> FloatArray:
+        """Return the watts of one GPU while it runs."""
+        return np.asarray(self.p0_w + self.c_w_per_mhz3 * np.asarray(mhz, dtype=np.float64) ** 3)
+
+    def optimal_mhz(self) -> float:
+        """Return the step of least energy per unit of work; the slower of equals."""
+        steps = np.asarray(self.steps_mhz)
+        return self.steps_mhz[int(np.argmin(self.watts(steps) * self.time_ratio(steps)))]
+
+
+def fit_frequency(
+    mhz: npt.ArrayLike, perf: npt.ArrayLike, watts: npt.ArrayLike, *, reference_mhz: float | None = None
+) -> FrequencyModel:
+    """Fit a model to speeds, relative to those at the reference (by default the highest step), and to watts.
+
+    Both fits are least squares of relative errors, which is what is reported of them.
+
+    Raises
+    ------
+    BadInput
+        If there are fewer than two steps, one comes twice, a figure is not finite and above zero, or no model that
+        slows down and draws less at lower frequencies comes out.
+    """
+    steps, speeds, drawn = _columns(mhz, perf, watts)
+    reference = float(steps.max()) if reference_mhz is None else float(reference_mhz)
+    a, b_mhz = line(1.0 / steps, 1.0 / speeds)
+    p0_w, c_w = line(steps**3, drawn)
+    model = FrequencyModel(
+        steps_mhz=tuple(float(step) for step in np.sort(steps)),
+        reference_mhz=reference,
+        a=a,
+        b_mhz=b_mhz,
+        p0_w=p0_w,
+        c_w_per_mhz3=c_w,
+    )
+    if min(model.time_ratio(steps).min(), model.watts(steps).min()) <= 0.0:
+        raise BadInput(
+            f"a fit with times from {model.time_ratio(steps).min():.3g} and watts from {model.watts(steps).min():.3g}, "
+            "expected both above zero at every step; look for mistaken rows in the table"
+        )
+    return model
+
+
+def fit_errors(
+    model: FrequencyModel, mhz: npt.ArrayLike, perf: npt.ArrayLike, watts: npt.ArrayLike
+) -> tuple[float, float]:
+    """Return the mean absolute relative errors of times and of watts at the steps given.
+
+    Raises
+    ------
+    BadInput
+        If a figure is not finite and above zero.
+    """
+    steps, speeds, drawn = _columns(mhz, perf, watts, least=1)
+    return mean_error(model.time_ratio(steps), 1.0 / speeds), mean_error(model.watts(steps), drawn)
+
+
+def line(x: FloatArray, y: FloatArray) -> tuple[float, float]:
+    """Return intercept and slope of the line of least squared relative errors in y (all above zero).
+
+    >>> intercept, slope = line(np.array([1.0, 2.0, 4.0]), np.array([3.0, 5.0, 9.0]))
+    >>> round(intercept, 9), round(slope, 9)
+    (1.0, 2.0)
+    """
+    scale = float(np.abs(x).max())
+    columns = np.column_stack([1.0 / y, x / scale / y])
+    (intercept, slope), *_ = np.linalg.lstsq(columns, np.ones(len(y)), rcond=None)
+    return float(intercept), float(slope) / scale
+
+
+def mean_error(told: FloatArray, measured: FloatArray) -> float:
+    """Return the mean absolute relative error.
+
+    >>> mean_error(np.array([1.1, 0.9]), np.array([1.0, 1.0]))
+    0.1...
+    """
+    return float(np.abs(told / measured - 1.0).mean())
+
+
+def _columns(*given: npt.ArrayLike, least: int = LEAST_STEPS) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Check the columns of a table: equally long, finite, above zero, no step twice."""
+    steps, speeds, drawn = (np.asarray(each, dtype=np.float64) for each in given)
+    if steps.ndim != 1 or steps.shape != speeds.shape or steps.shape != drawn.shape or len(steps) < least:
+        raise BadInput(
+            f"columns of {[each.shape for each in (steps, speeds, drawn)]}, expected three of the same length, "
+            f"at least {least}"
+        )
+    for name, column in {"frequencies": steps, "speeds": speeds, "watts": drawn}.items():
+        if not (np.isfinite(column) & (column > 0.0)).all():
+            raise BadInput(f"{name} {_some(column)}, expected finite numbers above zero; leave such rows out")
+    if len(np.unique(steps)) < len(steps):
+        raise BadInput(f"frequencies {_some(steps)}, expected each once; average rows of the same step first")
+    return steps, speeds, drawn
+
+
+def _some(column: Sequence[float] | FloatArray) -> str:
+    return f"{', '.join(f'{each:g}' for each in column[:5])}{', ...' if len(column) > 5 else ''}"

@@ -1,0 +1,220 @@
+"""Step time and throughput of training against the number of GPUs, nodes and the batch on each GPU.
+
+Reading measured step times is `pipelines.energy.measured`'s. Called by the experiments under a carbon budget.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler_core.errors import BadInput
+from scheduler_core.types import FloatArray
+
+LEAST_GAMMA, MOST_GAMMA = 1.0, 10.0
+"""One adds computing and synchronising; ten takes the longer of the two."""
+
+ROUNDS: Final = 60
+"""Of the fit; it has settled long before."""
+
+LEAST_S: Final = 1e-6
+"""What a coefficient starts from where least squares find none above zero; a step takes milliseconds."""
+
+DAMPING: Final = 1e-2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingModel:
+    """How long a step of data-parallel training takes.
+
+    Computing takes `grad_s + grad_s_per_sample * batch`; synchronising n GPUs `local_s + local_s_per_gpu * (n - 2)` on
+    one node and `remote_s + remote_s_per_gpu * (n - 2)` across nodes, nothing for one GPU. The two overlap:
+    T_iter = (T_grad^gamma + T_sync^gamma)^(1 / gamma).
+
+    References
+    ----------
+    Pollux: co-adaptive cluster scheduling for goodput-optimized deep learning (OSDI 2021), sections 3.2 and 4.1.
+
+    >>> model = ScalingModel(
+    ...     grad_s=0.1, grad_s_per_sample=0.01, local_s=0.1, local_s_per_gpu=0.0, remote_s=0.6, remote_s_per_gpu=0.0,
+    ...     gamma=1.0, batch_per_gpu=10.0, gpus_per_node=4,
+    ... )
+    >>> model.throughput([0, 1, 2, 8]).round(1).tolist()
+    [0.0, 50.0, 66.7, 100.0]
+    >>> model.split_throughput([1, 2], batch=10.0).round(1).tolist()
+    [50.0, 40.0]
+    """
+
+    grad_s: float
+    grad_s_per_sample: float
+    local_s: float
+    local_s_per_gpu: float
+    remote_s: float
+    remote_s_per_gpu: float
+    gamma: float
+    batch_per_gpu: float
+    gpus_per_node: int
+
+    def step_s(
+        self, gpus: npt.ArrayLike, nodes: npt.ArrayLike | None = None, batch_per_gpu: npt.ArrayLike | None = None
+    ) -> FloatArray:
+        """Return the seconds of a step; without nodes, on as few as hold the GPUs."""
+        many = np.asarray(gpus, dtype=np.float64)
+        across = np.ceil(many / self.gpus_per_node) if nodes is None else np.asarray(nodes, dtype=np.float64)
+        batch = np.asarray(self.batch_per_gpu if batch_per_gpu is None else batch_per_gpu, dtype=np.float64)
+        beyond = np.maximum(many - 2.0, 0.0)
+        sync = np.where(
+            across > 1.0,
+            self.remote_s + self.remote_s_per_gpu * beyond,
+            self.local_s + self.local_s_per_gpu * beyond,
+        )
+        sync = np.where(many > 1.0, sync, 0.0)
+        return np.asarray(_joined(self.grad_s + self.grad_s_per_sample * batch, sync, self.gamma))
+
+    def throughput(self, gpus: npt.ArrayLike, nodes: npt.ArrayLike | None = None) -> FloatArray:
+        """Return samples per second with the same batch on every GPU, n · batch / T_iter; none without a GPU."""
+        many = np.asarray(gpus, dtype=np.float64)
+        return np.asarray(many * self.batch_per_gpu / self.step_s(np.maximum(many, 1.0), nodes))
+
+    def split_throughput(self, gpus: npt.ArrayLike, nodes: npt.ArrayLike | None = None, *, batch: float) -> FloatArray:
+        """Return samples per second where one batch is split among the GPUs, so that training stays as it was."""
+        many = np.asarray(gpus, dtype=np.float64)
+        at_least_one = np.maximum(many, 1.0)
+        return np.asarray(np.where(many > 0.0, batch / self.step_s(at_least_one, nodes, batch / at_least_one), 0.0))
+
+
+def fit_scaling(
+    gpus: npt.ArrayLike,
+    nodes: npt.ArrayLike,
+    batch_per_gpu: npt.ArrayLike,
+    step_s: npt.ArrayLike,
+    sync_s: npt.ArrayLike,
+    *,
+    gpus_per_node: int,
+) -> ScalingModel:
+    """Fit a model to measured steps, least squares of logarithms of the step times and of computing times.
+
+    What a step takes beyond `sync_s`, the part of it that waits for others, is computing. Where only one node or only
+    several were measured, the other's synchronising is taken to be the same. `batch_per_gpu` of the model is the
+    median measured.
+
+    Raises
+    ------
+    BadInput
+        If there are no rows, columns differ in length, or a step is not longer than its synchronising.
+    """
+    given = (gpus, nodes, batch_per_gpu, step_s, sync_s)
+    many, across, batch, step, sync = (np.asarray(each, dtype=np.float64) for each in given)
+    _check(many, across, batch, step, sync)
+    start = _start(many, across, batch, step, sync, gpus_per_node)
+    found = _settled(start, many, across, batch, step, step - sync)
+    if not ((across > 1) & (many > 1)).any():
+        return replace(found, remote_s=found.local_s, remote_s_per_gpu=found.local_s_per_gpu)
+    if not ((across == 1) & (many > 1)).any():
+        return replace(found, local_s=found.remote_s, local_s_per_gpu=found.remote_s_per_gpu)
+    return found
+
+
+def scaling_error(
+    model: ScalingModel,
+    gpus: npt.ArrayLike,
+    nodes: npt.ArrayLike,
+    batch_per_gpu: npt.ArrayLike,
+    step_s: npt.ArrayLike,
+) -> float:
+    """Return the mean absolute relative error of step times."""
+    measured = np.asarray(step_s, dtype=np.float64)
+    return float(np.abs(model.step_s(gpus, nodes, batch_per_gpu) / measured - 1.0).mean())
+
+
+def _joined(grad: FloatArray | float, sync: FloatArray, gamma: float) -> FloatArray:
+    """Return (grad^gamma + sync^gamma)^(1 / gamma) without overflow."""
+    longer, shorter = np.maximum(grad, sync), np.minimum(grad, sync)
+    joined: FloatArray = longer * (1.0 + (shorter / longer) ** gamma) ** (1.0 / gamma)
+    return joined
+
+
+def _start(
+    many: FloatArray, across: FloatArray, batch: FloatArray, step: FloatArray, sync: FloatArray, gpus_per_node: int
+) -> ScalingModel:
+    """Take computing and waiting as they were measured, without overlap."""
+    grad = _above_zero(batch, step - sync)
+    waits = {}
+    for name, rows in {"local": (across == 1) & (many > 1), "remote": (across > 1) & (many > 1)}.items():
+        if rows.any():
+            waits[name] = _above_zero(many[rows] - 2.0, sync[rows])
+    local = waits.get("local", waits.get("remote", (LEAST_S, LEAST_S)))
+    remote = waits.get("remote", local)
+    return ScalingModel(
+        grad_s=grad[0],
+        grad_s_per_sample=grad[1],
+        local_s=local[0],
+        local_s_per_gpu=local[1],
+        remote_s=remote[0],
+        remote_s_per_gpu=remote[1],
+        gamma=1.5,
+        batch_per_gpu=float(np.median(batch)),
+        gpus_per_node=gpus_per_node,
+    )
+
+
+def _above_zero(x: FloatArray, y: FloatArray) -> tuple[float, float]:
+    """Return intercept and slope of relative least squares, neither below `LEAST_S`."""
+    columns = np.column_stack([1.0 / y, x / y])
+    (intercept, slope), *_ = np.linalg.lstsq(columns, np.ones(len(y)), rcond=None)
+    return max(float(intercept), LEAST_S), max(float(slope), LEAST_S)
+
+
+def _settled(
+    start: ScalingModel, many: FloatArray, across: FloatArray, batch: FloatArray, step: FloatArray, grad: FloatArray
+) -> ScalingModel:
+    """Improve a model by damped Gauss-Newton steps on the logarithms of its coefficients (Levenberg, Marquardt)."""
+
+    def misses(theta: FloatArray) -> FloatArray:
+        model = _of(start, theta)
+        told_grad = model.grad_s + model.grad_s_per_sample * batch
+        return np.concatenate([np.log(model.step_s(many, across, batch) / step), np.log(told_grad / grad)])
+
+    theta, damping = _theta(start), DAMPING
+    found = misses(theta)
+    for _ in range(ROUNDS):
+        slopes = np.column_stack([(misses(theta + shift) - found) / 1e-6 for shift in 1e-6 * np.eye(len(theta))])
+        square = slopes.T @ slopes
+        step_by = np.linalg.solve(
+            square + damping * (np.diag(np.diag(square)) + 1e-9 * np.eye(len(theta))), -slopes.T @ found
+        )
+        tried = theta + np.clip(step_by, -1.0, 1.0)
+        missed = misses(tried)
+        if missed @ missed < found @ found:
+            theta, found, damping = tried, missed, damping / 3.0
+        else:
+            damping *= 4.0
+    return _of(start, theta)
+
+
+COEFFICIENTS: Final = ("grad_s", "grad_s_per_sample", "local_s", "local_s_per_gpu", "remote_s", "remote_s_per_gpu")
+
+
+def _theta(model: ScalingModel) -> FloatArray:
+    share = (model.gamma - LEAST_GAMMA) / (MOST_GAMMA - LEAST_GAMMA)
+    return np.array([*(np.log(getattr(model, name)) for name in COEFFICIENTS), np.log(share / (1.0 - share))])
+
+
+def _of(model: ScalingModel, theta: FloatArray) -> ScalingModel:
+    """Return the model of a point: exponentials keep coefficients above zero, a logistic curve keeps gamma in range."""
+    gamma = LEAST_GAMMA + (MOST_GAMMA - LEAST_GAMMA) / (1.0 + np.exp(-np.clip(theta[-1], -30.0, 30.0)))
+    told = dict(zip(COEFFICIENTS, np.exp(np.clip(theta[:-1], -40.0, 10.0)).tolist(), strict=True))
+    return replace(model, **told, gamma=float(gamma))
+
+
+def _check(many: FloatArray, across: FloatArray, batch: FloatArray, step: FloatArray, sync: FloatArray) -> None:
+    shapes = {each.shape for each in (many, across, batch, step, sync)}
+    if len(shapes) != 1 or many.ndim != 1 or not len(many):
+        raise BadInput(f"columns of {sorted(shapes)}, expected five of the same length, at least one")
+    for name, column in {"GPUs": many, "nodes": across, "batches": batch}.items():
+        if not (np.isfinite(column) & (column > 0.0)).all():
+            raise BadInput(f"{name} from {np.min(column):g}, expected finite numbers above zero")
+    if not (np.isfinite(step) & (sync >= 0.0) & (step > sync)).all():
+        bad = int((~(step > sync)).sum())
+        raise BadInput(f"{bad} steps not longer than their synchronising, expected none; leave such rows out")
