@@ -1,0 +1,141 @@
+"""What one decision is about: jobs with due dates, nodes of several types, a price until the next decision.
+
+No cost is computed and nothing is chosen here: see `objective` and `decision`.
+Called by everything in this package, by the simulation of costs and by the exact optimum in `pipelines`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from scheduler_core.errors import BadInput
+from scheduler_core.types import FloatArray, IntArray
+
+POSTPONED: Final = -1
+"""The node of a job that does not run until the next decision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeType:
+    """A kind of node: its GPUs, what it draws switched on with idle GPUs, and what a busy GPU adds to that, in watts.
+
+    Raises
+    ------
+    BadInput
+        If it has no GPU, or a power is negative or not finite.
+    """
+
+    name: str
+    gpu_type: str
+    gpus: int
+    idle_w: float
+    gpu_active_w: float
+
+    def __post_init__(self) -> None:
+        if self.gpus < 1:
+            raise BadInput(f"node type {self.name!r}: found {self.gpus} GPUs, expected at least 1")
+        for what in ("idle_w", "gpu_active_w"):
+            watts = getattr(self, what)
+            if not 0.0 <= watts < np.inf:
+                raise BadInput(f"node type {self.name!r}: found {what}={watts}, expected a finite power of at least 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nodes:
+    """The nodes (M): `type_of` (M,) is the place of each node's type in `types` (K)."""
+
+    types: tuple[NodeType, ...]
+    type_of: IntArray
+
+    def __post_init__(self) -> None:
+        if len(self.type_of) and not 0 <= self.type_of.min() <= self.type_of.max() < len(self.types):
+            raise BadInput(
+                f"nodes: found types {sorted(set(self.type_of.tolist()))}, expected 0..{len(self.types) - 1}"
+            )
+
+    @property
+    def gpus(self) -> IntArray:
+        """Return the GPUs of every node (M,)."""
+        return np.array([kind.gpus for kind in self.types], np.int64)[self.type_of]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingJobs:
+    """The jobs in the system (J), running ones included: every decision is taken anew for all of them.
+
+    `due_s` (J,) is on the clock of `Problem.now_s`, +inf for no due date; `weight_usd_per_s` (J,) is what a second of
+    tardiness costs; `run_s` (J, K, 1 + most GPUs) is the remaining run time by node type and number of GPUs, NaN
+    where that is impossible (so always with 0 GPUs).
+    """
+
+    due_s: FloatArray
+    weight_usd_per_s: FloatArray
+    run_s: FloatArray
+
+    def __post_init__(self) -> None:
+        jobs = len(self.due_s)
+        if self.weight_usd_per_s.shape != (jobs,) or self.run_s.ndim != 3 or len(self.run_s) != jobs:
+            shapes = f"weights {self.weight_usd_per_s.shape}, run times {self.run_s.shape}"
+            raise BadInput(f"jobs: found {shapes}, expected ({jobs},) and ({jobs}, node types, 1 + most GPUs)")
+        if np.isnan(self.due_s).any() or (self.due_s == -np.inf).any():
+            raise BadInput("jobs: found a due date that is no number, expected seconds, or inf for none")
+        if not ((self.weight_usd_per_s >= 0.0) & (self.weight_usd_per_s < np.inf)).all():
+            raise BadInput("jobs: found a weight below 0 or not finite, expected USD per second of tardiness")
+        if (self.run_s <= 0.0).any() or np.isinf(self.run_s).any():
+            raise BadInput("jobs: found a run time of 0, below or infinite, expected seconds, or NaN where impossible")
+
+    def __len__(self) -> int:
+        return len(self.due_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Where every job runs until the next decision: `node` (J,), or `POSTPONED`, and `gpus` (J,), 0 where postponed."""
+
+    node: IntArray
+    gpus: IntArray
+
+    @classmethod
+    def nothing(cls, jobs: int) -> "Decision":
+        """Return the decision that postpones every job."""
+        return cls(node=np.full(jobs, POSTPONED, np.int64), gpus=np.zeros(jobs, np.int64))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One decision to take.
+
+    `period_s` is the longest time to the next decision (H); `rho` weighs the worst case of postponed jobs (the
+    authors' code uses 100). `usd_per_kwh` holds until the next decision and may be negative; it is multiplied by `pue`.
+    `later_usd_per_kwh` (ours) prices the work that is left after that; None leaves it out, as the source does, which
+    then counts the energy until the next decision alone. `current` is where jobs run now: one that is stopped, moved
+    or given another number of GPUs needs `restart_s` more.
+    """
+
+    jobs: WaitingJobs
+    nodes: Nodes
+    now_s: float
+    usd_per_kwh: float
+    pue: float = 1.0
+    period_s: float = 3600.0
+    rho: float = 100.0
+    later_usd_per_kwh: float | None = None
+    restart_s: float = 0.0
+    current: Decision | None = None
+
+    def __post_init__(self) -> None:
+        kinds, most = len(self.nodes.types), max((kind.gpus for kind in self.nodes.types), default=0)
+        if self.jobs.run_s.shape[1] != kinds or self.jobs.run_s.shape[2] <= most:
+            raise BadInput(
+                f"run times: found shape {self.jobs.run_s.shape}, expected (jobs, {kinds}, more than {most})"
+            )
+        if not (0.0 < self.period_s < np.inf and np.isfinite(self.now_s)):
+            raise BadInput(f"period {self.period_s} s from {self.now_s} s: expected a finite, positive period")
+        prices = (self.usd_per_kwh, self.later_usd_per_kwh or 0.0)
+        if not np.isfinite(prices).all() or not 1.0 <= self.pue < np.inf:
+            raise BadInput(f"prices {prices} with PUE {self.pue}: expected finite prices and a PUE of at least 1")
+        if not (0.0 <= self.restart_s < np.inf and 0.0 <= self.rho < np.inf):
+            raise BadInput(f"restart {self.restart_s} s, rho {self.rho}: expected finite values of at least 0")
+        if self.current is not None and not len(self.current.node) == len(self.current.gpus) == len(self.jobs):
+            raise BadInput(f"current: found {len(self.current.node)} jobs, expected {len(self.jobs)}")
