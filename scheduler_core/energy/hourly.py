@@ -97,13 +97,11 @@ class HourlySeries:
         BadInput
             If the series does not reach there.
         """
-        hours = np.floor((ts - self.start_s) / HOUR_S).astype(np.int64)
-        if self.wrap:
-            return np.asarray(hours % len(self.values), dtype=np.int64)
-        beyond = (hours < 0) | (hours >= len(self.values))
+        hours = np.floor((ts - self.start_s) / HOUR_S)
+        beyond = ~np.isfinite(hours) if self.wrap else ~((hours >= 0) & (hours < len(self.values)))
         if beyond.any():
-            self._refuse(float(np.asarray(ts)[beyond].flat[0]))
-        return hours
+            self._refuse(float(ts[beyond].flat[0]))
+        return np.asarray(hours % len(self.values), dtype=np.int64)
 
     @overload
     def integral(self, from_s: float, until_s: float) -> float: ...

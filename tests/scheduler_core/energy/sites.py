@@ -32,7 +32,11 @@ def grid(seed: int = 0, *, hours: int = 480, pue: float = 1.25) -> Grid:
 
 def power(number: int = 0) -> NodePower:
     return NodePower(
-        name=f"n{number}", cpu_idle_w=40.0 + number, cpu_full_w=330.0, gpu_idle_w=30.0, gpu_full_w=300.0 + number
+        name=f"n{number}",
+        cpu_idle_w=40.0 + number,
+        cpu_full_w=330.0 + number,
+        gpu_idle_w=30.0,
+        gpu_full_w=300.0 + number,
     )
 
 
