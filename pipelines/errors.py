@@ -3,6 +3,7 @@
 PipelineError
 ├── BadUsage          arguments that cannot be meant (exit 2)
 ├── SourceError       published files that are absent, truncated or not in their format
+│   └── MappingError  a mapping of own files that cannot be meant
 ├── LakeError         a lake that lacks what was asked, or is damaged
 ├── QueryRefused      SQL that `taut sql` does not run
 ├── FetchError        a download that failed or did not verify
@@ -22,6 +23,10 @@ class BadUsage(PipelineError, ValueError):
 
 class SourceError(PipelineError):
     """Published files that are absent, truncated or not in their format."""
+
+
+class MappingError(SourceError):
+    """A mapping of own files that cannot be meant."""
 
 
 class LakeError(PipelineError):

@@ -1,6 +1,6 @@
-"""Ingest: one published trace into the lake, atomically and repeatably.
+"""Ingest: one trace into the lake, atomically and repeatably.
 
-What the files hold is declared in `pipelines.sources` and executed by `pipelines.staging`.
+What the files hold is declared in `pipelines.sources` or a mapping, and executed by `pipelines.staging`.
 Called by `taut ingest`, the demo and the tests.
 
 Notes
@@ -21,15 +21,15 @@ import duckdb
 from pipelines.errors import BadUsage, LakeError, SourceError
 from pipelines.lake import QUARANTINE, Lake
 from pipelines.manifest import Account, Input, Manifest, Output
+from pipelines.shortcuts import select_of
 from pipelines.signatures import Signatures
-from pipelines.sources import SOURCES
-from pipelines.sources.archive import Found, expected_names, find, fingerprint, unpack
+from pipelines.source_files import Cluster, clusters_in, published_tables, source_named
+from pipelines.sources.archive import fingerprint
 from pipelines.sources.source import Source
-from pipelines.staging import Published, load, parts, remarks, write
+from pipelines.staging import load, parts, remarks, write
 from pipelines.synth.published import SYNTHETIC_MARK, SYNTHETIC_NAME
 
 SAFE_TRACE: Final = re.compile(r"[a-z0-9][a-z0-9_-]*")
-SAFE_CLUSTER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 Progress = Callable[[str], None]
 
@@ -42,14 +42,8 @@ class IngestReport:
     changed: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cluster:
-    name: str
-    files: tuple[Found, ...]
-
-
 def ingest(
-    source_name: str,
+    source: str | Source,
     from_dir: str | Path,
     lake: str | Path,
     as_name: str | None = None,
@@ -60,8 +54,8 @@ def ingest(
 
     Parameters
     ----------
-    source_name
-        A name in `SOURCES`.
+    source
+        A name in `SOURCES`, or a declaration.
     as_name
         The trace's name in the lake; by default the source's.
     strict_share
@@ -78,14 +72,14 @@ def ingest(
     LakeError
         If another ingest is writing to the lake.
     """
-    source = _source(source_name)
-    trace = _trace_name(SYNTHETIC_NAME if _is_synthetic(from_dir) and as_name is None else source_name, as_name)
-    if _is_synthetic(from_dir) and trace == source_name:
-        raise BadUsage(f"{from_dir} is synthetic and must not be called {trace}; use --as {SYNTHETIC_NAME}")
+    declared = source if isinstance(source, Source) else source_named(source)
+    trace = trace_named(declared, from_dir, as_name)
     if strict_share is not None and not 0 <= strict_share <= 1:
         raise BadUsage(f"a quarantine share of {strict_share}; expected 0 to 1")
     try:
-        return _ingest(source, trace, Path(from_dir).absolute(), Lake(lake), strict_share, progress or (lambda _: None))
+        return _ingest(
+            declared, trace, Path(from_dir).absolute(), Lake(lake), strict_share, progress or (lambda _: None)
+        )
     except (OSError, duckdb.Error) as error:
         raise LakeError(
             f"the ingest into {lake} broke off ({error}); nothing was committed, it can be repeated"
@@ -95,22 +89,22 @@ def ingest(
 def _ingest(
     source: Source, trace: str, folder: Path, held: Lake, strict_share: float | None, say: Progress
 ) -> IngestReport:
-    clusters = _clusters(source, folder)
+    clusters = clusters_in(source, folder)
     with held.writing():
         held.sweep()
         say(f"{trace}: reading {folder}")
         seen = Signatures.read(held.manifest_folder / f"{trace}.seen")
-        inputs = _inputs(clusters, folder, seen)
-        before = _before(held, trace, source)
+        inputs = (*_inputs(clusters, folder, seen), *source.declared)
+        before = prior_manifest(held, trace, source)
         if before and before.same_ingest(source.name, inputs) and held.intact(before):
-            _check_share(before, strict_share)
+            check_share(before, strict_share)
             held.refresh_views()
             seen.keep()
             return IngestReport(manifest=before, changed=False)
         try:
             manifest = _build(held, source, trace, folder, clusters, inputs, say)
-            _check_any_good(manifest, source)
-            _check_share(manifest, strict_share)
+            check_any_good(manifest, source)
+            check_share(manifest, strict_share)
             if not seen.still_hold(folder):
                 raise SourceError(
                     f"files in {folder} changed while they were read; nothing was committed. Ingest again."
@@ -127,48 +121,36 @@ def _is_synthetic(folder: str | Path) -> bool:
     return (Path(folder) / SYNTHETIC_MARK).exists()
 
 
-def _source(name: str) -> Source:
-    if name not in SOURCES:
-        raise BadUsage(f"no source {name!r}; expected one of {', '.join(SOURCES)}")
-    return SOURCES[name]
+def trace_named(source: Source, from_dir: str | Path, as_name: str | None) -> str:
+    """Return what the trace is called in the lake: as asked, else as its format; synthetic ones never as real ones.
 
-
-def _trace_name(source_name: str, as_name: str | None) -> str:
-    name = source_name if as_name is None else as_name
+    Raises
+    ------
+    BadUsage
+        If the name cannot be one.
+    """
+    name = as_name if as_name is not None else (SYNTHETIC_NAME if _is_synthetic(from_dir) else source.name)
     if not SAFE_TRACE.fullmatch(name):
         # Models are registered as <kind>.<trace>.<type>: a dot would split the name.
         raise BadUsage(f"the trace name {name[:80]!r}; expected lower-case letters, digits, _ and -, no - or _ first")
+    if _is_synthetic(from_dir) and name == source.name:
+        raise BadUsage(f"{from_dir} is synthetic and must not be called {name}; use --as {SYNTHETIC_NAME}")
     return name
 
 
-def _clusters(source: Source, folder: Path) -> list[_Cluster]:
-    """Find every cluster's files, and know what is absent before anything is read."""
-    if not folder.is_dir():
-        raise SourceError(
-            f"no folder {folder}; expected the published files of {source.name}. Get them with `taut fetch`."
-        )
-    found = []
-    for name, place in source.clusters(folder).items():
-        if not SAFE_CLUSTER.fullmatch(name):
-            raise SourceError(f"a cluster folder named {name[:80]!r}; expected letters, digits and . _ -. Rename it.")
-        tables = [table.of(name) for table in source.tables]
-        files = {table.name: find(table, place) for table in tables}
-        for table in tables:
-            if table.required and files[table.name] is None:
-                raise SourceError(f"no {table.name} table in {place}; expected {expected_names(table)}")
-        found.append(_Cluster(name=name, files=tuple(f for f in files.values() if f)))
-    if not found:
-        required = " and ".join(expected_names(t) for t in source.tables if t.required)
-        raise SourceError(f"no cluster of {source.name} in {folder}; expected folders with {required}")
-    return found
-
-
-def _inputs(clusters: list[_Cluster], folder: Path, seen: Signatures) -> tuple[Input, ...]:
+def _inputs(clusters: list[Cluster], folder: Path, seen: Signatures) -> tuple[Input, ...]:
     paths = sorted({f.path for c in clusters for f in c.files})
     return tuple(seen.input_of(path.relative_to(folder).as_posix(), path) for path in paths)
 
 
-def _before(lake: Lake, trace: str, source: Source) -> Manifest | None:
+def prior_manifest(lake: Lake, trace: str, source: Source) -> Manifest | None:
+    """Return the manifest of what the trace holds, none if it is new.
+
+    Raises
+    ------
+    BadUsage
+        If it holds what another source read.
+    """
     before = lake.readable_manifests().get(trace)
     if before is None:
         return None
@@ -183,7 +165,7 @@ def _build(
     source: Source,
     trace: str,
     folder: Path,
-    clusters: list[_Cluster],
+    clusters: list[Cluster],
     inputs: tuple[Input, ...],
     say: Progress,
 ) -> Manifest:
@@ -194,12 +176,13 @@ def _build(
         say(f"{trace}: loading {cluster.name}")
         stage = lake.staging_folder / cluster.name
         stage.mkdir(parents=True)
-        published, absent = _published(source, cluster, folder, stage)
+        published, absent = published_tables(source, cluster, folder, stage)
         warnings += [f"{cluster.name}: no {name} table: what it feeds is empty or null" for name in absent]
         with lake.workbench(stage) as work:
             accounts += load(work, source, cluster.name, published)
             warnings += [f"{cluster.name}: {text}" for text in remarks(work, source)]
-            selects = {**source.outputs, QUARANTINE: f"SELECT * FROM {QUARANTINE}"}
+            selects = {output: select_of(work, source, output) for output in source.outputs}
+            selects[QUARANTINE] = f"SELECT * FROM {QUARANTINE}"
             for table, select in selects.items():
                 say(f"{trace}: writing {table} of {cluster.name}")
                 for part in parts(work, source, table):
@@ -217,16 +200,6 @@ def _build(
     )
 
 
-def _published(source: Source, cluster: _Cluster, folder: Path, stage: Path) -> tuple[list[Published], list[str]]:
-    plain = unpack(cluster.files, stage)
-    files = {f.table.name: f.path.relative_to(folder).as_posix() for f in cluster.files}
-    published = [Published(table=t, file=files.get(t.name), plain=plain.get(t.name)) for t in source.tables]
-    for one in published:
-        if one.table.required and one.plain is None:
-            raise SourceError(f"{one.file} lacks the {one.table.name} table; expected {expected_names(one.table)}")
-    return published, [one.table.name for one in published if one.plain is None]
-
-
 def _place(lake: Lake, staged: Path, table: str, trace: str, cluster: str, rows: int) -> Output:
     """Move a staged file to the name its content gives it; nothing reads it before the manifest names it."""
     size, digest = fingerprint(staged)
@@ -238,19 +211,32 @@ def _place(lake: Lake, staged: Path, table: str, trace: str, cluster: str, rows:
     return Output(table=table, cluster=cluster, path=path, rows=rows, bytes=size)
 
 
-def _check_any_good(manifest: Manifest, source: Source) -> None:
-    """Refuse a required file of which no row is good: it is of another format, and would empty the trace."""
+def check_any_good(manifest: Manifest, source: Source) -> None:
+    """Refuse a required file of which no row is good: it is of another format, and would empty the trace.
+
+    Raises
+    ------
+    SourceError
+        If there is one.
+    """
     required = {table.name for table in source.tables if table.required}
     for account in manifest.accounts:
         if account.table in required and account.rows_in and not account.rows_good:
             rules = ", ".join(f"{rule} {rows}" for rule, rows in account.quarantined.items())
             raise SourceError(
-                f"{account.file}: none of {account.rows_in} rows can be used ({rules}); expected the published "
-                f"{account.table} table of {source.name}; nothing was committed"
+                f"{account.file}: none of {account.rows_in} rows can be used ({rules}); expected the "
+                f"{account.table} table of {source.name}; nothing was committed. --check shows the first of them."
             )
 
 
-def _check_share(manifest: Manifest, strict_share: float | None) -> None:
+def check_share(manifest: Manifest, strict_share: float | None) -> None:
+    """Refuse a file of which a larger share than that went to quarantine.
+
+    Raises
+    ------
+    SourceError
+        If there is one.
+    """
     for account in manifest.accounts:
         share = account.rows_quarantined / max(1, account.rows_in)
         if strict_share is not None and share > strict_share:

@@ -136,9 +136,7 @@ class Lake:
         self._create_views(connection)
         files = [str(f) for name in SCHEMAS for f in self._files(name)]
         connection.execute(f"SET allowed_paths = {_sql_list(files)}")
-        for setting in ("python_enable_replacements", "allow_community_extensions", "enable_external_access"):
-            connection.execute(f"SET {setting} = false")
-        connection.execute("SET lock_configuration = true")
+        _seal(connection)
         return connection
 
     @contextmanager
@@ -279,6 +277,28 @@ class Lake:
     def _own(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
         self._open.append(connection)
         return connection
+
+
+@contextmanager
+def opened_sealed(path: Path, spill: Path, target: Path, *, database: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open somebody's file for reading (a DuckDB database, or another that is then named in a query).
+
+    The connection reaches that file, writes `target` and spills to `spill`, and nothing else.
+    """
+    connection = _configured(path if database else None, read_only=database, spill=spill)
+    try:
+        allowed = [str(target)] if database else [str(path), str(target)]
+        connection.execute(f"SET allowed_paths = {_sql_list(allowed)}")
+        _seal(connection)
+        yield connection
+    finally:
+        connection.close()
+
+
+def _seal(connection: duckdb.DuckDBPyConnection) -> None:
+    for setting in ("python_enable_replacements", "allow_community_extensions", "enable_external_access"):
+        connection.execute(f"SET {setting} = false")
+    connection.execute("SET lock_configuration = true")
 
 
 def _sql_list(values: Iterable[str]) -> str:

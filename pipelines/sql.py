@@ -1,7 +1,7 @@
 """`taut sql`: one SELECT over the lake's views, on a connection that can reach nothing else.
 
 The views and the connection are `pipelines.lake`'s; printing is `pipelines.render`'s.
-Called by `taut sql`.
+Called by `taut sql`, and by `pipelines.generic` for the queries of mappings.
 
 Notes
 -----
@@ -38,7 +38,7 @@ def query(lake: Lake, text: str) -> pl.DataFrame:
     with tempfile.TemporaryDirectory(prefix="taut-sql-") as spill:
         connection = lake.connect_sealed(Path(spill))
         try:
-            _refuse_all_but_select(connection, text)
+            refuse_all_but_select(connection, text)
             return _plain(pl.DataFrame(connection.sql(text).to_arrow_table()))
         except duckdb.PermissionException as error:
             raise QueryRefused(f"the query reaches beyond the lake: {_first_line(error)}") from error
@@ -52,7 +52,14 @@ def query(lake: Lake, text: str) -> pl.DataFrame:
             connection.close()
 
 
-def _refuse_all_but_select(connection: duckdb.DuckDBPyConnection, text: str) -> None:
+def refuse_all_but_select(connection: duckdb.DuckDBPyConnection, text: str) -> None:
+    """Refuse a text that is not one SELECT over tables of the connection.
+
+    Raises
+    ------
+    QueryRefused
+        If it is several statements, another one, or calls a table function that reaches elsewhere.
+    """
     statements = connection.extract_statements(text)
     if len(statements) != 1:
         raise QueryRefused(f"{len(statements)} statements; expected one SELECT")

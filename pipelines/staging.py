@@ -18,6 +18,7 @@ from pipelines.errors import SourceError
 from pipelines.lake import DUCKDB_TYPES, QUARANTINE, QUARANTINE_SCHEMA, SCHEMAS
 from pipelines.line_rows import NO_LINES, escaped, from_lines, header_lines, numbered
 from pipelines.manifest import Account
+from pipelines.record_rows import from_records, numbered_records
 from pipelines.sources.archive import count_rows, ends_with, header_of
 from pipelines.sources.source import RawTable, Source
 from pipelines.typed_rows import load_typed, typed_numbers
@@ -93,13 +94,17 @@ def write(
     schema = SCHEMAS[table]
     known = {name for name, *_ in work.execute(f"DESCRIBE {select}").fetchall()}
     constants = {"trace": f"'{trace}'", "cluster": f"'{cluster}'"}
-    casts = ", ".join(
-        f'CAST({constants.get(name, _quoted(name) if name in known else "NULL")} AS {DUCKDB_TYPES[dtype]}) AS "{name}"'
-        for name, dtype in schema.items()
-    )
-    order = ", ".join(f'"{name}"' for name in _order_of(table))
+    types = {name: DUCKDB_TYPES[dtype] for name, dtype in schema.items()}
+    casts = ", ".join(f'CAST("{name}" AS {types[name]}) AS "{name}"' for name in types if name in known)
+    order = ", ".join(f'"{name}"' for name in _order_of(table) if name in known)
     ordered = f"SELECT {casts} FROM ({select}) WHERE {part} ORDER BY {order}"
-    work.execute(f"COPY ({ordered}) TO '{escaped(target)}' (FORMAT parquet, COMPRESSION zstd)")
+    # What is the same in every row is not carried through the sort.
+    columns = ", ".join(
+        f'"{name}"' if name in known else f'CAST({constants.get(name, "NULL")} AS {kind}) AS "{name}"'
+        for name, kind in types.items()
+    )
+    copied = f"SELECT {columns} FROM ({ordered})"
+    work.execute(f"COPY ({copied}) TO '{escaped(target)}' (FORMAT parquet, COMPRESSION zstd)")
     rows = work.execute(f"SELECT count(*) FROM read_parquet('{escaped(target)}')").fetchone()
     return int(rows[0]) if rows else 0
 
@@ -118,12 +123,7 @@ def _load_table(work: duckdb.DuckDBPyConnection, cluster: str, one: Published) -
     else:
         names = _check_header(one, one.plain)
         work.execute(f"CREATE TABLE {table.name}_header AS SELECT ?::VARCHAR[] AS names", [names])
-        rows_in = None if table.json_array else load_typed(work, table, one.plain, len(names))
-        if rows_in is not None:
-            numbers = typed_numbers(table, "({})")
-        else:
-            rows_in, numbers = _rows_in(one, one.plain), "({})"
-            _load_lines(work, one, one.plain, len(names))
+        rows_in, numbers = _load_rows(work, one, one.plain, len(names))
         _apply_late_rules(work, one, one.plain, len(names), numbers)
         _quarantine(work, one, one.plain, numbers)
     kept = ", ".join(_quoted(name) for name in table.kept)
@@ -132,6 +132,25 @@ def _load_table(work: duckdb.DuckDBPyConnection, cluster: str, one: Published) -
     if table.required and not account.rows_in:
         raise SourceError(f"{one.file} holds no rows; expected the {table.name} table. Fetch the file again.")
     return account
+
+
+def _load_rows(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, names: int) -> tuple[int | None, str]:
+    """Load a file's rows by whichever way it can be read; return how many it has, and the SQL that numbers them."""
+    table = one.table
+    if table.records is not None:
+        work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, from_records(table, numbered_records(plain)))}")
+        return None, "({})"
+    rows_in = None if table.json_array else load_typed(work, table, plain, names)
+    if rows_in is not None:
+        return rows_in, typed_numbers(table, "({})")
+    rows_in = _rows_in(one, plain)
+    _load_lines(work, one, plain, names)
+    return rows_in, "({})"
+
+
+def numbered_rows(table: RawTable, plain: Path) -> str:
+    """Return the SQL of a file's rows with their numbers, each as it stands in the file (`line`)."""
+    return numbered_records(plain) if table.records is not None else numbered(table, plain)
 
 
 def _load_lines(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, names: int) -> None:
@@ -185,9 +204,10 @@ def _apply_late_rules(work: duckdb.DuckDBPyConnection, one: Published, plain: Pa
     if table.key and work.execute(f"SELECT EXISTS ({doubtful})").fetchone() == (True,):
         rows = f"SELECT rowid AS place, row, rule FROM {name}_all WHERE rule IS NULL AND key_hash IN ({doubtful})"
         work.execute(f"CREATE TEMP TABLE doubtful AS SELECT place, row FROM {numbers.format(rows)}")
-        lines = f"(SELECT row, line FROM {numbered(table, plain)} SEMI JOIN doubtful USING (row))"
+        lines = f"(SELECT * FROM {numbered_rows(table, plain)} SEMI JOIN doubtful USING (row))"
         nth = f"row_number() OVER (PARTITION BY {', '.join(_quoted(k) for k in table.key)} ORDER BY row)"
-        repeated = f"SELECT row FROM {from_lines(table, lines, names)} QUALIFY {nth} > 1"
+        rows = from_records(table, lines) if table.records is not None else from_lines(table, lines, names)
+        repeated = f"SELECT row FROM {rows} QUALIFY {nth} > 1"
         places = f"SELECT place FROM doubtful WHERE row IN ({repeated})"
         work.execute(f"UPDATE {name}_all SET rule = 'duplicate_key' WHERE rowid IN ({places})")
         work.execute("DROP TABLE doubtful")
@@ -203,7 +223,7 @@ def _quarantine(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, nu
     if work.execute(f"SELECT EXISTS ({bad})").fetchone() == (True,):
         work.execute(
             f"""INSERT INTO {QUARANTINE} SELECT ?, ?, bad.rule, bad.row, lines.line
-            FROM {numbers.format(bad)} AS bad JOIN {numbered(one.table, plain)} AS lines USING (row)""",
+            FROM {numbers.format(bad)} AS bad JOIN {numbered_rows(one.table, plain)} AS lines USING (row)""",
             [name, one.file],
         )
 

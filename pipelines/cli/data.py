@@ -24,12 +24,13 @@ class Fetchable(StrEnum):
 
 
 class Ingestible(StrEnum):
-    """The published formats that can be read."""
+    """The published formats that can be read, and any other with a mapping."""
 
     PAI = "pai"
     HELIOS = "helios"
     PHILLY = "philly"
     OPENB = "openb"
+    GENERIC = "generic"
 
 
 class Synthesised(StrEnum):
@@ -81,8 +82,14 @@ def synth(
 
 
 def ingest(
-    source: Annotated[Ingestible, typer.Argument(help="Which published format.")],
-    from_dir: Annotated[Path, typer.Option("--from", help="Folder of the published files.")],
+    source: Annotated[Ingestible, typer.Argument(help="Which published format; generic: own files, by a mapping.")],
+    from_dir: Annotated[
+        str, typer.Option("--from", help="Folder of the files; for generic also one file, or postgresql://...")
+    ],
+    mapping: Annotated[
+        Path | None,
+        typer.Option("--mapping", help="For generic: TOML of what is in which column.", show_default=False),
+    ] = None,
     lake: Lake = None,
     as_name: Annotated[
         str | None, typer.Option("--as", help="Name of the trace in the lake.", show_default="the format's name")
@@ -91,35 +98,32 @@ def ingest(
         float | None,
         typer.Option("--strict", help="Fail when a larger share of rows is quarantined.", min=0.0, max=1.0),
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only tell what would be quarantined, where and why; write nothing.")
+    ] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Read published files into the canonical tables; every row is kept or quarantined with its rule."""
+    """Read files into the canonical tables; every row is kept or quarantined with its rule."""
+    from pipelines.cli.ingesting import check_files, ingest_files, opened_files
     from pipelines.cli.opening import place_of
-    from pipelines.cli.progress import step
-    from pipelines.ingest import ingest as run
-    from pipelines.manifest import flat
 
     place = place_of(lake)
-    with step(f"reading {from_dir}"):
-        report = run(source.value, from_dir, place.lake, as_name=as_name, strict_share=strict)
-    for warning in report.manifest.warnings:
-        say(f"warning: {warning}")
-    for account in report.manifest.accounts:
-        if account.rows_quarantined:
-            rules = ", ".join(f"{rule} {rows}" for rule, rows in account.quarantined.items())
-            say(f"warning: {account.file}: {account.rows_quarantined} of {account.rows_in} rows quarantined ({rules})")
-    emit(list(flat(report.manifest)), form)
-    say(f"{'ingested' if report.changed else 'unchanged'}: trace {report.manifest.trace} in {place.lake}")
+    with opened_files(source.value, from_dir, mapping) as files:
+        (check_files if check else ingest_files)(files, place.lake, as_name, strict, form)
 
 
 def sql(
     query: Annotated[
-        str, typer.Argument(help="One SELECT over jobs, usage, machines, capacity, machine_usage; - reads it.")
+        str, typer.Argument(help="One SELECT over the tables and views named above; - reads it.", show_default=False)
     ],
     lake: Lake = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Answer one SELECT over the lake; nothing else is run, and nothing outside the lake is read."""
+    """Answer one SELECT over the lake; nothing else is run, and nothing outside the lake is read.
+
+    Tables: jobs, usage, machines, capacity, machine_usage, quarantine. Views: jobs_with_usage, gpu_hours, over_claim,
+    machine_hours.
+    """
     from pipelines.cli.opening import place_of
     from pipelines.lake import Lake as OpenLake
     from pipelines.sql import query as run

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
+from pipelines.manifest import Input
+
 NULL_TEXTS: Final = ("", "NA", "None", "NULL", "null", "nan")
 """What stands for a missing number or time in at least one of the published traces."""
 
@@ -59,7 +61,9 @@ class RawTable:
     are the field counts a row may have (empty: as many as columns, or as names in the header). Of rows with equal
     `key` the first stays. `feeds` names the canonical table its rows end in. `passing` are the columns that only the
     key and the rules of the row itself look at: they are checked and not kept. `nulls` are missing for every number of
-    the table, and common in its files.
+    the table, and common in its files. A file that is no plain lines has `records`: it writes those of the file to
+    another (`pipelines.record_rows`), whose columns the texts of `columns` then are, and returns how many there are;
+    `counted_in` says whether their places are lines or rows.
     """
 
     name: str
@@ -77,6 +81,8 @@ class RawTable:
     links: tuple[Rule, ...] = ()
     passing: tuple[str, ...] = ()
     nulls: tuple[str, ...] = ("",)
+    records: Callable[[Path, Path], int] | None = None
+    counted_in: str = "line"
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -102,6 +108,7 @@ class Source:
 
     Every SELECT names the canonical columns it knows, less `trace` and `cluster`; the others become null.
     `split_by` names the column of an output, and of all tables that feed it, by which a large one is written in parts.
+    `declared` are inputs of the ingest beside the files; `cures` tells by rule what to do where nothing general holds.
     """
 
     name: str
@@ -111,6 +118,8 @@ class Source:
     macros: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = field(default=())
     split_by: Mapping[str, str] = field(default_factory=dict)
+    declared: tuple[Input, ...] = ()
+    cures: Mapping[str, str] = field(default_factory=dict)
 
 
 def text(name: str, *, of: str | None = None) -> Column:

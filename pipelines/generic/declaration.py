@@ -1,0 +1,286 @@
+"""A checked mapping as a `Source`: raw columns of texts, rules, canonical SELECTs, and the cure of every rule.
+
+Staging executes it as it does the published ones. Nothing of a mapping enters SQL but through `conversions.literal`.
+Called by `pipelines.generic.opening`.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from functools import partial
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Final
+
+from features.vocabulary import GPU_MEM_GIB_OF_TYPE, ROLE_WHOLE_JOB, TASK_TYPE_OF_WORKLOAD, Status, TaskType
+from pipelines.errors import MappingError
+from pipelines.generic.conversions import TEXT_SLOT, cases, literal, time_value
+from pipelines.generic.csv_records import csv_records
+from pipelines.generic.cures import cures_of
+from pipelines.generic.duckdb_records import duckdb_records
+from pipelines.generic.json_records import json_records
+from pipelines.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, TIME, USAGE_COLUMNS, Kind
+from pipelines.generic.mapping import ColumnMapping, GenericMapping, RowsMapping
+from pipelines.generic.records import fetched_records, write_records
+from pipelines.generic.row_texts import sqlite_records
+from pipelines.manifest import Input
+from pipelines.sources.source import (
+    COMPUTED,
+    Column,
+    RawTable,
+    Rule,
+    Source,
+    missing,
+    negative,
+    one_cluster,
+    translated,
+)
+
+NAME: Final = "generic"
+STREAMED: Final = {"csv": csv_records, "jsonl": json_records, "sqlite": sqlite_records}
+IMPLIED: Final = {"run_s": "end_ts - start_ts", "queue_s": "start_ts - submit_ts", "end_ts": "start_ts + run_s"}
+"""How a column that is not mapped follows from two that are."""
+
+RESOURCES: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
+SPANS: Final = ("queue_s", "run_s", "time_limit_s")
+RATES: Final = ("net_read_bytes_per_s", "net_write_bytes_per_s")
+USED: Final = tuple(name for name in USAGE_COLUMNS if name not in (*RATES, "instances_measured"))
+
+
+def source_of(mapping: GenericMapping, files: Mapping[str, str]) -> Source:
+    """Return the declaration of a mapping; `files` names the file of each table below the folder.
+
+    Raises
+    ------
+    MappingError
+        If columns are derived from each other in a circle, or from columns that are not mapped.
+    """
+    usage = dict(mapping.usage.columns) if mapping.usage else {}
+    tables = [_job_table(mapping.jobs, usage, files["jobs"])]
+    held = set(mapping.jobs.columns) | _implied(mapping.jobs.columns)
+    outputs = {"jobs": _jobs_select(held)}
+    if usage:
+        outputs["usage"] = _usage_select(usage, held)
+    if mapping.machines is not None:
+        tables.append(_machine_table(mapping.machines, files["machines"]))
+        outputs["machines"] = _machines_select(mapping.machines.columns)
+    digest = hashlib.sha256(mapping.model_dump_json().encode()).hexdigest()
+    return Source(
+        name=NAME,
+        clusters=one_cluster(mapping.cluster),
+        tables=tuple(tables),
+        outputs=outputs,
+        declared=(Input(file="the mapping", bytes=len(mapping.model_dump_json()), sha256=digest),),
+        cures=cures_of(mapping),
+    )
+
+
+def wanted_of(columns: Mapping[str, ColumnMapping]) -> list[str | int]:
+    """Return the source columns that a table's mapping names, each once, in its order."""
+    return list(dict.fromkeys(each.column for each in columns.values() if each.column is not None))
+
+
+def _records(rows: RowsMapping, columns: Mapping[str, ColumnMapping], file: str, plain: Path, target: Path) -> int:
+    wanted = wanted_of(columns)
+    if rows.format in STREAMED:
+        return write_records(STREAMED[rows.format](plain, file, rows, wanted), len(wanted), target, file)
+    if rows.format == "postgres":  # its rows were fetched as records before: there was no file to read
+        return fetched_records(plain, target)
+    return duckdb_records(plain, file, rows, wanted, target)
+
+
+def _job_table(rows: RowsMapping, usage: dict[str, ColumnMapping], file: str) -> RawTable:
+    columns = {**rows.columns, **usage}
+    made = _columns(rows, columns, {**JOB_COLUMNS, **USAGE_COLUMNS}, _implied(rows.columns))
+    held = {column.name for column in made}
+    spans, resources, used, rates = ([n for n in names if n in held] for names in (SPANS, RESOURCES, USED, RATES))
+    numbers = [n for n in (*resources, *used, "nodes", "attempts") if n in held]
+    ordered = (("start_before_submit", "start_ts", "submit_ts"), ("end_before_start", "end_ts", "start_ts"))
+    rules = [
+        missing("job_id"),
+        missing("submit_ts", rule="no_submit_time"),
+        *(Rule(name=name, bad=f"{late} < {early}") for name, late, early in ordered if {late, early} <= held),
+        *([negative(*spans, rule="negative_time")] if spans else []),
+        *([negative(*numbers)] if numbers else []),
+        *([negative(*rates, rule="negative_use")] if rates else []),
+        *([Rule(name="no_instances", bad="instances < 1")] if "instances" in held else []),
+        *([Rule(name="no_instances", bad="instances_measured < 1")] if "instances_measured" in held else []),
+        *([_beyond("time_beyond_measure", spans, 1e10)] if spans else []),
+        *([_beyond("beyond_measure", [*resources, *used], 1e8)] if resources or used else []),
+        *([_beyond("use_beyond_measure", rates, 1e14)] if rates else []),
+    ]
+    key = ("job_id", "role") if "role" in held else ("job_id",)
+    return _table("job", rows, columns, made, rules, key, file, "jobs")
+
+
+def _machine_table(rows: RowsMapping, file: str) -> RawTable:
+    made = _columns(rows, rows.columns, MACHINE_COLUMNS, set())
+    numbers: list[str] = [n for n in ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib") if n in rows.columns]
+    rules = [
+        missing("machine"),
+        missing("gpus", rule="no_gpu_count"),
+        negative(*numbers, rule="negative_capacity"),
+        _beyond("beyond_measure", numbers, 1e8),
+    ]
+    return _table("machine", rows, rows.columns, made, rules, ("machine",), file, "machines")
+
+
+def _table(
+    name: str,
+    rows: RowsMapping,
+    columns: Mapping[str, ColumnMapping],
+    made: list[Column],
+    rules: list[Rule],
+    key: tuple[str, ...],
+    file: str,
+    feeds: str,
+) -> RawTable:
+    return RawTable(
+        name=name,
+        stems=(file,),
+        suffixes=("",),
+        columns=tuple(made),
+        feeds=feeds,
+        required=True,
+        key=key,
+        rules=tuple(rules),
+        records=partial(_records, rows, columns, file),
+        counted_in="line" if rows.format in ("csv", "jsonl") else "row",
+    )
+
+
+def _beyond(rule: str, names: list[str], most: float) -> Rule:
+    return Rule(name=rule, bad=f"greatest({', '.join(names)}) > {most:g}")
+
+
+def _implied(columns: Mapping[str, ColumnMapping]) -> set[str]:
+    """Return the columns that are not mapped and follow from those that are."""
+    return {n for n, how in IMPLIED.items() if n not in columns and set(_parts(how)) <= set(columns)}
+
+
+def _parts(derivation: str) -> tuple[str, str]:
+    left, _, right = derivation.split(" ")
+    return left, right
+
+
+def _columns(
+    rows: RowsMapping, columns: Mapping[str, ColumnMapping], kinds: Mapping[str, Kind], implied: set[str]
+) -> list[Column]:
+    """Return the raw columns, each after those it is derived from."""
+    derived = {name: each.derive for name, each in columns.items() if each.derive}
+    derived |= {name: IMPLIED[name] for name in implied}
+    needs: dict[str, set[str]] = {name: set(_parts(how)) for name, how in derived.items()}
+    needs |= {name: {each.per} for name, each in columns.items() if each.per}
+    known = set(columns) | implied
+    for name, parts in needs.items():
+        if parts - known:
+            raise MappingError(f"{name} is made of {min(parts - known)}, which is not mapped; map it, or {name} itself")
+    try:
+        ordered = list(TopologicalSorter({n: sorted(needs.get(n, ())) for n in sorted(known)}).static_order())
+    except CycleError as error:
+        raise MappingError(
+            f"{' and '.join(sorted(set(error.args[1])))} are derived from each other; map one"
+        ) from error
+    places = {name: position for position, name in enumerate(wanted_of(columns), start=1)}
+    made = []
+    for name in ordered:
+        if name in derived:
+            made.append(Column(name=name, text=COMPUTED, value=_derived(derived[name])))
+        else:
+            made.append(_column(name, columns[name], kinds[name], rows, places))
+    return made
+
+
+def _derived(how: str) -> str:
+    left, sign, right = how.split(" ")
+    if right.endswith("_ts"):
+        return f"epoch({left} - {right})"
+    return f"{left} {sign} to_seconds({right})"
+
+
+def _column(name: str, told: ColumnMapping, kind: Kind, rows: RowsMapping, places: Mapping[str | int, int]) -> Column:
+    conversion = kind.named[told.convert] if told.convert else kind.plain
+    nulls = ("",) if name in ("job_id", "machine") else rows.nulls
+    if told.column is None:
+        text = literal(_written(told.value))
+    else:
+        listed = ", ".join(literal(each.strip()) for each in nulls)
+        field = f"c{places[told.column]}"
+        text = f"CASE WHEN trim({field}) NOT IN ({listed}) THEN trim({field}) END"
+        if told.default is not None:
+            text = f"coalesce({text}, {literal(_written(told.default))})"
+    text = f"nullif({conversion.pick.replace(TEXT_SLOT, text)}, '')"
+    return Column(name=name, text=text, value=_value(told, kind, rows), missing=("",))
+
+
+def _written(cell: object) -> str:
+    return str(cell).lower() if isinstance(cell, bool) else str(cell)
+
+
+def _value(told: ColumnMapping, kind: Kind, rows: RowsMapping) -> str:
+    if kind is TIME:
+        return time_value(told.time, told.zone or rows.zone)
+    if told.convert:
+        value = kind.named[told.convert].value
+    elif told.values or told.otherwise:
+        otherwise = literal(told.otherwise) if told.otherwise else kind.plain.value
+        value = cases(told.values, otherwise)
+    else:
+        value = kind.plain.value
+    factor = kind.units[told.unit] if told.unit else 1
+    if factor != 1:
+        value = f"({value}) * {factor!r}"
+    return f"({value}) / nullif({told.per}, 0)" if told.per else value
+
+
+_ENDED: Final = f"coalesce(status, '') NOT IN ('{Status.RUNNING}', '{Status.WAITING}')"
+_LATEST: Final = "(SELECT max(greatest({times})) FROM job)"
+_TAGGED: Final = translated("workload", TASK_TYPE_OF_WORKLOAD, f"'{TaskType.OTHER}'")
+
+
+def _jobs_select(held: set[str]) -> str:
+    """Return the SELECT of jobs: as mapped, save that what runs on has no end, and what waits no start.
+
+    What runs and tells no run time has run up to the latest time in the table.
+    """
+    status = "status" if "status" in held else "NULL"
+    run = "run_s" if "run_s" in held else "NULL::DOUBLE"
+    if {"run_s", "start_ts"} <= held:
+        run = "CASE WHEN start_ts IS NOT NULL THEN run_s END"
+    if {"status", "start_ts"} <= held:
+        latest = _LATEST.format(times=", ".join(n for n in ("submit_ts", "start_ts", "end_ts") if n in held))
+        run = f"coalesce({run}, CASE WHEN status = '{Status.RUNNING}' THEN epoch({latest} - start_ts) END)"
+    begun = f"coalesce(status, '') <> '{Status.WAITING}'" if "status" in held else "true"
+    made = {name: f"CASE WHEN {begun} THEN {name} END" for name in ("start_ts", "queue_s") if name in held}
+    made |= {
+        "role": _role(held),
+        "task_type": f"coalesce(task_type, '{TaskType.OTHER}')" if "task_type" in held else f"'{TaskType.OTHER}'",
+        "instances": "coalesce(instances, 1)" if "instances" in held else "1",
+        "run_s": f"CASE WHEN {begun} THEN {run} END",
+        "run_s_censored": f"coalesce({status} IN ('{Status.RUNNING}', '{Status.TIMEOUT}'), false)",
+    }
+    if "workload" in held and "task_type" not in held:
+        made["task_type"] = _TAGGED
+    if "end_ts" in held and "status" in held:
+        made["end_ts"] = f"CASE WHEN {_ENDED} THEN end_ts END"
+    kept = [f'"{name}"' for name in JOB_COLUMNS if name in held and name not in made]
+    return f"SELECT {', '.join([*kept, *(f'{value} AS {name}' for name, value in made.items())])} FROM job"
+
+
+def _usage_select(usage: Mapping[str, ColumnMapping], held: set[str]) -> str:
+    """Return the SELECT of what jobs used: a row where anything was measured."""
+    measured = [name for name in USAGE_COLUMNS if name in usage and name != "instances_measured"]
+    counts = [name for name in ("instances_measured", "instances") if name in usage or name in held]
+    return f"""SELECT job_id, {_role(held)} AS role, {", ".join(measured)},
+        coalesce({", ".join([*counts, "1"])}) AS instances_measured
+        FROM job WHERE coalesce({", ".join(measured)}) IS NOT NULL"""
+
+
+def _role(held: set[str]) -> str:
+    return f"coalesce(role, '{ROLE_WHOLE_JOB}')" if "role" in held else f"'{ROLE_WHOLE_JOB}'"
+
+
+def _machines_select(columns: Mapping[str, ColumnMapping]) -> str:
+    kept = [f'"{name}"' for name in MACHINE_COLUMNS if name in columns]
+    if "gpu_type" in columns and "gpu_mem_gib" not in columns:
+        kept.append(f"CAST({translated('gpu_type', GPU_MEM_GIB_OF_TYPE)} AS DOUBLE) AS gpu_mem_gib")
+    return f"SELECT {', '.join(kept)} FROM machine"
