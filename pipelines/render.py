@@ -47,8 +47,9 @@ def render(
 ) -> None:
     """Write rows to `stream` as `table`, `json` or `csv`.
 
-    Columns come in the order in which they first appear; a row that lacks one has null there. Times are ISO 8601 in UTC
-    (naive ones are UTC already), durations seconds. A table rounds for reading and shows null and NaN as `-`; JSON and
+    Columns come in the order in which they first appear; a row that lacks one has null there. Times are ISO 8601, in
+    UTC and with its `Z` where they name a zone, as they stand where they name none (local ones); durations are seconds.
+    A table rounds for reading and shows null and NaN as `-`; JSON and
     CSV keep every digit, and null, NaN and infinities are `null` in JSON and empty in CSV. Rows of several `kinds` have
     their own columns only in JSON, where nothing has to line up. On a terminal a table is laid out for its width, as
     `screen.fitted` says; elsewhere it is as wide as it is.
@@ -145,8 +146,7 @@ def _plain(value: Any) -> Plain:  # whatever a row may hold
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, datetime):
-        aware = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-        return aware.isoformat().replace("+00:00", "Z")
+        return value.isoformat() if value.tzinfo is None else value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, timedelta):
