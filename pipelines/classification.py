@@ -5,8 +5,12 @@ Called by both, and by `pipelines.staging` for rows that it looks at a second ti
 """
 
 from collections.abc import Sequence
+from typing import Final
 
-from pipelines.sources.source import Column, RawTable
+from pipelines.sources.source import COMPUTED, Column, RawTable
+
+AS_IT_IS: Final = "{text}"
+"""The value of a column of which every text is one."""
 
 
 def classified(table: RawTable, rows: str, texts: Sequence[str], broken_first: Sequence[str] = ()) -> str:
@@ -24,7 +28,8 @@ def classified(table: RawTable, rows: str, texts: Sequence[str], broken_first: S
     for position, column in enumerate(table.columns, start=1):
         values.append(f'{column.value.replace("{text}", f"t{position}")} AS "{column.name}"')
         fault = f"unparsable_{column.fault or column.name}"
-        broken.append(f"WHEN t{position} IS NOT NULL AND \"{column.name}\" IS NULL THEN '{fault}'")
+        if column.value != AS_IT_IS and column.text != COMPUTED:
+            broken.append(f"WHEN t{position} IS NOT NULL AND \"{column.name}\" IS NULL THEN '{fault}'")
     broken += [f"WHEN {rule.bad} THEN '{rule.name}'" for rule in table.rules]
     columns = ", ".join(f'"{c.name}"' for c in table.columns)
     case = f"CASE {' '.join(broken)} END" if broken else "NULL::VARCHAR"
@@ -34,18 +39,14 @@ def classified(table: RawTable, rows: str, texts: Sequence[str], broken_first: S
 
 
 def loaded(table: RawTable, rows: str) -> str:
-    """Return the SELECT of what is loaded of classified rows: the kept columns, the key's hash, the rule."""
+    """Return the SELECT of what is loaded of classified rows: the kept columns, the hash of a key, the rule."""
     kept = ", ".join(f'"{name}"' for name in table.kept)
-    return f"SELECT row, {kept}, {_key_hash(table)} AS key_hash, rule FROM {rows}"
+    # Rows of equal keys have equal hashes; that rows of equal hashes have equal keys is checked where there are any.
+    key = ", ".join(f'"{name}"' for name in table.key)
+    return f"SELECT row, {kept}, {f'hash({key}) AS key_hash, ' if key else ''}rule FROM {rows}"
 
 
 def known_text(column: Column, text: str) -> str:
-    """Return the SQL of a trimmed text, null where it stands for nothing."""
+    """Return the SQL of a text, null where it stands for nothing."""
     missing = ", ".join(f"'{t}'" for t in column.missing)
-    return f"CASE WHEN trim({text}) NOT IN ({missing}) THEN trim({text}) END"
-
-
-def _key_hash(table: RawTable) -> str:
-    # Rows of equal keys have equal hashes; that rows of equal hashes have equal keys is checked where there are any.
-    key = ", ".join(f'"{name}"' for name in table.key)
-    return f"hash({key})" if key else "NULL::UBIGINT"
+    return f"CASE WHEN {text} NOT IN ({missing}) THEN {text} END"

@@ -21,6 +21,7 @@ import duckdb
 from pipelines.errors import BadUsage, LakeError, SourceError
 from pipelines.lake import QUARANTINE, Lake
 from pipelines.manifest import Account, Input, Manifest, Output
+from pipelines.shortcuts import select_of
 from pipelines.signatures import Signatures
 from pipelines.source_files import Cluster, clusters_in, published_tables, source_named
 from pipelines.sources.archive import fingerprint
@@ -180,7 +181,8 @@ def _build(
         with lake.workbench(stage) as work:
             accounts += load(work, source, cluster.name, published)
             warnings += [f"{cluster.name}: {text}" for text in remarks(work, source)]
-            selects = {**source.outputs, QUARANTINE: f"SELECT * FROM {QUARANTINE}"}
+            selects = {output: select_of(work, source, output) for output in source.outputs}
+            selects[QUARANTINE] = f"SELECT * FROM {QUARANTINE}"
             for table, select in selects.items():
                 say(f"{trace}: writing {table} of {cluster.name}")
                 for part in parts(work, source, table):

@@ -34,7 +34,7 @@ def numbered(table: RawTable, plain: Path, *, keep_rejects: bool = False) -> str
 def from_lines(table: RawTable, lines: str, names: int) -> str:
     """Return the SELECT that splits numbered lines and classifies them; `names` is how many names the header has."""
     fields = "" if table.json_array else ", string_split(line, ',') AS f"
-    texts = [known_text(c, c.text or f"f[{position}]") for position, c in enumerate(table.columns, start=1)]
+    texts = [known_text(c, f"trim({c.text or f'f[{position}]'})") for position, c in enumerate(table.columns, start=1)]
     counts = ", ".join(str(n) for n in allowed_counts(table, names))
     column_count = [] if table.json_array else [f"WHEN len(f) NOT IN ({counts}) THEN 'column_count'"]
     return classified(table, f"(SELECT *{fields} FROM {lines})", texts, column_count)

@@ -5,6 +5,7 @@ Called by `pipelines.staging`; that both ways agree is tested on files mutated i
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,8 @@ REJECTS_MOST: Final = 100_000
 """More than these are quicker read line by line; the reader stores no more, and the rows then do not add up."""
 
 UNCLEAR: Final = "unclear"
-"""The reader takes `nan`, that stands for a missing number, and `NaN`, that is none, for the same."""
+"""The reader takes `nan`, that stands for a missing number, and `NaN`, that is none, for the same; and a number that
+is not finite is none."""
 
 
 def load_typed(work: duckdb.DuckDBPyConnection, table: RawTable, plain: Path, names: int) -> int | None:
@@ -34,8 +36,9 @@ def load_typed(work: duckdb.DuckDBPyConnection, table: RawTable, plain: Path, na
     counted, fields = plain_text(plain), _fields_of_first(table, plain, names)
     if counted is None or fields is None or any(c.text not in (None, COMPUTED) for c in table.columns):
         return None
-    rows, commas = counted[0] - header_lines(table), counted[1] - (names - 1) * header_lines(table)
-    work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, _typed(table, plain, fields))}")
+    rows, commas = counted.lines - header_lines(table), counted.commas - (names - 1) * header_lines(table)
+    typed = _typed(table, plain, fields, padded=counted.padded)
+    work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, typed)}")
     adds_up = _adds_up(work, table, rows, commas, fields, one_more=fields + 1 in allowed_counts(table, names))
     _note_gaps(work, table)
     for left in ("rejects", "scan") if adds_up else ("rejects", "scan", "gaps", "all"):
@@ -59,7 +62,7 @@ def typed_numbers(table: RawTable, rows: str) -> str:
         ON loaded.place >= gap.first)"""
 
 
-def _typed(table: RawTable, plain: Path, fields: int) -> str:
+def _typed(table: RawTable, plain: Path, fields: int, *, padded: bool) -> str:
     """Return the SELECT of the file's rows, read as `fields` columns and classified."""
     in_file = {i: c for i, c in enumerate(table.columns, start=1) if c.text is None and i <= fields}
     types = {f"c{i}": in_file[i].read_as if i in in_file else "VARCHAR" for i in range(1, fields + 1)}
@@ -68,7 +71,7 @@ def _typed(table: RawTable, plain: Path, fields: int) -> str:
     texts = []
     for position, column in enumerate(table.columns, start=1):
         name = f"c{position}"
-        read = known_text(column, name) if name in words else name
+        read = known_text(column, f"trim({name})" if padded else name) if name in words else name
         texts.append(read if position in in_file else f"NULL::{column.read_as}")
     columns = ", ".join(f"'{name}': '{kind}'" for name, kind in types.items())
     verbatim = ", ".join(f"'{name}'" for name in types if name not in numbers)
@@ -79,9 +82,11 @@ def _typed(table: RawTable, plain: Path, fields: int) -> str:
         f"rejects_scan = '{table.name}_scan', rejects_limit = {REJECTS_MOST})"
     )
     # The reader makes an empty word of whatever stands for a missing number.
-    unclear = [f"isnan({name})" for name in numbers] + [f"{name} = ''" for name in words if table.nulls != ("",)]
+    unclear = [f"NOT isfinite({name})" for name in numbers] + [f"{name} = ''" for name in words if table.nulls != ("",)]
     unclear_first = [f"WHEN {' OR '.join(unclear)} THEN '{UNCLEAR}'"] if unclear else []
-    return classified(table, f"(SELECT NULL::BIGINT AS row, * FROM {read})", texts, unclear_first)
+    finite = tuple(replace(c, value=c.finite or c.value) for c in table.columns)
+    rows = f"(SELECT NULL::BIGINT AS row, * FROM {read})"
+    return classified(replace(table, columns=finite), rows, texts, unclear_first)
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -15,13 +15,27 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 import numpy as np
+import numpy.typing as npt
 
 from pipelines.errors import SourceError
 from pipelines.sources.source import RawTable
 
 CHUNK_BYTES = 1 << 22
+SCAN_BYTES = 1 << 18
+"""Scanned at a time: what is made of so many stays in a core's own cache."""
+
 NEVER_IN_PLAIN_TEXT = (b"\r", b"\0", b"\1", b"\2")
+PADDED = (b" ,", b", ", b" \n", b"\n ")
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainText:
+    """What the bytes of a plain text file say: its lines and commas, and whether a space begins or ends a field."""
+
+    lines: int
+    commas: int
+    padded: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,27 +120,30 @@ def count_rows(path: Path) -> int:
     return rows
 
 
-def plain_text(path: Path) -> tuple[int, int] | None:
-    r"""Count the lines and commas of a file of plain ASCII text, ended by line feeds alone; of any other None.
+def plain_text(path: Path) -> PlainText | None:
+    r"""Look through a file of plain ASCII text, ended by line feeds alone; of any other return None.
 
     Examples
     --------
     >>> from tempfile import NamedTemporaryFile
     >>> with NamedTemporaryFile() as file:
-    ...     _ = file.write(b"a,b\nc,d") and file.flush()
+    ...     _ = file.write(b"a,b\nc, d") and file.flush()
     ...     plain_text(Path(file.name))
-    (2, 2)
+    PlainText(lines=2, commas=2, padded=True)
     """
-    lines, commas, last = 0, 0, b"\n"
+    lines, commas, padded, last = 0, 0, False, b"\n"
     with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK_BYTES):
+        while chunk := stream.read(SCAN_BYTES):
             if not chunk.isascii() or any(mark in chunk for mark in NEVER_IN_PLAIN_TEXT):
                 return None
             data = np.frombuffer(chunk, dtype=np.uint8)
-            lines += int(np.count_nonzero(data == ord("\n")))
-            commas += int(np.count_nonzero(data == ord(",")))
+            ends, separators = data == ord("\n"), data == ord(",")
+            lines += int(np.count_nonzero(ends))
+            commas += int(np.count_nonzero(separators))
+            padded = padded or (b" " in chunk and _beside(data == ord(" "), ends | separators))
+            padded = padded or last + chunk[:1] in PADDED
             last = chunk[-1:]
-    return lines + (last != b"\n"), commas
+    return PlainText(lines=lines + (last != b"\n"), commas=commas, padded=padded or last == b" ")
 
 
 def header_of(path: Path) -> list[str]:
@@ -144,6 +161,10 @@ def ends_with(path: Path, last: bytes) -> bool:
     with path.open("rb") as stream:
         stream.seek(max(0, path.stat().st_size - 4096))
         return stream.read().rstrip().endswith(last)
+
+
+def _beside(one: npt.NDArray[np.bool_], other: npt.NDArray[np.bool_]) -> bool:
+    return bool((one[1:] & other[:-1]).any() or (one[:-1] & other[1:]).any())
 
 
 def _gunzip(path: Path, target: Path) -> Path:

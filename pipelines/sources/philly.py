@@ -13,7 +13,7 @@ Requests are those of the last attempt: its GPUs over all its machines, and its 
 """
 
 from features.vocabulary import ROLE_WHOLE_JOB, Status, TaskType
-from pipelines.sources.philly_utilisation import CPU_UTIL, GPU_UTIL, MACHINE_USAGE, MEM_UTIL
+from pipelines.sources.philly_utilisation import CPU_UTIL, GPU_USE_ALONE, GPU_UTIL, MACHINE_USAGE, MEM_UTIL
 from pipelines.sources.source import (
     LOCAL_TIME,
     Column,
@@ -158,6 +158,7 @@ PHILLY = Source(
     outputs={"jobs": JOBS, "machines": MACHINES, "machine_usage": MACHINE_USAGE},
     macros=MACROS,
     split_by={"machine_usage": "machine"},
+    shortcuts={"machine_usage": GPU_USE_ALONE},
     remarks=(
         Remark(text="every job starts when submitted: the wait is unknown, queue_s is null", holds=f"NOT {WAIT_KNOWN}"),
     ),

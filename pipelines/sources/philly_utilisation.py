@@ -10,7 +10,7 @@ trailing comma, or 16); `NA` is a GPU or a server that was offline. The mean is 
 Percentages are averaged as decimals of nine digits (what is published), so that the order of rows does not matter.
 """
 
-from pipelines.sources.source import COMPUTED, Column, RawTable, Rule, missing, negative, number, text
+from pipelines.sources.source import COMPUTED, Column, RawTable, Rule, Shortcut, missing, negative, number, text
 
 ARCHIVES = ("trace-data.tar.gz",)
 SUFFIXES = ("", ".csv", ".gz", ".csv.gz")
@@ -31,6 +31,12 @@ OFFLINE = ("", "NA")
 GPUS = tuple(f"gpu{i}_util" for i in range(GPUS_MOST))
 ONE_GPU = "CASE WHEN isfinite(try_cast({text} AS DOUBLE)) THEN {text}::DOUBLE END"
 ONLINE = " + ".join(f"({name} IS NOT NULL)::INTEGER" for name in GPUS)
+
+
+def _one_gpu(name: str) -> Column:
+    return Column(name=name, value=ONE_GPU, missing=OFFLINE, read_as="DOUBLE", finite="{text}", fault="busy")
+
+
 GPU_UTIL = RawTable(
     name="gpu_util",
     stems=("cluster_gpu_util",),
@@ -42,7 +48,10 @@ GPU_UTIL = RawTable(
     columns=(
         TIME,
         text("machine"),
-        *(Column(name=name, value=ONE_GPU, missing=OFFLINE, read_as="DOUBLE", fault="busy") for name in GPUS),
+        *(
+            Column(name=name, value=ONE_GPU, missing=OFFLINE, read_as="DOUBLE", finite="{text}", fault="busy")
+            for name in GPUS
+        ),
         Column(
             name="busy",
             text=COMPUTED,
@@ -97,3 +106,8 @@ WITH measured AS (
 SELECT machine, ts, avg(cpu) / 100 AS cpu_frac, avg(mem) / 100 AS mem_frac, avg(gpu) / 100 AS gpu_frac
 FROM measured GROUP BY machine, ts
 """
+
+GPU_USE_ALONE = Shortcut(
+    table="gpu_util",
+    select="SELECT machine, ts, CAST(CAST(busy AS DECIMAL(18, 9)) AS DOUBLE) / 100 AS gpu_frac FROM gpu_util",
+)

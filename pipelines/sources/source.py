@@ -29,7 +29,8 @@ class Column:
 
     `text` may use `f` (the fields of a line) or `line`; None takes the field at the column's position.
     `value` may use `{text}` and the columns before it; a text that gives no value, and is not `missing`, is unparsable.
-    `read_as` is the type that DuckDB's reader may give `{text}` at once: `value` must say the same of it.
+    `read_as` is the type that DuckDB's reader may give `{text}` at once: `value` must say the same of it. `finite` is
+    what `value` comes to, for every finite number that is so read.
     `fault` is what an unparsable text is called by, by default the column's name.
     """
 
@@ -38,6 +39,7 @@ class Column:
     text: str | None = None
     missing: tuple[str, ...] = NULL_TEXTS
     read_as: str = "VARCHAR"
+    finite: str | None = None
     fault: str | None = None
 
 
@@ -103,11 +105,23 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shortcut:
+    """A simpler SELECT of a canonical table, for when no rows but those of `table` feed it, and none are to be folded.
+
+    It gives the same rows, to the bit, wherever each `machine` of the table has one row for each `ts`.
+    """
+
+    table: str
+    select: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """One published trace: `clusters` finds the folder of each cluster, `outputs` are the canonical SELECTs.
 
     Every SELECT names the canonical columns it knows, less `trace` and `cluster`; the others become null.
     `split_by` names the column of an output, and of all tables that feed it, by which a large one is written in parts.
+    `shortcuts` are SELECTs of outputs that do, and are faster, where rows allow it.
     `declared` are inputs of the ingest beside the files; `cures` tells by rule what to do where nothing general holds.
     """
 
@@ -118,6 +132,7 @@ class Source:
     macros: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = field(default=())
     split_by: Mapping[str, str] = field(default_factory=dict)
+    shortcuts: Mapping[str, Shortcut] = field(default_factory=dict)
     declared: tuple[Input, ...] = ()
     cures: Mapping[str, str] = field(default_factory=dict)
 
@@ -130,7 +145,7 @@ def text(name: str, *, of: str | None = None) -> Column:
 def number(name: str, *, of: str | None = None) -> Column:
     """Declare a finite number."""
     value = "CASE WHEN isfinite(try_cast({text} AS DOUBLE)) THEN {text}::DOUBLE END"
-    return Column(name=name, text=of, value=value, read_as="DOUBLE")
+    return Column(name=name, text=of, value=value, read_as="DOUBLE", finite="{text}")
 
 
 def count(name: str, *, of: str | None = None) -> Column:

@@ -10,8 +10,8 @@ import pytest
 
 from pipelines import staging
 from pipelines.errors import SourceError
-from pipelines.sources import SOURCES
-from pipelines.sources.archive import plain_text
+from pipelines.sources import SOURCES, archive
+from pipelines.sources.archive import PlainText, plain_text
 from pipelines.sources.source import COMPUTED, RawTable, Source
 from pipelines.staging import Published, load
 from pipelines.typed_rows import load_typed
@@ -128,4 +128,25 @@ def test_what_is_not_plain_text_is_left_to_the_other_way(data: bytes, tmp_path: 
 def test_lines_and_commas_of_plain_text_are_counted(data: bytes, lines: int, tmp_path: Path) -> None:
     (tmp_path / "plain").write_bytes(data)
 
-    assert plain_text(tmp_path / "plain") == (lines, data.count(b","))
+    assert plain_text(tmp_path / "plain") == PlainText(lines=lines, commas=data.count(b","), padded=False)
+
+
+@pytest.mark.parametrize("data", [b" a,b", b"a ,b\n", b"a, b\n", b"a,b \n", b"a,b ", b"a,b\n c,d\n", b"a b,\n c"])
+def test_spaces_that_begin_or_end_a_field_are_seen(
+    data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plain").write_bytes(data)
+
+    for chunk in range(1, len(data) + 1):
+        monkeypatch.setattr(archive, "SCAN_BYTES", chunk)
+        seen = plain_text(tmp_path / "plain")
+        assert seen is not None
+        assert seen.padded
+
+
+def test_spaces_inside_fields_are_none_around_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "plain").write_bytes(b"a b,c  d\ne f,g\n")
+
+    for chunk in range(1, 16):
+        monkeypatch.setattr(archive, "SCAN_BYTES", chunk)
+        assert plain_text(tmp_path / "plain") == PlainText(lines=2, commas=2, padded=False)
