@@ -88,6 +88,18 @@ class ElasticJobs:
         """Return the frequency of least energy per unit of work (J,), the source's f0; the lower of equal ones."""
         return np.asarray(np.argmin(self.watts / self.perf, axis=1), dtype=np.int64)
 
+    def rows(self, rows: IntArray) -> "ElasticJobs":
+        """Return some of the jobs, or all in another order."""
+        return ElasticJobs(
+            steps_left=self.steps_left[rows],
+            steps_per_s=self.steps_per_s[rows],
+            perf=self.perf[rows],
+            watts=self.watts[rows],
+            mhz=self.mhz,
+            age_s=self.age_s[rows],
+            rigid_gpus=self.rigid_gpus[rows],
+        )
+
     def _check_shapes(self) -> None:
         jobs, steps = len(self.steps_left), len(self.mhz)
         expected = {

@@ -51,16 +51,22 @@ def job_emissions_g(
 def completion_s(jobs: ElasticJobs, plan: CountsAndFrequencies, *, period_s: float) -> FloatArray:
     """Return the time from submission to the end as the plan foresees it (J,).
 
-    A postponed job is taken to start when the first running job ends, but not within this period, and to run then on
-    its fewest GPUs at its energy-optimal frequency (ours: the source says nothing). GPUs are not counted twice by
-    that where speed grows in proportion to GPUs: running such jobs side by side or in turn is worth the same, so that
-    nothing is gained on paper by putting jobs off.
+    Postponed jobs are taken to start, shortest first, on the GPUs that run now as these come free, but not within this
+    period, and to run then as `least_plan_s` has it (ours: the source says nothing). So no GPU is counted twice, and
+    where speed grows in proportion to GPUs nothing is gained on paper by putting jobs off. Where fewer GPUs run than
+    such a job needs, the others are free with the last of them.
     """
     left_s = remaining_s(jobs, plan)
     running = plan.gpus > 0
-    first_end_s = float(left_s[running].min()) if running.any() else 0.0
-    later_s = max(first_end_s, period_s) + least_plan_s(jobs)
-    return np.asarray(jobs.age_s + np.where(running, left_s, later_s), dtype=np.float64)
+    later_s, fewest = least_plan_s(jobs), jobs.allowed.argmax(axis=1)
+    free_s = np.repeat(np.maximum(left_s[running], period_s), plan.gpus[running]).tolist()
+    for row in sorted(np.flatnonzero(~running), key=lambda row: float(later_s[row])):
+        free_s.sort()
+        taken = int(fewest[row])
+        start_s = free_s[min(taken, len(free_s)) - 1] if free_s else period_s
+        left_s[row] = start_s + later_s[row]
+        free_s[:taken] = [left_s[row]] * taken
+    return np.asarray(jobs.age_s + left_s, dtype=np.float64)
 
 
 def least_plan_s(jobs: ElasticJobs) -> FloatArray:
