@@ -12,11 +12,14 @@ import numpy as np
 
 from pipelines.advice import REQUESTED, Advice
 from pipelines.aiming import workload_target
+from pipelines.energy.site import AT_ONCE
 from pipelines.job_pool import Pool
 from pipelines.simulation_settings import SimulationSettings
 from pipelines.starts import predicted_times, starts_under, uses_of
 from pipelines.workloads import Gangs, Starts, arriving, as_requested
 from scheduler_core.arrivals import SECONDS_PER_HOUR
+from scheduler_core.energy.accounting import EnergyAccount
+from scheduler_core.energy.slack import as_submitted, held_back
 from scheduler_core.fragmentation_course import mean_fragmented_gpus
 from scheduler_core.metrics import Metrics, Uses, summarise
 from scheduler_core.outages import draw_outages
@@ -24,7 +27,7 @@ from scheduler_core.simulator import simulate as run_cluster
 from scheduler_core.target import TargetWorkload
 from scheduler_core.trajectory import Trajectory
 from scheduler_core.types import FloatArray, IntArray
-from scheduler_core.workload import Outages
+from scheduler_core.workload import Outages, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,7 @@ class Run:
 
     `target` is what fragmentation is measured against where GPUs are shared by devices: all jobs of the run at their
     requests, whatever a placement aims at; `fragmented_gpus` is its mean, see `_fragmented_gpus`. Else both are None.
+    `shift` is how jobs were let into the queue, `energy` what the run came to where a site is told.
     """
 
     arm: str
@@ -54,6 +58,8 @@ class Run:
     metrics: Metrics
     target: TargetWorkload | None = None
     fragmented_gpus: float | None = None
+    shift: str = AT_ONCE
+    energy: EnergyAccount | None = None
 
 
 Keep = Callable[[Run], None]
@@ -71,19 +77,21 @@ def paired_runs(
     """Run, for each set of arrivals and each truth, the arm `requested` and those of `advice`, in that order.
 
     What becomes of a job is settled once for each arm and truth, however often it arrives. At the full request every
-    truth is the recorded run: `requested` is run once, and answers for all of them.
+    truth is the recorded run: `requested` is run once, and answers for all of them. Where jobs may be held, each is run
+    under every shift of the site, at once first.
     """
+    shifts = (AT_ONCE,) if settings.site is None else settings.site.shifts
     starts = _starts(pool, gangs, advice, truths)
     uses = uses_of(pool.frame, gangs, pool.measured)
     for each in arrivals:
         run = partial(_run, gangs=gangs, uses=uses, arrivals=each, settings=settings)
-        requested = run(REQUESTED, truths[0], starts[REQUESTED, truths[0]])
+        requested = [run(REQUESTED, truths[0], starts[REQUESTED, truths[0]], shift) for shift in shifts]
         for truth in truths:
             for arm in dict.fromkeys([REQUESTED, *advice]):
                 if arm == REQUESTED:
-                    yield replace(requested, truth=truth)
+                    yield from (replace(each, truth=truth) for each in requested)
                 else:
-                    yield run(arm, truth, starts[arm, truth])
+                    yield from (run(arm, truth, starts[arm, truth], shift) for shift in shifts)
 
 
 def outages_until(settings: SimulationSettings, until_s: float, seed: int) -> Outages:
@@ -116,6 +124,7 @@ def _run(
     arm: str,
     truth: str,
     starts: Starts,
+    shift: str,
     *,
     gangs: Gangs,
     uses: Uses,
@@ -123,24 +132,36 @@ def _run(
     settings: SimulationSettings,
 ) -> Run:
     workload = arriving(gangs, starts, arrivals.at_s, arrivals.picks)
+    trajectory = _trajectory(workload, arrivals, settings, shift)
+    drawn = Uses(mean=uses.mean[arrivals.picks])
+    metrics = summarise(trajectory, uses=drawn, warm_up_s=settings.warm_up_s)
+    run = Run(arm=arm, truth=truth, arrivals=arrivals, trajectory=trajectory, uses=drawn, metrics=metrics, shift=shift)
+    if settings.site is not None:
+        energy = settings.site.account(trajectory, drawn, from_s=settings.warm_up_s, outages=arrivals.outages)
+        run = replace(run, energy=energy)
+    if settings.sharing == "pooled":
+        return run
+    ran = trajectory.workload
+    target = workload_target(ran, ran.request_units, typed=settings.discipline.match_gpu_type)
+    return replace(run, target=target, fragmented_gpus=_fragmented_gpus(trajectory, target, settings))
+
+
+def _trajectory(workload: Workload, arrivals: Arrivals, settings: SimulationSettings, shift: str) -> Trajectory:
+    """Run the cluster; jobs that were held come late, and are told from their submission again."""
+    held, order = workload, None
+    if settings.site is not None and shift != AT_ONCE:
+        held, order = held_back(workload, settings.site.released_s(workload, shift))
     # Placements that draw have a stream of their own in every replication.
     discipline = replace(settings.discipline, seed=arrivals.seed)
     trajectory = run_cluster(
-        workload,
+        held,
         settings.cluster.machines,
-        replace(discipline, placement=settings.aiming.placement(discipline, workload)),
+        replace(discipline, placement=settings.aiming.placement(discipline, held)),
         horizon_s=settings.horizon_s,
         outages=arrivals.outages,
         engine=settings.engine,
     )
-    drawn = Uses(mean=uses.mean[arrivals.picks])
-    metrics = summarise(trajectory, uses=drawn, warm_up_s=settings.warm_up_s)
-    run = Run(arm=arm, truth=truth, arrivals=arrivals, trajectory=trajectory, uses=drawn, metrics=metrics)
-    if settings.sharing == "pooled":
-        return run
-    ran = trajectory.workload
-    target = workload_target(ran, ran.request_units, typed=discipline.match_gpu_type)
-    return replace(run, target=target, fragmented_gpus=_fragmented_gpus(trajectory, target, settings))
+    return trajectory if order is None else as_submitted(trajectory, workload.arrive_s, order)
 
 
 def _fragmented_gpus(trajectory: Trajectory, target: TargetWorkload, settings: SimulationSettings) -> float:

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from pipelines.advice import ORACLE, REQUESTED, Advice, advice, model_decided_share
+from pipelines.energy.energy_rows import energy_figures
 from pipelines.errors import BadUsage
 from pipelines.job_pool import Pool
 from pipelines.paired_runs import Arrivals, Keep, Run, outages_until, paired_runs
@@ -20,6 +21,7 @@ from pipelines.simulation_settings import SimulationSettings
 from pipelines.workloads import Gangs, gangs_of, submitted_s
 from scheduler_core.advice import Scale
 from scheduler_core.arrivals import poisson_draws
+from scheduler_core.energy.accounting import EnergyAccount
 from scheduler_core.metrics import Metrics
 from scheduler_core.types import RESOURCES, IntArray, Recommendation
 
@@ -140,11 +142,11 @@ def _simulated(
     given = advice(pool, scales)
     truths = settings.truths if any(pool.measured) else AS_RECORDED
     rows: list[Row] = []
-    requested: dict[int, Metrics] = {}
+    requested: dict[int, _Base] = {}
     for run in paired_runs(pool, gangs, given, truths, arrivals, settings):
         # The arm without shrinking comes first under every set of arrivals.
-        base = requested.setdefault(id(run.arrivals), run.metrics)
-        rows.append(_row(run, base, common))
+        base = requested.setdefault(id(run.arrivals), _Base(metrics=run.metrics, energy=run.energy))
+        rows.append(_row(run, base, common, settings))
         if keep is not None:
             keep(run)
     waited = [row["wait_at_least_mean_s"] for row in rows]
@@ -160,11 +162,26 @@ def _simulated(
     )
 
 
-def _row(run: Run, requested: Metrics, common: Row) -> Row:
-    figures = {**asdict(run.metrics), **gains(run.metrics, requested)}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Base:
+    """What is kept of a run that others are held against."""
+
+    metrics: Metrics
+    energy: EnergyAccount | None
+
+
+def _row(run: Run, requested: _Base, common: Row, settings: SimulationSettings) -> Row:
+    figures = {**asdict(run.metrics), **gains(run.metrics, requested.metrics)}
     if run.fragmented_gpus is not None:
         figures["fragmented_gpus"] = run.fragmented_gpus
     where: Row = {"arm": run.arm, "truth": run.truth, "devices": run.arrivals.devices, "seed": run.arrivals.seed}
+    site = settings.site
+    if site is not None and run.energy is not None and requested.energy is not None:
+        where |= {} if site.holding is None else {"shift": run.shift}
+        where |= {} if site.grid is None else {"zone": site.grid.zone, "pue": site.grid.pue}
+        figures |= energy_figures(
+            run.energy, run.metrics, requested.energy, requested.metrics, grid=site.grid is not None
+        )
     return {**where, **common, **{name: finite(value) for name, value in figures.items()}}
 
 

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from pipelines.energy.energy_tables import FILES as ENERGY_FILES
 from pipelines.errors import BadUsage
 from scheduler_core.cluster import Machine
 from scheduler_core.fragmentation_course import fragmentation_course
@@ -29,7 +30,7 @@ SUMMARY: Final = "simulation.json"
 LOG: Final = "events.parquet"
 SERIES: Final = "series.parquet"
 FRAGMENTATION: Final = "fragmentation.parquet"
-TABLES: Final = (LOG, SERIES, FRAGMENTATION)
+TABLES: Final = (LOG, SERIES, FRAGMENTATION, *ENERGY_FILES)
 
 _PARTIAL: Final = ".partial"
 _OURS: Final = frozenset(name + suffix for name in (SUMMARY, *TABLES) for suffix in ("", _PARTIAL))
@@ -50,13 +51,14 @@ def write_simulation(
     uses: Uses | None = None,
     target: TargetWorkload | None = None,
     fragmented_gpus: float | None = None,
+    beside: Mapping[str, pl.DataFrame] | None = None,
 ) -> Path:
     """Write one simulation's results into a folder of their own; return the summary's path.
 
     `names` are columns by serial (such as `job_id`) that the event log gets beside the serial. With a `target`
-    fragmentation over time is written too; GPUs must be shared by devices then. The summary is written
-    last and holds the other files' checksums: a folder with a summary is whole. Results of an earlier simulation are
-    replaced.
+    fragmentation over time is written too; GPUs must be shared by devices then. The tables `beside` are written as CSV
+    under their names, which are among `TABLES`. The summary is written last and holds the other files' checksums: a
+    folder with a summary is whole. Results of an earlier simulation are replaced.
 
     Raises
     ------
@@ -73,6 +75,9 @@ def write_simulation(
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         table.write_parquet(_partial(folder, name), compression="zstd", row_group_size=_ROW_GROUP)
+    for name, table in (beside or {}).items():
+        table.write_csv(_partial(folder, name), datetime_format="%Y-%m-%dT%H:%M:%SZ")
+    tables |= beside or {}
     summary = {
         "settings": settings,
         "capacity": {"assumption": capacity_assumption, **capacity(trajectory.machines)},

@@ -10,7 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+import polars as pl
+
 from pipelines.advice import REQUESTED
+from pipelines.energy.energy_tables import energy_tables
+from pipelines.energy.site import AT_ONCE
 from pipelines.job_pool import Pool
 from pipelines.paired_runs import Keep, Run
 from pipelines.simulation_files import write_simulation
@@ -32,6 +36,7 @@ def keeping(folder: Path, pool: Pool, settings: SimulationSettings, notes: Seque
     def keep(run: Run) -> None:
         truth = ANY_TRUTH if run.arm == REQUESTED else run.truth
         name = f"{run.arm}-{truth}-{run.arrivals.devices}-{run.arrivals.seed}"
+        name += "" if run.shift == AT_ONCE else f"-{run.shift}"
         if name in written:
             return
         written.add(name)
@@ -47,6 +52,7 @@ def keeping(folder: Path, pool: Pool, settings: SimulationSettings, notes: Seque
             uses=run.uses,
             target=run.target,
             fragmented_gpus=run.fragmented_gpus,
+            beside=_energy(pool, run, settings),
         )
 
     return keep
@@ -59,6 +65,14 @@ def write_rows(folder: Path, rows: Sequence[Mapping[str, object]], notes: Sequen
     text = json.dumps({"notes": list(notes), "rows": list(rows)}, indent=2, allow_nan=False, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8", newline="\n")
     return path
+
+
+def _energy(pool: Pool, run: Run, settings: SimulationSettings) -> Mapping[str, pl.DataFrame]:
+    if settings.site is None or run.energy is None:
+        return {}
+    return energy_tables(
+        run.energy, settings.site, run.trajectory.machines, _names(pool, run), run.trajectory.workload.arrive_s
+    )
 
 
 def _settings_of(pool: Pool, run: Run, settings: SimulationSettings) -> dict[str, object]:

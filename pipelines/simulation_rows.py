@@ -11,25 +11,29 @@ from typing import Final
 
 import numpy as np
 
+from pipelines.energy.energy_rows import SHOWN as ENERGY_SHOWN
 from scheduler_core.arrivals import PoolJob
 from scheduler_core.metrics import Metrics
 from scheduler_core.types import RESOURCES, Recommendation
 
 Row = dict[str, object]
 
-GROUPED_BY: Final = ("trace", "arm", "truth", "devices")
+GROUPED_BY: Final = ("trace", "arm", "truth", "devices", "shift")
+"""What tells apart the rows that are not of other seeds; a column that no row has is none of it."""
 
 SUMMARY_COLUMNS: Final = (
     "trace",
     "arm",
     "truth",
     "devices",
+    "shift",
     "deployed",
     "completed",
     "killed",
     "stretch_p99",
     "jct_mean_s",
     "wait_mean_s",
+    *ENERGY_SHOWN,
     "gpu_used_frac",
     "fragmented_gpus",
     "complete_rate",
@@ -65,13 +69,14 @@ def averaged(rows: Sequence[Mapping[str, object]]) -> list[Row]:
     Texts are the same for all seeds, and stay.
     """
     groups: dict[tuple[object, ...], list[Mapping[str, object]]] = defaultdict(list)
+    by = [name for name in GROUPED_BY if rows and name in rows[0]]
     for row in rows:
-        groups[tuple(row[name] for name in GROUPED_BY)].append(row)
+        groups[tuple(row[name] for name in by)].append(row)
     means: list[Row] = []
     for key, members in groups.items():
-        mean: Row = {**dict(zip(GROUPED_BY, key, strict=True)), "seeds": len(members)}
+        mean: Row = {**dict(zip(by, key, strict=True)), "seeds": len(members)}
         for name in members[0]:
-            if name not in (*GROUPED_BY, "seed"):
+            if name not in (*by, "seed"):
                 values = [value for row in members if isinstance(value := row[name], int | float)]
                 mean[name] = float(np.mean(values)) if values else members[0][name]
         means.append(mean)

@@ -10,6 +10,7 @@ from typing import Final
 
 from pipelines.aiming import Aiming
 from pipelines.cluster_file import ClusterSpec, paper_cluster
+from pipelines.energy.site import Site
 from pipelines.errors import BadUsage
 from scheduler_core.arrivals import SECONDS_PER_HOUR
 from scheduler_core.devices import Sharing
@@ -76,6 +77,8 @@ class SimulationSettings:
         devices from the pool.
     engine
         Who runs small simulations of which there are many: `compiled`; otherwise `auto`.
+    site
+        What machines draw and the grid they hang on; None leaves energy out.
     """
 
     rate_per_h: float = PAPER_RATE_PER_H
@@ -92,6 +95,7 @@ class SimulationSettings:
     guards: Sequence[Guard] = ("usage",)
     shrink_policy: ShrinkPolicy = field(default_factory=ShrinkPolicy)
     engine: Engine = "auto"
+    site: Site | None = None
 
     def __post_init__(self) -> None:
         if not self.truths or self.replications < 1:
@@ -130,6 +134,7 @@ class SimulationSettings:
             self._order_note(),
             *self._outage_notes(),
             *self._window_notes(),
+            *(() if self.site is None else self.site.notes),
         ]
 
     def _order_note(self) -> str:

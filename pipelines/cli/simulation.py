@@ -5,6 +5,7 @@ No logic beyond reading options and writing rows. Called by `pipelines.cli`, whi
 
 import typer
 
+from pipelines.cli import energy_options as energy
 from pipelines.cli import simulation_options as options
 from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Offline, Seed, TokenFile, Trace, emit, say
 
@@ -46,6 +47,14 @@ def simulate(
     mtbf_h: options.MtbfH = None,
     mttr_h: options.MttrH = None,
     outages: options.OutageFile = None,
+    grid: energy.GridFolder = None,
+    zone: energy.Zone = None,
+    carbon_basis: energy.Basis = None,
+    grid_start: energy.GridStart = None,
+    power: energy.Power = None,
+    pue: energy.Pue = None,
+    slack: energy.SlackOption = None,
+    shift_by: energy.ShiftBy = None,
     seed: Seed = 0,
     out: options.Out = None,
     form: FormatOption = Format.TABLE,
@@ -55,6 +64,7 @@ def simulate(
     Jobs are drawn from those that were measured, or arrive as the trace recorded them.
     """
     from pipelines.aiming import Aiming
+    from pipelines.cli.energy_run import Metering
     from pipelines.cli.simulation_run import Advising, Chosen, Failing, Load, discipline_of, simulated
     from pipelines.simulation_rows import shown
 
@@ -84,8 +94,18 @@ def simulate(
         guards=guard,
         truths=truth,
     )
+    metering = Metering(
+        grid=grid,
+        zone=zone,
+        basis=carbon_basis,
+        start=grid_start,
+        power=power,
+        pue=pue,
+        slack=slack,
+        shift_by=shift_by,
+    )
     aiming = Aiming(target=target.value, popularity=popularity)
-    rows = simulated(jobs, load, discipline, aiming, failing, advising, seed=seed, out=out, say=say)
+    rows = simulated(jobs, load, discipline, aiming, failing, advising, metering, seed=seed, out=out, say=say)
     emit(shown(rows) if form is Format.TABLE else rows, form)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipelines.aiming import Aiming
+from pipelines.cli.energy_run import Metering
 from pipelines.cli.opening import local_cut, opened, place_of
 from pipelines.cli.options import GuardOption
 from pipelines.cli.predictors import Asked, advisers
@@ -149,6 +150,7 @@ def simulated(
     aiming: Aiming,
     failing: Failing,
     advising: Advising,
+    metering: Metering,
     *,
     seed: int,
     out: Path | None,
@@ -159,6 +161,7 @@ def simulated(
     with opened(chosen.lake, chosen.trace) as (source, trace):
         pool, job_notes = _pool(source, trace, chosen, recorded=load.recorded)
         cluster = _cluster(source, trace, chosen, recorded=load.recorded)
+    first_ts = pool.jobs[0].job.submit_ts if load.recorded else None
     settings = SimulationSettings(
         rate_per_h=load.rate or PAPER_RATE_PER_H,
         mix=_weights(load.mix or []),
@@ -173,6 +176,7 @@ def simulated(
         truths=[each.value for each in advising.truths or TruthOption],
         guards=[each.value for each in advising.guards or [GuardOption.USAGE]],
         shrink_policy=advising.policy,
+        site=metering.site(cluster, first_ts),
     )
     asked = Asked(
         pool=pool,
@@ -182,7 +186,7 @@ def simulated(
         token_file=advising.token_file,
     )
     who = advisers(advising.name_for(pool, settings), asked)
-    notes = [*job_notes, *who.notes]
+    notes = [*job_notes, *who.notes, *metering.notes()]
     keep = None if kept is None else keeping(kept, pool, settings, [*settings.notes(), *notes])
     run = simulate_recorded if load.recorded else simulate
     result = run(pool, who.scales, settings, keep=keep)

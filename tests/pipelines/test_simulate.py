@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pipelines.advice import scales_of
 from pipelines.cluster_file import ClusterSpec
+from pipelines.energy.energy_rows import SHOWN as ENERGY_SHOWN
 from pipelines.errors import BadUsage
 from pipelines.ingest import ingest
 from pipelines.job_pool import Pool, job_pool
@@ -56,7 +57,8 @@ def test_every_arm_truth_and_population_has_its_row() -> None:
         for devices in ("all", "known")
     }
     for row in rows.values():
-        assert set(SUMMARY_COLUMNS) - {"fragmented_gpus"} <= set(row)  # of GPUs shared by devices only
+        # Of GPUs shared by devices, and of sites that are told, alone.
+        assert set(SUMMARY_COLUMNS) - {"fragmented_gpus", "shift", *ENERGY_SHOWN} <= set(row)
         assert row["trace"] == "toy"
         json.dumps(row, allow_nan=False)
 
