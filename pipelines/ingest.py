@@ -12,6 +12,7 @@ commit. Before it readers see the old tables, after it the new ones; what a kill
 import os
 import re
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,6 +29,9 @@ from pipelines.sources.archive import fingerprint
 from pipelines.sources.source import Source
 from pipelines.staging import load, parts, remarks, write
 from pipelines.synth.published import SYNTHETIC_MARK, SYNTHETIC_NAME
+
+READERS: Final = 2
+"""Files that are read for their digests at a time."""
 
 SAFE_TRACE: Final = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
@@ -90,13 +94,14 @@ def _ingest(
     source: Source, trace: str, folder: Path, held: Lake, strict_share: float | None, say: Progress
 ) -> IngestReport:
     clusters = clusters_in(source, folder)
-    with held.writing():
+    with held.writing(), ThreadPoolExecutor(READERS) as readers:
         held.sweep()
         say(f"{trace}: reading {folder}")
         seen = Signatures.read(held.manifest_folder / f"{trace}.seen")
-        inputs = (*_inputs(clusters, folder, seen), *source.declared)
+        inputs = _inputs(clusters, folder, seen, readers)
         before = prior_manifest(held, trace, source)
-        if before and before.same_ingest(source.name, inputs) and held.intact(before):
+        # Without a manifest to compare with, the files' digests are made while their rows are loaded.
+        if before and before.same_ingest(source.name, inputs() + source.declared) and held.intact(before):
             check_share(before, strict_share)
             held.refresh_views()
             seen.keep()
@@ -138,9 +143,13 @@ def trace_named(source: Source, from_dir: str | Path, as_name: str | None) -> st
     return name
 
 
-def _inputs(clusters: list[Cluster], folder: Path, seen: Signatures) -> tuple[Input, ...]:
+def _inputs(
+    clusters: list[Cluster], folder: Path, seen: Signatures, readers: Executor
+) -> Callable[[], tuple[Input, ...]]:
+    """Have the files read for their digests; return what waits for them."""
     paths = sorted({f.path for c in clusters for f in c.files})
-    return tuple(seen.input_of(path.relative_to(folder).as_posix(), path) for path in paths)
+    read = [readers.submit(seen.input_of, path.relative_to(folder).as_posix(), path) for path in paths]
+    return lambda: tuple(one.result() for one in read)
 
 
 def prior_manifest(lake: Lake, trace: str, source: Source) -> Manifest | None:
@@ -166,7 +175,7 @@ def _build(
     trace: str,
     folder: Path,
     clusters: list[Cluster],
-    inputs: tuple[Input, ...],
+    inputs: Callable[[], tuple[Input, ...]],
     say: Progress,
 ) -> Manifest:
     accounts: list[Account] = []
@@ -193,7 +202,7 @@ def _build(
     return Manifest(
         trace=trace,
         source=source.name,
-        inputs=inputs,
+        inputs=inputs() + source.declared,
         accounts=tuple(accounts),
         outputs=tuple(outputs),
         warnings=tuple(warnings),

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from pipelines.synth.calibration import Calibration
 from pipelines.synth.curves import Floats
+from pipelines.synth.frames import published_frame
 from pipelines.synth.noise import Ints, Noise
-from pipelines.synth.published import published_frame
 
 _LASTING = 0.3
 """Share of the variance of a machine's load that stays with the machine."""

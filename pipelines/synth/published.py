@@ -1,14 +1,9 @@
-"""The published format: seven tables, their columns in order, and frames in that order.
+"""The published format: seven tables and their columns in order, and what marks them as synthetic.
 
-No numbers are made here. Called by `tables`, `machines` and `observation`.
+Frames in that order are `frames`'. Called by `pipelines.synth` and `pipelines.ingest`.
 """
 
 from typing import Final
-
-import numpy as np
-import numpy.typing as npt
-import polars as pl
-import pyarrow as pa
 
 SYNTHETIC_MARK: Final = ".taut-synthetic"
 """The file that says of a folder's tables that they are synthetic."""
@@ -36,20 +31,3 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 """Published tables and their columns, in order; the files have no header line."""
-
-
-def published_frame(table: str, **columns: pa.Array | npt.NDArray[np.generic]) -> pl.DataFrame:
-    """Build a frame in the published column order: NaN and "" become null."""
-    series = []
-    for name in COLUMNS[table]:
-        values = columns[name]
-        if isinstance(values, pa.Array):
-            made = pl.Series(name, values)
-        elif values.dtype.kind == "U":
-            kinds, codes = np.unique(values, return_inverse=True)
-            made = pl.Series(name, [k or None for k in kinds.tolist()], dtype=pl.String).gather(pl.Series(codes))
-        else:
-            made = pl.Series(name, values)
-            made = made.fill_nan(None) if made.dtype == pl.Float64 else made
-        series.append(made)
-    return pl.DataFrame(series)

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from pipelines.synth.calibration import Calibration
 from pipelines.synth.curves import Floats
+from pipelines.synth.frames import published_frame
 from pipelines.synth.machines import Park, metric_table
 from pipelines.synth.noise import Ints, Noise
 from pipelines.synth.population import Groups, Jobs
-from pipelines.synth.published import published_frame
 from pipelines.synth.runtime import RUNNING, STATUS_NAMES, WAITING, Runs, Tasks, measured_share
 from pipelines.synth.use import Scores, worker_use
 

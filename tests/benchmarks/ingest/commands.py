@@ -19,7 +19,12 @@ TEXTS: Final = frozenset(
 )
 """The columns of the PAI tables that are no numbers."""
 
-PHILLY_TYPES: Final = {"time": "VARCHAR", "machine": "VARCHAR"} | {f"gpu{i}": "DOUBLE" for i in range(8)}
+PHILLY_NUMBERS: Final = {
+    "cluster_gpu_util": (*(f"gpu{i}" for i in range(8)), "nothing"),
+    "cluster_cpu_util": ("cpu_util",),
+    "cluster_mem_util": ("mem_total", "mem_free"),
+}
+"""The columns of Philly's utilisation tables after the time and the machine; GPU rows end in a comma."""
 
 
 def ingest(source: str, folder: str, lake: str, name: str) -> None:
@@ -39,36 +44,40 @@ def duckdb_tables(folder: str, target: str) -> None:
 
 
 def duckdb_parquet(folder: str, target: str) -> None:
-    """Copy Philly's GPU table from CSV to Parquet as it stands."""
-    read = (
-        f"read_csv('{folder}/cluster_gpu_util', skip = 1, header = false, auto_detect = false, delim = ',', "
-        f"nullstr = 'NA', columns = {_struct(PHILLY_TYPES | {'nothing': 'VARCHAR'})})"
-    )
+    """Copy Philly's utilisation tables from CSV to Parquet as they stand, compressed as the lake is."""
     with _duckdb(target) as work:
-        work.execute(f"COPY (FROM {read}) TO '{target}.parquet' (FORMAT parquet, COMPRESSION zstd)")
+        for name, numbers in PHILLY_NUMBERS.items():
+            if (Path(folder) / name).exists():
+                types = {"time": "VARCHAR", "machine": "VARCHAR"} | dict.fromkeys(numbers, "DOUBLE")
+                read = (
+                    f"read_csv('{folder}/{name}', skip = 1, header = false, auto_detect = false, delim = ',', "
+                    f"nullstr = ['', 'NA'], columns = {_struct(types)})"
+                )
+                work.execute(f"COPY (FROM {read}) TO '{target}-{name}.parquet' (FORMAT parquet, COMPRESSION zstd)")
 
 
-def pandas_notebook(folder: str, target: str) -> None:
-    """Read, merge and group the PAI tables as the trace's official notebook does, and write what comes out."""
-    import pandas as pd
+def ingest_and_ask(folder: str, lake: str) -> None:
+    """Ingest a PAI folder, and answer what the notebook answers."""
+    ingest("pai", folder, lake, "pai-made")
+    ask(lake)
 
-    read = {
-        name: pd.read_csv(Path(folder) / f"pai_{name}.csv", names=list(COLUMNS[f"pai_{name}"]), dtype=_dtypes(name))
-        for name in ("job_table", "task_table", "instance_table", "sensor_table", "group_tag_table", "machine_spec")
-    }
-    metric = pd.read_csv(Path(folder) / "pai_machine_metric.csv", names=list(COLUMNS["pai_machine_metric"]))
-    tasks = read["task_table"].merge(read["job_table"], on="job_name", suffixes=("", "_job"))
-    tasks = tasks.merge(read["group_tag_table"].drop(columns="user"), on="inst_id", how="left")
-    keys = ["job_name", "task_name"]
-    placed = read["instance_table"].merge(read["machine_spec"], on="machine", how="left")
-    measured = placed.merge(read["sensor_table"].drop(columns=["inst_id", "machine"]), on=[*keys, "worker_name"])
-    started = placed.groupby(keys)["start_time"].min().rename("first_start").reset_index()
-    means = [*COLUMNS["pai_sensor_table"][6:]]
-    used = measured.groupby(keys)[means].agg(["mean", "max"])
-    used.columns = ["_".join(pair) for pair in used.columns]
-    tasks = tasks.merge(started, on=keys, how="left").merge(used.reset_index(), on=keys, how="left")
-    tasks.to_parquet(f"{target}-tasks.parquet")
-    metric.groupby(["machine", "start_time"])[["machine_cpu", "machine_gpu"]].mean().to_parquet(f"{target}-use.parquet")
+
+def ask(lake: str) -> None:
+    """Print the share of measured tasks that ask for more than they use, of CPU, GPU and memory."""
+    from pipelines.lake import Lake
+
+    asked = (("req_cpu_cores", "used_cpu_cores"), ("req_gpus", "used_gpus"), ("req_mem_gib", "mem_avg_gib"))
+    shares = ", ".join(f"avg(({request} > {used})::INTEGER)" for request, used in asked)
+    with Lake(lake) as held:
+        query = f"SELECT {shares} FROM jobs JOIN usage USING (trace, cluster, job_id, role)"
+        print(*held.connect().execute(query).fetchall()[0])
+
+
+def pandas_notebook(folder: str, _: str) -> None:
+    """Answer it in pandas, by the steps of the trace's official notebook."""
+    from tests.benchmarks.ingest.notebook import over_claims
+
+    print(*over_claims(Path(folder)))
 
 
 def group_by(lake: str) -> None:
@@ -86,6 +95,8 @@ COMMANDS: Final[dict[str, Callable[..., None]]] = {
     "ingest": ingest,
     "duckdb_tables": duckdb_tables,
     "duckdb_parquet": duckdb_parquet,
+    "ingest_and_ask": ingest_and_ask,
+    "ask": ask,
     "pandas_notebook": pandas_notebook,
     "group_by": group_by,
 }
@@ -107,10 +118,6 @@ def _duckdb(target: str):  # type: ignore[no-untyped-def]  # the type would impo
 
 def _struct(types: dict[str, str]) -> str:
     return "{" + ", ".join(f"'{name}': '{kind}'" for name, kind in types.items()) + "}"
-
-
-def _dtypes(name: str) -> dict[str, str]:
-    return {c: "str" if c in TEXTS else "float64" for c in COLUMNS[f"pai_{name}"]}
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ The PAI tables are `taut synth pai`'s. Written a machine or a chunk at a time; c
 """
 
 import json
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -18,12 +19,30 @@ MINUTES: Final = 81_071
 GPUS_OF_MACHINES: Final = (*([2] * 321), *([8] * 231))
 """As in the published machine list: 552 machines, 2490 GPUs."""
 
+PHILLY_HEADERS: Final = {
+    "cluster_gpu_util": "time,machineId," + ",".join(f"gpu{i}_util" for i in range(8)),
+    "cluster_cpu_util": "time,machine_id,cpu_util",
+    "cluster_mem_util": "time,machine_id,mem_total,mem_free",
+}
+Use = Callable[[np.random.Generator, int, int], list[pl.Series]]
+"""Draws the columns of one machine's rows, given its GPUs and the minutes."""
+
 HELIOS_JOBS: Final = 3_363_000
 CHUNK_ROWS: Final = 200_000
 
 
 def write_philly(folder: Path, scale: float, seed: int) -> int:
     """Write a job log of one job, the machine list and the GPU table of `scale` times its minutes; return its rows."""
+    return _write_philly(folder, scale, seed, {"cluster_gpu_util": _gpu_use})
+
+
+def write_philly_whole(folder: Path, scale: float, seed: int) -> int:
+    """Write all three utilisation tables of `scale` times their minutes; return the rows of each."""
+    uses = {"cluster_gpu_util": _gpu_use, "cluster_cpu_util": _cpu_use, "cluster_mem_util": _memory}
+    return _write_philly(folder, scale, seed, uses)
+
+
+def _write_philly(folder: Path, scale: float, seed: int, uses: Mapping[str, Use]) -> int:
     folder.mkdir(parents=True)
     minutes = max(1, round(MINUTES * scale))
     rng = np.random.default_rng(seed)
@@ -33,14 +52,13 @@ def write_philly(folder: Path, scale: float, seed: int) -> int:
     (folder / "cluster_machine_list").write_text(f"machineId, number of GPUs, single GPU mem\n{listed}\n")
     times = [(PHILLY_START + timedelta(minutes=m)).strftime("%Y-%m-%d %H:%M:%S PDT") for m in range(minutes)]
     time = pl.Series("time", times)
-    with (folder / "cluster_gpu_util").open("wb") as out:
-        out.write(("time,machineId," + ",".join(f"gpu{i}_util" for i in range(8)) + "\n").encode())
-        for at, gpus in enumerate(GPUS_OF_MACHINES):
-            machine = pl.Series("machineId", [f"m{at}"]).new_from_index(0, minutes)
-            used = [_use(rng, minutes) if i < gpus else _offline(minutes) for i in range(8)]
-            nothing = pl.Series("end", [None], dtype=pl.String).new_from_index(0, minutes)
-            columns = [time, machine, *(column.alias(f"gpu{i}") for i, column in enumerate(used)), nothing]
-            pl.DataFrame(columns).write_csv(out, include_header=False)
+    for name, use in uses.items():
+        with (folder / name).open("wb") as out:
+            out.write(f"{PHILLY_HEADERS[name]}\n".encode())
+            for at, gpus in enumerate(GPUS_OF_MACHINES):
+                machine = pl.Series("machine", [f"m{at}"]).new_from_index(0, minutes)
+                used = [column.alias(f"use{i}") for i, column in enumerate(use(rng, gpus, minutes))]
+                pl.DataFrame([time, machine, *used]).write_csv(out, include_header=False)
     return minutes * len(GPUS_OF_MACHINES)
 
 
@@ -55,6 +73,21 @@ def write_helios(folder: Path, scale: float, seed: int) -> int:
             frame = _helios_jobs(rng, first, min(CHUNK_ROWS, jobs - first))
             frame.write_csv(out, include_header=first == 0, datetime_format="%Y-%m-%d %H:%M:%S")
     return jobs
+
+
+def _gpu_use(rng: np.random.Generator, gpus: int, minutes: int) -> list[pl.Series]:
+    used = [_use(rng, minutes) if i < gpus else _offline(minutes) for i in range(8)]
+    return [*used, pl.Series([None], dtype=pl.String).new_from_index(0, minutes)]
+
+
+def _cpu_use(rng: np.random.Generator, _: int, minutes: int) -> list[pl.Series]:
+    return [_use(rng, minutes)]
+
+
+def _memory(rng: np.random.Generator, gpus: int, minutes: int) -> list[pl.Series]:
+    """Draw total and free memory in KiB: 64 GiB for every GPU up to 256."""
+    total = float(min(64 * gpus, 256) << 20)
+    return [pl.Series([total]).new_from_index(0, minutes), pl.Series(np.floor(total * rng.random(minutes)))]
 
 
 def _use(rng: np.random.Generator, minutes: int) -> pl.Series:

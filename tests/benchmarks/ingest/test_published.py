@@ -6,12 +6,17 @@ from pathlib import Path
 import pytest
 
 from pipelines.ingest import ingest
-from tests.benchmarks.ingest.published import write_helios, write_philly
+from tests.benchmarks.ingest.published import write_helios, write_philly, write_philly_whole
 
 
 @pytest.mark.parametrize(
     ("source", "table", "write", "scale"),
-    [("philly", "gpu_util", write_philly, 3e-5), ("helios", "log", write_helios, 3e-4)],
+    [
+        ("philly", "gpu_util", write_philly, 3e-5),
+        ("philly", "cpu_util", write_philly_whole, 3e-5),
+        ("philly", "mem_util", write_philly_whole, 3e-5),
+        ("helios", "log", write_helios, 3e-4),
+    ],
 )
 def test_every_row_that_is_written_is_good(
     source: str, table: str, write: Callable[[Path, float, int], int], scale: float, tmp_path: Path
