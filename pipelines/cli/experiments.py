@@ -10,6 +10,7 @@ import typer
 
 from pipelines.cli.experiment_energy import EXPERIMENTS as ENERGY_EXPERIMENTS
 from pipelines.cli.experiment_fgd import EXPERIMENTS as FGD_EXPERIMENTS
+from pipelines.cli.experiment_grid import EXPERIMENTS as GRID_EXPERIMENTS
 from pipelines.cli.experiment_paper import EXPERIMENTS as PAPER_EXPERIMENTS
 from pipelines.cli.experiment_sharing import EXPERIMENTS as SHARING_EXPERIMENTS
 from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Seed, Threads, Trace, emit, say
@@ -92,7 +93,14 @@ def replay(
         say(f"written: {', '.join(str(path) for path in write(answer, folder))}")
 
 
-EXPERIMENTS = {**PAPER_EXPERIMENTS, **FGD_EXPERIMENTS, **SHARING_EXPERIMENTS, **ENERGY_EXPERIMENTS, "replay": replay}
+EXPERIMENTS = {
+    **PAPER_EXPERIMENTS,
+    **FGD_EXPERIMENTS,
+    **SHARING_EXPERIMENTS,
+    **ENERGY_EXPERIMENTS,
+    **GRID_EXPERIMENTS,
+    "replay": replay,
+}
 """By the name of the subcommand."""
 
 for _name, _command in EXPERIMENTS.items():

@@ -31,12 +31,17 @@ def energy_figures(
 
     `*_saved_frac` is 1 - figure / base, over the size of the base where that is negative. Per finished job (completed,
     or failed of itself), as the arms may differ in how much they do by the horizon. kWh are those of the machines;
-    carbon and cost are the site's, and are left out without a `grid`.
+    carbon and cost are the site's, and are left out without a `grid`. `*_jobs_*_per_kwh` is what the jobs' kWh met on
+    the grid: what shifting changes, whatever placement does to the kWh.
     """
     own, other = _of(found, metrics), _of(base, base_metrics)
     if not grid:
         own = {name: value for name, value in own.items() if name.startswith("energy")}
     figures = dict(own)
+    if grid:
+        jobs = found.jobs.total()
+        figures["carbon_jobs_g_per_kwh"] = _per(jobs.carbon_g, jobs.kwh)
+        figures["cost_jobs_usd_per_kwh"] = _per(jobs.cost_usd, jobs.kwh)
     for name in _WHOLE:
         if name in own:
             what, each = name.rsplit("_", 1)[0], f"{name}_per_finished"
@@ -55,9 +60,13 @@ def _of(found: EnergyAccount, metrics: Metrics) -> dict[str, float]:
         figures[name] = cluster
         figures[f"{what}_jobs_{unit}"] = of_jobs
         figures[f"{what}_unallocated_{unit}"] = cluster - of_jobs
-        figures[f"{name}_per_finished"] = cluster / finished if finished else math.nan
+        figures[f"{name}_per_finished"] = _per(cluster, finished)
     return figures
 
 
 def _saved(value: float, base: float) -> float:
     return (base - value) / abs(base) if base else math.nan
+
+
+def _per(amount: float, over: float) -> float:
+    return amount / over if over else math.nan

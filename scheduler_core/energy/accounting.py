@@ -11,7 +11,6 @@ import numpy as np
 from scheduler_core.energy.amounts import Amounts, Totals, by
 from scheduler_core.energy.draw import Draw, Fleet, draw
 from scheduler_core.energy.grid import Grid
-from scheduler_core.energy.hourly import HOUR_S
 from scheduler_core.energy.power import Assumed, NodePower
 from scheduler_core.energy.window import WATTS_PER_KW, Window, united
 from scheduler_core.errors import BadInput
@@ -131,7 +130,7 @@ def account(
         pue=window.grid.pue,
         jobs=over_runs.times(parts_w.sum(axis=1)).by(trajectory.job, jobs),
         jobs_parts_kwh=np.column_stack(parts_kwh),
-        held_s=by(trajectory.job, over_runs.hours * HOUR_S, jobs),
+        held_s=by(trajectory.job, over_runs.seconds, jobs),
         known=_known(trajectory, drawn),
         machines=idle.plus(work),
         unallocated=idle.less(held),

@@ -19,11 +19,16 @@ WATTS_PER_KW: Final = 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spans:
-    """Spans of time (any number): their hours, and the integrals of intensity and price over them, PUE included."""
+    """Spans of time (any number): their seconds, and the integrals of intensity and price over them, PUE included."""
 
-    hours: FloatArray
+    seconds: FloatArray
     carbon: FloatArray
     price: FloatArray
+
+    @property
+    def hours(self) -> FloatArray:
+        """Return how long they are in hours."""
+        return self.seconds / HOUR_S
 
     def times(self, watts: FloatArray) -> Amounts:
         """Return what comes of drawing so many watts during each span."""
@@ -32,7 +37,7 @@ class Spans:
 
     def taken(self, rows: IntArray) -> "Spans":
         """Return the spans of these rows."""
-        return Spans(hours=self.hours[rows], carbon=self.carbon[rows], price=self.price[rows])
+        return Spans(seconds=self.seconds[rows], carbon=self.carbon[rows], price=self.price[rows])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +59,7 @@ class Window:
         """
         begins, ends = self._within(begin_s, end_s)
         return Spans(
-            hours=(ends - begins) / HOUR_S,
+            seconds=ends - begins,
             carbon=self._integral(self.grid.carbon, begins, ends),
             price=self._integral(self.grid.price, begins, ends),
         )

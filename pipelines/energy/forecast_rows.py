@@ -1,0 +1,68 @@
+"""How far simple forecasts of carbon and price lie from what came: a row per zone, series, forecast and horizon.
+
+The forecasts are `scheduler_core.energy.forecast`'s. Called by `taut experiment grid-forecast`.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from pipelines.energy.grid_files import zone_files, zones_of
+from pipelines.errors import BadUsage
+from scheduler_core.energy.forecast import FORECASTS, forecast_error
+from scheduler_core.energy.hourly import HourlySeries
+from scheduler_core.errors import BadInput
+
+Row = dict[str, object]
+
+HORIZONS_H: Final = (1, 3, 6, 12, 24, 48)
+
+
+def forecast_rows(
+    folder: Path, zones: Sequence[str] | None = None, horizons_h: Sequence[int] = HORIZONS_H
+) -> tuple[list[Row], list[str]]:
+    """Return the rows of all or some zones of a folder, and notes on what was read.
+
+    Every hour of the files counts, from the second day on; hours that were filled are not judged. Both forecasts know
+    the running hour.
+
+    Raises
+    ------
+    BadUsage
+        If a zone is not there, or a file is not of its format, or too short for a horizon.
+    """
+    rows: list[Row] = []
+    notes: list[str] = []
+    for zone in zones or zones_of(folder):
+        lca, direct = zone_files(folder, zone, basis="lca"), zone_files(folder, zone, basis="direct")
+        notes += lca.notes
+        told = {"carbon_lca": lca.carbon, "carbon_direct": direct.carbon, "price": lca.price}
+        for name, series in told.items():
+            if series is not None:
+                rows += _rows(zone, name, series, horizons_h)
+    return rows, notes
+
+
+def _rows(zone: str, name: str, series: HourlySeries, horizons_h: Sequence[int]) -> list[Row]:
+    rows: list[Row] = []
+    for how in FORECASTS:
+        for ahead_h in horizons_h:
+            try:
+                error = forecast_error(series, ahead_h, how)
+            except BadInput as short:
+                raise BadUsage(f"{zone}, {name}: {short}") from short
+            rows.append(
+                {
+                    "zone": zone,
+                    "series": name,
+                    "unit": series.unit,
+                    "forecast": how,
+                    "horizon_h": ahead_h,
+                    "hours": error.hours,
+                    "mae": error.mae,
+                    "mae_frac": error.mae_frac,
+                    "rmse": error.rmse,
+                    "bias": error.bias,
+                }
+            )
+    return rows
