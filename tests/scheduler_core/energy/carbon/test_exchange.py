@@ -62,7 +62,7 @@ def test_a_low_frequency_lets_run_what_the_energy_optimal_one_would_postpone() -
 
 
 def test_jobs_are_put_off_for_shorter_ones_only_where_that_is_asked_for() -> None:
-    # Three times as fast on two GPUs: 1200 s, then 36 000 s more, is less than 3600 s and 36 000 s; so is the other way.
+    # Three times as fast on two GPUs: 1200 s, then 36 000 s more, is less than 3600 s and 36 000 s; either way.
     jobs = jobs_of([[1.0, 3.0]] * 2, steps_left=[3600.0, 36_000.0])
     two = {**PLENTY.arguments(), "gpus": 2}
 
