@@ -62,16 +62,17 @@ def synth(
         float | None,
         typer.Option("--tagged-share", help="Share of jobs that carry a workload tag.", min=0.0, max=1.0),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="As many tasks as published, 3.5 GB; leaves --tasks.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="As many rows as published, 3.7 GB; leaves --tasks.")] = False,
     seed: Seed = 0,
     report: Annotated[
         Path | None, typer.Option("--report", help="Write published and synthetic quantiles side by side here.")
     ] = None,
 ) -> None:
     """Generate a synthetic trace in the published format of all its tables."""
-    from pipelines.synth.pai import PUBLISHED_TASKS, synthesise
+    from pipelines.synth.pai import PUBLISHED_INSTANCES, PUBLISHED_TASKS, synthesise
 
-    made = synthesise(to, tasks=PUBLISHED_TASKS if full else tasks, seed=seed, tagged_share=tagged_share)
+    drawn, instances = (PUBLISHED_TASKS, PUBLISHED_INSTANCES) if full else (tasks, None)
+    made = synthesise(to, tasks=drawn, instances=instances, seed=seed, tagged_share=tagged_share)
     emit(made.rows(), Format.TABLE)
     if report is not None:
         from pipelines.synth.report import calibration_report

@@ -19,6 +19,8 @@ STATUS_NAMES = np.array(["Terminated", "Failed", "Running", "Waiting"])
 _SECONDS_PER_WEEK = 604_800
 _MOST_LAG_S = 2
 _MOST_WAIT_S = 7 * 86_400.0
+_LARGE_GANG = 100
+"""The calibration cuts the sizes of the largest gangs off: from here on they may as well be larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,9 @@ def draw_runs(calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs
     return Runs(status=status, wait_s=wait_s, score=score, run_s=run_s)
 
 
-def draw_tasks(calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs, runs: Runs) -> Tasks:
+def draw_tasks(
+    calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs, runs: Runs, instances_started: int | None
+) -> Tasks:
     """Lay out every job's tasks: the main one, and beside it those of its group's side roles."""
     present = np.column_stack([np.ones(len(groups.size), dtype=bool), groups.side])[jobs.group]
     job, slot = np.nonzero(present)
@@ -98,6 +102,9 @@ def draw_tasks(calibration: Calibration, noise: Noise, groups: Groups, jobs: Job
     asked = cpu_only[noise.choice("side request", group, cpu_only[:, 2])]
     beside = sizes[noise.choice("side size", group, sizes[:, 1]), 0].astype(np.int64)
     instances = np.where(side, np.where(gpu, 1, beside), groups.gang[group])
+    status = _task_status(calibration, noise, runs.status[job], side, index)
+    if instances_started is not None:
+        instances = _filled(instances, status != WAITING, instances_started)
     gpu_type = np.where(gpu, groups.gpu_type[group], "")
     lag_s = np.where(side, noise.below("side lag", index, _MOST_LAG_S + 1), 0)
     return Tasks(
@@ -109,12 +116,21 @@ def draw_tasks(calibration: Calibration, noise: Noise, groups: Groups, jobs: Job
         plan_mem=np.where(gpu, groups.plan_mem[group], asked[:, 1]),
         plan_gpu=np.where(gpu, jobs.plan_gpu[job], np.nan),
         gpu_type=gpu_type,
-        status=_task_status(calibration, noise, runs.status[job], side, index),
+        status=status,
         start_s=jobs.submit_s[job] + lag_s,
         wait_s=runs.wait_s[job],
         run_s=runs.run_s[job],
         first_instance=np.cumsum(instances) - instances,
     )
+
+
+def _filled(instances: Ints, started: npt.NDArray[np.bool_], wanted: int) -> Ints:
+    """Have the largest gangs hold the instances that the others lack of `wanted`, each in proportion to its size."""
+    large = instances >= _LARGE_GANG
+    held, lacking = int(instances[started & large].sum()), wanted - int(instances[started].sum())
+    if lacking <= 0 or not held:
+        return instances
+    return np.where(large, np.rint(instances * (1 + lacking / held)).astype(np.int64), instances)
 
 
 def _failing(calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs) -> npt.NDArray[np.bool_]:

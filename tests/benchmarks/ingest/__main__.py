@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pipelines.render import render
-from pipelines.synth.pai import PUBLISHED_TASKS, synthesise
+from pipelines.synth.pai import PUBLISHED_INSTANCES, PUBLISHED_TASKS, synthesise
 from tests.benchmarks.ingest.children import Taken, run
 from tests.benchmarks.ingest.published import write_helios, write_philly, write_philly_whole
 from tests.benchmarks.serving.figures import Bar, Row, alternately, amount_row, ratio_row
@@ -179,7 +179,8 @@ def helios_rows(bench: Bench) -> list[Row]:
 
 
 def _pai(folder: Path, scale: float) -> None:
-    synthesise(folder, tasks=max(1000, round(PUBLISHED_TASKS * scale)), seed=0)
+    tasks, instances = max(1000, round(PUBLISHED_TASKS * scale)), round(PUBLISHED_INSTANCES * scale)
+    synthesise(folder, tasks=tasks, instances=instances, seed=0)
 
 
 def _bytes(raw: Path) -> int:
