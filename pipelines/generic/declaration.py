@@ -1,17 +1,17 @@
-"""A checked mapping as a `Source`: raw columns of texts, rules, canonical SELECTs, and the cure of every rule.
+"""A checked mapping as a `Source`: raw columns of texts, each after what it is made of, and the rules they are held to.
 
-Staging executes it as it does the published ones. Nothing of a mapping enters SQL but through `conversions.literal`.
+Its canonical SELECTs stand in `selects.py`; staging executes it. Texts of a mapping enter SQL as literals alone.
 Called by `pipelines.generic.opening`.
 """
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final
 
-from features.vocabulary import GPU_MEM_GIB_OF_TYPE, ROLE_WHOLE_JOB, TASK_TYPE_OF_WORKLOAD, Status, TaskType
 from pipelines.errors import MappingError
 from pipelines.generic.conversions import TEXT_SLOT, cases, literal, time_value
 from pipelines.generic.csv_records import csv_records
@@ -22,6 +22,7 @@ from pipelines.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, TIME, USAGE_CO
 from pipelines.generic.mapping import ColumnMapping, GenericMapping, RowsMapping
 from pipelines.generic.records import fetched_records, write_records
 from pipelines.generic.row_texts import sqlite_records
+from pipelines.generic.selects import jobs_select, machines_select, usage_select
 from pipelines.manifest import Input
 from pipelines.sources.source import (
     COMPUTED,
@@ -32,13 +33,16 @@ from pipelines.sources.source import (
     missing,
     negative,
     one_cluster,
-    translated,
 )
 
 NAME: Final = "generic"
 STREAMED: Final = {"csv": csv_records, "jsonl": json_records, "sqlite": sqlite_records}
 IMPLIED: Final = {"run_s": "end_ts - start_ts", "queue_s": "start_ts - submit_ts", "end_ts": "start_ts + run_s"}
 """How a column that is not mapped follows from two that are."""
+
+WHOLE: Final = "_whole"
+"""Ends the name of what is divided: CPU time, a gang's request."""
+MOST_SPAN_S: Final = 1e10
 
 RESOURCES: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
 SPANS: Final = ("queue_s", "run_s", "time_limit_s")
@@ -57,12 +61,12 @@ def source_of(mapping: GenericMapping, files: Mapping[str, str]) -> Source:
     usage = dict(mapping.usage.columns) if mapping.usage else {}
     tables = [_job_table(mapping.jobs, usage, files["jobs"])]
     held = set(mapping.jobs.columns) | _implied(mapping.jobs.columns)
-    outputs = {"jobs": _jobs_select(held)}
+    outputs = {"jobs": jobs_select(held)}
     if usage:
-        outputs["usage"] = _usage_select(usage, held)
+        outputs["usage"] = usage_select(usage, held)
     if mapping.machines is not None:
         tables.append(_machine_table(mapping.machines, files["machines"]))
-        outputs["machines"] = _machines_select(mapping.machines.columns)
+        outputs["machines"] = machines_select(mapping.machines.columns)
     digest = hashlib.sha256(mapping.model_dump_json().encode()).hexdigest()
     return Source(
         name=NAME,
@@ -104,7 +108,7 @@ def _job_table(rows: RowsMapping, usage: dict[str, ColumnMapping], file: str) ->
         *([negative(*rates, rule="negative_use")] if rates else []),
         *([Rule(name="no_instances", bad="instances < 1")] if "instances" in held else []),
         *([Rule(name="no_instances", bad="instances_measured < 1")] if "instances_measured" in held else []),
-        *([_beyond("time_beyond_measure", spans, 1e10)] if spans else []),
+        *([_beyond("time_beyond_measure", spans, MOST_SPAN_S)] if spans else []),
         *([_beyond("beyond_measure", [*resources, *used], 1e8)] if resources or used else []),
         *([_beyond("use_beyond_measure", rates, 1e14)] if rates else []),
     ]
@@ -143,6 +147,7 @@ def _table(
         required=True,
         key=key,
         rules=tuple(rules),
+        passing=tuple(column.name for column in made if column.name.endswith(WHOLE)),
         records=partial(_records, rows, columns, file),
         counted_in="line" if rows.format in ("csv", "jsonl") else "row",
     )
@@ -185,6 +190,10 @@ def _columns(
     for name in ordered:
         if name in derived:
             made.append(Column(name=name, text=COMPUTED, value=_derived(derived[name])))
+        elif columns[name].per:
+            # In two steps: a job that did not run has no mean, which is no fault of the text.
+            made.append(replace(_column(name, columns[name], kinds[name], rows, places), name=name + WHOLE, fault=name))
+            made.append(Column(name=name, text=COMPUTED, value=f"{name}{WHOLE} / nullif({columns[name].per}, 0)"))
         else:
             made.append(_column(name, columns[name], kinds[name], rows, places))
     return made
@@ -194,7 +203,8 @@ def _derived(how: str) -> str:
     left, sign, right = how.split(" ")
     if right.endswith("_ts"):
         return f"epoch({left} - {right})"
-    return f"{left} {sign} to_seconds({right})"
+    # Spans beyond that are quarantined for themselves; times would overflow.
+    return f"CASE WHEN {right} BETWEEN 0 AND {MOST_SPAN_S:g} THEN {left} {sign} to_seconds({right}) END"
 
 
 def _column(name: str, told: ColumnMapping, kind: Kind, rows: RowsMapping, places: Mapping[str | int, int]) -> Column:
@@ -227,60 +237,4 @@ def _value(told: ColumnMapping, kind: Kind, rows: RowsMapping) -> str:
     else:
         value = kind.plain.value
     factor = kind.units[told.unit] if told.unit else 1
-    if factor != 1:
-        value = f"({value}) * {factor!r}"
-    return f"({value}) / nullif({told.per}, 0)" if told.per else value
-
-
-_ENDED: Final = f"coalesce(status, '') NOT IN ('{Status.RUNNING}', '{Status.WAITING}')"
-_LATEST: Final = "(SELECT max(greatest({times})) FROM job)"
-_TAGGED: Final = translated("workload", TASK_TYPE_OF_WORKLOAD, f"'{TaskType.OTHER}'")
-
-
-def _jobs_select(held: set[str]) -> str:
-    """Return the SELECT of jobs: as mapped, save that what runs on has no end, and what waits no start.
-
-    What runs and tells no run time has run up to the latest time in the table.
-    """
-    status = "status" if "status" in held else "NULL"
-    run = "run_s" if "run_s" in held else "NULL::DOUBLE"
-    if {"run_s", "start_ts"} <= held:
-        run = "CASE WHEN start_ts IS NOT NULL THEN run_s END"
-    if {"status", "start_ts"} <= held:
-        latest = _LATEST.format(times=", ".join(n for n in ("submit_ts", "start_ts", "end_ts") if n in held))
-        run = f"coalesce({run}, CASE WHEN status = '{Status.RUNNING}' THEN epoch({latest} - start_ts) END)"
-    begun = f"coalesce(status, '') <> '{Status.WAITING}'" if "status" in held else "true"
-    made = {name: f"CASE WHEN {begun} THEN {name} END" for name in ("start_ts", "queue_s") if name in held}
-    made |= {
-        "role": _role(held),
-        "task_type": f"coalesce(task_type, '{TaskType.OTHER}')" if "task_type" in held else f"'{TaskType.OTHER}'",
-        "instances": "coalesce(instances, 1)" if "instances" in held else "1",
-        "run_s": f"CASE WHEN {begun} THEN {run} END",
-        "run_s_censored": f"coalesce({status} IN ('{Status.RUNNING}', '{Status.TIMEOUT}'), false)",
-    }
-    if "workload" in held and "task_type" not in held:
-        made["task_type"] = _TAGGED
-    if "end_ts" in held and "status" in held:
-        made["end_ts"] = f"CASE WHEN {_ENDED} THEN end_ts END"
-    kept = [f'"{name}"' for name in JOB_COLUMNS if name in held and name not in made]
-    return f"SELECT {', '.join([*kept, *(f'{value} AS {name}' for name, value in made.items())])} FROM job"
-
-
-def _usage_select(usage: Mapping[str, ColumnMapping], held: set[str]) -> str:
-    """Return the SELECT of what jobs used: a row where anything was measured."""
-    measured = [name for name in USAGE_COLUMNS if name in usage and name != "instances_measured"]
-    counts = [name for name in ("instances_measured", "instances") if name in usage or name in held]
-    return f"""SELECT job_id, {_role(held)} AS role, {", ".join(measured)},
-        coalesce({", ".join([*counts, "1"])}) AS instances_measured
-        FROM job WHERE coalesce({", ".join(measured)}) IS NOT NULL"""
-
-
-def _role(held: set[str]) -> str:
-    return f"coalesce(role, '{ROLE_WHOLE_JOB}')" if "role" in held else f"'{ROLE_WHOLE_JOB}'"
-
-
-def _machines_select(columns: Mapping[str, ColumnMapping]) -> str:
-    kept = [f'"{name}"' for name in MACHINE_COLUMNS if name in columns]
-    if "gpu_type" in columns and "gpu_mem_gib" not in columns:
-        kept.append(f"CAST({translated('gpu_type', GPU_MEM_GIB_OF_TYPE)} AS DOUBLE) AS gpu_mem_gib")
-    return f"SELECT {', '.join(kept)} FROM machine"
+    return value if factor == 1 else f"({value}) * {factor!r}"

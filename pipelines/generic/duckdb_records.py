@@ -36,7 +36,7 @@ def duckdb_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[st
         ):
             if database:
                 refuse_all_but_select(connection, rows.query or "")
-            found = f"({rows.query})" if database else f"read_parquet('{escaped(path)}', hive_partitioning = false)"
+            found = f"({rows.query}\n)" if database else f"read_parquet('{escaped(path)}', hive_partitioning = false)"
             return _write(connection, found, file, wanted, target)
     except QueryRefused as error:
         raise SourceError(f"{file} with the mapping's query: {error}") from error

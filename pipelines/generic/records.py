@@ -5,9 +5,8 @@ Called by the readers and `pipelines.generic.declaration`.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 from pipelines.errors import SourceError
 
 BATCH_RECORDS: Final = 20_000
-MOST_RECORDS: Final = 500_000_000
+MOST_RECORDS: Final = 200_000_000
 MOST_RECORD_CHARACTERS: Final = 1 << 20
 """A job's row of a mebibyte is none: it is quarantined unread."""
 KEPT_CHARACTERS: Final = 2_000
@@ -26,8 +25,7 @@ COLUMN_COUNT: Final = "column_count"
 TOO_LONG: Final = "too_long"
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A row as it stands at `place` (its line in a text, else its number), its texts, or the rule that it breaks."""
 
     place: int

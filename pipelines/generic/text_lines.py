@@ -4,9 +4,8 @@ Splitting lines into fields is the readers' of CSV and JSON lines beside it, whi
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final, NamedTuple, TextIO
 
 from pipelines.generic.records import MOST_RECORD_CHARACTERS, TOO_LONG, UNREADABLE
 
@@ -14,8 +13,7 @@ NO_CHARACTER: Final = "\ufffd"
 """What bytes that are no text are read as."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line as it stands, with its line end, its number from 1, and the rule that it breaks."""
 
     number: int
