@@ -1,0 +1,54 @@
+"""The walk-through with one's own jobs: carried out from table to recommendation; it names all that there is."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from pipelines.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, USAGE_COLUMNS
+from pipelines.generic.mapping import DERIVED, ColumnMapping, RowsMapping
+from tests.own_cluster_examples import PAGE, steps
+from tests.serving_examples import differences
+
+TEXT = PAGE.read_text(encoding="utf-8")
+REFERENCE = TEXT.partition("## What a mapping can say\n")[2]
+NAMED = set(re.findall(r"`([^`\n]+)`", REFERENCE))
+
+
+@pytest.mark.slow
+def test_every_step_gives_the_answer_shown(tmp_path: Path) -> None:
+    wrong = []
+    for step in steps(TEXT):
+        said = step.said_in(tmp_path)
+        if step.form == "json":
+            wrong += differences(json.loads(step.answer or ""), json.loads(said), step.code.partition("\n")[0])
+        elif step.form == "text" and said != step.answer:
+            wrong.append(f"{step.code}\nshown:\n{step.answer}\nfound:\n{said}")
+
+    assert wrong == [], "write the answers anew with `python -m tests.own_cluster_examples`"
+
+
+def test_the_walk_goes_from_a_check_to_a_recommendation_that_shrinks() -> None:
+    walked = list(steps(TEXT))
+    verbs = re.findall(r"^taut ([a-z]+)", "\n".join(step.code for step in walked), re.MULTILINE)
+
+    assert verbs == ["ingest", "ingest", "sql", "stats", "train", "promote", "recommend"]
+    [advice] = json.loads(walked[-1].answer or "")
+    assert advice["mem_gib_target"] < advice["mem_gib"]
+    assert advice["measured_runs"] > 50
+
+
+@pytest.mark.parametrize("columns", [JOB_COLUMNS, USAGE_COLUMNS, MACHINE_COLUMNS])
+def test_every_column_unit_and_conversion_is_named(columns: dict[str, object]) -> None:
+    kinds = columns.values()
+    wanted = {*columns, *(n for kind in kinds for n in (*kind.units, *kind.named))}
+
+    assert wanted <= NAMED
+
+
+def test_every_key_and_derivation_is_named() -> None:
+    keys = {field.alias or name for model in (RowsMapping, ColumnMapping) for name, field in model.model_fields.items()}
+
+    assert keys - {"columns"} <= NAMED
+    assert all(how in REFERENCE for ways in DERIVED.values() for how in ways)
