@@ -128,7 +128,7 @@ def account(
         from_s=from_s,
         until_s=trajectory.end_s,
         pue=window.grid.pue,
-        jobs=over_runs.times(parts_w.sum(axis=1)).by(trajectory.job, jobs),
+        jobs=window.told(over_runs.times(parts_w.sum(axis=1)).by(trajectory.job, jobs)),
         jobs_parts_kwh=np.column_stack(parts_kwh),
         held_s=by(trajectory.job, over_runs.seconds, jobs),
         known=_known(trajectory, drawn),

@@ -80,6 +80,15 @@ class Window:
         carbon_g, cost_usd = (kwh * level for level in levels)
         return hour_ts, Amounts(kwh=kwh, carbon_g=carbon_g, cost_usd=cost_usd)
 
+    def told(self, amounts: Amounts) -> Amounts:
+        """Return amounts with NaN for what the grid does not tell, also of rows that came to nothing."""
+        unknown = np.full(len(amounts.kwh), np.nan)
+        return Amounts(
+            kwh=amounts.kwh,
+            carbon_g=unknown if self.grid.carbon is None else amounts.carbon_g,
+            cost_usd=unknown if self.grid.price is None else amounts.cost_usd,
+        )
+
     def _within(self, begin_s: FloatArray, end_s: FloatArray) -> tuple[FloatArray, FloatArray]:
         begins = np.clip(begin_s, self.from_s, self.until_s)
         return begins, np.maximum(np.clip(end_s, self.from_s, self.until_s), begins)

@@ -1,0 +1,189 @@
+"""`taut simulate` with power, grid and slack: what is told, what is written, and that without them nothing changes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.cli.energy_run import slack_of
+from pipelines.errors import BadUsage
+from pipelines.ingest import ingest
+from pipelines.synth.pai import synthesise
+from scheduler_core.energy.slack import Slack
+
+Taut = Callable[..., tuple[list[dict[str, Any]], str]]
+ENERGY = ("energy_jobs.csv", "energy_hours.csv", "energy_machines.csv")
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("energy")
+    synthesise(folder / "raw", tasks=1000, seed=3, tagged_share=0.9)
+    ingest("pai", folder / "raw", folder / "lake", as_name="pai-synth")
+    return folder / "lake"
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of two zones of a year: a clean noon and a dirty night, and one without prices."""
+    folder = tmp_path_factory.mktemp("grid")
+    stamps = pl.datetime_range(pl.datetime(2023, 1, 1), pl.datetime(2023, 12, 31, 23), "1h", eager=True)
+    noon = stamps.dt.hour().is_between(10, 14)
+    for zone in ("DE-LU", "ZA"):
+        (folder / zone).mkdir()
+        carbon = pl.DataFrame({"ts": stamps, "value": noon.cast(pl.Int64) * -300 + 400})
+        carbon.write_csv(folder / zone / "carbon_2023.csv")
+    price = pl.DataFrame({"ts": stamps, "value": noon.cast(pl.Int64) * -150 + 100})
+    price.write_csv(folder / "DE-LU" / "price_2023.csv")
+    return folder
+
+
+@pytest.fixture
+def taut(lake: Path) -> Taut:
+    def run(*arguments: str) -> tuple[list[dict[str, Any]], str]:
+        where = ["--lake", str(lake), "--format", "json", "--predictor", "oracle", "--truth", "contention"]
+        result = CliRunner().invoke(app, ["simulate", *where, "--hours", "3", *arguments])
+        assert result.exit_code == 0, result.stderr
+        return json.loads(result.stdout), result.stderr
+
+    return run
+
+
+def test_a_grid_adds_columns_and_notes_and_changes_no_other(taut: Taut, grid: Path) -> None:
+    bare, quiet = taut()
+    told, loud = taut("--grid", str(grid), "--zone", "DE-LU", "--carbon-basis", "direct", "--pue", "1.3")
+
+    assert [{name: row[name] for name in before} for before, row in zip(bare, told, strict=True)] == bare
+    for row in told:
+        assert row["energy_kwh"] == pytest.approx(row["energy_jobs_kwh"] + row["energy_unallocated_kwh"])
+        assert 0.1299 <= row["carbon_kg"] / row["energy_kwh"] <= 0.5201
+        assert (row["zone"], row["pue"]) == ("DE-LU", 1.3)
+    assert {row["carbon_saved_frac"] for row in told if row["arm"] == "requested"} == {0.0}
+    for said in ("DE-LU: carbon intensity", "DE-LU: price", "PUE 1.3", "0 s is 2023-01-01 00:00 UTC", "power: "):
+        assert said in loud
+        assert said not in quiet
+
+
+def test_without_a_grid_the_same_files_are_written_as_ever(taut: Taut, grid: Path, tmp_path: Path) -> None:
+    taut("--out", str(tmp_path / "bare"))
+    taut("--out", str(tmp_path / "told"), "--grid", str(grid), "--zone", "DE-LU")
+
+    bare, told = (
+        {str(path.relative_to(tmp_path / name)): path for path in sorted((tmp_path / name).rglob("*.*"))}
+        for name in ("bare", "told")
+    )
+    assert {name for name in told if name not in bare} == {
+        f"{Path(name).parent}/{each}" for name in bare if name.endswith("events.parquet") for each in ENERGY
+    }
+    assert not [name for name in bare if "energy" in name]
+    for name in bare:
+        if name.endswith(".parquet"):
+            assert bare[name].read_bytes() == told[name].read_bytes()
+        else:
+            assert "energy" not in bare[name].read_text()
+            assert "shift" not in bare[name].read_text()
+
+
+def test_tables_beside_a_run_are_whole_and_the_same_twice(taut: Taut, grid: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        rows, _ = taut("--out", str(tmp_path / name), "--grid", str(grid), "--zone", "DE-LU", "--slack", "6h")
+
+    for path in sorted((tmp_path / "one").rglob("*.*")):
+        assert path.read_bytes() == (tmp_path / "two" / path.relative_to(tmp_path / "one")).read_bytes()
+    row = next(row for row in rows if (row["arm"], row["devices"], row["shift"]) == ("requested", "all", "forecast"))
+    [folder] = [each for each in (tmp_path / "one").iterdir() if each.name.startswith("requested-any-all-0-forecast")]
+    jobs, hours, machines = (pl.read_csv(folder / name) for name in ENERGY)
+    assert jobs["energy_consumed"].sum() == pytest.approx(row["energy_jobs_kwh"])
+    assert hours["carbon_kg"].sum() == pytest.approx(row["carbon_kg"])
+    assert machines["cost_usd"][-1] == pytest.approx(row["cost_usd"])
+    assert hours["timestamp"][0] == "2023-01-01T00:00:00Z"
+    summary = json.loads((folder / "simulation.json").read_text())
+    assert set(ENERGY) < set(summary["files"])
+
+
+def test_power_alone_tells_energy_alone(taut: Taut, tmp_path: Path) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text("[gpus.V100]\nidle_w = 60\nfull_w = 600\n")
+    rows, said = taut("--power", str(path))
+
+    assert all(row["energy_kwh"] > 0.0 for row in rows)
+    assert not [name for name in rows[0] if "carbon" in name or "cost" in name or name == "zone"]
+    assert "site.toml over the shipped table" in said
+
+
+def test_slack_without_a_grid_holds_nobody_and_says_so(taut: Taut) -> None:
+    bare, _ = taut()
+    rows, said = taut("--slack", "6h")
+
+    assert rows == bare
+    assert "--slack without --grid: nobody is held" in said
+
+
+@pytest.mark.parametrize(("more", "what"), [((), "carbon"), (("--shift-by", "price"), "cost")])
+def test_slack_shows_each_arm_at_once_by_forecast_and_clairvoyant(
+    taut: Taut, grid: Path, more: tuple[str, ...], what: str
+) -> None:
+    where = ("--grid", str(grid), "--zone", "DE-LU", "--arrivals", "recorded", "--hours", "2000")
+    rows, said = taut(*where, "--slack", "9h", *more)
+    per_kwh = {"carbon": "carbon_jobs_g_per_kwh", "cost": "cost_jobs_usd_per_kwh"}[what]
+
+    by_arm: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        by_arm.setdefault(row["arm"], {})[row["shift"]] = row
+    for shifts in by_arm.values():
+        assert list(shifts) == ["none", "forecast", "clairvoyant"]
+        assert shifts["forecast"]["wait_mean_s"] > shifts["none"]["wait_mean_s"]
+        assert shifts["forecast"]["submitted"] == shifts["none"]["submitted"]
+    assert by_arm["requested"]["none"][per_kwh] is not None
+    assert "slack 9 h by" in said
+
+
+def test_means_over_seeds_keep_shifts_apart(taut: Taut, grid: Path) -> None:
+    rows, _ = taut("--grid", str(grid), "--zone", "DE-LU", "--slack", "2h", "--replications", "2")
+
+    assert {row["shift"] for row in rows} == {"none", "forecast", "clairvoyant"}
+    assert {row["seeds"] for row in rows} == {2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--zone", "DE-LU"), "found --zone without --grid"),
+        (("--pue", "1.2", "--grid-start", "2023-01-01"), "found --grid-start, --pue without --grid"),
+        (("--shift-by", "price"), "--shift-by without --slack"),
+        (("--grid", "GRID"), "the zones DE-LU, ZA; say which"),
+        (("--grid", "GRID", "--zone", "FR"), "--zone FR"),
+        (("--grid", "GRID", "--zone", "ZA", "--slack", "6h", "--shift-by", "price"), "zone ZA has no file"),
+        (("--grid", "GRID", "--zone", "ZA", "--grid-start", "2022-01-01"), "found the begin 2022-01-01"),
+        (("--grid", "GRID", "--zone", "ZA", "--slack", "soon"), "--slack soon: expected a time as 6h"),
+        (("--slack", "9d"), "--slack 9d: slack: found 216 h"),
+        (("--grid", "absent"), "no such folder"),
+        (("--power", "absent.toml"), "absent.toml: No such file"),
+    ],
+)
+def test_what_cannot_be_meant_is_bad_usage(lake: Path, grid: Path, arguments: tuple[str, ...], said: str) -> None:
+    given = [str(grid) if each == "GRID" else each for each in arguments]
+    result = CliRunner().invoke(app, ["simulate", "--lake", str(lake), "--predictor", "oracle", *given])
+
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "slack"),
+    [("6h", Slack(longest_s=21_600.0)), ("90m", Slack(longest_s=5400.0)), (" 1.5d ", Slack(longest_s=129_600.0)),
+     ("30s", Slack(longest_s=30.0)), ("50%", Slack(run_frac=0.5)), ("0h", Slack(longest_s=0.0))],
+)  # fmt: skip
+def test_slack_is_read(text: str, slack: Slack) -> None:
+    assert slack_of(text) == slack
+
+
+@pytest.mark.parametrize("text", ["", "6", "h", "-1h", "6 h", "1e9h", "nan%"])
+def test_what_is_no_slack_is_refused(text: str) -> None:
+    with pytest.raises(BadUsage, match="--slack"):
+        slack_of(text)
