@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from pipelines.cli.experiment_carbon_gap import EXPERIMENTS as CARBON_GAP_EXPERIMENTS
+from pipelines.cli.experiment_cost import EXPERIMENTS as COST_EXPERIMENTS
 from pipelines.cli.experiment_energy import EXPERIMENTS as ENERGY_EXPERIMENTS
 from pipelines.cli.experiment_fgd import EXPERIMENTS as FGD_EXPERIMENTS
 from pipelines.cli.experiment_grid import EXPERIMENTS as GRID_EXPERIMENTS
@@ -98,7 +100,9 @@ EXPERIMENTS = {
     **FGD_EXPERIMENTS,
     **SHARING_EXPERIMENTS,
     **ENERGY_EXPERIMENTS,
+    **COST_EXPERIMENTS,
     **GRID_EXPERIMENTS,
+    **CARBON_GAP_EXPERIMENTS,
     "replay": replay,
 }
 """By the name of the subcommand."""

@@ -45,15 +45,15 @@ def candidates(options: Options, relaxed: Relaxed) -> Candidates:
 
     An option whose loss is above the distance of a plan from the relaxed bound is in no better plan.
     """
-    counts = np.arange(options.left_s.shape[1])[:, None]
+    counts = np.arange(options.left_s.shape[2])
     loss_s = options.left_s + relaxed.s_per_g * options.period_g + relaxed.s_per_gpu * counts
-    loss_s -= loss_s.min(axis=(1, 2), keepdims=True)
+    loss_s -= loss_s.min(axis=(0, 2), keepdims=True)
     # Postponed is postponed, at whatever frequency.
-    loss_s[:, 0, 1:] = np.inf
-    kept = np.flatnonzero(np.isfinite(loss_s))
-    if len(kept) > MOST_OPTIONS:
-        kept = np.sort(kept[np.argpartition(loss_s.ravel()[kept], MOST_OPTIONS)[:MOST_OPTIONS]])
-    job, gpus, step = np.unravel_index(kept, loss_s.shape)
+    loss_s[1:, :, 0] = np.inf
+    flat = loss_s.ravel()
+    kept = np.argpartition(flat, MOST_OPTIONS)[:MOST_OPTIONS] if flat.size > MOST_OPTIONS else np.arange(flat.size)
+    kept = np.sort(kept[np.isfinite(flat[kept])])
+    step, job, gpus = np.unravel_index(kept, loss_s.shape)
     return Candidates(
         job=job,
         gpus=gpus,
@@ -80,7 +80,7 @@ def exchanged(
 def _best(options: Options, found: Candidates, gpus: IntArray, step: IntArray, limits: Limits) -> list[int]:
     """Return the one or two options that save most time together within the limits; none if nothing is saved."""
     rows = np.arange(len(gpus))
-    left_s, period_g = options.left_s[rows, gpus, step], options.period_g[rows, gpus, step]
+    left_s, period_g = options.left_s[step, rows, gpus], options.period_g[step, rows, gpus]
     # The option after the last is to leave the other job as it is.
     longer_s = np.append(found.left_s - left_s[found.job], 0.0)
     more_gpus = np.append(found.gpus - gpus[found.job], 0)

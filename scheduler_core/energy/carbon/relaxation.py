@@ -14,14 +14,14 @@ from scheduler_core.energy.carbon.elastic import ElasticJobs
 from scheduler_core.energy.carbon.ladders import Period
 from scheduler_core.types import FloatArray, IntArray
 
-HALVINGS: Final = 16
+HALVINGS: Final = 12
 DECADES: Final = 9.0
 """Prices are sought over so many powers of ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What each job can be given: (J, N+1, F) by count and frequency.
+    """What each job can be given: (F, J, N+1), frequencies first, as the least over them is most often asked for.
 
     `left_s` is the run time left, infinite where a count is not allowed, `period_g` the emissions within the period.
     Without GPUs `left_s` is what postponing is taken to cost, infinite until it is told.
@@ -35,16 +35,16 @@ class Options:
         """Return the options of jobs within a period."""
         allowed = jobs.allowed
         speeds = np.where(allowed, jobs.steps_per_s, 1.0)
-        left_s = (jobs.steps_left[:, None] / speeds)[:, :, None] / jobs.perf[:, None, :]
-        watts = np.arange(jobs.most_gpus + 1)[None, :, None] * jobs.watts[:, None, :]
+        left_s = (jobs.steps_left[:, None] / speeds) / jobs.perf.T[:, :, None]
+        watts = np.arange(jobs.most_gpus + 1) * jobs.watts.T[:, :, None]
         period_g = period.grams(watts, left_s)
-        left_s[~allowed] = np.inf
+        left_s[:, ~allowed] = np.inf
         return cls(left_s=left_s, period_g=period_g)
 
     def postponing(self, later_s: FloatArray) -> "Options":
         """Return the same options for jobs that would end `later_s` (J,) from now if postponed."""
         left_s = self.left_s.copy()
-        left_s[:, 0, :] = later_s[:, None]
+        left_s[:, :, 0] = later_s
         return replace(self, left_s=left_s)
 
 
@@ -64,7 +64,8 @@ def relax(options: Options, *, gpus: int, budget_g: float) -> Relaxed:
 
     Σ min (T + λ·grams + μ·GPUs) - λ·budget - μ·all GPUs is a bound from below for any prices; the best seen is given.
     """
-    counts = np.arange(options.left_s.shape[1], dtype=np.float64)
+    counts = np.arange(options.left_s.shape[2], dtype=np.float64)
+    rows = np.arange(options.left_s.shape[1])
     worst_s = float(options.left_s[np.isfinite(options.left_s)].max())
     least_sum_s = -np.inf
     found: dict[float, tuple[FloatArray, IntArray, float]] = {}
@@ -72,18 +73,17 @@ def relax(options: Options, *, gpus: int, budget_g: float) -> Relaxed:
     def fits(s_per_g: float) -> bool:
         nonlocal least_sum_s
         priced = options.left_s + s_per_g * options.period_g
-        step = priced.argmin(axis=2)
-        by_count = np.take_along_axis(priced, step[:, :, None], axis=2)[:, :, 0]
-        rows = np.arange(len(by_count))
+        by_count = priced.min(axis=0)
         s_per_gpu = _least_price(
             lambda price: float(counts[(by_count + price * counts).argmin(axis=1)].sum()) <= gpus, worst_s
         )
         total = by_count + s_per_gpu * counts
         count = total.argmin(axis=1)
-        spent_g = float(options.period_g[rows, count, step[rows, count]].sum())
+        step = priced[:, rows, count].argmin(axis=0)
+        spent_g = float(options.period_g[step, rows, count].sum())
         bound_s = float(total[rows, count].sum()) - (s_per_g * budget_g if s_per_g > 0.0 else 0.0) - s_per_gpu * gpus
         least_sum_s = max(least_sum_s, bound_s)
-        found[s_per_g] = (count, step[rows, count], s_per_gpu)
+        found[s_per_g] = (count, step, s_per_gpu)
         return spent_g <= budget_g
 
     positive = options.period_g[options.period_g > 0.0]

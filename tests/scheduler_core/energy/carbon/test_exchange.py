@@ -86,9 +86,9 @@ def test_the_relaxed_bound_is_below_every_plan() -> None:
             relax(options, gpus=around.gpus, budget_g=around.budget_g),
         )
         rows = np.arange(len(jobs))
-        assert relaxed.least_sum_s <= options.left_s[rows, plan.gpus, plan.step].sum() * (1.0 + 1e-9)
+        assert relaxed.least_sum_s <= options.left_s[plan.step, rows, plan.gpus].sum() * (1.0 + 1e-9)
         assert relaxed.gpus.sum() <= around.gpus
-        assert options.period_g[rows, relaxed.gpus, relaxed.step].sum() <= around.budget_g * (1.0 + 1e-12)
+        assert options.period_g[relaxed.step, rows, relaxed.gpus].sum() <= around.budget_g * (1.0 + 1e-12)
 
 
 def test_no_jobs_make_an_empty_plan() -> None:

@@ -1,0 +1,68 @@
+"""One round under a carbon budget timed: 200 jobs of up to 64 GPUs at 13 frequencies, on small and large clusters.
+
+Called by `tests.benchmarks.energy`.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from pipelines.energy.carbon_rounds import Round, measured_like
+from scheduler_core.energy.carbon.allocator import allocate
+from scheduler_core.energy.carbon.exchange import exchange
+from tests.benchmarks.serving.figures import Bar, Row, amount_row
+
+JOBS: Final = 200
+MOST_GPUS: Final = 64
+MHZ: Final = np.linspace(757.0, 1530.0, 13)
+CLUSTERS: Final = (64, 256)
+BUDGETS: Final = (0.3, 0.6, 1.0)
+"""Of what all GPUs give off at the mean power of a middle frequency: from where it binds to where GPUs do."""
+
+SEEDS: Final = 10
+BAR: Final = Bar(side="under", value=10.0)
+"""A round in milliseconds."""
+
+
+def carbon_rows() -> list[Row]:
+    """Time rounds drawn anew, in CPU milliseconds of the one thread: the source's procedure, and exchanges after it."""
+    rows: list[Row] = []
+    for gpus in CLUSTERS:
+        rounds = [_round(gpus, budget, seed) for budget in BUDGETS for seed in range(SEEDS)]
+        rows += _rows(f"{gpus} GPUs", rounds, lambda drawn: allocate(drawn.jobs, **drawn.around()), BAR)
+        what = f"{gpus} GPUs, exchanges"
+        rows += _rows(what, rounds[:: SEEDS // 2], lambda drawn: exchange(drawn.jobs, **drawn.around()), None)
+    return rows
+
+
+def _rows(what: str, rounds: list[Round], plan: Callable[[Round], object], bar: Bar | None) -> list[Row]:
+    plan(rounds[0])
+    taken_ms = [_milliseconds(plan, drawn) for drawn in rounds]
+    what = f"one round, {JOBS} jobs x {MOST_GPUS} GPUs x {len(MHZ)} frequencies, {what}"
+    figures = {"p50": (50, bar), "p99": (99, None)}
+    return [
+        amount_row("carbon", f"{what}: {name}", [float(np.percentile(taken_ms, percent))], unit="ms", bar=each)
+        for name, (percent, each) in figures.items()
+    ]
+
+
+def _milliseconds(plan: Callable[[Round], object], drawn: Round) -> float:
+    begin = time.process_time()
+    plan(drawn)
+    return (time.process_time() - begin) * 1000.0
+
+
+def _round(gpus: int, budget: float, seed: int) -> Round:
+    jobs = measured_like(np.random.default_rng(seed), JOBS, MOST_GPUS, MHZ)
+    intensity, period_s, pue = 300.0, 600.0, 1.2
+    full_g = intensity * pue * gpus * float(jobs.watts[:, 8].mean()) * period_s / 3.6e6
+    return Round(
+        jobs=jobs,
+        gpus=gpus,
+        intensity_g_per_kwh=intensity,
+        budget_g=full_g * budget,
+        period_s=period_s,
+        pue=pue,
+    )
