@@ -95,14 +95,7 @@ def simulate(
         truths=truth,
     )
     metering = Metering(
-        grid=grid,
-        zone=zone,
-        basis=carbon_basis,
-        start=grid_start,
-        power=power,
-        pue=pue,
-        slack=slack,
-        shift_by=shift_by,
+        grid=grid, zone=zone, basis=carbon_basis, start=grid_start, power=power, pue=pue, slack=slack, shift_by=shift_by
     )
     aiming = Aiming(target=target.value, popularity=popularity)
     rows = simulated(jobs, load, discipline, aiming, failing, advising, metering, seed=seed, out=out, say=say)

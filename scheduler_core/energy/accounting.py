@@ -118,11 +118,7 @@ def account(
     idle = _idle(window, fleet.idle_w, away)
     work = over_entries.times(drawn.watts[:, :2].sum(axis=1)).by(drawn.machine, machines)
     held = over_entries.times(drawn.watts[:, 2:].sum(axis=1)).by(drawn.machine, machines)
-    hour_ts, hours = window.by_hour(
-        np.concatenate([[from_s], away.down_s, trajectory.start_s]),
-        np.concatenate([[trajectory.end_s], away.up_s, trajectory.end_run_s]),
-        np.concatenate([[float(fleet.idle_w.sum())], -fleet.idle_w[away.machine], parts_w[:, :2].sum(axis=1)]),
-    )
+    hour_ts, hours = _by_hour(window, trajectory, fleet.idle_w, parts_w[:, :2].sum(axis=1), away)
     return EnergyAccount(
         start_ts=start_ts,
         from_s=from_s,
@@ -136,6 +132,17 @@ def account(
         unallocated=idle.less(held),
         hour_ts=hour_ts,
         hours=hours,
+    )
+
+
+def _by_hour(
+    window: Window, trajectory: Trajectory, idle_w: FloatArray, work_w: FloatArray, away: Outages
+) -> tuple[FloatArray, Amounts]:
+    """Return the grid's hours, and in each the idle draw of all machines, less those away, and the work of runs."""
+    return window.by_hour(
+        np.concatenate([[window.from_s], away.down_s, trajectory.start_s]),
+        np.concatenate([[window.until_s], away.up_s, trajectory.end_run_s]),
+        np.concatenate([[float(idle_w.sum())], -idle_w[away.machine], work_w]),
     )
 
 
