@@ -1,6 +1,6 @@
 """Rows of Philly's and Helios' tables in their published formats and numbers: plain draws, no model of a cluster.
 
-The PAI tables are `taut synth pai`'s. Written a machine or a chunk at a time; called by the benchmark of ingest.
+The PAI tables are `taut synth pai`'s. Written a chunk at a time; called by the benchmark of ingest.
 """
 
 import json
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 PHILLY_START: Final = datetime(2017, 8, 7, 12)
@@ -24,8 +25,9 @@ PHILLY_HEADERS: Final = {
     "cluster_cpu_util": "time,machine_id,cpu_util",
     "cluster_mem_util": "time,machine_id,mem_total,mem_free",
 }
-Use = Callable[[np.random.Generator, int, int], list[pl.Series]]
-"""Draws the columns of one machine's rows, given its GPUs and the minutes."""
+CHUNK_MINUTES: Final = 400
+Use = Callable[[np.random.Generator, npt.NDArray[np.int64]], list[pl.Series]]
+"""Draws the columns of rows, given the GPUs that each row's machine has."""
 
 HELIOS_JOBS: Final = 3_363_000
 CHUNK_ROWS: Final = 200_000
@@ -50,15 +52,11 @@ def _write_philly(folder: Path, scale: float, seed: int, uses: Mapping[str, Use]
     (folder / "cluster_job_log").write_text(json.dumps([job | {"user": "u"}]))
     listed = "\n".join(f"m{at},{gpus}, {12 if gpus == 2 else 24}GB" for at, gpus in enumerate(GPUS_OF_MACHINES))
     (folder / "cluster_machine_list").write_text(f"machineId, number of GPUs, single GPU mem\n{listed}\n")
-    times = [(PHILLY_START + timedelta(minutes=m)).strftime("%Y-%m-%d %H:%M:%S PDT") for m in range(minutes)]
-    time = pl.Series("time", times)
     for name, use in uses.items():
         with (folder / name).open("wb") as out:
             out.write(f"{PHILLY_HEADERS[name]}\n".encode())
-            for at, gpus in enumerate(GPUS_OF_MACHINES):
-                machine = pl.Series("machine", [f"m{at}"]).new_from_index(0, minutes)
-                used = [column.alias(f"use{i}") for i, column in enumerate(use(rng, gpus, minutes))]
-                pl.DataFrame([time, machine, *used]).write_csv(out, include_header=False)
+            for first in range(0, minutes, CHUNK_MINUTES):
+                _minutes(rng, use, first, min(CHUNK_MINUTES, minutes - first)).write_csv(out, include_header=False)
     return minutes * len(GPUS_OF_MACHINES)
 
 
@@ -75,29 +73,41 @@ def write_helios(folder: Path, scale: float, seed: int) -> int:
     return jobs
 
 
-def _gpu_use(rng: np.random.Generator, gpus: int, minutes: int) -> list[pl.Series]:
-    used = [_use(rng, minutes) if i < gpus else _offline(minutes) for i in range(8)]
-    return [*used, pl.Series([None], dtype=pl.String).new_from_index(0, minutes)]
+def _minutes(rng: np.random.Generator, use: Use, first: int, minutes: int) -> pl.DataFrame:
+    """Draw all machines' rows of some minutes, in the published order: by minute, then by the machine's name."""
+    order = sorted(range(len(GPUS_OF_MACHINES)), key=lambda at: f"m{at}")
+    names, gpus = pl.Series([f"m{at}" for at in order]), np.array(GPUS_OF_MACHINES)[order]
+    times = [(PHILLY_START + timedelta(minutes=first + m)).strftime("%Y-%m-%d %H:%M:%S PDT") for m in range(minutes)]
+    time = pl.Series(times).gather(np.repeat(np.arange(minutes), len(order)))
+    machine = names.gather(np.tile(np.arange(len(order)), minutes))
+    used = use(rng, np.tile(gpus, minutes))
+    return pl.DataFrame([c.alias(str(i)) for i, c in enumerate((time, machine, *used))])
 
 
-def _cpu_use(rng: np.random.Generator, _: int, minutes: int) -> list[pl.Series]:
-    return [_use(rng, minutes)]
+def _gpu_use(rng: np.random.Generator, gpus: npt.NDArray[np.int64]) -> list[pl.Series]:
+    """Draw use of each GPU that the row's machine has; `NA` stands for the others, and a comma ends the row."""
+    rows = pl.DataFrame({"gpus": gpus, **{f"use{i}": _use(rng, len(gpus)) for i in range(8)}})
+    used = [
+        pl.when(pl.col("gpus") > i).then(pl.col(f"use{i}").cast(pl.String)).otherwise(pl.lit("NA")) for i in range(8)
+    ]
+    drawn = rows.select(each.alias(f"gpu{i}") for i, each in enumerate(used))
+    return [*drawn.get_columns(), pl.Series([None], dtype=pl.String).new_from_index(0, len(gpus))]
 
 
-def _memory(rng: np.random.Generator, gpus: int, minutes: int) -> list[pl.Series]:
+def _cpu_use(rng: np.random.Generator, gpus: npt.NDArray[np.int64]) -> list[pl.Series]:
+    return [_use(rng, len(gpus))]
+
+
+def _memory(rng: np.random.Generator, gpus: npt.NDArray[np.int64]) -> list[pl.Series]:
     """Draw total and free memory in KiB: 64 GiB for every GPU up to 256."""
-    total = float(min(64 * gpus, 256) << 20)
-    return [pl.Series([total]).new_from_index(0, minutes), pl.Series(np.floor(total * rng.random(minutes)))]
+    total = np.minimum(64 * gpus, 256).astype(np.float64) * (1 << 20)
+    return [pl.Series(total), pl.Series(np.floor(total * rng.random(len(gpus))))]
 
 
-def _use(rng: np.random.Generator, minutes: int) -> pl.Series:
-    """Draw use in percent with up to nine digits, idle for two minutes of five."""
-    busy = np.round(rng.uniform(0.0, 100.0, minutes) / 12, 9) * 12
-    return pl.Series(np.round(np.where(rng.random(minutes) < 0.4, 0.0, busy), 9))
-
-
-def _offline(minutes: int) -> pl.Series:
-    return pl.Series(["NA"]).new_from_index(0, minutes)
+def _use(rng: np.random.Generator, rows: int) -> pl.Series:
+    """Draw use in percent with up to nine digits, idle in two rows of five."""
+    busy = np.round(rng.uniform(0.0, 100.0, rows) / 12, 9) * 12
+    return pl.Series(np.round(np.where(rng.random(rows) < 0.4, 0.0, busy), 9))
 
 
 def _helios_jobs(rng: np.random.Generator, first: int, rows: int) -> pl.DataFrame:
