@@ -5,8 +5,10 @@ from typing import Any
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
-from pipelines import sql
+from pipelines import sql, views
+from pipelines.cli import app
 from pipelines.errors import LakeError, QueryRefused
 from pipelines.ingest import ingest
 from pipelines.lake import Lake
@@ -181,3 +183,9 @@ def test_a_query_larger_than_memory_spills_and_cleans_up(lake: Lake, monkeypatch
 def test_no_lake_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="no lake"):
         sql.query(Lake(tmp_path / "none"), "SELECT 1")
+
+
+def test_the_help_names_every_table_and_view() -> None:
+    told = " ".join(CliRunner().invoke(app, ["sql", "--help"]).stdout.split())
+
+    assert all(name in told for name in views.DESCRIBED)
