@@ -28,6 +28,7 @@ Planner = Callable[[Round], CountsAndFrequencies]
 PLANNERS: Final[Mapping[str, Planner]] = {
     "source, stops at the budget": lambda drawn: allocate(drawn.jobs, **drawn.around(), past_budget="stop"),
     "source, next that fits": lambda drawn: allocate(drawn.jobs, **drawn.around()),
+    "charged by the period": lambda drawn: allocate(drawn.jobs, **drawn.around(), charge="period"),
     "exchange": lambda drawn: exchange(drawn.jobs, **drawn.around()),
     "exchange, may put off": lambda drawn: exchange(drawn.jobs, **drawn.around(), put_off="chosen"),
 }

@@ -11,7 +11,7 @@ import numpy as np
 
 from scheduler_core.energy.carbon.climb import Climbed, PastBudget, climb
 from scheduler_core.energy.carbon.elastic import CountsAndFrequencies, ElasticJobs
-from scheduler_core.energy.carbon.ladders import Period, count_ladders, frequency_ladders
+from scheduler_core.energy.carbon.ladders import Charge, Period, count_ladders, frequency_ladders
 from scheduler_core.errors import BadInput
 from scheduler_core.types import IntArray
 
@@ -30,6 +30,7 @@ def allocate(
     start: Literal["optimal"] | int = "optimal",
     stages: Collection[Stage] = STAGES,
     past_budget: PastBudget = "next",
+    charge: Charge = "job",
 ) -> CountsAndFrequencies:
     """Choose every job's GPUs and frequency for one period, emissions within it at most `budget_g`.
 
@@ -38,6 +39,10 @@ def allocate(
     at f0. A rigid job's first step is its whole count. Where not all jobs can have their first GPUs, what fits runs,
     by shortest T·C, and the rest is postponed, as a note says. Where the best step would pass the budget the next best
     that fits is taken (ours); ``past_budget="stop"`` ends the stage there, as the source does.
+
+    ``charge="period"`` divides the benefit by emissions within the period (ours), which is what the budget bounds:
+    where jobs outlast the period, a job that scales well has nearly the same emissions in all with any count, and takes
+    all GPUs though each draws on the budget as any other.
 
     Equal steps go to the older job, then by what the jobs are: the order of rows changes nothing.
 
@@ -57,7 +62,7 @@ def allocate(
     sorted_jobs = jobs.rows(order)
     step = starting_step(sorted_jobs, start)
     climbed = climb(
-        count_ladders(sorted_jobs, step, period),
+        count_ladders(sorted_jobs, step, period, charge),
         gpus=gpus,
         budget_g=budget_g,
         past_budget=past_budget,
@@ -65,7 +70,7 @@ def allocate(
     )
     count, notes = climbed.choice, _said(climbed, "counts")
     if "frequency" in stages:
-        ladders = frequency_ladders(sorted_jobs, count, step, period)
+        ladders = frequency_ladders(sorted_jobs, count, step, period, charge)
         climbed = climb(ladders, gpus=gpus, budget_g=budget_g, past_budget=past_budget)
         step, notes = climbed.choice, notes + _said(climbed, "frequency")
     return planned(count, step, order, notes)

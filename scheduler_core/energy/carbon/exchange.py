@@ -38,7 +38,7 @@ def exchange(
 ) -> CountsAndFrequencies:
     """Choose every job's GPUs and frequency for one period, emissions within it at most `budget_g`.
 
-    Never worse in `mean_completion_s` than `allocate` from f0 = energy-optimal, where it starts. It ends where no
+    Never worse in `mean_completion_s` than `allocate` that charges by the period, where it starts. It ends where no
     exchange between two jobs shortens it. Under ``"forced"`` no more jobs are postponed than there; ``"chosen"`` is
     shorter in the mean, but what it puts off for shorter jobs it may put off again in the next round.
 
@@ -53,7 +53,13 @@ def exchange(
     order = canonical_order(jobs)
     jobs = jobs.rows(order)
     plan = allocate(
-        jobs, gpus=gpus, intensity_g_per_kwh=intensity_g_per_kwh, budget_g=budget_g, period_s=period_s, pue=pue
+        jobs,
+        gpus=gpus,
+        intensity_g_per_kwh=intensity_g_per_kwh,
+        budget_g=budget_g,
+        period_s=period_s,
+        pue=pue,
+        charge="period",
     )
     if len(jobs) == 0:
         return plan

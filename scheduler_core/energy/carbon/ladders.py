@@ -5,7 +5,7 @@ Emissions of all rungs and the rank of every step, computed at once; which step 
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -18,6 +18,9 @@ FIRST_GPUS: Final = 0
 SAVES_ENERGY: Final = 1
 COSTS_ENERGY: Final = 2
 """Kinds of steps, in the order in which they are taken; `NO_STEP` is never taken."""
+
+Charge = Literal["job", "period"]
+"""What a step is charged for: what the job gives off until its end (the source), or within the period (ours)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +56,7 @@ class Ladders:
     rank: FloatArray
 
 
-def count_ladders(jobs: ElasticJobs, step: IntArray, period: Period) -> Ladders:
+def count_ladders(jobs: ElasticJobs, step: IntArray, period: Period, charge: Charge = "job") -> Ladders:
     """Return the counts of every job at its frequency `step` (J,): no GPU, then each allowed count, ascending."""
     rows = np.arange(len(jobs))
     with np.errstate(divide="ignore"):
@@ -64,10 +67,12 @@ def count_ladders(jobs: ElasticJobs, step: IntArray, period: Period) -> Ladders:
     # Allowed counts move to the front; what is not allowed follows, and no step leads there.
     choice = np.argsort(~held, axis=1, kind="stable").astype(np.int64)
     left_s, watts = np.take_along_axis(left_s, choice, axis=1), np.take_along_axis(watts, choice, axis=1)
-    return _ladders(choice, choice, left_s, watts, np.take_along_axis(held, choice, axis=1), period)
+    return _ladders(choice, choice, left_s, watts, np.take_along_axis(held, choice, axis=1), period, charge)
 
 
-def frequency_ladders(jobs: ElasticJobs, gpus: IntArray, step: IntArray, period: Period) -> Ladders:
+def frequency_ladders(
+    jobs: ElasticJobs, gpus: IntArray, step: IntArray, period: Period, charge: Charge = "job"
+) -> Ladders:
     """Return the frequencies of every job with its `gpus` (J,), from `step` (J,) up; a postponed job has no steps."""
     rows = np.arange(len(jobs))
     choice = np.minimum(step[:, None] + np.arange(len(jobs.mhz)), len(jobs.mhz) - 1)
@@ -75,32 +80,38 @@ def frequency_ladders(jobs: ElasticJobs, gpus: IntArray, step: IntArray, period:
     with np.errstate(divide="ignore"):
         left_s = (jobs.steps_left / jobs.steps_per_s[rows, gpus])[:, None] / jobs.perf[rows[:, None], choice]
     watts = gpus[:, None] * jobs.watts[rows[:, None], choice]
-    return _ladders(choice, np.broadcast_to(gpus[:, None], choice.shape), left_s, watts, held, period)
+    return _ladders(choice, np.broadcast_to(gpus[:, None], choice.shape), left_s, watts, held, period, charge)
 
 
 def _ladders(
-    choice: IntArray, gpus: IntArray, left_s: FloatArray, watts: FloatArray, held: BoolArray, period: Period
+    choice: IntArray,
+    gpus: IntArray,
+    left_s: FloatArray,
+    watts: FloatArray,
+    held: BoolArray,
+    period: Period,
+    charge: Charge,
 ) -> Ladders:
     # Without GPUs the time is infinite and nothing is drawn.
     energy_j = watts * np.where(np.isinf(left_s), 0.0, left_s)
-    kind, rank = ranked(left_s[:, :-1], left_s[:, 1:], energy_j[:, :-1], energy_j[:, 1:])
+    period_g = period.grams(watts, left_s)
+    kind, rank = ranked(left_s, energy_j, energy_j if charge == "job" else period_g)
     kind[~held[:, 1:]] = NO_STEP
-    return Ladders(choice=choice, gpus=gpus, period_g=period.grams(watts, left_s), kind=kind, rank=rank)
+    return Ladders(choice=choice, gpus=gpus, period_g=period_g, kind=kind, rank=rank)
 
 
-def ranked(
-    left_s: FloatArray, next_s: FloatArray, energy_j: FloatArray, next_j: FloatArray
-) -> tuple[IntArray, FloatArray]:
-    """Return the kind and the rank of steps from T1 to T2 and from energy to energy.
+def ranked(left_s: FloatArray, energy_j: FloatArray, charged: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return the kind and the rank of the steps (J, R-1) between rungs of times, energies and charges (J, R).
 
     The source's benefit ((T1 - T2)/T̄) / ((C2 - C1)/C) has T̄ and C in common for all steps at one moment, and
     intensity and PUE in C1, C2 and C; without them the order is the same, and what was ranked stays ranked while other
     jobs take theirs. First GPUs come before all (their T1 is infinite), by T·C; then steps that cost no energy, by
     T1 - T2; then (T1 - T2)/(C2 - C1). A step that makes the job no faster is none.
     """
+    next_s = left_s[:, 1:]
     with np.errstate(divide="ignore", invalid="ignore"):
-        faster_s, dearer_j = left_s - next_s, next_j - energy_j
-        first, saves = np.isinf(left_s), dearer_j <= 0.0
-        rank = np.where(first, next_s * next_j, np.where(saves, -faster_s, -faster_s / dearer_j))
+        faster_s, dearer = left_s[:, :-1] - next_s, np.diff(charged, axis=1)
+        first, saves = np.isinf(left_s[:, :-1]), dearer <= 0.0
+        rank = np.where(first, next_s * energy_j[:, 1:], np.where(saves, -faster_s, -faster_s / dearer))
         kind = np.where(first, FIRST_GPUS, np.where(saves, SAVES_ENERGY, COSTS_ENERGY))
         return np.where(faster_s > 0.0, kind, NO_STEP).astype(np.int64), rank

@@ -3,8 +3,10 @@
 import numpy as np
 
 from scheduler_core.energy.carbon.elastic import CountsAndFrequencies, ElasticJobs
-from scheduler_core.energy.carbon.emissions import job_emissions_g, remaining_s
+from scheduler_core.energy.carbon.emissions import job_emissions_g, period_emissions_g, remaining_s
 from tests.scheduler_core.energy.carbon.made_rounds import Around, spent_g
+
+WHOLE_JOB_S = 1e300
 
 
 def plan_of(gpus: np.ndarray, step: np.ndarray) -> CountsAndFrequencies:
@@ -25,17 +27,19 @@ def stepped(jobs: ElasticJobs, plan: CountsAndFrequencies, row: int, stage: str)
 
 
 def benefit(
-    jobs: ElasticJobs, before: CountsAndFrequencies, after: CountsAndFrequencies, row: int
+    jobs: ElasticJobs, before: CountsAndFrequencies, after: CountsAndFrequencies, row: int, charged_s: float
 ) -> tuple[int, float] | None:
     """The class of the step, and its benefit: the source's formula with T̄ and C of this moment; most first.
 
-    At 1 g/kWh: at an intensity of 0 the formula says nothing, and what emits least is then what draws least.
+    `charged_s` is the time that emissions count for, without end in the source. At 1 g/kWh: the formula says
+    nothing at 0, and what emits least is then what draws least.
     """
     left_1, left_2 = remaining_s(jobs, before), remaining_s(jobs, after)
-    grams_1 = job_emissions_g(jobs, before, intensity_g_per_kwh=1.0)
-    grams_2 = job_emissions_g(jobs, after, intensity_g_per_kwh=1.0)
     if before.gpus[row] == 0:
-        return 2, -float(left_2[row] * grams_2[row])
+        return 2, -float(left_2[row] * job_emissions_g(jobs, after, intensity_g_per_kwh=1.0)[row])
+    grams_1, grams_2 = (
+        period_emissions_g(jobs, plan, intensity_g_per_kwh=1.0, period_s=charged_s) for plan in (before, after)
+    )
     if left_2[row] >= left_1[row]:
         return None
     if grams_2[row] <= grams_1[row]:
@@ -45,23 +49,23 @@ def benefit(
     return 0, float(shorter / ((grams_2[row] - grams_1[row]) / cluster_g))
 
 
-def naive_allocate(jobs: ElasticJobs, around: Around, past_budget: str) -> CountsAndFrequencies:
+def naive_allocate(jobs: ElasticJobs, around: Around, past_budget: str, charge: str) -> CountsAndFrequencies:
     """Both stages from the energy-optimal frequency."""
     plan = plan_of(np.zeros(len(jobs), dtype=np.int64), jobs.optimal_step)
     for stage in ("counts", "frequency"):
-        plan = _climbed(jobs, around, past_budget, stage, plan)
+        plan = _climbed(jobs, around, past_budget, stage, plan, around.period_s if charge == "period" else WHOLE_JOB_S)
     return plan
 
 
 def _climbed(
-    jobs: ElasticJobs, around: Around, past_budget: str, stage: str, plan: CountsAndFrequencies
+    jobs: ElasticJobs, around: Around, past_budget: str, stage: str, plan: CountsAndFrequencies, charged_s: float
 ) -> CountsAndFrequencies:
     stopped = False
     while True:
         asked = []
         for row in range(len(jobs)):
             after = stepped(jobs, plan, row, stage)
-            found = None if after is None else benefit(jobs, plan, after, row)
+            found = None if after is None else benefit(jobs, plan, after, row, charged_s)
             if after is not None and found is not None and after.gpus.sum() <= around.gpus:
                 asked.append((found, row, after))
         # Of equal benefits the older job, then the first: what the tests draw has no other ties.

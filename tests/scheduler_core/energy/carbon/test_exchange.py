@@ -18,7 +18,10 @@ PLENTY = Around(gpus=8, intensity_g_per_kwh=400.0, budget_g=1e9, period_s=600.0)
 def test_random_rounds_stay_within_the_budget_and_never_get_longer(start: int, put_off: PutOff) -> None:
     for seed in range(start, start + 60):
         jobs, around = random_round(seed)
-        first, plan = allocate(jobs, **around.arguments()), exchange(jobs, **around.arguments(), put_off=put_off)
+        first, plan = (
+            allocate(jobs, **around.arguments(), charge="period"),
+            exchange(jobs, **around.arguments(), put_off=put_off),
+        )
         check_feasible(jobs, plan, around)
         before_s, after_s = (mean_completion_s(jobs, each, period_s=around.period_s) for each in (first, plan))
         assert after_s <= before_s * (1.0 + 1e-12)
