@@ -27,7 +27,7 @@ def cures_of(mapping: GenericMapping) -> dict[str, str]:
 def _unparsable(name: str, told: ColumnMapping, kind: Kind) -> str:
     where = f"column {told.column!r}" if told.column is not None else "the constant"
     if kind is TIME:
-        meant = f"a time by {told.time!r}" if told.time in EPOCHS or told.time == "iso" else f"like {told.time!r}"
+        meant = "a time like 2024-01-31T12:00:00" if told.time == "iso" else f"a time by {told.time!r}"
         other = "another time format" if told.time in EPOCHS else f"another time format ({', '.join(EPOCHS)})"
         return f"{where} should be {meant}; give {name} {other}, or add what stands for no time to nulls"
     expects = kind.named[told.convert].expects if told.convert else kind.plain.expects
