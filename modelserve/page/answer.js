@@ -3,7 +3,7 @@
 
 import { claim, curve, legend, sidedBar, strip } from "./charts.js";
 import { html, table } from "./elements.js";
-import { RESOURCES, amount, count, duration, known, moment, number, percent, reason } from "./words.js";
+import { RESOURCES, amount, count, duration, isLess, known, moment, number, percent, reason } from "./words.js";
 
 /** Return the whole answer. */
 export function answered(said) {
@@ -66,7 +66,7 @@ function request({ job, predicted, recommended }) {
     legend([["bar", "recommended"], ["track", "claimed"], ["least", "least allowed"], ["peak", "expected peak use"]]),
     html("ul", { class: "reasons" }, ...RESOURCES.map(({ key, label }) => {
       const [short, sentence] = reason(recommended.reasons[key]);
-      const kind = recommended.reasons[key] === "shrunk" ? "ok" : "kept";
+      const kind = isLess(recommended.target[key], recommended.request[key]) ? "ok" : "kept";
       return html("li", {}, html("b", {}, label), " ", html("span", { class: `badge ${kind}` }, short), ` ${sentence}`);
     })));
 }

@@ -7,6 +7,9 @@ import { duration, known, number } from "./words.js";
 const WIDTH = 360;
 const HEIGHT = 210;
 const PLOT = { left: 62, right: 10, top: 14, bottom: 34 };
+const LEAST_S = 1;
+const WIDE = 5;
+const ROUND_LOG_S = [1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400, 30 * 86400];
 const ROUND_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
 
 /** Draw a bar from 0 to `value` of `most`, with a whisker of ± `spread`; numbers stand beside it. */
@@ -50,24 +53,26 @@ export function strip(p50, p90, most) {
 
 /**
  * Draw predicted run times along a resource: `points` are {value, p50, p90, supported}, `marks` {value, text, kind}.
- * `label` is what the chart says to those who do not see it.
+ * `label` is what the chart says to those who do not see it. Where a p90 is far above its p50, times stand on a log
+ * scale: on a linear one the p50 would lie on the axis.
  */
 export function curve({ points, marks, unit, label }) {
   const xs = points.map((each) => each.value);
   const low = Math.min(...xs);
   const high = Math.max(...xs);
-  const most = Math.max(...points.map((each) => Math.max(each.p50, each.p90)), 1);
-  const y = scale(0, most * 1.08, HEIGHT - PLOT.bottom, PLOT.top);
+  const times = points.flatMap((each) => [each.p50, each.p90]);
+  const { y, ticks, isLog } = timeAxis(times, points.some((each) => each.p90 > WIDE * Math.max(each.p50, LEAST_S)));
   const x = low < high ? scale(low, high, PLOT.left, WIDTH - PLOT.right) : () => (PLOT.left + WIDTH - PLOT.right) / 2;
   const along = (key) => points.map((each) => `${round(x(each.value))},${round(y(each[key]))}`);
   return svg("svg", { class: "curve", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
     ...unseen(points, x),
-    ...timeTicks(most * 1.08).map((t) => svg("g", {},
+    ...ticks.map((t) => svg("g", {},
       svg("line", { class: "grid", x1: PLOT.left, x2: WIDTH - PLOT.right, y1: y(t), y2: y(t) }),
       svg("text", { x: PLOT.left - 6, y: y(t) + 4, "text-anchor": "end" }, duration(t)))),
     ...valueTicks(low, high).map((v) =>
       svg("text", { x: x(v), y: HEIGHT - 18, "text-anchor": "middle" }, number(v))),
     svg("text", { class: "unit", x: WIDTH - PLOT.right, y: HEIGHT - 4, "text-anchor": "end" }, `${unit} per instance`),
+    isLog ? svg("text", { class: "unit", x: 4, y: HEIGHT - 4 }, "time: log scale") : null,
     svg("polygon", { class: "band", points: [...along("p50"), ...along("p90").reverse()].join(" ") }),
     svg("polyline", { class: "line high", points: along("p90").join(" ") }),
     svg("polyline", { class: "line", points: along("p50").join(" ") }),
@@ -99,6 +104,17 @@ function nearest(points, value) {
 
 function scale(from, to, start, end) {
   return (value) => start + ((value - from) / (to - from)) * (end - start);
+}
+
+function timeAxis(times, isLog) {
+  const most = Math.max(...times, 1) * 1.08;
+  const [bottom, top] = [HEIGHT - PLOT.bottom, PLOT.top];
+  if (!isLog) return { y: scale(0, most, bottom, top), ticks: timeTicks(most), isLog };
+  const least = Math.max(Math.min(...times), LEAST_S) / 1.25;
+  const along = scale(Math.log(least), Math.log(most * 1.25), bottom, top);
+  const within = (each) => each >= least && each <= most * 1.25;
+  const round = ROUND_LOG_S.filter(within);
+  return { y: (s) => along(Math.log(Math.max(s, least))), ticks: round.length > 1 ? round : [...ROUND_S.filter(within), ...round], isLog };
 }
 
 function timeTicks(most) {

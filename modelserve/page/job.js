@@ -8,6 +8,9 @@ const REQUEST = ["cpu_cores", "mem_gib", "gpus"];
 const OF_JOB = ["task_type", "user", "group", "gpu_type", "cluster", "vc", "role", "workload", "instances"];
 const FIELDS = [...OF_JOB, ...REQUEST, "theta", "submit_ts", "trace"];
 
+/** The name under which a job of this page is asked about: no job that anybody submitted. */
+export const TRIED = "tried";
+
 /** What was typed cannot be sent: the fields at fault, and what each expects. */
 export class BadField extends Error {
   constructor(faults) {
@@ -27,7 +30,7 @@ export function typedJob() {
 
   const given = (names) => Object.fromEntries(names.filter((name) => typed[name] !== "")
     .map((name) => [name, NUMBERS.includes(name) ? Number(typed[name]) : typed[name]]));
-  const job = { job_id: "tried", ...given(OF_JOB), request: given(REQUEST) };
+  const job = { job_id: TRIED, ...given(OF_JOB), request: given(REQUEST) };
   if (typed.submit_ts !== "") job.submit_ts = `${typed.submit_ts}Z`;
   return { job, ...given(["trace", "theta"]) };
 }

@@ -2,8 +2,9 @@
 // Nothing is recommended here.
 
 import { byId, html, put, shortened, table } from "./elements.js";
+import { TRIED } from "./job.js";
 import { get } from "./service.js";
-import { RESOURCES, ago, amount, count, duration, known, moment, number, percent, reason } from "./words.js";
+import { RESOURCES, ago, amount, count, duration, isLess, known, moment, number, percent, reason } from "./words.js";
 
 const FIRST = 15;
 
@@ -21,12 +22,24 @@ export async function showRecent() {
 }
 
 function freed(rows) {
+  const meant = rows.filter((each) => each.job_id !== TRIED);
+  const tried = rows.length - meant.length;
+  const [given, noted] = ["enforce", "observe"].map((mode) => meant.filter((each) => each.mode === mode));
+  const those = (mode) => (given.length && noted.length ? `Those ${mode}` : "Together they");
+  return [
+    summed(given, `${those("enforced")} free`),
+    summed(noted, `${those("observed only")} would free`),
+    tried ? `Of these, ${count(tried, "try", "tries")} on this page, in no sum.` : "",
+  ].filter((each) => each).join(" ");
+}
+
+function summed(rows, lead) {
   const parts = RESOURCES.map(({ key, unit }) => {
     const asked = rows.reduce((sum, each) => sum + (each.request[key] ?? 0) * each.instances, 0);
     const less = rows.reduce((sum, each) => sum + (each.freed[key] ?? 0), 0);
     return asked > 0 ? `${number(less)} of ${number(asked)} ${unit} (${percent(less / asked)})` : null;
   }).filter((each) => each !== null);
-  return parts.length ? `Together they free ${parts.join(", ")}.` : "";
+  return parts.length ? `${lead} ${parts.join(", ")}.` : "";
 }
 
 function held({ default: usual, modes, brakes }) {
@@ -77,7 +90,7 @@ function step(row, key) {
   if (!known(asked)) return html("span", { class: "faint" }, "–");
   const [short, sentence] = reason(row.reasons[key]);
   return [
-    target < asked ? html("b", {}, `${number(asked)} → ${number(target)}`) : number(asked),
+    isLess(target, asked) ? html("b", {}, `${number(asked)} → ${number(target)}`) : number(asked),
     html("span", { class: "under", title: sentence }, short),
   ];
 }

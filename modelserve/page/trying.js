@@ -4,7 +4,7 @@ import { answered } from "./answer.js";
 import { byId, put } from "./elements.js";
 import { BadField, clearFaults, markFaults, typedJob } from "./job.js";
 import { post } from "./service.js";
-import { RESOURCES, count, duration } from "./words.js";
+import { RESOURCES, count, duration, isLess } from "./words.js";
 
 const POINTS = 24;
 const TOP = 6;
@@ -61,7 +61,7 @@ async function allOf({ trace, theta, job }) {
 }
 
 function inShort({ predicted, recommended }) {
-  const shrunk = Object.values(recommended.reasons).filter((each) => each === "shrunk").length;
+  const shrunk = RESOURCES.filter(({ key }) => isLess(recommended.target[key], recommended.request[key])).length;
   const time = predicted.run_time_s
     ? `Half of such jobs end within ${duration(predicted.run_time_s.p50)}, nine in ten within ${duration(predicted.run_time_s.p90)}.`
     : "No run time can be predicted.";

@@ -84,11 +84,16 @@ export function ago(iso, now = Date.now()) {
 }
 
 /** Return a count with its noun: "1 job", "3 jobs". */
-export function count(n, noun) {
-  return `${number(n)} ${noun}${n === 1 ? "" : "s"}`;
+export function count(n, noun, nouns = `${noun}s`) {
+  return `${number(n)} ${n === 1 ? noun : nouns}`;
 }
 
 /** Tell whether a value is a number that can be shown. */
 export function known(value) {
   return typeof value === "number" && Number.isFinite(value);
+}
+
+/** Tell whether a target is below what was asked for: a request shrinks to its floor too. */
+export function isLess(target, asked) {
+  return known(target) && known(asked) && target < asked;
 }

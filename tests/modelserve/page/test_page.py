@@ -127,7 +127,7 @@ def test_recent_recommendations_say_why_and_what_they_saved(start: Start, visit:
     assert "3.6 cores" in row
     assert "completed after 1 h" in row
     assert "saved 3.6 core-hours" in row
-    assert "Together they free 3.6 of 12 cores (30 %)" in page.inner_text("#recent-says")
+    assert "Together they would free 3.6 of 12 cores (30 %)" in page.inner_text("#recent-says")
     assert "3.6 of 12" in page.inner_text("#realised-body")
     assert "observe by default; enforce for pai / ctr" in page.inner_text("#realised-body")
     seen.check_quiet()
