@@ -7,7 +7,9 @@ import math
 from typing import Final
 
 from scheduler_core.energy.accounting import EnergyAccount
+from scheduler_core.energy.amounts import Amounts
 from scheduler_core.metrics import Metrics
+from scheduler_core.types import FloatArray
 
 G_PER_KG: Final = 1000.0
 
@@ -32,22 +34,31 @@ def energy_figures(
     `*_saved_frac` is 1 - figure / base, over the size of the base where that is negative. Per finished job (completed,
     or failed of itself), as the arms may differ in how much they do by the horizon. kWh are those of the machines;
     carbon and cost are the site's, and are left out without a `grid`. `*_jobs_*_per_kwh` is what the jobs' kWh met on
-    the grid: what shifting changes, whatever placement does to the kWh.
+    the grid: what shifting changes, whatever placement does to the kWh. `*_job_mean_*` is the mean over jobs of it:
+    what the ordinary job met, however little it draws.
     """
     own, other = _of(found, metrics), _of(base, base_metrics)
     if not grid:
         own = {name: value for name, value in own.items() if name.startswith("energy")}
     figures = dict(own)
     if grid:
-        jobs = found.jobs.total()
-        figures["carbon_jobs_g_per_kwh"] = _per(jobs.carbon_g, jobs.kwh)
-        figures["cost_jobs_usd_per_kwh"] = _per(jobs.cost_usd, jobs.kwh)
+        figures |= _met(found.jobs)
     for name in _WHOLE:
         if name in own:
             what, each = name.rsplit("_", 1)[0], f"{name}_per_finished"
             figures[f"{what}_saved_frac"] = _saved(own[name], other[name])
             figures[f"{what}_per_finished_saved_frac"] = _saved(own[each], other[each])
     return figures
+
+
+def _met(jobs: Amounts) -> dict[str, float]:
+    total = jobs.total()
+    return {
+        "carbon_jobs_g_per_kwh": _per(total.carbon_g, total.kwh),
+        "carbon_job_mean_g_per_kwh": _mean_per(jobs.carbon_g, jobs.kwh),
+        "cost_jobs_usd_per_kwh": _per(total.cost_usd, total.kwh),
+        "cost_job_mean_usd_per_kwh": _mean_per(jobs.cost_usd, jobs.kwh),
+    }
 
 
 def _of(found: EnergyAccount, metrics: Metrics) -> dict[str, float]:
@@ -66,6 +77,11 @@ def _of(found: EnergyAccount, metrics: Metrics) -> dict[str, float]:
 
 def _saved(value: float, base: float) -> float:
     return (base - value) / abs(base) if base else math.nan
+
+
+def _mean_per(amounts: FloatArray, over: FloatArray) -> float:
+    ran = over > 0.0
+    return float((amounts[ran] / over[ran]).mean()) if ran.any() else math.nan
 
 
 def _per(amount: float, over: float) -> float:

@@ -101,6 +101,15 @@ def test_faults_are_named(tmp_path: Path, text: str, said: str) -> None:
     assert "site.toml" in str(refused.value)
 
 
+def test_the_example_of_the_manual_is_a_power_file(tmp_path: Path) -> None:
+    manual = (Path(__file__).parents[3] / "docs" / "energy.md").read_text()
+    example = manual[manual.index("    pue = 1.35") :]
+
+    table = power_file(own(tmp_path, example[: example.index("\n\n")]))
+
+    assert (table.pue, table.node(machine(gpu_type="H100", cpu_cores=192.0)).cpu_full_w) == (1.35, 360.0)
+
+
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(BadUsage, match=r"absent\.toml: No such file"):
         power_file(tmp_path / "absent.toml")

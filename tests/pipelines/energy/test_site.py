@@ -75,6 +75,7 @@ def test_figures_of_two_jobs_by_hand() -> None:
     assert row["carbon_jobs_g_per_kwh"] == pytest.approx(
         1.5 * (2 * (40 + first) * 200 + (80 + second) * 100) / (2 * (40 + first) + 80 + second)
     )
+    assert row["carbon_job_mean_g_per_kwh"] == pytest.approx(1.5 * (200 + 100) / 2)
     assert (row["zone"], row["pue"], row["carbon_saved_frac"]) == ("Z", 1.5, 0.0)
     assert "shift" not in row
 
