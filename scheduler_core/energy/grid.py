@@ -6,7 +6,9 @@ Reading files is `pipelines.energy.grid_files`' matter. Called by `accounting`, 
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from scheduler_core.energy.hourly import HourlySeries
+import numpy as np
+
+from scheduler_core.energy.hourly import HOUR_S, HourlySeries
 from scheduler_core.errors import BadInput
 
 CARBON_UNIT: Final = "g/kWh"
@@ -83,3 +85,22 @@ def _told(series: HourlySeries | None, zone: str, what: str) -> HourlySeries:
     if series is None:
         raise BadInput(f"grid {zone}: found no {what}, expected an hourly series of it")
     return series
+
+
+def sampled(provider: GridProvider, zone: str, *, start_s: float, hours: int, pue: float = 1.0) -> Grid:
+    """Return what a provider tells at the begin of each of so many hours, as a grid to account on.
+
+    Raises
+    ------
+    BadInput
+        If the begin is no whole hour, there is no hour, or the provider tells what is no finite number.
+    """
+    moments = [start_s + hour * HOUR_S for hour in range(hours)]
+    carbon = np.array([provider.carbon_g_per_kwh(each) for each in moments], dtype=np.float64)
+    price = np.array([provider.price_usd_per_kwh(each) for each in moments], dtype=np.float64)
+    return Grid(
+        zone=zone,
+        carbon=HourlySeries(start_s=start_s, values=carbon, unit=CARBON_UNIT),
+        price=HourlySeries(start_s=start_s, values=price, unit=PRICE_UNIT),
+        pue=pue,
+    )
