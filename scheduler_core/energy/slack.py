@@ -25,6 +25,9 @@ CLAIRVOYANT: Final = "clairvoyant"
 UNKNOWN_RUN_S: Final = HOUR_S
 """The run time taken where none is predicted: the hour that a job starts in is what counts then (ours)."""
 
+LONGEST_RUN_S: Final = 366 * HOURS_PER_DAY * HOUR_S
+"""Of a longer run, or one without end, the first year counts."""
+
 _BETTER: Final = 1e-9
 """Relative gain from which an hour counts as cleaner."""
 
@@ -83,8 +86,8 @@ def released_s(
     """
     moments = start_ts + arrive_s
     begins = np.floor(moments / HOUR_S) * HOUR_S
-    lasts_s = np.where(np.isnan(run_s), UNKNOWN_RUN_S, np.maximum(run_s, 1.0))
-    outlook = _Truth(series) if how == CLAIRVOYANT else _Forecast.made(series, begins, how)
+    lasts_s = np.where(np.isnan(run_s), UNKNOWN_RUN_S, np.clip(run_s, 1.0, LONGEST_RUN_S))
+    outlook = _Truth(series=series) if how == CLAIRVOYANT else _Forecast.made(series, begins, how)
     best = outlook.mean(moments - begins, lasts_s, begins)
     release = arrive_s.copy()
     for hour in range(1, int(slack_s.max(initial=0.0) / HOUR_S) + 2):
@@ -121,7 +124,7 @@ class _Forecast:
         return np.asarray(lot / (lasts_s / HOUR_S), dtype=np.float64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Truth:
     """The series as it will be."""
 

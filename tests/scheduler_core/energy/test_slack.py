@@ -52,6 +52,11 @@ def test_persistence_sees_no_better_hour_and_an_unknown_run_counts_an_hour() -> 
     assert one(32.25, 6.0, math.nan) == 34.0
 
 
+@pytest.mark.parametrize("how", ["yesterday", CLAIRVOYANT])
+def test_a_run_without_end_is_released_too(how: str) -> None:
+    assert 32.25 <= one(32.25, 6.0, math.inf, how) <= 38.25
+
+
 def test_the_clairvoyant_knows_what_yesterday_does_not() -> None:
     odd = DAY * 2 + [300.0] * 24 + DAY
 
