@@ -42,6 +42,10 @@ def exchange(
     exchange between two jobs shortens it. Under ``"forced"`` no more jobs are postponed than there; ``"chosen"`` is
     shorter in the mean, but what it puts off for shorter jobs it may put off again in the next round.
 
+    Shorter is meant as if the plan were kept until the jobs end. Rounds come again, and on budgets that stay tight work
+    per gram counts more than this round's times: there the source's charge by the job can be shorter over time. So this
+    is the measure of a round, and an alternative where budgets are wide; `allocate` stays the default.
+
     Raises
     ------
     BadInput
