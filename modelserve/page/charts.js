@@ -110,9 +110,9 @@ function timeAxis(times, isLog) {
   const most = Math.max(...times, 1) * 1.08;
   const [bottom, top] = [HEIGHT - PLOT.bottom, PLOT.top];
   if (!isLog) return { y: scale(0, most, bottom, top), ticks: timeTicks(most), isLog };
-  const least = Math.max(Math.min(...times), LEAST_S) / 1.25;
-  const along = scale(Math.log(least), Math.log(most * 1.25), bottom, top);
-  const within = (each) => each >= least && each <= most * 1.25;
+  const least = Math.max(Math.min(...times), LEAST_S) / 2;
+  const along = scale(Math.log(least), Math.log(most * 1.5), bottom, top);
+  const within = (each) => each >= least && each <= most * 1.5;
   const round = ROUND_LOG_S.filter(within);
   return { y: (s) => along(Math.log(Math.max(s, least))), ticks: round.length > 1 ? round : [...ROUND_S.filter(within), ...round], isLog };
 }

@@ -8,7 +8,8 @@ from typing import Final
 import polars as pl
 
 from pipelines.charts.shares import arrivals, by_size, by_status
-from pipelines.report.parts import Asked, Figure, Part, Section, Table, Traces
+from pipelines.report.cells import NULL
+from pipelines.report.parts import Asked, Figure, Part, Section, Table, Traces, known_sum
 
 _TYPICAL: Final = {"run_time": "p50_s", "queueing_delay": "p50_s", "sizes": "mean_gpus"}
 
@@ -23,7 +24,7 @@ def overview(traces: Traces) -> Section:
             title="The traces",
             rows=_facts(traces),
             said="tasks are rows of jobs; a job of PAI has several. Runs and waits in seconds. "
-            "Empty: the trace does not tell",
+            f"{NULL}: the trace does not tell",
             upright=True,
         ),
         Figure(name="status_jobs", chart=by_status(status.rows, "share", "jobs", "jobs"), rows=status.rows),
@@ -54,16 +55,20 @@ def _sizes(sizes: Asked, traces: Traces) -> list[Part]:
         return []
     rows = (
         sizes.rows.group_by("trace", "size", maintain_order=True)
-        .agg(pl.col("gpu_jobs").sum(), pl.col("gpu_hours").sum())
-        .with_columns(
-            jobs_share=pl.col("gpu_jobs") / pl.col("gpu_jobs").sum().over("trace"),
-            gpu_hours_share=pl.col("gpu_hours") / pl.col("gpu_hours").sum().over("trace"),
-        )
+        .agg(pl.col("gpu_jobs").sum(), known_sum("gpu_hours"))
+        .with_columns(jobs_share=_share("gpu_jobs"), gpu_hours_share=_share("gpu_hours"))
     )
     return [
         Figure(name=f"sizes_{share}", chart=by_size(rows, share, what, traces.names), rows=rows)
         for share, what in (("jobs_share", "jobs"), ("gpu_hours_share", "GPU-hours"))
+        if rows[share].count()
     ]
+
+
+def _share(column: str) -> pl.Expr:
+    """Return a column as shares of its trace; null where the trace has none of it, or does not tell."""
+    whole = pl.col(column).sum().over("trace")
+    return pl.when(whole > 0).then(pl.col(column) / whole)
 
 
 def _facts(traces: Traces) -> pl.DataFrame:

@@ -129,6 +129,11 @@ def shortened(names: Sequence[str | None]) -> list[str | None]:
     return [None if name is None else f"{name[:MOST_CHARACTERS]}…({seen[name]})" for name in printed]
 
 
+def known_sum(column: str) -> pl.Expr:
+    """Return the sum of a column within a group; null, not 0, where nothing of it is known."""
+    return pl.when(pl.col(column).count() > 0).then(pl.col(column).sum()).alias(column)
+
+
 def with_short_names(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows with the names of users, groups and virtual clusters shortened."""
     present = [name for name in NAMED if name in rows.columns]

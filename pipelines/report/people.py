@@ -9,9 +9,10 @@ import numpy as np
 import polars as pl
 
 from pipelines.charts.distributions import concentration
+from pipelines.charts.panels import traces_in
 from pipelines.charts.shares import ranked, recurrence
 from pipelines.report.claims import gpu_slack, priced
-from pipelines.report.parts import Asked, Figure, Part, Section, Table, Traces, with_short_names
+from pipelines.report.parts import Asked, Figure, Part, Section, Table, Traces, known_sum, with_short_names
 from pipelines.report.price import Price
 
 MOST_RANKED: Final = 12
@@ -33,13 +34,13 @@ _CONCENTRATION: Final = (
 def people(traces: Traces, price: Price | None) -> Section:
     """Return the concentration on users, those with most GPU-hours, the recurrence of groups, and the worst slack."""
     parts: list[Part] = []
-    users = _held(traces, "user")
+    users, clusters = _held(traces, "user"), _held(traces, "vc")
     if users.rows.width:
         curve = _curve(users.rows)
         counts = [(trace, users.of(trace).height) for trace in users.traces]
         chart = concentration(curve, traces.names, counts)
         parts.append(Figure(name="concentration", chart=chart, rows=curve))
-    parts += [*_ranked(users, "user", traces), *_ranked(_held(traces, "vc"), "vc", traces)]
+    parts += [*_ranked(users, "user", traces), *_ranked(clusters, "vc", traces)]
     groups, whole = traces.ask("group_recurrence"), traces.ask("user_concentration")
     if groups.rows.width:
         parts.append(Figure(name="recurrence", chart=recurrence(groups.rows, traces.names), rows=groups.rows))
@@ -52,22 +53,33 @@ def people(traces: Traces, price: Price | None) -> Section:
         name="people",
         title="Users and groups",
         intro="Names are shortened to what tells them apart. A user or group is one within its cluster.",
-        parts=(*parts, *whole.notes, *groups.notes),
+        parts=(*parts, *whole.notes, *groups.notes, *users.notes, *clusters.notes),
     )
 
 
 def _held(traces: Traces, by: str) -> Asked:
-    """Return the GPU-hours of every user (or other part), most first within a trace; the unnamed left out."""
+    """Return the GPU-hours of every user (or other part), most first within a trace.
+
+    The unnamed are left out, those whose hours are not known too; and, for the reason given, whole traces in which the
+    named hold none.
+    """
     asked = traces.ask("gpu_hours_by_status", "cluster", by)
     if not asked.rows.width or not asked.rows[by].count():
-        return Asked(rows=pl.DataFrame(), reasons=asked.reasons)
-    rows = (
+        return Asked(rows=pl.DataFrame(), reasons=())
+    named = (
         asked.rows.filter(pl.col(by).is_not_null())
         .group_by("trace", "cluster", by, maintain_order=True)
-        .agg(pl.col("gpu_jobs").sum(), pl.col("gpu_hours").sum())
+        .agg(pl.col("gpu_jobs").sum(), known_sum("gpu_hours"))
     )
+    rows = named.filter(pl.col("gpu_hours").is_not_null(), pl.col("gpu_hours").sum().over("trace") > 0)
+    without = [name for name in traces_in(named) if name not in traces_in(rows)]
+    reasons = tuple(
+        f"{name}: GPU-hours by {by} not told; no {by} holds any above 0 that are known." for name in without
+    )
+    if not rows.height:
+        return Asked(rows=pl.DataFrame(), reasons=reasons)
     order = pl.col("trace").replace_strict({name: i for i, name in enumerate(traces.names)}, return_dtype=pl.Int64)
-    return Asked(rows=rows.sort([order, -pl.col("gpu_hours"), "cluster", by]), reasons=asked.reasons)
+    return Asked(rows=rows.sort([order, -pl.col("gpu_hours"), "cluster", by]), reasons=reasons)
 
 
 def _curve(held: pl.DataFrame) -> pl.DataFrame:
@@ -75,8 +87,6 @@ def _curve(held: pl.DataFrame) -> pl.DataFrame:
     curves = []
     for (trace,), rows in held.partition_by("trace", as_dict=True, maintain_order=True).items():
         hours = rows["gpu_hours"].to_numpy()
-        if not hours.sum():
-            continue
         at = np.unique(np.linspace(0, len(hours), min(len(hours), CURVE_POINTS) + 1).astype(np.int64))
         shares = np.concatenate([[0.0], np.cumsum(hours)])[at] / hours.sum()
         curves.append(pl.DataFrame({"trace": trace, "users_share": at / len(hours), "gpu_hours_share": shares}))

@@ -1,0 +1,53 @@
+"""Reports of traces that tell next to nothing: what cannot be told is left out with its reason, and nothing breaks."""
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.report.page import page
+from pipelines.report.parts import Note, Traces
+from pipelines.report.people import people
+from pipelines.report.report import Order, sections
+from tests.pipelines.report.tiny import figures
+from tests.pipelines.statistics.lakes import Rows, job, make_lake, ran
+
+NO_TIME = [ran(at, 0.0, req_gpus=1.0, user=f"u{at % 3}", vc="v", group="g") for at in range(9)]
+NO_HOURS = [job(at, req_gpus=1.0, user=f"u{at}") for at in range(4)]
+NO_GPU = [ran(at, 60.0, req_gpus=0.0, user=f"u{at}") for at in range(4)]
+ONE = [ran(0, 60.0, req_gpus=1.0, user="u", vc="v", group="g", task_type="ctr")]
+LESS_TOLD = [ran(0, 60.0, req_gpus=1.0, user="u"), job(1, req_gpus=1.0, user="w"), ran(2, 9.0, req_gpus=2.0)]
+
+
+@pytest.mark.parametrize("jobs", [NO_TIME, NO_HOURS, NO_GPU, ONE, LESS_TOLD])
+def test_a_trace_that_tells_little_has_a_page(tmp_path: Path, jobs: Rows) -> None:
+    with make_lake(tmp_path, {"jobs": jobs}) as lake:
+        made = sections(lake, ("toy",), Order(title="t"))
+
+    assert page("t", "s", made).startswith("<!DOCTYPE html>")
+    assert "status_jobs" in figures(made)
+
+
+@pytest.mark.parametrize("jobs", [NO_TIME, NO_HOURS])
+def test_where_no_gpu_hours_are_known_no_share_of_them_is_drawn(tmp_path: Path, jobs: Rows) -> None:
+    with make_lake(tmp_path, {"jobs": jobs}) as lake:
+        made = sections(lake, ("toy",), Order(title="t"))
+
+    assert "sizes_jobs_share" in figures(made)
+    assert not {"sizes_gpu_hours_share", "status_gpu_hours", "concentration"} & set(figures(made))
+    said = [part.text for section in made for part in section.parts if isinstance(part, Note)]
+    assert "toy: GPU-hours by user not told; no user holds any above 0 that are known." in said
+
+
+def test_a_trace_without_hours_leaves_the_other_its_curve(tmp_path: Path) -> None:
+    make_lake(tmp_path, {"jobs": NO_TIME}, trace="still")
+    with make_lake(tmp_path, {"jobs": LESS_TOLD}) as lake:
+        made = people(Traces(lake=lake, names=("still", "toy")), None)
+
+    assert set(figures([made])["concentration"].rows["trace"]) == {"toy"}
+
+
+def test_who_holds_hours_that_nobody_knows_is_not_one_who_holds_none(tmp_path: Path) -> None:
+    with make_lake(tmp_path, {"jobs": LESS_TOLD}) as lake:
+        made = people(Traces(lake=lake, names=("toy",)), None)
+
+    assert figures([made])["concentration"].rows["users_share"].to_list() == [0.0, 1.0]
