@@ -42,8 +42,8 @@ def allocate(
 
     ``charge="period"`` divides the benefit by emissions within the period (ours), which is what the budget bounds:
     where jobs outlast the period, a job that scales well has nearly the same emissions in all with any count, and takes
-    all GPUs though each draws on the budget as any other. That shortens a round's plan if it is kept; over many rounds on
-    tight budgets the source's charge, which prefers work that costs little energy, can be shorter.
+    all GPUs though each draws on the budget as any other. That shortens a round's plan if it is kept; over many rounds
+    on tight budgets the source's charge, which prefers work that costs little energy, can be shorter.
 
     Equal steps go to the older job, then by what the jobs are: the order of rows changes nothing.
 
