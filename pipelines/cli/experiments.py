@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from pipelines.cli.experiment_carbon import EXPERIMENTS as CARBON_EXPERIMENTS
 from pipelines.cli.experiment_carbon_gap import EXPERIMENTS as CARBON_GAP_EXPERIMENTS
 from pipelines.cli.experiment_cost import EXPERIMENTS as COST_EXPERIMENTS
 from pipelines.cli.experiment_energy import EXPERIMENTS as ENERGY_EXPERIMENTS
@@ -102,6 +103,7 @@ EXPERIMENTS = {
     **ENERGY_EXPERIMENTS,
     **COST_EXPERIMENTS,
     **GRID_EXPERIMENTS,
+    **CARBON_EXPERIMENTS,
     **CARBON_GAP_EXPERIMENTS,
     "replay": replay,
 }

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from scheduler_core.energy.carbon.arriving import ArrivingJobs
+from scheduler_core.energy.carbon.budget import Bank
 from scheduler_core.energy.carbon.elastic import CountsAndFrequencies, ElasticJobs
 from scheduler_core.energy.carbon.emissions import JOULES_PER_KWH
 from scheduler_core.errors import BadInput
@@ -43,14 +44,15 @@ class Site:
     """Where jobs run: so many equal GPUs, the watts of one that is idle, and what its grid and budget are.
 
     `intensity_g_per_kwh` tells what holds in a period that begins at a moment (seconds since the simulation began),
-    `allowance_g` what may be given off in it. Of what was not, up to `bank_g` is kept for later periods (ours).
+    `allowance_g` what may be given off in it. With a `bank` what was not is kept for later periods, and what was too
+    much is owed (ours); without one neither is.
     """
 
     gpus: int
     period_s: float
     intensity_g_per_kwh: Callable[[float], float]
     allowance_g: Callable[[float], float]
-    bank_g: float = 0.0
+    bank: Bank | None = None
     idle_w: float = 0.0
     pue: float = 1.0
     restart_s: float = 0.0
@@ -114,7 +116,8 @@ class _World:
         self.end_s = np.full(many, np.nan)
         self.held = np.zeros(many, dtype=np.int64)
         self.changes = np.zeros(many, dtype=np.int64)
-        self.allowed_g = self.spent_g = self.banked_g = self.over = 0.0
+        self.bank = site.bank
+        self.share_g = self.allowed_g = self.spent_g = self.over = 0.0
         self.idle_kwh = self.idle_g = 0.0
         self.stuck_s = 0.0
         self.rounds = 0
@@ -165,9 +168,11 @@ class _World:
         """Bank what the last period left, and learn what the next one brings."""
         if self.allowed_g > 0.0:
             self.over = max(self.over, self.spent_g / self.allowed_g - 1.0)
-        self.banked_g = min(max(self.allowed_g - self.spent_g, 0.0), self.site.bank_g)
+        if self.bank is not None:
+            self.bank = self.bank.after(share_g=self.share_g, spent_g=self.spent_g)
         self.intensity = self.site.intensity_g_per_kwh(self.now_s)
-        self.allowed_g = self.site.allowance_g(self.now_s) + self.banked_g
+        self.share_g = self.site.allowance_g(self.now_s)
+        self.allowed_g = self.share_g if self.bank is None else self.bank.allowance_g(share_g=self.share_g)
         self.spent_g = 0.0
         self.period_ends_s = self.now_s + self.site.period_s
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scheduler_core.energy.carbon.allocator import allocate
 from scheduler_core.energy.carbon.arriving import ArrivingJobs
 from scheduler_core.energy.carbon.baselines import fifo_at_max, fixed_at_optimal, greedy_at_max
+from scheduler_core.energy.carbon.budget import Bank
 from scheduler_core.energy.carbon.elastic import CountsAndFrequencies, ElasticJobs
 from scheduler_core.energy.carbon.simulation import STUCK_S, Planner, Site, simulate
 from scheduler_core.errors import BadInput
@@ -113,17 +114,17 @@ def test_banked_budget_is_spent_later_and_never_more_than_was_banked() -> None:
     jobs = arriving([0.0, 250.0, 250.0, 250.0], [20.0, 300.0, 300.0, 300.0])
     spent: list[tuple[float, float]] = []
 
-    def watched(seen: ElasticJobs, *, budget_g: float, **rest: object) -> CountsAndFrequencies:
-        spent.append((float(seen.age_s.max()), budget_g))
-        return allocate(seen, budget_g=budget_g, **rest)  # type: ignore[arg-type]
+    def watched(jobs: ElasticJobs, *, budget_g: float, **rest: object) -> CountsAndFrequencies:
+        spent.append((float(jobs.age_s.max()), budget_g))
+        return allocate(jobs, budget_g=budget_g, **rest)  # type: ignore[arg-type]
 
-    simulate(jobs, site(budget_g=6.0, bank_g=9.0), watched)
+    simulate(jobs, site(budget_g=6.0, bank=Bank(most_g=9.0)), watched)
 
     allowed = [grams for _, grams in spent]
     assert allowed[0] == 6.0
     assert max(allowed) == pytest.approx(15.0)
     plain = simulate(jobs, site(budget_g=6.0), allocate)
-    banked = simulate(jobs, site(budget_g=6.0, bank_g=9.0), allocate)
+    banked = simulate(jobs, site(budget_g=6.0, bank=Bank(most_g=9.0)), allocate)
     assert banked.jct_s.mean() < plain.jct_s.mean()
 
 

@@ -1,0 +1,100 @@
+"""`taut experiment carbon` on made-up measurements: arms and budgets, tables, months, and the same rows again."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pipelines.energy.carbon.arms import ABLATION, ARMS, BASELINES, TAUT
+from pipelines.energy.carbon.experiment import Question, findings
+from pipelines.energy.carbon.jobs import Measured
+from pipelines.energy.carbon.months import BLIND, BUDGETS, SHARES, Week, run_week, saving_rows
+from pipelines.energy.carbon.runs import Setting, Task, run
+from pipelines.energy.carbon.tables import claim_rows, compared_rows, summed_up
+from scheduler_core.energy.hourly import HourlySeries
+
+SMALL = Setting(name="small", jobs_per_h=20.0, gpus=16, jobs=12, period_s=3600.0, shares=(0.3, 1.0, math.inf))
+
+
+def frame_of(made_up: Path, seeds: int = 2) -> pl.DataFrame:
+    measured = Measured.of(made_up)
+    rows = [row for seed in range(seeds) for row in run(Task(measured=measured, setting=SMALL, seed=seed))]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def test_every_arm_runs_under_every_budget_that_it_follows(made_up: Path) -> None:
+    runs = frame_of(made_up, seeds=1)
+
+    counts = dict(runs.group_by("arm").len().rows())
+    assert counts == {name: 3 if arm.follows_budget else 1 for name, arm in ARMS.items()}
+    free = {str(row["arm"]): row for row in runs.filter(pl.col("share").is_infinite()).rows(named=True)}
+    assert free["fixed_optimal"]["kwh"] < free["fifo_max"]["kwh"]
+    assert all(row["mean_jct_s"] >= row["alone_jct_s"] and row["kwh_with_idle"] >= row["kwh"] for row in free.values())
+
+
+def test_the_same_seed_gives_the_same_rows(made_up: Path) -> None:
+    task = Task(measured=Measured.of(made_up), setting=SMALL, seed=3)
+
+    assert str(run(task)) == str(run(task))
+
+
+def test_tables_compare_taut_with_every_other_arm_and_hold_the_baselines_to_the_bar(made_up: Path) -> None:
+    found = findings(frame_of(made_up), Question(energy=made_up, seeds=2))
+
+    summary = found.tables["at equal energy"]
+    assert {row["arm"] for row in summary} == set(ARMS) - {TAUT}
+    assert {row["arm"] for row in found.tables["ablation"]} >= set(ABLATION)
+    claims = found.tables["claims"]
+    assert len(claims) == len(BASELINES)
+    assert all((row["verdict"] == "met") == (row["shorter"] >= 1.5) for row in claims)
+    assert any("0.5" in note or "load" in note for note in found.notes)
+
+
+def points(arm: str, kwh: float, jct_s: float, seed: int = 0) -> dict[str, object]:
+    said = {"setting": "s", "seed": seed, "arm": arm, "share": 1.0, "alone_jct_s": 50.0}
+    return {**said, "kwh": kwh, "kwh_with_idle": kwh, "mean_jct_s": jct_s}
+
+
+def test_a_ratio_by_hand_and_a_seed_that_cannot_be_compared() -> None:
+    rows = [
+        *(points(TAUT, kwh, jct) for kwh, jct in ((1.0, 200.0), (3.0, 100.0))),
+        points("fifo_max", 2.0, 300.0),
+        points(TAUT, 5.0, 100.0, seed=1),
+        points("fifo_max", 2.0, 300.0, seed=1),
+    ]
+
+    summary = summed_up(compared_rows(pl.DataFrame(rows)))
+
+    (busy,) = (row for row in summary if row["counted"] == "busy")
+    assert (busy["shorter"], busy["seeds"], busy["of"], busy["ceiling"]) == (2.0, 1, 2, 6.0)
+    assert [row["verdict"] for row in claim_rows(summary)] == ["met"]
+
+
+@pytest.mark.slow
+def test_budgets_in_grams_emit_less_at_equal_completion_time_where_hours_differ(made_up: Path) -> None:
+    hours = np.where(np.arange(24 * 366) % 24 < 12, 100.0, 900.0)
+    series = HourlySeries(start_s=1672531200.0, values=hours, unit="g/kWh").going_round()
+    week = Week(measured=Measured.of(made_up), zone="made up", month=6, seed=0, carbon=series)
+
+    rows = run_week(week)
+
+    assert len(rows) == len(BUDGETS) * len(SHARES)
+    blind = next(row for row in rows if row["budget"] == BLIND)
+    assert 0.1 * float(str(blind["kwh"])) < float(str(blind["kg"])) < 0.9 * float(str(blind["kwh"]))
+    savings = {row["budget"]: row for row in saving_rows(pl.DataFrame(rows, infer_schema_length=None))}
+    assert set(savings) == set(BUDGETS) - {BLIND}
+    assert savings["same grams every period"]["carbon_less_pct"] > 0.0
+
+
+@pytest.mark.slow
+def test_charts_are_drawn(made_up: Path, tmp_path: Path) -> None:
+    from pipelines.fgd.findings import write
+
+    found = findings(frame_of(made_up), Question(energy=made_up, seeds=2))
+
+    written = {path.name: path for path in write(found, tmp_path / "out")}
+
+    assert {"time_over_energy.png", "shorter_by_setting.png", "runs.parquet"} <= set(written)
+    assert written["time_over_energy.png"].stat().st_size > 10_000
