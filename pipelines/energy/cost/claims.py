@@ -1,0 +1,80 @@
+"""The bars of the experiment on costs, each with what was measured, its interval, and whether it is met.
+
+Pure functions of the runs' rows. Called by `pipelines.energy.cost.experiment`.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+from pipelines.energy.cost.arms import AHEAD, GREEDY, RELINKED, first_principle
+from pipelines.energy.cost.studies import EXACT
+from pipelines.energy.cost.tables import DECISIONS, PLAN, deviations, of, saving_pct
+from pipelines.experiments.intervals import Interval, mean
+from pipelines.fgd.findings import Row
+
+LEAST_SAVING_PCT: Final = 30.0
+PUBLISHED_SAVING: Final = "30 to 62 % lower, or better"
+MOST_OFF_PCT: Final = 13.0
+FORESEEN: Final = {
+    PLAN: "that of the plan run with predicted times",
+    DECISIONS: "what its decisions had foreseen",
+}
+
+MET, MISSED = "met", "missed"
+
+
+def claims(runs: pl.DataFrame, at_loads: Sequence[float]) -> list[Row]:
+    """Return a row per bar: `claim, bar, measured, low, high, verdict`; percentages, judged by the measured mean."""
+    against = [row for ours in (AHEAD, RELINKED) for row in _against_methods(runs, at_loads, ours)]
+    return [*against, *_deviation(runs), *(_chance(runs, at_loads, ours) for ours in (RELINKED, AHEAD))]
+
+
+def _against_methods(runs: pl.DataFrame, at_loads: Sequence[float], name: str) -> list[Row]:
+    loads = ", ".join(f"{load:g}" for load in at_loads)
+    ours = of(runs, EXACT, name, "total_usd", at_loads)
+    rows: list[Row] = []
+    for arm in first_principle():
+        found = saving_pct(ours, of(runs, EXACT, arm, "total_usd", at_loads))
+        told = f"{name}: mean cost below {arm}, % (loads {loads})"
+        rows.append(_claim(told, PUBLISHED_SAVING, found, met=found.value >= LEAST_SAVING_PCT))
+    cells = {
+        (load, arm): saving_pct(*(of(runs, EXACT, each, "total_usd", [load]) for each in (name, arm)))
+        for load in at_loads
+        for arm in first_principle()
+    }
+    (load, arm), least = min(cells.items(), key=lambda cell: cell[1].value)
+    told = f"{name}: least of these by load, % ({arm} at {load:g})"
+    return [*rows, _claim(told, PUBLISHED_SAVING, least, met=least.value >= LEAST_SAVING_PCT)]
+
+
+def _deviation(runs: pl.DataFrame) -> list[Row]:
+    rows: list[Row] = []
+    for name, what in FORESEEN.items():
+        for load, off in deviations(runs, name).items():
+            told = f"{AHEAD}: realised cost off {what}, %, load {load:g}"
+            worst = Interval(value=float(off.max()), low=math.nan, high=math.nan)
+            for found, which in ((mean(off), "mean"), (worst, "worst run")):
+                rows.append(
+                    _claim(f"{told}, {which}", f"under {MOST_OFF_PCT:g}", found, met=found.value < MOST_OFF_PCT)
+                )
+    return rows
+
+
+def _chance(runs: pl.DataFrame, at_loads: Sequence[float], ours: str) -> Row:
+    found = saving_pct(*(of(runs, EXACT, arm, "total_usd", at_loads) for arm in (ours, GREEDY)))
+    told = f"{ours}: mean cost below the greedy's, %"
+    return _claim(told, "above 0 with its interval", found, met=found.low > 0.0)
+
+
+def _claim(claim: str, bar: str, found: Interval, *, met: bool) -> Row:
+    return {
+        "claim": claim,
+        "bar": bar,
+        "measured": found.value,
+        "low": found.low,
+        "high": found.high,
+        "verdict": MET if met else MISSED,
+    }
