@@ -38,9 +38,10 @@ def _seeking(problem: Problem, rng: np.random.Generator, iterations: int, *, how
 
 STAGES: Final[dict[str, Method]] = {
     "random": METHODS["randomised"],
-    "random, relinked": partial(_seeking, how=Search(moving=False, displacing=False)),
-    "random, improved": partial(_seeking, how=Search(walking=False)),
-    "random, improved, relinked": METHODS["relinked"],
+    "random, relinked": partial(_seeking, how=Search(moving=False, displacing=False, renewing=0)),
+    "random, improved": partial(_seeking, how=Search(walking=False, renewing=0)),
+    "random, improved, relinked": partial(_seeking, how=Search(renewing=0)),
+    "random, improved, relinked, renewed": METHODS["relinked"],
 }
 """What every part of the search adds; the second is the source's, the last what `decide` does."""
 

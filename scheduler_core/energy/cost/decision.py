@@ -28,11 +28,11 @@ def plain(problem: Problem, rng: np.random.Generator, iterations: int) -> Decisi
 
 def randomised(problem: Problem, rng: np.random.Generator, iterations: int) -> Decision:
     """Decide by the cheapest of many greedy plans made at random, as the source does before relinking."""
-    return sought(problem, rng, iterations, Search(moving=False, displacing=False, walking=False))[0]
+    return sought(problem, rng, iterations, Search(moving=False, displacing=False, walking=False, renewing=0))[0]
 
 
 def relinked(problem: Problem, rng: np.random.Generator, iterations: int) -> Decision:
-    """Decide by random plans, each improved move by move (ours) and relinked with the best ones known."""
+    """Decide by random plans, improved move by move (ours), relinked with the best known; the best refilled (ours)."""
     return sought(problem, rng, iterations, Search())[0]
 
 

@@ -65,5 +65,7 @@ def test_few_jobs_are_decided_near_the_optimum():
 def test_random_plans_are_cheaper_than_the_greedy():
     rows = improvement_rows(instances=3, seed=3, iterations=4)
 
-    assert len(rows) == 8
-    assert all(row["interval_low_percent"] > 0.0 for row in rows if row["method"] == "random, improved, relinked")
+    assert len(rows) == 10
+    assert all(
+        row["interval_low_percent"] > 0.0 for row in rows if row["method"] == "random, improved, relinked, renewed"
+    )

@@ -1,6 +1,6 @@
 """One job in another's place: the other gets fewer GPUs there, the first one's old place, a third one, or waits.
 
-Called by `search`.
+Called by `descent`.
 """
 
 from scheduler_core.compiled.kernel import kernel
@@ -88,6 +88,23 @@ def best_exchange(
 
 
 @kernel
+def changed(plan: Plans, p: int, job: int, since: int) -> bool:
+    """Return whether a job, or its node, changed after a moment."""
+    node = plan.node[p, job]
+    return bool(plan.touched_job[job] > since or (node != NONE and plan.touched_node[node] > since))
+
+
+@kernel
+def any_changed(plan: Plans, p: int, other: int, since: int) -> bool:
+    """Return whether a job, or any that might take its place, changed after a moment."""
+    found: bool = changed(plan, p, other, since)
+    for job in range(plan.node.shape[1]):
+        if not found:
+            found = changed(plan, p, job, since)
+    return found
+
+
+@kernel
 def displace_each(data: Data, plan: Plans, p: int) -> bool:
     """Give every job's place in turn to the job whose gain is largest; return whether one was displaced.
 
@@ -98,20 +115,18 @@ def displace_each(data: Data, plan: Plans, p: int) -> bool:
         node = plan.node[p, other]
         if node == NONE:
             continue
-        gpus = plan.gpus[p, other]
+        gpus, since = plan.gpus[p, other], plan.looked[other]
+        if not any_changed(plan, p, other, since):
+            continue
         assign(data, plan, p, other, NONE, 0)
         first_completions(plan, p)
         _, third, third_gpus = best_place(data, plan, p, other, node)
         assign(data, plan, p, other, node, gpus)
         first_completions(plan, p)
-        changed = max(plan.touched_job[other], plan.touched_node[node])
         least, who = total(data, plan, p) - tolerance(data, plan, p), NONE
         there, to, to_gpus = 0, NONE, 0
         for job in range(len(data.weight)):
-            since = max(plan.touched_job[job], changed)
-            if plan.node[p, job] != NONE:
-                since = max(since, plan.touched_node[plan.node[p, job]])
-            if job == other or since <= plan.looked[other]:
+            if job == other or not (changed(plan, p, other, since) or changed(plan, p, job, since)):
                 continue
             usd, with_gpus, other_to, other_gpus = best_exchange(data, plan, p, job, other, third, third_gpus)
             if usd < least:

@@ -21,7 +21,7 @@ def shuffle(data: Data, plan: Plans, draws: FloatArray, row: int, swapping: floa
         here, there = plan.order[place], plan.order[place + 1]
         both = data.weight[here] + data.weight[there]
         share = data.weight[there] / both if both > 0.0 else 0.5
-        if draws[row, place, 0] < swapping * share:
+        if draws[row, place] < swapping * share:
             plan.order[place], plan.order[place + 1] = there, here
 
 
@@ -54,14 +54,15 @@ def make(
     """
     clear(data, plan, p)
     shuffle(data, plan, draws, row, swapping)
-    for place in range(len(data.weight)):
+    jobs = len(data.weight)
+    for place in range(jobs):
         job = plan.order[place]
         count = data.options[job]
         if count == 0:
             continue
         first = 0
         if wandering > 0.0:
-            first = min(int(math.log(1.0 - draws[row, place, 1]) / math.log(wandering)), count - 1)
+            first = min(int(math.log(1.0 - draws[row, jobs + place]) / math.log(wandering)), count - 1)
         for step in range(count):
             # The chosen one leads, the others follow in their order.
             option = first if step == 0 else (step - 1 if step <= first else step)

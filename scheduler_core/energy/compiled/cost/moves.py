@@ -1,6 +1,6 @@
-"""A plan improved until none of its moves lowers the cost: one job elsewhere, one in another's place, a node emptied.
+"""One job moved elsewhere, or a node emptied, wherever that lowers a plan's cost.
 
-Called by `search`.
+Called by `displacing` and `descent`.
 """
 
 from scheduler_core.compiled.kernel import kernel
@@ -20,9 +20,6 @@ from scheduler_core.energy.compiled.cost.state import (
     total,
     touch,
 )
-
-ROUNDS = 50
-"""Most rounds of a descent; each lowers the cost, few need ten."""
 
 
 @kernel

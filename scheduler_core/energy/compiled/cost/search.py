@@ -1,4 +1,4 @@
-"""The whole search: plans made at random, improved, walked towards the best ones known; the best is kept.
+"""The whole search: plans made at random, improved, walked towards the best ones known; the best one refilled.
 
 Called by `scheduler_core.energy.cost.randomised`.
 """
@@ -6,10 +6,19 @@ Called by `scheduler_core.energy.cost.randomised`.
 from typing import Final
 
 from scheduler_core.compiled.kernel import Compiled, kept, kernel
-from scheduler_core.energy.compiled.cost.displacing import displace_each
+from scheduler_core.energy.compiled.cost.descent import DRAWS, refill, settle
 from scheduler_core.energy.compiled.cost.making import make
-from scheduler_core.energy.compiled.cost.moves import ROUNDS, empty_each, move_each
-from scheduler_core.energy.compiled.cost.state import NONE, SOURCES, Data, Plans, copy, tolerance, total, touch_all
+from scheduler_core.energy.compiled.cost.state import (
+    NONE,
+    SOURCES,
+    Data,
+    Plans,
+    copy,
+    tolerance,
+    total,
+    touch_all,
+    touch_none,
+)
 from scheduler_core.energy.compiled.cost.walking import walk
 from scheduler_core.types import FloatArray
 
@@ -19,19 +28,9 @@ SPARE: Final = 2
 ELITE: Final = 3
 """Places among the plans: the one in hand, the best of a walk, one to go back to, and the elite from here on."""
 
-
-@kernel
-def descend(data: Data, plan: Plans, p: int, displacing: bool) -> None:
-    """Improve a plan until no move lowers its cost."""
-    touch_all(plan)
-    for _ in range(ROUNDS):
-        moved = move_each(data, plan, p)
-        if not moved:
-            moved = empty_each(data, plan, p, SPARE)
-        if not moved and displacing:
-            moved = displace_each(data, plan, p)
-        if not moved:
-            break
+MADE: Final = 0
+WALKED: Final = 1
+"""What a turn does: a plan made, one walked to; in turns after these the best one known is refilled."""
 
 
 @kernel
@@ -55,19 +54,19 @@ def best_of(data: Data, plan: Plans, known: int) -> int:
 
 
 @kernel
-def admit(data: Data, plan: Plans, p: int, known: int, displacing: bool) -> int:
-    """Take a plan into the elite if there is a place or it is cheaper than the dearest; return how many there are.
-
-    What is taken in is improved to the end first. A plan that costs what one there costs is the same to us.
-    """
+def wanted(data: Data, plan: Plans, p: int, known: int) -> bool:
+    """Return whether a plan is to be improved to the end: there is a place among the elite, or it is cheaper."""
     full = known == plan.node.shape[0] - ELITE
-    if full and not total(data, plan, p) < total(data, plan, worst_of(data, plan, known)):
-        return known
-    if displacing:
-        descend(data, plan, p, True)
+    return not full or total(data, plan, p) < total(data, plan, worst_of(data, plan, known))
+
+
+@kernel
+def admit(data: Data, plan: Plans, p: int, known: int) -> int:
+    """Take a wanted plan into the elite, and return how many there are; one that costs the same is the same to us."""
     for q in range(ELITE, ELITE + known):
         if abs(total(data, plan, p) - total(data, plan, q)) <= tolerance(data, plan, p):
             return known
+    full = known == plan.node.shape[0] - ELITE
     copy(plan, p, worst_of(data, plan, known) if full else ELITE + known)
     return known if full else known + 1
 
@@ -83,28 +82,47 @@ def _searching(sources: str) -> Compiled:
         moving: bool,
         displacing: bool,
         walking: bool,
+        renewing: int,
         course: FloatArray,
     ) -> int:
-        """Make a plan for every row of `draws` (N, J, 2), the first one by the plain greedy; return the best's place.
+        """Make a plan for every row of `draws`, the first one by the plain greedy; return the best's place.
 
-        `course` (N,) is the least cost known after each. What a row leads to depends on it and on earlier rows alone.
+        `draws` (N, 2 J + renewing * DRAWS) are uniform within 0..1. `course` (N,) is the least cost known after each.
+        What a row leads to depends on it and on earlier rows alone.
         """
         _ = sources  # part of what the compiled code is kept under
-        known = 0
+        known, turns = 0, 2 + (renewing if len(data.kind) else 0)
         for row in range(len(draws)):
-            if row == 0:
-                make(data, plan, NOW, draws, row, 0, 0.0, 0.0)
-            else:
-                make(data, plan, NOW, draws, row, row % 2, swapping, wandering)
-            if moving:
-                descend(data, plan, NOW, False)
-            known = admit(data, plan, NOW, known, displacing)
-            if walking and row > 0:
-                guide = ELITE + row % known
-                walk(data, plan, NOW, guide, BETTER)
-                if moving:
-                    descend(data, plan, BETTER, False)
-                known = admit(data, plan, BETTER, known, displacing)
+            for turn in range(turns):
+                p = BETTER if turn == WALKED else NOW
+                if turn == MADE:
+                    chance = 1.0 if row > 0 else 0.0
+                    make(data, plan, p, draws, row, row % 2, swapping * chance, wandering * chance)
+                elif turn == WALKED:
+                    if not walking or row == 0:
+                        continue
+                    walk(data, plan, NOW, ELITE + row % known, p)
+                else:
+                    copy(plan, best_of(data, plan, known), p)
+                    touch_none(plan)
+                    refill(data, plan, p, draws, row, 2 * len(data.weight) + (turn - 2) * DRAWS)
+                if turn <= WALKED:
+                    touch_all(plan)
+                # One call for all: each would be compiled, with all it calls, once more.
+                for deep in range(2):
+                    thorough = displacing and (deep == 1 or turn > WALKED)
+                    if (
+                        moving
+                        and deep == int(thorough)
+                        and (turn > WALKED or deep == 0 or wanted(data, plan, p, known))
+                    ):
+                        settle(data, plan, p, SPARE, thorough)
+                best = best_of(data, plan, known)
+                if turn <= WALKED:
+                    if wanted(data, plan, p, known):
+                        known = admit(data, plan, p, known)
+                elif total(data, plan, p) < total(data, plan, best) - tolerance(data, plan, best):
+                    copy(plan, p, best)
             course[row] = total(data, plan, best_of(data, plan, known))
         return best_of(data, plan, known) if known else NONE
 

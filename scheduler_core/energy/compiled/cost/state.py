@@ -66,6 +66,8 @@ class Plans(NamedTuple):
     target_node: IntArray
     target_gpus: IntArray
     match: IntArray
+    matched: IntArray
+    common: IntArray
     touched_job: IntArray
     touched_node: IntArray
     looked: IntArray
@@ -89,6 +91,8 @@ def plans(count: int, data: Data) -> Plans:
         target_node=np.zeros(jobs, np.int64),
         target_gpus=np.zeros(jobs, np.int64),
         match=np.zeros(nodes, np.int64),
+        matched=np.zeros(nodes, np.int64),
+        common=np.zeros(nodes, np.int64),
         touched_job=np.zeros(jobs, np.int64),
         touched_node=np.zeros(nodes, np.int64),
         looked=np.zeros(jobs, np.int64),
@@ -200,6 +204,16 @@ def touch_all(plan: Plans) -> None:
         plan.touched_job[job], plan.looked[job] = 1, 0
     for node in range(len(plan.touched_node)):
         plan.touched_node[node] = 1
+
+
+@kernel
+def touch_none(plan: Plans) -> None:
+    """Begin to remember anew: nothing has changed since it was looked at."""
+    plan.clock[0] = 1
+    for job in range(len(plan.touched_job)):
+        plan.touched_job[job], plan.looked[job] = 0, 1
+    for node in range(len(plan.touched_node)):
+        plan.touched_node[node] = 0
 
 
 @kernel

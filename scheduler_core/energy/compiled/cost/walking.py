@@ -25,22 +25,19 @@ def aim(data: Data, plan: Plans, p: int, guide: int) -> None:
     """Write the guide's plan as targets, its nodes renamed within their type so that most jobs are there already."""
     nodes, jobs = len(data.kind), len(data.weight)
     for node in range(nodes):
-        plan.match[node] = NONE
+        plan.match[node], plan.matched[node], plan.common[node] = NONE, NONE, 0
     for theirs in range(nodes):
-        best, most = NONE, -1
+        for job in range(jobs):
+            if plan.node[guide, job] == theirs and plan.node[p, job] != NONE:
+                plan.common[plan.node[p, job]] += 1
+        best = NONE
         for ours in range(nodes):
-            taken = False
-            for node in range(theirs):
-                taken |= plan.match[node] == ours
-            if taken or data.kind[ours] != data.kind[theirs]:
-                continue
-            common = 0
-            if plan.jobs[p, ours] and plan.jobs[guide, theirs]:
-                for job in range(jobs):
-                    common += plan.node[p, job] == ours and plan.node[guide, job] == theirs
-            if common > most:
-                best, most = ours, common
-        plan.match[theirs] = best
+            free = plan.matched[ours] == NONE and data.kind[ours] == data.kind[theirs]
+            if free and (best == NONE or plan.common[ours] > plan.common[best]):
+                best = ours
+        plan.match[theirs], plan.matched[best] = best, theirs
+        for node in range(nodes):
+            plan.common[node] = 0
     for job in range(jobs):
         theirs = plan.node[guide, job]
         plan.target_node[job] = NONE if theirs == NONE else plan.match[theirs]

@@ -79,7 +79,8 @@ def test_search_adds_up_what_the_objective_says(seed, later):
 def test_first_plan_of_the_search_is_the_readable_greedy(seed, price):
     problem = drawn(seed, 15, 4, usd_per_kwh=price, current=greedy(drawn(seed, 15, 4)), restart_s=60.0)
 
-    found, _ = sought(problem, np.random.default_rng(0), 1, Search(moving=False, displacing=False, walking=False))
+    how = Search(moving=False, displacing=False, walking=False, renewing=0)
+    found, _ = sought(problem, np.random.default_rng(0), 1, how)
 
     assert found.node.tolist() == greedy(problem).node.tolist()
     assert found.gpus.tolist() == greedy(problem).gpus.tolist()
@@ -169,7 +170,7 @@ def test_unknown_methods_and_no_iterations_are_refused(changes, said):
         decide(drawn(0, 3, 2), np.random.default_rng(0), **changes)
 
 
-@pytest.mark.parametrize("changes", [{"swapping": 1.5}, {"wandering": 1.0}, {"elite": 0}])
+@pytest.mark.parametrize("changes", [{"swapping": 1.5}, {"wandering": 1.0}, {"elite": 0}, {"renewing": -1}])
 def test_search_outside_its_domain_is_refused(changes):
     with pytest.raises(BadInput):
         Search(**changes)
