@@ -23,6 +23,7 @@ from pipelines.synth.pai import synthesise
 from scheduler_core.predictors import ConstantPredictor
 from scheduler_core.shrink import shrink
 from scheduler_core.types import Job, Request
+from tests.benchmarks.energy.__main__ import main as energy
 from tests.benchmarks.scheduling.__main__ import main as scheduling
 from tests.benchmarks.sharing.__main__ import main as sharing
 
@@ -109,6 +110,7 @@ def main() -> None:
         render(rows + shrink_rows(), "table", stream=sys.stdout)
     scheduling([])
     sharing([])
+    energy([])
 
 
 if __name__ == "__main__":

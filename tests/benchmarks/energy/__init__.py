@@ -1,0 +1,1 @@
+"""Benchmarks of decisions on energy, carbon and money; `python -m tests.benchmarks.energy`."""

@@ -1,0 +1,41 @@
+"""Decisions on energy, carbon and money against their bars: part of `make bench`.
+
+Run by hand: `python -m tests.benchmarks.energy --only cost`.
+"""
+
+import argparse
+import sys
+
+from pipelines.render import render
+from tests.benchmarks.energy.accounting import accounting_rows
+from tests.benchmarks.energy.carbon import carbon_rows
+from tests.benchmarks.energy.cost import cost_rows
+from tests.benchmarks.serving.figures import Row
+
+PARTS = {"accounting": accounting_rows, "carbon": carbon_rows, "cost": cost_rows}
+
+
+def rows_of(parts: list[str]) -> list[Row]:
+    """Measure the parts in order."""
+    rows: list[Row] = []
+    for part in parts:
+        print(f"measuring {part}", file=sys.stderr)
+        rows += PARTS[part]()
+    return rows
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Measure, print the table, and say on stderr which bars were missed."""
+    said = argparse.ArgumentParser(prog="python -m tests.benchmarks.energy", description=__doc__.splitlines()[0])
+    said.add_argument("--only", choices=tuple(PARTS), help="one part (default: all)")
+    said.add_argument("--format", choices=("table", "json", "csv"), default="table")
+    asked = said.parse_args(argv)
+    rows = rows_of([asked.only] if asked.only else list(PARTS))
+    told = [{name: value for name, value in row.items() if name not in ("against", "base", "ratio")} for row in rows]
+    render(told, asked.format, stream=sys.stdout)
+    missed = [str(row["what"]) for row in rows if row["met"] is False]
+    print(f"missed: {'; '.join(missed)}" if missed else "every bar is met", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
