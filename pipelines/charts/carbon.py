@@ -14,9 +14,10 @@ from pipelines.charts.looks import BLACK, BLUE, GREEN, PURPLE, VERMILLION, title
 ORANGE, SKY = "#E69F00", "#56B4E9"
 ARMS: Final = {
     "taut": ("taut, counts then frequency", BLUE, [1, 0]),
+    "taut_priced": ("taut, energy at a price", PURPLE, [1, 0]),
     "taut_banked": ("taut, unused budget kept", SKY, [1, 0]),
     "counts_alone": ("counts alone", ORANGE, [6, 3]),
-    "frequency_alone": ("frequency alone", PURPLE, [6, 3]),
+    "frequency_alone": ("frequency alone", BLACK, [6, 3]),
     "greedy_max": ("greedy counts, highest frequency", VERMILLION, [1, 0]),
     "fixed_optimal": ("requested counts, best frequency", GREEN, [1, 0]),
     "fifo_max": ("FIFO, highest frequency", BLACK, [2, 2]),
@@ -43,7 +44,8 @@ def time_over_energy(curves: pl.DataFrame, settings: Sequence[str], of: Sequence
 
 def shorter_by_setting(rows: pl.DataFrame, settings: Sequence[str], of: Sequence[str]) -> alt.TopLevelMixin:
     """Draw how many times shorter taut's mean completion time is at equal energy, by setting and other arm."""
-    shown = _named(rows.filter(pl.col("counted") == "busy", pl.col("shorter").is_finite()))
+    judged = (pl.col("counted") == "busy") & (pl.col("ours") == "taut") & pl.col("shorter").is_finite()
+    shown = _named(rows.filter(judged))
     base = alt.Chart(shown)
     y = alt.Y("setting:N").title(None).sort(list(settings)).axis(labelLimit=260)
     place = {"y": y, "yOffset": alt.YOffset("arm:N").sort(list(ARMS)), "color": _colour()}

@@ -40,7 +40,7 @@ def carbon(
 ) -> None:
     """Elastic jobs under energy budgets: mean completion time at equal kWh; and carbon on real grids."""
     from pipelines.cli.opening import opened, threads_of
-    from pipelines.energy.carbon.experiment import MAIN, Question, ask
+    from pipelines.energy.carbon.experiment import Question, ask
     from pipelines.energy.carbon.months import ask_months, together
     from pipelines.energy.carbon.recorded import recorded
     from pipelines.fgd.findings import shown, write
@@ -51,7 +51,7 @@ def carbon(
     found = None
     if trace is not None:
         with opened(lake, trace) as (source, name):
-            found = recorded(source, name, seed=seed, threads=threads_of(threads), jobs=MAIN.jobs, talk=say)
+            found = recorded(source, name, seed=seed, threads=threads_of(threads), talk=say)
     question = Question(
         energy=load_settings().energy if energy is None else energy,
         seed=seed,

@@ -9,6 +9,7 @@ from typing import Final
 
 from scheduler_core.energy.carbon.allocator import Stage, allocate
 from scheduler_core.energy.carbon.baselines import fifo_at_max, fixed_at_optimal, greedy_at_max
+from scheduler_core.energy.carbon.priced import priced
 from scheduler_core.energy.carbon.simulation import Planner
 
 TAUT: Final = "taut"
@@ -27,6 +28,11 @@ class Arm:
     as_requested: bool = False
     banks: bool = False
     follows_budget: bool = True
+    prices_s_per_kwh: tuple[float, ...] = ()
+
+    def at(self, price_s_per_kwh: float | None) -> Planner:
+        """Return the planner, at a price if it takes one."""
+        return self.planner if price_s_per_kwh is None else partial(priced, price_s_per_kwh=price_s_per_kwh)
 
 
 BASELINES: Final = {
@@ -42,7 +48,14 @@ ABLATION: Final = {
 }
 """The first stage at energy-optimal frequencies; the second with requested counts, shortest jobs first."""
 
-VARIANTS: Final = {"taut_banked": Arm(planner=allocate, banks=True)}
-"""Ours: what a period leaves of its budget, later ones may use."""
+PRICED: Final = "taut_priced"
+PRICES_S_PER_KWH: Final = (3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
+"""From a price at which nearly every step is worth it to one at which nearly none is."""
+
+VARIANTS: Final = {
+    "taut_banked": Arm(planner=allocate, banks=True),
+    PRICED: Arm(planner=priced, prices_s_per_kwh=PRICES_S_PER_KWH, follows_budget=False),
+}
+"""Ours: what a period leaves of its budget, later ones may use; prices of energy in the place of budgets."""
 
 ARMS: Final = {TAUT: Arm(planner=allocate), **VARIANTS, **ABLATION, **BASELINES}

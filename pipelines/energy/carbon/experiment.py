@@ -12,7 +12,7 @@ from typing import Final
 import polars as pl
 
 from pipelines.charts.carbon import shorter_by_setting, time_over_energy
-from pipelines.energy.carbon.arms import BASELINES, TAUT
+from pipelines.energy.carbon.arms import BASELINES, PRICED, TAUT
 from pipelines.energy.carbon.jobs import CLUSTER, Measured
 from pipelines.energy.carbon.recorded import Recorded
 from pipelines.energy.carbon.runs import IDLE_W, Setting, Task, run
@@ -35,7 +35,7 @@ SETTINGS: Final = (
     Setting(name="2x", jobs_per_h=2.0 * USUAL_PER_H),
 )
 MAIN: Final = SETTINGS[1]
-CHECKED: Final = (TAUT, *BASELINES)
+CHECKED: Final = (TAUT, PRICED, *BASELINES)
 FEW: Final = (0.25, 0.4, 1.0, math.inf)
 CHECKS: Final = (
     replace(MAIN, name="1x, 30 s lost a change", restart_s=30.0, arms=CHECKED, shares=FEW),
@@ -73,7 +73,7 @@ def ask(question: Question, *, talk: Callable[[str], None] = lambda _: None) -> 
         done += rows
         if task.seed == seeds[-1]:
             talk(f"{task.setting.name}: {question.seeds} seeds simulated")
-    runs = pl.DataFrame(done, infer_schema_length=None)
+    runs = pl.DataFrame(done, infer_schema_length=None).with_columns(pl.col("price_s_per_kwh").cast(pl.Float64))
     return findings(runs, question)
 
 
@@ -117,6 +117,7 @@ def _notes(runs: pl.DataFrame, question: Question) -> tuple[str, ...]:
         + ", ".join(f"{name} {load:.2f}" for name, load in loads.rows()),
         "equal energy: each arm has every budget; its curve is what no other of its budgets betters; compared at 9 "
         "energies from the least that both can do with to the most of use to the other arm; taut's most if less",
+        "taut_priced has no budget but a price, in seconds of run time a kWh, below which a step is not taken (ours)",
         "kwh counts GPUs while they run a job; with idle, also "
         f"{IDLE_W:g} W for each without one, until the last job ends",
         "a planner has the fitted frequency models, what happens is as measured: of a period's budget taut was at most "

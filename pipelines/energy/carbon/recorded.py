@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.energy.carbon.arms import BASELINES, TAUT
+from pipelines.energy.carbon.arms import BASELINES, PRICED, TAUT
 from pipelines.energy.carbon.jobs import MOST_GPUS, Measured, elastic
 from pipelines.energy.carbon.runs import Setting, Task
 from pipelines.errors import LakeError
@@ -24,7 +24,8 @@ MOST_RUN: Final = timedelta(days=3)
 
 LOAD: Final = 1.0
 SHARES: Final = (0.25, 0.4, 1.0, float("inf"))
-PERIOD_S: Final = 3600.0
+PERIOD_S: Final = 600.0
+JOBS: Final = 400
 COUNTS: Final = (1, 2, 4, 8, 16)
 
 
@@ -52,9 +53,10 @@ class Recorded:
         return Setting(
             name=f"{self.trace}, {told} run times",
             jobs_per_h=0.0,
+            jobs=JOBS,
             period_s=PERIOD_S,
             shares=SHARES,
-            arms=(TAUT, *BASELINES),
+            arms=(TAUT, PRICED, *BASELINES),
         )
 
     def _stretch(self, measured: Measured, setting: Setting, told: str, seed: int) -> ArrivingJobs:
@@ -75,22 +77,22 @@ class Recorded:
 
 
 def recorded(
-    lake: Lake, trace: str, *, seed: int, threads: int, jobs: int, talk: Callable[[str], None] = lambda _: None
+    lake: Lake, trace: str, *, seed: int, threads: int, talk: Callable[[str], None] = lambda _: None
 ) -> Recorded:
     """Read a trace's jobs, and predict each run time from what had ended before its month.
 
     Raises
     ------
     LakeError
-        If the trace has fewer than `jobs` that can be taken.
+        If the trace has fewer than `JOBS` that can be taken.
     """
     every = lake.table("jobs", trace).collect()
     gpus = (pl.col("req_gpus") * pl.col("instances")).alias("gpus")
     ran = every.filter(pl.col("run_s") > 0.0, ~pl.col("run_s_censored").fill_null(value=True), gpus > 0.0)
     small = ran.filter(gpus.is_in([float(count) for count in COUNTS]))
     kept = small.filter(pl.col("run_s") <= MOST_RUN.total_seconds()).sort("submit_ts", "job_id", maintain_order=True)
-    if len(kept) < jobs:
-        raise LakeError(f"{trace} has {len(kept)} jobs with {MOST_GPUS} GPUs at most and a run time, expected {jobs}")
+    if len(kept) < JOBS:
+        raise LakeError(f"{trace} has {len(kept)} jobs with {MOST_GPUS} GPUs at most and a run time, expected {JOBS}")
     sizes = sizes_of(kept, every, [PREDICTED, ORACLE], seed=seed, nthread=threads, talk=talk)
     frame = kept.select(
         submit_ts="submit_ts",
@@ -100,7 +102,7 @@ def recorded(
         **{name: pl.Series(np.maximum(told, 1.0)) for name, told in sizes.predicted_s.items()},
     ).filter(pl.col("submit_ts") >= sizes.since)
     said = (
-        f"{trace}: {len(frame)} jobs from {sizes.since:%Y-%m-%d} on, of which each seed takes {jobs} in a row; of "
+        f"{trace}: {len(frame)} jobs from {sizes.since:%Y-%m-%d} on, of which each seed takes {JOBS} in a row; of "
         f"{len(every)} jobs were left out {len(every) - len(ran)} without a run time or GPUs, {len(ran) - len(small)} "
         f"with other counts than {', '.join(map(str, COUNTS))}, {len(small) - len(kept)} that ran over {MOST_RUN.days} "
         f"days, {len(kept) - len(frame)} earlier; time between arrivals scaled to a load of {LOAD:g}"

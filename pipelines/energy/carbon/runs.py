@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.energy.carbon.arms import ARMS
+from pipelines.energy.carbon.arms import ARMS, Arm
 from pipelines.energy.carbon.jobs import HOUR_S, Measured, drawn
 from pipelines.fgd.findings import Row
 from scheduler_core.energy.carbon.arriving import ArrivingJobs
@@ -65,9 +65,12 @@ def run(task: Task) -> list[Row]:
     said = {"setting": setting.name, "seed": task.seed, "load": offered(jobs, setting.gpus)}
     rows: list[Row] = []
     for name in setting.arms:
-        for share in setting.shares if ARMS[name].follows_budget else (math.inf,):
-            course = _course(jobs, setting, name, share, task.measured.full_w)
-            rows.append({**said, "arm": name, "share": share, **figures(course, jobs)})
+        arm = ARMS[name]
+        for share in setting.shares if arm.follows_budget else (math.inf,):
+            for price in arm.prices_s_per_kwh or (None,):
+                course = _course(jobs, setting, arm, share, price, task.measured.full_w)
+                point = {"arm": name, "share": share, "price_s_per_kwh": price}
+                rows.append({**said, **point, **figures(course, jobs)})
     return rows
 
 
@@ -104,10 +107,9 @@ def offered(jobs: ArrivingJobs, gpus: int) -> float:
     return float(gpu_s.sum() / (gpus * max(float(jobs.submit_s[-1] - jobs.submit_s[0]), 1.0)))
 
 
-def _course(jobs: ArrivingJobs, setting: Setting, name: str, share: float, full_w: float) -> Course:
+def _course(jobs: ArrivingJobs, setting: Setting, arm: Arm, share: float, price: float | None, full_w: float) -> Course:
     """Simulate an arm under a budget that is the same in every period."""
     full_g = setting.gpus * full_w * setting.period_s / JOULES_PER_KWH * PLAIN_G_PER_KWH
-    arm = ARMS[name]
     site = Site(
         gpus=setting.gpus,
         period_s=setting.period_s,
@@ -118,4 +120,4 @@ def _course(jobs: ArrivingJobs, setting: Setting, name: str, share: float, full_
         restart_s=setting.restart_s,
         at_events=setting.at_events,
     )
-    return simulate(jobs, site, arm.planner, as_requested=arm.as_requested)
+    return simulate(jobs, site, arm.at(price), as_requested=arm.as_requested)

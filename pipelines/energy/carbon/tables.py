@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.energy.carbon.arms import ABLATION, BASELINES, TAUT
+from pipelines.energy.carbon.arms import ABLATION, BASELINES, PRICED, TAUT, VARIANTS
 from pipelines.energy.carbon.curves import Front, compared
 from pipelines.experiments.intervals import mean
 from pipelines.fgd.findings import Row
@@ -16,12 +16,15 @@ from pipelines.fgd.findings import Row
 BAR: Final = 1.5
 """How many times shorter than each baseline's the mean completion time shall be, on average."""
 
+JUDGED: Final = (TAUT, PRICED)
+"""Whose mean completion times are held to the bar: the source's procedure, and ours with a price on energy."""
+
 COUNTED: Final = {"busy": "kwh", "busy and idle": "kwh_with_idle"}
 """What energy is compared at, by what it counts."""
 
 
 def compared_rows(runs: pl.DataFrame) -> list[Row]:
-    """Return a row per setting, seed, counted energy and other arm: how many times shorter taut's mean time is.
+    """Return how many times shorter a judged arm's mean time is, by setting, seed, counted energy, and other arm.
 
     `ceiling` is the same for jobs that each run as if alone, whatever energy that takes: no scheduler can do better.
     """
@@ -32,15 +35,14 @@ def compared_rows(runs: pl.DataFrame) -> list[Row]:
             fronts = {
                 str(arm): front(points, column) for (arm,), points in of_seed.group_by("arm", maintain_order=True)
             }
-            for arm, theirs in fronts.items():
-                if arm == TAUT:
-                    continue
-                found = compared(fronts[TAUT], theirs)
+            for ours, arm in ((ours, arm) for ours in JUDGED if ours in fronts for arm in fronts if arm != ours):
+                found = compared(fronts[ours], fronts[arm])
                 rows.append(
                     {
                         "setting": setting,
                         "seed": seed,
                         "counted": counted,
+                        "ours": ours,
                         "arm": arm,
                         "shorter": found.mean,
                         "shorter_at_their_least": found.tightest,
@@ -60,9 +62,10 @@ def summed_up(rows: list[Row]) -> list[Row]:
     """Return a row per setting, counted energy and arm: means over the seeds that can be compared, with intervals."""
     frame = pl.DataFrame(rows, infer_schema_length=None)
     found: list[Row] = []
-    for (setting, counted, arm), of_arm in frame.group_by("setting", "counted", "arm", maintain_order=True):
+    keys = ("setting", "counted", "ours", "arm")
+    for key, of_arm in frame.group_by(keys, maintain_order=True):
         known = of_arm.filter(pl.col("shorter").is_finite())
-        row: Row = {"setting": setting, "counted": counted, "arm": arm, "seeds": len(known), "of": len(of_arm)}
+        row: Row = {**dict(zip(keys, key, strict=True)), "seeds": len(known), "of": len(of_arm)}
         for name in ("shorter", "shorter_at_their_least", "shorter_at_their_most", "ceiling"):
             each = mean(known[name].to_numpy())
             row |= {name: each.value, f"{name}_lo": each.low, f"{name}_hi": each.high}
@@ -79,7 +82,7 @@ def claim_rows(summary: list[Row]) -> list[Row]:
         rows.append(
             {
                 "setting": row["setting"],
-                "claim": f"mean JCT at equal kWh against {row['arm']}",
+                "claim": f"{row['ours']}: mean JCT at equal kWh against {row['arm']}",
                 "bar": f"at least {BAR:g} times shorter",
                 **{name: row[name] for name in ("shorter", "shorter_lo", "shorter_hi", "ceiling")},
                 "verdict": "met" if float(str(row["shorter"])) >= BAR else "missed",
@@ -89,14 +92,14 @@ def claim_rows(summary: list[Row]) -> list[Row]:
 
 
 def ablation_rows(summary: list[Row]) -> list[Row]:
-    """Return how much shorter both stages' mean time is than one stage's, at equal energy."""
-    return [row for row in summary if row["arm"] in ABLATION or row["arm"] == "taut_banked"]
+    """Return how much shorter both stages' mean time is than one stage's, and than our variants', at equal energy."""
+    return [row for row in summary if row["ours"] == TAUT and row["arm"] in (*ABLATION, *VARIANTS)]
 
 
 def curve_rows(runs: pl.DataFrame) -> pl.DataFrame:
     """Return means over seeds by setting, arm and budget, of budgets under which all jobs ended in every seed."""
     figures = ("mean_jct_s", "kwh", "kwh_with_idle", "changes_a_job", "over_budget_pct", "load")
-    keys = ("setting", "arm", "share")
+    keys = ("setting", "arm", "share", "price_s_per_kwh")
     whole = runs.filter(pl.col("mean_jct_s").is_finite().all().over(keys))
     return whole.group_by(keys, maintain_order=True).agg(
         *(pl.col(name).mean() for name in figures), seeds=pl.col("seed").n_unique()

@@ -28,7 +28,9 @@ def test_every_arm_runs_under_every_budget_that_it_follows(made_up: Path) -> Non
     runs = frame_of(made_up, seeds=1)
 
     counts = dict(runs.group_by("arm").len().rows())
-    assert counts == {name: 3 if arm.follows_budget else 1 for name, arm in ARMS.items()}
+    assert counts == {
+        name: 3 if arm.follows_budget else max(len(arm.prices_s_per_kwh), 1) for name, arm in ARMS.items()
+    }
     free = {str(row["arm"]): row for row in runs.filter(pl.col("share").is_infinite()).rows(named=True)}
     assert free["fixed_optimal"]["kwh"] < free["fifo_max"]["kwh"]
     assert all(row["mean_jct_s"] >= row["alone_jct_s"] and row["kwh_with_idle"] >= row["kwh"] for row in free.values())
@@ -44,10 +46,10 @@ def test_tables_compare_taut_with_every_other_arm_and_hold_the_baselines_to_the_
     found = findings(frame_of(made_up), Question(energy=made_up, seeds=2))
 
     summary = found.tables["at equal energy"]
-    assert {row["arm"] for row in summary} == set(ARMS) - {TAUT}
+    assert {row["arm"] for row in summary if row["ours"] == TAUT} == set(ARMS) - {TAUT}
     assert {row["arm"] for row in found.tables["ablation"]} >= set(ABLATION)
     claims = found.tables["claims"]
-    assert len(claims) == len(BASELINES)
+    assert len(claims) == 2 * len(BASELINES)
     assert all((row["verdict"] == "met") == (row["shorter"] >= 1.5) for row in claims)
     assert any("0.5" in note or "load" in note for note in found.notes)
 
