@@ -20,8 +20,11 @@ RANKS: Final = "viridis"
 UNKNOWN: Final = "#888888"
 
 
-def importances(rows: pl.DataFrame, model: str, unit: str) -> alt.TopLevelMixin:
-    """Draw the mean growth of the loss when a feature is shuffled, with one standard deviation over the repeats."""
+def importances(rows: pl.DataFrame, model: str, unit: str, held_out: str) -> alt.TopLevelMixin:
+    """Draw the mean growth of the loss when a feature is shuffled, with one standard deviation over the repeats.
+
+    `held_out` says of which rows, and of how many.
+    """
     shown = rows.select("feature", "mean", low=pl.col("mean") - pl.col("std"), high=pl.col("mean") + pl.col("std"))
     base = alt.Chart(shown).encode(y=_named("feature", shown["feature"].to_list()))
     bars = base.mark_bar(color=BLUE, height={"band": 0.7}).encode(
@@ -29,7 +32,7 @@ def importances(rows: pl.DataFrame, model: str, unit: str) -> alt.TopLevelMixin:
         tooltip=["feature:N", alt.Tooltip("mean:Q", format=".3~g")],
     )
     spread = base.mark_rule(color=BLACK).encode(x="low:Q", x2="high:Q")
-    of = [f"n = {rows['repeats'][0]} shuffles of held-out rows; line: one standard deviation"]
+    of = [f"n = {rows['repeats'][0]} shuffles of {held_out}; line: one standard deviation"]
     return panel(bars + spread, f"Importance, {model}", of, height=max(70, 18 * rows.height))
 
 
@@ -49,8 +52,9 @@ def beeswarm(rows: pl.DataFrame, title: str, unit: str, jobs: str) -> alt.TopLev
         yOffset=alt.YOffset("offset:Q").scale(domain=[-1, 1]),
         tooltip=["feature:N", alt.Tooltip("shap:Q", format=".3~g"), alt.Tooltip("rank:Q", format=".2f")],
     )
-    known = base.transform_filter("isValid(datum.rank)").mark_circle(size=16, opacity=0.9)
-    unknown = base.transform_filter("!isValid(datum.rank)").mark_circle(size=16, opacity=0.9, color=UNKNOWN)
+    # A label for every point would make most of the page; the chart has its own.
+    known = base.transform_filter("isValid(datum.rank)").mark_circle(size=16, opacity=0.9, aria=False)
+    unknown = base.transform_filter("!isValid(datum.rank)").mark_circle(size=16, opacity=0.9, color=UNKNOWN, aria=False)
     zero = alt.Chart(pl.DataFrame({"shap": [0.0]})).mark_rule(color=BLACK, strokeWidth=0.7).encode(x="shap:Q")
     of = [f"n = {jobs}; one point a job; grey: category or unknown"]
     points = known.encode(color=ranked.legend(legend))
@@ -81,13 +85,14 @@ def coverage(rows: pl.DataFrame, title: str) -> alt.TopLevelMixin:
 
     `rows`: model (what is judged), coverage, level.
     """
+    counted = " (n=: jobs)" if rows["model"].str.contains("  n=", literal=True).all() else ", which count no jobs"
     base = alt.Chart(rows).encode(y=_named("model", rows["model"].to_list()))
     x = alt.X("coverage:Q").title("share of later jobs at or below").axis(format="%").scale(zero=False, nice=True)
     found = base.mark_point(filled=True, size=60, color=BLUE, opacity=1.0).encode(
         x=x, tooltip=["model:N", alt.Tooltip("coverage:Q", format=".1%"), alt.Tooltip("level:Q", format=".0%")]
     )
     asked = base.mark_tick(color=VERMILLION, thickness=2, height=14).encode(x="level:Q")
-    of = [f"n = {rows.height} targets, by the models' cards (n=: jobs); tick: the level"]
+    of = [f"n = {rows.height} targets, by the models' cards{counted}; tick: the level"]
     return panel(asked + found, title, of, height=max(70, 20 * rows.height))
 
 

@@ -10,6 +10,7 @@ import polars as pl
 
 from features.history import History
 from pipelines.charts.attributions import beeswarm, coverage, importances
+from pipelines.charts.panels import spaced
 from pipelines.report.attribution import attributions
 from pipelines.report.parts import Figure, Note, Part, Section, Table, Traces
 
@@ -105,9 +106,17 @@ def _importances(own: Bundles) -> list[Part]:
         known = [importance.model_dump() for importance in each.importances if importance.mean]
         if known:
             rows = _frame(known[:SHOWN_FEATURES])
-            chart = importances(rows, name, _LOSS[each.card.kind])
+            chart = importances(rows, name, _LOSS[each.card.kind], _held_out(each))
             figures.append(Figure(name=f"importance-{name}", chart=chart, rows=rows))
     return figures
+
+
+def _held_out(bundle: "Bundle") -> str:
+    """Say on which rows features were shuffled; cards of peak use do not count theirs."""
+    judged = bundle.card.metrics.get("n")
+    if bundle.card.kind == "runtime" and judged:
+        return f"{spaced(judged)} later jobs"
+    return "held-out rows, not counted by the card"
 
 
 def _swarms(own: Bundles, traces: Traces) -> list[Part]:

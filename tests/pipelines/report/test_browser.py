@@ -37,7 +37,7 @@ class Visit:
         self.page.on("console", lambda message: self.said.append(message.text))
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
         self.page.goto(file.as_uri())
-        self.page.wait_for_function("document.documentElement.dataset.drawn", timeout=WAIT_MS)
+        self.page.wait_for_selector("html[data-drawn]", timeout=WAIT_MS)
 
 
 @pytest.fixture(scope="module")

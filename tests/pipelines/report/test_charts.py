@@ -35,7 +35,7 @@ def of_models() -> dict[str, Figure]:
     rows = pl.DataFrame({"feature": ["a", "b"], "mean": [0.2, 0.1], "std": [0.01, 0.02], "repeats": [5, 5]})
     levels = pl.DataFrame({"model": ["m", "n"], "coverage": [0.9, 0.95], "level": [0.9, 0.95]})
     charts = {
-        "importance": importances(rows, "runtime.toy.ctr", "pinball, ln s"),
+        "importance": importances(rows, "runtime.toy.ctr", "pinball, ln s", "99 later jobs"),
         "swarm": beeswarm(swarm(), "SHAP values, runtime.toy.ctr", "ln of run time in s", "2 later jobs"),
         "coverage": coverage(levels, "Run times at most the p90 said"),
     }

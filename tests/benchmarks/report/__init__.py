@@ -1,0 +1,1 @@
+"""How soon a report opens in a browser; run by hand, and by `make bench`."""

@@ -1,0 +1,103 @@
+"""When charts of a long page are drawn in a real Chromium: near what is seen, when idle, before print, or at once."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from pipelines.report.page import page
+from tests.deploy.tools import tool
+from tests.pipelines.report.many import many_charts
+
+pytestmark = pytest.mark.slow
+CHARTS = 40
+WAIT_MS = 60_000
+NEVER_IDLE = "window.requestIdleCallback = () => 0;"
+COUNTED_AFTER_PRINT = """addEventListener("afterprint", () => {
+  window.printed = document.querySelectorAll(".chart svg").length;
+});"""
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    chromium = tool("chromium")
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a page of many screens."""
+    file = tmp_path_factory.mktemp("long") / "report.html"
+    file.write_text(page("Long", "Made up", many_charts(CHARTS)), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def opened(browser: Browser, long: Path) -> Iterator[Open]:
+    """Return an opener of the page, after a script of the visitor's browser."""
+    contexts = []
+
+    def make(script: str) -> Page:
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        contexts.append(context)
+        context.add_init_script(script)
+        visit = context.new_page()
+        visit.goto(long.as_uri())
+        expect(visit.locator(".chart svg").first).to_be_visible(timeout=WAIT_MS)
+        return visit
+
+    yield make
+    for each in contexts:
+        each.close()
+
+
+def test_what_is_far_from_the_screen_waits_until_it_is_near(opened: Open) -> None:
+    visit = opened(NEVER_IDLE)
+    last = visit.locator(".chart").last
+
+    assert 1 <= visit.locator(".chart svg").count() < CHARTS / 2
+    assert last.locator("svg").count() == 0
+    last.scroll_into_view_if_needed()
+    expect(last.locator("svg")).to_have_count(1, timeout=WAIT_MS)
+
+
+def test_scrolling_through_draws_every_chart(opened: Open) -> None:
+    visit = opened(NEVER_IDLE)
+
+    for at in range(CHARTS):
+        place = visit.locator(".chart").nth(at)
+        place.scroll_into_view_if_needed()
+        expect(place.locator("svg")).to_have_count(1, timeout=WAIT_MS)
+
+    expect(visit.locator("html[data-drawn]")).to_have_count(1)
+    assert visit.locator(".chart.failed").count() == 0
+
+
+def test_idle_time_draws_the_rest(opened: Open) -> None:
+    visit = opened("")
+
+    visit.wait_for_selector("html[data-drawn]", timeout=WAIT_MS)
+
+    assert visit.locator(".chart svg").count() == CHARTS
+
+
+def test_paper_has_every_chart_though_nobody_scrolled(opened: Open) -> None:
+    visit = opened(NEVER_IDLE + COUNTED_AFTER_PRINT)
+
+    visit.pdf()
+
+    assert visit.evaluate("window.printed") == CHARTS
+
+
+def test_a_browser_that_tells_nothing_of_what_is_near_draws_all_at_once(opened: Open) -> None:
+    visit = opened(NEVER_IDLE + "delete window.IntersectionObserver;")
+
+    visit.wait_for_selector("html[data-drawn]", timeout=WAIT_MS)
+
+    assert visit.locator(".chart svg").count() == CHARTS
