@@ -20,10 +20,6 @@ from pipelines.report.parts import Figure, Note, Part, Section, Table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_NOTICE: Final = (
-    "Charts are drawn by Vega, Vega-Lite and Vega-Embed, copyright University of Washington Interactive Data Lab, "
-    "under the BSD 3-Clause License, with D3, copyright Mike Bostock, under the ISC License."
-)
 ROWS_SHOWN: Final = 400
 """Rows of a table beyond which a page is no place for them; its download holds all."""
 
@@ -59,9 +55,10 @@ def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 <main>
 {body}
 </main>
-<!-- {_NOTICE} -->
 <script type="application/json" id="charts">{_json(specs)}</script>
 {"".join(f"<script>{script}</script>" for script in scripts)}
+<details class="notices"><summary>Licences of what draws the charts</summary>
+<pre>{escape(_asset("notices.txt"))}</pre></details>
 </body>
 </html>
 """
@@ -86,7 +83,7 @@ def _part(part: Part) -> str:
     if isinstance(part, Figure):
         return (
             f'<figure><div class="chart" data-chart="{escape(part.name)}"></div>'
-            f"<figcaption>{download(part.rows, part.name, 'data (CSV)')}</figcaption></figure>"
+            f"<figcaption>{download(part.rows, part.name, 'data (CSV)', of=_title(part.chart))}</figcaption></figure>"
         )
     if isinstance(part, Table):
         more = f" The first {ROWS_SHOWN} of {part.rows.height} rows." if part.rows.height > ROWS_SHOWN else ""
@@ -94,9 +91,16 @@ def _part(part: Part) -> str:
             f'<div class="table" id="table-{escape(part.name)}"><h3>{escape(part.title)}</h3>'
             f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(part.title)}">'
             f"{table(part.rows.head(ROWS_SHOWN), upright=part.upright)}</div>"
-            f"<p>{escape(part.said)}.{more} {download(part.rows, part.name, 'table (CSV)')}</p></div>"
+            f"<p>{escape(part.said)}.{more} {download(part.rows, part.name, 'table (CSV)', of=part.title)}</p></div>"
         )
     return f"<li>{escape(part.text)}</li>"
+
+
+def _title(chart: alt.TopLevelMixin) -> str:
+    """Return a chart's title in one line."""
+    lines = getattr(chart, "title", alt.Undefined)
+    text = getattr(lines, "text", lines)
+    return " ".join(text) if isinstance(text, list) else str(text)
 
 
 def _spec(chart: alt.TopLevelMixin) -> "Mapping[str, object]":

@@ -10,17 +10,20 @@ from typing import Final
 from pipelines.errors import BadUsage
 
 LONGEST_CURRENCY: Final = 12
+MOST_AMOUNT: Final = 1e9
+"""More than a GPU-hour costs in any currency; sums of money still fit a cell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """The price of one GPU for one hour."""
+    """The price of one GPU for one hour; `written` is the amount as it was stated."""
 
     amount: float
     currency: str
+    written: str
 
     def __str__(self) -> str:
-        return f"{self.amount:g} {self.currency}"
+        return f"{self.written} {self.currency}"
 
 
 def price_of(text: str) -> Price:
@@ -29,12 +32,12 @@ def price_of(text: str) -> Price:
     Raises
     ------
     BadUsage
-        If there is no positive amount, or no currency of at most 12 printable characters.
+        If there is no amount above 0 and of at most 10^9, or no currency of at most 12 printable characters.
 
     Examples
     --------
     >>> print(price_of("2.50 USD"))
-    2.5 USD
+    2.50 USD
     """
     number, _, currency = text.strip().partition(" ")
     currency = currency.strip()
@@ -42,11 +45,14 @@ def price_of(text: str) -> Price:
         amount = float(number)
     except ValueError:
         amount = math.nan
-    if not (amount > 0 and math.isfinite(amount)):
-        raise BadUsage(f"found the price {text[:40]!r}, expected an amount above 0 and its currency, as '2.50 USD'")
+    if not 0 < amount <= MOST_AMOUNT:
+        raise BadUsage(
+            f"found the price {text[:40]!r}, expected an amount above 0, at most {MOST_AMOUNT:.0f}, and its currency, "
+            "as '2.50 USD'"
+        )
     if not currency or len(currency) > LONGEST_CURRENCY or not currency.isprintable():
         raise BadUsage(
             f"found the price {text[:40]!r} without a currency of 1 to {LONGEST_CURRENCY} characters; "
             "expected it after the amount, as '2.50 USD'"
         )
-    return Price(amount=amount, currency=currency)
+    return Price(amount=amount, currency=currency, written=number)

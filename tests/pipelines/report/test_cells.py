@@ -1,0 +1,111 @@
+"""Tables and downloads: what is quoted for spreadsheets, what may break on paper, and what a link says it saves."""
+
+import csv
+import io
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import polars as pl
+import pytest
+import vl_convert
+
+from pipelines.errors import BadUsage
+from pipelines.report.cells import MOST_COLUMNS, csv_of, download, table
+from pipelines.report.claims import priced
+from pipelines.report.parts import Section
+from pipelines.report.price import MOST_AMOUNT, price_of
+from tests.pipelines.report.tiny import figures, tables
+
+NOTICES = files("pipelines.report").joinpath("notices.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("text", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "\tx", "\rx"])
+def test_a_text_that_a_spreadsheet_would_run_is_quoted_in_downloads(text: str) -> None:
+    [row] = csv.DictReader(io.StringIO(csv_of(pl.DataFrame({"user": [text], "x": [-1.5]})), newline=""))
+
+    assert row == {"user": f"'{text}", "x": "-1.5"}
+
+
+def test_other_texts_numbers_and_nulls_are_as_they_are() -> None:
+    rows = pl.DataFrame({"user": ["ann=1", "", None], "x": [-1, 0, None]})
+
+    assert csv_of(rows).splitlines() == ["user,x", "ann=1,-1", ",0", ","]
+
+
+def test_every_link_says_of_what_it_saves_the_data(made: list[Section], html: str) -> None:
+    labels = re.findall(r'<a class="download" aria-label="([^"]*)"', html)
+
+    assert len(labels) == len(figures(made)) + len(tables(made))
+    assert len(set(labels)) == len(labels)
+    assert "data (CSV): Status, share of jobs" in labels
+    assert "table (CSV): The traces" in labels
+    assert 'aria-label="a: &lt;b&gt;"' in download(pl.DataFrame({"x": [1]}), "n", "a", of="<b>")
+
+
+def test_only_cells_of_files_and_digests_may_be_broken_on_paper() -> None:
+    html = table(pl.DataFrame({"trace": ["t"], "file": ["a/b.csv"], "sha256": ["00ff"], "rows": [1234]}), upright=False)
+
+    assert re.findall(r'<td class="(\w+)">', html) == ["long", "long", "number"]
+    paper = files("pipelines.report").joinpath("page.css").read_text(encoding="utf-8").partition("@media print")[2]
+    assert re.search(r"\.number, thead th \{ white-space: nowrap; \}", paper)
+    assert [rule for rule in paper.splitlines() if "overflow-wrap: anywhere" in rule] == [
+        "  .long { overflow-wrap: anywhere; }"
+    ]
+
+
+@pytest.mark.parametrize(("columns", "wide"), [(MOST_COLUMNS, False), (MOST_COLUMNS + 1, True)])
+def test_a_table_of_many_columns_is_set_smaller(columns: int, wide: bool) -> None:
+    html = table(pl.DataFrame({f"c{i}": [i] for i in range(columns)}), upright=False)
+
+    assert ('<table class="wide">' in html) == wide
+
+
+def test_a_price_is_shown_as_it_was_stated() -> None:
+    assert str(price_of(" 2.50  USD ")) == "2.50 USD"
+
+
+@pytest.mark.parametrize("text", ["1e300 USD", "1000000001 USD"])
+def test_a_price_beyond_any_is_refused(text: str) -> None:
+    with pytest.raises(BadUsage, match="at most 1000000000"):
+        price_of(text)
+
+
+def test_the_largest_price_fits_a_cell() -> None:
+    rows = pl.DataFrame({"requested_h": [1e9], "slack_h": [1e9]})
+    found = table(priced(rows, price_of(f"{MOST_AMOUNT:.0f} USD")), upright=False)
+
+    assert max(map(len, re.findall(r">([^<]*)</t[dh]>", found))) < 30
+
+
+def test_notices_are_of_the_library_that_is_embedded() -> None:
+    # Another version may embed other programs: see what it is made of, and write pipelines/report/notices.txt anew.
+    assert f"vl-convert {vl_convert.__version__} " in NOTICES
+    for name, version in (
+        ("vega", vl_convert.get_vega_version()),
+        ("vega-embed", vl_convert.get_vega_embed_version()),
+        ("vega-themes", vl_convert.get_vega_themes_version()),
+        ("vega-lite", vl_convert.get_vegalite_versions()[-1]),
+    ):
+        assert f"{name} {version}" in NOTICES
+
+
+def test_every_page_holds_the_notices_whole_and_closed(html: str) -> None:
+    shown = html.partition('<details class="notices">')[2].partition("</details>")[0]
+
+    for said in (
+        "Copyright (c) 2015-2023, University of Washington Interactive Data Lab",
+        "Redistributions in binary form must reproduce the above copyright notice",
+        "Mike Bostock", "Robert Penner", "Charles Karney", "Ricky Reusser", "Joachim Wester", "Isaac Z. Schlueter",
+        "Cynthia Brewer", "END OF TERMS AND CONDITIONS", "unencumbered software",
+    ):  # fmt: skip
+        assert said in shown
+    assert "<details open" not in html
+
+
+def test_the_wheel_takes_the_notices_along() -> None:
+    project = Path(__file__).parents[3]
+    ignored = (project / ".gitignore").read_text(encoding="utf-8").splitlines()
+
+    assert (project / "pipelines/report/notices.txt").is_file()
+    assert not [line for line in ignored if line.strip() in ("*.txt", "notices.txt")]
