@@ -71,7 +71,7 @@ def durations(rows: pl.DataFrame, title: str, every: Sequence[str]) -> alt.TopLe
         .encode(
             x=_seconds("seconds:Q", "time (log scale)"),
             y=alt.Y("probability:Q").title("share of jobs at or below").axis(format="%"),
-            color=trace_colour(rows, every),
+            color=trace_colour(rows, every, line=True),
             strokeDash=trace_dash(rows, every),
             order="probability:Q",
             tooltip=["trace:N", alt.Tooltip("seconds:Q", format=",.0f"), alt.Tooltip("probability:Q", format=".0%")],
@@ -109,7 +109,7 @@ def concentration(points: pl.DataFrame, every: Sequence[str], users: Sequence[tu
         .encode(
             x=alt.X("users_share:Q").title("share of users, most GPU-hours first").axis(format="%"),
             y=alt.Y("gpu_hours_share:Q").title("share of GPU-hours").axis(format="%"),
-            color=trace_colour(points, every),
+            color=trace_colour(points, every, line=True),
             strokeDash=trace_dash(points, every),
             order="users_share:Q",
             tooltip=["trace:N", *(alt.Tooltip(f"{n}:Q", format=".1%") for n in ("users_share", "gpu_hours_share"))],

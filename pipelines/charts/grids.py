@@ -3,6 +3,7 @@
 Drawn from the rows of `pipelines.statistics` and of reports. Called by `pipelines.report`.
 """
 
+import math
 from typing import Final
 
 import altair as alt
@@ -23,6 +24,8 @@ def utilisation(rows: pl.DataFrame, resource: str, trace: str, zone: str) -> alt
         "mean_frac",
         day=pl.col("weekday").replace_strict(dict(enumerate(WEEKDAYS, start=1)), return_dtype=pl.String),
     )
+    # Up to the busiest hour, in tenths: on a scale to 100 % a trace that is a quarter busy would be one dark slab.
+    most = max(math.ceil(10 * (shown["mean_frac"].max() or 0)), 1) / 10  # type: ignore[arg-type, operator]  # fractions
     legend = alt.Legend(format="%", orient="right", gradientLength=110, title=None)
     chart = (
         alt.Chart(shown)
@@ -30,13 +33,15 @@ def utilisation(rows: pl.DataFrame, resource: str, trace: str, zone: str) -> alt
         .encode(
             x=alt.X("hour:O").title("local hour of the day").axis(labelAngle=0, labelOverlap=True, labelSeparation=5),
             y=alt.Y("day:O").title(None).sort(list(WEEKDAYS)),
-            color=alt.Color("mean_frac:Q").scale(scheme=AMOUNTS, domain=[0, 1]).legend(legend),
+            color=alt.Color("mean_frac:Q").scale(scheme=AMOUNTS, domain=[0, most]).legend(legend),
             tooltip=["day:O", "hour:O", alt.Tooltip("mean_frac:Q", format=".1%"), "machine_hours:Q"],
         )
     )
     hours = total(rows, "machine_hours")
     return panel(
-        chart, f"{BUSY[resource]} busy, mean, {trace}", [f"n = {hours} machine-hours; {zone}; busy share in %"]
+        chart,
+        f"{BUSY[resource]} busy, mean, {trace}",
+        [f"n = {hours} machine-hours; {zone}; colours to {most:.0%} busy"],
     )
 
 

@@ -26,6 +26,8 @@ TITLE_CHARACTERS, LINE_CHARACTERS = 44, 60
 
 Chart = alt.Chart | alt.LayerChart
 
+_LINE_LEGEND: Final = alt.Legend(symbolType="stroke", symbolStrokeWidth=2, symbolSize=300, symbolOpacity=1.0)
+
 THOUSANDS: Final = "format(datum.value, '~s')"
 """How an axis of amounts writes them: `0`, `800`, `1.2k`."""
 
@@ -67,12 +69,17 @@ def traces_in(rows: pl.DataFrame) -> list[str]:
     return rows["trace"].unique(maintain_order=True).to_list()
 
 
-def trace_colour(rows: pl.DataFrame, every: Sequence[str]) -> alt.Color:
-    """Return the colours of the traces of a frame; a trace has one colour in every chart of `every` trace."""
+def trace_colour(rows: pl.DataFrame, every: Sequence[str], *, line: bool = False) -> alt.Color:
+    """Return the colours of the traces of a frame; a trace has one colour in every chart of `every` trace.
+
+    With `line` its sign in the legend is a piece of line, which the dashes of `trace_dash` join.
+    """
     names = traces_in(rows)
     colours = [SERIES[every.index(name) % len(SERIES)] for name in names]
     colour = alt.Color("trace:N").title(None).scale(domain=names, range=colours)
-    return colour if len(every) > 1 else colour.legend(None)
+    if len(every) < 2:
+        return colour.legend(None)
+    return colour.legend(_LINE_LEGEND) if line else colour
 
 
 def trace_dash(rows: pl.DataFrame, every: Sequence[str]) -> alt.StrokeDash:
@@ -80,7 +87,7 @@ def trace_dash(rows: pl.DataFrame, every: Sequence[str]) -> alt.StrokeDash:
     names = traces_in(rows)
     dashes = [DASHES[every.index(name) % len(DASHES)] for name in names]
     dash = alt.StrokeDash("trace:N").title(None).scale(domain=names, range=dashes)
-    return dash if len(every) > 1 else dash.legend(None)
+    return dash.legend(_LINE_LEGEND if len(every) > 1 else None)
 
 
 def counted(pairs: Iterable[tuple[str, int]], unit: str) -> str:

@@ -63,7 +63,7 @@ def by_status(rows: pl.DataFrame, share: str, what: str, n: str) -> alt.TopLevel
         )
     )
     totals = shown.group_by("trace", maintain_order=True).agg(pl.col("count").sum())
-    unit = "jobs" if n == "jobs" else "jobs that ask for GPUs"
+    unit = "jobs" if n == "jobs" else "GPU jobs, of statuses with known hours"
     height = max(60, 34 * totals.height)
     return panel(chart, f"Status, share of {what}", [counted(totals.iter_rows(), unit)], height=height)
 
@@ -79,7 +79,7 @@ def arrivals(rows: pl.DataFrame, unit: str, every: Sequence[str]) -> alt.TopLeve
         .encode(
             x=alt.X("at:O").title(title).sort(order).axis(labelAngle=0, labelOverlap=True, labelSeparation=5),
             y=alt.Y("share:Q").title("share of jobs").axis(format="%"),
-            color=trace_colour(rows, every),
+            color=trace_colour(rows, every, line=True),
             strokeDash=trace_dash(rows, every),
             tooltip=["trace:N", "at:O", alt.Tooltip("share:Q", format=".2%"), "jobs:Q"],
         )
