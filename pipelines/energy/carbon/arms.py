@@ -49,8 +49,8 @@ ABLATION: Final = {
 """The first stage at energy-optimal frequencies; the second with requested counts, shortest jobs first."""
 
 PRICED: Final = "taut_priced"
-PRICES_S_PER_KWH: Final = (3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
-"""From a price at which nearly every step is worth it to one at which nearly none is."""
+PRICES_S_PER_KWH: Final = (0.0, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
+"""From none, which is the allocator without a budget, to a price at which nearly no step is worth it."""
 
 VARIANTS: Final = {
     "taut_banked": Arm(planner=allocate, banks=True),
