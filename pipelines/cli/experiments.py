@@ -11,6 +11,7 @@ import typer
 from pipelines.cli.experiment_carbon import EXPERIMENTS as CARBON_EXPERIMENTS
 from pipelines.cli.experiment_carbon_gap import EXPERIMENTS as CARBON_GAP_EXPERIMENTS
 from pipelines.cli.experiment_cost import EXPERIMENTS as COST_EXPERIMENTS
+from pipelines.cli.experiment_cost_gap import EXPERIMENTS as COST_GAP_EXPERIMENTS
 from pipelines.cli.experiment_energy import EXPERIMENTS as ENERGY_EXPERIMENTS
 from pipelines.cli.experiment_fgd import EXPERIMENTS as FGD_EXPERIMENTS
 from pipelines.cli.experiment_grid import EXPERIMENTS as GRID_EXPERIMENTS
@@ -102,6 +103,7 @@ EXPERIMENTS = {
     **SHARING_EXPERIMENTS,
     **ENERGY_EXPERIMENTS,
     **COST_EXPERIMENTS,
+    **COST_GAP_EXPERIMENTS,
     **GRID_EXPERIMENTS,
     **CARBON_EXPERIMENTS,
     **CARBON_GAP_EXPERIMENTS,
