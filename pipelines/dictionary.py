@@ -70,7 +70,7 @@ def _types_of_views() -> dict[str, dict[str, str]]:
         for name, schema in SCHEMAS.items():
             columns = ", ".join(f'"{column}" {DUCKDB_TYPES[dtype]}' for column, dtype in schema.items())
             connection.execute(f"CREATE TABLE {name} ({columns})")
-        for creation in views.creations():
+        for creation in views.creations({}):
             connection.execute(creation)
         return {
             name: {str(row[0]): _short(str(row[1])) for row in connection.execute(f"DESCRIBE {name}").fetchall()}

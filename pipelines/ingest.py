@@ -21,7 +21,7 @@ import duckdb
 
 from pipelines.errors import BadUsage, LakeError, SourceError
 from pipelines.lake import QUARANTINE, Lake
-from pipelines.manifest import Account, Input, Manifest, Output
+from pipelines.manifest import Account, Input, Manifest, Output, chosen
 from pipelines.shortcuts import select_of
 from pipelines.signatures import Signatures
 from pipelines.source_files import Cluster, clusters_in, published_tables, source_named
@@ -206,6 +206,7 @@ def _build(
         accounts=tuple(accounts),
         outputs=tuple(outputs),
         warnings=tuple(warnings),
+        representative=chosen(source.representative, (cluster.name for cluster in clusters)),
     )
 
 

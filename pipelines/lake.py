@@ -59,6 +59,7 @@ class Lake:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).absolute()
         self._open: list[duckdb.DuckDBPyConnection] = []
+        self._seen = False
 
     def __enter__(self) -> Self:
         return self
@@ -120,18 +121,26 @@ class Lake:
         one in memory with the same views.
         """
         self._require()
-        if not self._views_are_fresh():
-            with suppress(LakeError, OSError), self.writing():
-                self.refresh_views()
-        if self._views_are_fresh():
+        if self._try_refresh():
             return self._own(_configured(self.views_file, read_only=read_only))
         connection = self._own(_configured(None))
         self._create_views(connection)
         return connection
 
     def connect_sealed(self, spill: Path) -> duckdb.DuckDBPyConnection:
-        """Return a connection in memory with the views, that can reach no file but theirs and spills to `spill`."""
+        """Return a connection in memory with the views, that can reach no file but theirs and spills to `spill`.
+
+        The first one of a lake also makes the DuckDB file of views anew where the lake changed or moved.
+
+        Raises
+        ------
+        LakeError
+            If there is no lake, or a file of it is missing or damaged.
+        """
         self._require()
+        if not self._seen:
+            self._try_refresh()
+            self._seen = True
         connection = self._own(_configured(None, spill=spill))
         self._create_views(connection)
         files = [str(f) for name in SCHEMAS for f in self._files(name)]
@@ -251,13 +260,19 @@ class Lake:
             files = [str(f) for f in self._files(name)]
             rows = f"SELECT * FROM read_parquet({_sql_list(files)}, hive_partitioning = false)"
             view = rows if files else f"SELECT {columns} WHERE false"
-            connection.execute(f"CREATE VIEW {name} AS {view}")
-        for creation in views.creations():
+            try:
+                connection.execute(f"CREATE VIEW {name} AS {view}")
+            except duckdb.Error as error:
+                raise _unreadable(connection, files, error) from error
+        for creation in views.creations(self._zones()):
             connection.execute(creation)
+
+    def _zones(self) -> dict[str, str]:
+        return {trace: self.manifest(trace).zone for trace in self.traces()}
 
     def _state(self) -> str:
         digest = hashlib.sha256(str(self.path).encode())
-        for statement in (*views.creations(), *views.comments()):
+        for statement in (*views.creations(self._zones()), *views.comments()):
             digest.update(statement.encode())
         for trace in self.traces():
             digest.update((self.manifest_folder / f"{trace}.json").read_bytes())
@@ -269,6 +284,14 @@ class Lake:
         with suppress(duckdb.Error), _configured(self.views_file, read_only=True) as connection:
             return connection.execute(f"SELECT state FROM {views.STATE_TABLE}").fetchall() == [(self._state(),)]
         return False
+
+    def _try_refresh(self) -> bool:
+        """Make the DuckDB file of views anew if need and means be; tell whether it is fresh."""
+        if self._views_are_fresh():
+            return True
+        with suppress(LakeError, OSError, duckdb.Error), self.writing():
+            self.refresh_views()
+        return self._views_are_fresh()
 
     def _require(self) -> None:
         if not self.traces():
@@ -293,6 +316,20 @@ def opened_sealed(path: Path, spill: Path, target: Path, *, database: bool) -> I
         yield connection
     finally:
         connection.close()
+
+
+def _unreadable(connection: duckdb.DuckDBPyConnection, files: list[str], error: duckdb.Error) -> LakeError:
+    """Say which of a table's files cannot be read."""
+    for file in files:
+        if not Path(file).is_file():
+            return LakeError(f"{file} is missing; expected every file that the manifest names. Ingest the trace again.")
+        try:
+            connection.execute(f"FROM read_parquet({_sql_list([file])}) LIMIT 0")
+        except duckdb.Error as fault:
+            said = str(fault).partition("\n")[0].replace(file, "the file")[:200]
+            return LakeError(f"{file} is damaged ({said}); expected Parquet. Remove it, and ingest the trace again.")
+    said = str(error).partition("\n")[0][:200]
+    return LakeError(f"the lake's files cannot be read together ({said}); expected one schema. Ingest them again.")
 
 
 def _seal(connection: duckdb.DuckDBPyConnection) -> None:

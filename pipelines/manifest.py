@@ -5,12 +5,16 @@ Called by `pipelines.ingest` and `pipelines.lake`.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from typing import Final
 
+from features.columns.calendar import ZONES
 from pipelines.errors import LakeError
 
 FORMAT_VERSION = 1
+REPRESENTATIVES_BEFORE: Final = {"openb": "default"}
+"""What older manifests do not tell: of which sources clusters are alternatives, and which one stands for the trace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +74,11 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Everything about one trace in the lake. The same files and options make the same manifest, to the byte."""
+    """Everything about one trace in the lake. The same files and options make the same manifest, to the byte.
+
+    Where clusters are alternatives of each other (each a list of its own, of the same machines), `representative` is
+    the one that stands for the trace; null: they are its parts, and may be added up.
+    """
 
     trace: str
     source: str
@@ -78,7 +86,19 @@ class Manifest:
     accounts: tuple[Account, ...]
     outputs: tuple[Output, ...]
     warnings: tuple[str, ...]
+    representative: str | None = None
     format_version: int = FORMAT_VERSION
+
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """Return the names of the clusters, sorted."""
+        return tuple(sorted({account.cluster for account in self.accounts}))
+
+    @property
+    def zone(self) -> str:
+        """Return the time zone in which hours and days are read: its format's, of own formats as the name begins."""
+        named = next((zone for start, zone in ZONES.items() if self.trace.startswith(start)), "UTC")
+        return ZONES.get(self.source, named)
 
     @property
     def rows_in(self) -> int:
@@ -103,6 +123,18 @@ class Manifest:
         return json.dumps(asdict(self), indent=2) + "\n"
 
 
+def chosen(preferred: str | None, clusters: Iterable[str]) -> str | None:
+    """Return which of several alternatives stands for the trace: the preferred one, else the first by name.
+
+    >>> chosen("default", ["b", "default", "a"]), chosen("default", ["b", "a"]), chosen(None, ["b", "a"])
+    ('default', 'a', None)
+    """
+    there = set(clusters)
+    if preferred is None or preferred in there:
+        return preferred
+    return min(there, default=None)
+
+
 def from_json(text: str, trace: str) -> Manifest:
     """Read the manifest of a trace.
 
@@ -115,6 +147,9 @@ def from_json(text: str, trace: str) -> Manifest:
         fields = json.loads(text)
         for name, kind in (("inputs", Input), ("accounts", Account), ("outputs", Output)):
             fields[name] = tuple(kind(**item) for item in fields[name])
+        if "representative" not in fields:
+            clusters = [account.cluster for account in fields["accounts"]]
+            fields["representative"] = chosen(REPRESENTATIVES_BEFORE.get(fields["source"]), clusters)
         return Manifest(**(fields | {"warnings": tuple(fields["warnings"])}))
     except (ValueError, KeyError, TypeError) as error:
         raise LakeError(f"the manifest of {trace!r} cannot be read ({error}); ingest the trace again") from error

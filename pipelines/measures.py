@@ -10,9 +10,9 @@ GPU memory a task claims is its GPUs times their memory, where the device's type
 out of claims: traces measure them with their workers' sensors.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
-from features.columns.calendar import ZONES
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 
 ROLE_PARAMETER_SERVER: Final = "ps"
@@ -22,9 +22,10 @@ GPU_HOURS: Final = "instances * req_gpus * run_s / 3600"
 INSTANCE_HOURS: Final = "instances * run_s / 3600"
 """They count run time, and are null where any part is."""
 
-_WHEN_TRACE: Final = " ".join(f"WHEN starts_with(trace, '{start}') THEN '{zone}'" for start, zone in ZONES.items())
-ZONE: Final = f"CASE {_WHEN_TRACE} ELSE 'UTC' END"
-"""The time zone in which a row's trace is read: that of `features.columns.calendar`."""
+ZONE: Final = "local_zone(trace)"
+"""The time zone in which a row's trace is read: that of its manifest, by the macro of `zone_macro`."""
+EXACT: Final = "DECIMAL(38, 12)"
+"""What is summed: rules at ingest keep each product of a request, instances and hours, and sums of them, within it."""
 
 _DEVICE_GIB: Final = " ".join(f"WHEN '{name}' THEN {gib}" for name, gib in GPU_MEM_GIB_OF_TYPE.items())
 
@@ -61,11 +62,21 @@ SAMPLES: Final = ", ".join(f"count({name}_frac) AS {name}_samples" for name in (
 """What a machine's hour holds: its mean busy fractions, the same in every order of rows, and how many samples."""
 
 
+def zone_macro(zones: Mapping[str, str]) -> str:
+    """Return the statement that makes `local_zone` of the zones of traces.
+
+    >>> zone_macro({"ours": "Asia/Shanghai"})
+    "CREATE MACRO local_zone(t) AS CASE t WHEN 'ours' THEN 'Asia/Shanghai' ELSE 'UTC' END"
+    """
+    cases = "".join(f"WHEN '{trace}' THEN '{zone}' " for trace, zone in zones.items())
+    return "CREATE MACRO local_zone(t) AS " + (f"CASE t {cases}ELSE 'UTC' END" if cases else "'UTC'")
+
+
 def total(value: str, where: str | None = None) -> str:
-    """Return the SQL of a sum that is the same in every order of rows: of decimals, then as a float.
+    """Return the SQL of a sum that is the same in every order of rows: of decimals, cut to nine digits, as a float.
 
     >>> total("run_s")
-    'CAST(sum(CAST(run_s AS DECIMAL(27, 9))) AS DOUBLE)'
+    'CAST(round(sum(CAST(run_s AS DECIMAL(38, 12))), 9) AS DOUBLE)'
     """
     only = f" FILTER (WHERE {where})" if where else ""
-    return f"CAST(sum(CAST({value} AS DECIMAL(27, 9))){only} AS DOUBLE)"
+    return f"CAST(round(sum(CAST({value} AS {EXACT})){only}, 9) AS DOUBLE)"

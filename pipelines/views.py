@@ -23,6 +23,7 @@ from pipelines.measures import (
     SLACK,
     ZONE,
     total,
+    zone_macro,
 )
 
 QUARANTINE_COLUMNS: Final = {
@@ -157,8 +158,9 @@ DESCRIBED: Final = {
 """Every table and view that a reader of the lake sees, by name."""
 
 
-def creations() -> Iterator[str]:
-    """Yield the statements that make the views, where the tables are."""
+def creations(zones: Mapping[str, str]) -> Iterator[str]:
+    """Yield the statements that make the views, where the tables are; hours are local to the zones of the traces."""
+    yield zone_macro(zones)
     for view in VIEWS.values():
         yield f"CREATE VIEW {view.name} AS {view.sql}"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.options import Lake, say
+from pipelines.cli.options import Cluster, Lake, say
 
 if TYPE_CHECKING:
     from modelserve.champions import Champions
@@ -21,6 +21,7 @@ def report(
     trace: Annotated[
         list[str] | None, typer.Option("--trace", help="A trace (may be repeated).", show_default="all of the lake")
     ] = None,
+    cluster: Cluster = None,
     price_gpu_hour: Annotated[
         str | None,
         typer.Option("--price-gpu-hour", help='What a GPU-hour costs, as "2.50 USD".', show_default="no money"),
@@ -52,6 +53,7 @@ def report(
     models = None if no_models else _champions(bundles, place.bundles)
     order = Order(
         title=title,
+        cluster=cluster,
         price=price,
         bundles=None if models is None else models.bundles,
         problems=() if models is None else tuple(f"{name}: {said}" for name, said in models.failures.items()),

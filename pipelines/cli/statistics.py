@@ -76,7 +76,7 @@ def _compute(
 ) -> None:
     from pipelines.cli.opening import opened
     from pipelines.errors import BadUsage, LakeError
-    from pipelines.statistics import STATISTICS
+    from pipelines.statistics import STATISTICS, alone
     from pipelines.statistics.shown import screen_rows, together
 
     unknown = [name for name in names if name not in STATISTICS]
@@ -84,9 +84,12 @@ def _compute(
         raise BadUsage(f"no statistic {unknown[0]!r}; expected one of {', '.join(STATISTICS)}")
     with opened(lake, trace) as (source, name):
         answers = {each: STATISTICS[each].answer(source, name, by, cluster) for each in dict.fromkeys(names)}
+        only = alone(source, name)
     for each, answer in answers.items():
         if answer.unanswerable is not None:
             say(f"{each}: {answer.unanswerable.reason}")
+    if only and any(answer.cluster not in (None, cluster) for answer in answers.values()):
+        say(only)
     told = {each: answer.rows for each, answer in answers.items() if answer.unanswerable is None}
     if not told:
         raise LakeError(f"{name} answers none of: {', '.join(answers)}; the reasons stand above")

@@ -7,7 +7,6 @@ import polars as pl
 
 from pipelines.charts.grids import BUSY, by_machine_type, utilisation
 from pipelines.report.parts import Figure, Part, Section, Traces
-from pipelines.statistics.question import zone_of
 
 
 def busyness(traces: Traces) -> Section:
@@ -18,7 +17,7 @@ def busyness(traces: Traces) -> Section:
         for resource in BUSY:
             rows = _of(hours.of(trace), resource)
             if rows.height:
-                chart = utilisation(rows, resource, trace, zone_of(trace))
+                chart = utilisation(rows, resource, trace, traces.lake.manifest(trace).zone)
                 parts.append(Figure(name=f"busy-{trace}-{resource}", chart=chart, rows=rows))
     for trace in kinds.traces:
         for resource in BUSY:

@@ -9,7 +9,7 @@ import polars as pl
 
 from pipelines.charts.shares import arrivals, by_size, by_status
 from pipelines.report.cells import NULL
-from pipelines.report.parts import Asked, Figure, Part, Section, Table, Traces, known_sum
+from pipelines.report.parts import Asked, Figure, Note, Part, Section, Table, Traces, known_sum
 
 _TYPICAL: Final = {"run_time": "p50_s", "queueing_delay": "p50_s", "sizes": "mean_gpus"}
 
@@ -32,15 +32,19 @@ def overview(traces: Traces) -> Section:
     if held.rows.width and held.rows["gpu_hours_share"].count():
         chart = by_status(held.rows, "gpu_hours_share", "GPU-hours", "gpu_jobs")
         parts.append(Figure(name="status_gpu_hours", chart=chart, rows=held.rows))
+    untold: tuple[Note, ...] = ()
     for unit in ("hour", "weekday"):
-        rows = traces.ask(f"arrivals_by_{unit}").rows
-        parts.append(Figure(name=f"arrivals_by_{unit}", chart=arrivals(rows, unit, traces.names), rows=rows))
+        come = traces.ask(f"arrivals_by_{unit}")
+        if come.rows.width:
+            chart = arrivals(come.rows, unit, traces.names)
+            parts.append(Figure(name=f"arrivals_by_{unit}", chart=chart, rows=come.rows))
+        untold += come.notes
     parts += _sizes(sizes, traces)
     machines = traces.ask("machine_classes")
     if machines.rows.width:
         said = "cpu_cores, mem_gib, gpus and gpu_mem_gib (of one GPU) are of one machine"
         parts.append(Table(name="machines", title="Classes of machines", rows=machines.rows, said=said))
-    reasons = (*held.notes, *machines.notes)
+    reasons = (*held.notes, *untold, *machines.notes, *traces.alternatives)
     return Section(
         name="overview",
         title="Overview",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from pipelines.lake import Lake
-from pipelines.statistics import STATISTICS
+from pipelines.statistics import STATISTICS, alone
 
 if TYPE_CHECKING:
     import altair as alt
@@ -89,6 +89,8 @@ class Traces:
 
     lake: Lake
     names: tuple[str, ...]
+    cluster: str | None = None
+    """The one cluster of each that is meant; None: all, where they are not alternatives of each other."""
 
     def ask(self, statistic: str, *by: str) -> Asked:
         """Ask every trace for a statistic, split by dimensions.
@@ -100,13 +102,23 @@ class Traces:
         """
         told, reasons = [], []
         for name in self.names:
-            answer = STATISTICS[statistic].answer(self.lake, name, by)
+            answer = STATISTICS[statistic].answer(self.lake, name, by, self.cluster)
             if answer.unanswerable is None:
                 told.append(answer.rows.select(pl.lit(name).alias("trace"), pl.all()))
             else:
                 reasons.append(f"{name}: {STATISTICS[statistic].title.lower()} not told; {answer.unanswerable.reason}.")
         rows = pl.concat(told, how="diagonal_relaxed") if told else pl.DataFrame()
         return Asked(rows=rows, reasons=tuple(reasons))
+
+    def cluster_of(self, trace: str) -> str | None:
+        """Return the cluster that is told of a trace; None: all."""
+        return self.cluster or self.lake.manifest(trace).representative
+
+    @property
+    def alternatives(self) -> tuple[Note, ...]:
+        """Return which of several alternative clusters is told, as notes."""
+        said = [] if self.cluster else [alone(self.lake, name) for name in self.names]
+        return tuple(Note(text=f"{text}.") for text in said if text)
 
     def colour(self, trace: str) -> int:
         """Return the number of a trace's colour."""

@@ -44,7 +44,9 @@ def _known(traces: Traces) -> pl.DataFrame:
     columns = [name for name in SCHEMAS["jobs"] if name not in _KEYS]
     frames = []
     for trace in traces.names:
-        counts = traces.lake.table("jobs", trace).select(pl.len().alias("rows"), *(pl.col(c).count() for c in columns))
+        counts = traces.lake.table("jobs", trace, traces.cluster_of(trace)).select(
+            pl.len().alias("rows"), *(pl.col(c).count() for c in columns)
+        )
         rows, *told = counts.collect(engine="streaming").row(0)
         shares = [count / rows if rows else 0.0 for count in told]
         frames.append(pl.DataFrame({"trace": trace, "column": columns, "rows": rows, "known": shares}))

@@ -27,9 +27,13 @@ MOST_TRACES: Final = len(SERIES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is to be reported: the price of a GPU-hour if stated; the models, or None to leave them out."""
+    """What is to be reported: of which cluster (None: all), at which price of a GPU-hour if one is stated, which models.
+
+    Models are left out where they are None.
+    """
 
     title: str
+    cluster: str | None = None
     price: Price | None = None
     bundles: Bundles | None = None
     problems: tuple[str, ...] = field(default=())
@@ -72,7 +76,7 @@ def chosen(lake: Lake, names: list[str] | None) -> tuple[str, ...]:
 
 def sections(lake: Lake, names: tuple[str, ...], order: Order) -> list[Section]:
     """Return the sections about the traces; without bundles, none about models."""
-    traces = Traces(lake=lake, names=names)
+    traces = Traces(lake=lake, names=names, cluster=order.cluster)
     return [make(traces, order) for name, make in SECTIONS.items() if name != "models" or order.bundles is not None]
 
 
@@ -84,4 +88,5 @@ def report(lake: Lake, names: tuple[str, ...], order: Order) -> str:
 def subtitle(names: tuple[str, ...], order: Order) -> str:
     """Say which traces a page is about, and the price it takes."""
     price = "" if order.price is None else f" A GPU-hour is taken at {order.price}, as stated."
-    return f"Traces: {', '.join(names)}. Aggregates only; times local to each trace's own zone.{price}"
+    only = "" if order.cluster is None else f", cluster {order.cluster}"
+    return f"Traces: {', '.join(names)}{only}. Aggregates only; times local to each trace's own zone.{price}"

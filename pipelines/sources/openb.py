@@ -6,7 +6,8 @@ Called by `pipelines.sources`; vendor spellings and units (milli-CPU, MiB, thous
 Notes
 -----
 Times are seconds from the trace's zero, stored as Unix time. Lists of five columns tell none: their pods are submitted
-at that zero, and run nobody knows how long. `pod_phase` is what was seen last. A pod last seen running that is there
+at that zero, and run nobody knows how long. Lists are alternatives of each other, each with every node: they are never
+added up, and `default` stands for the trace. `pod_phase` is what was seen last. A pod last seen running that is there
 until the list's latest deletion still runs when the trace ends; one deleted before has ended, how is not told. A pod
 deleted while it waited was cancelled. The list of all nodes (CPU-only ones as well) and `qos` are not read.
 """
@@ -145,6 +146,7 @@ OPENB = Source(
     clusters=clusters,
     tables=(NODE, POD),
     outputs={"jobs": JOBS, "machines": MACHINES},
+    representative="default",
     remarks=(
         Remark(
             text="the list has no times: every pod is submitted at the trace's zero, its run time and status are null",

@@ -122,6 +122,7 @@ class Source:
     Every SELECT names the canonical columns it knows, less `trace` and `cluster`; the others become null.
     `split_by` names the column of an output, and of all tables that feed it, by which a large one is written in parts.
     `shortcuts` are SELECTs of outputs that do, and are faster, where rows allow it.
+    `representative` says that clusters are alternatives, never to be added up: the one that stands for the trace.
     `declared` are inputs of the ingest beside the files; `cures` tells by rule what to do where nothing general holds.
     """
 
@@ -133,6 +134,7 @@ class Source:
     remarks: tuple[Remark, ...] = field(default=())
     split_by: Mapping[str, str] = field(default_factory=dict)
     shortcuts: Mapping[str, Shortcut] = field(default_factory=dict)
+    representative: str | None = None
     declared: tuple[Input, ...] = ()
     cures: Mapping[str, str] = field(default_factory=dict)
 

@@ -17,6 +17,7 @@ from pipelines.statistics.sizes import request_fragmentation, sizes
 from pipelines.statistics.statistic import Answer as Answer  # what callers of STATISTICS get
 from pipelines.statistics.statistic import Statistic as Statistic
 from pipelines.statistics.statistic import Unanswerable as Unanswerable
+from pipelines.statistics.statistic import alone as alone
 from pipelines.statistics.times import jct, queueing_delay, run_time
 from pipelines.statistics.use import resources_told, use
 from pipelines.statistics.utilisation import (
@@ -27,6 +28,7 @@ from pipelines.statistics.utilisation import (
 
 _JOB: Final = tuple(JOB_DIMENSIONS)
 _OUTCOME: Final = tuple(name for name in JOB_DIMENSIONS if name != "status")
+_NO_ARRIVALS: Final = "its jobs are all submitted at one moment, so that no arrival is told"
 _USED: Final = {"jobs": ("req_gpus",), "usage": ("used_gpus",)}
 
 _ALL: Final = (
@@ -57,6 +59,7 @@ _ALL: Final = (
         function=arrivals_by_hour,
         needs={"jobs": ()},
         by=_JOB,
+        otherwise=_NO_ARRIVALS,
     ),
     Statistic(
         name="arrivals_by_weekday",
@@ -65,6 +68,7 @@ _ALL: Final = (
         function=arrivals_by_weekday,
         needs={"jobs": ()},
         by=_JOB,
+        otherwise=_NO_ARRIVALS,
     ),
     Statistic(
         name="sizes",
@@ -186,7 +190,7 @@ _ALL: Final = (
         needs={"capacity": ()},
         by=tuple(CAPACITY_DIMENSIONS),
     ),
-    Statistic(name="files", title="Published files that were read", unit="bytes, rows", function=files),
+    Statistic(name="files", title="Published files that were read", unit="bytes, rows", function=files, adds_up=False),
 )
 
 STATISTICS: Final[dict[str, Statistic]] = {statistic.name: statistic for statistic in _ALL}

@@ -10,7 +10,7 @@ import polars as pl
 
 from pipelines.lake import Lake
 from pipelines.measures import CLAIM_CELLS, CLAIMS_MEASURED, IS_CLAIM, SLACK, total
-from pipelines.statistics.question import JOB_DIMENSIONS, By, Split, ask, job_rows, mean
+from pipelines.statistics.question import JOB_DIMENSIONS, JOB_ROWS, By, Split, ask, mean
 
 _MEASURED: Final = f"""measured AS (
     SELECT * FROM job JOIN usage USING (trace, cluster, job_id, role) WHERE {CLAIMS_MEASURED})"""
@@ -28,7 +28,7 @@ def over_claim(lake: Lake, trace: str, by: By = None, cluster: str | None = None
     """
     split = Split(by, JOB_DIMENSIONS)
     sql = f"""
-    WITH {job_rows(trace)}, {_MEASURED}, cell AS (
+    WITH {JOB_ROWS}, {_MEASURED}, cell AS (
         SELECT {split.defined}{CLAIM_CELLS}, instance_hours AS hours FROM measured
     ), part AS (
         SELECT {split.listed}resource, use, count(*) AS tasks,
@@ -58,7 +58,7 @@ def over_claim_as_published(lake: Lake, trace: str, by: By = None, cluster: str 
     """
     split = Split(by, JOB_DIMENSIONS)
     sql = f"""
-    WITH {job_rows(trace)}, cell AS (
+    WITH {JOB_ROWS}, cell AS (
         SELECT {split.defined}unnest([
             {{'resource': 'cpu', 'request': req_cpu_cores, 'used': used_cpu_cores}},
             {{'resource': 'gpu', 'request': req_gpus, 'used': used_gpus}},
@@ -80,7 +80,7 @@ def request_and_use(lake: Lake, trace: str, by: By = None, cluster: str | None =
     split = Split(by, JOB_DIMENSIONS)
     points = ", ".join(map(str, PROBABILITIES))
     sql = f"""
-    WITH {job_rows(trace)}, {_MEASURED}, cell AS (
+    WITH {JOB_ROWS}, {_MEASURED}, cell AS (
         SELECT {split.defined}{CLAIM_CELLS} FROM measured
     ), series AS (
         UNPIVOT (SELECT * FROM cell WHERE {IS_CLAIM}) ON request, used

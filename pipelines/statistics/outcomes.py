@@ -6,8 +6,8 @@ Each is one SELECT. Called through `pipelines.statistics`.
 import polars as pl
 
 from pipelines.lake import Lake
-from pipelines.measures import total
-from pipelines.statistics.question import JOB_DIMENSIONS, By, Split, ask, job_rows
+from pipelines.measures import EXACT, total
+from pipelines.statistics.question import JOB_DIMENSIONS, JOB_ROWS, By, Split, ask
 
 
 def status_counts(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
@@ -17,7 +17,7 @@ def status_counts(lake: Lake, trace: str, by: By = None, cluster: str | None = N
     """
     split = Split(by, _without_status())
     sql = f"""
-    WITH {job_rows(trace)}, part AS (
+    WITH {JOB_ROWS}, part AS (
         SELECT {split.defined}status, count(*) AS jobs FROM job GROUP BY ALL
     )
     SELECT {split.listed}status, jobs, CAST(jobs AS DOUBLE) / sum(jobs) OVER ({split.window}) AS share
@@ -34,9 +34,9 @@ def gpu_hours_by_status(lake: Lake, trace: str, by: By = None, cluster: str | No
     """
     split = Split(by, _without_status())
     sql = f"""
-    WITH {job_rows(trace)}, part AS (
+    WITH {JOB_ROWS}, part AS (
         SELECT {split.defined}status, count(*) AS gpu_jobs, {total("gpu_hours")} AS gpu_hours,
-            sum(CAST(gpu_hours AS DECIMAL(27, 9))) AS held
+            sum(CAST(gpu_hours AS {EXACT})) AS held
         FROM job WHERE gpus > 0 GROUP BY ALL
     )
     SELECT {split.listed}status, gpu_jobs,

@@ -4,6 +4,7 @@ Which statistics there are stands in the noun files beside it; the lake owns the
 Called by those files.
 """
 
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,13 +13,14 @@ from typing import Final
 import duckdb
 import polars as pl
 
-from features.columns.calendar import ZONES
 from pipelines.errors import BadUsage, LakeError
 from pipelines.lake import Lake
-from pipelines.measures import GPU_HOURS, GPUS, INSTANCE_HOURS, total
+from pipelines.measures import EXACT, GPU_HOURS, GPUS, INSTANCE_HOURS, total
 
 By = str | Sequence[str] | None
 """What a statistic is split by: the name of a dimension, several, or nothing."""
+
+_LONG_NUMBER: Final = re.compile(r"(\d{12})[\d.]{12,}")
 
 PERCENTS: Final = (5, 10, 25, 50, 75, 90, 95, 99)
 
@@ -50,24 +52,17 @@ JOB_DIMENSIONS: Final[dict[str, str]] = {
 many by one instance (`req_gpus`, in classes `request_class`) and by all (`size`)."""
 
 
-def zone_of(trace: str) -> str:
-    """Return the time zone a trace's hours and weekdays are read in.
-
-    >>> zone_of("pai-synth"), zone_of("philly"), zone_of("ours")
-    ('Asia/Shanghai', 'America/Los_Angeles', 'UTC')
-    """
-    return next((zone for start, zone in ZONES.items() if trace.startswith(start)), "UTC")
+ZONE: Final = "local_zone($trace)"
+"""The time zone in which hours and days of the trace asked for are read: its manifest's."""
 
 
-def job_rows(trace: str) -> str:
-    """Return the CTE `job`: the rows of one trace, with all GPUs of the job, its GPU-hours and its local time.
+JOB_ROWS: Final = f"""job AS (
+    SELECT *, {GPUS} AS gpus, {GPU_HOURS} AS gpu_hours, {INSTANCE_HOURS} AS instance_hours,
+        timezone({ZONE}, submit_ts) AS submit_local
+    FROM jobs WHERE trace = $trace AND cluster = coalesce($cluster, cluster))"""
+"""The CTE `job`: the rows of one trace, with all GPUs of the job, its GPU-hours and its local time.
 
-    `gpus` is instances times GPUs of each; `gpu_hours` and `instance_hours` count run time, null where any part is.
-    """
-    return f"""job AS (
-        SELECT *, {GPUS} AS gpus, {GPU_HOURS} AS gpu_hours, {INSTANCE_HOURS} AS instance_hours,
-            timezone('{zone_of(trace)}', submit_ts) AS submit_local
-        FROM jobs WHERE trace = $trace AND cluster = coalesce($cluster, cluster))"""
+`gpus` is instances times GPUs of each; `gpu_hours` and `instance_hours` count run time, null where any part is."""
 
 
 class Split:
@@ -110,7 +105,7 @@ def ask(lake: Lake, sql: str, *, trace: str, cluster: str | None) -> pl.DataFram
         try:
             rows = connection.sql(sql, params={"trace": trace, "cluster": cluster}).to_arrow_table()
         except duckdb.Error as error:
-            said = str(error).partition("\n")[0][:300]
+            said = _LONG_NUMBER.sub(r"\1...", str(error).partition("\n")[0])[:300]
             raise LakeError(f"{trace}'s tables cannot be read as expected: {said}; ingest the trace again") from error
         finally:
             connection.close()
@@ -119,7 +114,7 @@ def ask(lake: Lake, sql: str, *, trace: str, cluster: str | None) -> pl.DataFram
 
 def mean(value: str) -> str:
     """Return the SQL of a mean that is the same in every order of rows."""
-    return f"CAST(avg(CAST({value} AS DECIMAL(27, 9))) AS DOUBLE)"
+    return f"CAST(avg(CAST({value} AS {EXACT})) AS DOUBLE)"
 
 
 def quantiles(value: str) -> str:

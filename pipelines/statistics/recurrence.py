@@ -8,8 +8,8 @@ from typing import Final
 import polars as pl
 
 from pipelines.lake import Lake
-from pipelines.measures import total
-from pipelines.statistics.question import JOB_DIMENSIONS, By, Split, ask, job_rows, mean, percentiles, quantiles
+from pipelines.measures import EXACT, total
+from pipelines.statistics.question import JOB_DIMENSIONS, JOB_ROWS, By, Split, ask, mean, percentiles, quantiles
 
 TOP_SHARE: Final = 0.05
 """The users said to be at the top: of a hundred, five."""
@@ -23,7 +23,7 @@ def group_recurrence(lake: Lake, trace: str, by: By = None, cluster: str | None 
     """
     split = Split(by, JOB_DIMENSIONS)
     sql = f"""
-    WITH {job_rows(trace)}, party AS (
+    WITH {JOB_ROWS}, party AS (
         SELECT {split.defined}cluster AS of_cluster, "group" AS of_group, count(DISTINCT job_id) AS jobs
         FROM job WHERE "group" IS NOT NULL GROUP BY ALL
     ), part AS (
@@ -52,9 +52,9 @@ def user_concentration(lake: Lake, trace: str, by: By = None, cluster: str | Non
     part = f"({split.window})"
     top = f"ceil({TOP_SHARE} * users)"
     sql = f"""
-    WITH {job_rows(trace)}, party AS (
+    WITH {JOB_ROWS}, party AS (
         SELECT {split.defined}cluster AS of_cluster, "user" AS of_user, count(*) AS tasks,
-            sum(CAST(gpu_hours AS DECIMAL(27, 9))) AS gpu_hours
+            sum(CAST(gpu_hours AS {EXACT})) AS gpu_hours
         FROM job WHERE "user" IS NOT NULL GROUP BY ALL
     ), ranked AS (
         SELECT *, count(*) OVER {part} AS users,

@@ -6,13 +6,13 @@ Each is one SELECT. Called through `pipelines.statistics`.
 import polars as pl
 
 from pipelines.lake import Lake
-from pipelines.measures import total
+from pipelines.measures import EXACT, total
 from pipelines.statistics.question import (
     JOB_DIMENSIONS,
+    JOB_ROWS,
     By,
     Split,
     ask,
-    job_rows,
     mean,
     percentiles,
     quantiles,
@@ -27,7 +27,7 @@ def sizes(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> 
     """
     split = Split(by, JOB_DIMENSIONS)
     sql = f"""
-    WITH {job_rows(trace)}, part AS (
+    WITH {JOB_ROWS}, part AS (
         SELECT {split.defined}count(*) AS jobs, count(*) FILTER (WHERE gpus = 0) AS cpu_jobs,
             count(*) FILTER (WHERE gpus > 0) AS gpu_jobs,
             {mean("CASE WHEN gpus > 0 THEN gpus END")} AS mean_gpus,
@@ -56,7 +56,7 @@ def request_fragmentation(lake: Lake, trace: str, by: By = None, cluster: str | 
     """
     split = Split(by, {name: of for name, of in JOB_DIMENSIONS.items() if name != "request_class"})
     sql = f"""
-    WITH {job_rows(trace)}, piece AS (
+    WITH {JOB_ROWS}, piece AS (
         SELECT *, {JOB_DIMENSIONS["request_class"]} AS request_class,
             greatest(0, CASE WHEN req_gpus < 1 THEN 1 - floor(1 / req_gpus + 1e-9) * req_gpus
                 ELSE 1 - req_gpus / ceil(req_gpus) END) AS left_over
@@ -64,7 +64,7 @@ def request_fragmentation(lake: Lake, trace: str, by: By = None, cluster: str | 
     ), part AS (
         SELECT {split.defined}request_class, count(*) AS tasks, CAST(sum(instances) AS BIGINT) AS total_instances,
             count(DISTINCT (req_cpu_cores, req_mem_gib, req_gpus)) AS requests, {total("gpu_hours")} AS gpu_hours,
-            sum(CAST(gpu_hours AS DECIMAL(27, 9))) AS held,
+            sum(CAST(gpu_hours AS {EXACT})) AS held,
             {total("left_over * instances")} / sum(instances) AS left_over_frac
         FROM piece GROUP BY ALL
     )

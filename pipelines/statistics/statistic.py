@@ -34,9 +34,13 @@ class Unanswerable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The rows of a statistic; where there are none, `unanswerable` says why."""
+    """The rows of a statistic; where there are none, `unanswerable` says why.
+
+    `cluster` is the one they are of; None: all.
+    """
 
     rows: pl.DataFrame
+    cluster: str | None = None
     unanswerable: Unanswerable | None = None
 
 
@@ -50,6 +54,10 @@ class Statistic:
     function: Compute
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     by: tuple[str, ...] = ()
+    adds_up: bool = True
+    """Whether clusters that are alternatives would be added up."""
+    otherwise: str = ""
+    """Why there may be no rows though the needed columns are told."""
 
     @property
     def definition(self) -> str:
@@ -60,6 +68,9 @@ class Statistic:
     def answer(self, lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> Answer:
         """Return the rows, or none and the reason.
 
+        Clusters that are alternatives are not added up: where none is named and none split by, they are those of the
+        one that stands for the trace.
+
         Raises
         ------
         LakeError
@@ -67,10 +78,13 @@ class Statistic:
         BadUsage
             If the statistic cannot be split so.
         """
+        if cluster is None and self.adds_up and "cluster" not in ((by,) if isinstance(by, str) else by or ()):
+            cluster = lake.manifest(trace).representative
         rows = self.function(lake, trace, by, cluster)
         if rows.height:
-            return Answer(rows=rows)
-        return Answer(rows=rows, unanswerable=Unanswerable(reason=self._missing(lake, trace, cluster)))
+            return Answer(rows=rows, cluster=cluster)
+        reason = self._missing(lake, trace, cluster)
+        return Answer(rows=rows, cluster=cluster, unanswerable=Unanswerable(reason=reason))
 
     def _missing(self, lake: Lake, trace: str, cluster: str | None) -> str:
         where = trace if cluster is None else f"{trace}, cluster {cluster}"
@@ -85,4 +99,16 @@ class Statistic:
                     return f"{table}.{column} is null in all {counts[0]} rows of {where}" + (
                         f" ({told})" if told else ""
                     )
-        return f"no row of {where} has all that {self.name} needs"
+        why = f": {self.otherwise}" if self.otherwise else ""
+        return f"no row of {where} has all that {self.name} needs{why}"
+
+
+def alone(lake: Lake, trace: str) -> str | None:
+    """Say which cluster's numbers are told where none is named; None where it is all of them, added up."""
+    manifest = lake.manifest(trace)
+    if manifest.representative is None or len(manifest.clusters) == 1:
+        return None
+    return (
+        f"{trace}: of its {len(manifest.clusters)} clusters {manifest.representative} alone: they are alternatives of "
+        "each other, never added up; --cluster names another"
+    )

@@ -10,10 +10,10 @@ import polars as pl
 from pipelines.lake import Lake
 from pipelines.statistics.question import (
     JOB_DIMENSIONS,
+    JOB_ROWS,
     By,
     Split,
     ask,
-    job_rows,
     mean,
     percentiles,
     quantiles,
@@ -67,7 +67,7 @@ def _duration(
         for h in HOURS
     )
     sql = f"""
-    WITH {job_rows(trace)}, told AS (
+    WITH {JOB_ROWS}, told AS (
         SELECT {split.defined}{value} AS seconds, gpu_hours, run_s_censored FROM job
     ), part AS (
         SELECT {split.listed}count(*) AS jobs, {mean("seconds")} AS mean_s, min(seconds) AS min_s,

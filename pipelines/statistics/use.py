@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from pipelines.lake import Lake
-from pipelines.statistics.question import JOB_DIMENSIONS, By, Split, ask, job_rows, mean, percentiles, quantiles
+from pipelines.statistics.question import JOB_DIMENSIONS, JOB_ROWS, By, Split, ask, mean, percentiles, quantiles
 
 MEASURES: Final = (
     "used_cpu_cores",
@@ -38,7 +38,7 @@ def use(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl
     split = Split(by, JOB_DIMENSIONS)
     cells = ", ".join(f"{{'measure': '{name}', 'value': {name}}}" for name in MEASURES)
     sql = f"""
-    WITH {job_rows(trace)}, cell AS (
+    WITH {JOB_ROWS}, cell AS (
         SELECT {split.defined}unnest([{cells}], recursive := true)
         FROM job JOIN usage USING (trace, cluster, job_id, role)
     ), part AS (
@@ -60,7 +60,7 @@ def resources_told(lake: Lake, trace: str, by: By = None, cluster: str | None = 
     )
     kinds = " + ".join(f"CAST({kind} AS BIGINT)" for kind in _TOLD)
     sql = f"""
-    WITH {job_rows(trace)}, part AS (
+    WITH {JOB_ROWS}, part AS (
         SELECT {split.defined}{told}
         FROM job LEFT JOIN usage USING (trace, cluster, job_id, role) GROUP BY ALL HAVING count(*) > 0
     )

@@ -11,7 +11,7 @@ import polars as pl
 
 from pipelines.lake import Lake
 from pipelines.measures import HOUR_SINCE_1970, MACHINE_TYPE, MEAN_FRACTIONS, SAMPLES
-from pipelines.statistics.question import By, Split, ask, mean, percentiles, quantiles, zone_of
+from pipelines.statistics.question import ZONE, By, Split, ask, mean, percentiles, quantiles
 
 MACHINE_HOUR_DIMENSIONS: Final = {
     "cluster": "cluster",
@@ -51,7 +51,7 @@ def _utilisation(lake: Lake, trace: str, by: By, cluster: str | None, *, key: st
         SELECT cluster, machine, {HOUR_SINCE_1970} AS hour_since_1970, {MEAN_FRACTIONS}, {SAMPLES}
         FROM machine_usage WHERE trace = $trace AND cluster = coalesce($cluster, cluster) GROUP BY ALL
     ), typed AS (
-        SELECT h.*, timezone('{zone_of(trace)}', to_timestamp(3600 * hour_since_1970)) AS local_hour,
+        SELECT h.*, timezone({ZONE}, to_timestamp(3600 * hour_since_1970)) AS local_hour,
             {MACHINE_TYPE} AS machine_type
         FROM machine_hour h LEFT JOIN (
             SELECT cluster, machine, gpu_type, gpus, gpu_mem_gib FROM machines WHERE trace = $trace

@@ -10,7 +10,6 @@ from pipelines import dictionary, views
 from pipelines.lake import SCHEMAS, Lake
 from pipelines.statistics.claims import over_claim
 from pipelines.statistics.outcomes import gpu_hours_by_status
-from pipelines.statistics.question import zone_of
 from pipelines.statistics.utilisation import utilisation_by_machine_type
 from tests.pipelines.statistics.lakes import T0, job, make_lake, ran, used
 
@@ -82,7 +81,7 @@ def test_hours_are_local_to_the_trace(lake: Lake) -> None:
     [trace] = lake.traces()
     rows = rows_of(lake, "FROM jobs_with_usage ORDER BY job_id")
 
-    assert set(rows["zone"]) == {zone_of(trace)}
+    assert set(rows["zone"]) == {lake.manifest(trace).zone}
     assert rows["submit_local"][0].hour == (8 if trace == "pai-toy" else 0)
     days = rows_of(lake, "SELECT DISTINCT submit_date FROM gpu_hours ORDER BY ALL")["submit_date"]
     assert [day.day for day in days] == ([1, 2] if trace == "pai-toy" else [1])

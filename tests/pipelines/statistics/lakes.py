@@ -47,11 +47,13 @@ def make_lake(
     tables: Mapping[str, Rows],
     *,
     trace: str = "toy",
+    source: str | None = None,
     raw: Mapping[tuple[str, str], int] | None = None,
 ) -> Lake:
     """Write the rows of each table, clusters apart, and a manifest that names them.
 
-    `raw` says how many rows each published table `(cluster, table)` had; by default one table `log` fed the jobs.
+    `source` is the format they came in, by default the trace's name. `raw` says how many rows each published table
+    `(cluster, table)` had; by default one table `log` fed the jobs.
     """
     outputs, clusters = [], set()
     for name, rows in tables.items():
@@ -79,7 +81,7 @@ def make_lake(
     ]
     manifest = Manifest(
         trace=trace,
-        source=trace,
+        source=source or trace,
         inputs=tuple(Input(file=str(a.file), bytes=7, sha256="ab" * 32) for a in accounts),
         accounts=tuple(accounts),
         outputs=tuple(outputs),

@@ -27,6 +27,15 @@ def test_each_trace_has_its_own_zone(tmp_path: Path, trace: str, hour: int) -> N
     assert rows.filter(jobs=1)["hour"].to_list() == [hour]
 
 
+@pytest.mark.parametrize(("source", "hour"), [("pai", 8), ("philly", 17), ("generic", 0)])
+def test_the_zone_is_the_formats_whatever_the_trace_is_called(tmp_path: Path, source: str, hour: int) -> None:
+    with make_lake(tmp_path, {"jobs": [job(0)]}, trace="ours", source=source) as lake:
+        rows = arrivals_by_hour(lake, "ours")
+        [[local]] = lake.connect().execute("SELECT hour(submit_local) FROM jobs_with_usage").fetchall()
+    assert rows.filter(jobs=1)["hour"].to_list() == [hour]
+    assert local == hour
+
+
 def test_weekdays_count_their_own_dates(tmp_path: Path) -> None:
     # Two Wednesdays (3), of which one has two jobs, and the Thursday after the first.
     lake = make_lake(tmp_path, {"jobs": [job(0), job(1), job(24), job(24 * 7)]})

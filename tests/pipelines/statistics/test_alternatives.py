@@ -1,0 +1,113 @@
+"""Pod lists of openb are alternatives: one is told, none is added up; lists without times tell no arrivals."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.ingest import ingest
+from pipelines.lake import Lake
+from pipelines.manifest import from_json
+from pipelines.report.report import Order, sections
+from pipelines.sources import SOURCES
+from pipelines.sources.openb import OPENB
+from pipelines.statistics import STATISTICS, Answer, alone
+from tests.pipelines.report.tiny import tables
+
+BARE = "name,cpu_milli,memory_mib,num_gpu,gpu_milli"
+TIMED = f"{BARE},gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
+LISTS = {
+    "default": [TIMED, "p1,1000,1024,1,500,,LS,Running,0,900,10", "p2,1000,1024,2,1000,,LS,Succeeded,7200,9000,7210"],
+    "bare": [BARE, "p1,1000,1024,1,500", "p2,1000,1024,2,1000", "p3,1000,1024,2,1000"],
+}
+
+
+def openb(folder: Path, *names: str) -> Lake:
+    """Ingest two nodes of two GPUs, and the pod lists named."""
+    (folder / "raw").mkdir()
+    nodes = "sn,cpu_milli,memory_mib,gpu,model\na,64000,262144,2,T4\nb,64000,262144,2,T4\n"
+    (folder / "raw" / "openb_node_list_gpu_node.csv").write_text(nodes)
+    for name in names:
+        (folder / "raw" / f"openb_pod_list_{name}.csv").write_text("\n".join(LISTS[name]) + "\n")
+    ingest("openb", folder / "raw", folder / "lake")
+    return Lake(folder / "lake")
+
+
+def answer(lake: Lake, statistic: str, by: str | None = None, cluster: str | None = None) -> Answer:
+    return STATISTICS[statistic].answer(lake, "openb", by, cluster)
+
+
+def test_one_list_stands_for_the_trace(tmp_path: Path) -> None:
+    with openb(tmp_path, "bare", "default") as lake:
+        jobs, machines = answer(lake, "period"), answer(lake, "machine_classes")
+        other = answer(lake, "period", cluster="bare")
+
+    assert lake.manifest("openb").representative == "default"
+    assert (jobs.cluster, jobs.rows["tasks"].item()) == ("default", 2)
+    assert (machines.rows["machines"].item(), machines.rows["total_gpus"].item()) == (2, 4)
+    assert (other.cluster, other.rows["tasks"].item()) == ("bare", 3)
+
+
+def test_each_list_is_told_where_lists_are_split_by(tmp_path: Path) -> None:
+    with openb(tmp_path, "bare", "default") as lake:
+        rows = answer(lake, "machine_classes", by="cluster").rows
+        files = answer(lake, "files").rows
+
+    assert rows.select("cluster", "machines").rows() == [("bare", 2), ("default", 2)]
+    assert files["cluster"].unique().sort().to_list() == ["bare", "default"]
+
+
+@pytest.mark.parametrize(("lists", "representative"), [(("bare", "default"), "default"), (("bare",), "bare")])
+def test_an_older_manifest_is_read_as_one_of_alternatives(
+    tmp_path: Path, lists: tuple[str, ...], representative: str
+) -> None:
+    lake = openb(tmp_path, *lists)
+    text = (lake.manifest_folder / "openb.json").read_text()
+    older = text.replace(f'  "representative": "{representative}",\n', "")
+
+    assert "representative" not in older
+    assert from_json(older, "openb") == lake.manifest("openb")
+    assert lake.manifest("openb").representative == representative
+
+
+def test_the_command_says_which_list_it_tells(tmp_path: Path) -> None:
+    lake = openb(tmp_path, "bare", "default")
+    run = ["stats", "period", "--lake", str(lake.path)]
+
+    told, named = (CliRunner().invoke(app, [*run, *more]) for more in ([], ["--cluster", "bare"]))
+
+    assert "openb: of its 2 clusters default alone: they are alternatives" in told.stderr
+    assert "alternatives" not in named.stderr
+    assert alone(lake, "openb") is not None
+
+
+def test_the_report_tells_one_list_and_says_so(tmp_path: Path) -> None:
+    with openb(tmp_path, "bare", "default") as lake:
+        made = sections(lake, ("openb",), Order(title="t"))
+        other = sections(lake, ("openb",), Order(title="t", cluster="bare"))
+
+    [facts] = tables(made)["traces"].rows.to_dicts()
+    assert (facts["jobs"], facts["machines"], facts["machines_gpus"]) == (2, 2, 4)
+    said = [part.text for part in made[0].parts if hasattr(part, "text")]
+    assert any("2 clusters default alone" in text for text in said)
+    [facts] = tables(other)["traces"].rows.to_dicts()
+    assert (facts["jobs"], facts["first_submit"], facts["days"]) == (3, None, None)
+    assert not any("alone" in part.text for part in other[0].parts if hasattr(part, "text"))
+
+
+@pytest.mark.parametrize("unit", ["hour", "weekday"])
+def test_a_list_without_times_tells_no_arrivals(tmp_path: Path, unit: str) -> None:
+    with openb(tmp_path, "bare", "default") as lake:
+        whole = answer(lake, f"arrivals_by_{unit}")
+        bare = answer(lake, f"arrivals_by_{unit}", cluster="bare")
+        split = answer(lake, f"arrivals_by_{unit}", by="cluster")
+
+    assert whole.rows["jobs"].sum() == 2
+    assert bare.unanswerable is not None
+    assert "submitted at one moment" in bare.unanswerable.reason
+    assert split.rows["cluster"].unique().to_list() == ["default"]
+
+
+def test_other_sources_have_parts() -> None:
+    assert {name for name, source in SOURCES.items() if source.representative} == {OPENB.name}
