@@ -1,12 +1,17 @@
 """`taut experiment carbon` on made-up measurements: arms and budgets, tables, months, and the same rows again."""
 
+import json
 import math
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
+from pipelines.cli import app
+from pipelines.energy.carbon import experiment, months
 from pipelines.energy.carbon.arms import ABLATION, ARMS, BASELINES, TAUT
 from pipelines.energy.carbon.experiment import Question, findings
 from pipelines.energy.carbon.jobs import Measured
@@ -15,6 +20,7 @@ from pipelines.energy.carbon.runs import Setting, Task, run
 from pipelines.energy.carbon.tables import claim_rows, compared_rows, summed_up
 from scheduler_core.energy.hourly import HourlySeries
 
+HEAD = "Datetime (UTC),Country,Zone Name,Zone Id,Carbon Intensity gCO₂eq/kWh (direct),Carbon Intensity gCO₂eq/kWh (LCA)"
 SMALL = Setting(name="small", jobs_per_h=20.0, gpus=16, jobs=12, period_s=3600.0, shares=(0.3, 1.0, math.inf))
 
 
@@ -100,3 +106,28 @@ def test_charts_are_drawn(made_up: Path, tmp_path: Path) -> None:
 
     assert {"time_over_energy.png", "shorter_by_setting.png", "runs.parquet"} <= set(written)
     assert written["time_over_energy.png"].stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_the_command_writes_rows_of_both_parts(made_up: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment, "SETTINGS", (SMALL,))
+    monkeypatch.setattr(experiment, "CHECKS", ())
+    monkeypatch.setattr(months, "JOBS", 8)
+    monkeypatch.setattr(months, "SHARES", (0.3, 1.0))
+    for zone in months.ZONES:
+        (made_up / "grid" / zone).mkdir(parents=True)
+        rows = [f"{start:%Y-%m-%d %H:%M:%S},{zone},{zone},{zone},{value},{value}" for start, value in hours()]
+        (made_up / "grid" / zone / "carbon_2023.csv").write_text("\n".join([HEAD, *rows]) + "\n")
+
+    arguments = ["--energy", str(made_up), "--seeds", "2", "--processes", "1", "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, ["experiment", "carbon", *arguments, "--format", "json"])
+
+    assert result.exit_code == 0, result.stderr
+    rows = json.loads(result.stdout)
+    assert {row["table"] for row in rows} >= {"claims", "ablation", "carbon at equal completion time"}
+    assert (tmp_path / "out" / "carbon_over_time.png").stat().st_size > 10_000
+
+
+def hours() -> list[tuple[datetime, float]]:
+    first = datetime(2023, 1, 1, tzinfo=UTC)
+    return [(first + timedelta(hours=hour), 100.0 + 50.0 * (hour % 24)) for hour in range(24 * 365)]
