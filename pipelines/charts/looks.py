@@ -70,15 +70,16 @@ def named(rows: pl.DataFrame, *columns: str | pl.Expr, **more: str | pl.Expr) ->
 
 def titled(chart: alt.FacetChart | alt.VConcatChart, title: str, subtitle: Sequence[str]) -> alt.TopLevelMixin:
     """Give a chart its title, the lines that say of what and of how many it is, and readable type."""
-    given: alt.TopLevelMixin = (
-        chart.properties(title=alt.TitleParams(title, subtitle=list(subtitle), anchor="start", fontSize=15, offset=12))
-        .configure_axis(
+    heading = alt.TitleParams(title, subtitle=list(subtitle), anchor="start", fontSize=15, offset=12)
+    # All in one call: another would undo what this one says.
+    given: alt.TopLevelMixin = chart.properties(title=heading).configure(
+        font="sans-serif",
+        axis=alt.AxisConfig(
             labelFontSize=11, titleFontSize=12, titleFontWeight="normal", grid=True, gridOpacity=0.4, labelFlush=False
-        )
-        .configure_header(labelFontSize=12, titleFontSize=12, labelFontWeight="bold")
-        .configure_legend(labelFontSize=12, symbolStrokeWidth=3, symbolSize=300, labelLimit=300)
-        .configure_view(stroke="#cccccc")
-        .configure(font="sans-serif")
+        ),
+        header=alt.HeaderConfig(labelFontSize=12, titleFontSize=12, labelFontWeight="bold"),
+        legend=alt.LegendConfig(labelFontSize=12, symbolStrokeWidth=3, symbolSize=300, labelLimit=300),
+        view=alt.ViewConfig(stroke="#cccccc"),
     )
     return given
 
