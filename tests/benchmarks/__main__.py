@@ -24,6 +24,7 @@ from scheduler_core.predictors import ConstantPredictor
 from scheduler_core.shrink import shrink
 from scheduler_core.types import Job, Request
 from tests.benchmarks.energy.__main__ import main as energy
+from tests.benchmarks.report.__main__ import main as opening
 from tests.benchmarks.scheduling.__main__ import main as scheduling
 from tests.benchmarks.sharing.__main__ import main as sharing
 
@@ -100,7 +101,7 @@ def shrink_rows() -> list[Row]:
 
 
 def main() -> None:
-    """Print every ratio as one table, then the scheduler core and placements by devices against their bars."""
+    """Print every ratio as one table, then the scheduler core, placements, energy and a report's opening."""
     with tempfile.TemporaryDirectory() as folder:
         raw, scratch = Path(folder) / "raw", Path(folder)
         synthesise(raw, tasks=TASKS, seed=0)
@@ -111,6 +112,7 @@ def main() -> None:
     scheduling([])
     sharing([])
     energy([])
+    opening([])
 
 
 if __name__ == "__main__":
