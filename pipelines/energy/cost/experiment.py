@@ -76,8 +76,12 @@ def ask(question: Question, *, talk: Callable[[str], None] = lambda _: None) -> 
     SourceError
         If the measured speeds or a zone's prices are absent or cannot be meant.
     """
-    if strange := [load for load in question.at_loads if load not in question.loads] or not question.at_loads:
-        raise BadUsage(f"bars at loads {strange}: expected some of {', '.join(map(str, question.loads))}")
+    strange = [load for load in question.at_loads if load not in question.loads]
+    if strange or not question.at_loads:
+        found = ", ".join(map(str, strange)) or "none of 0.5 to 0.9"
+        raise BadUsage(
+            f"bars at loads: found {found}, expected some of those run: {', '.join(map(str, question.loads))}"
+        )
     speeds, series = speeds_of(gavel_throughputs(question.energy)), prices(question.energy, question.zones)
     tasks = [
         Task(

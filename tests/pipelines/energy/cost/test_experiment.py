@@ -50,14 +50,15 @@ def test_a_flat_price_at_the_first_ones_mean_is_added(energy: Path) -> None:
     found = prices(energy, ["AA", "BB"])
 
     assert list(found) == ["AA", "BB", FLAT]
-    assert set(found[FLAT].values.tolist()) == {pytest.approx(found["AA"].values.mean())}
+    assert found[FLAT].values.tolist() == pytest.approx([found["AA"].values.mean()] * 24)
     assert found["AA"].at(found["AA"].start_s) == pytest.approx(0.05)
     assert all(series.wrap for series in found.values())
 
 
-def test_bars_need_a_load_that_is_run(energy: Path) -> None:
-    with pytest.raises(BadUsage, match="bars at loads"):
-        ask(question(energy, at_loads=(0.9,)))
+@pytest.mark.parametrize(("at_loads", "said"), [((0.9,), "found 0.9, expected some"), ((), "found none of 0.5 to 0.9")])
+def test_bars_need_a_load_that_is_run(energy: Path, at_loads: tuple[float, ...], said: str) -> None:
+    with pytest.raises(BadUsage, match=said):
+        ask(question(energy, at_loads=at_loads))
 
 
 def test_an_unknown_zone_is_told(energy: Path) -> None:
