@@ -9,7 +9,7 @@ from pipelines.sources.source import Source
 
 _EXPORT: Final = "the row is at fault, not its form: correct or leave it; it stays out"
 CURES: Final[dict[str, str]] = {
-    "beyond_measure": "no machine has that much: is the unit right?",
+    "capacity_beyond_measure": "no machine has that much: is the unit right?",
     "column_count": "the row has more or fewer fields than its header: fetch or export the file again",
     "duplicate_key": "the key occurred before, and the first row was kept: leave one row per key",
     "duration_contradicts_times": "the duration is not end less start: correct one of them",
@@ -28,6 +28,7 @@ CURES: Final[dict[str, str]] = {
     "no_request": "a pod without a request: fill it in, 0 for none",
     "no_submit_time": "a job without a time of submission has no place in any history: fill it in",
     "no_task": "no task of that name in the task table: is one of the files older?",
+    "request_beyond_measure": "nobody asks for that much: is the unit right?",
     "share_contradicts_gpus": "a share of a GPU is of one GPU: correct either number",
     "start_before_submit": "the start lies before the submission: are the columns exchanged, or of different zones?",
     "start_outside_task": "an instance that starts while its task does not run: is one of the files older?",

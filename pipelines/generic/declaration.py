@@ -26,10 +26,14 @@ from pipelines.generic.selects import jobs_select, machines_select, usage_select
 from pipelines.manifest import Input
 from pipelines.sources.source import (
     COMPUTED,
+    MOST_ASKED,
+    MOST_INSTANCES,
+    MOST_SPAN_S,
     Column,
     RawTable,
     Rule,
     Source,
+    beyond,
     missing,
     negative,
     one_cluster,
@@ -42,7 +46,6 @@ IMPLIED: Final = {"run_s": "end_ts - start_ts", "queue_s": "start_ts - submit_ts
 
 WHOLE: Final = "_whole"
 """Ends the name of what is divided: CPU time, a gang's request."""
-MOST_SPAN_S: Final = 1e10
 
 RESOURCES: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
 SPANS: Final = ("queue_s", "run_s", "time_limit_s")
@@ -108,9 +111,11 @@ def _job_table(rows: RowsMapping, usage: dict[str, ColumnMapping], file: str) ->
         *([negative(*rates, rule="negative_use")] if rates else []),
         *([Rule(name="no_instances", bad="instances < 1")] if "instances" in held else []),
         *([Rule(name="no_instances", bad="instances_measured < 1")] if "instances_measured" in held else []),
-        *([_beyond("time_beyond_measure", spans, MOST_SPAN_S)] if spans else []),
-        *([_beyond("beyond_measure", [*resources, *used], 1e8)] if resources or used else []),
-        *([_beyond("use_beyond_measure", rates, 1e14)] if rates else []),
+        *([beyond(spans, MOST_SPAN_S, "time_beyond_measure")] if spans else []),
+        *([beyond(resources, MOST_ASKED, "request_beyond_measure")] if resources else []),
+        *([beyond(("instances",), MOST_INSTANCES, "request_beyond_measure")] if "instances" in held else []),
+        *([beyond(used, MOST_ASKED, "use_beyond_measure")] if used else []),
+        *([beyond(rates, 1e14, "use_beyond_measure")] if rates else []),
     ]
     key = ("job_id", "role") if "role" in held else ("job_id",)
     return _table("job", rows, columns, made, rules, key, file, "jobs")
@@ -123,7 +128,7 @@ def _machine_table(rows: RowsMapping, file: str) -> RawTable:
         missing("machine"),
         missing("gpus", rule="no_gpu_count"),
         negative(*numbers, rule="negative_capacity"),
-        _beyond("beyond_measure", numbers, 1e8),
+        beyond(numbers, MOST_ASKED, "capacity_beyond_measure"),
     ]
     return _table("machine", rows, rows.columns, made, rules, ("machine",), file, "machines")
 
@@ -151,10 +156,6 @@ def _table(
         records=partial(_records, rows, columns, file),
         counted_in="line" if rows.format in ("csv", "jsonl") else "row",
     )
-
-
-def _beyond(rule: str, names: list[str], most: float) -> Rule:
-    return Rule(name=rule, bad=f"greatest({', '.join(names)}) > {most:g}")
 
 
 def _implied(columns: Mapping[str, ColumnMapping]) -> set[str]:

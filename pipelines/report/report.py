@@ -27,10 +27,7 @@ MOST_TRACES: Final = len(SERIES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is to be reported: of which cluster (None: all), at which price of a GPU-hour if one is stated, which models.
-
-    Models are left out where they are None.
-    """
+    """What is to be reported: one cluster or all (None), at which price of a GPU-hour if any, which models or None."""
 
     title: str
     cluster: str | None = None
@@ -85,8 +82,18 @@ def report(lake: Lake, names: tuple[str, ...], order: Order) -> str:
     return page(order.title, subtitle(names, order), sections(lake, names, order))
 
 
+def is_synthetic(name: str) -> bool:
+    """Tell by its name whether a trace is synthetic: ingest calls none of those as a published format is called.
+
+    >>> is_synthetic("pai-synth"), is_synthetic("pai")
+    (True, False)
+    """
+    return "synth" in name.replace("_", "-").split("-")
+
+
 def subtitle(names: tuple[str, ...], order: Order) -> str:
     """Say which traces a page is about, and the price it takes."""
     price = "" if order.price is None else f" A GPU-hour is taken at {order.price}, as stated."
     only = "" if order.cluster is None else f", cluster {order.cluster}"
-    return f"Traces: {', '.join(names)}{only}. Aggregates only; times local to each trace's own zone.{price}"
+    said = ", ".join(f"{name} (synthetic: made up, not recorded)" if is_synthetic(name) else name for name in names)
+    return f"Traces: {said}{only}. Aggregates only; times local to each trace's own zone.{price}"

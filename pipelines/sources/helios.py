@@ -14,11 +14,14 @@ from pathlib import Path
 
 from features.vocabulary import ROLE_WHOLE_JOB, Status, TaskType
 from pipelines.sources.source import (
+    MOST_ASKED,
+    MOST_SPAN_S,
     Column,
     RawTable,
     Remark,
     Rule,
     Source,
+    beyond,
     count,
     local_time,
     missing,
@@ -80,7 +83,9 @@ LOG = RawTable(
         missing("submit_time", rule="no_submit_time"),
         unlisted("state", STATUS_OF),
         negative("gpu_num", "cpu_num", "node_num", rule="negative_request"),
+        beyond(("gpu_num", "cpu_num", "node_num"), MOST_ASKED, rule="request_beyond_measure"),
         negative("duration", "queue", rule="negative_time"),
+        beyond(("duration", "queue"), MOST_SPAN_S, rule="time_beyond_measure"),
         Rule(name="end_before_start", bad="end_time < start_time"),
         Rule(name="start_before_submit", bad="start_time < submit_time"),
         Rule(name="duration_contradicts_times", bad="abs(duration - epoch(end_time - start_time)) > 1"),

@@ -17,10 +17,12 @@ from pathlib import Path
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE, ROLE_WHOLE_JOB, Status, TaskType
 from pipelines.sources.source import (
     CLUSTER,
+    MOST_ASKED,
     RawTable,
     Remark,
     Rule,
     Source,
+    beyond,
     count,
     missing,
     negative,
@@ -71,6 +73,7 @@ NODE = RawTable(
         missing("sn"),
         missing("cpu_milli", "memory_mib", "gpu", rule="no_capacity"),
         negative("cpu_milli", "memory_mib", "gpu", rule="negative_capacity"),
+        beyond(("cpu_milli / 1000", "memory_mib / 1024", "gpu"), MOST_ASKED, rule="capacity_beyond_measure"),
     ),
 )
 
@@ -100,6 +103,7 @@ POD = RawTable(
         missing("name"),
         missing("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", rule="no_request"),
         negative("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", rule="negative_request"),
+        beyond(("cpu_milli / 1000", "memory_mib / 1024", "num_gpu"), MOST_ASKED, rule="request_beyond_measure"),
         # A share of a GPU is of one GPU; whoever takes several takes them whole.
         Rule(
             name="share_contradicts_gpus",

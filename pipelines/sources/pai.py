@@ -12,10 +12,13 @@ earliest instance. A running task's run time is a lower bound: up to the latest 
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE, TASK_TYPE_OF_WORKLOAD, Status, TaskType
 from pipelines.sources.source import (
+    MOST_ASKED,
+    MOST_INSTANCES,
     RawTable,
     Remark,
     Rule,
     Source,
+    beyond,
     count,
     missing,
     negative,
@@ -70,6 +73,8 @@ TASK = RawTable(
         missing("start_time", rule="no_submit_time"),
         Rule(name="no_instances", bad="inst_num IS NULL OR inst_num < 1"),
         negative("plan_cpu", "plan_mem", "plan_gpu", rule="negative_request"),
+        beyond(("plan_cpu / 100", "plan_mem", "plan_gpu / 100"), MOST_ASKED, rule="request_beyond_measure"),
+        beyond(("inst_num",), MOST_INSTANCES, rule="request_beyond_measure"),
     ),
 )
 
@@ -169,6 +174,7 @@ MACHINE_SPEC = RawTable(
         missing("machine"),
         missing("cap_gpu", rule="no_gpu_count"),
         negative("cap_cpu", "cap_mem", "cap_gpu", rule="negative_capacity"),
+        beyond(("cap_cpu", "cap_mem", "cap_gpu"), MOST_ASKED, rule="capacity_beyond_measure"),
     ),
 )
 

@@ -16,11 +16,13 @@ from features.vocabulary import ROLE_WHOLE_JOB, Status, TaskType
 from pipelines.sources.philly_utilisation import CPU_UTIL, GPU_USE_ALONE, GPU_UTIL, MACHINE_USAGE, MEM_UTIL
 from pipelines.sources.source import (
     LOCAL_TIME,
+    MOST_ASKED,
     Column,
     RawTable,
     Remark,
     Rule,
     Source,
+    beyond,
     count,
     missing,
     one_cluster,
@@ -122,6 +124,7 @@ MACHINE_LIST = RawTable(
         missing("machine"),
         missing("gpus", rule="no_gpu_count"),
         Rule(name="negative_capacity", bad="gpus < 0 OR gpu_mem_gib < 0"),
+        beyond(("gpus", "gpu_mem_gib"), MOST_ASKED, rule="capacity_beyond_measure"),
     ),
 )
 

@@ -4,7 +4,7 @@ A source declares; `pipelines.staging` executes. Nothing here reads a file, and 
 Called by the sources beside it and by `pipelines.ingest`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
@@ -16,6 +16,12 @@ NULL_TEXTS: Final = ("", "NA", "None", "NULL", "null", "nan")
 
 COMPUTED: Final = "NULL"
 """The text of a column that is in no file: its value is of the columns before it."""
+
+MOST_ASKED: Final = 1e8
+"""Cores, GPUs or GiB that nobody asks for, or has, at once."""
+MOST_INSTANCES: Final = 1e6
+MOST_SPAN_S: Final = 1e10
+"""Three centuries: that many seconds nothing lasts."""
 
 LOCAL_TIME: Final = "%Y-%m-%d %H:%M:%S"
 
@@ -176,6 +182,11 @@ def missing(*names: str, rule: str = "missing_key") -> Rule:
 def negative(*names: str, rule: str = "negative") -> Rule:
     """Quarantine rows in which one of the named columns is below zero."""
     return Rule(name=rule, bad=" OR ".join(f'"{n}" < 0' for n in names))
+
+
+def beyond(names: Sequence[str], most: float, rule: str) -> Rule:
+    """Quarantine rows in which one of the named columns is above what can be meant, and sums could not hold."""
+    return Rule(name=rule, bad=f"greatest({', '.join(names)}) > {most:g}")
 
 
 def unlisted(column: str, known: Mapping[str, object], rule: str = "unknown_status") -> Rule:

@@ -43,7 +43,8 @@ BAD: Final = {
     "unparsable_req_mem_gib": row(26, Tres="cpu=8,mem=lots"),
     "unparsable_used_gpus": row(27, Gpu="often"),
     "negative": row(28, Gpu="-1"),
-    "beyond_measure": row(29, Gpu="1e12"),
+    "use_beyond_measure": row(29, Gpu="1e12"),
+    "request_beyond_measure": row(30, Tres="cpu=8,mem=1000000000T"),
     "duplicate_key": row(0, Rss="1G"),
 }
 """A row for each rule, which comes after the good ones."""
