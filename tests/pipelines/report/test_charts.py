@@ -10,6 +10,7 @@ import pytest
 
 from pipelines.charts.attributions import beeswarm, coverage, importances, swarm_offsets
 from pipelines.charts.distributions import LEAST_AMOUNT, LEAST_S, duration_ranges, durations, request_and_use
+from pipelines.charts.grids import utilisation
 from pipelines.charts.panels import LINE_CHARACTERS, TITLE_CHARACTERS, counted
 from pipelines.charts.shares import STATUSES, by_status
 from pipelines.report.parts import Figure, Section
@@ -188,6 +189,51 @@ def test_a_status_that_is_not_told_is_shown_as_that() -> None:
     [data] = spec["datasets"].values()
     assert {row["status"]: row["share"] for row in data} == {"failed": 0.25, "not told": 0.75}
     assert set(spec["encoding"]["color"]["scale"]["domain"]) <= set(STATUSES)
+
+
+def test_the_share_of_gpu_hours_says_of_which_jobs_it_is() -> None:
+    rows = pl.DataFrame(
+        {"trace": ["t", "t"], "status": ["failed", "waiting"], "gpu_jobs": [3, 4], "share": [1.0, None]}
+    )
+
+    spec = by_status(rows, "share", "GPU-hours", "gpu_jobs").to_dict()
+
+    assert spec["title"]["subtitle"] == ["n (GPU jobs, of statuses with known hours): t 3"]
+
+
+@pytest.mark.parametrize(("label", "said"), [("m  n=9", "(n=: jobs)"), ("m", "which count no jobs")])
+def test_coverage_promises_n_only_where_the_cards_tell_it(label: str, said: str) -> None:
+    rows = pl.DataFrame({"model": [label], "coverage": [0.9], "level": [0.9]})
+
+    assert said in " ".join(coverage(rows, "t").to_dict()["title"]["subtitle"])
+
+
+def test_importance_says_of_how_many_rows_it_is(drawn: dict[str, dict[str, Any]]) -> None:
+    assert "n = 5 shuffles of 99 later jobs" in " ".join(drawn["importance"]["title"]["subtitle"])
+
+
+def test_points_of_a_swarm_have_no_labels_of_their_own() -> None:
+    spec = beeswarm(swarm(), "t", "u", "2 jobs").to_dict()
+
+    assert [layer["mark"].get("aria") for layer in spec["layer"]] == [None, False, False]
+
+
+def test_lines_of_traces_are_lines_in_the_legend() -> None:
+    rows = pl.DataFrame([percentiles("toy", 7, 100.0), percentiles("bare", 7, 50.0)])
+
+    encoding = durations(rows, "Run times", ["toy", "bare"]).to_dict()["encoding"]
+
+    assert {encoding[each]["legend"]["symbolType"] for each in ("color", "strokeDash")} == {"stroke"}
+
+
+@pytest.mark.parametrize(("busiest", "most"), [(0.25, 0.3), (0.0, 0.1), (1.0, 1.0)])
+def test_a_heat_map_goes_up_to_the_busiest_hour_and_says_so(busiest: float, most: float) -> None:
+    rows = pl.DataFrame({"weekday": [1, 2], "hour": [0, 1], "machine_hours": [5, 5], "mean_frac": [0.0, busiest]})
+
+    spec = utilisation(rows, "gpu", "toy", "UTC").to_dict()
+
+    assert spec["encoding"]["color"]["scale"]["domain"] == [0, most]
+    assert f"colours to {most:.0%} busy" in " ".join(spec["title"]["subtitle"])
 
 
 def test_a_lake_of_a_trace_that_tells_little_is_drawn_too(tmp_path: Path) -> None:
