@@ -20,7 +20,7 @@ from pipelines.report.page import page
 from pipelines.report.parts import Section, Table, Traces, shortened
 from pipelines.report.people import people
 from pipelines.report.price import price_of
-from pipelines.report.report import MOST_TRACES, SECTIONS, Order, chosen, report
+from pipelines.report.report import MOST_TRACES, SECTIONS, Order, chosen, report, subtitle
 from tests.pipelines.report.tiny import ATTACK, figures, frame, tables
 from tests.pipelines.statistics.lakes import make_lake, ran
 
@@ -195,6 +195,12 @@ def test_a_table_beyond_what_a_page_holds_says_so_and_its_download_is_whole() ->
 def test_a_price_that_cannot_be_meant_is_refused(text: str) -> None:
     with pytest.raises(BadUsage, match="expected"):
         price_of(text)
+
+
+def test_a_synthetic_trace_is_called_that_above_everything() -> None:
+    said = subtitle(("pai", "pai-synth"), Order(title="t"))
+
+    assert said.startswith("Traces: pai, pai-synth (synthetic: made up, not recorded). ")
 
 
 def test_traces_are_all_of_the_lake_or_those_named_once(lake: Lake) -> None:
