@@ -78,7 +78,7 @@ def titled(chart: alt.FacetChart | alt.VConcatChart, title: str, subtitle: Seque
             labelFontSize=11, titleFontSize=12, titleFontWeight="normal", grid=True, gridOpacity=0.4, labelFlush=False
         ),
         header=alt.HeaderConfig(labelFontSize=12, titleFontSize=12, labelFontWeight="bold"),
-        legend=alt.LegendConfig(labelFontSize=12, symbolStrokeWidth=3, symbolSize=300, labelLimit=300),
+        legend=alt.LegendConfig(labelFontSize=12, symbolStrokeWidth=3, symbolSize=150, labelLimit=300),
         view=alt.ViewConfig(stroke="#cccccc"),
     )
     return given
