@@ -29,6 +29,10 @@ EXACT: Final = "DECIMAL(38, 12)"
 
 _DEVICE_GIB: Final = " ".join(f"WHEN '{name}' THEN {gib}" for name, gib in GPU_MEM_GIB_OF_TYPE.items())
 
+ASKED: Final = "asked for"
+OF_DEVICES: Final = "GPUs asked for x device memory"
+"""What a request is: a number that was asked for; or, of GPU memory, which nobody asks for, that of the GPUs."""
+
 CLAIMS: Final = (
     ("cpu_cores", "mean", "req_cpu_cores", "used_cpu_cores"),
     ("gpus", "mean", "req_gpus", "used_gpus"),
@@ -40,11 +44,12 @@ CLAIMS: Final = (
 """What is compared: the resource, which use of it, the request and the use."""
 
 _CELLS: Final = ", ".join(
-    f"{{'resource': '{resource}', 'use': '{use}', 'request': CAST({request} AS DOUBLE), 'used': {used}}}"
+    f"{{'resource': '{resource}', 'use': '{use}', 'basis': '{OF_DEVICES if resource == 'gpu_mem_gib' else ASKED}', "
+    f"'request': CAST({request} AS DOUBLE), 'used': {used}}}"
     for resource, use, request, used in CLAIMS
 )
 CLAIM_CELLS: Final = f"unnest([{_CELLS}], recursive := true)"
-"""One row per claim: `resource`, `use`, `request`, `used`."""
+"""One row per claim: `resource`, `use`, `basis`, `request`, `used`."""
 CLAIMS_MEASURED: Final = f"role <> '{ROLE_PARAMETER_SERVER}'"
 IS_CLAIM: Final = "request > 0 AND used IS NOT NULL"
 SLACK: Final = "greatest(request - used, 0)"

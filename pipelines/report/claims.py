@@ -18,6 +18,7 @@ COLUMNS: Final = (
     "trace",
     "resource",
     "use",
+    "basis",
     "tasks",
     "over_claim_share",
     "mean_request",
@@ -43,8 +44,8 @@ def claims(traces: Traces, price: Price | None) -> Section:
             parts.append(Figure(name=f"slack_by_kind-{trace}", chart=chart, rows=rows))
     if whole.rows.width:
         said = (
-            "Over measured tasks that ask for some of the resource, per instance; requested_h and slack_h in core-, "
-            "GPU- and GiB-hours; slack_h is the request above use, times instances and run time"
+            "Over measured tasks that ask for some of the resource, per instance; basis: what a request is; "
+            "requested_h and slack_h in core-, GPU- and GiB-hours; slack_h is the request above use, times instances and run time"
         )
         rows = whole.rows.select(COLUMNS)
         parts += [Table(name="over_claim", title="Request above use", rows=rows, said=said), _cost(kinds.rows, price)]
@@ -52,7 +53,8 @@ def claims(traces: Traces, price: Price | None) -> Section:
         name="over-claim",
         title="Over-claim: request against use",
         intro="What jobs ask for, beside what they were measured to use. Slack is not all reclaimable: peaks and "
-        "margins bound what a request can shrink to.",
+        "margins bound what a request can shrink to. Parameter servers are left out: traces measure them with their "
+        "workers' sensors. Nobody asks for GPU memory: its request is the memory of the GPUs asked for.",
         parts=(*parts, *whole.notes),
     )
 

@@ -22,7 +22,9 @@ PROBABILITIES: Final = tuple(i / 100 for i in range(101))
 def over_claim(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
     """Return per resource the share of tasks that ask for more than they use, and the slack in resource-hours.
 
-    Over measured tasks that ask for some of the resource. `requested_h` is the request times instances times run time
+    Over measured tasks that ask for some of the resource, less parameter servers, which traces measure with their
+    workers' sensors. `basis` says what a request is: `gpu_mem_gib`, which nobody asks for, is the GPUs asked for times
+    the memory of their type, where that is told. `requested_h` is the request times instances times run time
     (core-hours, GiB-hours, GPU-hours); `slack_h` the part of it above use, `slack_share` over `requested_h`; `beyond_h`
     what was used above the request. Hours are null where no run time is known.
     """
@@ -31,7 +33,7 @@ def over_claim(lake: Lake, trace: str, by: By = None, cluster: str | None = None
     WITH {JOB_ROWS}, {_MEASURED}, cell AS (
         SELECT {split.defined}{CLAIM_CELLS}, instance_hours AS hours FROM measured
     ), part AS (
-        SELECT {split.listed}resource, use, count(*) AS tasks,
+        SELECT {split.listed}resource, use, basis, count(*) AS tasks,
             avg(CAST(request > used AS INTEGER)) AS over_claim_share,
             {mean("request")} AS mean_request, {mean("used")} AS mean_use,
             {total("request * hours")} AS requested_h, {total("used * hours")} AS used_h,
@@ -39,8 +41,8 @@ def over_claim(lake: Lake, trace: str, by: By = None, cluster: str | None = None
             {total("greatest(used - request, 0) * hours")} AS beyond_h
         FROM cell WHERE {IS_CLAIM} GROUP BY ALL
     )
-    SELECT {split.listed}resource, use, tasks, over_claim_share, mean_request, mean_use, requested_h, used_h, slack_h,
-        slack_h / nullif(requested_h, 0) AS slack_share, beyond_h
+    SELECT {split.listed}resource, use, basis, tasks, over_claim_share, mean_request, mean_use, requested_h, used_h,
+        slack_h, slack_h / nullif(requested_h, 0) AS slack_share, beyond_h
     FROM part ORDER BY ALL
     """
     return ask(lake, sql, trace=trace, cluster=cluster)
@@ -74,8 +76,9 @@ def over_claim_as_published(lake: Lake, trace: str, by: By = None, cluster: str 
 def request_and_use(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
     """Return the distributions of request and use per resource: the value at each hundredth, for charts.
 
-    `use` is the use the request was compared with, as in `over_claim` (the same tasks); `series` is `request` or
-    `used`; `value` is per instance, in the resource's unit, at `probability`.
+    `use` is the use the request was compared with and `basis` what a request is, as in `over_claim` (the same tasks, so
+    no parameter servers; GPU memory is that of the GPUs asked for); `series` is `request` or `used`; `value` is per
+    instance, in the resource's unit, at `probability`.
     """
     split = Split(by, JOB_DIMENSIONS)
     points = ", ".join(map(str, PROBABILITIES))
@@ -86,10 +89,10 @@ def request_and_use(lake: Lake, trace: str, by: By = None, cluster: str | None =
         UNPIVOT (SELECT * FROM cell WHERE {IS_CLAIM}) ON request, used
         INTO NAME series VALUE value
     ), part AS (
-        SELECT {split.listed}resource, use, series, count(*) AS tasks, quantile_cont(value, [{points}]) AS q
+        SELECT {split.listed}resource, use, basis, series, count(*) AS tasks, quantile_cont(value, [{points}]) AS q
         FROM series GROUP BY ALL
     )
-    SELECT {split.listed}resource, use, series, tasks, CAST(unnest([{points}]) AS DOUBLE) AS probability,
+    SELECT {split.listed}resource, use, basis, series, tasks, CAST(unnest([{points}]) AS DOUBLE) AS probability,
         unnest(q) AS value
     FROM part ORDER BY ALL
     """

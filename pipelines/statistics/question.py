@@ -106,7 +106,9 @@ def ask(lake: Lake, sql: str, *, trace: str, cluster: str | None) -> pl.DataFram
             rows = connection.sql(sql, params={"trace": trace, "cluster": cluster}).to_arrow_table()
         except duckdb.Error as error:
             said = _LONG_NUMBER.sub(r"\1...", str(error).partition("\n")[0])[:300]
-            raise LakeError(f"{trace}'s tables cannot be read as expected: {said}; ingest the trace again") from error
+            path = lake.manifest_folder / f"{trace}.json"
+            message = f"{trace}'s tables cannot be read as expected: {said}; remove {path} and ingest the trace again"
+            raise LakeError(message) from error
         finally:
             connection.close()
     return pl.DataFrame(rows).with_columns(pl.selectors.by_dtype(pl.Categorical, pl.Enum).cast(pl.String))

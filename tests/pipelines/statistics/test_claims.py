@@ -46,6 +46,8 @@ def test_over_claim_by_hand(lake: Lake) -> None:
     assert (mean["use"], mean["over_claim_share"], peak["use"], peak["over_claim_share"]) == ("mean", 1.0, "peak", 0.5)
     [device] = rows.filter(resource="gpu_mem_gib").to_dicts()  # half of 16 GiB asked for; no peak is told
     assert (device["use"], device["mean_request"], device["over_claim_share"]) == ("mean", 8.0, 0.5)
+    assert device["basis"] == "GPUs asked for x device memory"
+    assert {row["basis"] for row in (cpu, gpu, mean, peak)} == {"asked for"}
 
 
 def test_over_claim_by_kind(lake: Lake) -> None:
