@@ -16,6 +16,7 @@ from pipelines.cli.experiment_energy import EXPERIMENTS as ENERGY_EXPERIMENTS
 from pipelines.cli.experiment_fgd import EXPERIMENTS as FGD_EXPERIMENTS
 from pipelines.cli.experiment_grid import EXPERIMENTS as GRID_EXPERIMENTS
 from pipelines.cli.experiment_paper import EXPERIMENTS as PAPER_EXPERIMENTS
+from pipelines.cli.experiment_savings import EXPERIMENTS as SAVINGS_EXPERIMENTS
 from pipelines.cli.experiment_sharing import EXPERIMENTS as SHARING_EXPERIMENTS
 from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Seed, Threads, Trace, emit, say
 
@@ -107,6 +108,7 @@ EXPERIMENTS = {
     **GRID_EXPERIMENTS,
     **CARBON_EXPERIMENTS,
     **CARBON_GAP_EXPERIMENTS,
+    **SAVINGS_EXPERIMENTS,
     "replay": replay,
 }
 """By the name of the subcommand."""
