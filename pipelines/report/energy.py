@@ -1,0 +1,160 @@
+"""The section on energy, carbon and money: the grid by hour, kWh of machines, and what GPUs that nobody used burn.
+
+Made where a grid is told, and left out elsewhere. Called by `pipelines.report.report`.
+"""
+
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipelines.charts.energy_use import by_machine, grid_hours, idle_gpus
+from pipelines.energy.energy_rows import G_PER_KG
+from pipelines.energy.meters import Meters
+from pipelines.report.claims import gpu_slack
+from pipelines.report.parts import Asked, Figure, Note, Part, Section, Table, Traces
+from scheduler_core.cluster import Machine
+from scheduler_core.energy.grid import Grid
+from scheduler_core.energy.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
+from scheduler_core.energy.power import PowerTable
+from scheduler_core.energy.window import WATTS_PER_KW
+
+UNKNOWN: Final = "not told"
+KEY: Final = ("cluster", "machine")
+
+
+def energy(traces: Traces, meters: Meters) -> Section:
+    """Return the grid's hours, the energy of machines by type, and the idle draw of GPUs asked for and not used."""
+    parts: list[Part] = [part for grid in meters.grids for part in _grid(grid)]
+    whole = traces.ask("utilisation_by_machine_type", "cluster", "machine")
+    for trace in whole.traces:
+        rows = machine_energy(whole.of(trace), traces, trace, meters.table)
+        if rows.height:
+            parts.append(Figure(name=f"energy_by_machine-{trace}", chart=by_machine(rows, trace), rows=rows))
+    slack = traces.ask("over_claim", "gpu_type", "task_type")
+    idle = idle_draw(slack, meters.table)
+    for trace in dict.fromkeys(idle["trace"].to_list() if idle.width else ()):
+        own = idle.filter(pl.col("trace") == trace)
+        kinds = (
+            own.group_by("task_type", maintain_order=True)
+            .agg(pl.col("tasks", "slack_h", "idle_kwh").sum())
+            .sort("idle_kwh", "task_type")
+        )
+        parts.append(Figure(name=f"idle_gpus-{trace}", chart=idle_gpus(kinds.reverse(), trace), rows=own))
+    parts += [_table(idle, grid) for grid in meters.grids if idle.height]
+    parts += [*(Note(text=f"{note}.") for note in meters.notes), *whole.notes, *slack.notes]
+    return Section(
+        name="energy",
+        title="Energy, carbon and money",
+        intro="A GPU draws its idle watts whether it is used or not. What is measured: use, intensity, price. What is "
+        "modelled: watts, linear in use between published idle and full draw.",
+        parts=tuple(parts),
+    )
+
+
+def hours_of_day(series: HourlySeries) -> pl.DataFrame:
+    """Return the mean and the middle half of a series in each hour of the day (UTC); filled hours are left out."""
+    hour = ((series.start_s / HOUR_S + np.arange(len(series))) % HOURS_PER_DAY).astype(np.int64)
+    told = {at: series.values[(hour == at) & ~series.filled] for at in range(HOURS_PER_DAY)}
+    return pl.DataFrame(
+        [
+            {
+                "hour": at,
+                "mean": float(values.mean()),
+                "p25": float(np.quantile(values, 0.25)),
+                "p75": float(np.quantile(values, 0.75)),
+                "hours": len(values),
+            }
+            for at, values in told.items()
+            if len(values)
+        ]
+    )
+
+
+def machine_energy(rows: pl.DataFrame, traces: Traces, trace: str, table: PowerTable) -> pl.DataFrame:
+    """Return by type of machine the kWh of its hours with GPU samples: idle draw, and what measured use adds.
+
+    Of the CPUs the mean use of the machine's own samples; where it has none they count as idle. Machines that no list
+    has are left out.
+    """
+    listed = traces.lake.table("machines", trace).select(*KEY, "gpus", "cpu_cores", "gpu_type").collect()
+    watts = listed.with_columns(
+        pl.Series("node", [_watts(row, table) for row in listed.iter_rows(named=True)], dtype=pl.List(pl.Float64))
+    ).select(*KEY, *(pl.col("node").list.get(at).alias(name) for at, name in enumerate(("idle_w", "cpu_w", "gpu_w"))))
+    gpu, cpu = (rows.filter(pl.col("resource") == name) for name in ("gpu", "cpu"))
+    each = gpu.join(cpu.select(*KEY, cpu_frac="mean_frac"), on=KEY, how="left").join(watts, on=KEY)
+    kwh = pl.col("machine_hours") / WATTS_PER_KW
+    busy = pl.col("mean_frac") * pl.col("gpu_w") + pl.col("cpu_frac").fill_null(0.0) * pl.col("cpu_w")
+    return (
+        each.sort(KEY)
+        .group_by("machine_type", maintain_order=True)
+        .agg(
+            machines=pl.len(),
+            machine_hours=pl.col("machine_hours").sum(),
+            idle_kwh=(kwh * pl.col("idle_w")).sum(),
+            busy_kwh=(kwh * busy).sum(),
+        )
+        .sort("machine_type")
+    )
+
+
+def idle_draw(slack: Asked, table: PowerTable) -> pl.DataFrame:
+    """Return what GPUs that were asked for and not used burn, by GPU type and kind: slack GPU-hours x idle watts."""
+    if not slack.rows.width:
+        return pl.DataFrame()
+    rows = gpu_slack(slack.rows)
+    types = [table.gpus.get(name or "", table.gpus[table.default_gpu]).idle_w for name in rows["gpu_type"].to_list()]
+    return rows.select(
+        "trace",
+        pl.col("gpu_type", "task_type").fill_null(UNKNOWN),
+        "tasks",
+        "requested_h",
+        "slack_h",
+        pl.Series("gpu_idle_w", types, dtype=pl.Float64),
+    ).with_columns(idle_kwh=pl.col("slack_h") * pl.col("gpu_idle_w") / WATTS_PER_KW)
+
+
+def _grid(grid: Grid) -> list[Part]:
+    told = {"Carbon intensity": (grid.carbon, "g/kWh"), "Price": (grid.price, "USD/kWh")}
+    parts: list[Part] = []
+    for name, (series, unit) in told.items():
+        if series is not None:
+            rows = hours_of_day(series)
+            file = f"grid-{name.split()[0].lower()}-{grid.zone}"
+            parts.append(Figure(name=file, chart=grid_hours(rows, name, unit, grid.zone), rows=rows))
+    return parts
+
+
+def _table(idle: pl.DataFrame, grid: Grid) -> Table:
+    rows = idle.group_by("trace", "gpu_type", maintain_order=True).agg(
+        pl.col("tasks", "requested_h", "slack_h").sum(), pl.col("gpu_idle_w").first(), pl.col("idle_kwh").sum()
+    )
+    said = [f"GPU-hours of measured tasks; idle_kwh = slack_h x idle watts, of the machines; PUE {grid.pue:g}"]
+    for series, column, per in ((grid.carbon, "carbon_kg", G_PER_KG), (grid.price, "cost_usd", 1.0)):
+        if series is not None:
+            mean = float(series.values.mean())
+            rows = rows.with_columns((pl.col("idle_kwh") * grid.pue * mean / per).alias(column))
+            said.append(f"{column} at the mean of all hours, {mean:.4g} {series.unit}")
+    return Table(
+        name=f"idle_gpus-{grid.zone}",
+        title=f"What GPUs asked for and not used burn, {grid.zone}",
+        rows=rows,
+        said="; ".join(said),
+    )
+
+
+def _watts(row: dict[str, object], table: PowerTable) -> list[float]:
+    gpus, cores, kind = row["gpus"], row["cpu_cores"], row["gpu_type"]
+    machine = Machine(
+        name=str(row["machine"]),
+        cpu_cores=float(cores) if isinstance(cores, float) else 0.0,
+        mem_gib=0.0,
+        gpus=gpus if isinstance(gpus, int) else 0,
+        gpu_type=str(kind) if kind is not None else None,
+    )
+    node = table.node(machine)
+    return [
+        node.idle_w(machine.gpus),
+        node.cpu_full_w - node.cpu_idle_w,
+        machine.gpus * (node.gpu_full_w - node.gpu_idle_w),
+    ]

@@ -1,0 +1,89 @@
+"""The report's section on energy: the grid by hour, machines by type, and idle GPUs, worked by hand; charts drawn."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines.energy.meters import Meters
+from pipelines.energy.power_file import power_file
+from pipelines.report.energy import energy, hours_of_day
+from pipelines.report.parts import Traces
+from scheduler_core.energy.grid import Grid
+from scheduler_core.energy.hourly import HourlySeries
+from tests.pipelines.report.tiny import JOBS, figures, tables, tiny_lake
+from tests.scheduler_core.energy.sites import hourly
+
+T4_IDLE_W, T4_FULL_W = 10.0, 70.0
+CPU_IDLE_W = 2 * 20.0
+"""Of a machine that tells no cores: two CPUs of the model that goes with a T4."""
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Traces:
+    return Traces(lake=tiny_lake(tmp_path_factory.mktemp("lake")), names=("toy", "bare"))
+
+
+def meters(*, price: bool = True) -> Meters:
+    series = hourly([100.0] * 12 + [300.0] * 12 + [200.0] * 12)
+    grid = Grid(zone="Z", carbon=series, price=hourly([0.1] * 36, "USD/kWh") if price else None, pue=1.5)
+    return Meters(table=power_file(), grids=(grid,), notes=("a made-up grid",))
+
+
+def test_hours_of_the_day_leave_filled_hours_out() -> None:
+    filled = np.zeros(36, dtype=np.bool_)
+    filled[24] = True
+    series = HourlySeries(start_s=3600.0, values=np.arange(36.0), unit="g/kWh", filled=filled)
+
+    rows = hours_of_day(series)
+
+    told = {row["hour"]: row for row in rows.iter_rows(named=True)}
+    assert (told[1]["mean"], told[1]["hours"]) == (0.0, 1)
+    assert (told[2]["mean"], told[2]["p25"], told[2]["p75"], told[2]["hours"]) == (13.0, 7.0, 19.0, 2)
+    assert sum(row["hours"] for row in told.values()) == 35
+
+
+def test_machines_draw_idle_watts_and_what_measured_use_adds(traces: Traces) -> None:
+    found = figures([energy(traces, meters())])["energy_by_machine-toy"].rows.row(0, named=True)
+
+    use = sum(hour / 50 for hour in range(48)) / 48
+    assert (found["machines"], found["machine_hours"]) == (1, 48)
+    assert found["idle_kwh"] == pytest.approx(48 * (CPU_IDLE_W + 2 * T4_IDLE_W) / 1000)
+    assert found["busy_kwh"] == pytest.approx(48 * use * 2 * (T4_FULL_W - T4_IDLE_W) / 1000)
+
+
+def test_gpus_that_nobody_used_burn_their_idle_watts(traces: Traces) -> None:
+    section = energy(traces, meters())
+
+    row = tables([section])["idle_gpus-Z"].rows.row(0, named=True)
+    hours = [60.0 * (1 + at % 7) / 3600 * (1 + at % 3) for at in range(JOBS)]
+    slack_h = sum(((0.5, 1.0, 2.0)[at % 3] - 0.1) * each for at, each in enumerate(hours))
+    assert row["slack_h"] == pytest.approx(slack_h)
+    assert row["idle_kwh"] == pytest.approx(slack_h * T4_IDLE_W / 1000)
+    assert row["carbon_kg"] == pytest.approx(row["idle_kwh"] * 1.5 * 200.0 / 1000)
+    assert row["cost_usd"] == pytest.approx(row["idle_kwh"] * 1.5 * 0.1)
+    kinds = figures([section])["idle_gpus-toy"].rows
+    assert kinds["idle_kwh"].sum() == pytest.approx(row["idle_kwh"])
+
+
+def test_every_chart_can_be_drawn_and_says_of_how_many(traces: Traces) -> None:
+    for name, figure in figures([energy(traces, meters())]).items():
+        spec = figure.chart.to_dict()
+        assert "n = " in " ".join(spec["title"]["subtitle"]), name
+
+
+def test_a_grid_without_prices_tells_carbon_alone(traces: Traces) -> None:
+    section = energy(traces, meters(price=False))
+
+    assert "grid-carbon-Z" in figures([section])
+    assert "grid-price-Z" not in figures([section])
+    assert tables([section])["idle_gpus-Z"].rows.columns[-1] == "carbon_kg"
+
+
+def test_traces_that_tell_nothing_are_named(traces: Traces, tmp_path: Path) -> None:
+    bare = Traces(lake=tiny_lake(tmp_path), names=("bare",))
+
+    section = energy(bare, meters())
+
+    assert set(figures([section])) == {"grid-carbon-Z", "grid-price-Z"}
+    assert not tables([section])
