@@ -62,12 +62,15 @@ def _verify(lake: Path | None, trace: str | None, form: Format) -> None:
     from pipelines.cli.opening import place_of
     from pipelines.lake import Lake as OpenLake
     from pipelines.statistics.published import read_published
-    from pipelines.statistics.shown import tally, verdict_rows
+    from pipelines.statistics.shown import tally, verdict_lines
     from pipelines.statistics.verification import verify
 
     with OpenLake(place_of(lake).lake) as source:
         checked = verify(source, read_published(), None if trace is None else [trace])
-    emit(verdict_rows(checked) if form is Format.TABLE else checked, form)
+    if form is Format.TABLE:
+        typer.echo("\n".join(verdict_lines(checked)))
+    else:
+        emit(checked, form)
     say(tally(checked))
 
 

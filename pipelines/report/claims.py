@@ -45,8 +45,8 @@ def claims(traces: Traces, price: Price | None) -> Section:
     if whole.rows.width:
         said = (
             "Over measured tasks that ask for some of the resource, per instance; basis: what a request is; "
-            "requested_h and slack_h in core-, GPU- and GiB-hours; slack_h is the request above use, times instances and "
-            "run time"
+            "requested_h and slack_h in core-, GPU- and GiB-hours; slack_h is the request above use, times instances "
+            "and run time"
         )
         rows = whole.rows.select(COLUMNS)
         parts += [Table(name="over_claim", title="Request above use", rows=rows, said=said), _cost(kinds.rows, price)]

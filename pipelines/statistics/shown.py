@@ -3,6 +3,7 @@
 No figure is computed here; JSON and CSV take the frames themselves. Called by `taut stats`.
 """
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -15,6 +16,8 @@ WIDEST: Final = 10
 UPRIGHT_ROWS: Final = 8
 """Rows up to which there is room to stand side by side."""
 
+READ_WIDTH: Final = 118
+_SHORT: Final = ("verdict", "published", "found")
 _RANKS: Final = {"off": 0, "match": 1, "not computable": 2}
 
 
@@ -72,6 +75,27 @@ def verdict_rows(checked: pl.DataFrame) -> list[dict[str, object]]:
     ]
 
 
+def verdict_lines(checked: pl.DataFrame) -> list[str]:
+    """Return verdicts for reading, by what the numbers are of: those that are off first, then matches, then the others.
+
+    Of the numbers that cannot be computed, those with the same reason stand together.
+    """
+    rows = verdict_rows(checked)
+    compared = [row for row in rows if row["verdict"] != "not computable"]
+    lines: list[str] = []
+    for (trace, of), numbers in _together(compared, "trace", "of"):
+        lines.append(f"# {trace}: {of}")
+        widths = [max(len(str(row[name])) for row in numbers) for name in _SHORT]
+        for row in numbers:
+            cells = [str(row[name]).ljust(width) for name, width in zip(_SHORT, widths, strict=True)]
+            lines.append("  ".join(["", *cells, str(row["what"])]))
+            lines += _wrapped(str(row["why"]), indent=6) if row["why"] else []
+    for (trace, of, why), numbers in _together([r for r in rows if r not in compared], "trace", "of", "why"):
+        lines += [f"# {trace}: {of}: not computable", *_wrapped(str(why), indent=2)]
+        lines += _wrapped("; ".join(f"{row['what']} {row['published']}" for row in numbers), indent=6)
+    return lines
+
+
 def tally(checked: pl.DataFrame) -> str:
     """Say how many numbers matched, were off, and could not be computed.
 
@@ -80,6 +104,21 @@ def tally(checked: pl.DataFrame) -> str:
     """
     counts = {name: checked.filter(pl.col("verdict") == name).height for name in _RANKS}
     return f"{counts['match']} match, {counts['off']} off, {counts['not computable']} not computable from these files"
+
+
+def _together(
+    rows: Sequence[Mapping[str, object]], *names: str
+) -> Iterable[tuple[tuple[object, ...], list[Mapping[str, object]]]]:
+    """Return the rows by the values of some columns, in the order in which these first appear."""
+    groups: dict[tuple[object, ...], list[Mapping[str, object]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    return groups.items()
+
+
+def _wrapped(text: str, *, indent: int) -> list[str]:
+    lead = " " * indent
+    return textwrap.wrap(text, READ_WIDTH, initial_indent=lead, subsequent_indent=lead, break_on_hyphens=False)
 
 
 def _verdict(row: Mapping[str, object]) -> str:
