@@ -53,3 +53,10 @@ TASK_TYPE_OF_WORKLOAD: Final[dict[str, TaskType]] = {
 
 GPU_MEM_GIB_OF_TYPE: Final[dict[str, float]] = {"T4": 16.0, "P100": 16.0, "V100": 16.0, "V100M32": 32.0}
 """Memory of one device in GiB, where the type says it; `MISC` and unknown types are not listed."""
+
+ZONES: Final[dict[str, str]] = {
+    "pai": "Asia/Shanghai",
+    "helios": "Asia/Shanghai",
+    "philly": "America/Los_Angeles",
+}
+"""The start of a trace's name to its time zone (`pai-synth` is under `pai`); any other trace is read in UTC."""

@@ -14,7 +14,7 @@ import duckdb
 from features.tables import TABLES
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE, TASK_TYPE_OF_WORKLOAD
 from pipelines import views
-from pipelines.lake import DUCKDB_TYPES, SCHEMAS
+from pipelines.lake import COLUMNS
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "data-dictionary.md"
 
@@ -41,8 +41,7 @@ def page() -> str:
 def _table_section(view: views.View) -> str:
     schema = TABLES.get(view.name)
     rules = {name: _rule(column) for name, column in schema.columns().items()} if schema else {}
-    kinds = {name: DUCKDB_TYPES[dtype] for name, dtype in SCHEMAS[view.name].items()}
-    rows = [(f"`{name}`", kind, rules.get(name, ""), view.columns[name]) for name, kind in kinds.items()]
+    rows = [(f"`{name}`", kind, rules.get(name, ""), view.columns[name]) for name, kind in COLUMNS[view.name].items()]
     return _section(view, ("column", "type", "rule", "meaning"), rows)
 
 
@@ -67,8 +66,8 @@ def _rule(column: dy.Column) -> str:
 def _types_of_views() -> dict[str, dict[str, str]]:
     """Return the columns of each view with their types, as DuckDB finds them over tables without rows."""
     with duckdb.connect() as connection:
-        for name, schema in SCHEMAS.items():
-            columns = ", ".join(f'"{column}" {DUCKDB_TYPES[dtype]}' for column, dtype in schema.items())
+        for name, kinds in COLUMNS.items():
+            columns = ", ".join(f'"{column}" {kind}' for column, kind in kinds.items())
             connection.execute(f"CREATE TABLE {name} ({columns})")
         for creation in views.creations({}):
             connection.execute(creation)

@@ -15,23 +15,28 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import duckdb
 
 from pipelines.errors import BadUsage, LakeError, SourceError
-from pipelines.lake import QUARANTINE, Lake
+from pipelines.lake import MEMORY_MB, QUARANTINE, Lake
 from pipelines.manifest import Account, Input, Manifest, Output, chosen
 from pipelines.shortcuts import select_of
 from pipelines.signatures import Signatures
 from pipelines.source_files import Cluster, clusters_in, published_tables, source_named
 from pipelines.sources.archive import fingerprint
 from pipelines.sources.source import Source
-from pipelines.staging import load, parts, remarks, write
+from pipelines.staging import Published, load, parts, remarks, write
 from pipelines.synth.published import SYNTHETIC_MARK, SYNTHETIC_NAME
 
 READERS: Final = 2
 """Files that are read for their digests at a time."""
+
+MEMORY_LEAST_MB: Final = 160
+BYTES_PER_MEMORY_BYTE: Final = 2
+"""Memory by the size of the input: with less it would spill much, and by more it gains little."""
 
 SAFE_TRACE: Final = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
@@ -44,6 +49,15 @@ class IngestReport:
 
     manifest: Manifest
     changed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Built:
+    """What became of one cluster's files."""
+
+    accounts: list[Account]
+    outputs: list[Output]
+    warnings: list[str]
 
 
 def ingest(
@@ -187,18 +201,14 @@ def _build(
         stage.mkdir(parents=True)
         published, absent = published_tables(source, cluster, folder, stage)
         warnings += [f"{cluster.name}: no {name} table: what it feeds is empty or null" for name in absent]
-        with lake.workbench(stage) as work:
-            accounts += load(work, source, cluster.name, published)
-            warnings += [f"{cluster.name}: {text}" for text in remarks(work, source)]
-            selects = {output: select_of(work, source, output) for output in source.outputs}
-            selects[QUARANTINE] = f"SELECT * FROM {QUARANTINE}"
-            for table, select in selects.items():
-                say(f"{trace}: writing {table} of {cluster.name}")
-                for part in parts(work, source, table):
-                    target = stage / f"{table}.parquet"
-                    rows = write(work, select, part, table, trace, cluster.name, target)
-                    if rows:
-                        outputs.append(_place(lake, target, table, trace, cluster.name, rows))
+        try:
+            built = _built(lake, source, trace, cluster.name, published, stage, memory_mb(published), say)
+        except duckdb.OutOfMemoryException:
+            # Sizes tell what most inputs need; this one needs more.
+            built = _built(lake, source, trace, cluster.name, published, stage, MEMORY_MB, say)
+        accounts += built.accounts
+        outputs += built.outputs
+        warnings += built.warnings
     return Manifest(
         trace=trace,
         source=source.name,
@@ -208,6 +218,42 @@ def _build(
         warnings=tuple(warnings),
         representative=chosen(source.representative, (cluster.name for cluster in clusters)),
     )
+
+
+def memory_mb(published: list[Published]) -> int:
+    """Return what memory DuckDB is given for a cluster's plain files; a JSON array takes large buffers."""
+    there = [(one.table, one.plain.stat().st_size) for one in published if one.plain is not None]
+    if any(table.json_array for table, _ in there):
+        return MEMORY_MB
+    wanted = sum(size for _, size in there) // BYTES_PER_MEMORY_BYTE // 1_000_000
+    return min(MEMORY_MB, max(MEMORY_LEAST_MB, wanted))
+
+
+def _built(
+    lake: Lake,
+    source: Source,
+    trace: str,
+    cluster: str,
+    published: list[Published],
+    stage: Path,
+    memory: int,
+    say: Progress,
+) -> _Built:
+    """Load a cluster's files, and write its tables to where no reader looks yet."""
+    outputs = []
+    with TemporaryDirectory(dir=stage) as scratch, lake.workbench(Path(scratch), memory) as work:
+        accounts = load(work, source, cluster, published)
+        warnings = [f"{cluster}: {text}" for text in remarks(work, source)]
+        selects = {output: select_of(work, source, output) for output in source.outputs}
+        selects[QUARANTINE] = f"SELECT * FROM {QUARANTINE}"
+        for table, select in selects.items():
+            say(f"{trace}: writing {table} of {cluster}")
+            for part in parts(work, source, table):
+                target = stage / f"{table}.parquet"
+                rows = write(work, select, part, table, trace, cluster, target)
+                if rows:
+                    outputs.append(_place(lake, target, table, trace, cluster, rows))
+    return _Built(accounts=accounts, outputs=outputs, warnings=warnings)
 
 
 def _place(lake: Lake, staged: Path, table: str, trace: str, cluster: str, rows: int) -> Output:

@@ -11,40 +11,36 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import duckdb
-import polars as pl
 
-from features.tables import TABLES
+from features.canonical import CANONICAL, Kind
 from pipelines import manifest as manifests
 from pipelines import views
 from pipelines.errors import LakeError
 from pipelines.manifest import Manifest
 
-QUARANTINE: Final = "quarantine"
-QUARANTINE_SCHEMA: Final = {
-    "trace": pl.String,
-    "cluster": pl.String,
-    "table": pl.String,
-    "file": pl.String,
-    "rule": pl.String,
-    "row": pl.Int64,
-    "raw": pl.String,
-}
-SCHEMAS: Final[dict[str, pl.Schema]] = {name: schema.create_empty().schema for name, schema in TABLES.items()}
-SCHEMAS[QUARANTINE] = pl.Schema(QUARANTINE_SCHEMA)
+if TYPE_CHECKING:
+    import polars as pl
 
-DUCKDB_TYPES: Final = {
-    pl.String(): "VARCHAR",
-    pl.Float64(): "DOUBLE",
-    pl.Int32(): "INTEGER",
-    pl.Int64(): "BIGINT",
-    pl.Boolean(): "BOOLEAN",
-    pl.Date(): "DATE",
-    pl.Datetime("us", "UTC"): "TIMESTAMPTZ",
+QUARANTINE: Final = "quarantine"
+COLUMNS: Final[dict[str, dict[str, Kind]]] = {
+    **{name: {column: declared.kind for column, declared in t.columns.items()} for name, t in CANONICAL.items()},
+    QUARANTINE: {
+        "trace": "VARCHAR",
+        "cluster": "VARCHAR",
+        "table": "VARCHAR",
+        "file": "VARCHAR",
+        "rule": "VARCHAR",
+        "row": "BIGINT",
+        "raw": "VARCHAR",
+    },
 }
-MEMORY_LIMIT: Final = "1GB"
+"""The columns of every table in a lake, with their types in SQL."""
+
+MEMORY_MB: Final = 1000
+"""What DuckDB may hold at most, beside what Python does."""
 
 
 class Lake:
@@ -98,7 +94,7 @@ class Lake:
                 readable[trace] = self.manifest(trace)
         return readable
 
-    def table(self, name: str, trace: str | None = None, cluster: str | None = None) -> pl.LazyFrame:
+    def table(self, name: str, trace: str | None = None, cluster: str | None = None) -> "pl.LazyFrame":
         """Return a canonical table (or `quarantine`), of one trace and cluster or of all; empty where none has rows.
 
         Raises
@@ -106,7 +102,10 @@ class Lake:
         LakeError
             If there is no such table or trace, or the trace no such cluster.
         """
-        schema = self._schema(name)
+        # An ingest, and whoever asks in SQL, spares the time and memory that frames take.
+        import polars as pl
+
+        schema = frame_schema(name)
         files = self._files(name, trace, cluster)
         if not files:
             return pl.LazyFrame(schema=schema)
@@ -143,15 +142,15 @@ class Lake:
             self._seen = True
         connection = self._own(_configured(None, spill=spill))
         self._create_views(connection)
-        files = [str(f) for name in SCHEMAS for f in self._files(name)]
+        files = [str(f) for name in COLUMNS for f in self._files(name)]
         connection.execute(f"SET allowed_paths = {_sql_list(files)}")
         _seal(connection)
         return connection
 
     @contextmanager
-    def workbench(self, folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    def workbench(self, folder: Path, memory_mb: int = MEMORY_MB) -> Iterator[duckdb.DuckDBPyConnection]:
         """Open a scratch database in `folder`: bounded memory, spilling beside itself."""
-        connection = _configured(folder / "work.duckdb", spill=folder)
+        connection = _configured(folder / "work.duckdb", spill=folder, memory_mb=memory_mb)
         try:
             yield connection
         finally:
@@ -209,7 +208,7 @@ class Lake:
         manifests = self.readable_manifests()
         named = {self.path / o.path for m in manifests.values() for o in m.outputs}
         unknown = {f"trace={trace}" for trace in self.traces() if trace not in manifests}
-        for name in SCHEMAS:
+        for name in COLUMNS:
             folder = self.path / name
             for path in folder.rglob("*.parquet"):
                 if path not in named and not unknown & set(path.relative_to(folder).parts):
@@ -237,11 +236,6 @@ class Lake:
         """Return the DuckDB file of views."""
         return self.path / "taut.duckdb"
 
-    def _schema(self, name: str) -> pl.Schema:
-        if name not in SCHEMAS:
-            raise LakeError(f"no table {name!r}; the lake has {', '.join(SCHEMAS)}")
-        return SCHEMAS[name]
-
     def _files(self, name: str, trace: str | None = None, cluster: str | None = None) -> list[Path]:
         held = [self.manifest(t) for t in ([trace] if trace else self.traces())]
         clusters = {a.cluster for m in held for a in m.accounts}
@@ -253,10 +247,8 @@ class Lake:
         return [self.path / o.path for o in outputs if o.table == name and cluster in (None, o.cluster)]
 
     def _create_views(self, connection: duckdb.DuckDBPyConnection) -> None:
-        for name, schema in SCHEMAS.items():
-            columns = ", ".join(
-                f'CAST(NULL AS {DUCKDB_TYPES[dtype]}) AS "{column}"' for column, dtype in schema.items()
-            )
+        for name, kinds in COLUMNS.items():
+            columns = ", ".join(f'CAST(NULL AS {kind}) AS "{column}"' for column, kind in kinds.items())
             files = [str(f) for f in self._files(name)]
             rows = f"SELECT * FROM read_parquet({_sql_list(files)}, hive_partitioning = false)"
             view = rows if files else f"SELECT {columns} WHERE false"
@@ -302,6 +294,30 @@ class Lake:
         return connection
 
 
+def frame_schema(name: str) -> "pl.Schema":
+    """Return the columns of a canonical table, or of `quarantine`, with their types in frames.
+
+    Raises
+    ------
+    LakeError
+        If there is no such table.
+    """
+    import polars as pl
+
+    if name not in COLUMNS:
+        raise LakeError(f"no table {name!r}; the lake has {', '.join(COLUMNS)}")
+    types: dict[Kind, pl.DataType] = {
+        "VARCHAR": pl.String(),
+        "DOUBLE": pl.Float64(),
+        "INTEGER": pl.Int32(),
+        "BIGINT": pl.Int64(),
+        "BOOLEAN": pl.Boolean(),
+        "DATE": pl.Date(),
+        "TIMESTAMPTZ": pl.Datetime("us", "UTC"),
+    }
+    return pl.Schema({column: types[kind] for column, kind in COLUMNS[name].items()})
+
+
 @contextmanager
 def opened_sealed(path: Path, spill: Path, target: Path, *, database: bool) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open somebody's file for reading (a DuckDB database, or another that is then named in a query).
@@ -342,9 +358,11 @@ def _sql_list(values: Iterable[str]) -> str:
     return "[" + ", ".join("'" + v.replace("'", "''") + "'" for v in values) + "]"
 
 
-def _configured(path: Path | None, *, read_only: bool = False, spill: Path | None = None) -> duckdb.DuckDBPyConnection:
+def _configured(
+    path: Path | None, *, read_only: bool = False, spill: Path | None = None, memory_mb: int = MEMORY_MB
+) -> duckdb.DuckDBPyConnection:
     config: dict[str, str | bool | int | float | list[str]] = {
-        "memory_limit": MEMORY_LIMIT,
+        "memory_limit": f"{memory_mb}MB",
         "threads": min(4, os.cpu_count() or 1),
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from features.columns.calendar import ZONES
+from features.vocabulary import ZONES
 from pipelines.errors import LakeError
 
 FORMAT_VERSION = 1

@@ -12,10 +12,10 @@ from typing import Final
 
 import duckdb
 
-from features.tables import TABLES
+from features.canonical import CANONICAL
 from pipelines.classification import loaded
 from pipelines.errors import SourceError
-from pipelines.lake import DUCKDB_TYPES, QUARANTINE, QUARANTINE_SCHEMA, SCHEMAS
+from pipelines.lake import COLUMNS, QUARANTINE
 from pipelines.line_rows import NO_LINES, escaped, from_lines, header_lines, numbered
 from pipelines.manifest import Account
 from pipelines.record_rows import from_records, numbered_records
@@ -49,7 +49,7 @@ def load(work: duckdb.DuckDBPyConnection, source: Source, cluster: str, publishe
     for macro in source.macros:
         work.execute(macro)
     columns = ", ".join(
-        f'"{n}" {DUCKDB_TYPES[t()]}' for n, t in QUARANTINE_SCHEMA.items() if n not in ("trace", "cluster")
+        f'"{name}" {kind}' for name, kind in COLUMNS[QUARANTINE].items() if name not in ("trace", "cluster")
     )
     work.execute(f"CREATE TABLE {QUARANTINE} ({columns})")
     accounts = []
@@ -91,10 +91,9 @@ def write(
 
     The same rows give the same file: the order is total, and nothing depends on the number of threads.
     """
-    schema = SCHEMAS[table]
+    types = COLUMNS[table]
     known = {name for name, *_ in work.execute(f"DESCRIBE {select}").fetchall()}
     constants = {"trace": f"'{trace}'", "cluster": f"'{cluster}'"}
-    types = {name: DUCKDB_TYPES[dtype] for name, dtype in schema.items()}
     casts = ", ".join(f'CAST("{name}" AS {types[name]}) AS "{name}"' for name in types if name in known)
     order = ", ".join(f'"{name}"' for name in _order_of(table) if name in known)
     ordered = f"SELECT {casts} FROM ({select}) WHERE {part} ORDER BY {order}"
@@ -246,7 +245,7 @@ def _account(work: duckdb.DuckDBPyConnection, cluster: str, one: Published, rows
 def _order_of(table: str) -> list[str]:
     if table == QUARANTINE:
         return ["table", "row", "rule", "raw"]
-    key = [c for c in TABLES[table].primary_key() if c not in ("trace", "cluster")]
+    key = [c for c in CANONICAL[table].key if c not in ("trace", "cluster")]
     return ["submit_ts", *key] if table == "jobs" else key
 
 

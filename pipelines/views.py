@@ -1,6 +1,6 @@
 """The views of a lake beside its tables, and what every table, view and column means, as comments in the database.
 
-The tables' own columns are described in `features.tables`; where the files are is `pipelines.lake`'s.
+The tables' own columns are described in `features.canonical`; where the files are is `pipelines.lake`'s.
 Called by `pipelines.lake`, which makes them, and by `pipelines.dictionary`, which prints them.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from features.tables import TABLES
+from features.canonical import CANONICAL
 from pipelines.measures import (
     CLAIM_CELLS,
     CLAIMS_MEASURED,
@@ -50,7 +50,7 @@ class View:
 
 
 def _of(table: str) -> dict[str, str]:
-    return {name: column.description or "" for name, column in TABLES[table].columns().items()}
+    return {name: column.says for name, column in CANONICAL[table].columns.items()}
 
 
 _JOB: Final = _of("jobs")
@@ -147,7 +147,7 @@ VIEWS: Final = {view.name: view for view in (JOBS_WITH_USAGE, GPU_HOURS_BY_DAY, 
 """The views beside the tables, by name."""
 
 DESCRIBED: Final = {
-    **{name: View(name=name, says=table.__doc__ or "", columns=_of(name)) for name, table in TABLES.items()},
+    **{name: View(name=name, says=table.says, columns=_of(name)) for name, table in CANONICAL.items()},
     "quarantine": View(
         name="quarantine",
         says="One row per published row that was not taken, and the rule it breaks.",

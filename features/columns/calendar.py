@@ -10,13 +10,7 @@ from typing import Final
 import polars as pl
 
 from features.columns.feature import Feature, Local
-
-ZONES: Final[dict[str, str]] = {
-    "pai": "Asia/Shanghai",
-    "helios": "Asia/Shanghai",
-    "philly": "America/Los_Angeles",
-}
-"""The start of a trace's name to its time zone (`pai-synth` is under `pai`); any other trace is read in UTC."""
+from features.vocabulary import ZONES
 
 
 def _hour_of_series(ts: pl.Expr) -> pl.Expr:

@@ -14,10 +14,9 @@ from pipelines.checking import check
 from pipelines.cli.options import Format, emit, say
 from pipelines.cli.progress import step
 from pipelines.errors import BadUsage
-from pipelines.generic.declaration import NAME as GENERIC
-from pipelines.generic.opening import opened_source
 from pipelines.ingest import ingest
 from pipelines.manifest import flat
+from pipelines.sources import SOURCES
 from pipelines.sources.source import Source
 
 
@@ -39,11 +38,14 @@ def opened_files(source: str, place: str, mapping: Path | None) -> Iterator[File
     BadUsage
         If a mapping is given for a published format, or none for one's own files.
     """
-    if source != GENERIC:
+    if source in SOURCES:
         if mapping is not None:
-            raise BadUsage(f"a mapping for {source}, whose columns are known; use it with `taut ingest {GENERIC}`")
+            raise BadUsage(f"a mapping for {source}, whose columns are known; use it with `taut ingest generic`")
         yield Files(source=source, folder=Path(place), shown=place)
         return
+    # Mappings and the readers of own files take time and memory that a published format needs not.
+    from pipelines.generic.opening import opened_source
+
     if mapping is None:
         raise BadUsage("no --mapping; expected the TOML file that docs/own-cluster.md explains")
     # An address may hold a password.

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from features.columns.calendar import ZONES
+from features.vocabulary import ZONES
 from modelserve.champions import read_champions
 from modelserve.errors import MirrorError
 from modelserve.predictor import InProcessPredictor

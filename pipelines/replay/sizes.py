@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from features.columns.calendar import ZONES
 from features.history import History
+from features.vocabulary import ZONES
 from pipelines.errors import BadUsage
 from pipelines.replay.means import LIKE_MEAN, MEANS, mean_sizes
 from pipelines.training.baselines import HISTORY_BASELINES, history_forecasts

@@ -6,7 +6,7 @@ Called by `pipelines.report.report`.
 import polars as pl
 
 from pipelines.charts.grids import known_columns
-from pipelines.lake import SCHEMAS
+from pipelines.lake import COLUMNS
 from pipelines.report.parts import Figure, Note, Part, Section, Table, Traces
 
 _KEYS = ("trace", "cluster", "job_id", "role")
@@ -41,7 +41,7 @@ def quality(traces: Traces) -> Section:
 
 def _known(traces: Traces) -> pl.DataFrame:
     """Return one row per trace and column of `jobs`: the rows, and the share of them that tells it."""
-    columns = [name for name in SCHEMAS["jobs"] if name not in _KEYS]
+    columns = [name for name in COLUMNS["jobs"] if name not in _KEYS]
     frames = []
     for trace in traces.names:
         counts = traces.lake.table("jobs", trace, traces.cluster_of(trace)).select(

@@ -14,7 +14,7 @@ import pytest
 
 from pipelines.errors import BadUsage, LakeError, SourceError
 from pipelines.ingest import ingest
-from pipelines.lake import SCHEMAS, Lake
+from pipelines.lake import COLUMNS, Lake
 
 Published = dict[str, Any]
 
@@ -205,7 +205,7 @@ def _until_done(child: subprocess.Popen[str], started: float) -> float:
 
 
 def _contents(lake: Path) -> dict[str, pl.DataFrame]:
-    return {name: Lake(lake).table(name).collect() for name in SCHEMAS}
+    return {name: Lake(lake).table(name).collect() for name in COLUMNS}
 
 
 def _many_tasks(folder: Path, tasks: int) -> Path:
@@ -249,9 +249,9 @@ def test_killed_at_any_moment_and_run_again_gives_the_same_tables(tmp_path: Path
                 killed += 1
 
         seen = _contents(lake)
-        assert any(all(seen[t].equals(state[t]) for t in SCHEMAS) for state in (held, after)), f"torn in round {nth}"
+        assert any(all(seen[t].equals(state[t]) for t in COLUMNS) for state in (held, after)), f"torn in round {nth}"
         _finish(_start(new, lake))
         again = _contents(lake)
-        assert all(again[name].equals(after[name]) for name in SCHEMAS), f"different in round {nth}"
+        assert all(again[name].equals(after[name]) for name in COLUMNS), f"different in round {nth}"
         assert _files(lake) == files, f"leftovers in round {nth}"
     assert killed >= rounds / 4

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from features.tables import TABLES
-from pipelines.lake import SCHEMAS, Lake
+from pipelines.lake import Lake, frame_schema
 from pipelines.manifest import Account, Input, Manifest, Output
 
 T0 = datetime(2020, 7, 1, tzinfo=UTC)  # a Wednesday, 08:00 in Shanghai
@@ -57,7 +57,7 @@ def make_lake(
     """
     outputs, clusters = [], set()
     for name, rows in tables.items():
-        frame = pl.DataFrame(rows, schema=SCHEMAS[name]).with_columns(trace=pl.lit(trace))
+        frame = pl.DataFrame(rows, schema=frame_schema(name)).with_columns(trace=pl.lit(trace))
         TABLES[name].validate(frame)
         for (cluster,), part in frame.partition_by("cluster", as_dict=True).items():
             path = Path(name) / f"trace={trace}" / f"cluster={cluster}" / "rows.parquet"
