@@ -44,12 +44,12 @@ def overview(traces: Traces) -> Section:
     if machines.rows.width:
         said = "cpu_cores, mem_gib, gpus and gpu_mem_gib (of one GPU) are of one machine"
         parts.append(Table(name="machines", title="Classes of machines", rows=machines.rows, said=said))
-    reasons = (*held.notes, *untold, *machines.notes, *traces.alternatives)
+    reasons = (*held.notes, *untold, *machines.notes)
     return Section(
         name="overview",
         title="Overview",
         intro="Each trace by itself; none is mixed with another.",
-        parts=(*parts, *reasons),
+        parts=(*traces.alternatives, *parts, *reasons),
     )
 
 
