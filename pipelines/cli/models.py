@@ -83,7 +83,7 @@ def train(
             name,
             cluster=cluster,
             uri=place_of(lake).tracking_uri,
-            until=local_cut(until, name),
+            until=local_cut(until, source.manifest(name).zone),
             by=by.value,
             types=types,
             seed=seed,
@@ -133,8 +133,9 @@ def evaluate(
         jobs = source.table("jobs", name, cluster).collect()
         usage = source.table("usage", name, cluster).collect()
         measured = None if usage.is_empty() else usage
+        zone = source.manifest(name).zone
         if paper:
-            rows = _table3(jobs, measured, name, until=local_cut(until or since, name), seed=seed, threads=threads)
+            rows = _table3(jobs, measured, name, until=local_cut(until or since, zone), seed=seed, threads=threads)
         else:
             rows = run(
                 jobs,
@@ -142,8 +143,8 @@ def evaluate(
                 trace=name,
                 split=split.value,
                 by=by.value,
-                until=local_cut(until, name),
-                since=local_cut(since, name),
+                until=local_cut(until, zone),
+                since=local_cut(since, zone),
                 types=types,
                 seed=seed,
                 nthread=threads_of(threads),

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from features.vocabulary import ZONES
 from modelserve.champions import read_champions
 from modelserve.errors import MirrorError
 from modelserve.predictor import InProcessPredictor
@@ -70,11 +69,10 @@ def trace_of(lake: Path | None, trace: str | None) -> str:
         return name
 
 
-def local_cut(day: datetime | None, trace: str) -> datetime | None:
-    """Return a day given without a time zone as that moment in the trace's own zone."""
+def local_cut(day: datetime | None, zone: str) -> datetime | None:
+    """Return a day given without a time zone as that moment in the trace's own zone: that of its manifest."""
     if day is None or day.tzinfo is not None:
         return day
-    zone = next((zone for start, zone in ZONES.items() if trace.startswith(start)), "UTC")
     return day.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
 
 

@@ -80,7 +80,8 @@ def rightsize(
     )
     with opened(lake, trace) as (source, name):
         jobs, usage = (source.table(table, name, cluster).collect() for table in ("jobs", "usage"))
-    window = submitted(jobs, since=local_cut(since, name), until=local_cut(until, name))
+        zone = source.manifest(name).zone
+    window = submitted(jobs, since=local_cut(since, zone), until=local_cut(until, zone))
     rows = rightsized(window, usage, by.value, policy)
     shown = rows.head(limit or (SCREEN_ROWS if form is Format.TABLE else rows.height))
     for line in summary(rows):

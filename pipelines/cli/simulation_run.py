@@ -201,7 +201,8 @@ def simulated(
 def _pool(source: Lake, trace: str, chosen: Chosen, *, recorded: bool) -> tuple[Pool, list[str]]:
     """Return the jobs to simulate, and what has to be said of them."""
     jobs, usage = (source.table(table, trace, chosen.cluster).collect() for table in ("jobs", "usage"))
-    since, until = local_cut(chosen.since, trace), local_cut(chosen.until, trace)
+    zone = source.manifest(trace).zone
+    since, until = local_cut(chosen.since, zone), local_cut(chosen.until, zone)
     found = submissions(jobs, since=since, until=until, vc=chosen.vc)
     return (recorded_pool(found.jobs, usage), found.notes()) if recorded else (job_pool(found.jobs, usage), [])
 

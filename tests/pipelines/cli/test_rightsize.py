@@ -25,6 +25,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("rightsizing")
     synthesise(folder / "raw", tasks=1000, seed=3, tagged_share=0.9)
     ingest("pai", folder / "raw", folder / "lake", as_name="pai-synth")
+    ingest("pai", folder / "raw", folder / "lake", as_name="ours")
     ingest("philly", PHILLY.write(folder / "philly"), folder / "lake")
     return folder / "lake"
 
@@ -99,6 +100,11 @@ def test_a_window_takes_fewer_runs(taut: Taut) -> None:
 
     assert 0 < runs("--since", "1970-02-15") < runs()
     assert runs("--since", "1970-02-15") + runs("--until", "1970-02-15") == runs()
+
+
+def test_days_are_those_of_the_format_whatever_the_trace_is_called(taut: Taut) -> None:
+    named, ours = (taut("--until", "1970-02-15", "--format", "csv", trace=trace) for trace in ("pai-synth", "ours"))
+    assert named.stdout == ours.stdout
 
 
 def test_a_trace_without_use_says_what_is_needed(taut: Taut) -> None:
