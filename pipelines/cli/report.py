@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipelines.cli.energy_options import GridFolder, Zone
+from pipelines.cli.experiment_savings import Power, Pue
 from pipelines.cli.options import Cluster, Lake, say
 
 if TYPE_CHECKING:
     from modelserve.champions import Champions
+    from pipelines.energy.meters import Meters
 
 
 def report(
@@ -31,6 +34,10 @@ def report(
         typer.Option("--bundles", help="Folder of mirrored models.", show_default="TAUT_BUNDLES, else by the lake"),
     ] = None,
     no_models: Annotated[bool, typer.Option("--no-models", help="Leave models out.")] = False,
+    grid: GridFolder = None,
+    zone: Zone = None,
+    power: Power = None,
+    pue: Pue = None,
     title: Annotated[str, typer.Option("--title", help="The page's title.")] = "GPU clusters: claims and use",
 ) -> None:
     """Write one self-contained HTML page about traces: claims against use, run times, waits, utilisation, models.
@@ -56,6 +63,7 @@ def report(
         cluster=cluster,
         price=price,
         bundles=None if models is None else models.bundles,
+        meters=_meters(grid, zone, power, pue),
         problems=() if models is None else tuple(f"{name}: {said}" for name, said in models.failures.items()),
     )
     with OpenLake(place.lake) as source:
@@ -72,6 +80,19 @@ def _champions(named: Path | None, beside: Path) -> "Champions":
     if named is not None and not named.is_dir():
         raise BadUsage(f"--bundles {named}: no folder there, expected one of mirrored models; or give --no-models")
     return read_champions(named or beside)
+
+
+def _meters(grid: Path | None, zone: str | None, power: Path | None, pue: float | None) -> "Meters | None":
+    """Read the grid and what machines draw; without a grid nothing is told of energy."""
+    from pipelines.energy.meters import Meters
+    from pipelines.errors import BadUsage
+
+    if grid is not None:
+        return Meters.of(grid, [zone], power, pue)
+    given = [name for name, value in (("--zone", zone), ("--power", power), ("--pue", pue)) if value is not None]
+    if given:
+        raise BadUsage(f"found {', '.join(given)} without --grid, expected a folder of zones with it")
+    return None
 
 
 def _check_target(out: Path) -> None:

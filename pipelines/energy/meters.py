@@ -35,8 +35,8 @@ class Meters:
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, folder: Path, zones: Sequence[str] | None, power: Path | None, pue: float | None) -> "Meters":
-        """Read the zones of a folder, `ZONES` where none is named, and the power of machines.
+    def of(cls, folder: Path, zones: Sequence[str | None] | None, power: Path | None, pue: float | None) -> "Meters":
+        """Read zones of a folder (None: the only one there), `ZONES` by default, and the power of machines.
 
         Raises
         ------

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pipelines.charts.panels import SERIES
+from pipelines.energy.meters import Meters
 from pipelines.errors import BadUsage, LakeError
 from pipelines.lake import Lake
 from pipelines.report.busyness import busyness
 from pipelines.report.claims import claims
 from pipelines.report.durations import run_times, waits
+from pipelines.report.energy import energy
 from pipelines.report.models import Bundles, models
 from pipelines.report.overview import overview
 from pipelines.report.page import page
@@ -27,23 +29,25 @@ MOST_TRACES: Final = len(SERIES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is to be reported: one cluster or all (None), at which price of a GPU-hour if any, which models or None."""
+    """What is to be reported: one cluster or all (None), the price of a GPU-hour, models and meters, None for none."""
 
     title: str
     cluster: str | None = None
     price: Price | None = None
     bundles: Bundles | None = None
+    meters: Meters | None = None
     problems: tuple[str, ...] = field(default=())
 
 
-SECTIONS: Final[dict[str, Callable[[Traces, Order], Section]]] = {
+SECTIONS: Final[dict[str, Callable[[Traces, Order], Section | None]]] = {
     "overview": lambda traces, _: overview(traces),
     "over-claim": lambda traces, order: claims(traces, order.price),
     "run-times": lambda traces, _: run_times(traces),
     "queueing": lambda traces, _: waits(traces),
     "utilisation": lambda traces, _: busyness(traces),
+    "energy": lambda traces, order: None if order.meters is None else energy(traces, order.meters),
     "people": lambda traces, order: people(traces, order.price),
-    "models": lambda traces, order: models(traces, order.bundles or {}, order.problems),
+    "models": lambda traces, order: None if order.bundles is None else models(traces, order.bundles, order.problems),
     "data": lambda traces, _: quality(traces),
 }
 """Every section by its anchor, in the order of the page."""
@@ -72,9 +76,10 @@ def chosen(lake: Lake, names: list[str] | None) -> tuple[str, ...]:
 
 
 def sections(lake: Lake, names: tuple[str, ...], order: Order) -> list[Section]:
-    """Return the sections about the traces; without bundles, none about models."""
+    """Return the sections about the traces; without bundles none about models, without meters none about energy."""
     traces = Traces(lake=lake, names=names, cluster=order.cluster)
-    return [make(traces, order) for name, make in SECTIONS.items() if name != "models" or order.bundles is not None]
+    made = (make(traces, order) for make in SECTIONS.values())
+    return [each for each in made if each is not None]
 
 
 def report(lake: Lake, names: tuple[str, ...], order: Order) -> str:

@@ -1,0 +1,106 @@
+"""`taut experiment savings|slack` and `taut report --grid`: rows, folders, and what is refused before the work."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner, Result
+
+from pipelines.cli import app
+from tests.pipelines.experiments.tiny import tables
+from tests.pipelines.statistics.lakes import T0, make_lake, ran
+
+Taut = Callable[..., Result]
+
+
+@pytest.fixture
+def taut(tmp_path: Path) -> Taut:
+    """Return `taut` over a lake of a measured and a recorded trace, and a grid of a year beside it."""
+    lake, grid = tmp_path / "lake", tmp_path / "grid"
+    jobs, usage = tables()
+    make_lake(lake, {"jobs": jobs.to_dicts(), "usage": usage.to_dicts()}).close()
+    log = [ran(at, 1800.0, req_gpus=1.0, submit_ts=T0 + timedelta(hours=at)) for at in range(48)]
+    machines = [{"trace": "log", "cluster": "c", "machine": "m", "gpus": 4}]
+    make_lake(lake, {"jobs": log, "machines": machines}, trace="log").close()
+    hours = pl.datetime_range(
+        datetime(2023, 1, 1, tzinfo=UTC), datetime(2023, 12, 31, 23, tzinfo=UTC), "1h", eager=True
+    )
+    stamps = {"ts": hours.dt.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    noon = [400.0 - 25.0 * abs(12 - hour) for hour in hours.dt.hour().to_list()]
+    for zone in ("A", "B"):
+        (grid / zone).mkdir(parents=True)
+        pl.DataFrame({**stamps, "carbon_g_per_kwh": noon}).write_csv(grid / zone / "carbon_2023.csv")
+    pl.DataFrame({**stamps, "price_usd_per_kwh": [each / 4000 for each in noon]}).write_csv(
+        grid / "A" / "price_2023.csv"
+    )
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(app, [*arguments, "--lake", str(lake), "--grid", str(grid)])
+
+    return run
+
+
+def test_slack_tells_savings_beside_delays(taut: Taut, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    result = taut(
+        "experiment", "slack", "--trace", "log", "--zone", "A", "--slack-h", "6", "--out", str(out), "--format", "json"
+    )
+
+    assert result.exit_code == 0, result.stderr
+    rows = {(row["shift_by"], row["shift"]): row for row in json.loads(result.stdout)}
+    assert len(rows) == 6
+    assert rows["carbon", "clairvoyant"]["carbon_saved_pct"] >= rows["carbon", "persistence"]["carbon_saved_pct"] == 0.0
+    assert rows["carbon", "clairvoyant"]["jct_later_h"] > 0.0
+    assert (out / "rows.json").is_file()
+    assert "note: log" not in result.stdout
+
+
+@pytest.mark.slow
+def test_savings_tell_every_scene_and_the_replay_beside(taut: Taut, tmp_path: Path) -> None:
+    asked = ("--trace", "toy", "--replay", "log", "--zone", "A", "--seeds", "2", "--predictor", "oracle")
+
+    result = taut("experiment", "savings", *asked, "--out", str(tmp_path / "out"), "--format", "json")
+
+    assert result.exit_code == 0, result.stderr
+    rows = json.loads(result.stdout)
+    assert {row["scene"] for row in rows} == {"first 12 h", "until all ended", "recorded"}
+    assert (tmp_path / "out" / "parts_of_energy.svg").is_file()
+    assert "no request is shrunk" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("experiment", "slack", "--trace", "log", "--zone", "B"), "zone B lacks carbon or price"),
+        (("experiment", "slack", "--trace", "log", "--zone", "C"), "found the zones A, B"),
+        (("report", "--no-models", "--out", "OUT"), "say which with --zone"),
+    ],
+)
+def test_a_grid_that_does_not_tell_is_refused(
+    taut: Taut, tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    result = taut(*(each.replace("OUT", str(tmp_path / "r.html")) for each in arguments))
+
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.replace("│", " ").split())
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_a_report_with_a_grid_has_a_section_on_energy(taut: Taut, tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+
+    result = taut("report", "--trace", "toy", "--no-models", "--zone", "B", "--pue", "1.2", "--out", str(out))
+
+    assert result.exit_code == 0, result.stderr
+    assert '<section id="energy">' in out.read_text(encoding="utf-8")
+
+
+def test_a_zone_without_a_grid_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["report", "--out", str(tmp_path / "r.html"), "--zone", "A", "--no-models"])
+
+    assert result.exit_code == 2
+    assert "--zone without --grid" in " ".join(result.stderr.replace("│", " ").split())
