@@ -20,8 +20,9 @@ from typing import Final
 
 import duckdb
 
+from pipelines.connections import MEMORY_MB
 from pipelines.errors import BadUsage, LakeError, SourceError
-from pipelines.lake import MEMORY_MB, QUARANTINE, Lake
+from pipelines.lake import QUARANTINE, Lake
 from pipelines.manifest import Account, Input, Manifest, Output, chosen
 from pipelines.shortcuts import select_of
 from pipelines.signatures import Signatures

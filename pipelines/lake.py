@@ -1,4 +1,4 @@
-"""The lake folder: its layout, reading its tables, its DuckDB views, and the one owner of DuckDB connections.
+"""The lake folder: its layout, reading its tables, its DuckDB views, and who holds it for writing.
 
 Writing tables is `pipelines.ingest`'s; readers see only the files that a manifest names.
 Called by everything in `pipelines` that reads canonical tables.
@@ -6,9 +6,8 @@ Called by everything in `pipelines` that reads canonical tables.
 
 import fcntl
 import hashlib
-import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -18,8 +17,9 @@ import duckdb
 from features.canonical import CANONICAL, Kind
 from pipelines import manifest as manifests
 from pipelines import views
+from pipelines.connections import MEMORY_MB, configured, damaged, missing, seal, sql_list, unreadable
 from pipelines.errors import LakeError
-from pipelines.manifest import Manifest
+from pipelines.manifest import Manifest, Output
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,9 +38,6 @@ COLUMNS: Final[dict[str, dict[str, Kind]]] = {
     },
 }
 """The columns of every table in a lake, with their types in SQL."""
-
-MEMORY_MB: Final = 1000
-"""What DuckDB may hold at most, beside what Python does."""
 
 
 class Lake:
@@ -100,13 +97,13 @@ class Lake:
         Raises
         ------
         LakeError
-            If there is no such table or trace, or the trace no such cluster.
+            If there is no such table or trace, or the trace no such cluster; if a file is missing or cut.
         """
         # An ingest, and whoever asks in SQL, spares the time and memory that frames take.
         import polars as pl
 
         schema = frame_schema(name)
-        files = self._files(name, trace, cluster)
+        files = [self._whole(output) for output in self._outputs(name, trace, cluster)]
         if not files:
             return pl.LazyFrame(schema=schema)
         return pl.scan_parquet(files, hive_partitioning=False, glob=False).select(
@@ -121,8 +118,8 @@ class Lake:
         """
         self._require()
         if self._try_refresh():
-            return self._own(_configured(self.views_file, read_only=read_only))
-        connection = self._own(_configured(None))
+            return self._own(configured(self.views_file, read_only=read_only))
+        connection = self._own(configured(None))
         self._create_views(connection)
         return connection
 
@@ -140,17 +137,17 @@ class Lake:
         if not self._seen:
             self._try_refresh()
             self._seen = True
-        connection = self._own(_configured(None, spill=spill))
+        connection = self._own(configured(None, spill=spill))
         self._create_views(connection)
         files = [str(f) for name in COLUMNS for f in self._files(name)]
-        connection.execute(f"SET allowed_paths = {_sql_list(files)}")
-        _seal(connection)
+        connection.execute(f"SET allowed_paths = {sql_list(files)}")
+        seal(connection)
         return connection
 
     @contextmanager
     def workbench(self, folder: Path, memory_mb: int = MEMORY_MB) -> Iterator[duckdb.DuckDBPyConnection]:
         """Open a scratch database in `folder`: bounded memory, spilling beside itself."""
-        connection = _configured(folder / "work.duckdb", spill=folder, memory_mb=memory_mb)
+        connection = configured(folder / "work.duckdb", spill=folder, memory_mb=memory_mb)
         try:
             yield connection
         finally:
@@ -185,7 +182,7 @@ class Lake:
             return
         fresh = self.views_file.with_suffix(".fresh")
         fresh.unlink(missing_ok=True)
-        connection = _configured(fresh)
+        connection = configured(fresh)
         self._create_views(connection)
         for comment in views.comments():
             connection.execute(comment)
@@ -236,7 +233,18 @@ class Lake:
         """Return the DuckDB file of views."""
         return self.path / "taut.duckdb"
 
-    def _files(self, name: str, trace: str | None = None, cluster: str | None = None) -> list[Path]:
+    def _whole(self, output: Output) -> Path:
+        """Return where a file is, if it has the size that it was written with."""
+        path = self.path / output.path
+        size = path.stat().st_size if path.is_file() else None
+        if size != output.bytes:
+            raise missing(path) if size is None else damaged(path, f"{size} of {output.bytes} bytes")
+        return path
+
+    def _files(self, name: str) -> list[Path]:
+        return [self.path / output.path for output in self._outputs(name)]
+
+    def _outputs(self, name: str, trace: str | None = None, cluster: str | None = None) -> list[Output]:
         held = [self.manifest(t) for t in ([trace] if trace else self.traces())]
         clusters = {a.cluster for m in held for a in m.accounts}
         if cluster is not None and cluster not in clusters:
@@ -244,18 +252,18 @@ class Lake:
                 f"no cluster {cluster!r} in {trace or 'the lake'}; it has {', '.join(sorted(clusters)) or 'none'}"
             )
         outputs = (o for m in held for o in m.outputs)
-        return [self.path / o.path for o in outputs if o.table == name and cluster in (None, o.cluster)]
+        return [o for o in outputs if o.table == name and cluster in (None, o.cluster)]
 
     def _create_views(self, connection: duckdb.DuckDBPyConnection) -> None:
         for name, kinds in COLUMNS.items():
             columns = ", ".join(f'CAST(NULL AS {kind}) AS "{column}"' for column, kind in kinds.items())
             files = [str(f) for f in self._files(name)]
-            rows = f"SELECT * FROM read_parquet({_sql_list(files)}, hive_partitioning = false)"
+            rows = f"SELECT * FROM read_parquet({sql_list(files)}, hive_partitioning = false)"
             view = rows if files else f"SELECT {columns} WHERE false"
             try:
                 connection.execute(f"CREATE VIEW {name} AS {view}")
             except duckdb.Error as error:
-                raise _unreadable(connection, files, error) from error
+                raise unreadable(connection, files, error) from error
         for creation in views.creations(self._zones()):
             connection.execute(creation)
 
@@ -273,7 +281,7 @@ class Lake:
     def _views_are_fresh(self) -> bool:
         if not self.views_file.is_file():
             return False
-        with suppress(duckdb.Error), _configured(self.views_file, read_only=True) as connection:
+        with suppress(duckdb.Error), configured(self.views_file, read_only=True) as connection:
             return connection.execute(f"SELECT state FROM {views.STATE_TABLE}").fetchall() == [(self._state(),)]
         return False
 
@@ -316,59 +324,3 @@ def frame_schema(name: str) -> "pl.Schema":
         "TIMESTAMPTZ": pl.Datetime("us", "UTC"),
     }
     return pl.Schema({column: types[kind] for column, kind in COLUMNS[name].items()})
-
-
-@contextmanager
-def opened_sealed(path: Path, spill: Path, target: Path, *, database: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open somebody's file for reading (a DuckDB database, or another that is then named in a query).
-
-    The connection reaches that file, writes `target` and spills to `spill`, and nothing else.
-    """
-    connection = _configured(path if database else None, read_only=database, spill=spill)
-    try:
-        allowed = [str(target)] if database else [str(path), str(target)]
-        connection.execute(f"SET allowed_paths = {_sql_list(allowed)}")
-        _seal(connection)
-        yield connection
-    finally:
-        connection.close()
-
-
-def _unreadable(connection: duckdb.DuckDBPyConnection, files: list[str], error: duckdb.Error) -> LakeError:
-    """Say which of a table's files cannot be read."""
-    for file in files:
-        if not Path(file).is_file():
-            return LakeError(f"{file} is missing; expected every file that the manifest names. Ingest the trace again.")
-        try:
-            connection.execute(f"FROM read_parquet({_sql_list([file])}) LIMIT 0")
-        except duckdb.Error as fault:
-            said = str(fault).partition("\n")[0].replace(file, "the file")[:200]
-            return LakeError(f"{file} is damaged ({said}); expected Parquet. Remove it, and ingest the trace again.")
-    said = str(error).partition("\n")[0][:200]
-    return LakeError(f"the lake's files cannot be read together ({said}); expected one schema. Ingest them again.")
-
-
-def _seal(connection: duckdb.DuckDBPyConnection) -> None:
-    for setting in ("python_enable_replacements", "allow_community_extensions", "enable_external_access"):
-        connection.execute(f"SET {setting} = false")
-    connection.execute("SET lock_configuration = true")
-
-
-def _sql_list(values: Iterable[str]) -> str:
-    return "[" + ", ".join("'" + v.replace("'", "''") + "'" for v in values) + "]"
-
-
-def _configured(
-    path: Path | None, *, read_only: bool = False, spill: Path | None = None, memory_mb: int = MEMORY_MB
-) -> duckdb.DuckDBPyConnection:
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "memory_limit": f"{memory_mb}MB",
-        "threads": min(4, os.cpu_count() or 1),
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-    }
-    if spill is not None:
-        config["temp_directory"] = str(spill / "spill")
-    connection = duckdb.connect(str(path or ":memory:"), read_only=read_only, config=config)
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection

@@ -9,11 +9,11 @@ from tempfile import TemporaryDirectory
 
 import duckdb
 
+from pipelines.connections import opened_sealed
 from pipelines.errors import QueryRefused, SourceError
 from pipelines.generic.csv_records import require
 from pipelines.generic.mapping import RowsMapping
 from pipelines.generic.records import KEPT_CHARACTERS, MOST_RECORD_CHARACTERS, TOO_LONG, names_of
-from pipelines.lake import opened_sealed
 from pipelines.line_rows import escaped
 from pipelines.sql import refuse_all_but_select
 

@@ -11,8 +11,9 @@ import duckdb
 import pytest
 
 from pipelines import ingest as module
+from pipelines.connections import MEMORY_MB
 from pipelines.ingest import MEMORY_LEAST_MB, ingest, memory_mb
-from pipelines.lake import MEMORY_MB, Lake
+from pipelines.lake import Lake
 from pipelines.sources import SOURCES
 from pipelines.staging import Published
 

@@ -57,14 +57,22 @@ def test_a_copy_that_cannot_be_written_still_answers(
     ("spoil", "said"),
     [
         (Path.unlink, r"is missing; expected every file that the manifest names\. Ingest the trace again\.$"),
-        (lambda path: path.write_bytes(b"junk"), r"is damaged \(.*\); expected Parquet\. Remove it, and ingest"),
+        (
+            lambda path: path.write_bytes(b"junk"),
+            r"is damaged \(.*\); expected the Parquet file .* Remove it",
+        ),
     ],
     ids=["missing", "damaged"],
 )
 @pytest.mark.parametrize(
     "ask",
-    [lambda lake: period(lake, "toy"), lambda lake: query(lake, COUNTED), Lake.connect],
-    ids=["stats", "sql", "connect"],
+    [
+        lambda lake: period(lake, "toy"),
+        lambda lake: query(lake, COUNTED),
+        Lake.connect,
+        lambda lake: lake.table("jobs"),
+    ],
+    ids=["stats", "sql", "connect", "frames"],
 )
 def test_a_file_that_cannot_be_read_is_named(
     lake: Lake, spoil: Callable[[Path], object], said: str, ask: Callable[[Lake], object]
