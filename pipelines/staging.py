@@ -26,7 +26,12 @@ from pipelines.typed_rows import load_typed, typed_numbers
 PART_ROWS: Final = 3_000_000
 """About as many rows as can be folded and sorted within the memory of an ingest, beside what it holds anyway."""
 
-UNREADABLE = (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException)
+UNREADABLE = (
+    duckdb.InvalidInputException,
+    duckdb.ConversionException,
+    duckdb.OutOfRangeException,
+    UnicodeDecodeError,  # DuckDB's own message quotes bytes of the file that are no text
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
