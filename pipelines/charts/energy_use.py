@@ -1,4 +1,4 @@
-"""Where energy goes and what the grid is like: parts of kWh, hours of the day, types of machine, idle GPUs by kind.
+"""Where energy goes and what the grid is like: parts of kWh, hours of the day, types of machine, idle GPUs, waiting.
 
 Drawn from the rows of `pipelines.energy` and of reports. Called by them.
 """
@@ -19,6 +19,8 @@ PARTS: Final = {
     "idle_empty_pct": ("idle draw, machine empty", FAINT),
 }
 """By column in percent: its name, and its colour; in the order of bars."""
+
+SHIFTS: Final = {"yesterday": "by forecast", "clairvoyant": "with hindsight"}
 
 USES: Final = {"idle": ("idle draw", FAINT), "busy": ("above idle", GREEN)}
 
@@ -108,3 +110,29 @@ def idle_gpus(rows: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
         "and not used, at idle watts"
     ]
     return panel(chart, f"Idle draw of GPUs not used, {trace}", of, height=max(70, 24 * rows.height))
+
+
+def saved_over_delay(rows: pl.DataFrame) -> alt.TopLevelMixin:
+    """Draw what holding jobs saves of what they are held for over how much later they end, a point for each slack."""
+    column = pl.col("shift_by").replace_strict({"carbon": "carbon", "price": "cost"})
+    shown = rows.filter(pl.col("shift").is_in(list(SHIFTS))).select(
+        "slack_h",
+        "jct_later_h",
+        place=pl.concat_str("zone", pl.lit(", by "), "shift_by"),
+        shift=pl.col("shift").replace_strict(SHIFTS),
+        **{
+            name: pl.when(column == "carbon").then(f"carbon_saved_pct{end}").otherwise(f"cost_saved_pct{end}")
+            for name, end in (("saved", ""), ("low", "_lo"), ("high", "_hi"))
+        },
+    )
+    base = alt.Chart(shown).encode(
+        x=alt.X("jct_later_h:Q").title("mean completion later, h"),
+        color=alt.Color("shift:N").title(None).scale(domain=list(SHIFTS.values()), range=[BLUE, ORANGE]),
+    )
+    tips = ["slack_h:Q", "jct_later_h:Q", "saved:Q", "low:Q", "high:Q"]
+    points = base.mark_line(point=True).encode(y=alt.Y("saved:Q").title("saved, %"), tooltip=tips)
+    ends = base.mark_rule().encode(y="low:Q", y2="high:Q")
+    panels = (points + ends).properties(width=240, height=170).facet(alt.Facet("place:N").title(None), columns=2)
+    slacks = ", ".join(f"{each:g}" for each in sorted(shown["slack_h"].unique().to_list()))
+    of = [f"n = {spaced(float(rows['jobs'][0]))} jobs; points: slack of {slacks} h; lines: 95 %, weeks resampled"]
+    return titled(panels, "What waiting saves of what jobs are held for", of)

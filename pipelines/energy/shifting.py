@@ -11,6 +11,7 @@ from typing import Final, Literal
 import numpy as np
 import polars as pl
 
+from pipelines.charts.energy_use import saved_over_delay
 from pipelines.energy.meters import Meters, Row
 from pipelines.energy.savings_recorded import READING, SECONDS_PER_DAY
 from pipelines.energy.site import start_on
@@ -103,11 +104,13 @@ def ask(
                     named: Row = {"zone": grid.zone, "shift_by": what, "slack_h": slack_h, "shift": how}
                     rows.append(named | compared(found, base, counts))
             talk(f"{grid.zone}, by {what}: {len(slacks_h) * len(HOW)} replays")
+    frame = pl.DataFrame(rows, infer_schema_length=None)
     return Findings(
         study="slack",
         trace=trace,
         tables={"savings against waits": rows},
-        frames={"rows": pl.DataFrame(rows, infer_schema_length=None)},
+        frames={"rows": frame},
+        charts={"saved_over_delay": lambda: saved_over_delay(frame)},
         notes=(*notes, *meters.notes, *_notes()),
     )
 

@@ -56,6 +56,7 @@ def test_slack_tells_savings_beside_delays(taut: Taut, tmp_path: Path) -> None:
     assert rows["carbon", "clairvoyant"]["carbon_saved_pct"] >= rows["carbon", "persistence"]["carbon_saved_pct"] == 0.0
     assert rows["carbon", "clairvoyant"]["jct_later_h"] > 0.0
     assert (out / "rows.json").is_file()
+    assert (out / "saved_over_delay.svg").is_file()
     assert "note: log" not in result.stdout
 
 
