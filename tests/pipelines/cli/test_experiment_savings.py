@@ -43,6 +43,7 @@ def taut(tmp_path: Path) -> Taut:
     return run
 
 
+@pytest.mark.slow
 def test_slack_tells_savings_beside_delays(taut: Taut, tmp_path: Path) -> None:
     out = tmp_path / "out"
 
@@ -91,6 +92,7 @@ def test_a_grid_that_does_not_tell_is_refused(
     assert not (tmp_path / "r.html").exists()
 
 
+@pytest.mark.slow
 def test_a_report_with_a_grid_has_a_section_on_energy(taut: Taut, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
 
