@@ -45,7 +45,7 @@ def sqlite_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[st
             )
             cursor = connection.execute(rows.query or "")
             yield from _records(file, [each[0] for each in cursor.description], _fetched(cursor), wanted)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # names in a damaged schema may be no text
         raise SourceError(
             f"{file} with the mapping's query: {error}; expected an SQLite file and one SELECT"
         ) from error
