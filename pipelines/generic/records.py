@@ -75,7 +75,7 @@ def write_records(records: Iterable[Record], columns: int, target: Path, what: s
 
 def fetched_records(plain: Path, target: Path) -> int:
     """Take over a file of records that was written before; return how many it holds."""
-    target.hardlink_to(plain)
+    target.symlink_to(plain.absolute())  # a hard link would change the time of the file, and ingest would refuse it
     return int(pq.ParquetFile(target).metadata.num_rows)
 
 
