@@ -11,16 +11,17 @@ import polars as pl
 
 from pipelines.charts.looks import BLACK, BLUE, GREEN, PURPLE, VERMILLION, titled
 
-ORANGE, SKY = "#E69F00", "#56B4E9"
+ORANGE, SKY, GREY = "#E69F00", "#56B4E9", "#8C8C8C"
 ARMS: Final = {
-    "taut": ("taut, counts then frequency", BLUE, [1, 0]),
-    "taut_priced": ("taut, energy at a price", PURPLE, [1, 0]),
-    "taut_banked": ("taut, unused budget kept", SKY, [1, 0]),
+    "taut": ("taut, energy at a price", BLUE, [1, 0]),
+    "two_stages": ("two stages, a budget a period", PURPLE, [1, 0]),
+    "two_stages_banked": ("two stages, unused budget kept", SKY, [1, 0]),
     "counts_alone": ("counts alone", ORANGE, [6, 3]),
     "frequency_alone": ("frequency alone", BLACK, [6, 3]),
     "greedy_max": ("greedy counts, highest frequency", VERMILLION, [1, 0]),
     "fixed_optimal": ("requested counts, best frequency", GREEN, [1, 0]),
     "fifo_max": ("FIFO, highest frequency", BLACK, [2, 2]),
+    "bound": ("none can be below (bound)", GREY, [4, 2]),
 }
 """By arm: its name in legends, its colour, its dash."""
 
@@ -67,10 +68,9 @@ def carbon_over_time(points: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMix
     """Draw carbon over mean completion time by how the budget is set, a panel for each zone and month."""
     shown = points.with_columns(jct_h=pl.col("mean_jct_s") / 3600.0)
     names = shown["budget"].unique(maintain_order=True).to_list()
-    colours = [BLACK, BLUE, VERMILLION, GREEN][: len(names)]
-    colour = (
-        alt.Color("budget:N").title(None).scale(domain=names, range=colours).legend(orient="bottom", labelLimit=300)
-    )
+    colours = [BLACK, BLUE, VERMILLION, GREEN, ORANGE, SKY, PURPLE][: len(names)]
+    legend = alt.Legend(orient="bottom", columns=4, labelLimit=300)
+    colour = alt.Color("budget:N").title(None).scale(domain=names, range=colours).legend(legend)
     base = alt.Chart(shown)
     x = alt.X("jct_h:Q").title("mean completion time, h (log)").scale(type="log", nice=False)
     y = alt.Y("kg:Q").title("carbon of running GPUs, kg CO2eq").scale(zero=False)

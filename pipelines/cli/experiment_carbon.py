@@ -15,8 +15,8 @@ Recorded = Annotated[
     str | None,
     typer.Option(
         "--trace",
-        help="Take this trace's jobs of the lake as well, with run times predicted from earlier months.",
-        show_default="drawn jobs alone",
+        help="Take this trace's jobs of the lake instead, with run times predicted from earlier months.",
+        show_default="drawn jobs, and real grids",
     ),
 ]
 Seeds = Annotated[int, typer.Option("--seeds", help="Seeds of every setting.", min=2, max=1000)]
@@ -32,7 +32,7 @@ def carbon(
     lake: Lake = None,
     trace: Recorded = None,
     seeds: Seeds = 10,
-    seed: FirstSeed = 0,
+    seed: FirstSeed = 200,
     threads: Threads = None,
     processes: Processes = None,
     out: Out = None,
@@ -59,7 +59,9 @@ def carbon(
         processes=threads_of(processes),
         recorded=found,
     )
-    findings = together(ask(question, talk=say), ask_months(question, talk=say))
+    findings = ask(question, talk=say)
+    if found is None:
+        findings = together(findings, ask_months(question, talk=say))
     for note in findings.notes:
         say(f"note: {note}")
     if folder is not None:

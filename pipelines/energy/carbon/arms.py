@@ -1,4 +1,4 @@
-"""Who plans: the allocator, its stages alone, and what it is measured against, by name.
+"""Who plans: taut at a price of energy, the source's two stages, each alone, and the baselines, by name.
 
 What they do is `scheduler_core.energy.carbon`'s. Called by the carbon experiment.
 """
@@ -35,6 +35,11 @@ class Arm:
         return self.planner if price_s_per_kwh is None else partial(priced, price_s_per_kwh=price_s_per_kwh)
 
 
+PRICES_S_PER_KWH: Final = (0.0, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
+"""From none, which is the allocator without a budget, to a price at which nearly no step is worth it."""
+
+TWO_STAGES: Final = "two_stages"
+
 BASELINES: Final = {
     "greedy_max": Arm(planner=greedy_at_max),
     "fixed_optimal": Arm(planner=fixed_at_optimal, as_requested=True, follows_budget=False),
@@ -48,14 +53,16 @@ ABLATION: Final = {
 }
 """The first stage at energy-optimal frequencies; the second with requested counts, shortest jobs first."""
 
-PRICED: Final = "taut_priced"
-PRICES_S_PER_KWH: Final = (0.0, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
-"""From none, which is the allocator without a budget, to a price at which nearly no step is worth it."""
-
 VARIANTS: Final = {
-    "taut_banked": Arm(planner=allocate, banks=True),
-    PRICED: Arm(planner=priced, prices_s_per_kwh=PRICES_S_PER_KWH, follows_budget=False),
+    TWO_STAGES: Arm(planner=allocate),
+    "two_stages_banked": Arm(planner=allocate, banks=True),
 }
-"""Ours: what a period leaves of its budget, later ones may use; prices of energy in the place of budgets."""
+"""The source's two stages under a budget every period; and with what a period leaves of it kept for later (ours)."""
 
-ARMS: Final = {TAUT: Arm(planner=allocate), **VARIANTS, **ABLATION, **BASELINES}
+ARMS: Final = {
+    TAUT: Arm(planner=priced, prices_s_per_kwh=PRICES_S_PER_KWH, follows_budget=False),
+    **VARIANTS,
+    **ABLATION,
+    **BASELINES,
+}
+"""taut has a price of energy, the same at all times, in the place of a budget every period (ours)."""

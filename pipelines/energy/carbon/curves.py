@@ -57,27 +57,28 @@ class Compared:
     """How many times shorter the mean time of one is than another's at equal energy.
 
     `mean`, `least` and `most` are over `AT_POINTS` energies from the least that both can do with to the most that is
-    of use to the other: `tightest` and `loosest` are at the two ends. `theirs_s` is the other's own mean time there.
+    of use to the other: `tightest` and `loosest` are at the two ends. `ceiling` is the mean of what the curve that no
+    scheduler passes would be compared as, at the same energies.
     """
 
     mean: float
     tightest: float
     loosest: float
-    theirs_s: float
+    ceiling: float
 
 
-def compared(ours: Front, theirs: Front) -> Compared:
+def compared(ours: Front, theirs: Front, bound: Front) -> Compared:
     """Compare at energies of the other's curve; NaN where it has none that we can do with.
 
     Where we cannot make use of as much, what we have at our most counts, for less energy.
     """
     if not len(ours.spent) or not len(theirs.spent) or theirs.spent[-1] < ours.spent[0]:
-        return Compared(mean=np.nan, tightest=np.nan, loosest=np.nan, theirs_s=np.nan)
+        return Compared(mean=np.nan, tightest=np.nan, loosest=np.nan, ceiling=np.nan)
     at = np.linspace(max(ours.spent[0], theirs.spent[0]), theirs.spent[-1], AT_POINTS)
     ratio = theirs.at(at) / ours.at(at)
     return Compared(
         mean=float(ratio.mean()),
         tightest=float(ratio[0]),
         loosest=float(ratio[-1]),
-        theirs_s=float(theirs.at(at).mean()),
+        ceiling=float((theirs.at(at) / bound.at(at)).mean()),
     )

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.energy.carbon.arms import BASELINES, PRICED, TAUT
+from pipelines.energy.carbon.arms import BASELINES, TAUT, TWO_STAGES
 from pipelines.energy.carbon.jobs import MOST_GPUS, Measured, elastic
 from pipelines.energy.carbon.runs import Setting, Task
 from pipelines.errors import LakeError
@@ -56,7 +56,7 @@ class Recorded:
             jobs=JOBS,
             period_s=PERIOD_S,
             shares=SHARES,
-            arms=(TAUT, PRICED, *BASELINES),
+            arms=(TAUT, TWO_STAGES, *BASELINES),
         )
 
     def _stretch(self, measured: Measured, setting: Setting, told: str, seed: int) -> ArrivingJobs:

@@ -10,13 +10,13 @@ from typing import Final
 import numpy as np
 
 from pipelines.energy.carbon.arms import ARMS, Arm
+from pipelines.energy.carbon.bound import BOUND, PRICES_S_PER_KWH, least_mean
 from pipelines.energy.carbon.jobs import HOUR_S, Measured, drawn
 from pipelines.fgd.findings import Row
 from scheduler_core.energy.carbon.arriving import ArrivingJobs
 from scheduler_core.energy.carbon.budget import Bank
 from scheduler_core.energy.carbon.emissions import JOULES_PER_KWH
 from scheduler_core.energy.carbon.simulation import Course, Site, simulate
-from scheduler_core.types import FloatArray
 
 SHARES: Final = (0.15, 0.25, 0.4, 0.6, 1.0, math.inf)
 """Budgets, as parts of what all GPUs draw at the highest frequency, which is the mean of the workloads measured."""
@@ -57,7 +57,7 @@ class Task:
 
 
 def run(task: Task) -> list[Row]:
-    """Return a row per arm and budget."""
+    """Return a row per arm and budget, and of the curve that none passes one per point."""
     setting, jobs = task.setting, task.jobs
     if jobs is None:
         rng = np.random.default_rng([task.seed, round(1000 * setting.jobs_per_h)])
@@ -71,6 +71,11 @@ def run(task: Task) -> list[Row]:
                 course = _course(jobs, setting, arm, share, price, task.measured.full_w)
                 point = {"arm": name, "share": share, "price_s_per_kwh": price}
                 rows.append({**said, **point, **figures(course, jobs)})
+    # The round that a job may start at is the next, but where one is held at its arrival.
+    least = least_mean(jobs, round_s=0.0 if setting.at_events else setting.period_s)
+    for price, kwh, mean_s in zip(PRICES_S_PER_KWH.tolist(), *(each.tolist() for each in least), strict=True):
+        point = {"arm": BOUND, "share": math.inf, "price_s_per_kwh": price}
+        rows.append({**said, **point, "mean_jct_s": mean_s, "kwh": kwh, "kwh_with_idle": kwh})
     return rows
 
 
@@ -90,15 +95,8 @@ def figures(course: Course, jobs: ArrivingJobs) -> Row:
         "gpu_h": float(course.gpu_s.sum()) / HOUR_S,
         "changes_a_job": float(course.changes.mean()),
         "over_budget_pct": 100.0 * course.over_budget,
-        "alone_jct_s": float(alone_s(jobs).mean()),
         "rounds": course.rounds,
     }
-
-
-def alone_s(jobs: ArrivingJobs) -> FloatArray:
-    """Return each job's shortest run time, alone on the cluster (J,): no scheduler's mean is below theirs."""
-    fastest = np.nanmax(jobs.steps_per_s, axis=1) * jobs.perf.max(axis=1)
-    return np.asarray(jobs.steps / fastest)
 
 
 def offered(jobs: ArrivingJobs, gpus: int) -> float:

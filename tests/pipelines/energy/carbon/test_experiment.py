@@ -12,12 +12,15 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.energy.carbon import experiment, months
-from pipelines.energy.carbon.arms import ABLATION, ARMS, BASELINES, TAUT
+from pipelines.energy.carbon.arms import ABLATION, ARMS, BASELINES, TAUT, TWO_STAGES
+from pipelines.energy.carbon.bound import BOUND, PRICES_S_PER_KWH
+from pipelines.energy.carbon.curves import Front
 from pipelines.energy.carbon.experiment import Question, findings
 from pipelines.energy.carbon.jobs import Measured
-from pipelines.energy.carbon.months import BLIND, BUDGETS, SHARES, Week, run_week, saving_rows
+from pipelines.energy.carbon.months import BLIND, BUDGETS, KINDS, PER_KWH, SHARES, Week, run_week, saving_rows
+from pipelines.energy.carbon.outlook import PRICED
 from pipelines.energy.carbon.runs import Setting, Task, run
-from pipelines.energy.carbon.tables import claim_rows, compared_rows, summed_up
+from pipelines.energy.carbon.tables import claim_rows, compared_rows, over_settings, summed_up
 from scheduler_core.energy.hourly import HourlySeries
 
 HEAD = "Datetime (UTC),Country,Zone Name,Zone Id,Carbon Intensity gCO₂eq/kWh (direct),Carbon Intensity gCO₂eq/kWh (LCA)"
@@ -34,12 +37,25 @@ def test_every_arm_runs_under_every_budget_that_it_follows(made_up: Path) -> Non
     runs = frame_of(made_up, seeds=1)
 
     counts = dict(runs.group_by("arm").len().rows())
-    assert counts == {
+    assert counts == {BOUND: len(PRICES_S_PER_KWH)} | {
         name: 3 if arm.follows_budget else max(len(arm.prices_s_per_kwh), 1) for name, arm in ARMS.items()
     }
     free = {str(row["arm"]): row for row in runs.filter(pl.col("share").is_infinite()).rows(named=True)}
     assert free["fixed_optimal"]["kwh"] < free["fifo_max"]["kwh"]
-    assert all(row["mean_jct_s"] >= row["alone_jct_s"] and row["kwh_with_idle"] >= row["kwh"] for row in free.values())
+    assert (runs["kwh_with_idle"] >= runs["kwh"]).all()
+
+
+def test_no_arm_is_below_the_curve_that_none_passes(made_up: Path) -> None:
+    runs = frame_of(made_up)
+
+    for (_,), of_seed in runs.group_by("seed"):
+        least, simulated = of_seed.filter(pl.col("arm") == BOUND), of_seed.filter(pl.col("arm") != BOUND)
+        bound = Front.of(least["kwh"].to_numpy(), least["mean_jct_s"].to_numpy())
+        known = simulated.filter(pl.col("mean_jct_s").is_finite())
+        lowest = bound.at(known["kwh"].to_numpy())
+        assert (known["mean_jct_s"].to_numpy() >= lowest * (1.0 - 1e-9)).all()
+        closest = (known["mean_jct_s"].to_numpy() / lowest).min()
+        assert closest < 1.5
 
 
 def test_the_same_seed_gives_the_same_rows(made_up: Path) -> None:
@@ -53,15 +69,17 @@ def test_tables_compare_taut_with_every_other_arm_and_hold_the_baselines_to_the_
 
     summary = found.tables["at equal energy"]
     assert {row["arm"] for row in summary if row["ours"] == TAUT} == set(ARMS) - {TAUT}
+    assert {row["arm"] for row in summary if row["ours"] == TWO_STAGES} == set(ARMS) - {TWO_STAGES}
     assert {row["arm"] for row in found.tables["ablation"]} >= set(ABLATION)
     claims = found.tables["claims"]
     assert len(claims) == 2 * len(BASELINES)
     assert all((row["verdict"] == "met") == (row["shorter"] >= 1.5) for row in claims)
+    assert not any(row["shorter"] > row["ceiling"] * (1.0 + 1e-9) for row in claims)
     assert any("0.5" in note or "load" in note for note in found.notes)
 
 
 def points(arm: str, kwh: float, jct_s: float, seed: int = 0) -> dict[str, object]:
-    said = {"setting": "s", "seed": seed, "arm": arm, "share": 1.0, "alone_jct_s": 50.0}
+    said = {"setting": "s", "seed": seed, "arm": arm, "share": 1.0}
     return {**said, "kwh": kwh, "kwh_with_idle": kwh, "mean_jct_s": jct_s}
 
 
@@ -71,6 +89,7 @@ def test_a_ratio_by_hand_and_a_seed_that_cannot_be_compared() -> None:
         points("fifo_max", 2.0, 300.0),
         points(TAUT, 5.0, 100.0, seed=1),
         points("fifo_max", 2.0, 300.0, seed=1),
+        *(points(BOUND, 0.5, 50.0, seed=seed) for seed in (0, 1)),
     ]
 
     summary = summed_up(compared_rows(pl.DataFrame(rows)))
@@ -78,6 +97,31 @@ def test_a_ratio_by_hand_and_a_seed_that_cannot_be_compared() -> None:
     (busy,) = (row for row in summary if row["counted"] == "busy")
     assert (busy["shorter"], busy["seeds"], busy["of"], busy["ceiling"]) == (2.0, 1, 2, 6.0)
     assert [row["verdict"] for row in claim_rows(summary)] == ["met"]
+
+
+@pytest.mark.parametrize(
+    ("theirs_s", "least_s", "verdict"),
+    [(200.0, 100.0, "met"), (140.0, 50.0, "missed"), (140.0, 100.0, "missed; no scheduler reaches it")],
+)
+def test_a_bar_that_is_missed_says_whether_it_can_be_reached(theirs_s: float, least_s: float, verdict: str) -> None:
+    rows = [points(TAUT, 2.0, 100.0), points("fifo_max", 2.0, theirs_s), points(BOUND, 1.0, least_s)]
+
+    claims = claim_rows(summed_up(compared_rows(pl.DataFrame(rows))))
+
+    assert [row["verdict"] for row in claims] == [verdict]
+
+
+def test_a_mean_over_settings_leaves_out_seeds_that_lack_one() -> None:
+    found = {"counted": "busy", "ours": TAUT, "arm": "fifo_max", "shorter_at_their_least": 1.0}
+    found |= {"shorter_at_their_most": 1.0, "ceiling": 4.0}
+    rows = [
+        {**found, "setting": setting, "seed": seed, "shorter": shorter}
+        for setting, seed, shorter in (("a", 0, 1.0), ("b", 0, 2.0), ("c", 0, 9.0), ("a", 1, 7.0))
+    ]
+
+    (mean,) = over_settings(rows, ["a", "b"])
+
+    assert (mean["setting"], mean["seed"], mean["shorter"], mean["ceiling"]) == ("mean of a, b", 0, 1.5, 4.0)
 
 
 @pytest.mark.slow
@@ -88,12 +132,15 @@ def test_budgets_in_grams_emit_less_at_equal_completion_time_where_hours_differ(
 
     rows = run_week(week)
 
-    assert len(rows) == len(BUDGETS) * len(SHARES)
+    assert len(rows) == len(BUDGETS) * len(SHARES) + len(PRICED) * len(months.PRICES_S_PER_KWH)
     blind = next(row for row in rows if row["budget"] == BLIND)
     assert 0.1 * float(str(blind["kwh"])) < float(str(blind["kg"])) < 0.9 * float(str(blind["kwh"]))
-    savings = {row["budget"]: row for row in saving_rows(pl.DataFrame(rows, infer_schema_length=None))}
-    assert set(savings) == set(BUDGETS) - {BLIND}
-    assert savings["same grams every period"]["carbon_less_pct"] > 0.0
+    savings = {
+        (row["budget"], row["against"]): row for row in saving_rows(pl.DataFrame(rows, infer_schema_length=None))
+    }
+    assert {budget for budget, against in savings if against == BLIND} == set(KINDS) - {BLIND}
+    assert savings["same grams every period", BLIND]["carbon_less_pct"] > 0.0
+    assert savings["a price a gram, foreseen", PER_KWH]["carbon_less_pct"] > 0.0
 
 
 @pytest.mark.slow
@@ -114,6 +161,7 @@ def test_the_command_writes_rows_of_both_parts(made_up: Path, tmp_path: Path, mo
     monkeypatch.setattr(experiment, "CHECKS", ())
     monkeypatch.setattr(months, "JOBS", 8)
     monkeypatch.setattr(months, "SHARES", (0.3, 1.0))
+    monkeypatch.setattr(months, "PRICES_S_PER_KWH", (1e4, 1e5))
     for zone in months.ZONES:
         (made_up / "grid" / zone).mkdir(parents=True)
         rows = [f"{start:%Y-%m-%d %H:%M:%S},{zone},{zone},{zone},{value},{value}" for start, value in hours()]

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipelines.energy.carbon.arms import BASELINES, PRICED, TAUT
+from pipelines.energy.carbon.arms import BASELINES, TAUT, TWO_STAGES
 from pipelines.energy.carbon.jobs import Measured
 from pipelines.energy.carbon.recorded import LOAD, Recorded
 from pipelines.energy.carbon.runs import offered
@@ -36,7 +36,7 @@ def test_every_seed_takes_a_stretch_under_each_source_of_sizes(made_up: Path, he
     assert [(task.setting.name, task.seed) for task in tasks] == [
         (f"toy, {told} run times", seed) for told in ("predicted", "oracle") for seed in (0, 1)
     ]
-    assert {task.setting.arms for task in tasks} == {(TAUT, PRICED, *BASELINES)}
+    assert {task.setting.arms for task in tasks} == {(TAUT, TWO_STAGES, *BASELINES)}
     for task in tasks:
         assert task.jobs is not None
         assert offered(task.jobs, task.setting.gpus) == pytest.approx(LOAD)
