@@ -3,7 +3,6 @@
 Nothing heavy is imported. Called by `pipelines.cli.simulation` and `pipelines.cli.experiment_grid`.
 """
 
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -43,10 +42,11 @@ Basis = Annotated[
     ),
 ]
 GridStart = Annotated[
-    datetime | None,
+    str | None,
     typer.Option(
         "--grid-start",
-        help="When on the grid (UTC) the simulation begins.",
+        metavar="MOMENT",
+        help="When on the grid the simulation begins, as 2023-06-01T12:00+02:00; UTC without an offset.",
         show_default="its first hour; recorded: month, day and time of the first submission",
     ),
 ]

@@ -5,12 +5,12 @@ No option is declared here. Called by `pipelines.cli.simulation` and `pipelines.
 
 import re
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from pipelines.cli.energy_options import BasisOption, ShiftOption
 from pipelines.cluster_file import ClusterSpec
+from pipelines.energy.grid_columns import moment_of
 from pipelines.energy.grid_files import zone_files
 from pipelines.energy.power_file import power_file
 from pipelines.energy.site import Holding, Site, power_notes, start_on
@@ -30,7 +30,7 @@ class Metering:
     grid: Path | None = None
     zone: str | None = None
     basis: BasisOption | None = None
-    start: datetime | None = None
+    start: str | None = None
     power: Path | None = None
     pue: float | None = None
     slack: str | None = None
@@ -66,7 +66,8 @@ class Metering:
             return Site(table=table, start_ts=first_ts or 0.0, notes=tuple(notes))
         files = zone_files(self.grid, self.zone, basis=(self.basis or BasisOption.LCA).value)
         grid = files.grid(table.pue if self.pue is None else self.pue)
-        start_ts, began = start_on(grid, self.start, first_ts)
+        told = None if self.start is None else moment_of(self.start, "--grid-start")
+        start_ts, began = start_on(grid, told, first_ts)
         notes += [*files.notes, f"PUE {grid.pue:g}: in carbon and cost, not in kWh", began]
         site = Site(table=table, grid=grid, start_ts=start_ts, notes=tuple(notes))
         if slack is None:

@@ -1,6 +1,6 @@
 """One CSV file of a grid: its stamps as Unix time and one column of numbers, every odd line refused by its number.
 
-Which columns are known stands at the top. Called by `pipelines.energy.grid_files`.
+Which columns are known stands at the top. Called by `pipelines.energy.grid_files` and `taut simulate`.
 """
 
 import csv
@@ -120,7 +120,7 @@ def read_column(path: Path, kind: Kind, basis: str) -> Column:
                 where = f"{path}, line {lines.line_num}"
                 if len(fields) != len(header):
                     raise BadUsage(f"{where}: found {len(fields)} fields, expected {len(header)} as in the header")
-                moments_s.append(_moment(fields[stamp], where))
+                moments_s.append(moment_of(fields[stamp], where).timestamp())
                 values.append(_value(fields[at], factor, kind, where))
                 zone_id = fields[zone_at] if zone_at is not None else None
     except OSError as error:
@@ -150,10 +150,17 @@ def _columns(header: Sequence[str], kind: Kind, basis: str, path: Path) -> tuple
     )
 
 
-def _moment(text: str, where: str) -> float:
+def moment_of(text: str, where: str) -> datetime:
+    """Read a moment of ISO 8601 as one of UTC, which it is taken for where it tells no offset.
+
+    Raises
+    ------
+    BadUsage
+        If it is none; `where` it stood is said.
+    """
     try:
         moment = datetime.fromisoformat(text.strip())
-        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise BadUsage(
             f"{where}: found {text[:40]!r}, expected a moment as 2023-01-31T17:00:00+01:00 (or UTC)"

@@ -105,7 +105,7 @@ class Site:
 def start_on(grid: Grid, told: datetime | None, first_ts: float | None) -> tuple[float, str]:
     """Return the Unix time of a simulation's 0 s on the grid, and how it was found.
 
-    As told (UTC where no offset is); else, for recorded arrivals, the month, day and time of the first submission in
+    As told (of UTC); else, for recorded arrivals, the month, day and time of the first submission in
     the grid's year; else the grid's first hour. Days of the week are not matched (ours). What runs on beyond the last
     hour of the grid goes on at its first.
 
@@ -117,8 +117,7 @@ def start_on(grid: Grid, told: datetime | None, first_ts: float | None) -> tuple
     series = next(each for each in (grid.carbon, grid.price) if each is not None)
     begin = datetime.fromtimestamp(series.start_s, UTC)
     if told is not None:
-        moment, how = told if told.tzinfo is not None else told.replace(tzinfo=UTC), "as told"
-        candidates = [moment]
+        candidates, how = [told], "as told"
     elif first_ts is not None:
         first = datetime.fromtimestamp(first_ts, UTC)
         candidates = [_in_year(first, year) for year in (begin.year, begin.year + 1)]

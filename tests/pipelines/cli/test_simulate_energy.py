@@ -69,6 +69,14 @@ def test_a_grid_adds_columns_and_notes_and_changes_no_other(taut: Taut, grid: Pa
         assert said not in quiet
 
 
+@pytest.mark.parametrize("told", ["2023-06-01T12:00:00+02:00", "2023-06-01T10:00Z", "2023-06-01 10:00"])
+def test_the_begin_on_the_grid_heeds_the_offset_told(taut: Taut, grid: Path, told: str) -> None:
+    rows, said = taut("--grid", str(grid), "--zone", "ZA", "--pue", "1", "--grid-start", told)
+
+    assert "0 s is 2023-06-01 10:00 UTC on the grid (as told)" in said
+    assert {round(row["carbon_kg"] / row["energy_kwh"], 9) for row in rows} == {0.1}
+
+
 def test_without_a_grid_the_same_files_are_written_as_ever(taut: Taut, grid: Path, tmp_path: Path) -> None:
     taut("--out", str(tmp_path / "bare"))
     taut("--out", str(tmp_path / "told"), "--grid", str(grid), "--zone", "DE-LU")
@@ -160,6 +168,7 @@ def test_means_over_seeds_keep_shifts_apart(taut: Taut, grid: Path) -> None:
         (("--grid", "GRID", "--zone", "FR"), "--zone FR"),
         (("--grid", "GRID", "--zone", "ZA", "--slack", "6h", "--shift-by", "price"), "zone ZA has no file"),
         (("--grid", "GRID", "--zone", "ZA", "--grid-start", "2022-01-01"), "found the begin 2022-01-01"),
+        (("--grid", "GRID", "--zone", "ZA", "--grid-start", "noon"), "--grid-start: found 'noon', expected a moment"),
         (("--grid", "GRID", "--zone", "ZA", "--slack", "soon"), "--slack soon: expected a time as 6h"),
         (("--slack", "9d"), "--slack 9d: slack: found 216 h"),
         (("--grid", "absent"), "no such folder"),

@@ -170,7 +170,7 @@ def test_a_job_that_never_ran_has_no_power() -> None:
         (None, None, datetime(2023, 1, 1, tzinfo=UTC)),
         (None, datetime(2017, 8, 24, 9, 0, 28, tzinfo=UTC), datetime(2023, 8, 24, 9, 0, 28, tzinfo=UTC)),
         (None, datetime(2020, 2, 29, 5, tzinfo=UTC), datetime(2023, 3, 1, 5, tzinfo=UTC)),
-        (datetime(2023, 7, 1, 6), datetime(2017, 8, 24, tzinfo=UTC), datetime(2023, 7, 1, 6, tzinfo=UTC)),
+        (datetime(2023, 7, 1, 6, tzinfo=UTC), datetime(2017, 8, 24, tzinfo=UTC), datetime(2023, 7, 1, 6, tzinfo=UTC)),
     ],
 )
 def test_a_simulation_begins_on_the_grid(told: datetime | None, first: datetime | None, begins: datetime) -> None:
