@@ -38,7 +38,8 @@ NOTES: Final = (
     "looking ahead (ours) judges plans to the end of all jobs that are there; randomised + relinking and the greedy go "
     "by the source's objective, which ends with the next decision",
     "these three may stop and move jobs, every restart taking "
-    f"{RESTART_S:g} s; the methods they are held against do not, but those that do are among the parameters",
+    f"{RESTART_S:g} s; the methods they are held against do not, as in the source; that is where most of what they "
+    "save comes from: the same methods with leave to preempt are claims of their own, 'preemptive'",
     "nodes without jobs are switched off under every policy: the bars are judged so; `kept_on_pct` is the saving "
     "had the other policy left them on",
     "the methods share nodes and pass over who does not fit; fixed: the count asked for, on the faster node type "

@@ -47,9 +47,10 @@ class Setting:
 
 
 def settings(loads: Sequence[float], at_loads: Sequence[float], zones: Sequence[str]) -> list[Setting]:
-    """Return all that is run: the load curve, run times that are off, and single parameters at the middle load.
+    """Return all that is run: the load curve; run times that are off, and methods that preempt, at the bars' loads.
 
-    The first of the zones is where everything is; the others are run at the middle load.
+    Single parameters are varied at the middle load. The first of the zones is where everything is; the others are run
+    at the middle load.
     """
     home, middle = zones[0], at_loads[len(at_loads) // 2]
     bases = first_principle()
@@ -61,5 +62,5 @@ def settings(loads: Sequence[float], at_loads: Sequence[float], zones: Sequence[
         *(replace(usual, study=RHO, value=rho, rho=rho, arms=(RELINKED,)) for rho in RHOS),
         replace(usual, study=SOURCE, looks_past=False, arms=(RELINKED, GREEDY)),
         *(replace(usual, study=ELSEWHERE, zone=zone, arms=(AHEAD, *bases)) for zone in zones[1:]),
-        replace(usual, study=PREEMPTING, arms=tuple(preemptive())),
+        *(replace(usual, study=PREEMPTING, load=load, arms=tuple(preemptive())) for load in at_loads),
     ]

@@ -112,7 +112,7 @@ def sensitivity(runs: pl.DataFrame, middle: float, zone: str) -> list[Row]:
     known = set(usual["arm"].to_list())
     rows: list[Row] = []
     for study in (WEIGHTS, RHO, SOURCE, PREEMPTING):
-        own = runs.filter(pl.col("study") == study)
+        own = runs.filter(pl.col("study") == study, pl.col("load") == middle)
         for (value, name), group in own.group_by("value", "arm", maintain_order=True):
             arm = str(name)
             than = arm if arm in known else AHEAD
