@@ -1,5 +1,6 @@
 """Grid files: the published form, own files of two columns, and every odd file refused by its line."""
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +85,20 @@ def test_stamps_with_offsets_are_exact_through_the_change_of_the_clocks(tmp_path
     assert read.carbon is not None
     assert read.carbon.values.tolist() == [100.0, 101.0, 102.0, 103.0]
     assert not read.carbon.filled.any()
+
+
+def test_stamps_without_an_offset_are_utc_wherever_the_clock_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = zone(tmp_path, carbon=PUBLISHED_CARBON)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        read = zone_files(folder)
+    time.tzset()
+
+    assert read.carbon is not None
+    assert read.carbon.start_s == NEW_YEAR_TS
 
 
 def test_what_was_repaired_is_counted(tmp_path: Path) -> None:

@@ -56,6 +56,11 @@ def test_one_gpu_waits_for_nobody_and_a_second_node_costs_more() -> None:
     assert TRUTH.step_s(5) == TRUTH.step_s(5, 2)
 
 
+@pytest.mark.parametrize(("gpus", "sync_s"), [(2, 0.02), (3, 0.023), (4, 0.026), (5, 0.08 + 3 * 0.004)])
+def test_synchronising_grows_by_the_gpus_beyond_two(gpus: int, sync_s: float) -> None:
+    assert replace(TRUTH, gamma=1.0).step_s(gpus) == pytest.approx(0.05 + 0.002 * 64 + sync_s, rel=1e-12)
+
+
 def test_throughput_is_samples_over_step_time() -> None:
     assert TRUTH.throughput([0, 1, 6]) == pytest.approx([0.0, 64 / TRUTH.step_s(1), 6 * 64 / TRUTH.step_s(6)])
     assert TRUTH.split_throughput([0, 4], batch=64.0) == pytest.approx(

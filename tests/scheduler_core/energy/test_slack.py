@@ -47,6 +47,19 @@ def test_a_job_waits_for_the_cleanest_run_within_its_slack(
     assert one(arrive_h, slack_h, run_h) == pytest.approx(released_h)
 
 
+@pytest.mark.parametrize(
+    ("arrive_h", "slack_h", "run_h", "released_h"),
+    [
+        (30.0, 24.0, 30.0, 32.0),  # 24 h cost the same from anywhere; of the 6 h beyond, four are clean and two of 300
+        (38.0, 36.0, 4.0, 58.0),  # the next clean hours lie 20 h off
+        (32.0, 26.0, 1.0, 34.0),  # those of the day after are no cleaner
+        (34.0, 30.0, 28.0, 34.0),  # a whole day and the four clean hours
+    ],
+)
+def test_beyond_a_day_the_forecast_repeats_it(arrive_h: float, slack_h: float, run_h: float, released_h: float) -> None:
+    assert one(arrive_h, slack_h, run_h) == pytest.approx(released_h)
+
+
 def test_persistence_sees_no_better_hour_and_an_unknown_run_counts_an_hour() -> None:
     assert one(32.25, 6.0, 1.0, "persistence") == 32.25
     assert one(32.25, 6.0, math.nan) == 34.0
