@@ -12,7 +12,7 @@ from pipelines.cli.energy_options import BasisOption, ShiftOption
 from pipelines.cluster_file import ClusterSpec
 from pipelines.energy.grid_columns import moment_of
 from pipelines.energy.grid_files import zone_files
-from pipelines.energy.power_file import power_file
+from pipelines.energy.power_file import idle_figures, power_file
 from pipelines.energy.site import Holding, Site, power_notes, start_on
 from pipelines.errors import BadUsage
 from scheduler_core.energy.slack import Slack
@@ -62,6 +62,7 @@ class Metering:
             return None
         table = power_file(self.power)
         notes = power_notes(table, cluster.machines)
+        notes += [] if self.power is None else idle_figures(self.power, cluster.machines)
         if self.grid is None:
             return Site(table=table, start_ts=first_ts or 0.0, notes=tuple(notes))
         files = zone_files(self.grid, self.zone, basis=(self.basis or BasisOption.LCA).value)

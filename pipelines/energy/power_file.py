@@ -5,13 +5,14 @@ What a machine then draws is `scheduler_core.energy.power`'s matter. Called by `
 
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.errors import BadUsage
+from scheduler_core.cluster import Machine
 from scheduler_core.energy.grid import MOST_PUE
 from scheduler_core.energy.power import Assumed, NodePower, Package, PowerTable, Watts
 from scheduler_core.errors import BadInput
@@ -20,6 +21,9 @@ SHIPPED: Final = Path(__file__).resolve().parents[2] / "data" / "power" / "nodes
 EXAMPLE: Final = "[gpus.T4] with idle_w = 10 and full_w = 70"
 MOST_W: Final = 1e6
 """More than any machine draws: what lies beyond is a mistake of the unit."""
+
+SHOWN: Final = 12
+"""How many names a note lists."""
 
 _Watts = Annotated[float, Field(ge=0.0, le=MOST_W, allow_inf_nan=False)]
 _Frac = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -92,6 +96,30 @@ def power_file(path: Path | None = None) -> PowerTable:
         raise BadUsage(f"{named}: {faults}; expected figures in watts, as {EXAMPLE}") from error
     except BadInput as error:
         raise BadUsage(f"{named}: {error}") from error
+
+
+def idle_figures(path: Path, machines: Sequence[Machine]) -> list[str]:
+    """Say which figures of a site's file are of no machine of the cluster, nor of what it would be taken for."""
+    own, table = _toml(path), power_file(path)
+    kinds = {each.gpu_type or table.default_gpu for each in machines}
+    kinds |= {table.default_gpu} if table.guessed(machines) else set()
+    held = {
+        "machines": {each.name for each in machines},
+        "gpus": kinds,
+        "hosts": kinds,
+        "cpus": {table.hosts.get(kind, table.default_cpu) for kind in kinds},
+    }
+    notes = []
+    for section, names in held.items():
+        idle = [name for name, entry in own.get(section, {}).items() if not names & {name, *_also(entry)}]
+        if idle:
+            shown = ", ".join([*idle[:SHOWN], *(["..."] if len(idle) > SHOWN else [])])
+            notes.append(f"{path.name}: {section} {shown} name none of the cluster's: without effect")
+    return notes
+
+
+def _also(entry: object) -> Sequence[str]:
+    return entry.get("also", ()) if isinstance(entry, dict) else ()
 
 
 def _toml(path: Path) -> dict[str, Any]:  # TOML holds anything; `_PowerFile` says what may be

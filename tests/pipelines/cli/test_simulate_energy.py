@@ -116,12 +116,13 @@ def test_tables_beside_a_run_are_whole_and_the_same_twice(taut: Taut, grid: Path
 
 def test_power_alone_tells_energy_alone(taut: Taut, tmp_path: Path) -> None:
     path = tmp_path / "site.toml"
-    path.write_text("[gpus.V100]\nidle_w = 60\nfull_w = 600\n")
+    path.write_text("[gpus.V100]\nidle_w = 60\nfull_w = 600\n[machines.x]\ncpu_idle_w = 1\ncpu_full_w = 2\n")
     rows, said = taut("--power", str(path))
 
     assert all(row["energy_kwh"] > 0.0 for row in rows)
     assert not [name for name in rows[0] if "carbon" in name or "cost" in name or name == "zone"]
     assert "site.toml over the shipped table" in said
+    assert "site.toml: machines x name none of the cluster's" in said
 
 
 def test_slack_without_a_grid_holds_nobody_and_says_so(taut: Taut) -> None:
