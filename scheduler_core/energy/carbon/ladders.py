@@ -19,6 +19,9 @@ SAVES_ENERGY: Final = 1
 COSTS_ENERGY: Final = 2
 """Kinds of steps, in the order in which they are taken; `NO_STEP` is never taken."""
 
+SAME_CHARGE: Final = 1e-12
+"""Relative difference of two charges that is rounding."""
+
 Charge = Literal["job", "period"]
 """What a step is charged for: what the job gives off until its end (the source), or within the period (ours)."""
 
@@ -105,13 +108,14 @@ def ranked(left_s: FloatArray, energy_j: FloatArray, charged: FloatArray) -> tup
 
     The source's benefit ((T1 - T2)/T̄) / ((C2 - C1)/C) has T̄ and C in common for all steps at one moment, and
     intensity and PUE in C1, C2 and C; without them the order is the same, and what was ranked stays ranked while other
-    jobs take theirs. First GPUs come before all (their T1 is infinite), by T·C; then steps that cost no energy, by
-    T1 - T2; then (T1 - T2)/(C2 - C1). A step that makes the job no faster is none.
+    jobs take theirs. First GPUs come before all (their T1 is infinite), by T·C; then steps that cost no energy
+    (within `SAME_CHARGE`), by T1 - T2; then (T1 - T2)/(C2 - C1). A step that makes the job no faster is none.
     """
     next_s = left_s[:, 1:]
     with np.errstate(divide="ignore", invalid="ignore"):
         faster_s, dearer = left_s[:, :-1] - next_s, np.diff(charged, axis=1)
-        first, saves = np.isinf(left_s[:, :-1]), dearer <= 0.0
+        # Of a job that scales in proportion the two charges are one number, up to rounding.
+        first, saves = np.isinf(left_s[:, :-1]), dearer <= SAME_CHARGE * charged[:, 1:]
         rank = np.where(first, next_s * energy_j[:, 1:], np.where(saves, -faster_s, -faster_s / dearer))
         kind = np.where(first, FIRST_GPUS, np.where(saves, SAVES_ENERGY, COSTS_ENERGY))
         return np.where(faster_s > 0.0, kind, NO_STEP).astype(np.int64), rank

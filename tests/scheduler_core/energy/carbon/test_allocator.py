@@ -92,6 +92,20 @@ def test_steps_that_cost_no_energy_come_before_those_that_do() -> None:
     assert plan.gpus.tolist() == [2, 1]
 
 
+@pytest.mark.parametrize(("gpus", "given"), [(3, [2, 1]), (4, [3, 1]), (5, [4, 1]), (6, [5, 1]), (7, [5, 2])])
+@pytest.mark.parametrize("speed", [0.1, 0.3, 0.7, 1.1])
+def test_rounding_makes_no_step_of_a_job_that_scales_in_proportion_cost_energy(
+    speed: float, gpus: int, given: list[int]
+) -> None:
+    # T1 - T2 is T / (n (n + 1)): 37000 / (n (n + 1)) falls below 3600 / 2 from n = 5 on.
+    speeds = [speed * count for count in range(1, 8)]
+    jobs = jobs_of([speeds, speeds], steps_left=[37_000.0, 3_600.0])
+
+    plan = allocate(jobs, **{**PLENTY.arguments(), "gpus": gpus})
+
+    assert plan.gpus.tolist() == given
+
+
 def test_first_gpus_go_by_the_shortest_time_times_carbon_and_the_rest_waits() -> None:
     jobs = jobs_of([[1.0]] * 3, steps_left=[900.0, 600.0, 1200.0])
 
