@@ -25,8 +25,8 @@ MOST_W: Final = 1e6
 SHOWN: Final = 12
 """How many names a note lists."""
 
-_Watts = Annotated[float, Field(ge=0.0, le=MOST_W, allow_inf_nan=False)]
-_Frac = Annotated[float, Field(ge=0.0, le=1.0)]
+_Watts = Annotated[float, Field(strict=True, ge=0.0, le=MOST_W, allow_inf_nan=False)]
+_Frac = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]
 _Name = Annotated[str, Field(min_length=1)]
 
 
@@ -43,7 +43,7 @@ class _Gpu(_Part):
 class _Cpu(_Part):
     idle_w: _Watts
     full_w: _Watts
-    cores: Annotated[int, Field(ge=1, le=10_000)]
+    cores: Annotated[int, Field(strict=True, ge=1, le=10_000)]
 
 
 class _Machine(_Part):
@@ -56,8 +56,8 @@ class _Machine(_Part):
 class _Defaults(_Part):
     gpu: _Name
     cpu: _Name
-    threads_per_core: Annotated[int, Field(ge=1, le=16)]
-    packages: Annotated[int, Field(ge=1, le=64)]
+    threads_per_core: Annotated[int, Field(strict=True, ge=1, le=16)]
+    packages: Annotated[int, Field(strict=True, ge=1, le=64)]
 
 
 class _UnknownUse(_Part):
@@ -67,7 +67,7 @@ class _UnknownUse(_Part):
 
 class _PowerFile(_Part):
     source: _Name
-    pue: Annotated[float, Field(ge=1.0, le=MOST_PUE, allow_inf_nan=False)]
+    pue: Annotated[float, Field(strict=True, ge=1.0, le=MOST_PUE, allow_inf_nan=False)]
     defaults: _Defaults
     unknown_use: _UnknownUse
     gpus: dict[_Name, _Gpu]

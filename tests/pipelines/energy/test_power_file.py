@@ -105,6 +105,10 @@ def test_figures_of_nothing_in_the_cluster_are_said(tmp_path: Path, text: str, i
     [
         ("pue = 0.5", "pue: input should be greater than or equal to 1"),
         ("pue = nan", "pue"),
+        ("pue = true", "pue: input should be a valid number"),
+        ("[gpus.T4]\nidle_w = false\nfull_w = 70", "gpus.T4.idle_w: input should be a valid number"),
+        ("[gpus.T4]\nidle_w = '10'\nfull_w = 70", "gpus.T4.idle_w: input should be a valid number"),
+        ("[cpus.Z80]\nidle_w = 1\nfull_w = 2\ncores = true", "cpus.Z80.cores: input should be a valid integer"),
         ("[gpus.T4]\nidle_w = 10", "gpus.T4.full_w: field required"),
         ("[gpus.T4]\nidle_w = 80\nfull_w = 70", "80.0 W idle and 70.0 W full"),
         ("[gpus.T4]\nidle_w = -1\nfull_w = 70", "gpus.T4.idle_w"),
