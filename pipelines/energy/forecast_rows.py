@@ -29,11 +29,17 @@ def forecast_rows(
     Raises
     ------
     BadUsage
-        If a zone is not there, or a file is not of its format, or too short for a horizon.
+        If there is no zone, or not the one asked for, or a file is not of its format, or too short for a horizon.
     """
     rows: list[Row] = []
     notes: list[str] = []
-    for zone in zones or zones_of(folder):
+    known = zones or zones_of(folder)
+    if not known:
+        raise BadUsage(
+            f"--grid {folder}: found no zone, expected subfolders (or the folder itself) with carbon_YEAR.csv or "
+            "price_YEAR.csv"
+        )
+    for zone in known:
         lca, direct = zone_files(folder, zone, basis="lca"), zone_files(folder, zone, basis="direct")
         notes += lca.notes
         told = {"carbon_lca": lca.carbon, "carbon_direct": direct.carbon, "price": lca.price}

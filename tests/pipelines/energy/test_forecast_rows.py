@@ -39,6 +39,15 @@ def test_a_series_too_short_for_a_horizon_is_refused(tmp_path: Path) -> None:
         forecast_rows(folder(tmp_path, 48), ["A"], (48,))
 
 
+def test_a_folder_without_zones_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "Z").mkdir()
+
+    result = CliRunner().invoke(app, ["experiment", "grid-forecast", "--grid", str(tmp_path)])
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "found no zone, expected subfolders" in " ".join(result.stderr.split())
+
+
 def test_the_command_prints_them(tmp_path: Path) -> None:
     where = ["--grid", str(folder(tmp_path)), "--zone", "B", "--horizon-h", "3", "--format", "csv"]
     result = CliRunner().invoke(app, ["experiment", "grid-forecast", *where])
