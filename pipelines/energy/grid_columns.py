@@ -27,6 +27,9 @@ UNTOLD: Final = "value"
 MOST_BYTES: Final = 64 * 2**20
 """A century of hours is a fifth of it."""
 
+YEARS: Final = (1970, 2200)
+"""The first, and the one after the last, that a stamp can mean."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindOf:
@@ -156,15 +159,18 @@ def moment_of(text: str, where: str) -> datetime:
     Raises
     ------
     BadUsage
-        If it is none; `where` it stood is said.
+        If it is none, or of no year that can be meant; `where` it stood is said.
     """
     try:
         moment = datetime.fromisoformat(text.strip())
-        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        moment = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise BadUsage(
             f"{where}: found {text[:40]!r}, expected a moment as 2023-01-31T17:00:00+01:00 (or UTC)"
         ) from None
+    if not YEARS[0] <= moment.year < YEARS[1]:
+        raise BadUsage(f"{where}: found {text[:40]!r}, expected a year from {YEARS[0]} to {YEARS[1] - 1}")
+    return moment
 
 
 def _value(text: str, factor: float, kind: Kind, where: str) -> float:
