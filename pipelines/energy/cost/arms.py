@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler_core.energy.cost.baselines import BASELINES, CONFIGURATIONS, ORDERS, Asked, Baseline, Policy
+from scheduler_core.energy.cost.baselines import BASELINES, CONFIGURATIONS, FIXED, ORDERS, Asked, Baseline, Policy
 from scheduler_core.energy.cost.decision import decide
 from scheduler_core.energy.cost.greedy import greedy
 from scheduler_core.energy.cost.lookahead import ITERATIONS, look_ahead
@@ -47,6 +47,11 @@ def decided_greedily(problem: Problem, asked: Asked, rng: np.random.Generator) -
 def first_principle() -> tuple[str, ...]:
     """Return the names of the six methods that costs are judged against."""
     return tuple(BASELINES)
+
+
+def as_asked(name: str) -> bool:
+    """Return whether a policy gives every job the GPUs it asks for, and no others."""
+    return f", {FIXED}" in name
 
 
 def preemptive() -> Mapping[str, Policy]:

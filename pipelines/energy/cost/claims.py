@@ -9,9 +9,9 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.energy.cost.arms import AHEAD, GREEDY, RELINKED, first_principle, preemptive
+from pipelines.energy.cost.arms import AHEAD, GREEDY, RELINKED, as_asked, first_principle, preemptive
 from pipelines.energy.cost.studies import EXACT, PREEMPTING
-from pipelines.energy.cost.tables import DECISIONS, PLAN, deviations, of, saving_pct
+from pipelines.energy.cost.tables import DECISIONS, PLAN, deviations, net_pct, of, saving_pct
 from pipelines.experiments.intervals import Interval, mean
 from pipelines.fgd.findings import Row
 
@@ -23,6 +23,9 @@ FORESEEN: Final = {
     DECISIONS: "what its decisions had foreseen",
 }
 
+METHODS: Final = ((EXACT, first_principle()), (PREEMPTING, tuple(preemptive())))
+"""By the study they are run in: as in the source, and with leave to preempt."""
+
 MET, MISSED = "met", "missed"
 
 
@@ -33,11 +36,12 @@ def claims(runs: pl.DataFrame, at_loads: Sequence[float]) -> list[Row]:
     """
     against = [
         row
-        for study, arms in ((EXACT, first_principle()), (PREEMPTING, tuple(preemptive())))
+        for study, arms in METHODS
         for ours in (AHEAD, RELINKED)
         for row in _against_methods(runs, at_loads, ours, study, arms)
     ]
-    return [*against, *_deviation(runs), *(_chance(runs, at_loads, ours) for ours in (RELINKED, AHEAD))]
+    chances = [_chance(runs, at_loads, ours) for ours in (RELINKED, AHEAD)]
+    return [*against, *_net(runs, at_loads), *_deviation(runs), *chances]
 
 
 def _against_methods(
@@ -58,6 +62,28 @@ def _against_methods(
     (load, arm), least = min(cells.items(), key=lambda cell: cell[1].value)
     told = f"{name}: least of these by load, % ({arm} at {load:g})"
     return [*rows, _claim(told, PUBLISHED_SAVING, least, met=least.value >= LEAST_SAVING_PCT)]
+
+
+def _net(runs: pl.DataFrame, at_loads: Sequence[float]) -> list[Row]:
+    """Return a row per method that gives what is asked for: the saving above the tardiness it cannot avoid."""
+    rows: list[Row] = []
+    for study, arm in ((study, arm) for study, arms in METHODS for arm in arms if as_asked(arm)):
+        held = ((EXACT, AHEAD), (study, arm))
+        figures = [(*each, name) for name in ("total_usd", "unavoidable_usd") for each in held]
+        found = net_pct(*(of(runs, *each, at_loads) for each in figures))
+        told = f"{AHEAD}: net of what cannot be avoided as asked, mean cost below {arm}, %"
+        rows.append(_claim(told, PUBLISHED_SAVING, found, met=found.value >= LEAST_SAVING_PCT))
+    return rows
+
+
+def as_asked_note(runs: pl.DataFrame, at_loads: Sequence[float]) -> str:
+    """Return what the methods that give what is asked for cannot win, as a sentence."""
+    arm = next(filter(as_asked, first_principle()))
+    share, usd = (of(runs, EXACT, arm, name, at_loads).mean() for name in ("infeasible_share", "unavoidable_usd"))
+    return (
+        f"{share:.0%} of the jobs cannot meet their due date with the GPUs they ask for, not on an empty cluster: "
+        f"that is {usd:.0f} USD of tardiness a run for every 'fixed' method; claims 'net of' that take it off"
+    )
 
 
 def _deviation(runs: pl.DataFrame) -> list[Row]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from pipelines.energy.cost.charts import cost_over_load, energy_against_tardiness, parts_of_cost
-from pipelines.energy.cost.claims import claims
+from pipelines.energy.cost.claims import as_asked_note, claims
 from pipelines.energy.cost.equal_tardiness import equal_tardiness_rows, frontier
 from pipelines.energy.cost.prices import prices
 from pipelines.energy.cost.runs import Task, run_all
@@ -117,7 +117,8 @@ def ask(question: Question, *, talk: Callable[[str], None] = lambda _: None) -> 
             energy_against_tardiness, frontier(runs, middle, home), runs, (middle, home), said
         ),
     }
-    return Findings(study="cost", trace="gavel", tables=tables, frames={"runs": runs}, charts=charts, notes=NOTES)
+    notes = (*NOTES, as_asked_note(runs, question.at_loads))
+    return Findings(study="cost", trace="gavel", tables=tables, frames={"runs": runs}, charts=charts, notes=notes)
 
 
 def _subtitle(question: Question) -> list[str]:

@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.energy.cost.arms import policies
+from pipelines.energy.cost.arms import as_asked, policies
+from pipelines.energy.cost.feasibility import Unavoidable, unavoidable
 from pipelines.energy.cost.studies import Setting
 from pipelines.energy.cost.workload import Speeds, cluster, submitted
 from pipelines.fgd.findings import Row, dealt
@@ -28,8 +29,13 @@ FIGURES: Final = (
     "late_share",
     "gpu_hours",
     "restarts",
+    "infeasible_share",
+    "unavoidable_usd",
 )
-"""Of a run: money by part, what idle nodes left on would have cost, jobs past their due date, GPU time held."""
+"""Of a run: money by part, what idle nodes left on would have cost, jobs past their due date, GPU time held.
+
+The last two are of an empty cluster: jobs past their due date with what the policy may give them, and their tardiness.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,10 +69,11 @@ def run_task(task: Task) -> list[Row]:
         looks_past=setting.looks_past,
     )
     by_name = policies(task.iterations, setting.weight_factor)
+    least = {asked: unavoidable(jobs, as_asked=asked) for asked in (True, False)}
     rows: list[Row] = []
     for arm in setting.arms:
         outcome = simulate(jobs, site, by_name[arm], np.random.default_rng([task.seed, 1]))
-        rows.append({**_said(task), "arm": arm, **_figures(outcome, len(jobs))})
+        rows.append({**_said(task), "arm": arm, **_figures(outcome, len(jobs), least[as_asked(arm)])})
     return rows
 
 
@@ -81,7 +88,7 @@ def _said(task: Task) -> Row:
     }
 
 
-def _figures(outcome: Outcome, jobs: int) -> Row:
+def _figures(outcome: Outcome, jobs: int, least: Unavoidable) -> Row:
     return {
         "total_usd": outcome.total_usd,
         "tardiness_usd": outcome.tardiness_usd,
@@ -92,6 +99,8 @@ def _figures(outcome: Outcome, jobs: int) -> Row:
         "late_share": float((outcome.tardiness_s > 0.0).mean()),
         "gpu_hours": float(gpu_seconds(outcome, jobs).sum()) / HOUR_S,
         "restarts": outcome.restarts,
+        "infeasible_share": least.late_share,
+        "unavoidable_usd": least.usd,
         "decisions": len(outcome.spells),
     }
 

@@ -42,7 +42,8 @@ def savings(runs: pl.DataFrame) -> list[Row]:
     """Return a row per study, zone, load and other policy: what looking ahead saves in all and by part, in percent.
 
     `tardiness_part_pct` and `energy_part_pct` add up to `saving_pct`: each part's saving over the other's total.
-    `kept_on_pct` is the saving were the other's idle nodes left on. Paired by seed.
+    `kept_on_pct` is the saving were the other's idle nodes left on; `net_pct` is of costs above the tardiness that each
+    could not have avoided on an empty cluster (`unavoidable_usd`: the other's). Paired by seed.
     """
     rows: list[Row] = []
     for study in (EXACT, OFF, ELSEWHERE):
@@ -65,9 +66,16 @@ def _saved(runs: pl.DataFrame, study: str, arm: str) -> Row:
         "tardiness_part_pct": ratio(less["tardiness_usd"], total).scaled(PERCENT),
         "energy_part_pct": ratio(less["energy_usd"], total).scaled(PERCENT),
         "energy_saving_pct": saving_pct(ours["energy_usd"], theirs["energy_usd"]),
+        "net_pct": net_pct(ours["total_usd"], total, ours["unavoidable_usd"], theirs["unavoidable_usd"]),
         "kept_on_pct": saving_pct(ours["total_usd"], total + theirs["kept_on_usd"]),
     }
-    return {key: value for name, found in parts.items() for key, value in _spread(name, found).items()}
+    spread = {key: value for name, found in parts.items() for key, value in _spread(name, found).items()}
+    return {**spread, "unavoidable_usd": float(theirs["unavoidable_usd"].mean())}
+
+
+def net_pct(ours: FloatArray, theirs: FloatArray, our_least: FloatArray, their_least: FloatArray) -> Interval:
+    """Return the saving of the cost above what each could not have avoided, in percent, paired by seed."""
+    return saving_pct(ours - our_least, theirs - their_least)
 
 
 def deviations(runs: pl.DataFrame, foreseen: str) -> dict[float, FloatArray]:
