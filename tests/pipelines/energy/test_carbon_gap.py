@@ -1,10 +1,16 @@
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
+from pipelines.energy import carbon_gap
 from pipelines.energy.carbon_gap import PLANNERS, gap_rows
-from pipelines.energy.carbon_rounds import INSTANCES, drawn_round, measured_like
+from pipelines.energy.carbon_optimum import exhaustive
+from pipelines.energy.carbon_rounds import INSTANCES, Round, drawn_round, measured_like
+from scheduler_core.energy.carbon.elastic import CountsAndFrequencies
+from scheduler_core.errors import BadInput
 
 ROUNDS = 8
 
@@ -56,3 +62,27 @@ def test_the_command_prints_the_rows() -> None:
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[0].startswith("instances,plan,rounds,mean_gap")
     assert len(result.stdout.splitlines()) == 1 + len(INSTANCES) * len(PLANNERS)
+
+
+def fewest_put_off(drawn: Round) -> CountsAndFrequencies:
+    """Return the best of the plans that postpone as few jobs as can be."""
+    for most in range(len(drawn.jobs) + 1):
+        with suppress(BadInput):
+            return exhaustive(drawn.jobs, **drawn.around(), most_postponed=most)
+    raise AssertionError("a plan that postpones all jobs always fits")
+
+
+def none_at_all(drawn: Round) -> CountsAndFrequencies:
+    nothing = np.zeros(len(drawn.jobs), dtype=np.int64)
+    return CountsAndFrequencies(gpus=nothing, step=drawn.jobs.optimal_step, postponed=nothing == 0)
+
+
+def test_gaps_tell_who_postpones_fewer_and_are_to_the_best_of_as_many_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carbon_gap, "PLANNERS", {"fewest": fewest_put_off, "none": none_at_all})
+
+    rows = {(row["instances"], row["plan"]): row for row in gap_rows(ROUNDS, 4)}
+
+    for kind in INSTANCES:
+        fewest, none = rows[kind, "fewest"], rows[kind, "none"]
+        assert fewest["mean_gap"] > 0.0 == fewest["mean_gap_as_many"]
+        assert fewest["postpones_fewer_frac"] > 0.0 == none["postpones_fewer_frac"]

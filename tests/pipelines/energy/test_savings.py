@@ -13,9 +13,11 @@ from pipelines.advice import ORACLE, REQUESTED, SHRUNK
 from pipelines.energy.meters import OFF, ON, Meters
 from pipelines.energy.power_file import power_file
 from pipelines.energy.savings import PARTS, SAVINGS, SWITCHING, Question, ask
+from pipelines.energy.savings_drawn import WINDOW, drawn_rows
 from pipelines.energy.savings_recorded import PACKED, SPREAD, WHAT_IF, Recorded, fewer_gpus, recorded
 from pipelines.energy.savings_tables import recorded_savings, right_sizing, shares
 from pipelines.errors import BadUsage, LakeError
+from pipelines.simulation_settings import SimulationSettings
 from scheduler_core.energy.grid import Grid
 from tests.pipelines.experiments.tiny import PREDICTOR, pool
 from tests.pipelines.statistics.lakes import T0, make_lake, ran
@@ -190,3 +192,31 @@ def jobs() -> list[dict[str, object]]:
 
 def machines() -> list[dict[str, object]]:
     return [{"trace": "toy", "cluster": "c", "machine": f"m{at}", "gpus": 4} for at in range(4)]
+
+
+def test_every_arm_of_a_seed_begins_at_the_same_hour_of_the_grid() -> None:
+    # An hour's intensity is its number: what is met tells when.
+    clock = hourly([float(hour) for hour in range(HOURS)], wrap=True)
+    site = replace(meters(), grids=(replace(meters().grids[0], carbon=clock, pue=1.0),))
+    settings = SimulationSettings(engine="plain", truths=("contention",))
+
+    runs = pl.DataFrame(list(drawn_rows(pool(), PREDICTOR, settings, site, range(4))), infer_schema_length=None)
+
+    met = runs.filter(pl.col("machines") == ON, pl.col("scene") == WINDOW).select(
+        "seed", "arm", "hours", hour=pl.col("carbon_kg") * 1000.0 / pl.col("energy_kwh")
+    )
+    each = met.group_by("seed").agg(pl.col("hour").min().alias("low"), pl.col("hour").max().alias("high"), pl.len())
+    assert each["len"].to_list() == [3] * 4
+    assert (each["high"] - each["low"]).max() <= met["hours"].max()  # type: ignore[operator]  # numbers
+    assert each["low"].std() > 100.0  # type: ignore[operator]  # a number
+
+
+def test_a_recorded_saving_is_that_of_all_days_not_of_a_resample() -> None:
+    # The first of four weeks saves half, the others nothing.
+    level = days(28, **{PACKED: 10.0, SPREAD: 12.0, WHAT_IF: 10.0})
+    first = (pl.col("arm") == WHAT_IF) & (pl.col("day") < 7)
+    frame = level.with_columns(energy_kwh=pl.when(first).then(0.5).otherwise(1.0) * pl.col("energy_kwh"))
+
+    for seed in range(5):
+        right, _ = recorded_savings(frame, seed=seed)
+        assert [row["energy_saved_pct"] for row in right] == pytest.approx([12.5, 12.5])

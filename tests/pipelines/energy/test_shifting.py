@@ -1,5 +1,6 @@
 """Jobs held for a cleaner hour: what is saved, what it costs them, and that nobody is held by a flat forecast."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -119,3 +120,15 @@ def test_a_trace_without_machines_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(LakeError, match="machines"):
         ask(lake, "toy", None, meters())
+
+
+@pytest.mark.parametrize(("how", "later_s"), [("yesterday", 0.0), ("clairvoyant", 3 * 3600.0 - 600.0)])
+def test_a_forecast_goes_by_predicted_run_times_and_hindsight_by_true_ones(how: str, later_s: float) -> None:
+    jobs, site = queue(), meters()
+    # Over the ten hours that are predicted the clean one is met at once; over the true hour it is not.
+    jobs = replace(jobs, workload=replace(jobs.workload, predicted_s=np.full(2, 10 * 3600.0)))
+    assert site.grids[0].carbon is not None
+
+    held = shifted(jobs, site.grids[0].carbon, 6.0, how, 0.0)
+
+    assert held.start_s[held.job == 1].tolist() == [600.0 + later_s]

@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from pipelines.energy.meters import Meters
 from pipelines.energy.power_file import power_file
-from pipelines.report.energy import energy, hours_of_day
+from pipelines.report.energy import energy, hours_of_day, machine_energy
 from pipelines.report.parts import Traces
+from scheduler_core.cluster import Machine
 from scheduler_core.energy.grid import Grid
 from scheduler_core.energy.hourly import HourlySeries
 from tests.pipelines.report.tiny import JOBS, figures, tables, tiny_lake
@@ -50,6 +52,16 @@ def test_machines_draw_idle_watts_and_what_measured_use_adds(traces: Traces) -> 
     assert (found["machines"], found["machine_hours"]) == (1, 48)
     assert found["idle_kwh"] == pytest.approx(48 * (CPU_IDLE_W + 2 * T4_IDLE_W) / 1000)
     assert found["busy_kwh"] == pytest.approx(48 * use * 2 * (T4_FULL_W - T4_IDLE_W) / 1000)
+
+
+def test_cpus_in_use_draw_what_cpus_draw(traces: Traces) -> None:
+    told = {"cluster": "c", "machine": "m1", "machine_type": "T4", "machine_hours": 10.0}
+    samples = [told | {"resource": "gpu", "mean_frac": 0.0}, told | {"resource": "cpu", "mean_frac": 0.5}]
+
+    found = machine_energy(pl.DataFrame(samples), traces, "toy", power_file()).row(0, named=True)
+
+    node = power_file().node(Machine(name="m1", cpu_cores=0.0, mem_gib=0.0, gpus=2, gpu_type="T4"))
+    assert found["busy_kwh"] == pytest.approx(10.0 * 0.5 * (node.cpu_full_w - node.cpu_idle_w) / 1000)
 
 
 def test_gpus_that_nobody_used_burn_their_idle_watts(traces: Traces) -> None:

@@ -81,3 +81,9 @@ def test_examples_run_as_printed(name: str) -> None:
     found = doctest.testmod(importlib.import_module(f"scheduler_core.energy.carbon.{name}"))
     assert found.attempted > 0
     assert found.failed == 0
+
+
+def test_a_postponed_job_of_two_gpus_holds_both_to_its_end() -> None:
+    jobs = jobs_of([[1.0, 1.0]] * 3, steps_left=[1000.0, 100.0, 200.0], rigid=[2, 2, 1])
+
+    assert completion_s(jobs, plan_of([2, 0, 0], [0, 0, 0]), period_s=60.0).tolist() == [1000.0, 1100.0, 1300.0]
