@@ -146,6 +146,11 @@ def _columns(header: Sequence[str], kind: Kind, basis: str, path: Path) -> tuple
                 told = bare != small or not small.endswith(tuple(end for ends in _ENDS.values() for end in ends))
                 if told and bare.startswith(first) and bare.endswith(last) and (last or bare == first):
                     return stamp, at, factor
+    if len(header) == 1 and ";" in header[0]:
+        raise BadUsage(
+            f"{path}: found {header[0][:160]!r} in one column, expected columns separated by commas (and a point in "
+            "numbers)"
+        )
     known = " or ".join(f"ts,{first}" for first, last in KINDS[kind].factors if not last)
     raise BadUsage(
         f"{path}: found the columns {','.join(header)[:160]!r}, expected {known}, or those of the published files: "
@@ -180,6 +185,11 @@ def _value(text: str, factor: float, kind: Kind, where: str) -> float:
         value = float(text) * factor
     except ValueError:
         value = math.nan
+    if math.isnan(value):
+        raise BadUsage(
+            f"{where}: found {text[:40]!r}, expected a number of {_unit(factor, kind)}; leave the field empty for an "
+            "unknown hour"
+        )
     lowest, highest = KINDS[kind].bounds
     if not lowest <= value <= highest:
         raise BadUsage(
