@@ -24,6 +24,9 @@ Basis = Literal["lca", "direct"]
 SHOWN: Final = 12
 """How many zones an error lists."""
 
+MOST_FILLED_FRAC: Final = 0.5
+"""Of a series' hours; where more have no value, it is the filling that figures would tell of (ours)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneFiles:
@@ -70,7 +73,8 @@ def zone_files(folder: Path, zone: str | None = None, *, basis: Basis = "lca") -
     Raises
     ------
     BadUsage
-        If there is no such folder or zone, several without a name, or a file is not of its format; the line is named.
+        If there is no such folder or zone, several without a name, a file is not of its format (the line is named), or
+        most hours have no value.
     """
     known = zones_of(folder)
     listed = ", ".join([*known[:SHOWN], *(["..."] if len(known) > SHOWN else [])]) or "none"
@@ -97,10 +101,16 @@ def _read(paths: Sequence[Path], kind: Kind, basis: Basis, zone: str) -> tuple[H
     read = [read_column(path, kind, basis) for path in paths]
     moments_s = np.concatenate([each.moments_s for each in read])
     values = np.concatenate([each.values for each in read])
+    named = ", ".join(str(path) for path in paths)
     try:
         series, repairs = hourly(moments_s, values, KINDS[kind].unit)
     except BadInput as error:
-        raise BadUsage(f"{', '.join(str(path) for path in paths)}: {error}") from error
+        raise BadUsage(f"{named}: {error}") from error
+    if repairs.filled > MOST_FILLED_FRAC * len(series):
+        raise BadUsage(
+            f"{named}: found no value for {repairs.filled} of {len(series)} hours, expected at most "
+            f"{MOST_FILLED_FRAC:.0%} to be filled; give hourly values"
+        )
     ids = {each.zone_id for each in read} - {None, zone}
     return series, _said(series, repairs, f"{zone}: {KINDS[kind].what(read[0].column)}", ids)
 

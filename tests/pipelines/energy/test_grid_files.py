@@ -117,6 +117,22 @@ def test_what_was_repaired_is_counted(tmp_path: Path) -> None:
     assert "2 readings out of order" in read.notes[0]
 
 
+def every(hours: int) -> str:
+    """Return a file of one value every so many of 97 hours."""
+    lines = [f"2023-05-{1 + h // 24:02}T{h % 24:02}:00Z,{100 + h}\n" for h in range(0, 97, hours)]
+    return "ts,value\n" + "".join(lines)
+
+
+@pytest.mark.parametrize(("hours", "filled"), [(3, 64), (24, 92)])
+def test_a_series_of_mostly_filled_hours_is_refused(tmp_path: Path, hours: int, filled: int) -> None:
+    with pytest.raises(BadUsage, match=f"no value for {filled} of 97 hours, expected at most 50%"):
+        zone_files(zone(tmp_path, carbon=every(hours)))
+
+
+def test_a_series_of_every_other_hour_is_filled_and_said(tmp_path: Path) -> None:
+    assert "48 hours without a value" in zone_files(zone(tmp_path, carbon=every(2))).notes[0]
+
+
 def test_the_grid_goes_round_over_the_days_both_series_tell(tmp_path: Path) -> None:
     carbon = "".join(f"2023-05-{1 + h // 24:02}T{h % 24:02}:00Z,{100 + h}\n" for h in range(80))
     price = "".join(f"2023-05-{1 + h // 24:02}T{h % 24:02}:00Z,{h}\n" for h in range(10, 100))
