@@ -61,7 +61,7 @@ def cost(
     from pipelines.settings import load_settings
 
     folder = None if out is None else fresh_folder(out)
-    run = tuple(loads or LOADS)
+    run = tuple(dict.fromkeys(loads or LOADS))
     question = Question(
         energy=energy or load_settings().energy,
         zones=tuple(zones or ZONES),
