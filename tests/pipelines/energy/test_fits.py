@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
-from pipelines.energy.fits import found
+from pipelines.energy.fits import claim_rows, found
 from pipelines.energy.frequency_fits import FITTED_TO, POWERS
 from pipelines.energy.scaling_fits import scaling_rows
 from tests.pipelines.energy.made_up import APPLICATIONS, MHZ, WORKLOADS
@@ -32,6 +32,18 @@ def test_tables_made_by_the_models_fit_them_at_every_step_held_out(made_up: Path
         of_others = name.startswith("other workloads")
         assert (row["time_error_pct"] > 1.0) == of_others
         assert (row["energy_lost_worst_pct"] > 0.0) == of_others
+
+
+@pytest.mark.parametrize(
+    ("time_error_pct", "verdict"), [(2.0, "met"), (2.3, "met"), (2.34, "met"), (2.36, "missed"), (3.0, "missed")]
+)
+def test_a_mean_error_is_held_to_the_last_digit_published(time_error_pct: float, verdict: str) -> None:
+    errors = {"power_cubic_pct": 1.0, "power_square_pct": 2.0, "power_linear_pct": 3.0}
+    best = {"optimal_mhz": 900.0, "saving_pct": 20.0, "slower_pct": 10.0}
+
+    claim = claim_rows([{"time_error_pct": time_error_pct, **errors, **best}])[0]
+
+    assert (claim["bar"], claim["verdict"]) == ("at most 2.3 to its last digit (as published)", verdict)
 
 
 def test_savings_are_those_measured(made_up: Path) -> None:
