@@ -43,6 +43,12 @@ Replayed = Annotated[
         show_default="none",
     ),
 ]
+ReplayedCluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster", help="Only this cluster of the traces replayed (with --replay).", show_default="all of them"
+    ),
+]
 Slacks = Annotated[
     list[float] | None,
     typer.Option(
@@ -59,7 +65,7 @@ def savings(
     lake: Lake = None,
     trace: Trace = None,
     replayed: Replayed = None,
-    cluster: Cluster = None,
+    cluster: ReplayedCluster = None,
     grid: GridFolder = None,
     zones: Zones = None,
     power: Power = None,
@@ -79,8 +85,14 @@ def savings(
     from pipelines.cli.progress import compiling
     from pipelines.energy.savings import Question, ask
     from pipelines.energy.savings_recorded import recorded
+    from pipelines.errors import BadUsage
     from pipelines.results_folder import fresh_folder
 
+    if cluster is not None and not replayed:
+        raise BadUsage(
+            f"found --cluster {cluster} without --replay, expected a trace to replay, as drawn jobs are of all "
+            "clusters: add --replay, or leave --cluster out"
+        )
     folder = None if out is None else fresh_folder(out)
     meters = _meters(grid, zones, power, pue)
     with compiling():

@@ -80,9 +80,10 @@ def test_savings_tell_every_scene_and_the_replay_beside(taut: Taut, tmp_path: Pa
         (("experiment", "slack", "--trace", "log", "--zone", "B"), "zone B lacks carbon or price"),
         (("experiment", "slack", "--trace", "log", "--zone", "C"), "found the zones A, B"),
         (("report", "--no-models", "--out", "OUT"), "say which with --zone"),
+        (("experiment", "savings", "--trace", "toy", "--zone", "A", "--cluster", "nope"), "--cluster nope without"),
     ],
 )
-def test_a_grid_that_does_not_tell_is_refused(
+def test_what_cannot_be_told_is_refused_before_the_work(
     taut: Taut, tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
     result = taut(*(each.replace("OUT", str(tmp_path / "r.html")) for each in arguments))
