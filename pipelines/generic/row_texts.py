@@ -20,6 +20,10 @@ from pipelines.generic.records import MOST_RECORD_CHARACTERS, TOO_LONG, UNREADAB
 from pipelines.generic.text_lines import NO_CHARACTER
 
 FETCHED: Final = 5_000
+LOGS: Final = ("-wal", "-journal")
+"""End the names of the files that SQLite keeps beside a database while it is written."""
+
+BUSY_S: Final = 20.0
 ALLOWED: Final = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 )
@@ -34,15 +38,13 @@ def sqlite_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[st
         If it is no such file or damaged, or the query cannot be run, does more than read, or lacks a wanted column.
     """
     # A file nobody is writing to is opened as one that cannot change: then nothing is made beside it.
-    living = path.with_name(path.name + "-wal").exists()
+    living = any(path.with_name(path.name + log).exists() for log in LOGS)
     address = f"file:{quote(str(path))}?mode=ro{'' if living else '&immutable=1'}"
     try:
-        with closing(sqlite3.connect(address, uri=True)) as connection:
+        with closing(sqlite3.connect(address, uri=True, timeout=BUSY_S)) as connection:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 4 * MOST_RECORD_CHARACTERS)
             connection.text_factory = lambda data: data.decode("utf-8", "replace")
-            connection.set_authorizer(
-                lambda action, *_: sqlite3.SQLITE_OK if action in ALLOWED else sqlite3.SQLITE_DENY
-            )
+            connection.set_authorizer(_authorised)
             cursor = connection.execute(rows.query or "")
             yield from _records(file, [each[0] for each in cursor.description], _fetched(cursor), wanted)
     except (sqlite3.Error, UnicodeDecodeError) as error:  # names in a damaged schema may be no text

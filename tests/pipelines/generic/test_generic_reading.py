@@ -226,6 +226,29 @@ def test_an_sqlite_file_that_is_being_written_is_read_with_its_log(tmp_path: Pat
     assert report.manifest.rows_out("jobs") == len(ROWS) + 1
 
 
+def test_rows_of_an_sqlite_file_that_are_not_committed_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sqlite3
+
+    from pipelines.generic import row_texts
+
+    monkeypatch.setattr(row_texts, "BUSY_S", 0.1)
+    folder, mapping = own_files(tmp_path, "sqlite")
+    writer = sqlite3.connect(folder / "jobs")
+    writer.execute("PRAGMA cache_size = 1")
+    given = [row(99, JobID=f"uncommitted {nth}") for nth in range(500)]
+    writer.executemany(f"INSERT INTO job VALUES ({', '.join('?' * len(NAMES))})", given)
+    assert (folder / "jobs-journal").exists()
+
+    with pytest.raises(SourceError, match="locked"):
+        ingested(tmp_path, folder, mapping)
+    writer.rollback()
+    writer.close()
+
+    assert ingested(tmp_path, folder, mapping).manifest.rows_out("jobs") == len(ROWS)
+
+
 def test_postgres_is_asked_for_by_its_address_and_nothing_else(tmp_path: Path) -> None:
     _, mapping = own_files(tmp_path, "csv")
 
