@@ -19,6 +19,9 @@ from scheduler_core.workload import Workload
 MOST_SLACK_H: Final = 7 * HOURS_PER_DAY
 """A forecast that repeats a day says nothing of later weeks."""
 
+MOST_RUN_FRAC: Final = 100.0
+"""Of the predicted run time: a job of two hours then waits the week, and more is a mistake (ours)."""
+
 CLAIRVOYANT: Final = "clairvoyant"
 """Instead of a forecast: what the series will hold. A bound for comparison; nobody has it."""
 
@@ -45,6 +48,11 @@ class Slack:
             raise BadInput(f"slack: found {self.longest_s} s and {self.run_frac} of the run, expected one, 0 or more")
         if self.longest_s is not None and self.longest_s > MOST_SLACK_H * HOUR_S:
             raise BadInput(f"slack: found {self.longest_s / HOUR_S:g} h, expected at most {MOST_SLACK_H} h")
+        if self.run_frac is not None and self.run_frac > MOST_RUN_FRAC:
+            raise BadInput(
+                f"slack: found {self.run_frac:g} of the predicted run time, expected at most {MOST_RUN_FRAC:g} of it "
+                f"({MOST_RUN_FRAC:.0%})"
+            )
 
     def of(self, predicted_s: FloatArray) -> FloatArray:
         """Return how long each job (n) may be held, never longer than a week."""

@@ -187,13 +187,16 @@ def test_what_cannot_be_meant_is_bad_usage(lake: Path, grid: Path, arguments: tu
 @pytest.mark.parametrize(
     ("text", "slack"),
     [("6h", Slack(longest_s=21_600.0)), ("90m", Slack(longest_s=5400.0)), (" 1.5d ", Slack(longest_s=129_600.0)),
-     ("30s", Slack(longest_s=30.0)), ("50%", Slack(run_frac=0.5)), ("0h", Slack(longest_s=0.0))],
+     ("30s", Slack(longest_s=30.0)), ("50%", Slack(run_frac=0.5)), ("0h", Slack(longest_s=0.0)),
+     ("168h", Slack(longest_s=604_800.0)), ("10000%", Slack(run_frac=100.0))],
 )  # fmt: skip
 def test_slack_is_read(text: str, slack: Slack) -> None:
     assert slack_of(text) == slack
 
 
-@pytest.mark.parametrize("text", ["", "6", "h", "-1h", "6 h", "1e9h", "nan%"])
+@pytest.mark.parametrize(
+    "text", ["", "6", "h", "-1h", "6 h", "1e9h", "nan%", "169h", "10001%", "9" * 30 + "%", "9" * 400 + "%"]
+)
 def test_what_is_no_slack_is_refused(text: str) -> None:
     with pytest.raises(BadUsage, match="--slack"):
         slack_of(text)

@@ -111,7 +111,15 @@ def test_slack_is_hours_or_a_part_of_the_predicted_run() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{}, {"longest_s": 1.0, "run_frac": 1.0}, {"longest_s": -1.0}, {"run_frac": math.inf}, {"longest_s": 1e7}]
+    "fields",
+    [
+        {},
+        {"longest_s": 1.0, "run_frac": 1.0},
+        {"longest_s": -1.0},
+        {"run_frac": math.inf},
+        {"longest_s": 1e7},
+        {"run_frac": 100.1},
+    ],
 )
 def test_what_is_no_slack_is_refused(fields: dict[str, float]) -> None:
     with pytest.raises(BadInput, match="slack"):
