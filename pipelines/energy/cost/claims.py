@@ -82,7 +82,7 @@ def as_asked_note(runs: pl.DataFrame, at_loads: Sequence[float]) -> str:
     share, usd = (of(runs, EXACT, arm, name, at_loads).mean() for name in ("infeasible_share", "unavoidable_usd"))
     return (
         f"{share:.0%} of the jobs cannot meet their due date with the GPUs they ask for, not on an empty cluster: "
-        f"that is {usd:.0f} USD of tardiness a run for every 'fixed' method; claims 'net of' that take it off"
+        f"that is {usd:.0f} USD of tardiness a run for every 'fixed' method; the claims 'net of' take it off"
     )
 
 

@@ -45,7 +45,8 @@ NOTES: Final = (
     "the methods share nodes and pass over who does not fit; fixed: the count asked for, on the faster node type "
     "with room; fastest: the fastest configuration with room",
     f"run times off: each true run time is {100 * OFF_BY:g} % above or below the predicted one, with equal chance; "
-    "progress is seen at every decision, speed is not",
+    "progress is seen at every decision, speed is not; what decisions had foreseen is nearly the realised cost by "
+    "construction, as a job's last decision foresees most of it: the bar to read is the plan run with predicted times",
     "savings are ratios of means over seeds, paired; energy is the whole site's (PUE included)",
 )
 """What has to be said."""
