@@ -25,6 +25,9 @@ ARMS: Final = {
 }
 """By arm: its name in legends, its colour, its dash."""
 
+BOUND: Final = "bound"
+"""A curve, not an arm: it has no points of its own."""
+
 BAR: Final = 1.5
 WIDTH, HEIGHT = 300, 240
 
@@ -32,12 +35,14 @@ WIDTH, HEIGHT = 300, 240
 def time_over_energy(curves: pl.DataFrame, settings: Sequence[str], of: Sequence[str]) -> alt.TopLevelMixin:
     """Draw each arm's mean completion time over its energy, a point for each budget, a panel for each setting."""
     shown = _named(curves).with_columns(jct_h=pl.col("mean_jct_s") / 3600.0)
-    base = alt.Chart(shown)
+    base, colour = alt.Chart(shown), _colour(shown)
     x = alt.X("kwh:Q").title("energy of running GPUs, kWh").scale(zero=False)
     y = alt.Y("jct_h:Q").title("mean completion time, h (log)").scale(type="log", nice=False)
     layers = alt.layer(
-        base.mark_line(strokeWidth=2).encode(x=x, y=y, color=_colour(), strokeDash=_dash(), order="kwh:Q"),
-        base.mark_point(filled=True, size=35, opacity=1.0).encode(x=x, y=y, color=_colour()),
+        base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=_dash(shown), order="kwh:Q"),
+        base.transform_filter(alt.datum.arm != BOUND)
+        .mark_point(filled=True, size=35, opacity=1.0)
+        .encode(x=x, y=y, color=colour),
     ).properties(width=WIDTH, height=HEIGHT)
     chart = layers.facet(facet=alt.Facet("setting:N").title(None).sort(list(settings)), columns=3)
     return titled(chart.resolve_scale(x="independent", y="independent"), "Completion time over energy", of)
@@ -49,7 +54,7 @@ def shorter_by_setting(rows: pl.DataFrame, settings: Sequence[str], of: Sequence
     shown = _named(rows.filter(judged))
     base = alt.Chart(shown)
     y = alt.Y("setting:N").title(None).sort(list(settings)).axis(labelLimit=260)
-    place = {"y": y, "yOffset": alt.YOffset("arm:N").sort(list(ARMS)), "color": _colour()}
+    place = {"y": y, "yOffset": alt.YOffset("arm:N").sort(list(ARMS)), "color": _colour(shown)}
     layers = alt.layer(
         base.mark_rule(color=BLACK, strokeDash=[2, 3]).encode(x=alt.datum(BAR)),
         base.mark_rule(color=BLACK, strokeDash=[1, 0], opacity=0.4).encode(x=alt.datum(1.0)),
@@ -87,12 +92,19 @@ def _named(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.filter(pl.col("arm").is_in(list(ARMS))).with_columns(name=pl.col("arm").replace_strict(names))
 
 
-def _colour() -> alt.Color:
+def _colour(shown: pl.DataFrame) -> alt.Color:
     legend = alt.Legend(orient="bottom", columns=3, symbolOpacity=1.0, labelLimit=300)
-    domain, colours = [name for name, _, _ in ARMS.values()], [colour for _, colour, _ in ARMS.values()]
+    domain, colours, _ = _looks(shown)
     return alt.Color("name:N").title(None).scale(domain=domain, range=colours).legend(legend)
 
 
-def _dash() -> alt.StrokeDash:
-    domain, dashes = [name for name, _, _ in ARMS.values()], [dash for _, _, dash in ARMS.values()]
+def _dash(shown: pl.DataFrame) -> alt.StrokeDash:
+    domain, _, dashes = _looks(shown)
     return alt.StrokeDash("name:N").title(None).scale(domain=domain, range=dashes)
+
+
+def _looks(shown: pl.DataFrame) -> tuple[list[str], list[str], list[list[int]]]:
+    """Return names, colours and dashes of the arms that there are."""
+    there = set(shown["arm"])
+    looks = [look for arm, look in ARMS.items() if arm in there]
+    return [name for name, _, _ in looks], [colour for _, colour, _ in looks], [dash for _, _, dash in looks]

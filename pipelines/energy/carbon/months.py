@@ -193,7 +193,7 @@ def _findings(runs: pl.DataFrame, question: Question, notes: tuple[str, ...]) ->
         panel=pl.format("{}, {}", pl.col("zone").first(), pl.col("month").first()),
     )
     of = [
-        f"{len(_seeds(question))} stretches of {JOBS} jobs on {GPUS} GPUs, {JOBS_PER_H:g} jobs/h; a point is a budget",
+        f"{len(_seeds(question))} stretches of {JOBS} jobs on {GPUS} GPUs; a point is a budget or a price",
         "life-cycle intensities of 2023, hourly; points further left and lower are better",
     ]
     said = (
