@@ -13,17 +13,20 @@ import polars as pl
 
 from pipelines.charts.energy_use import saved_over_delay
 from pipelines.energy.meters import Meters, Row
-from pipelines.energy.savings_recorded import READING, SECONDS_PER_DAY
+from pipelines.energy.savings_recorded import GPUS, READING, SECONDS_PER_DAY
 from pipelines.energy.site import start_on
 from pipelines.errors import BadUsage
 from pipelines.fgd.findings import Findings
+from pipelines.job_pool import PARAMETER_SERVER
 from pipelines.lake import Lake
 from pipelines.replay.capacity import evidence_of, readings_of
 from pipelines.replay.replay import replayed
 from pipelines.replay.resamples import BLOCK_DAYS, LEAST_BLOCKS, LEVEL, day_counts
 from pipelines.replay.sizes import PREDICTED, sizes_of
-from pipelines.workloads import recorded_workload
-from scheduler_core.cluster import UNITS, Machine
+from pipelines.starts import DRAWN, uses_of
+from pipelines.submissions import KEYS
+from pipelines.workloads import gangs_of, recorded_workload
+from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
 from scheduler_core.energy.accounting import account
 from scheduler_core.energy.amounts import by
@@ -49,10 +52,12 @@ KG: Final = 1000.0
 class Queue:
     """The jobs of a replay, the machines, and which jobs are measured: those with a model's run time.
 
-    `day` is that of submission (n), numbered from the first measured one.
+    `day` is that of submission (n), numbered from the first measured one. `uses` are of the GPUs, where a trace has
+    measured them.
     """
 
     workload: Workload
+    uses: Uses
     machines: tuple[Machine, ...]
     measured: BoolArray
     day: IntArray
@@ -125,20 +130,23 @@ def queue_of(
     sizes = sizes_of(jobs, every.filter(pl.col("req_gpus") > 0.0), [PREDICTED], seed=seed, nthread=nthread, talk=talk)
     reading = readings_of(evidence_of(lake, jobs, since=sizes.since, loads=()), [READING])[0]
     machines = reading.pools[0].machines
-    workload = recorded_workload(
-        jobs, predicted_s=sizes.predicted_s[PREDICTED], gpus_per_machine=max(machine.gpus for machine in machines)
-    )
+    gpus_per_machine = max(machine.gpus for machine in machines)
+    workload = recorded_workload(jobs, predicted_s=sizes.predicted_s[PREDICTED], gpus_per_machine=gpus_per_machine)
     measured = (jobs["submit_ts"] >= sizes.since).to_numpy()
+    uses = _gpu_uses(jobs, lake.table("usage", trace, cluster).collect(), gpus_per_machine)
     day = np.floor(workload.arrive_s / SECONDS_PER_DAY).astype(np.int64)
     queue = Queue(
         workload=workload,
+        uses=uses,
         machines=machines,
         measured=measured,
         day=(day - day[measured].min()).clip(0),
         first_ts=jobs["submit_ts"].dt.epoch("us")[0] / 1e6,
     )
     since = f"figures are of the {int(measured.sum())} jobs submitted from {sizes.since:%Y-%m-%d %H:%M} UTC on"
-    return queue, [*taken.notes, reading.note, *sizes.notes, since]
+    known = int(np.isfinite(uses.mean[measured, GPUS]).sum())
+    used = f"measured use of the GPUs: of {known} of these jobs; that of the others, and of all CPUs, is assumed"
+    return queue, [*taken.notes, reading.note, *sizes.notes, since, used]
 
 
 def shifted(queue: Queue, series: HourlySeries, slack_h: float, how: str, start_ts: float) -> Trajectory:
@@ -158,9 +166,8 @@ def shifted(queue: Queue, series: HourlySeries, slack_h: float, how: str, start_
 
 def outcome(queue: Queue, run: Trajectory, meters: Meters, grid: Grid, start_ts: float) -> Outcome:
     """Sum by day of submission what the measured jobs of a run drew, emitted, cost, and took."""
-    nobody_knows = Uses(mean=np.full((len(run.workload), len(UNITS)), np.nan))
     powers = meters.table.nodes(run.machines)
-    found = account(run, nobody_knows, powers, grid, start_ts, assumed=meters.table.assumed).jobs
+    found = account(run, queue.uses, powers, grid, start_ts, assumed=meters.table.assumed).jobs
     own = queue.measured & ~run.never_fits
     day, count = queue.day[own], int(queue.day.max()) + 1
     columns = (np.ones(len(own)), found.kwh, found.carbon_g, found.cost_usd, run.finished_s - run.workload.arrive_s)
@@ -191,6 +198,13 @@ def compared(found: Outcome, base: Outcome, counts: FloatArray) -> Row:
     return row | {"jct_at_once_h": float(base.jct_s.sum() / base.jobs.sum() / HOUR_S)}
 
 
+def _gpu_uses(jobs: pl.DataFrame, usage: pl.DataFrame, gpus_per_machine: int) -> Uses:
+    """Return what jobs draw of their GPUs where it was measured; of CPUs a replay tells no requests to go by."""
+    joined = jobs.join(usage.select(*KEYS, *DRAWN), on=KEYS, how="left", maintain_order="left")
+    told = joined.select(pl.col("used_gpus").is_not_null() & (pl.col("role") != PARAMETER_SERVER)).to_series()
+    return uses_of(joined, gangs_of(joined, gpus_per_machine=gpus_per_machine), told.to_list())
+
+
 def _series(grid: Grid, what: Literal["carbon", "price"]) -> HourlySeries:
     series = grid.carbon if what == "carbon" else grid.price
     if series is None:
@@ -200,8 +214,7 @@ def _series(grid: Grid, what: Literal["carbon", "price"]) -> HourlySeries:
 
 def _notes() -> list[str]:
     return [
-        "first come, first served; use is assumed, as the trace does not tell it; energy is that of the jobs: their "
-        "work and the idle draw of what they hold",
+        "first come, first served; energy is that of the jobs: their work and the idle draw of what they hold",
         "each job is held once, at its submission, until the hour from which its run is expected to meet the lowest "
         "mean; persistence forecasts no better hour, so that it holds nobody; clairvoyant knows series and run times "
         "(a bound)",

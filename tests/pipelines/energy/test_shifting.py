@@ -10,17 +10,19 @@ import pytest
 
 from pipelines.energy.meters import Meters
 from pipelines.energy.power_file import power_file
-from pipelines.energy.shifting import Outcome, Queue, ask, compared, outcome, shifted
+from pipelines.energy.shifting import Outcome, Queue, ask, compared, outcome, queue_of, shifted
 from pipelines.errors import LakeError
 from pipelines.replay.resamples import day_counts
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
 from scheduler_core.energy.grid import Grid
+from scheduler_core.holding import Uses
 from scheduler_core.simulator import simulate
-from tests.pipelines.statistics.lakes import T0, make_lake, ran
+from tests.pipelines.statistics.lakes import T0, make_lake, ran, used
 from tests.scheduler_core.energy.sites import hourly
 from tests.scheduler_core.trajectories import Came, workload
 
+UNKNOWN = Uses(mean=np.full((2, 3), np.nan))
 CLEAN = [500.0, 500.0, 500.0, 100.0] + [500.0] * 20
 
 
@@ -35,6 +37,7 @@ def queue() -> Queue:
     came = [Came(request=(0.0, 0.0, 1.0), run_s=3600.0, at_s=at) for at in (0.0, 600.0)]
     return Queue(
         workload=workload(came),
+        uses=UNKNOWN,
         machines=(Machine(name="m", cpu_cores=0.0, mem_gib=0.0, gpus=4),),
         measured=np.array([False, True]),
         day=np.array([0, 0]),
@@ -67,7 +70,7 @@ def test_a_job_meets_the_clean_hour_within_its_slack(how: str, slack_h: float, m
 def test_who_never_fits_is_no_job_of_the_figures() -> None:
     jobs = queue()
     large = workload([Came(request=(0.0, 0.0, 1.0)), Came(request=(0.0, 0.0, 9.0), at_s=600.0)])
-    jobs = Queue(workload=large, machines=jobs.machines, measured=jobs.measured, day=jobs.day, first_ts=0.0)
+    jobs = replace(jobs, workload=large)
 
     found = outcome(jobs, simulate(large, jobs.machines, Discipline()), meters(), meters().grids[0], 0.0)
 
@@ -113,6 +116,25 @@ def test_a_trace_is_replayed_by_every_forecast(tmp_path: Path) -> None:
     saved = rows.filter(pl.col("shift") == "clairvoyant", pl.col("shift_by") == "carbon")
     assert saved["carbon_saved_pct"][0] > 0.0
     assert saved["jct_later_h"][0] > 0.0
+
+
+def test_measured_use_is_counted_and_the_rest_assumed(tmp_path: Path) -> None:
+    jobs = [ran(at, 1800.0, req_gpus=1.0, submit_ts=T0 + timedelta(hours=at)) for at in range(72)]
+    machines = [{"trace": "toy", "cluster": "c", "machine": "m", "gpus": 4}]
+    lake = make_lake(tmp_path, {"jobs": jobs, "usage": [used(71, used_gpus=0.25)], "machines": machines})
+
+    told, notes = queue_of(lake, "toy", None, seed=0, nthread=1, talk=lambda _: None)
+    now = simulate(told.workload, told.machines, Discipline())
+    site = meters()
+    less = outcome(told, now, site, site.grids[0], 0.0).kwh.sum()
+    assumed = outcome(replace(told, uses=Uses(mean=np.full((72, 3), np.nan))), now, site, site.grids[0], 0.0).kwh.sum()
+
+    assert np.isfinite(told.uses.mean[:, 2]).tolist() == [False] * 71 + [True]
+    assert told.uses.mean[-1, 2] == 250.0
+    gpu = site.table.gpus[site.table.default_gpu]
+    gpu_frac = site.table.assumed.gpu_frac
+    assert assumed - less == pytest.approx((gpu_frac - 0.25) * (gpu.full_w - gpu.idle_w) * 0.5 / 1000.0)
+    assert "measured use of the GPUs: of 1 of these jobs" in " ".join(notes)
 
 
 def test_a_trace_without_machines_is_refused(tmp_path: Path) -> None:
