@@ -25,7 +25,7 @@ class Watts:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.idle_w <= self.full_w < float("inf"):
-            raise BadInput(f"power: found {self.idle_w} W idle and {self.full_w} W full, expected 0 <= idle <= full")
+            raise BadInput(f"found {self.idle_w} W idle and {self.full_w} W full, expected 0 <= idle <= full")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class Assumed:
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.cpu_frac <= 1.0 and 0.0 <= self.gpu_frac <= 1.0):
-            raise BadInput(f"power: found use assumed at {self.cpu_frac} and {self.gpu_frac}, expected 0 to 1")
+            raise BadInput(f"found use assumed at {self.cpu_frac} and {self.gpu_frac}, expected 0 to 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +120,14 @@ class PowerTable:
 
     def __post_init__(self) -> None:
         unknown = sorted({self.default_cpu, *self.hosts.values()} - set(self.cpus))
-        if self.default_gpu not in self.gpus or unknown:
+        if self.default_gpu not in self.gpus:
             raise BadInput(
-                f"power: found the GPU {self.default_gpu!r} and CPUs {unknown} without figures, expected those of "
-                f"{', '.join(sorted(self.gpus))} and {', '.join(sorted(self.cpus))}"
+                f"found the GPU {self.default_gpu!r} without figures, expected one of {', '.join(sorted(self.gpus))}"
+            )
+        if unknown:
+            raise BadInput(
+                f"found the CPU {', '.join(map(repr, unknown))} without figures, expected one of "
+                f"{', '.join(sorted(self.cpus))}"
             )
 
     def node(self, machine: Machine) -> NodePower:
