@@ -11,7 +11,9 @@ from typing import Final
 from pipelines.energy.energy_rows import G_PER_KG
 from pipelines.energy.grid_files import zone_files
 from pipelines.energy.power_file import power_file
+from pipelines.energy.site import machine_notes, use_note
 from pipelines.errors import BadUsage
+from scheduler_core.cluster import Machine
 from scheduler_core.energy.accounting import EnergyAccount, account
 from scheduler_core.energy.grid import Grid
 from scheduler_core.energy.idleness import Spared, spared, unused_gpu_kwh
@@ -52,6 +54,10 @@ class Meters:
             *(note for each in files for note in each.notes),
         ]
         return cls(table=table, grids=grids, notes=tuple(notes))
+
+    def assumed(self, machines: Sequence[Machine]) -> list[str]:
+        """Say what is assumed of use that nobody measured, and of machines that the table does not know."""
+        return [use_note(self.table), *machine_notes(self.table, machines)]
 
     def priced(self) -> "Meters":
         """Return the same, if every zone tells carbon and price.

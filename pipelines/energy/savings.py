@@ -51,7 +51,8 @@ def ask(question: Question, *, talk: Callable[[str], None] = lambda _: None) -> 
         parts += _named(trace, [{"scene": "recorded", "arm": "requested", "n": 1} | shares(each.parts)])
         days.append(each.days.select(pl.lit(trace).alias("trace"), pl.all()))
     frame = pl.DataFrame(parts, infer_schema_length=None)
-    said = (*question.settings.notes(), *_notes(question, drawn), *question.meters.notes, *question.notes)
+    assumed = question.meters.assumed(question.settings.cluster.machines)
+    said = (*question.settings.notes(), *_notes(question, drawn), *question.meters.notes, *assumed, *question.notes)
     return Findings(
         study="savings",
         trace="+".join([drawn, *question.recorded]),

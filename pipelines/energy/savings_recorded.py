@@ -85,6 +85,7 @@ def recorded(lake: Lake, trace: str, cluster: str | None, meters: Meters, talk: 
         *(f"{trace}: {note}" for note in (*taken.notes, reading.note, start_on(meters.grids[0], None, first)[1])),
         f"{trace}: first come, first served, until the last submission; {waits}; work is that of {PACKED} in "
         "every row: arms differ in which machines are empty",
+        *(f"{trace}: {note}" for note in meters.assumed(machines)),
         f"{trace}: nobody measured what its jobs use: no request is shrunk. {WHAT_IF}: as if every instance held only "
         f"the GPUs that {frac:.0%} use needs, whole ones, with the same work in the same time: a bound, no measurement",
     )

@@ -116,7 +116,7 @@ def ask(
         tables={"savings against waits": rows},
         frames={"rows": frame},
         charts={"saved_over_delay": lambda: saved_over_delay(frame)},
-        notes=(*notes, *meters.notes, *_notes()),
+        notes=(*notes, *meters.notes, *meters.assumed(queue.machines), *_notes()),
     )
 
 

@@ -136,13 +136,24 @@ def start_on(grid: Grid, told: datetime | None, first_ts: float | None) -> tuple
 
 def power_notes(table: PowerTable, machines: Sequence[Machine]) -> list[str]:
     """Say where watts come from, and what is assumed."""
-    guessed, with_gpus = table.guessed(machines), sum(each.gpus > 0 for each in machines)
-    notes = [
+    return [
         f"power: {table.source}; linear in use between idle and full; memory, disks and network are left out; machines "
         "draw idle power until the run's end",
-        f"use that nobody measured: {table.assumed.gpu_frac:.0%} of the GPUs held and {table.assumed.cpu_frac:.0%} of "
-        "the CPUs",
+        use_note(table),
+        *machine_notes(table, machines),
     ]
+
+
+def use_note(table: PowerTable) -> str:
+    """Say what runs of unknown use are taken to use."""
+    assumed = table.assumed
+    return f"use that nobody measured: {assumed.gpu_frac:.0%} of the GPUs held and {assumed.cpu_frac:.0%} of the CPUs"
+
+
+def machine_notes(table: PowerTable, machines: Sequence[Machine]) -> list[str]:
+    """Say of how many machines the table does not know what they are, and what they are taken as."""
+    notes = []
+    guessed, with_gpus = table.guessed(machines), sum(each.gpus > 0 for each in machines)
     if guessed:
         notes.append(f"{guessed} of {with_gpus} machines name no GPU type of the table: taken as {table.default_gpu}")
     if untold := sum(not each.cpu_cores for each in machines):

@@ -3,6 +3,7 @@
 Made where a grid is told, and left out elsewhere. Called by `pipelines.report.report`.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -11,6 +12,7 @@ import polars as pl
 from pipelines.charts.energy_use import by_machine, grid_hours, idle_gpus
 from pipelines.energy.energy_rows import G_PER_KG
 from pipelines.energy.meters import Meters
+from pipelines.energy.site import machine_notes
 from pipelines.report.claims import gpu_slack
 from pipelines.report.parts import Asked, Figure, Note, Part, Section, Table, Traces
 from scheduler_core.cluster import Machine
@@ -42,7 +44,8 @@ def energy(traces: Traces, meters: Meters) -> Section:
         )
         parts.append(Figure(name=f"idle_gpus-{trace}", chart=idle_gpus(kinds.reverse(), trace), rows=own))
     parts += [_table(idle, grid) for grid in meters.grids if idle.height]
-    parts += [*(Note(text=f"{note}.") for note in meters.notes), *whole.notes, *slack.notes]
+    said = [*meters.notes, *_taken_as(traces, whole.traces, idle, meters.table)]
+    parts += [*(Note(text=f"{note}.") for note in said), *whole.notes, *slack.notes]
     return Section(
         name="energy",
         title="Energy, carbon and money",
@@ -143,18 +146,36 @@ def _table(idle: pl.DataFrame, grid: Grid) -> Table:
     )
 
 
+def _taken_as(traces: Traces, drawn: Iterable[str], idle: pl.DataFrame, table: PowerTable) -> list[str]:
+    """Say which machines and jobs are of a GPU type that the table does not know, and what they are taken as."""
+    notes = []
+    for trace in drawn:
+        machines = [_machine(row) for row in traces.lake.table("machines", trace).collect().iter_rows(named=True)]
+        notes += [f"{trace}: {note}" for note in machine_notes(table, machines)]
+    if not idle.width:
+        return notes
+    unknown = idle.filter(~pl.col("gpu_type").is_in(list(table.gpus)))
+    for trace, tasks in unknown.group_by("trace", maintain_order=True).agg(pl.col("tasks").sum()).iter_rows():
+        notes.append(f"{trace}: {tasks} tasks name no GPU type of the table: idle draw taken as of {table.default_gpu}")
+    return notes
+
+
 def _watts(row: dict[str, object], table: PowerTable) -> list[float]:
-    gpus, cores, kind = row["gpus"], row["cpu_cores"], row["gpu_type"]
-    machine = Machine(
-        name=str(row["machine"]),
-        cpu_cores=float(cores) if isinstance(cores, float) else 0.0,
-        mem_gib=0.0,
-        gpus=gpus if isinstance(gpus, int) else 0,
-        gpu_type=str(kind) if kind is not None else None,
-    )
+    machine = _machine(row)
     node = table.node(machine)
     return [
         node.idle_w(machine.gpus),
         node.cpu_full_w - node.cpu_idle_w,
         machine.gpus * (node.gpu_full_w - node.gpu_idle_w),
     ]
+
+
+def _machine(row: dict[str, object]) -> Machine:
+    gpus, cores, kind = row["gpus"], row["cpu_cores"], row["gpu_type"]
+    return Machine(
+        name=str(row["machine"]),
+        cpu_cores=float(cores) if isinstance(cores, float) else 0.0,
+        mem_gib=0.0,
+        gpus=gpus if isinstance(gpus, int) else 0,
+        gpu_type=str(kind) if kind is not None else None,
+    )

@@ -1,5 +1,6 @@
 """The report's section on energy: the grid by hour, machines by type, and idle GPUs, worked by hand; charts drawn."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from pipelines.energy.meters import Meters
 from pipelines.energy.power_file import power_file
 from pipelines.report.energy import energy, hours_of_day, machine_energy
-from pipelines.report.parts import Traces
+from pipelines.report.parts import Note, Traces
 from scheduler_core.cluster import Machine
 from scheduler_core.energy.grid import Grid
 from scheduler_core.energy.hourly import HourlySeries
@@ -76,6 +77,17 @@ def test_gpus_that_nobody_used_burn_their_idle_watts(traces: Traces) -> None:
     assert row["cost_usd"] == pytest.approx(row["idle_kwh"] * 1.5 * 0.1)
     kinds = figures([section])["idle_gpus-toy"].rows
     assert kinds["idle_kwh"].sum() == pytest.approx(row["idle_kwh"])
+
+
+def test_what_types_unknown_to_the_table_are_taken_as_is_said(traces: Traces) -> None:
+    site = meters()
+    bare = replace(site, table=replace(site.table, gpus={"V100": site.table.gpus["V100"]}))
+
+    said = " | ".join(part.text for part in energy(traces, bare).parts if isinstance(part, Note))
+
+    assert "toy: 1 of 1 machines name no GPU type of the table: taken as V100" in said
+    assert "tasks name no GPU type of the table: idle draw taken as of V100" in said
+    assert "taken as V100" not in " | ".join(part.text for part in energy(traces, site).parts if isinstance(part, Note))
 
 
 def test_every_chart_can_be_drawn_and_says_of_how_many(traces: Traces) -> None:
