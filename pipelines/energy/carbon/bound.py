@@ -36,8 +36,8 @@ def least_mean(jobs: ArrivingJobs, *, round_s: float) -> tuple[FloatArray, Float
     ...     requested=np.array([1]), elastic=np.array([True]),
     ... )
     >>> front = Front.of(*least_mean(jobs, round_s=0.0))
-    >>> front.at(np.array([0.1, 0.12, 0.2])).round().tolist()
-    [3600.0, 2880.0, 2400.0]
+    >>> front.at(np.array([0.1, 0.2])).round().tolist()
+    [3600.0, 2400.0]
     """
     many = len(jobs)
     waits_s = np.zeros(many) if round_s == 0.0 else -jobs.submit_s % round_s
