@@ -1,4 +1,4 @@
-"""The measured tables as tidy frames, and the models made of them: frequency, power limit, scaling, node types.
+"""The measured tables as tidy frames, and models made of them: of frequency and scaling.
 
 Reading and checking files is `measured_files`'; judging the models is `fits`'. Called by the energy experiments.
 """
@@ -13,7 +13,6 @@ import polars as pl
 from pipelines.energy.measured_files import found, table, wide
 from pipelines.errors import SourceError
 from scheduler_core.energy.frequency import FrequencyModel, fit_frequency
-from scheduler_core.energy.power_limit import PowerLimitModel, fit_power_limit
 from scheduler_core.energy.scaling import ScalingModel, fit_scaling
 
 FREQUENCY: Final = "frequency(MHz)"
@@ -148,16 +147,6 @@ def power_limits(folder: Path) -> pl.DataFrame:
         for gpu_type in GPU_TYPES
     ]
     return pl.concat(read)
-
-
-def power_limit_models(folder: Path) -> dict[tuple[str, ...], PowerLimitModel]:
-    """Return a model per GPU type, dataset, network, batch and optimizer."""
-    return {
-        tuple(map(str, setting)): fit_power_limit(
-            rows["limit_w"].to_numpy(), rows["epoch_s"].to_numpy(), rows["watts"].to_numpy()
-        )
-        for setting, rows in power_limits(folder).group_by(*SETTING, maintain_order=True)
-    }
 
 
 def gavel_throughputs(folder: Path) -> pl.DataFrame:

@@ -93,20 +93,6 @@ def fit_frequency(
     return model
 
 
-def fit_errors(
-    model: FrequencyModel, mhz: npt.ArrayLike, perf: npt.ArrayLike, watts: npt.ArrayLike
-) -> tuple[float, float]:
-    """Return the mean absolute relative errors of times and of watts at the steps given.
-
-    Raises
-    ------
-    BadInput
-        If a figure is not finite and above zero.
-    """
-    steps, speeds, drawn = _columns(mhz, perf, watts, least=1)
-    return mean_error(model.time_ratio(steps), 1.0 / speeds), mean_error(model.watts(steps), drawn)
-
-
 def line(x: FloatArray, y: FloatArray) -> tuple[float, float]:
     """Return intercept and slope of the line of least squared relative errors in y (all above zero).
 
@@ -129,13 +115,13 @@ def mean_error(told: FloatArray, measured: FloatArray) -> float:
     return float(np.abs(told / measured - 1.0).mean())
 
 
-def _columns(*given: npt.ArrayLike, least: int = LEAST_STEPS) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _columns(*given: npt.ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Check the columns of a table: equally long, finite, above zero, no step twice."""
     steps, speeds, drawn = (np.asarray(each, dtype=np.float64) for each in given)
-    if steps.ndim != 1 or steps.shape != speeds.shape or steps.shape != drawn.shape or len(steps) < least:
+    if steps.ndim != 1 or steps.shape != speeds.shape or steps.shape != drawn.shape or len(steps) < LEAST_STEPS:
         raise BadInput(
             f"columns of {[each.shape for each in (steps, speeds, drawn)]}, expected three of the same length, "
-            f"at least {least}"
+            f"at least {LEAST_STEPS}"
         )
     for name, column in {"frequencies": steps, "speeds": speeds, "watts": drawn}.items():
         if not (np.isfinite(column) & (column > 0.0)).all():

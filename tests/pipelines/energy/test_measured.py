@@ -51,8 +51,9 @@ def test_single_jobs_of_gavel_without_k80(made_up: Path) -> None:
 
 def test_power_limits_by_gpu_type(made_up: Path) -> None:
     assert measured.power_limits(made_up).height == 3 * len(measured.GPU_TYPES)
-    models = measured.power_limit_models(made_up)
-    assert models["v100", "imagenet", "resnet50", "256", "adam"].limits_w == (100.0, 150.0, 200.0)
+    of_v100 = measured.power_limits(made_up).filter(gpu_type="v100")
+    assert of_v100["limit_w"].sort().to_list() == [100.0, 150.0, 200.0]
+    assert set(of_v100.select(measured.SETTING).rows()) == {("v100", "imagenet", "resnet50", 256, "adam")}
 
 
 def replaced(file: str, old: str, new: str) -> Callable[[Path], None]:
