@@ -97,18 +97,19 @@ def place(data: Ahead, now: Running, order: IntArray, most_gpus: IntArray, thrif
     for job in order:
         was, had = now.node[job], now.gpus[job]
         now.node[job], now.gpus[job] = NONE, 0
-        if now.left[job] <= 0.0 or spare == 0:
+        if now.left[job] <= 0.0:
             continue
+        options = data.options[job] if spare > 0 else 0  # who is stopped on a full cluster owes a restart too
         bound = max(most_gpus[job], data.least_gpus[job])
         if thrifty[job]:
-            for option in range(data.options[job]):
+            for option in range(options):
                 kind, gpus = data.cheap_kind[job, option], data.cheap_gpus[job, option]
                 needs_s = now.left[job] * data.run_s[job, kind, gpus] + now.owed_s[job]
                 if gpus <= min(bound, now.most[kind]) and ts_s + needs_s <= data.slack_s[job]:
                     take(data, now, job, kind, gpus, was, had)
                     break
         if now.node[job] == NONE:
-            for option in range(data.options[job]):
+            for option in range(options):
                 kind, gpus = data.fast_kind[job, option], data.fast_gpus[job, option]
                 if gpus <= min(bound, now.most[kind]):
                     take(data, now, job, kind, gpus, was, had)
