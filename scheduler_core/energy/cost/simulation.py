@@ -181,7 +181,11 @@ def _asked(jobs: SubmittedJobs, here: IntArray) -> Asked:
 
 
 def _settle(state: _State, here: IntArray, decision: Decision, restart_s: float) -> None:
-    """Put a decision into force; who ran and is stopped, moved or given another count owes a restart."""
+    """Put a decision into force; who ran and is stopped, moved or given another count owes a restart.
+
+    One in the middle of a restart begins it anew: decisions foresee what is left of the old one on top, so that they
+    take the move for dearer than it is, by less than `restart_s`.
+    """
     ran = state.node[here] != POSTPONED
     changed = ran & ((decision.node != state.node[here]) | (decision.gpus != state.gpus[here]))
     state.owed_s[here[changed]] = restart_s
