@@ -68,7 +68,7 @@ class Metering:
         files = zone_files(self.grid, self.zone, basis=(self.basis or BasisOption.LCA).value)
         grid = files.grid(table.pue if self.pue is None else self.pue)
         told = None if self.start is None else moment_of(self.start, "--grid-start")
-        start_ts, began = start_on(grid, told, first_ts)
+        start_ts, began = start_on(grid, told, first_ts, cure="name one with --grid-start")
         notes += [*files.notes, f"PUE {grid.pue:g}: in carbon and cost, not in kWh", began]
         site = Site(table=table, grid=grid, start_ts=start_ts, notes=tuple(notes))
         if slack is None:

@@ -27,6 +27,8 @@ BY_FORECAST: Final = "forecast"
 FORECAST: Final = "yesterday"
 """The forecast that jobs are held by: persistence sees no better hour."""
 
+CURE: Final = "give files of a whole year with --grid"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
@@ -102,12 +104,14 @@ class Site:
         return series
 
 
-def start_on(grid: Grid, told: datetime | None, first_ts: float | None) -> tuple[float, str]:
+def start_on(grid: Grid, told: datetime | None, first_ts: float | None, *, cure: str = CURE) -> tuple[float, str]:
     """Return the Unix time of a simulation's 0 s on the grid, and how it was found.
 
     As told (of UTC); else, for recorded arrivals, the month, day and time of the first submission in
     the grid's year; else the grid's first hour. Days of the week are not matched (ours). What runs on beyond the last
     hour of the grid goes on at its first.
+
+    `cure` is what the error tells to do.
 
     Raises
     ------
@@ -129,8 +133,8 @@ def start_on(grid: Grid, told: datetime | None, first_ts: float | None) -> tuple
             return moment.timestamp(), f"0 s is {moment:%Y-%m-%d %H:%M} UTC on the grid ({how})"
     last = datetime.fromtimestamp(series.until_s, UTC)
     raise BadUsage(
-        f"--grid: found the begin {candidates[0]:%Y-%m-%d %H:%M} UTC ({how}), expected one from {begin:%Y-%m-%d %H:%M} "
-        f"to {last:%Y-%m-%d %H:%M}; name one with --grid-start"
+        f"zone {grid.zone}: found the begin {candidates[0]:%Y-%m-%d %H:%M} UTC ({how}), expected one from "
+        f"{begin:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M}; {cure}"
     )
 
 

@@ -168,7 +168,7 @@ def test_means_over_seeds_keep_shifts_apart(taut: Taut, grid: Path) -> None:
         (("--grid", "GRID"), "the zones DE-LU, ZA; say which"),
         (("--grid", "GRID", "--zone", "FR"), "--zone FR"),
         (("--grid", "GRID", "--zone", "ZA", "--slack", "6h", "--shift-by", "price"), "zone ZA has no file"),
-        (("--grid", "GRID", "--zone", "ZA", "--grid-start", "2022-01-01"), "found the begin 2022-01-01"),
+        (("--grid", "GRID", "--zone", "ZA", "--grid-start", "2022-01-01"), "name one with --grid-start"),
         (("--grid", "GRID", "--zone", "ZA", "--grid-start", "noon"), "--grid-start: found 'noon', expected a moment"),
         (("--grid", "GRID", "--zone", "ZA", "--slack", "soon"), "--slack soon: expected a time as 6h"),
         (("--slack", "9d"), "--slack 9d: found a slack of 216 h, expected at most 168 h"),
