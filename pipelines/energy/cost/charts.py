@@ -11,7 +11,7 @@ import polars as pl
 
 from pipelines.charts.inflation import ORANGE, SKY
 from pipelines.charts.looks import BLACK, BLUE, GREEN, PURPLE, VERMILLION, titled
-from pipelines.energy.cost.arms import AHEAD, GREEDY, RELINKED, first_principle
+from pipelines.energy.cost.arms import AHEAD, GREEDY, RELINKED, as_asked, first_principle
 from pipelines.energy.cost.studies import EXACT
 from pipelines.fgd.findings import summed_up
 from scheduler_core.energy.cost.baselines import CONFIGURATIONS
@@ -22,11 +22,11 @@ COLOURS: Final = {
     GREEDY: BLACK,
     **dict(zip(first_principle(), (VERMILLION, VERMILLION, GREEN, GREEN, PURPLE, PURPLE), strict=True)),
 }
-"""By policy; one colour an order, told apart by dashes: dashed is fixed."""
+"""By policy; one colour an order, told apart by dashes and marks: dashed and square is fixed."""
 
 PARTS: Final = {"tardiness_usd": "tardiness", "energy_usd": "energy"}
 SEARCHES: Final = (AHEAD, RELINKED, GREEDY)
-LABELLED: Final = (0.001, 0.01, 0.03, 1.0)
+LABELLED: Final = (0.001, 0.01, 1.0)
 """Of the factors, those whose points stand apart."""
 
 WIDTH, HEIGHT = 420, 280
@@ -46,10 +46,11 @@ def cost_over_load(runs: pl.DataFrame, said: Sequence[str]) -> alt.TopLevelMixin
     bands = base.mark_area(opacity=0.13).encode(
         x=x, y=alt.Y("low:Q").title("cost of a run, USD"), y2="total_usd_hi:Q", color=_colour()
     )
-    lines = base.mark_line(strokeWidth=2, point=True).encode(
-        x=x, y=alt.Y("total_usd:Q"), color=_colour(), strokeDash=_dash()
-    )
-    layers = alt.layer(bands, lines).properties(width=WIDTH - 80, height=HEIGHT)
+    y = alt.Y("total_usd:Q")
+    lines = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=_colour(), strokeDash=_dash())
+    # One load alone has no line to be dashed.
+    points = base.mark_point(size=45, filled=True, opacity=1.0).encode(x=x, y=y, color=_colour(), shape=_shape())
+    layers = alt.layer(bands, lines, points).properties(width=WIDTH - 80, height=HEIGHT)
     chart = layers.facet(column=alt.Column("panel:N").title(None))
     return titled(chart, "Cost of tardiness and energy over load", [*said, "bands: 95 % of means over seeds"])
 
@@ -125,6 +126,11 @@ def energy_against_tardiness(
 def _colour() -> alt.Color:
     colour = alt.Color("arm:N").title(None).scale(domain=list(COLOURS), range=list(COLOURS.values()))
     return colour.legend(orient="bottom", columns=3, symbolType="stroke", symbolOpacity=1.0)
+
+
+def _shape() -> alt.Shape:
+    shapes = ["square" if as_asked(name) else "circle" for name in COLOURS]
+    return alt.Shape("arm:N").title(None).scale(domain=list(COLOURS), range=shapes)
 
 
 def _dash() -> alt.StrokeDash:
