@@ -113,7 +113,8 @@ def _ingest(
         held.sweep()
         say(f"{trace}: reading {folder}")
         seen = Signatures.read(held.manifest_folder / f"{trace}.seen")
-        inputs = _inputs(clusters, folder, seen, readers)
+        paths = _paths(clusters)
+        inputs = _inputs(paths, folder, seen, readers)
         before = prior_manifest(held, trace, source)
         # Without a manifest to compare with, the files' digests are made while their rows are loaded.
         if before and before.same_ingest(source.name, inputs() + source.declared) and held.intact(before):
@@ -125,7 +126,7 @@ def _ingest(
             manifest = _build(held, source, trace, folder, clusters, inputs, say)
             check_any_good(manifest, source)
             check_share(manifest, strict_share)
-            if not seen.still_hold(folder):
+            if not seen.still_hold(folder) or _paths(clusters) != paths:
                 raise SourceError(
                     f"files in {folder} changed while they were read; nothing was committed. Ingest again."
                 )
@@ -158,11 +159,15 @@ def trace_named(source: Source, from_dir: str | Path, as_name: str | None) -> st
     return name
 
 
-def _inputs(
-    clusters: list[Cluster], folder: Path, seen: Signatures, readers: Executor
-) -> Callable[[], tuple[Input, ...]]:
+def _paths(clusters: list[Cluster]) -> list[Path]:
+    """Return the files that rows come from, with the logs of databases that stand beside them."""
+    found = [file for cluster in clusters for file in cluster.files]
+    logs = [file.path.with_name(file.path.name + end) for file in found for end in file.table.logs]
+    return sorted({file.path for file in found}.union(log for log in logs if log.exists()))
+
+
+def _inputs(paths: list[Path], folder: Path, seen: Signatures, readers: Executor) -> Callable[[], tuple[Input, ...]]:
     """Have the files read for their digests; return what waits for them."""
-    paths = sorted({f.path for c in clusters for f in c.files})
     read = [readers.submit(seen.input_of, path.relative_to(folder).as_posix(), path) for path in paths]
     return lambda: tuple(one.result() for one in read)
 

@@ -7,18 +7,23 @@ is lost is made again by reading the files. Called by `pipelines.ingest`.
 import json
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from pipelines.manifest import Input
 from pipelines.sources.archive import fingerprint
 
+SQLITE_LOG: Final = "-wal"
 Mark = tuple[int, int, int, int, int]
 
 
 def mark_of(path: Path) -> Mark:
-    """Return a file's device, inode, size and times of change; ctime cannot be set back by its owner."""
+    """Return a file's device, inode, size and times of change; ctime cannot be set back by its owner.
+
+    Of SQLite's log the ctime is left out: reading as root sets its owner anew.
+    """
     state = path.stat()
-    return (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+    changed = 0 if path.name.endswith(SQLITE_LOG) else state.st_ctime_ns
+    return (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, changed)
 
 
 class Signatures:

@@ -21,7 +21,7 @@ from pipelines.generic.json_records import json_records
 from pipelines.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, TIME, USAGE_COLUMNS, Kind
 from pipelines.generic.mapping import ColumnMapping, GenericMapping, RowsMapping
 from pipelines.generic.records import fetched_records, write_records
-from pipelines.generic.row_texts import sqlite_records
+from pipelines.generic.row_texts import LOGS, sqlite_records
 from pipelines.generic.selects import jobs_select, machines_select, usage_select
 from pipelines.manifest import Input
 from pipelines.sources.source import (
@@ -40,6 +40,9 @@ from pipelines.sources.source import (
 )
 
 NAME: Final = "generic"
+LOGS_OF: Final = {"sqlite": LOGS, "duckdb": (".wal",)}
+"""How the names of the files end that hold what is not in the database's own file yet."""
+
 STREAMED: Final = {"csv": csv_records, "jsonl": json_records, "sqlite": sqlite_records}
 IMPLIED: Final = {"run_s": "end_ts - start_ts", "queue_s": "start_ts - submit_ts", "end_ts": "start_ts + run_s"}
 """How a column that is not mapped follows from two that are."""
@@ -155,6 +158,7 @@ def _table(
         passing=tuple(column.name for column in made if column.name.endswith(WHOLE)),
         records=partial(_records, rows, columns, file),
         counted_in="line" if rows.format in ("csv", "jsonl") else "row",
+        logs=LOGS_OF.get(rows.format, ()),
     )
 
 

@@ -1,9 +1,12 @@
 """The same rows in any format and by any mapping give the same tables; bad ones are quarantined where they stand."""
 
 import gzip
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
 import pytest
 
@@ -212,8 +215,6 @@ def test_a_query_that_does_more_than_read_its_tables_is_refused(form: str, query
 
 
 def test_an_sqlite_file_that_is_being_written_is_read_with_its_log(tmp_path: Path) -> None:
-    import sqlite3
-
     folder, mapping = own_files(tmp_path, "sqlite")
     writer = sqlite3.connect(folder / "jobs")
     writer.execute("PRAGMA journal_mode = wal")
@@ -229,8 +230,6 @@ def test_an_sqlite_file_that_is_being_written_is_read_with_its_log(tmp_path: Pat
 def test_rows_of_an_sqlite_file_that_are_not_committed_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import sqlite3
-
     from pipelines.generic import row_texts
 
     monkeypatch.setattr(row_texts, "BUSY_S", 0.1)
@@ -247,6 +246,39 @@ def test_rows_of_an_sqlite_file_that_are_not_committed_are_not_read(
     writer.close()
 
     assert ingested(tmp_path, folder, mapping).manifest.rows_out("jobs") == len(ROWS)
+
+
+def written_on(form: str, path: Path) -> Any:
+    """Return a connection that wrote to a database's log, and leaves it beside the file."""
+    if form == "duckdb":
+        writer: Any = duckdb.connect(str(path))
+        writer.execute("PRAGMA disable_checkpoint_on_shutdown")
+    else:
+        writer = sqlite3.connect(path, isolation_level=None)
+        writer.execute("PRAGMA journal_mode = wal")
+    writer.execute(f"INSERT INTO job VALUES ({', '.join('?' * len(NAMES))})", row(99))
+    return writer
+
+
+@pytest.mark.parametrize("form", ["sqlite", "duckdb"])
+def test_rows_that_stand_in_a_databases_log_alone_are_a_change(form: str, tmp_path: Path) -> None:
+    folder, mapping = own_files(tmp_path, form)
+    if form == "sqlite":
+        with closing(sqlite3.connect(folder / "jobs")) as made:
+            made.execute("PRAGMA journal_mode = wal")
+    ingested(tmp_path, folder, mapping)
+    before = (folder / "jobs").read_bytes()
+    writer = written_on(form, folder / "jobs")
+    if form == "duckdb":
+        writer.close()
+    assert (folder / "jobs").read_bytes() == before
+
+    again = ingested(tmp_path, folder, mapping)
+    unchanged = ingested(tmp_path, folder, mapping)
+    writer.close()
+
+    assert (again.changed, again.manifest.rows_out("jobs")) == (True, len(ROWS) + 1)
+    assert not unchanged.changed
 
 
 def test_postgres_is_asked_for_by_its_address_and_nothing_else(tmp_path: Path) -> None:
