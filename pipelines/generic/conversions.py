@@ -138,17 +138,27 @@ SLURM_MEMORY: Final = Conversion(
         THEN regexp_extract({TEXT_SLOT}, '^[0-9.]+')::DOUBLE * {_MEMORY_UNITS} END END""",
     expects="memory as Slurm writes it: 4G, 4096M, 1.5T, or the mem= of a list of resources; without a letter MiB",
 )
-_GPU_COUNTS: Final = f"regexp_extract_all({TEXT_SLOT}, 'gpu(?::[^:=,()]*[A-Za-z][^:=,()]*)?[:=]([0-9]{{1,6}})', 1)"
-_GPU_TOTAL: Final = f"nullif(regexp_extract({TEXT_SLOT}, '(?:^|,)gres/gpu=([0-9]{{1,6}})', 1), '')"
-_GPUS: Final = f"""CASE WHEN NOT contains({TEXT_SLOT}, 'gpu') THEN 0
-    WHEN {_GPU_TOTAL} IS NOT NULL THEN {_GPU_TOTAL}::DOUBLE
-    WHEN len({_GPU_COUNTS}) > 0 THEN list_sum(list_transform({_GPU_COUNTS}, lambda n: n::DOUBLE)) END"""
+_RESOURCES: Final = rf"string_split(regexp_replace({TEXT_SLOT}, '\([^)]*\)', '', 'g'), ',')"
+"""What is in a list of resources, without the devices told in brackets."""
+
+_OF_GPUS: Final = "regexp_matches(one, '(?i)^(gres[/:])?gpu([:=]|$)')"
+_GPU_FORM: Final = "(?i)(gres[/:])?gpu(:[^:=,]+)?[:=][0-9]{1,6}"  # a type may be of digits: gpu:3090:4
+_OTHER_FORM: Final = "[A-Za-z][A-Za-z0-9_./-]*([:=][^:=,]+){1,3}"
+_OTHERWISE_WRITTEN: Final = f"""list_filter({_RESOURCES}, lambda one: one <> '' AND NOT
+    regexp_full_match(one, CASE WHEN {_OF_GPUS} THEN '{_GPU_FORM}' ELSE '{_OTHER_FORM}' END))"""
+_GPU_COUNTS: Final = f"""list_transform(list_filter({_RESOURCES}, lambda one: {_OF_GPUS}),
+    lambda one: regexp_extract(one, '[0-9]+$')::DOUBLE)"""
+_GPU_TOTAL: Final = f"nullif(regexp_extract({TEXT_SLOT}, '(?:^|,)gres/gpu=([0-9]{{1,6}})(?:,|$)', 1), '')"
+_GPUS: Final = f"""CASE WHEN {TEXT_SLOT} = '(null)' THEN 0
+    WHEN len({_OTHERWISE_WRITTEN}) = 0 AND len(list_filter({_RESOURCES}, lambda one: one <> '')) > 0
+        THEN coalesce({_GPU_TOTAL}::DOUBLE, list_sum({_GPU_COUNTS}), 0) END"""
 SLURM_GPUS: Final = Conversion(
     value=_GPUS, expects="GPUs as Slurm writes them: gres/gpu:a100=4, gres/gpu=4 or gpu:a100:4; a list without any is 0"
 )
 SLURM_GPU_COUNT: Final = Conversion(value=f"({_GPUS})::INTEGER", expects=SLURM_GPUS.expects)
 SLURM_GPU_TYPE: Final = Conversion(
-    pick=f"regexp_extract({TEXT_SLOT}, 'gpu:([^:=,()]*[A-Za-z][^:=,()]*)', 1)",
+    pick=f"coalesce(nullif(regexp_extract({TEXT_SLOT}, 'gpu:([^:=,()]+)[:=][0-9]', 1), ''), "
+    f"regexp_extract({TEXT_SLOT}, 'gpu:([^:=,()]*[A-Za-z][^:=,()]*)', 1))",
     value=TEXT_SLOT,
     expects="a list of resources with a named GPU: gres/gpu:a100=4",
 )
