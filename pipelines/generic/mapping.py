@@ -18,7 +18,13 @@ from pipelines.errors import MappingError
 from pipelines.generic.conversions import EPOCHS, TIME_PART
 from pipelines.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, TIME, USAGE_COLUMNS, Kind
 
-MOST_BYTES: Final = 1 << 20
+MOST_BYTES: Final = 1 << 16
+MOST_DOTS: Final = 10
+_LONG_KEY: Final = re.compile(
+    rf"""(?:^|[\[{{,])[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_DOTS + 1}}}""", re.MULTILINE
+)
+"""A key that takes the parser a time that grows with the square of its parts."""
+
 DERIVED: Final = {
     "end_ts": ("start_ts + run_s",),
     "start_ts": ("submit_ts + queue_s", "end_ts - run_s"),
@@ -131,7 +137,10 @@ def read_mapping(path: Path) -> GenericMapping:
             data = stream.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
             raise MappingError(f"{path.name} is larger than {MOST_BYTES} bytes; expected a mapping, not the table")
-        mapping = GenericMapping.model_validate(tomllib.loads(data.decode("utf-8-sig")))
+        text = data.decode("utf-8-sig")
+        if _LONG_KEY.search(text):
+            raise MappingError(f"{path.name} has a key of more than {MOST_DOTS} dots; expected what the page shows")
+        mapping = GenericMapping.model_validate(tomllib.loads(text))
     except OSError as error:
         raise MappingError(f"cannot read the mapping {path}: {error.strerror}; see docs/own-cluster.md") from error
     except ValidationError as error:

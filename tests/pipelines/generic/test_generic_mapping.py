@@ -30,6 +30,11 @@ def test_the_least_mapping_is_enough(tmp_path: Path) -> None:
     [
         ("", "jobs: Field required"),
         ("[", "no TOML"),
+        (".".join("a" * 20_000) + " = 1", "a key of more than 10 dots"),
+        ("[" + " . ".join(["'a'", '"b c"'] * 6) + "]", "a key of more than 10 dots"),
+        ("x = {" + ".".join("a" * 12) + " = 1}", "a key of more than 10 dots"),
+        ("# " + "x" * (1 << 16), "larger than 65536 bytes"),
+        (LEAST + f'user = "{".".join("a" * 30)}"\n[x]', "x: Extra"),
         ('[jobs.columns]\njob_id = "a"\n', "lacks submit_ts"),
         (LEAST + 'colour = "c"\n', "colour is no column of jobs; expected one of job_id, role"),
         (LEAST + "user = {}\n", "no origin; expected one of column, value, derive"),
