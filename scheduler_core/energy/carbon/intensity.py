@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from scheduler_core.errors import BadInput, SchedulerError
+from scheduler_core.errors import BadInput
 
 MOST_AGE_S: Final = 6 * 3600.0
 """How long the last value told stands in by default (ours): feeds come by the hour, and days repeat themselves."""
@@ -33,7 +33,7 @@ class Reading:
 
 
 def read_intensity(
-    told: Callable[[float], float],
+    told: Callable[[float], float | None],
     now_ts: float,
     *,
     before: Reading | None,
@@ -42,8 +42,8 @@ def read_intensity(
 ) -> Reading:
     """Return the intensity at `now_ts` (Unix time): told, else the last one told if not too old, else the fallback.
 
-    `told` is `GridProvider.carbon_g_per_kwh`, `HourlySeries.at` or the like. That it raises one of this package's
-    errors, or answers what no intensity can be (negative, no number), counts as silence: a round is never lost for it.
+    `told` is `GridProvider.carbon_g_per_kwh`, `HourlySeries.at` or the like. That it raises, or answers
+    what no intensity can be (None, negative, no number), counts as silence: a round is never lost for it.
     The fallback should be the highest intensity of the zone: a budget then holds whatever the truth is (ours).
 
     Raises
@@ -62,8 +62,9 @@ def read_intensity(
     if not 0.0 <= fallback_g_per_kwh < math.inf:
         raise BadInput(f"carbon intensity: found a fallback of {fallback_g_per_kwh} g/kWh, expected 0 or more")
     try:
-        value = told(now_ts)
-    except SchedulerError:
+        answer = told(now_ts)
+        value = math.nan if answer is None else float(answer)
+    except Exception:  # somebody else's feed may raise whatever it likes
         value = math.nan
     if 0.0 <= value < math.inf:
         return Reading(g_per_kwh=value, told_ts=now_ts, source=Source.TOLD)

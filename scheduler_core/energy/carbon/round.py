@@ -55,7 +55,7 @@ def carbon_round(
     states: JobStates,
     now_ts: float,
     *,
-    told: Callable[[float], float],
+    told: Callable[[float], float | None],
     reading: Reading | None,
     budget_g: float,
     free_gpus: IntArray,
