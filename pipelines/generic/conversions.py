@@ -124,8 +124,9 @@ SLURM_TIME: Final = Conversion(
     expects="a span as Slurm writes it: 1-02:03:04, 02:03:04 or 03:04.5",
 )
 SLURM_TIME_LIMIT: Final = Conversion(
+    pick=f"CASE WHEN upper({TEXT_SLOT}) NOT IN ('UNLIMITED', 'PARTITION_LIMIT') THEN {TEXT_SLOT} END",
     value=f"CASE WHEN isfinite({_DOUBLE}) THEN {_DOUBLE} * 60 ELSE {SLURM_TIME.value} END",
-    expects="minutes (Slurm's TimelimitRaw), or a span as Slurm writes it",
+    expects="minutes (Slurm's TimelimitRaw), a span as Slurm writes it, UNLIMITED or Partition_Limit (both null)",
 )
 
 _MEMORY_UNITS: Final = "CASE regexp_extract({text}, '[KMGTP]') " + " ".join(

@@ -19,7 +19,7 @@ from pipelines.generic.cures import cures_of
 from pipelines.generic.duckdb_records import duckdb_records
 from pipelines.generic.json_records import json_records
 from pipelines.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, TIME, USAGE_COLUMNS, Kind
-from pipelines.generic.mapping import ColumnMapping, GenericMapping, RowsMapping
+from pipelines.generic.mapping import NULLS, ColumnMapping, GenericMapping, RowsMapping
 from pipelines.generic.records import fetched_records, write_records
 from pipelines.generic.row_texts import LOGS, sqlite_records
 from pipelines.generic.selects import jobs_select, machines_select, usage_select
@@ -214,7 +214,7 @@ def _derived(how: str) -> str:
 
 def _column(name: str, told: ColumnMapping, kind: Kind, rows: RowsMapping, places: Mapping[str | int, int]) -> Column:
     conversion = kind.named[told.convert] if told.convert else kind.plain
-    nulls = ("",) if name in ("job_id", "machine") else rows.nulls
+    nulls = ("",) if name in ("job_id", "machine") else (*NULLS, *rows.nulls)
     if told.column is None:
         text = literal(_written(told.value))
     else:

@@ -34,6 +34,7 @@ DERIVED: Final = {
 }
 """What a column may be derived from; null where a part is."""
 
+NULLS: Final = ("", "NA", "N/A", "None", "NULL", "null", "nan", "NaN", "Unknown")
 DATABASES: Final = ("duckdb", "sqlite", "postgres")
 Text = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]+$")]
 Cell = Text | int | float | bool
@@ -83,9 +84,7 @@ class RowsMapping(BaseModel):
     quote: Annotated[str, StringConstraints(max_length=1, pattern=r"^[^\r\n\x00]?$")] = '"'
     encoding: Literal["utf-8", "utf-16", "latin-1", "cp1252", "gb18030", "shift_jis", "euc_jp", "euc_kr"] = "utf-8"
     header: bool = True
-    nulls: tuple[Text | Literal[""], ...] = Field(
-        default=("", "NA", "N/A", "None", "NULL", "null", "nan", "NaN", "Unknown"), max_length=50, strict=False
-    )
+    nulls: tuple[Text | Literal[""], ...] = Field(default=(), max_length=50, strict=False)
     zone: Text = "UTC"
     columns: dict[str, ColumnMapping]
 

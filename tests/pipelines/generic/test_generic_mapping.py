@@ -114,6 +114,7 @@ def value_of(conversion: Conversion | str, text: str) -> object:
         (DURATION.named["slurm_time"], "UNLIMITED", None),
         (DURATION.named["slurm_minutes"], "60", 3600),
         (DURATION.named["slurm_minutes"], "1-00:00:00", 86400),
+        (DURATION.named["slurm_minutes"], "UNLIMITED", None),
         (MEMORY.named["slurm_memory"], "4G", 4),
         (MEMORY.named["slurm_memory"], "4096M", 4),
         (MEMORY.named["slurm_memory"], "1048576K", 1),

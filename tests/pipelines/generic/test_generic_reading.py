@@ -151,6 +151,21 @@ def test_what_is_not_mapped_follows_from_what_is(tmp_path: Path) -> None:
     assert [end is None for end in jobs["end_ts"]] == [False, True, True, False]
 
 
+def test_named_nulls_are_taken_besides_the_usual_ones_and_no_limit_is_null(tmp_path: Path) -> None:
+    jobs = read_csv(
+        tmp_path,
+        "id,submitted,started,limit\na,2024-01-01,Unknown,UNLIMITED\nb,2024-01-01,never,Partition_Limit\n"
+        "c,2024-01-01,2024-01-02,60\n",
+        '[jobs.columns]\njob_id = "id"\nsubmit_ts = "submitted"\nstart_ts = "started"\n'
+        'time_limit_s = { column = "limit", as = "slurm_minutes" }\n',
+        'nulls = ["never"]\n',
+    ).sort("job_id")
+
+    assert jobs["job_id"].to_list() == ["a", "b", "c"]
+    assert jobs["start_ts"].is_null().to_list() == [True, True, False]
+    assert jobs["time_limit_s"].to_list() == [None, None, 3600]
+
+
 def test_machines_come_from_a_table_of_their_own(tmp_path: Path) -> None:
     folder, mapping = own_files(tmp_path, "csv")
     (folder / "nodes.jsonl").write_text('{"name": "n1", "has": {"gres": "gpu:T4:4", "mem": 256000}}\n{"name": "n2"}\n')
