@@ -47,7 +47,7 @@ def climb(
     heap = [(kind[row][0], rank[row][0], row) for row in range(len(kind)) if steps and kind[row][0] != NO_STEP]
     heapq.heapify(heap)
     passed: list[tuple[int, float, int]] = []
-    short_of_budget = short_of_gpus = False
+    short_of_gpus = False
     while heap:
         entry = heapq.heappop(heap)
         what, _, row = entry
@@ -59,10 +59,9 @@ def climb(
         if wanted > free:
             short_of_gpus = True
         elif spent_g + change_g > limit_g:
-            short_of_budget = True
+            passed.append(entry)
             if past_budget == "stop" and what != FIRST_GPUS:
                 break
-            passed.append(entry)
         else:
             rung[row] = at = at + 1
             free -= wanted
@@ -73,4 +72,4 @@ def climb(
                 while passed:
                     heapq.heappush(heap, passed.pop())
     choice = ladders.choice[range(len(rung)), rung]
-    return Climbed(choice=choice, short_of_budget=short_of_budget, short_of_gpus=short_of_gpus)
+    return Climbed(choice=choice, short_of_budget=bool(passed), short_of_gpus=short_of_gpus)

@@ -200,6 +200,18 @@ def test_no_jobs_make_an_empty_plan() -> None:
     assert mean_completion_s(jobs, plan, period_s=600.0) == 0.0
 
 
+def test_what_was_passed_over_and_then_taken_is_not_said_to_be_left() -> None:
+    # The first job's second GPU spares a third of its energy: then there is budget for the other job.
+    jobs = jobs_of([[1.0, 3.0], [1.0, np.nan]], steps_left=[600.0, 5000.0])
+    around = {**PLENTY.arguments(), "period_s": 600.0, "budget_g": 1050.0 * 100.0 * 400.0 / 3.6e6}
+    around["intensity_g_per_kwh"] = 400.0
+
+    plan = allocate(jobs, **around)
+
+    assert plan.gpus.tolist() == [2, 1]
+    assert plan.notes == ()
+
+
 def test_notes_say_what_ran_short() -> None:
     jobs = jobs_of([[1.0, 1.5, 1.8]] * 2)
 
