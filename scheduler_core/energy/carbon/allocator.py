@@ -16,6 +16,7 @@ from scheduler_core.errors import BadInput
 from scheduler_core.types import IntArray
 
 Stage = Literal["counts", "frequency"]
+DID_NOT_FIT: Final = "their first GPUs did not fit"
 STAGES: Final[tuple[Stage, ...]] = ("counts", "frequency")
 
 
@@ -77,11 +78,13 @@ def allocate(
     return planned(count, step, order, notes)
 
 
-def planned(count: IntArray, step: IntArray, order: IntArray, notes: list[str]) -> CountsAndFrequencies:
-    """Return the plan of counts and frequencies found for rows in `order`, with a note on who is postponed."""
+def planned(
+    count: IntArray, step: IntArray, order: IntArray, notes: list[str], *, why: str = DID_NOT_FIT
+) -> CountsAndFrequencies:
+    """Return the plan of counts and frequencies found for rows in `order`, with a note on who is postponed and why."""
     waits = int((count == 0).sum())
     if waits:
-        notes = [f"{waits} of {len(count)} jobs postponed: their first GPUs did not fit", *notes]
+        notes = [f"{waits} of {len(count)} jobs postponed: {why}", *notes]
     place = np.argsort(order)
     return CountsAndFrequencies(gpus=count[place], step=step[place], postponed=count[place] == 0, notes=tuple(notes))
 

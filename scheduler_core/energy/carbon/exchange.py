@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from scheduler_core.energy.carbon.allocator import allocate, canonical_order, checked_period, planned
+from scheduler_core.energy.carbon.allocator import DID_NOT_FIT, allocate, canonical_order, checked_period, planned
 from scheduler_core.energy.carbon.climb import BUDGET_MARGIN
 from scheduler_core.energy.carbon.elastic import CountsAndFrequencies, ElasticJobs
 from scheduler_core.energy.carbon.emissions import completion_s, least_plan_s, mean_completion_s, remaining_s
@@ -19,6 +19,12 @@ from scheduler_core.types import FloatArray
 
 PutOff = Literal["forced", "chosen"]
 """Postpone no more jobs than the source's procedure has to, or also jobs whose GPUs others use better."""
+
+WHY: Final[dict[PutOff, str]] = {
+    "forced": DID_NOT_FIT,
+    "chosen": f"others make more of the GPUs and grams, or {DID_NOT_FIT}",
+}
+"""What is said of those postponed."""
 
 PASSES: Final = 2
 
@@ -80,7 +86,7 @@ def exchange(
                     plan, mean_s = tried, tried_s
         if mean_s == before_s:
             break
-    return planned(plan.gpus, plan.step, order, [])
+    return planned(plan.gpus, plan.step, order, [], why=WHY[put_off])
 
 
 def _guesses(jobs: ElasticJobs, plan: CountsAndFrequencies, period_s: float) -> list[FloatArray]:

@@ -96,3 +96,14 @@ def test_the_relaxed_bound_is_below_every_plan() -> None:
 
 def test_no_jobs_make_an_empty_plan() -> None:
     assert len(exchange(jobs_of([[1.0]]).rows(np.zeros(0, dtype=np.int64)), **PLENTY.arguments()).gpus) == 0
+
+
+def test_jobs_put_off_by_choice_are_not_said_not_to_fit() -> None:
+    chosen = set()
+    for seed in range(60):
+        jobs, around = random_round(seed)
+        forced, plan = allocate(jobs, **around.arguments()), exchange(jobs, **around.arguments(), put_off="chosen")
+        if plan.postponed.sum() > forced.postponed.sum():
+            chosen.update(note.split(": ")[1] for note in plan.notes)
+
+    assert chosen == {"others make more of the GPUs and grams, or their first GPUs did not fit"}
