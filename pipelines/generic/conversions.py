@@ -114,6 +114,9 @@ SLURM_STATE: Final = Conversion(
     expects="a state of Slurm's, like COMPLETED or CANCELLED by 1000",
 )
 
+SLURM_STEP: Final = r"[0-9]+(_[0-9]+)?(\+[0-9]+)?\.(batch|extern|interactive|[0-9]+)(\+[0-9]+)?"
+"""What ids of job steps look like: 123_4.batch, 123.0."""
+
 _CLOCK: Final = f"string_split(regexp_replace({TEXT_SLOT}, '^[0-9]+-', ''), ':')"
 _DAYS: Final = f"coalesce(try_cast(nullif(regexp_extract({TEXT_SLOT}, '^([0-9]+)-', 1), '') AS DOUBLE), 0)"
 _CLOCK_SECONDS: Final = f"""{_DAYS} * 86400 + coalesce({_CLOCK}[-3]::DOUBLE, 0) * 3600

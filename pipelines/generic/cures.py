@@ -3,10 +3,14 @@
 What holds of any source stands in `pipelines.cures`. Called by `pipelines.generic.declaration`.
 """
 
+from typing import Final
+
 from pipelines.generic.conversions import EPOCHS
 from pipelines.generic.kinds import TIME, Kind
 from pipelines.generic.mapping import ColumnMapping, GenericMapping, columns_of
 from pipelines.generic.records import COLUMN_COUNT, MOST_RECORD_CHARACTERS, TOO_LONG, UNREADABLE
+
+JOB_STEP: Final = "job_step"
 
 
 def cures_of(mapping: GenericMapping) -> dict[str, str]:
@@ -15,6 +19,7 @@ def cures_of(mapping: GenericMapping) -> dict[str, str]:
         UNREADABLE: "the line is no text of this format: an open quote, bytes of another encoding, no JSON object; "
         "set quote, delimiter or encoding, or export the row again",
         COLUMN_COUNT: "the row has more or fewer fields than the others: quote fields that hold the delimiter",
+        JOB_STEP: "a step of a job, which is no job: export with sacct -X, and join what steps used to their jobs",
         TOO_LONG: f"a row of more than {MOST_RECORD_CHARACTERS} characters is no job: export the row again",
     }
     for columns, kinds in columns_of(mapping).values():

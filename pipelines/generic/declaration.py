@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from pipelines.errors import MappingError
-from pipelines.generic.conversions import TEXT_SLOT, cases, literal, time_value
+from pipelines.generic.conversions import SLURM_STEP, TEXT_SLOT, cases, literal, time_value
 from pipelines.generic.csv_records import csv_records
-from pipelines.generic.cures import cures_of
+from pipelines.generic.cures import JOB_STEP, cures_of
 from pipelines.generic.duckdb_records import duckdb_records
 from pipelines.generic.json_records import json_records
 from pipelines.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, TIME, USAGE_COLUMNS, Kind
@@ -105,8 +105,10 @@ def _job_table(rows: RowsMapping, usage: dict[str, ColumnMapping], file: str) ->
     spans, resources, used, rates = ([n for n in names if n in held] for names in (SPANS, RESOURCES, USED, RATES))
     numbers = [n for n in (*resources, *used, "nodes", "attempts") if n in held]
     ordered = (("start_before_submit", "start_ts", "submit_ts"), ("end_before_start", "end_ts", "start_ts"))
+    of_slurm = "status" in rows.columns and rows.columns["status"].convert == "slurm_state"
     rules = [
         missing("job_id"),
+        *([Rule(name=JOB_STEP, bad=f"regexp_full_match(job_id, '{SLURM_STEP}')")] if of_slurm else []),
         missing("submit_ts", rule="no_submit_time"),
         *(Rule(name=name, bad=f"{late} < {early}") for name, late, early in ordered if {late, early} <= held),
         *([negative(*spans, rule="negative_time")] if spans else []),

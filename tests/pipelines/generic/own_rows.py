@@ -45,6 +45,7 @@ BAD: Final = {
     "negative": row(28, Gpu="-1"),
     "use_beyond_measure": row(29, Gpu="1e12"),
     "request_beyond_measure": row(30, Tres="cpu=8,mem=1000000000T"),
+    "job_step": row(31, JobID="1003_4.batch"),
     "duplicate_key": row(0, Rss="1G"),
 }
 """A row for each rule, which comes after the good ones."""
