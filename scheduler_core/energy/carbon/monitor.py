@@ -42,10 +42,10 @@ def next_round(submitted: ElasticJobs, states: JobStates, now_ts: float) -> tupl
     Raises
     ------
     BadInput
-        If there is no state for each job, or a job was submitted or seen after now.
+        If there is no state for each job, a job was submitted or seen after now, or a GPU count or frequency is none of
+        the jobs'.
     """
-    if len(states.ended) != len(submitted):
-        raise BadInput(f"cluster monitor: found {len(states.ended)} states of {len(submitted)} jobs, expected one each")
+    _check_columns(submitted, states)
     rows = np.flatnonzero(~states.ended)
     since_s, age_s = now_ts - states.seen_ts[rows], now_ts - states.submit_ts[rows]
     if (since_s < 0.0).any() or (age_s < 0.0).any() or not np.isfinite(states.steps_done[rows]).all():
@@ -61,3 +61,16 @@ def next_round(submitted: ElasticJobs, states: JobStates, now_ts: float) -> tupl
     least = OVERRUN_FRAC * np.maximum(told, np.minimum(done, jobs.steps_left))
     left = np.maximum(jobs.steps_left - done, least)
     return rows, replace(jobs, steps_left=left, age_s=age_s)
+
+
+def _check_columns(submitted: ElasticJobs, states: JobStates) -> None:
+    lengths = {name: len(getattr(states, name)) for name in states.__slots__}
+    for name, length in lengths.items():
+        if length != len(submitted):
+            raise BadInput(
+                f"cluster monitor: found {length} states of {len(submitted)} jobs in {name}, expected one each"
+            )
+    for name, last in (("gpus", submitted.most_gpus), ("step", len(submitted.mhz) - 1)):
+        column = getattr(states, name)
+        if ((column < 0) | (column > last)).any():
+            raise BadInput(f"cluster monitor: found a {name} below 0 or above {last}, expected 0 to {last}")

@@ -45,6 +45,8 @@ def place(gpus: IntArray, free_gpus: IntArray, *, before: IntArray | None = None
     if before is not None:
         if before.shape != placed.shape:
             raise BadInput(f"placer: found places of shape {before.shape}, expected {placed.shape}")
+        if (before < 0).any():
+            raise BadInput("placer: found a job that was on a negative number of GPUs, expected 0 or more")
         for row in np.flatnonzero((before.sum(axis=1) == gpus) & (gpus > 0)):
             if (before[row] <= free).all():
                 placed[row] = before[row]

@@ -43,6 +43,10 @@ def test_no_jobs_are_left_when_all_have_ended() -> None:
     ("changed", "said"),
     [
         ({"ended": np.zeros(3, dtype=bool)}, "3 states of 4 jobs"),
+        ({"step": np.zeros(3, dtype=np.int64)}, "3 states of 4 jobs in step"),
+        ({"gpus": np.array([2, 1, 0, 3])}, "gpus below 0 or above 2"),
+        ({"gpus": np.array([2, -1, 0, 1])}, "gpus below 0"),
+        ({"step": np.array([1, 0, 0, 2])}, "step below 0 or above 1"),
         ({"seen_ts": np.array([900.0] * 4)}, "seen after now"),
         ({"submit_ts": np.array([900.0] * 4)}, "seen after now"),
         ({"steps_done": np.array([np.nan] * 4)}, "no number"),

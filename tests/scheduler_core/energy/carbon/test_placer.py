@@ -64,7 +64,12 @@ def test_a_job_whose_count_changed_or_whose_node_is_gone_is_placed_anew() -> Non
 
 @pytest.mark.parametrize(
     ("gpus", "free", "before"),
-    [([-1], [4], None), ([1], [-4], None), ([1], [4], np.zeros((2, 1), dtype=np.int64))],
+    [
+        ([-1], [4], None),
+        ([1], [-4], None),
+        ([1], [4], np.zeros((2, 1), dtype=np.int64)),
+        ([1], [4, 4], np.array([[-1, 2]])),
+    ],
 )
 def test_numbers_that_cannot_be_are_refused(gpus, free, before) -> None:
     with pytest.raises(BadInput, match="placer"):
