@@ -8,12 +8,12 @@ from typing import Annotated, Final
 
 import typer
 
-from pipelines.cli.options import Format, FormatOption, Seed, emit, say
+from pipelines.cli.options import Format, FormatOption, emit, say
 
 
 def carbon_gap(
     rounds: Annotated[int, typer.Option(help="Rounds of each kind.", min=1, max=10_000)] = 300,
-    seed: Seed = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The first round's seed.", min=0, max=2**31)] = 0,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Compare plans within a carbon budget with the exhaustive optimum: up to 4 jobs, 8 GPUs, 5 frequencies."""

@@ -86,3 +86,10 @@ def test_gaps_tell_who_postpones_fewer_and_are_to_the_best_of_as_many_too(monkey
         fewest, none = rows[kind, "fewest"], rows[kind, "none"]
         assert fewest["mean_gap"] > 0.0 == fewest["mean_gap_as_many"]
         assert fewest["postpones_fewer_frac"] > 0.0 == none["postpones_fewer_frac"]
+
+
+def test_a_seed_beyond_what_columns_hold_is_refused() -> None:
+    result = CliRunner().invoke(app, ["experiment", "carbon-gap", "--rounds", "2", "--seed", str(2**63)])
+
+    assert result.exit_code == 2
+    assert "less than or equal to 2147483648" in " ".join(result.stderr.replace("│", " ").split())
