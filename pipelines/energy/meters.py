@@ -69,7 +69,11 @@ class Meters:
         """
         for grid in self.grids:
             if grid.carbon is None or grid.price is None:
-                raise BadUsage(f"zone {grid.zone} lacks carbon or price, expected files of both")
+                lacks = "carbon" if grid.carbon is None else "price"
+                raise BadUsage(
+                    f"zone {grid.zone} lacks {lacks}, expected files of carbon and price: add {lacks}_*.csv, or name "
+                    "another zone with --zone"
+                )
         return self
 
     def read(self, trajectory: Trajectory, uses: Uses, begin: Callable[[Grid], float]) -> "Iterator[Metered]":

@@ -77,7 +77,10 @@ def test_savings_tell_every_scene_and_the_replay_beside(taut: Taut, tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("experiment", "slack", "--trace", "log", "--zone", "B"), "zone B lacks carbon or price"),
+        (
+            ("experiment", "slack", "--trace", "log", "--zone", "B"),
+            "zone B lacks price, expected files of carbon and price: add price_*.csv",
+        ),
         (("experiment", "slack", "--trace", "log", "--zone", "C"), "found the zones A, B"),
         (("report", "--no-models", "--out", "OUT"), "say which with --zone"),
         (("experiment", "savings", "--trace", "toy", "--zone", "A", "--cluster", "nope"), "--cluster nope without"),
