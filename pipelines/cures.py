@@ -8,12 +8,16 @@ from typing import Final
 from pipelines.sources.source import Source
 
 _EXPORT: Final = "the row is at fault, not its form: correct or leave it; it stays out"
+_ORDER: Final = (
+    "are the columns exchanged, or of different zones? In an hour that a change of clocks repeats, "
+    "times need their offset or must be epochs"
+)
 CURES: Final[dict[str, str]] = {
     "capacity_beyond_measure": "no machine has that much: is the unit right?",
     "column_count": "the row has more or fewer fields than its header: fetch or export the file again",
     "duplicate_key": "the key occurred before, and the first row was kept: leave one row per key",
     "duration_contradicts_times": "the duration is not end less start: correct one of them",
-    "end_before_start": "the end lies before the start: are the columns exchanged, or of different zones?",
+    "end_before_start": f"the end lies before the start: {_ORDER}",
     "free_above_total": "more memory is free than there is: are the columns exchanged?",
     "missing_key": "a row that names nothing cannot be referred to: fill in its key",
     "negative": "a number below zero: correct it",
@@ -30,7 +34,7 @@ CURES: Final[dict[str, str]] = {
     "no_task": "no task of that name in the task table: is one of the files older?",
     "request_beyond_measure": "nobody asks for that much: is the unit right?",
     "share_contradicts_gpus": "a share of a GPU is of one GPU: correct either number",
-    "start_before_submit": "the start lies before the submission: are the columns exchanged, or of different zones?",
+    "start_before_submit": f"the start lies before the submission: {_ORDER}",
     "start_outside_task": "an instance that starts while its task does not run: is one of the files older?",
     "time_beyond_measure": "longer than three centuries: is the unit right?",
     "total_contradicts_sum": "the total is not the sum of its parts: correct one of them",

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from features.tables import TABLES
+from pipelines.cures import CURES
 from pipelines.errors import MappingError, SourceError
 from pipelines.generic.opening import opened_source
 from pipelines.ingest import IngestReport, ingest
@@ -164,6 +165,33 @@ def test_named_nulls_are_taken_besides_the_usual_ones_and_no_limit_is_null(tmp_p
     assert jobs["job_id"].to_list() == ["a", "b", "c"]
     assert jobs["start_ts"].is_null().to_list() == [True, True, False]
     assert jobs["time_limit_s"].to_list() == [None, None, 3600]
+
+
+def test_a_repeated_hour_that_turns_times_around_is_quarantined_with_that_cure(tmp_path: Path) -> None:
+    turned = row(1, Submit="2024-10-27T02:50:00", Start="2024-10-27T02:10:00", End=None)
+    folder, mapping = own_files(tmp_path, "csv", (row(0), turned))
+    mapping.write_text(mapping_text("csv", more='zone = "Europe/Berlin"\n'))
+
+    report = ingested(tmp_path, folder, mapping)
+
+    assert report.manifest.accounts[0].quarantined == {"start_before_submit": 1}
+    assert "a change of clocks repeats" in CURES["start_before_submit"]
+    assert "a change of clocks repeats" in CURES["end_before_start"]
+
+
+def test_run_times_cut_off_are_lower_bounds_and_what_runs_ran_until_the_latest_time(tmp_path: Path) -> None:
+    jobs = read_csv(
+        tmp_path,
+        "id,submitted,started,ended,state\n"
+        "a,2024-01-01T00:00:00,2024-01-01T00:00:00,2024-01-01T01:00:00,TIMEOUT\n"
+        "b,2024-01-01T00:00:00,2024-01-01T00:30:00,,RUNNING\n"
+        "c,2024-01-01T00:00:00,2024-01-01T00:00:00,2024-01-01T02:00:00,COMPLETED\n",
+        '[jobs.columns]\njob_id = "id"\nsubmit_ts = "submitted"\nstart_ts = "started"\nend_ts = "ended"\n'
+        'status = { column = "state", as = "slurm_state" }\n',
+    ).sort("job_id")
+
+    assert jobs["run_s"].to_list() == [3600, 5400, 7200]
+    assert jobs["run_s_censored"].to_list() == [True, True, False]
 
 
 def test_machines_come_from_a_table_of_their_own(tmp_path: Path) -> None:
