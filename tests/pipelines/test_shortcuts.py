@@ -91,6 +91,7 @@ def test_a_repeated_minute_is_folded(published: Published, tmp_path: Path) -> No
         ([("a", MINUTE), ("a", "2017-10-03 00:02:00+00"), ("b", MINUTE)], True),
         ([("a", MINUTE), ("b", MINUTE), ("a", MINUTE)], False),
         ([("a", MINUTE), ("a", "2017-10-03 00:01:30+00")], False),
+        ([("a", "2017-10-03 00:01:30+00")], False),
         ([("a", MINUTE), ("a", "9999-10-03 00:01:00+00")], False),
         ([("a", "1969-12-31 23:59:00+00"), ("a", "1970-01-01 00:00:00+00")], True),
         ([], False),
