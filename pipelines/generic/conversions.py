@@ -138,9 +138,10 @@ _MEMORY_UNITS: Final = "CASE regexp_extract({text}, '[KMGTP]') " + " ".join(
 SLURM_MEMORY: Final = Conversion(
     pick=f"CASE WHEN contains({TEXT_SLOT}, '=') THEN regexp_extract({TEXT_SLOT}, '(?:^|,)mem=([^,]+)', 1) "
     f"ELSE {TEXT_SLOT} END",
-    value=rf"""CASE WHEN regexp_full_match({TEXT_SLOT}, '[0-9]{{1,15}}(\.[0-9]{{1,9}})?[KMGTP]?n?')
+    value=rf"""CASE WHEN regexp_full_match({TEXT_SLOT}, '[0-9]{{1,15}}(\.[0-9]{{1,9}})?[KMGTP]?')
         THEN regexp_extract({TEXT_SLOT}, '^[0-9.]+')::DOUBLE * {_MEMORY_UNITS} END END""",
-    expects="memory as Slurm writes it: 4G, 4096M, 1.5T, or the mem= of a list of resources; without a letter MiB",
+    expects="memory as Slurm writes it: 4G, 4096M, 1.5T, or the mem= of a list of resources; without a letter MiB. "
+    "4Gn is per node and 4000Mc per core: take ReqTRES instead",
 )
 _RESOURCES: Final = rf"string_split(regexp_replace({TEXT_SLOT}, '\([^)]*\)', '', 'g'), ',')"
 """What is in a list of resources, without the devices told in brackets."""

@@ -121,6 +121,7 @@ def value_of(conversion: Conversion | str, text: str) -> object:
         (MEMORY.named["slurm_memory"], "512", 0.5),
         (MEMORY.named["slurm_memory"], "cpu=4,mem=2T,gres/gpu=1", 2048),
         (MEMORY.named["slurm_memory"], "4Gc", None),
+        (MEMORY.named["slurm_memory"], "4Gn", None),
         (GPUS.named["slurm_gpus"], "billing=8,gres/gpu:a100=4,gres/gpu=4", 4),
         (GPUS.named["slurm_gpus"], "gres/gpu:a100=4,gres/gpu:t4=1", 5),
         (GPUS.named["slurm_gpus"], "gpu:a100:2(S:0-1)", 2),

@@ -185,13 +185,14 @@ def test_run_times_cut_off_are_lower_bounds_and_what_runs_ran_until_the_latest_t
         "id,submitted,started,ended,state\n"
         "a,2024-01-01T00:00:00,2024-01-01T00:00:00,2024-01-01T01:00:00,TIMEOUT\n"
         "b,2024-01-01T00:00:00,2024-01-01T00:30:00,,RUNNING\n"
-        "c,2024-01-01T00:00:00,2024-01-01T00:00:00,2024-01-01T02:00:00,COMPLETED\n",
+        "c,2024-01-01T00:00:00,2024-01-01T00:00:00,2024-01-01T02:00:00,COMPLETED\n"
+        "d,2024-01-01T00:00:00,2024-01-01T00:00:00,2024-01-01T00:00:00,COMPLETED\n",
         '[jobs.columns]\njob_id = "id"\nsubmit_ts = "submitted"\nstart_ts = "started"\nend_ts = "ended"\n'
         'status = { column = "state", as = "slurm_state" }\n',
     ).sort("job_id")
 
-    assert jobs["run_s"].to_list() == [3600, 5400, 7200]
-    assert jobs["run_s_censored"].to_list() == [True, True, False]
+    assert jobs["run_s"].to_list() == [3600, 5400, 7200, 0]
+    assert jobs["run_s_censored"].to_list() == [True, True, False, False]
 
 
 def test_machines_come_from_a_table_of_their_own(tmp_path: Path) -> None:
