@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Final
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import PydanticKnownError
 
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.callers import Caller
@@ -23,6 +24,28 @@ NO_FLOORS: Final = Minimums()
 """What is meant where no floors are named."""
 Text = Annotated[str, Field(min_length=1, max_length=256)]
 Cores = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
+
+_IN_TEXT: Final = TypeAdapter(AwareDatetime)
+
+
+def _written_out(moment: object) -> object:
+    """Read a date and time from text, and refuse text that is a number: it would be taken for Unix time.
+
+    It is read here, as what a validator hands on is no JSON any more, and strict models take no other text.
+    """
+    if not isinstance(moment, str):
+        return moment
+    if moment[4:5] != "-":
+        raise PydanticKnownError("datetime_from_date_parsing", {"error": "expected a year of four digits and a dash"})
+    try:
+        return _IN_TEXT.validate_strings(moment)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise PydanticKnownError(fault["type"], fault.get("ctx")) from None
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_written_out)]
+"""A moment with its zone, as ISO 8601 writes it."""
 
 
 class RequestRow(BaseModel):
@@ -52,7 +75,7 @@ class JobRow(BaseModel):
     workload: Text | None = None
     gpu_type: Text | None = None
     instances: int = Field(default=1, ge=1, le=1_000_000)
-    submit_ts: AwareDatetime | None = None
+    submit_ts: Moment | None = None
     opted_out: bool = False
 
 

@@ -6,10 +6,10 @@ Nothing is stored or learnt here. Sent by `modelserve.client`; taken by `modelse
 from datetime import UTC, datetime
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from features.vocabulary import ROLE_WHOLE_JOB
-from modelserve.requests import MAX_JOBS, Cores, RequestRow, Text
+from modelserve.requests import MAX_JOBS, Cores, Moment, RequestRow, Text
 
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 SLACK_S: Final = 1.0
@@ -52,9 +52,9 @@ class FeedbackRow(BaseModel):
     workload: Name | None = None
     gpu_type: Name | None = None
     instances: int = Field(default=1, ge=1, le=1_000_000)
-    submit_ts: AwareDatetime
-    start_ts: AwareDatetime | None = None
-    end_ts: AwareDatetime
+    submit_ts: Moment
+    start_ts: Moment | None = None
+    end_ts: Moment
     run_s: float | None = Field(default=None, ge=0.0, le=1e9, allow_inf_nan=False, validate_default=True)
     outcome: Literal["completed", "failed", "oom", "cancelled", "timeout", "node_fail"]
     request: RequestRow
