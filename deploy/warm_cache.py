@@ -17,10 +17,10 @@ from features.build import build
 from features.contract import FeatureContract
 from features.history import History
 from features.tables import Jobs
-from modelserve.boosters import lean_xgboost
-from modelserve.bundle import write_bundle
-from modelserve.card import Card
-from modelserve.champions import Pointer, write_pointer
+from modelserve.bundle.boosters import lean_xgboost
+from modelserve.bundle.bundle import write_bundle
+from modelserve.bundle.card import Card
+from modelserve.bundle.champions import Pointer, write_pointer
 from modelserve.loading.models import ModelSet
 
 NAME = "runtime.none.other"

@@ -14,9 +14,9 @@ from typing import Final, Protocol
 import numpy as np
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
-from modelserve.calls.answered import known, moment
-from modelserve.predictor import Sources
-from modelserve.requests import JobRow, job_of
+from modelserve.answered import known, moment
+from modelserve.bundle.predictor import Sources
+from modelserve.contract.requests import JobRow, job_of
 from scheduler_core.shrink import ShrinkPolicy, shrink
 from scheduler_core.types import RESOURCES, Job, Predictor, Reason, Recommendation, Request
 

@@ -1,6 +1,6 @@
 """Feedback of a running service as training rows: finished jobs and their use, appended to the lake's tables.
 
-Which rows may teach what is `modelserve.learning.lessons`' rule, the same as in the service. Called by
+Which rows may teach what is `modelserve.contract.feedback_rules`' rule, the same as in the service. Called by
 `pipelines.retrain`.
 """
 
@@ -12,8 +12,8 @@ import polars as pl
 
 from features.tables import TABLES, TASK_TYPES, has_ended
 from features.vocabulary import TASK_TYPE_OF_WORKLOAD, TaskType
+from modelserve.contract.feedback_rules import STATUS_OF_OUTCOME, shrunk_resources, teachable_use
 from modelserve.errors import StoreError
-from modelserve.learning.lessons import STATUS_OF_OUTCOME, shrunk_resources, teachable_use
 from modelserve.store import Store
 from modelserve.store.finished import Finished, newest_finished
 from pipelines.errors import TrainingError

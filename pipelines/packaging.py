@@ -1,6 +1,6 @@
 """From a trained model to its bundle: the card, and the folder written with it.
 
-Knows no tracking server; the folder's format is `modelserve.bundle`'s. Called by `pipelines.tracking` and the demo.
+Knows no tracking server; the folder's format is `modelserve.bundle.bundle`'s. Called by `pipelines.tracking` and the demo.
 """
 
 import math
@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 import xgboost as xgb
 
-from modelserve.bundle import write_bundle
-from modelserve.card import Card, Importance, card_from
+from modelserve.bundle.bundle import write_bundle
+from modelserve.bundle.card import Card, Importance, card_from
 from pipelines.training.model import TrainedModel
 
 

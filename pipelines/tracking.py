@@ -1,6 +1,6 @@
 """Models into MLflow: the one file that writes it. A run, a registered version, and the aliases that move.
 
-Nothing is trained or judged here. Called by `pipelines.cli` and `pipelines.demo`; read back by `modelserve.registry`.
+Nothing is trained or judged here. Called by `pipelines.cli` and `pipelines.demo`; read back by `modelserve.bundle.registry`.
 """
 
 import tempfile
@@ -13,10 +13,10 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from modelserve.card import MODEL_NAME
+from modelserve.bundle.card import MODEL_NAME
+from modelserve.bundle.flavor import EXAMPLE, INPUTS, OUTPUTS
+from modelserve.bundle.quiet import in_short, is_unknown, quietly, without_password
 from modelserve.errors import ServeError
-from modelserve.flavor import EXAMPLE, INPUTS, OUTPUTS
-from modelserve.quiet import in_short, is_unknown, quietly, without_password
 from pipelines.errors import PipelineError, RegistryError
 from pipelines.gate import Verdict, judge
 from pipelines.packaging import card_of, figures, write_model
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 EXPERIMENT: Final = "taut"
 CHAMPION: Final = "champion"
 CHALLENGER: Final = "challenger"
-LOADER: Final = "modelserve.flavor"
+LOADER: Final = "modelserve.bundle.flavor"
 """The module that `mlflow.pyfunc.load_model` imports: it reads a bundle, so nothing is pickled."""
 
 STATUS: Final = "validation_status"

@@ -1,7 +1,7 @@
 """One service's connections, for a caller that waits no longer than it says: a body out, a reply back.
 
 What is sent and what a reply means is elsewhere; the one file of this package that knows an HTTP client.
-Called by `scheduler_core.http_scale`.
+Called by `modelserve.client.http_scale`.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The service's JSON: jobs as the rows that ask about them, its answer as recommendations, checked value by value.
 
 No connection here. An answer is a stranger's: a row that cannot be meant leaves its request standing, and a list that
-cannot be meant is refused as a whole. Called by `scheduler_core.http_scale`.
+cannot be meant is refused as a whole. Called by `modelserve.client.http_scale`.
 """
 
 import json

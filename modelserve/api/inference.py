@@ -18,10 +18,10 @@ from modelserve.api.health import readiness
 from modelserve.api.operations import CALL, OPEN_CALL, SLOT, OipError, Operation, Parameter
 from modelserve.api.problems import Refusal
 from modelserve.api.tensors import DATATYPE, Datatype, InferBody, OutputTensor, columns_of, refuse_binary, tensors_of
+from modelserve.bundle.flavor import INPUTS, OUTPUTS
 from modelserve.callers import Caller, Scope
 from modelserve.calls.scoring import model_named, score
 from modelserve.errors import BadRequest
-from modelserve.flavor import INPUTS, OUTPUTS
 from modelserve.loading.served import ServedModel
 
 TAG: Final = "Open Inference Protocol"

@@ -17,11 +17,11 @@ from modelserve.api.calls import call_of
 from modelserve.api.operations import BODY, CALL, SLOT, Operation, Parameter
 from modelserve.api.queries import asked_for
 from modelserve.callers import Scope
+from modelserve.contract.feedback import FeedbackBody
 from modelserve.errors import BadRequest
 from modelserve.learning.drift import DriftAnswer, read_drift
 from modelserve.learning.feedback import FeedbackAnswer, take_feedback
 from modelserve.learning.modes import ModeAnswer, ModeBody, ModeChange, read_modes, set_mode
-from modelserve.learning.reports import FeedbackBody
 
 TAG: Final = "feedback"
 

@@ -1,7 +1,7 @@
 """Routes about models: which there are, what their answers depend on, and their cards.
 
 All of it is within the caller's reach, and in memory but for comparisons, which are read from the store beside the
-event loop; what is shown is `modelserve.loading.catalogue`'s business.
+event loop; what is shown is `modelserve.calls.catalogue`'s business.
 """
 
 from functools import partial
@@ -15,9 +15,9 @@ from modelserve.api.learning import said
 from modelserve.api.operations import CALL, SLOT, Operation, Parameter
 from modelserve.api.problems import Refusal
 from modelserve.api.queries import asked_for
+from modelserve.bundle.champions import ALIASES, CHAMPION
 from modelserve.callers import Scope
-from modelserve.champions import ALIASES, CHAMPION
-from modelserve.loading.catalogue import (
+from modelserve.calls.catalogue import (
     CardAnswer,
     ImportancesAnswer,
     ModelAnswer,

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
+from modelserve.answered import written
 from modelserve.api.bodies import JsonBody, check_plain, take
 from modelserve.api.calls import Call, call_of
 from modelserve.api.health import readiness
@@ -19,7 +20,6 @@ from modelserve.api.problems import Refusal
 from modelserve.api.queries import asked_for
 from modelserve.api.scoring_formats import Columns, InvocationBody, columns_of, columns_of_csv
 from modelserve.callers import Scope
-from modelserve.calls.answered import written
 from modelserve.calls.scoring import model_named, score
 from modelserve.errors import BadRequest
 

@@ -11,12 +11,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import to_json
 
 from modelserve.answer_log import AnswerRecord
+from modelserve.answered import Answered, Call
+from modelserve.bundle.card import complaint
 from modelserve.callers import Caller
-from modelserve.calls.answered import Answered, Call
-from modelserve.calls.scored import encode_features
 from modelserve.calls.sight import Kind, Sight
-from modelserve.card import complaint
 from modelserve.errors import BadRequest
+from modelserve.loading.scored import encode_features
 from modelserve.settings import TypePolicy
 
 if TYPE_CHECKING:

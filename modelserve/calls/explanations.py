@@ -12,16 +12,16 @@ import numpy as np
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from features.reference import relative_columns
-from modelserve.boosters import contributions
+from modelserve.answered import Answered, moment, written
+from modelserve.bundle.boosters import contributions
+from modelserve.bundle.card import RUNTIME_TARGET
+from modelserve.bundle.predictor import QUANTILE_NAMES, calibrated_run_times
 from modelserve.callers import Caller
-from modelserve.calls.answered import Answered, moment, written
 from modelserve.calls.live import asked_of_row
 from modelserve.calls.predictions import Reason
-from modelserve.calls.scored import Scored
 from modelserve.calls.sight import Sight
-from modelserve.card import RUNTIME_TARGET
-from modelserve.predictor import QUANTILE_NAMES, calibrated_run_times
-from modelserve.requests import JobRow, Text, check_jobs
+from modelserve.contract.requests import JobRow, Text, check_jobs
+from modelserve.loading.scored import Scored
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray
 

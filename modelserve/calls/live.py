@@ -15,11 +15,11 @@ import numpy as np
 
 from features.online import JobAsked, OnlineHistory
 from features.rows import Rows
-from modelserve.alike import held
+from modelserve.bundle.alike import held
+from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
+from modelserve.bundle.predictor import Sources, calibrated_run_times, calibrated_use, knowledge_of
 from modelserve.calls.sight import Kind, Sight, Whose
-from modelserve.card import RUNTIME_TARGET, USAGE_TARGETS
-from modelserve.predictor import Sources, calibrated_run_times, calibrated_use, knowledge_of
-from modelserve.requests import JobRow, request_of
+from modelserve.contract.requests import JobRow, request_of
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
 

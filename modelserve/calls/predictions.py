@@ -13,14 +13,14 @@ import numpy as np
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from features.online import JobAsked
+from modelserve.answered import Answered, Call, moment, written
+from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
+from modelserve.bundle.predictor import calibrated_run_times, calibrated_use
 from modelserve.callers import Caller
-from modelserve.calls.answered import Answered, Call, moment, written
 from modelserve.calls.context import PREDICTION, as_json, log_answer
 from modelserve.calls.live import asked_of_row
 from modelserve.calls.sight import Kind, Sight
-from modelserve.card import RUNTIME_TARGET, USAGE_TARGETS
-from modelserve.predictor import calibrated_run_times, calibrated_use
-from modelserve.requests import MAX_JOBS, JobRow, Text, check_jobs
+from modelserve.contract.requests import MAX_JOBS, JobRow, Text, check_jobs
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import IntArray
 

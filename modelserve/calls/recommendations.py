@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from modelserve.answered import Answered, Call, written
+from modelserve.bundle.predictor import Sources
 from modelserve.callers import Caller
-from modelserve.calls.answered import Answered, Call, written
 from modelserve.calls.context import RECOMMENDATION, as_json, log_answer
 from modelserve.calls.live import LivePredictor
 from modelserve.calls.predictions import ModelsSaid, RunTimeSaid
 from modelserve.calls.sight import Sight
-from modelserve.predictor import Sources
+from modelserve.contract.requests import MAX_JOBS, NO_FLOORS, RecommendJob, Text, check_jobs, job_of, request_of
 from modelserve.recommend import POLICY, answer_of, decide
-from modelserve.requests import MAX_JOBS, NO_FLOORS, RecommendJob, Text, check_jobs, job_of, request_of
 from modelserve.settings import Minimums, TypePolicy
 from scheduler_core.shrink import MAX_ALPHA, ShrinkPolicy
 from scheduler_core.types import RESOURCES, Job, Reason, Recommendation, Request

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Final
 from pydantic import ValidationError
 
 from features.online import OnlineHistory
-from modelserve.bundle import read_bundle
-from modelserve.calls.answered import Call
+from modelserve.answered import Call
+from modelserve.bundle.bundle import read_bundle
+from modelserve.bundle.card import complaint
+from modelserve.bundle.champions import version_folder
 from modelserve.calls.context import PREDICTION, RECOMMENDATION, Context, ModelSeen, read_context
 from modelserve.calls.predictions import PredictBody, predicted
 from modelserve.calls.recommendations import RecommendBody, recommended
-from modelserve.calls.scored import Scored, decode_features
 from modelserve.calls.sight import Choice, Lessons, Look, Sight
-from modelserve.card import complaint
-from modelserve.champions import version_folder
 from modelserve.errors import BadRequest, BundleError, NotKnown
 from modelserve.learning.learned import Learned
 from modelserve.loading.models import Snapshot
+from modelserve.loading.scored import Scored, decode_features
 from modelserve.loading.served import ServedModel
 
 if TYPE_CHECKING:

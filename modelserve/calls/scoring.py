@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
+from modelserve.answered import Answered, Call
+from modelserve.bundle.flavor import INPUTS, OUTPUTS
 from modelserve.callers import Caller
-from modelserve.calls.answered import Answered, Call
 from modelserve.calls.context import PREDICTION, as_json, log_answer
 from modelserve.calls.predictions import OUTPUTS as WANTED
 from modelserve.calls.predictions import Output, PredictAnswer, PredictBody, Prediction, predicted
 from modelserve.calls.sight import Sight
+from modelserve.contract.requests import check_jobs
 from modelserve.errors import BadRequest, NotKnown
-from modelserve.flavor import INPUTS, OUTPUTS
-from modelserve.requests import check_jobs
 from scheduler_core.errors import PredictorUnavailable
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Challengers in the shadow: the jobs of an answer scored again by the model that would like to answer, and compared.
 
 Nothing of it is ever returned to a caller, and nothing here can hold up or fail an answer: what does not fit in the
-queue is dropped and counted. Called by `modelserve.calls`; summed up by `modelserve.loading.catalogue`.
+queue is dropped and counted. Called by `modelserve.calls`; summed up by `modelserve.calls.catalogue`.
 """
 
 import logging
@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from modelserve.calls.answered import Call, known
-from modelserve.card import RUNTIME_TARGET
-from modelserve.predictor import calibrated_run_times
+from modelserve.answered import Call, known
+from modelserve.bundle.card import RUNTIME_TARGET
+from modelserve.bundle.predictor import calibrated_run_times
 from modelserve.store.comparisons import Comparison
 from scheduler_core.types import FloatArray, RunTimes
 
 if TYPE_CHECKING:
     from features.online import JobAsked
-    from modelserve.calls.scored import Scored
     from modelserve.calls.sight import Sight
+    from modelserve.loading.scored import Scored
     from modelserve.loading.served import ServedModel
 
 WAITING: Final = 64

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from modelserve.calls.scored import Scored
 from modelserve.errors import BadRequest
+from modelserve.loading.scored import Scored
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray, IntArray
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from modelserve.answered import Answered, known, moment, written
+from modelserve.bundle.card import Resource
 from modelserve.callers import Caller
-from modelserve.calls.answered import Answered, known, moment, written
 from modelserve.calls.live import LivePredictor
 from modelserve.calls.predictions import Reason, RunTimeSaid
 from modelserve.calls.sight import Sight
-from modelserve.card import Resource
+from modelserve.contract.requests import JobRow, Text, check_jobs, job_of
 from modelserve.recommend import POLICY
-from modelserve.requests import JobRow, Text, check_jobs, job_of
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.shrink import round_up_gpus
 from scheduler_core.types import RESOURCES, FloatArray, Job

@@ -6,7 +6,23 @@ How a call is sent is `modelserve.client.exchange`'s. Called by asyncio programs
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from modelserve.answers import (
+from modelserve.bundle.card import Resource
+from modelserve.client.calls import (
+    check_ids,
+    delete,
+    fields,
+    get,
+    parts,
+    post,
+    read_answer,
+    rows_as,
+    segment,
+    with_job,
+    with_list,
+)
+from modelserve.client.connected import Connected
+from modelserve.client.standing import Advice, askable, recommendation_of, stands
+from modelserve.contract import (
     CardShown,
     Curve,
     Drift,
@@ -26,25 +42,9 @@ from modelserve.answers import (
     RecommendationsSaid,
     Recommended,
 )
-from modelserve.card import Resource
-from modelserve.client.calls import (
-    check_ids,
-    delete,
-    fields,
-    get,
-    parts,
-    post,
-    read_answer,
-    rows_as,
-    segment,
-    with_job,
-    with_list,
-)
-from modelserve.client.connected import Connected
-from modelserve.client.standing import Advice, askable, recommendation_of, stands
+from modelserve.contract.feedback import FeedbackRow
+from modelserve.contract.requests import JobRow, RecommendJob
 from modelserve.errors import ClientError
-from modelserve.learning.reports import FeedbackRow
-from modelserve.requests import JobRow, RecommendJob
 from modelserve.settings import Minimums
 from scheduler_core.types import Job
 

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ValidationError
 
-from modelserve.card import complaint
+from modelserve.bundle.card import complaint
+from modelserve.contract.requests import JobRow
 from modelserve.errors import BadRequest, Refused, ServiceUnavailable, WrongAnswer
-from modelserve.requests import JobRow
 
 Answer = TypeVar("Answer", bound=BaseModel)
 Item = TypeVar("Item")

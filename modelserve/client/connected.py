@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from modelserve.client.calls import Call, parts, read_answer
 from modelserve.client.exchange import Exchange, Surroundings
 from modelserve.client.policy import JOBS_PER_CALL, Retries, Timeouts
+from modelserve.contract.requests import MAX_JOBS
 from modelserve.errors import BadRequest, Refused
-from modelserve.requests import MAX_JOBS
 
 Row = TypeVar("Row")
 Found = TypeVar("Found")

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from modelserve.answers import Amounts, Mode, Recommended
 from modelserve.client.calls import rows_as
+from modelserve.contract import Amounts, Mode, Recommended
+from modelserve.contract.requests import RecommendJob
 from modelserve.errors import BadRequest
-from modelserve.requests import RecommendJob
 from scheduler_core.types import LEAST_GIVEN, RESOURCES, Job, Reason, Recommendation, Request
 
 UNKNOWN: Final = Request(cpu_cores=math.nan, mem_gib=math.nan, gpus=math.nan)

@@ -6,7 +6,11 @@ What a call does is said there. Called by schedulers, scripts and the commands.
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from modelserve.answers import (
+from modelserve.bundle.card import Resource
+from modelserve.client.asynchronous import Jobs
+from modelserve.client.standing import Advice, stands
+from modelserve.client.waiting import Waiting
+from modelserve.contract import (
     CardShown,
     Curve,
     Drift,
@@ -24,13 +28,9 @@ from modelserve.answers import (
     RecentSaid,
     Recommended,
 )
-from modelserve.card import Resource
-from modelserve.client.asynchronous import Jobs
-from modelserve.client.standing import Advice, stands
-from modelserve.client.waiting import Waiting
+from modelserve.contract.feedback import FeedbackRow
+from modelserve.contract.requests import JobRow
 from modelserve.errors import ClientError
-from modelserve.learning.reports import FeedbackRow
-from modelserve.requests import JobRow
 from modelserve.settings import Minimums
 from scheduler_core.types import Job
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from modelserve.learning.lessons import is_below
+from modelserve.contract.feedback_rules import is_below
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, Part, named_answers, newest_answers
 from modelserve.store.realised import RESOURCES, Ran

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from modelserve.callers import ANYONE, Caller
+from modelserve.contract.feedback_rules import shrunk_resources
+from modelserve.contract.verdict import THRESHOLDS, Thresholds, Verdict, coverage_verdict, error_verdict, worst
 from modelserve.learning.inputs import InputDrift, Matrix, inputs_of, judged_inputs
-from modelserve.learning.lessons import shrunk_resources
-from modelserve.learning.verdict import THRESHOLDS, Thresholds, Verdict, coverage_verdict, error_verdict, worst
 from modelserve.store.finished import Finished, ScoredBy, newest_finished
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ import numpy as np
 
 from features.errors import FeatureError
 from features.online import GROWTH_ROWS, EndedRun
+from modelserve.contract.feedback_rules import STATUS_OF_OUTCOME, Lessons, teachable_use
 from modelserve.errors import StoreError
 from modelserve.learning.learned import Learned
-from modelserve.learning.lessons import STATUS_OF_OUTCOME, Lessons, teachable_use
 from modelserve.learning.relearning import apply, lessons_of
 from modelserve.settings import ServeSettings
 from modelserve.store import Store

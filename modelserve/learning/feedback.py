@@ -1,6 +1,6 @@
 """Feedback: what finished jobs really took and used, checked, scored in hindsight, and stored once each.
 
-What is learnt from it is `modelserve.learning.lessons`'; how it reaches the models is `modelserve.learning.feed`'s.
+What is learnt from it is `modelserve.contract.feedback_rules`'; how it reaches the models is `modelserve.learning.feed`'s.
 Called by the routes of the service.
 """
 
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, Literal
 from pydantic import BaseModel, ConfigDict
 
 from modelserve.callers import Caller
+from modelserve.contract.feedback import EARLIEST, FeedbackBody
 from modelserve.errors import BadRequest
 from modelserve.learning.hindsight import scored_in_hindsight
-from modelserve.learning.reports import EARLIEST, FeedbackBody
 from modelserve.store.finished import Finished, insert_finished
 from modelserve.store.identities import Identity, Report, known_digests, reports_of
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from modelserve.card import RUNTIME_TARGET
-from modelserve.predictor import Kind, calibrated_run_times, calibrated_use
+from modelserve.bundle.card import RUNTIME_TARGET
+from modelserve.bundle.predictor import Kind, calibrated_run_times, calibrated_use
 from modelserve.store.finished import Finished
 from scheduler_core.types import FloatArray, RunTimes
 

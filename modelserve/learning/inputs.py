@@ -1,6 +1,6 @@
 """The inputs of a model as it is asked now, from the log of answers, held against the rows it was trained on.
 
-Which rows are read is decided here, how far apart they are in `modelserve.learning.population`. Called by
+Which rows are read is decided here, how far apart they are in `modelserve.bundle.population`. Called by
 `modelserve.learning.drift`.
 """
 
@@ -14,9 +14,9 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from modelserve.callers import Caller
-from modelserve.calls.scored import Scored, decode_features
+from modelserve.contract.verdict import THRESHOLDS, Verdict, by_bounds
 from modelserve.errors import BadRequest
-from modelserve.learning.verdict import THRESHOLDS, Verdict, by_bounds
+from modelserve.loading.scored import Scored, decode_features
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, Part, newest_answers
 

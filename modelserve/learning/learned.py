@@ -1,6 +1,6 @@
 """What feedback taught and people decided, frozen: modes, brakes, and floors of memory under what was killed.
 
-It is looked up here and made in `modelserve.learning.lessons`. Called by whatever recommends, through
+It is looked up here and made in `modelserve.contract.feedback_rules`. Called by whatever recommends, through
 `modelserve.learning.feed`.
 """
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from modelserve.callers import Caller
+from modelserve.contract.feedback import Name
 from modelserve.errors import BadRequest
 from modelserve.learning.applied import Foregone, foregone_of
 from modelserve.learning.learned import Learned, Mode, Place, Stop
-from modelserve.learning.reports import Name
 from modelserve.store.controls import ModeSet, Reset, write_control
 from modelserve.store.realised import RESOURCES, Ran, Totals, newest_ran, totals
 

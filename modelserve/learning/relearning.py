@@ -3,7 +3,7 @@
 Nothing is written, and no model is told. Called by `modelserve.learning.feed`.
 """
 
-from modelserve.learning.lessons import Lessons
+from modelserve.contract.feedback_rules import Lessons
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
 from modelserve.store.controls import Brake, ModeSet, Reset, controls_between

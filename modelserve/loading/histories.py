@@ -13,7 +13,7 @@ import polars as pl
 
 from features.history import History
 from features.online import EndedRun, OnlineHistory
-from modelserve.bundle import Bundle
+from modelserve.bundle.bundle import Bundle
 from modelserve.loading.trimming import give_back_memory
 
 Change = Callable[[OnlineHistory], object]

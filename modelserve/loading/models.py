@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from features.online import EndedRun
-from modelserve.champions import ALIASES, CHALLENGER, CHAMPION, Pointer, read_pointed, read_pointer
+from modelserve.bundle.champions import ALIASES, CHALLENGER, CHAMPION, Pointer, read_pointed, read_pointer
+from modelserve.bundle.marks import Mark, Place, files_mark, pointer_marks
 from modelserve.errors import ServeError
 from modelserve.loading.histories import Forgotten, Histories, newest_alone
-from modelserve.loading.marks import Mark, Place, files_mark, pointer_marks
 from modelserve.loading.served import ServedModel
 from modelserve.loading.trimming import give_back_memory
 from modelserve.loading.warming import warm

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from features.online import OnlineHistory
 from features.rows import RowBuilder
-from modelserve.bundle import Bundle
+from modelserve.bundle.bundle import Bundle
+from modelserve.bundle.trees.compiled import CompiledTrees
 from modelserve.errors import BundleError
-from modelserve.trees.compiled import CompiledTrees
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The mirror kept up to date for ever: one process beside the workers, the only one that knows the registry.
 
-Aliases are resolved and bundles fetched by `modelserve.registry`; what has become of the last round stands in
+Aliases are resolved and bundles fetched by `modelserve.bundle.registry`; what has become of the last round stands in
 `<bundles>/.sync.json`. Run as `python -m modelserve.loading.sync`, and by the server as its child.
 """
 
@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from modelserve.champions import ALIASES, model_names, read_pointer
+from modelserve.bundle.champions import ALIASES, model_names, read_pointer
+from modelserve.bundle.registry import Mirrored, Verified, mirror
 from modelserve.errors import BundleError, MirrorError
 from modelserve.loading.sync_state import SyncState, read_state, write_state
-from modelserve.registry import Mirrored, Verified, mirror
 from modelserve.settings import ServeSettings
 
 KEPT_VERSIONS: Final = 5

@@ -11,7 +11,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from modelserve.card import canonical_json
+from modelserve.bundle.card import canonical_json
 
 STATE: Final = ".sync.json"
 STATE_LIMIT_BYTES: Final = 65_536

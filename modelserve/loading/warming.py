@@ -10,7 +10,7 @@ import numpy as np
 
 from features.online import JobAsked
 from features.vocabulary import ROLE_WHOLE_JOB
-from modelserve.bundle import Bundle
+from modelserve.bundle.bundle import Bundle
 from modelserve.errors import BundleError
 from modelserve.loading.served import ServedModel
 

@@ -1,6 +1,6 @@
 """What challengers would have answered, as it is stored beside the answers: written in batches, pruned to the newest.
 
-Nothing is scored here. Called by `modelserve.calls.shadow` and `modelserve.loading.catalogue`.
+Nothing is scored here. Called by `modelserve.calls.shadow` and `modelserve.calls.catalogue`.
 """
 
 from collections.abc import Collection, Sequence

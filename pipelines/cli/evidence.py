@@ -11,15 +11,15 @@ from typing import Final
 
 from features.online import OnlineHistory
 from modelserve.answer_log import AnswerRecord
-from modelserve.bundle import read_bundle
+from modelserve.bundle.bundle import read_bundle
+from modelserve.bundle.champions import version_folder
 from modelserve.calls.context import read_context
 from modelserve.calls.explanations import Shares, shares_of, value_of
 from modelserve.calls.replay import NO_MODELS, replay
-from modelserve.calls.scored import Scored, decode_features
 from modelserve.calls.sight import Sight
-from modelserve.champions import version_folder
 from modelserve.errors import NotKnown, StoreError
 from modelserve.learning.learned import Learned
+from modelserve.loading.scored import Scored, decode_features
 from modelserve.loading.served import ServedModel
 from modelserve.recommend import flat
 from modelserve.store import Store

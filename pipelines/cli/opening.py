@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from modelserve.champions import read_champions
+from modelserve.bundle.champions import read_champions
+from modelserve.bundle.predictor import InProcessPredictor
+from modelserve.bundle.registry import mirror
+from modelserve.contract.requests import JobRow, parse_lines
 from modelserve.errors import MirrorError
-from modelserve.predictor import InProcessPredictor
-from modelserve.registry import mirror
-from modelserve.requests import JobRow, parse_lines
 from pipelines.cli.options import say
 from pipelines.cli.place import Place as Place  # the commands open what lies there, and import both from here
 from pipelines.cli.place import place_of as place_of

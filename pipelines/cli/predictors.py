@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from modelserve.client.http_scale import MOST_JOBS_PER_CALL, HttpScale
 from modelserve.errors import ServiceUnavailable
 from pipelines.advice import ARM_OF_GUARD, oracle_of, scales_of
 from pipelines.cli.opening import champions
@@ -21,7 +22,6 @@ from pipelines.errors import BadUsage
 from pipelines.job_pool import Pool
 from pipelines.simulation_settings import SimulationSettings
 from scheduler_core.advice import Scale
-from scheduler_core.http_scale import MOST_JOBS_PER_CALL, HttpScale
 from scheduler_core.predictors import ConstantPredictor
 from scheduler_core.types import Reason, Recommendation, Request
 

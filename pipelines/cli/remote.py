@@ -9,11 +9,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from modelserve.answers import Prediction, Recommended
 from modelserve.client import Client, Timeouts
+from modelserve.contract import Prediction, Recommended
+from modelserve.contract.requests import MAX_JOBS, JobRow
 from modelserve.errors import ClientError
 from modelserve.recommend import flat
-from modelserve.requests import MAX_JOBS, JobRow
 from pipelines.errors import BadUsage
 from pipelines.settings import load_settings
 from scheduler_core.shrink import Guard

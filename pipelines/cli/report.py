@@ -14,7 +14,7 @@ from pipelines.cli.experiment_savings import Power, Pue
 from pipelines.cli.options import Cluster, Lake, say
 
 if TYPE_CHECKING:
-    from modelserve.champions import Champions
+    from modelserve.bundle.champions import Champions
     from pipelines.energy.meters import Meters
 
 
@@ -74,7 +74,7 @@ def report(
 
 def _champions(named: Path | None, beside: Path) -> "Champions":
     """Read the models of the folder named, which has to be there, else of the one beside the lake, which may not."""
-    from modelserve.champions import read_champions
+    from modelserve.bundle.champions import read_champions
     from pipelines.errors import BadUsage
 
     if named is not None and not named.is_dir():

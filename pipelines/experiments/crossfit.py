@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from features.history import History
-from modelserve.bundle import Bundle
-from modelserve.predictor import InProcessPredictor
+from modelserve.bundle.bundle import Bundle
+from modelserve.bundle.predictor import InProcessPredictor
 from pipelines.errors import TrainingError
 from pipelines.job_pool import Pool
 from pipelines.packaging import card_of

@@ -21,7 +21,7 @@ from features.reference import build_referenced
 from features.tables import TASK_TYPES, has_ended
 
 if TYPE_CHECKING:
-    from modelserve.bundle import Bundle
+    from modelserve.bundle.bundle import Bundle
 
 EXPLAINED_JOBS: Final = 60
 """Jobs of a swarm at most: as many points stand in each row."""

@@ -15,7 +15,7 @@ from pipelines.report.attribution import attributions
 from pipelines.report.parts import Figure, Note, Part, Section, Table, Traces
 
 if TYPE_CHECKING:
-    from modelserve.bundle import Bundle
+    from modelserve.bundle.bundle import Bundle
 
 Bundles = Mapping[str, "Bundle"]
 

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from modelserve.alike import PARAMETER_SERVER, Alike, alike_key
+from modelserve.bundle.alike import PARAMETER_SERVER, Alike, alike_key
 from pipelines.training.conformal import static_offset
 from pipelines.training.metrics import FloatArray
 from pipelines.training.splits import leak_key

@@ -13,8 +13,8 @@ import xgboost as xgb
 
 from features.contract import FeatureContract
 from features.history import History
-from modelserve.alike import Alike
-from modelserve.learning.population import Population
+from modelserve.bundle.alike import Alike
+from modelserve.bundle.population import Population
 
 Kind = Literal["runtime", "usage"]
 

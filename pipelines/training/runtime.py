@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from features.history import History
-from modelserve.learning.population import Population
+from modelserve.bundle.population import Population
 from pipelines.errors import TrainingError
 from pipelines.training import boosting, metrics
 from pipelines.training.boosting import Matrix

@@ -7,9 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from modelserve.answer_log import AnswerRecord
-from modelserve.bundle import Bundle, read_bundle
+from modelserve.bundle.bundle import Bundle, read_bundle
+from modelserve.bundle.predictor import InProcessPredictor
 from modelserve.learning.learned import Learned
-from modelserve.predictor import InProcessPredictor
 from modelserve.service import Service
 from modelserve.settings import ServeSettings
 from tests.modelserve.mirrored import NAME, USAGE, Folder, models_of

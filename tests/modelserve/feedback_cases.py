@@ -9,9 +9,9 @@ from typing import Any
 from features.online import EndedRun
 from modelserve.answer_log import AnswerLog
 from modelserve.answer_writer import StoreWriter
+from modelserve.contract.feedback import FeedbackBody
 from modelserve.learning.erasure import strike_late
 from modelserve.learning.feed import Feed
-from modelserve.learning.reports import FeedbackBody
 from modelserve.loading.models import Snapshot
 from modelserve.service import Service
 from modelserve.settings import ServeSettings

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modelserve.champions import Pointer, write_pointer
+from modelserve.bundle.champions import Pointer, write_pointer
 
 if TYPE_CHECKING:
     from features.online import EndedRun

@@ -17,8 +17,8 @@ def run(code: str) -> str:
 def test_what_answers_imports_no_mlflow_pandas_or_sklearn() -> None:
     found = run(
         "import sys\n"
-        "import modelserve.bundle, modelserve.champions, modelserve.predictor, modelserve.recommend\n"
-        "import modelserve.flavor, modelserve.registry\n"
+        "import modelserve.bundle.bundle, modelserve.bundle.champions, modelserve.bundle.predictor, modelserve.recommend\n"
+        "import modelserve.bundle.flavor, modelserve.bundle.registry\n"
         f"print([name for name in {HEAVY} if name in sys.modules])"
     )
 
@@ -29,10 +29,10 @@ def test_answering_from_a_bundle_imports_none_of_them_either(small_bundles: dict
     found = run(
         "import sys\n"
         "from pathlib import Path\n"
-        "from modelserve.bundle import read_bundle\n"
-        "from modelserve.predictor import InProcessPredictor\n"
+        "from modelserve.bundle.bundle import read_bundle\n"
+        "from modelserve.bundle.predictor import InProcessPredictor\n"
         "from modelserve.recommend import recommend\n"
-        "from modelserve.requests import parse_row\n"
+        "from modelserve.contract.requests import parse_row\n"
         f"bundles = [read_bundle(Path(p)) for p in {[str(p) for p in small_bundles.values()]}]\n"
         "row = parse_row({'job_id': 'a', 'task_type': 'ctr', 'user': 'u2', 'group': 'g1', 'role': 'worker',\n"
         "                 'request': {'cpu_cores': 6, 'mem_gib': 29.3, 'gpus': 0.5}})\n"
@@ -48,7 +48,7 @@ def test_a_worker_loads_its_models_without_any_of_them(folder: Folder) -> None:
     found = run(
         "import sys, time\n"
         "from pathlib import Path\n"
-        "import modelserve.loading.catalogue, modelserve.calls.live, modelserve.service\n"
+        "import modelserve.calls.catalogue, modelserve.calls.live, modelserve.service\n"
         "from modelserve.loading.models import ModelSet\n"
         f"models = ModelSet(Path({str(folder.path)!r}), past=lambda trace: (), clock=time.time, challengers=True)\n"
         "models.refresh()\n"
@@ -63,7 +63,7 @@ def test_a_worker_loads_its_models_without_any_of_them(folder: Folder) -> None:
 def test_a_process_that_has_loaded_one_of_them_keeps_the_whole_library(first: str) -> None:
     found = run(
         f"import {first}\n"
-        "from modelserve.boosters import lean_xgboost\n"
+        "from modelserve.bundle.boosters import lean_xgboost\n"
         "print(lean_xgboost().compat.SKLEARN_INSTALLED)\n"
         "lean_xgboost().XGBRegressor()"
     )
@@ -73,12 +73,15 @@ def test_a_process_that_has_loaded_one_of_them_keeps_the_whole_library(first: st
 
 def test_a_process_that_has_loaded_none_gets_the_lean_library() -> None:
     assert (
-        run("from modelserve.boosters import lean_xgboost\nprint(lean_xgboost().compat.SKLEARN_INSTALLED)") == "False"
+        run("from modelserve.bundle.boosters import lean_xgboost\nprint(lean_xgboost().compat.SKLEARN_INSTALLED)")
+        == "False"
     )
 
 
 def test_the_layers_left_out_can_be_imported_afterwards() -> None:
     assert (
-        run("from modelserve.boosters import lean_xgboost\nlean_xgboost()\nimport sklearn, pandas\nprint('done')")
+        run(
+            "from modelserve.bundle.boosters import lean_xgboost\nlean_xgboost()\nimport sklearn, pandas\nprint('done')"
+        )
         == "done"
     )

@@ -3,7 +3,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from modelserve.requests import JobRow
+from modelserve.contract.requests import JobRow
 
 
 def asked(moment: object) -> JobRow:

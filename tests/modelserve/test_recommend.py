@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from modelserve.bundle import Bundle
+from modelserve.bundle.bundle import Bundle
+from modelserve.bundle.predictor import InProcessPredictor, Sources
+from modelserve.contract.requests import JobRow, parse_lines, parse_row
 from modelserve.errors import BadRequest
-from modelserve.predictor import InProcessPredictor, Sources
 from modelserve.recommend import POLICY, flat, predict, recommend
-from modelserve.requests import JobRow, parse_lines, parse_row
 from scheduler_core.types import IntArray, Job, Knowledge, PeakUse, RunTimes
 
 REQUEST = {"cpu_cores": 6, "mem_gib": 29.3, "gpus": 0.5}

@@ -18,7 +18,7 @@ from pipelines.training import usage as usage_training
 from pipelines.training.boosting import Boosting, predict
 from pipelines.training.model import TrainedModel
 from pipelines.training.peaks import UsageRecipe
-from tests.modelserve.learning.test_lessons import JOB
+from tests.modelserve.contract.test_feedback_rules import JOB
 from tests.pipelines.training.conftest import T0, make_jobs
 from tests.pipelines.training.test_usage import use_of
 

@@ -14,9 +14,9 @@ from typing import Final
 
 import numpy as np
 
-from modelserve.champions import read_champions
-from modelserve.predictor import InProcessPredictor
-from modelserve.requests import job_of
+from modelserve.bundle.champions import read_champions
+from modelserve.bundle.predictor import InProcessPredictor
+from modelserve.contract.requests import job_of
 from scheduler_core.advice import Scale
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline

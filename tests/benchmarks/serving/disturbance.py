@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from modelserve.requests import JobRow
+from modelserve.contract.requests import JobRow
 
 ROWS: Final = 10
 """Finished jobs in one call of feedback."""

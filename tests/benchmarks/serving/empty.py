@@ -11,10 +11,10 @@ import numpy as np
 import uvicorn
 from fastapi import FastAPI
 
-from modelserve.bundle import read_bundle
+from modelserve.bundle.bundle import read_bundle
+from modelserve.bundle.card import RUNTIME_TARGET
+from modelserve.bundle.trees.compiled import CompiledTrees
 from modelserve.calls.predictions import PredictBody
-from modelserve.card import RUNTIME_TARGET
-from modelserve.trees.compiled import CompiledTrees
 
 
 def app_of(bundle: Path) -> FastAPI:

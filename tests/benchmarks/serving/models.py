@@ -13,8 +13,8 @@ from typing import Final
 
 import polars as pl
 
-from modelserve.registry import mirror
-from modelserve.requests import JobRow, RequestRow
+from modelserve.bundle.registry import mirror
+from modelserve.contract.requests import JobRow, RequestRow
 from pipelines.ingest import ingest
 from pipelines.lake import Lake
 from pipelines.synth.pai import synthesise

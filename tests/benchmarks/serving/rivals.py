@@ -15,10 +15,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from modelserve.bundle import Bundle
-from modelserve.card import RUNTIME_TARGET
-from modelserve.flavor import INPUTS
-from modelserve.requests import JobRow
+from modelserve.bundle.bundle import Bundle
+from modelserve.bundle.card import RUNTIME_TARGET
+from modelserve.bundle.flavor import INPUTS
+from modelserve.contract.requests import JobRow
 from tests.benchmarks.serving.processes import Server, free_port, served
 
 MLSERVER: Final = ("mlserver==1.7.1", "mlserver-xgboost==1.7.1")

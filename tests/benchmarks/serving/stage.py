@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from modelserve.champions import read_champion
-from modelserve.requests import JobRow
+from modelserve.bundle.champions import read_champion
+from modelserve.contract.requests import JobRow
 from modelserve.settings import PREFIX
 from tests.benchmarks.serving.models import TASK_TYPE, TRACE, Models
 from tests.benchmarks.serving.processes import Server, free_port, served

@@ -14,13 +14,13 @@ from typing import Final
 
 import numpy as np
 
-from modelserve.boosters import raw_outputs
-from modelserve.bundle import Bundle
-from modelserve.card import RUNTIME_TARGET
-from modelserve.champions import read_champion
-from modelserve.jobs import jobs_frame
-from modelserve.predictor import run_time_features
-from modelserve.requests import JobRow, job_of
+from modelserve.bundle.boosters import raw_outputs
+from modelserve.bundle.bundle import Bundle
+from modelserve.bundle.card import RUNTIME_TARGET
+from modelserve.bundle.champions import read_champion
+from modelserve.bundle.jobs import jobs_frame
+from modelserve.bundle.predictor import run_time_features
+from modelserve.contract.requests import JobRow, job_of
 from tests.benchmarks.serving.figures import Bar, Row, alternately, ratio_row
 from tests.benchmarks.serving.load import Load, Target, full_load, write_bodies
 from tests.benchmarks.serving.models import TRACE

@@ -16,7 +16,7 @@ from schemathesis.generation import GenerationMode
 from schemathesis.python.asgi import get_client
 
 from modelserve.api.app import OPERATIONS, create_app
-from modelserve.flavor import INPUTS
+from modelserve.bundle.flavor import INPUTS
 from modelserve.service import Service
 
 LABELS = [f"{operation.method} {operation.path}" for operation in OPERATIONS]

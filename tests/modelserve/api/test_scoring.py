@@ -57,7 +57,7 @@ def test_every_format_brings_the_same_answer(serve: Make, form: str) -> None:
 def test_the_answer_is_that_of_the_model_loaded_by_mlflow(serve: Make, folder: Folder) -> None:
     import pandas as pd
 
-    from modelserve.flavor import _load_pyfunc
+    from modelserve.bundle.flavor import _load_pyfunc
 
     frame = pd.DataFrame(RECORDS)
     frame["submit_ts"] = pd.to_datetime(frame["submit_ts"], format="ISO8601")

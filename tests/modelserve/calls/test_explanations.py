@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from features.rows import RowBuilder
-from modelserve.boosters import contributions, raw_outputs
+from modelserve.bundle.boosters import contributions, raw_outputs
 from modelserve.callers import ANYONE, Caller, Scope
 from modelserve.calls.explanations import ExplainAnswer, ExplainBody, explain_job
 from modelserve.calls.predictions import PredictBody, predict_jobs

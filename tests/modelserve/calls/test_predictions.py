@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from modelserve.callers import ANYONE, Caller, Scope
 from modelserve.calls.predictions import PredictAnswer, PredictBody, predict_jobs
+from modelserve.contract.requests import JobRow
 from modelserve.errors import BadRequest, Forbidden
 from modelserve.learning.learned import Learned
 from modelserve.loading.models import Snapshot
 from modelserve.recommend import predict
-from modelserve.requests import JobRow
 from modelserve.service import Service
 from tests.modelserve.answering import NOW, REQUEST, folder_of, in_process, job, mixed, service_of
 from tests.modelserve.mirrored import NAME, USAGE

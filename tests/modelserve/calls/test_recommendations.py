@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from modelserve.callers import ANYONE, Caller
 from modelserve.calls.recommendations import RecommendAnswer, RecommendBody, policy_of, recommend_jobs
+from modelserve.contract.requests import JobRow
 from modelserve.learning.learned import Learned, Stop
 from modelserve.recommend import recommend
-from modelserve.requests import JobRow
 from modelserve.service import Service
 from modelserve.settings import TypePolicy
 from tests.modelserve.answering import NOW, REQUEST, folder_of, in_process, job, mixed, service_of

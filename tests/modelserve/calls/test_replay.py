@@ -12,9 +12,9 @@ from modelserve.callers import ANYONE
 from modelserve.calls.predictions import PredictBody, predict_jobs
 from modelserve.calls.recommendations import RecommendBody, recommend_jobs
 from modelserve.calls.replay import replay
-from modelserve.calls.scored import Scored, decode_features, encode_features
 from modelserve.errors import BadRequest, NotKnown
 from modelserve.learning.learned import Learned, Stop
+from modelserve.loading.scored import Scored, decode_features, encode_features
 from modelserve.loading.served import ServedModel
 from modelserve.service import Service
 from modelserve.settings import TypePolicy

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from modelserve import answers
+from modelserve import contract as answers
 from modelserve.api.app import OPERATIONS
 from modelserve.api.operations import add_operations
 from modelserve.client import AsyncClient

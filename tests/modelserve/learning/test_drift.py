@@ -13,17 +13,17 @@ from sqlalchemy import text
 from features.build import build
 from features.history import History
 from modelserve.answer_log import AnswerRecord
-from modelserve.bundle import read_bundle, write_bundle
+from modelserve.bundle.bundle import read_bundle, write_bundle
+from modelserve.bundle.population import Population
 from modelserve.callers import ANYONE, Caller, Scope
-from modelserve.calls.scored import Scored, encode_features
+from modelserve.contract.verdict import THRESHOLDS
 from modelserve.learning.drift import ModelDrift, champion_errors, read_drift
-from modelserve.learning.population import Population
-from modelserve.learning.verdict import THRESHOLDS
+from modelserve.loading.scored import Scored, encode_features
 from modelserve.store.answers import write_answers
 from modelserve.store.finished import Finished, insert_finished
 from tests.modelserve.conftest import make_jobs, make_usage
+from tests.modelserve.contract.test_feedback_rules import JOB
 from tests.modelserve.feedback_cases import service_of
-from tests.modelserve.learning.test_lessons import JOB
 from tests.modelserve.mirrored import NAME, USAGE, Folder, models_of
 
 EAST = Caller(name="east", scopes=frozenset({Scope.PREDICT}), traces=frozenset({"pai"}), clusters=frozenset({"east"}))

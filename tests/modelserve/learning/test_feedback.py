@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from modelserve.callers import ANYONE, Caller, Scope
+from modelserve.contract.feedback import FeedbackRow
 from modelserve.errors import BadRequest, Forbidden
 from modelserve.learning import feedback
 from modelserve.learning.feedback import take_feedback
-from modelserve.learning.reports import FeedbackRow
 from modelserve.store.finished import newest_finished
 from tests.modelserve.feedback_cases import FakeModels, body, row, service_of
 

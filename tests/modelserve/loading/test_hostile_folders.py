@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from modelserve.bundle import HISTORY_ROWS_LIMIT
+from modelserve.bundle.bundle import HISTORY_ROWS_LIMIT
 from modelserve.loading.models import ModelSet
 from tests.modelserve.mirrored import NAME, USAGE, Folder, models_of
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from features.online import EndedRun
-from modelserve.boosters import raw_outputs
-from modelserve.bundle import read_bundle
+from modelserve.bundle.boosters import raw_outputs
+from modelserve.bundle.bundle import read_bundle
 from modelserve.errors import BundleError
 from modelserve.loading.models import RETRY_FIRST_S
 from tests.modelserve.mirrored import NAME, USAGE, Clock, Folder, models_of

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from modelserve.champions import read_pointer
+from modelserve.bundle.champions import read_pointer
+from modelserve.bundle.registry import Mirrored
 from modelserve.errors import MirrorError
 from modelserve.loading import sync as module
 from modelserve.loading.models import ModelSet
 from modelserve.loading.sync import KEPT_VERSIONS, Sync, prune, sync_once, wait_s
 from modelserve.loading.sync_state import STATE, SyncState, read_state
-from modelserve.registry import Mirrored
 from modelserve.settings import ServeSettings
 from tests.modelserve.mirrored import NAME, USAGE, Folder
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 from pipelines.cli import app
 from pipelines.ingest import ingest
 from pipelines.synth.pai import synthesise
-from tests.scheduler_core.services import Answer, Row, answering, each, http, replying, serving
+from tests.modelserve.client.services import Answer, Row, answering, each, http, replying, serving
 
 DOWN = replying(http(b"{}", "503 Service Unavailable"))
 

@@ -11,9 +11,9 @@ import xgboost as xgb
 from features.build import build
 from features.contract import FeatureContract
 from features.history import History
-from modelserve.boosters import raw_outputs
-from modelserve.bundle import Bundle, read_bundle, write_bundle
-from modelserve.card import USAGE_TARGETS, Card, Importance
+from modelserve.bundle.boosters import raw_outputs
+from modelserve.bundle.bundle import Bundle, read_bundle, write_bundle
+from modelserve.bundle.card import USAGE_TARGETS, Card, Importance
 from pipelines.lake import Lake
 from pipelines.report.attribution import EXPLAINED_FEATURES, LEAST_LATER, attributions, explained_jobs, shap_values
 from pipelines.report.models import models

@@ -3,11 +3,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from modelserve.bundle import CHECKSUMS, read_bundle
-from modelserve.champions import read_champions, read_pointer
+from modelserve.bundle.bundle import CHECKSUMS, read_bundle
+from modelserve.bundle.champions import read_champions, read_pointer
+from modelserve.bundle.predictor import InProcessPredictor
+from modelserve.bundle.registry import mirror
 from modelserve.errors import MirrorError
-from modelserve.predictor import InProcessPredictor
-from modelserve.registry import mirror
 from pipelines import tracking
 from pipelines.errors import RegistryError
 from pipelines.tracking import promote, rollback, track, versions
@@ -173,7 +173,7 @@ def test_a_model_that_lost_the_alias_is_withdrawn(uri: str, mlflow_of: object, t
 
 
 def test_names_said_on_both_sides_of_a_border_are_the_same() -> None:
-    from modelserve import card, registry
+    from modelserve.bundle import card, registry
     from pipelines.training import model
 
     assert (registry.CHAMPION, registry.DIGEST_TAG) == (tracking.CHAMPION, tracking.DIGEST)

@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from modelserve.bundle import read_bundle
+from modelserve.bundle.bundle import read_bundle
+from modelserve.bundle.predictor import run_time_features, run_time_quantiles
+from modelserve.bundle.registry import mirror
 from modelserve.errors import BundleError, MirrorError
-from modelserve.predictor import run_time_features, run_time_quantiles
-from modelserve.registry import mirror
 from pipelines.errors import RegistryError
 from pipelines.packaging import write_model
 from pipelines.tracking import promote, rollback, track, versions
@@ -195,7 +195,7 @@ def test_nothing_is_said_on_stdout_or_stderr(tmp_path: Path) -> None:
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from pathlib import Path\n"
         "from tracked import model_of\n"
-        "from modelserve.registry import mirror\n"
+        "from modelserve.bundle.registry import mirror\n"
         "from pipelines.tracking import promote, track\n"
         "uri = 'sqlite:///deep/mlflow.db'\n"
         "promote(track(model_of('quiet'), uri=uri).name, uri=uri)\n"

@@ -1,0 +1,304 @@
+"""The bundle: a folder that holds one model and all that its answers need, written whole and verified when read.
+
+Nothing is ever unpickled, and no other file is opened than those named here; predictions are `modelserve.bundle.predictor`'s.
+Written by `pipelines.tracking`; read by `modelserve.bundle.predictor`, `modelserve.bundle.registry` and the commands.
+"""
+
+import hashlib
+import io
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+from pydantic import TypeAdapter, ValidationError
+
+from features.contract import FeatureContract
+from features.errors import FeatureError
+from features.history import JOB_COLUMNS, USE_COLUMNS, History
+from modelserve.bundle.boosters import load_booster
+from modelserve.bundle.card import (
+    IMPORTANCES,
+    RUNTIME_TARGET,
+    USAGE_TARGETS,
+    Card,
+    Importance,
+    canonical_json,
+    complaint,
+)
+from modelserve.bundle.population import Population
+from modelserve.bundle.trees.forest import Forest
+from modelserve.errors import BundleError
+
+if TYPE_CHECKING:
+    from xgboost import Booster
+
+CARD: Final = "card.json"
+CONTRACT: Final = "contract.json"
+HISTORY: Final = "history.parquet"
+IMPORTANCE: Final = "importances.json"
+POPULATION: Final = "population.json"
+CHECKSUMS: Final = "checksums.json"
+MODELS: Final = "models"
+
+MIB: Final = 1 << 20
+SIZE_LIMITS: Final[dict[str, int]] = {
+    CARD: 1 * MIB,
+    CONTRACT: 16 * MIB,
+    HISTORY: 512 * MIB,
+    IMPORTANCE: 1 * MIB,
+    POPULATION: 4 * MIB,
+    CHECKSUMS: 1 * MIB,
+    **{f"{MODELS}/{target}.ubj": 256 * MIB for target in (RUNTIME_TARGET, *USAGE_TARGETS)},
+}
+"""Every file a bundle may hold, and how large it may be; a bundle holds nothing else. Older ones hold no population."""
+
+HISTORY_ROWS_LIMIT: Final = 5_000_000
+
+_NO_HISTORY: Final = (
+    FeatureError,
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,  # what Polars raises over some damaged files, and no `Exception`
+    ValueError,
+    TypeError,
+    OverflowError,
+)
+_CHECKSUMS: Final = TypeAdapter(dict[str, str])
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """One model in memory, verified: what it is, how its features are encoded, its boosters and its history.
+
+    `forests` are the trees of `boosters`, by the same targets. `digest` is the SHA-256 of `checksums.json` and so names
+    every byte, `history_digest` that of the history's file; `version` is the registered one, if known.
+    """
+
+    card: Card
+    contract: FeatureContract
+    boosters: Mapping[str, "Booster"]
+    forests: Mapping[str, Forest]
+    history: History
+    importances: tuple[Importance, ...]
+    path: Path
+    digest: str
+    history_digest: str
+    version: str | None = None
+    population: Population | None = None
+
+    @property
+    def reference(self) -> str:
+        """The name by which an answer cites the model: `runtime.pai.ctr@7`, without a version when there is none."""
+        return self.card.name if self.version is None else f"{self.card.name}@{self.version}"
+
+
+def write_bundle(
+    folder: Path,
+    *,
+    card: Card,
+    contract: FeatureContract,
+    boosters: Mapping[str, "Booster"],
+    history: History,
+    importances: Sequence[Importance],
+    population: Population | None = None,
+) -> str:
+    """Write a bundle whole or not at all, and return its digest; the same inputs give the same bytes.
+
+    Raises
+    ------
+    BundleError
+        The folder is taken, or the parts do not belong together.
+    """
+    if sorted(card.targets) != sorted(boosters):
+        raise BundleError(f"{card.name}: boosters {sorted(boosters)}, expected {sorted(card.targets)} (the card's)")
+    if card.contract_fingerprint != contract.fingerprint:
+        raise BundleError(
+            f"{card.name}: contract {contract.fingerprint[:12]}, expected {card.contract_fingerprint[:12]} (the card's)"
+        )
+    tail = io.BytesIO()
+    history.tail().write_parquet(tail, compression="zstd")
+    contents = {
+        CARD: card.to_json(),
+        CONTRACT: contract.to_json().encode(),
+        IMPORTANCE: canonical_json([i.model_dump(mode="json") for i in importances]),
+        HISTORY: tail.getvalue(),
+        **{f"{MODELS}/{target}.ubj": bytes(booster.save_raw("ubj")) for target, booster in boosters.items()},
+    }
+    if population is not None:
+        contents[POPULATION] = population.to_json()
+    contents[CHECKSUMS] = canonical_json({name: _sha256(data) for name, data in contents.items()})
+    _write_whole(folder, contents)
+    return _sha256(contents[CHECKSUMS])
+
+
+def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str, History] | None = None) -> Bundle:
+    """Read and verify a bundle: its files, their sizes and checksums, its format, and that the parts belong together.
+
+    Checksums tell damage and mixing; who may write to the folder is the operator's to settle. `histories` holds
+    histories already read, by the SHA-256 of their file, and is added to: the models of one trace share one.
+
+    Raises
+    ------
+    BundleError
+        Anything is missing, surplus, changed, too large, linked or of another format.
+    """
+    contents = _verified(folder)
+    try:
+        card = Card.model_validate_json(contents[CARD])
+        importances = IMPORTANCES.validate_json(contents[IMPORTANCE])
+    except ValidationError as error:
+        raise BundleError(f"{folder.name}: {complaint(error)}") from error
+    found = {Path(name).stem for name in contents if name.startswith(f"{MODELS}/")}
+    if found != set(card.targets):
+        raise BundleError(f"{folder.name}: models {sorted(found)}, expected {sorted(card.targets)} ({CARD})")
+    contract = _read_contract(folder, contents[CONTRACT], card)
+    population = None
+    if POPULATION in contents:
+        where = f"{folder.name}/{POPULATION}"
+        population = Population.from_json(contents[POPULATION], contract.names, where=where)
+    outputs = len(card.quantiles) if card.kind == "runtime" else 1
+    boosters, forests = {}, {}
+    for target in card.targets:
+        name = f"{MODELS}/{target}.ubj"
+        boosters[target], forests[target] = load_booster(
+            contents[name], features=len(contract.names), outputs=outputs, name=f"{folder.name}/{name}"
+        )
+    return Bundle(
+        card=card,
+        contract=contract,
+        boosters=boosters,
+        forests=forests,
+        history=_read_history(folder, contents[HISTORY], card, histories),
+        importances=importances,
+        path=folder,
+        digest=_sha256(contents[CHECKSUMS]),
+        history_digest=_sha256(contents[HISTORY]),
+        version=version,
+        population=population,
+    )
+
+
+def _read_contract(folder: Path, data: bytes, card: Card) -> FeatureContract:
+    try:
+        contract = FeatureContract.from_json(data.decode())
+    except (FeatureError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise BundleError(f"{folder.name}/{CONTRACT}: {str(error)[:300]}, expected a contract's JSON") from error
+    if contract.fingerprint != card.contract_fingerprint:
+        raise BundleError(
+            f"{folder.name}/{CONTRACT}: fingerprint {contract.fingerprint[:12]}, "
+            f"expected {card.contract_fingerprint[:12]} ({CARD})"
+        )
+    return contract
+
+
+def _read_history(folder: Path, data: bytes, card: Card, histories: dict[str, History] | None) -> History:
+    shared = {} if histories is None else histories
+    digest = _sha256(data)
+    try:
+        if digest not in shared:
+            shared[digest] = History.from_tail(_frame(data))
+        history = shared[digest]
+    except _NO_HISTORY as error:
+        raise BundleError(f"{folder.name}/{HISTORY}: {str(error)[:300]}, expected a history's tail") from error
+    if history.trace not in (None, card.trace):
+        raise BundleError(f"{folder.name}/{HISTORY}: jobs of {history.trace!r}, expected {card.trace!r} ({CARD})")
+    return history
+
+
+def _frame(data: bytes) -> pl.DataFrame:
+    """Read a history's frame; what its metadata announce is checked first, since few bytes can unpack to many rows."""
+    found = pl.scan_parquet(io.BytesIO(data))
+    rows = int(found.select(pl.len()).collect().item())
+    if rows > HISTORY_ROWS_LIMIT:
+        raise ValueError(f"{rows} rows, expected at most {HISTORY_ROWS_LIMIT}")
+    return pl.read_parquet(io.BytesIO(data), columns=[*JOB_COLUMNS, *USE_COLUMNS, "measured"])
+
+
+def _verified(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of every file of the bundle, each read once and equal to its checksum."""
+    contents = {name: _read_file(folder, name) for name in _listed(folder)}
+    if CHECKSUMS not in contents:
+        raise BundleError(f"{folder.name}: no {CHECKSUMS}, expected a bundle folder; train or mirror again")
+    try:
+        checksums = _CHECKSUMS.validate_json(contents[CHECKSUMS])
+    except ValidationError as error:
+        raise BundleError(f"{folder.name}/{CHECKSUMS}: {complaint(error)}") from error
+    found = set(contents) - {CHECKSUMS}
+    if found != set(checksums):
+        missing, surplus = sorted(set(checksums) - found), sorted(found - set(checksums))
+        raise BundleError(f"{folder.name}: missing {missing}, surplus {surplus}, expected the files of {CHECKSUMS}")
+    required = {CARD, CONTRACT, HISTORY, IMPORTANCE}
+    if not required <= found:
+        raise BundleError(f"{folder.name}: missing {sorted(required - found)}, expected a whole bundle")
+    for name in sorted(found):
+        digest = _sha256(contents[name])
+        if digest != checksums[name]:
+            expected = checksums[name][:12] if _SHA256.fullmatch(checksums[name]) else "a SHA-256"
+            raise BundleError(f"{folder.name}/{name}: SHA-256 {digest[:12]}, expected {expected}; mirror it again")
+    return contents
+
+
+def _listed(folder: Path) -> list[str]:
+    """Return the names of the folder's files; refuse whatever is no plain file of a bundle."""
+    if not folder.is_dir():
+        raise BundleError(f"{folder}: no folder, expected a bundle; train or mirror the model first")
+    names = []
+    for parent, prefix in ((folder, ""), (folder / MODELS, f"{MODELS}/")):
+        if not os.path.lexists(parent):
+            continue
+        with os.scandir(parent) as entries:
+            for entry in entries:
+                name = prefix + entry.name
+                mode = entry.stat(follow_symlinks=False).st_mode
+                if name == MODELS and stat.S_ISDIR(mode):
+                    continue
+                if name not in SIZE_LIMITS or not stat.S_ISREG(mode):
+                    kind = "link" if stat.S_ISLNK(mode) else "file" if stat.S_ISREG(mode) else "special file or folder"
+                    raise BundleError(f"{folder.name}: {kind} {name[:80]!r}, expected only {', '.join(SIZE_LIMITS)}")
+                names.append(name)
+    return names
+
+
+def _read_file(folder: Path, name: str) -> bytes:
+    limit = SIZE_LIMITS[name]
+    try:
+        with open(folder / name, "rb", opener=_opened_plainly) as file:  # Path.open takes no opener
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise BundleError(f"{folder.name}/{name}: cannot be read ({error.strerror})") from error
+    if len(data) > limit:
+        raise BundleError(f"{folder.name}/{name}: more than {limit} bytes, expected at most that")
+    return data
+
+
+def _opened_plainly(path: str, flags: int) -> int:
+    """Open without following a link or waiting at a pipe: what was listed may have been changed since."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def _write_whole(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write the files beside the folder's place and move them there in one step."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if os.path.lexists(folder):
+        raise BundleError(f"{folder}: already there, expected a new place for a bundle")
+    stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        stage.chmod(0o755)
+        (stage / MODELS).mkdir()
+        for name, data in contents.items():
+            (stage / name).write_bytes(data)
+        stage.rename(folder)
+    except BaseException:
+        shutil.rmtree(stage, ignore_errors=True)
+        raise
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,169 @@
+"""What a bundle says about itself: the model card and the importances, checked where their bytes arrive.
+
+No files and no boosters here; `modelserve.bundle.bundle` reads and writes the folder around them.
+Filled in by `pipelines.tracking`; read by `modelserve.bundle.predictor`, `modelserve.recommend` and whoever shows a model.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Final, Literal
+
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from modelserve.bundle.alike import Alike, Key
+from modelserve.errors import BundleError
+
+FORMAT: Final = 1
+"""Version of the folder format; a reader refuses every other."""
+
+RUNTIME_TARGET: Final = "run_s"
+"""The booster of a run-time model: one output per quantile of log run time."""
+
+USAGE_TARGETS: Final = ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib")
+"""The boosters of a usage model: one output each, an upper quantile of log1p of the use of one instance."""
+
+MODEL_NAME: Final = re.compile(r"(runtime|usage)\.([A-Za-z0-9][A-Za-z0-9_-]{0,63})\.([A-Za-z0-9][A-Za-z0-9_-]{0,63})")
+"""A registered name, `<kind>.<trace>.<type>`; it is also a folder's name, so nothing else gets through."""
+
+NameText = Annotated[str, Field(min_length=1, max_length=256)]
+Resource = Literal["cpu_cores", "mem_gib", "gpus"]
+Quantile = Annotated[float, Field(gt=0.0, lt=1.0)]
+
+
+class Importance(BaseModel):
+    """Permutation importance of one feature on held-out rows; `sign` is its rank correlation with its SHAP value."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    feature: NameText
+    mean: float | None
+    std: float | None
+    repeats: int = Field(ge=0)
+    sign: float | str | None
+
+
+class ResourceImportance(BaseModel):
+    """Permutation importance of one requestable resource on held-out rows, with all that derives from its request.
+
+    `sign` is the rank correlation of a change of the request with the change of the predicted run time.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    resource: Resource
+    mean: float | None
+    std: float | None
+    repeats: int = Field(ge=0)
+    sign: float | None
+
+
+class Card(BaseModel):
+    """What a model is: what it answers, what it was trained on, how it was judged.
+
+    `relative` says that run times are taken and answered against the reference of the like (`features.reference`);
+    `offsets` are added to the raw outputs in log units, by `p50`, `p90` or by usage target; `support` is the lowest
+    and highest request seen in training; `metrics` are the held-out figures, null where one has no value. `alike` are
+    the bounds that a usage model's answers are held by when requests are shrunk, null where they were not counted.
+    `important` are the resources of `resource_importances` that Algorithm 1 leaves alone, null where not kept.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    format: Literal[1] = FORMAT
+    name: str
+    kind: Literal["runtime", "usage"]
+    trace: NameText
+    task_type: NameText
+    targets: tuple[str, ...] = Field(min_length=1, max_length=len(USAGE_TARGETS))
+    quantiles: tuple[Quantile, ...] = Field(min_length=1, max_length=16)
+    relative: bool
+    offsets: dict[str, float]
+    important: tuple[Resource, ...]
+    support: dict[Resource, tuple[float, float]]
+    params: dict[str, str | float | int | None]
+    metrics: dict[str, float | None]
+    until: AwareDatetime
+    created: AwareDatetime
+    rows: int = Field(ge=0)
+    data_fingerprint: NameText
+    contract_fingerprint: NameText
+    made_with: dict[str, str] = Field(default_factory=dict)
+    alike: tuple[Alike, ...] | None = None
+    resource_importances: tuple[ResourceImportance, ...] | None = None
+
+    @field_validator("params", "metrics", mode="before")
+    @classmethod
+    def _nothing_for_nan(cls, values: object) -> object:
+        """Write figures without a value as null: JSON has no NaN."""
+        if not isinstance(values, dict):
+            return values
+        return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
+
+    @model_validator(mode="after")
+    def _name_and_targets_agree(self) -> "Card":
+        if not MODEL_NAME.fullmatch(self.name) or self.name != f"{self.kind}.{self.trace}.{self.task_type}":
+            raise ValueError(f"name {self.name[:80]!r}, expected {self.kind}.{self.trace}.{self.task_type}"[:240])
+        allowed = {RUNTIME_TARGET} if self.kind == "runtime" else set(USAGE_TARGETS)
+        if not set(self.targets) <= allowed or len(set(self.targets)) != len(self.targets):
+            raise ValueError(f"targets {list(self.targets)}, expected some of {sorted(allowed)}")
+        return self
+
+    @cached_property
+    def alike_by_key(self) -> dict[Key, Alike] | None:
+        """The jobs alike by what they have in common; None where they were not counted."""
+        return None if self.alike is None else {each.key: each for each in self.alike}
+
+    def to_json(self) -> bytes:
+        """Write the card; the same card gives the same bytes."""
+        return canonical_json(self.model_dump(mode="json"))
+
+
+def card_from(said: Mapping[str, object]) -> Card:
+    """Make a card from plain values.
+
+    Raises
+    ------
+    BundleError
+        A value is missing, or none that a card may hold.
+    """
+    try:
+        return Card.model_validate(said)
+    except ValidationError as error:
+        raise BundleError(f"card of {str(said.get('name'))[:80]}: {complaint(error)}") from error
+
+
+def complaint(error: ValidationError) -> str:
+    """Return the first fault as `field: what was expected`, and how many more there are."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    field = ".".join(str(part)[:64] for part in first["loc"]) or "the whole"
+    more = error.error_count() - 1
+    return f"{field}: {first['msg'][:200]}" + (f" (and {more} more)" if more else "")
+
+
+IMPORTANCES: Final = TypeAdapter(tuple[Importance, ...])
+
+
+def canonical_json(value: object) -> bytes:
+    """Write JSON for a person to read: sorted keys, two spaces, a final newline; no NaN.
+
+    Examples
+    --------
+    >>> print(canonical_json({"b": 1, "a": None}).decode(), end="")
+    {
+      "a": null,
+      "b": 1
+    }
+    """
+    return (json.dumps(value, sort_keys=True, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()

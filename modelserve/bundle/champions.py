@@ -1,0 +1,182 @@
+"""The folder of mirrored models: `<folder>/<name>/<version>/` holds a bundle, `<folder>/<name>/<alias>.json` names one.
+
+Nothing is fetched here; a model that cannot be read is reported by its name and keeps no other from serving.
+Filled by `modelserve.bundle.registry`; read by `modelserve.loading.models`, `modelserve.calls.catalogue` and the commands.
+"""
+
+import os
+import stat
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from features.history import History
+from modelserve.bundle.bundle import Bundle, read_bundle
+from modelserve.bundle.card import MODEL_NAME, canonical_json
+from modelserve.errors import BundleError
+
+CHAMPION: Final = "champion"
+CHALLENGER: Final = "challenger"
+ALIASES: Final = (CHAMPION, CHALLENGER)
+"""The aliases that are mirrored: what answers, and what is scored in the shadow."""
+
+POINTER_LIMIT_BYTES: Final = 65536
+
+Version = Annotated[str, Field(pattern=r"^[0-9]{1,12}$")]
+
+
+class Pointer(BaseModel):
+    """Which version of a model an alias means, and what the registry said of it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    version: Version
+    alias: str
+    run_id: str | None
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Champions:
+    """The bundles that serve, by registered name, and what is wrong with those that do not."""
+
+    bundles: Mapping[str, Bundle]
+    failures: Mapping[str, str]
+
+
+def version_folder(folder: Path, name: str, version: str) -> Path:
+    """Return where a version's bundle lies, for names and versions that are plain folder names.
+
+    Raises
+    ------
+    BundleError
+        The name is not `<kind>.<trace>.<type>`, or the version no number.
+    """
+    if not MODEL_NAME.fullmatch(name):
+        raise BundleError(
+            f"model name {name[:80]!r}, expected <runtime|usage>.<trace>.<type> in letters, digits, - and _"
+        )
+    if not (version.isascii() and version.isdigit() and len(version) <= 12):
+        raise BundleError(f"{name}: version {version[:20]!r}, expected a number")
+    return folder / name / version
+
+
+def pointer_file(folder: Path, name: str, alias: str = CHAMPION) -> Path:
+    """Return the file that says which version of a model an alias means.
+
+    Raises
+    ------
+    BundleError
+        The name is no model's, or the alias none that is mirrored.
+    """
+    if alias not in ALIASES:
+        raise BundleError(f"{name[:80]}: alias {alias[:40]!r}, expected one of {', '.join(ALIASES)}")
+    return version_folder(folder, name, "0").parent / f"{alias}.json"
+
+
+def model_names(folder: Path) -> list[str]:
+    """Return the names of the models that a folder has room for, in order; none where there is no folder."""
+    if not folder.is_dir():
+        return []
+    with os.scandir(folder) as entries:
+        return sorted(each.name for each in entries if MODEL_NAME.fullmatch(each.name))
+
+
+def write_pointer(folder: Path, pointer: Pointer) -> None:
+    """Point a model's alias at a version, in one step."""
+    place = pointer_file(folder, pointer.name, pointer.alias)
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as stage:
+        staged = Path(stage) / place.name
+        staged.write_bytes(canonical_json(pointer.model_dump(mode="json")))
+        staged.replace(place)
+
+
+def remove_pointer(folder: Path, name: str, alias: str) -> None:
+    """Withdraw a model's alias; its bundles stay."""
+    pointer_file(folder, name, alias).unlink(missing_ok=True)
+
+
+def read_pointer(folder: Path, name: str, alias: str = CHAMPION) -> Pointer | None:
+    """Return which version of a model an alias means, or None where none was ever mirrored.
+
+    Raises
+    ------
+    BundleError
+        The pointer is there and is none.
+    """
+    place = pointer_file(folder, name, alias)
+    where = f"{name}/{place.name}"
+    try:
+        with open(place, "rb", opener=_opened_at_once) as file:  # Path.open takes no opener
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise BundleError(f"{where}: no plain file, expected a pointer; mirror it again")
+            data = file.read(POINTER_LIMIT_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BundleError(f"{where}: cannot be read ({error.strerror})") from error
+    try:
+        pointer = Pointer.model_validate_json(data)
+    except ValidationError as error:
+        raise BundleError(f"{where}: not a pointer, expected name, version, alias, run_id, digest") from error
+    if (pointer.name, pointer.alias) != (name, alias):
+        raise BundleError(f"{where}: names {pointer.name[:80]!r} as {pointer.alias[:40]!r}, expected {name} as {alias}")
+    return pointer
+
+
+def _opened_at_once(path: str, flags: int) -> int:
+    """Open without waiting for a writer, should the file be a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def read_pointed(folder: Path, pointer: Pointer, *, histories: dict[str, History] | None = None) -> Bundle:
+    """Read the bundle that a pointer names; `histories` as in `read_bundle`.
+
+    Raises
+    ------
+    BundleError
+        There is none, it is not the one that was mirrored, or it lies elsewhere.
+    """
+    place = version_folder(folder, pointer.name, pointer.version)
+    for each in (place, place.parent):
+        if each.is_symlink():
+            raise BundleError(f"{pointer.name}@{pointer.version}: {each.name} is a link, expected a folder")
+    bundle = read_bundle(place, version=pointer.version, histories=histories)
+    if bundle.digest != pointer.digest or bundle.card.name != pointer.name:
+        raise BundleError(
+            f"{pointer.name}@{pointer.version}: bundle {bundle.card.name} {bundle.digest[:12]}, "
+            f"expected {pointer.digest[:12]}; mirror it again"
+        )
+    return bundle
+
+
+def read_champion(folder: Path, name: str, *, histories: dict[str, History] | None = None) -> Bundle:
+    """Read the bundle that a model's pointer names; `histories` as in `read_bundle`.
+
+    Raises
+    ------
+    BundleError
+        There is none, or it is not the one that was mirrored.
+    """
+    pointer = read_pointer(folder, name)
+    if pointer is None:
+        raise BundleError(f"{name}: no {CHAMPION}.json in {folder}, expected a mirrored model; promote and mirror one")
+    return read_pointed(folder, pointer, histories=histories)
+
+
+def read_champions(folder: Path) -> Champions:
+    """Read every model that the folder points at; what cannot be read is left out and reported."""
+    bundles, failures = {}, {}
+    histories: dict[str, History] = {}
+    for name in model_names(folder):
+        try:
+            if read_pointer(folder, name) is not None:
+                bundles[name] = read_champion(folder, name, histories=histories)
+        except BundleError as error:
+            failures[name] = str(error)
+    return Champions(bundles=bundles, failures=failures)

@@ -1,0 +1,85 @@
+"""What `mlflow.pyfunc.load_model` calls for our models: a bundle that answers a pandas frame of canonical job columns.
+
+MLflow is not imported here, and pandas only once a frame arrives; the service does not come this way.
+Named as the loader module in the model files that `pipelines.tracking` writes.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from features.build import build
+from modelserve.bundle.bundle import Bundle, read_bundle
+from modelserve.bundle.card import USAGE_TARGETS
+from modelserve.bundle.jobs import completed
+from modelserve.bundle.predictor import run_time_features, run_time_quantiles, use_quantiles
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+INPUTS: Final[Mapping[str, str]] = {
+    "submit_ts": "datetime",
+    "user": "string",
+    "group": "string",
+    "vc": "string",
+    "cluster": "string",
+    "role": "string",
+    "workload": "string",
+    "gpu_type": "string",
+    "instances": "long",
+    "req_cpu_cores": "double",
+    "req_mem_gib": "double",
+    "req_gpus": "double",
+}
+"""The columns taken, with MLflow's names of their types; all but `submit_ts` (UTC) may be left out."""
+
+OUTPUTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "runtime": ("run_s_p50", "run_s_p90"),
+    "usage": tuple(f"used_{target}" for target in USAGE_TARGETS),
+}
+"""The columns answered, all floating point, by kind of model."""
+
+EXAMPLE: Final[Mapping[str, object]] = {
+    "submit_ts": datetime(2020, 7, 1, 9, 30),  # MLflow's datetime is UTC without saying so
+    "user": "u7",
+    "group": "g3",
+    "gpu_type": "T4",
+    "instances": 1,
+    "req_cpu_cores": 6.0,
+    "req_mem_gib": 29.3,
+    "req_gpus": 0.5,
+}
+"""One job as the model takes it."""
+
+
+class BundleModel:
+    """A bundle under MLflow's `predict`."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.bundle = bundle
+
+    def predict(self, jobs: "pd.DataFrame", params: dict[str, object] | None = None) -> "pd.DataFrame":  # noqa: ARG002  # MLflow passes it
+        """Answer each job with `run_s_p50, run_s_p90`, or with the upper quantile of its use, `used_*` by target.
+
+        Columns that the frame lacks are null or, for trace, task type, role and instances, the usual value.
+        """
+        import pandas as pd
+
+        card, contract, history = self.bundle.card, self.bundle.contract, self.bundle.history
+        frame = completed(pl.from_pandas(jobs), card.trace, card.task_type, history)
+        if card.kind == "runtime":
+            built = run_time_features(self.bundle, frame)
+            times = run_time_quantiles(self.bundle, built.features, built.reference_log_s)
+            answers = [times.p50, times.p90]
+        else:
+            use = use_quantiles(self.bundle, build(frame, history, contract.names))
+            answers = [use[target] for target in USAGE_TARGETS]
+        return pd.DataFrame(dict(zip(OUTPUTS[card.kind], answers, strict=True)), index=jobs.index)
+
+
+def _load_pyfunc(path: str) -> BundleModel:
+    """Load the bundle at `path`; the name and signature are MLflow's."""
+    return BundleModel(read_bundle(Path(path)))

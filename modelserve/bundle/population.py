@@ -1,0 +1,124 @@
+"""What the rows of a model look like as a population: shares by bin and category; and how far another lies from it.
+
+Pure arithmetic on encoded matrices; which rows are compared is the caller's choice. Made by `pipelines.packaging`,
+kept in the bundle, read by `modelserve.learning.drift`.
+
+References: Siddiqi, "Credit Risk Scorecards" (2006), for the population stability index and its bounds 0.1 and 0.2.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from features.contract import FeatureContract
+from modelserve.bundle.card import canonical_json, complaint
+from modelserve.errors import BundleError
+
+Matrix = npt.NDArray[np.float32]
+Shares = npt.NDArray[np.float64]
+
+DECILES: Final = np.arange(0.1, 0.95, 0.1)
+LEAST_SHARE: Final = 1e-3
+"""What a share counts as at least: a bin that one side never met would be infinitely far otherwise."""
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class FeaturePopulation(BaseModel):
+    """One feature over the training rows: shares by bin or category, and of the rows without a value.
+
+    A number's bins lie between `edges`, the deciles (fewer where they coincide); a category has no edges, and a share
+    for each code of the contract. The shares and `missing` add up to one.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    edges: tuple[float, ...] | None
+    shares: tuple[Share, ...]
+    missing: Share
+
+    @model_validator(mode="after")
+    def _bins_and_shares_agree(self) -> "FeaturePopulation":
+        if self.edges is not None and len(self.shares) != len(self.edges) + 1:
+            raise ValueError(f"shares: found {len(self.shares)}, expected one more than edges ({len(self.edges)})")
+        return self
+
+    def psi(self, values: npt.NDArray[np.float32]) -> float:
+        """Return the population stability index of other values (n,): the sum of (a - e) ln(a / e) over all bins.
+
+        >>> seen = FeaturePopulation(edges=(1.0, 2.0), shares=(0.5, 0.25, 0.25), missing=0.0)
+        >>> round(seen.psi(np.array([0.5, 0.5, 1.5, 3.0], dtype=np.float32)), 6)
+        0.0
+        """
+        expected = np.array([*self.shares, self.missing])
+        actual = _shares(values, self.edges, len(self.shares))
+        expected, actual = np.maximum(expected, LEAST_SHARE), np.maximum(actual, LEAST_SHARE)
+        return float(np.sum((actual - expected) * np.log(actual / expected)))
+
+
+class Population(BaseModel):
+    """The training rows of a model, feature by feature, in the model's own encoding."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rows: int = Field(ge=1)
+    features: dict[str, FeaturePopulation]
+
+    @classmethod
+    def of(cls, matrix: Matrix, contract: FeatureContract) -> "Population":
+        """Describe training rows (n, k), encoded by the contract."""
+        features = {}
+        for column, name in enumerate(contract.names):
+            values = matrix[:, column]
+            texts = contract.categories.get(name)
+            edges = _edges(values) if texts is None else None
+            shares = _shares(values, edges, len(texts) if texts is not None else len(edges or ()) + 1)
+            features[name] = FeaturePopulation(edges=edges, shares=tuple(shares[:-1].tolist()), missing=shares[-1])
+        return cls(rows=len(matrix), features=features)
+
+    @classmethod
+    def from_json(cls, data: bytes, names: Sequence[str], *, where: str) -> "Population":
+        """Read what `to_json` wrote.
+
+        Raises
+        ------
+        BundleError
+            It is none, or not of the features `names`; `where` says in the message what was read.
+        """
+        try:
+            population = cls.model_validate_json(data)
+        except ValidationError as error:
+            raise BundleError(f"{where}: {complaint(error)}") from error
+        if set(population.features) != set(names):
+            raise BundleError(
+                f"{where}: {len(population.features)} features, expected the {len(names)} of the contract"
+            )
+        return population
+
+    def to_json(self) -> bytes:
+        """Write the population; the same one gives the same bytes."""
+        return canonical_json(self.model_dump(mode="json"))
+
+
+def _edges(values: npt.NDArray[np.float32]) -> tuple[float, ...]:
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return ()
+    # Whole quantiles: an edge that is a value of the data bins the same in any precision.
+    found = np.quantile(known, DECILES, method="inverted_cdf")
+    return tuple(float(edge) for edge in np.unique(found.astype(np.float32)))
+
+
+def _shares(values: npt.NDArray[np.float32], edges: tuple[float, ...] | None, bins: int) -> Shares:
+    """Return the share of the values in each bin, and last that of the missing (bins + 1,)."""
+    known = values[~np.isnan(values)]
+    if edges is None:
+        codes = known.astype(np.int64)
+    else:
+        codes = np.searchsorted(np.array(edges, dtype=np.float32), known, side="left")
+    counts = np.bincount(np.clip(codes, 0, max(bins - 1, 0)), minlength=bins)[:bins] if bins else np.zeros(0)
+    shares: Shares = np.append(counts, len(values) - len(known)).astype(np.float64) / max(len(values), 1)
+    return shares

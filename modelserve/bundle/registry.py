@@ -1,0 +1,219 @@
+"""The registry mirrored to a folder: the one file that reads MLflow, run by a sync process and never by a worker.
+
+An alias is resolved, its bundle fetched and verified, and only then does the pointer move; a registry that is away
+leaves the folder as it is. What it writes is `modelserve.bundle.champions`' to read.
+Called by `modelserve.loading.sync` and `pipelines.cli`.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from modelserve.bundle.bundle import CHECKSUMS, Bundle, read_bundle
+from modelserve.bundle.card import MODEL_NAME
+from modelserve.bundle.champions import CHAMPION, Pointer, read_pointer, remove_pointer, version_folder, write_pointer
+from modelserve.bundle.marks import Mark, files_mark
+from modelserve.bundle.quiet import in_short, is_unknown, quietly, without_password
+from modelserve.errors import BundleError, MirrorError, ServeError
+
+DIGEST_TAG: Final = "bundle_sha256"
+"""The tag of a version that names the bundle's digest, so that what arrives is what was registered."""
+
+SQLITE: Final = "sqlite:///"
+
+BUNDLE_DEPTH: Final = 4
+"""How deep below the model's files the bundle is looked for."""
+
+PAGE: Final = 1000
+"""How many registered models are asked for at a time."""
+
+Verified = dict[Path, tuple[Mark, str]]
+"""Bundles found whole, by folder: the mark of their files then, and their digest; spares reading them each time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mirrored:
+    """What became of one model.
+
+    `outcome`: `fetched`, `present` (already there), `withdrawn` (it lost the alias), `failed` (the old pointer stands).
+    """
+
+    name: str
+    version: str
+    alias: str
+    outcome: str
+    detail: str = ""
+
+
+def mirror(
+    tracking_uri: str,
+    folder: Path,
+    *,
+    names: Sequence[str] | None = None,
+    alias: str = CHAMPION,
+    verified: Verified | None = None,
+) -> list[Mirrored]:
+    """Bring every model that has the alias (or those named) to `<folder>/<name>/<version>/`, and point at it.
+
+    One model that fails keeps none of the others, and not its former version, from serving. A model that the registry
+    knows but that lost the alias is withdrawn; one that the registry does not know is left alone. Bundles among
+    `verified`, which is added to, are read again only when their files have changed.
+
+    Raises
+    ------
+    MirrorError
+        The registry is away, does not know a model named, or the model has no such alias.
+    """
+    known = {} if verified is None else verified
+    with _client(tracking_uri) as client:
+        done = []
+        for name, version in _aliased(client, names, alias):
+            if version is not None:
+                done.append(_mirror_one(client, tracking_uri, folder, _Aliased(name, version, alias), known))
+            elif (stale := _pointer_of(folder, name, alias)) is not None:
+                remove_pointer(folder, name, alias)
+                done.append(Mirrored(name=name, version=stale.version, alias=alias, outcome="withdrawn"))
+        return done
+
+
+class _Aliased(NamedTuple):
+    name: str
+    version: str
+    alias: str
+
+
+def _aliased(client: Any, names: Sequence[str] | None, alias: str) -> list[tuple[str, str | None]]:
+    """Return the name of every model that is ours (or those named), and the version that has the alias, if any."""
+    if names is None:
+        held = [(each.name, each.aliases.get(alias)) for each in _all(client) if MODEL_NAME.fullmatch(each.name)]
+        return sorted((name, None if version is None else str(version)) for name, version in held)
+    chosen: list[tuple[str, str | None]] = []
+    for name in names:
+        if not MODEL_NAME.fullmatch(name):
+            raise MirrorError(f"model name {name[:80]!r}, expected <runtime|usage>.<trace>.<type>")
+        version = _registered(client, name).aliases.get(alias)
+        if version is None:
+            raise MirrorError(f"{name}: no alias {alias!r}, expected a promoted version; promote one first")
+        chosen.append((name, str(version)))
+    return chosen
+
+
+def _all(client: Any) -> Iterator[Any]:
+    """Give every registered model, a page at a time."""
+    token = None
+    while True:
+        page = client.search_registered_models(max_results=PAGE, page_token=token)
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def _registered(client: Any, name: str) -> Any:
+    try:
+        return client.get_registered_model(name)
+    except Exception as error:
+        if not is_unknown(error):
+            raise
+        known = sorted(each.name for each in _all(client) if MODEL_NAME.fullmatch(each.name))
+        near = get_close_matches(name, known, n=3, cutoff=0.0)
+        raise MirrorError(
+            f"{name}: the registry has no such model, expected one of {', '.join(near) or 'none yet'}; train it first"
+        ) from error
+
+
+def _mirror_one(client: Any, uri: str, folder: Path, wanted: _Aliased, verified: Verified) -> Mirrored:
+    name, version, alias = wanted
+    try:
+        registered = client.get_model_version(name, version)
+        expected = registered.tags.get(DIGEST_TAG)
+        place = version_folder(folder, name, version)
+        digest, outcome = _present(place, expected, verified), "present"
+        if digest is None:
+            digest, outcome = _fetch(client, uri, place, name, version, expected).digest, "fetched"
+        pointer = Pointer(name=name, version=version, alias=alias, run_id=registered.run_id or None, digest=digest)
+        if _pointer_of(folder, name, alias) != pointer:
+            write_pointer(folder, pointer)
+    except (ServeError, OSError) as error:
+        return Mirrored(name=name, version=version, alias=alias, outcome="failed", detail=str(error)[:500])
+    return Mirrored(name=name, version=version, alias=alias, outcome=outcome)
+
+
+def _present(place: Path, expected: str | None, verified: Verified) -> str | None:
+    """Return the digest of the bundle already mirrored, if it is whole and the one registered."""
+    mark = files_mark(place)
+    held = verified.get(place)
+    if held is None or held[0] != mark:
+        try:
+            held = mark, read_bundle(place).digest
+        except BundleError:
+            return None
+        verified[place] = held
+    return held[1] if expected in (None, held[1]) else None
+
+
+def _pointer_of(folder: Path, name: str, alias: str) -> Pointer | None:
+    try:
+        return read_pointer(folder, name, alias)
+    except BundleError:
+        return None
+
+
+def _fetch(client: Any, uri: str, place: Path, name: str, version: str, digest: str | None) -> Bundle:
+    """Download a version's bundle beside its place, verify it, and move it there."""
+    from mlflow.artifacts import download_artifacts
+
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{version}.") as stage:
+        source = client.get_model_version_download_uri(name, version)
+        try:
+            whole = download_artifacts(artifact_uri=source, dst_path=str(Path(stage) / "model"), tracking_uri=uri)
+        except Exception as error:
+            # Whatever a store raises, the other models are brought all the same.
+            raise MirrorError(
+                f"{name}@{version}: its files cannot be had from {without_password(source)} ({type(error).__name__})"
+            ) from error
+        fetched = Path(whole)
+        inner = _bundle_in(fetched, f"{name}@{version}")
+        bundle = read_bundle(inner)
+        if bundle.card.name != name or digest not in (None, bundle.digest):
+            raise BundleError(
+                f"{name}@{version}: bundle {bundle.card.name} {bundle.digest[:12]}, expected {str(digest)[:12]}"
+            )
+        if place.is_symlink() or place.exists():
+            # It was read above and found damaged.
+            place.rename(Path(stage) / "damaged")
+        shutil.copytree(inner, Path(stage) / "whole")
+        (Path(stage) / "whole").rename(place)
+    return read_bundle(place)
+
+
+def _bundle_in(model: Path, reference: str) -> Path:
+    """Return the folder of the bundle among a model's files."""
+    found = [p.parent for p in model.rglob(CHECKSUMS) if len(p.relative_to(model).parts) <= BUNDLE_DEPTH]
+    if len(found) != 1:
+        raise BundleError(f"{reference}: {len(found)} bundles among the model's files, expected one; train it again")
+    return found[0]
+
+
+@contextmanager
+def _client(uri: str) -> Iterator[Any]:  # MLflow's client, which publishes no types
+    """Give a client of the registry; whatever MLflow raises comes out as one `MirrorError` of one line."""
+    shown = without_password(uri)
+    with quietly():
+        try:
+            from mlflow import MlflowClient
+
+            if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
+                # MLflow would make an empty database here, which is no answer to a question.
+                raise MirrorError(f"registry {shown}: no such database, expected one that models were tracked in")
+            yield MlflowClient(tracking_uri=uri)
+        except ServeError:
+            raise
+        except Exception as error:
+            raise MirrorError(f"registry {shown}: {in_short(error)}; what was mirrored before still serves") from error

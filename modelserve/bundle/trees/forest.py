@@ -1,0 +1,221 @@
+"""The trees of an XGBoost model file as flat arrays, every index checked before anything follows it.
+
+Read from the file's own bytes and before the library sees them: neither it nor compiled code checks a bound again.
+Called by `modelserve.bundle.boosters` and `modelserve.bundle.trees.compiled`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modelserve.bundle.trees.category_sets import category_sets
+from modelserve.bundle.trees.ubjson import Value, read_ubjson
+from modelserve.errors import BundleError
+
+OBJECTIVES: Final = ("reg:quantileerror", "reg:absoluteerror", "reg:squarederror")
+"""Objectives whose answer is the sum of the leaves as it stands."""
+
+OLDEST_MAJOR: Final = 2
+"""The library reads older files by another road, which is not checked here."""
+
+TREES_LIMIT: Final = 100_000
+DEPTH_LIMIT: Final = 64
+"""How deep a tree may be; the library's SHAP takes memory with the square of it."""
+
+NO_PARENT: Final = 2**31 - 1
+"""What XGBoost writes as the parent of a root."""
+
+_NODE_ARRAYS: Final[Mapping[str, str]] = {
+    "left_children": "int32",
+    "right_children": "int32",
+    "parents": "int32",
+    "split_indices": "int32",
+    "split_conditions": "float32",
+    "default_left": "uint8",
+    "split_type": "uint8",
+    "base_weights": "float32",
+    "loss_changes": "float32",
+    "sum_hessian": "float32",
+}
+"""The arrays of a tree with one entry a node, and the type of their numbers."""
+
+_FLAGS: Final = ("default_left", "split_type")
+_STATISTICS: Final = ("base_weights", "loss_changes", "sum_hessian")
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forest:
+    """The trees one after another: node `i` of a tree whose root is `root` lies at `root + i`.
+
+    `left` is the place of the left child, the right one follows it; -1 marks a leaf, whose value is its `threshold`.
+    `words_at` is where a categorical split's set begins in `words`, -1 for a numeric split; a set begins with the
+    number of its words. By tree, `depth` is how many steps lead to its deepest leaf, and `group` the output that it
+    adds to; `base` is where the outputs (float32) begin.
+    """
+
+    feature: npt.NDArray[np.int32]
+    threshold: npt.NDArray[np.float32]
+    left: npt.NDArray[np.int32]
+    default_left: npt.NDArray[np.bool_]
+    words_at: npt.NDArray[np.int32]
+    words: npt.NDArray[np.uint32]
+    root: npt.NDArray[np.int32]
+    depth: npt.NDArray[np.int32]
+    group: npt.NDArray[np.int32]
+    base: npt.NDArray[np.float32]
+    features: int
+
+    @property
+    def outputs(self) -> int:
+        """The number of answers to a row."""
+        return len(self.base)
+
+
+def read_forest(data: bytes, *, name: str) -> Forest:
+    """Read the trees of a model file.
+
+    Raises
+    ------
+    BundleError
+        The bytes are no model of one number a leaf that sums its trees, or an index leads outside.
+    """
+    try:
+        return _forest(read_ubjson(data))
+    except BundleError as error:
+        raise BundleError(f"{name}: {error}; train again") from error
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError) as error:
+        said = f"{type(error).__name__}: {error}"[:120]
+        raise BundleError(f"{name}: no XGBoost model of this version ({said}), expected one saved as .ubj") from error
+
+
+def _forest(file: Value) -> Forest:
+    if file["version"][0] < OLDEST_MAJOR:
+        raise BundleError(f"saved by XGBoost {file['version'][0]}, expected {OLDEST_MAJOR} or later")
+    learner = file["learner"]
+    booster, objective, param = (
+        learner["gradient_booster"],
+        learner["objective"]["name"],
+        learner["learner_model_param"],
+    )
+    if booster["name"] != "gbtree":
+        raise BundleError(f"a {str(booster['name'])[:20]!r} model, expected 'gbtree'")
+    if objective not in OBJECTIVES:
+        raise BundleError(f"objective {str(objective)[:40]!r}, expected one of {', '.join(OBJECTIVES)}")
+    base = np.atleast_1d(np.array(json.loads(param["base_score"]), dtype=np.float32))
+    features, outputs = int(param["num_feature"]), max(int(param["num_target"]), int(param["num_class"]), 1)
+    if base.shape != (outputs,) or not np.isfinite(base).all():
+        raise BundleError(f"base_score of shape {base.shape}, expected {outputs} finite numbers")
+    for each in ("feature_names", "feature_types"):
+        if len(learner[each]) not in (0, features):
+            raise BundleError(f"{len(learner[each])} {each}, expected {features}")
+    model = booster["model"]
+    trees, group = model["trees"], np.asarray(model["tree_info"], dtype=np.int64)
+    _check_whole(model, len(trees), group, outputs)
+    if any(tree["id"] != place for place, tree in enumerate(trees)):
+        raise BundleError("trees whose ids are not their places, expected them numbered from 0")
+    sizes = np.array([_size(tree) for tree in trees], dtype=np.int64)
+    nodes = {key: _joined(trees, key, sizes, dtype) for key, dtype in _NODE_ARRAYS.items()}
+    root = np.cumsum(sizes) - sizes
+    left = _left(nodes, sizes, root)
+    if len(left) and not 0 <= nodes["split_indices"].min() <= nodes["split_indices"].max() < max(features, 1):
+        raise BundleError(f"a split on feature {nodes['split_indices'].max()}, expected one below {features}")
+    words_at, words = category_sets(trees, sizes, root)
+    if not np.isfinite(nodes["split_conditions"][left < 0]).all():
+        raise BundleError("a leaf that is no number, expected finite ones")
+    if not all(np.isfinite(nodes[key]).all() for key in _STATISTICS) or (nodes["sum_hessian"] < 0).any():
+        raise BundleError("statistics of nodes that are no numbers, expected finite ones")
+    if any((nodes[key] > 1).any() for key in _FLAGS):
+        raise BundleError(f"{' or '.join(_FLAGS)} above 1, expected 0 or 1")
+    if ((words_at >= 0) != (nodes["split_type"] != 0)).any():
+        raise BundleError("categorical splits without a set, or sets without a split; expected one each")
+    return Forest(
+        feature=nodes["split_indices"],
+        threshold=nodes["split_conditions"],
+        left=left,
+        default_left=nodes["default_left"] != 0,
+        words_at=words_at,
+        words=words,
+        root=root.astype(np.int32),
+        depth=_depth(left, root),
+        group=group.astype(np.int32),
+        base=base,
+        features=features,
+    )
+
+
+def _check_whole(model: Value, trees: int, group: npt.NDArray[np.int64], outputs: int) -> None:
+    """Check what is said of the trees as a whole, which the library follows without looking."""
+    said = int(model["gbtree_model_param"]["num_trees"])
+    if not trees == said == len(group) <= TREES_LIMIT:
+        raise BundleError(f"{trees} trees, {len(group)} in tree_info, {said} said; expected the same thrice")
+    if trees and not 0 <= group.min() <= group.max() < outputs:
+        raise BundleError(f"tree_info from {group.min()} to {group.max()}, expected outputs below {outputs}")
+    rounds = np.asarray(model["iteration_indptr"], dtype=np.int64)
+    if not len(rounds) or rounds[0] != 0 or rounds[-1] != trees or (np.diff(rounds) < 0).any():
+        raise BundleError(f"iteration_indptr that does not lead from 0 to {trees}, expected one that does")
+    if any(len(part) for part in model["cats"].values()):
+        raise BundleError("categories inside the model, expected them in the contract")
+
+
+def _size(tree: Value) -> int:
+    param = tree["tree_param"]
+    size = int(param["num_nodes"])
+    if size < 1 or int(param["num_deleted"]) != 0 or int(param["size_leaf_vector"]) not in (0, 1):
+        raise BundleError("a tree with no, deleted or vector nodes, expected one number a leaf")
+    return size
+
+
+def _joined(trees: Sequence[Value], key: str, sizes: IntArray, dtype: str) -> npt.NDArray[Any]:  # of `dtype`
+    """Put an array of every tree end to end."""
+    written = np.dtype(dtype).newbyteorder(">")
+    parts = [tree[key] for tree in trees]
+    for part, size in zip(parts, sizes.tolist(), strict=True):
+        if not isinstance(part, np.ndarray) or len(part) != size or part.dtype != written:
+            raise BundleError(f"{key} that are not {size} times {dtype}, expected one for each node")
+    return np.concatenate([np.zeros(0, dtype=written), *parts]).astype(dtype)
+
+
+def _left(nodes: Mapping[str, npt.NDArray[Any]], sizes: IntArray, root: IntArray) -> npt.NDArray[np.int32]:
+    """Return the place of each node's left child, -1 in leaves, once all that leads from node to node is a tree."""
+    offset = np.repeat(root, sizes)
+    local = np.arange(len(offset)) - offset
+    left, right = nodes["left_children"].astype(np.int64), nodes["right_children"].astype(np.int64)
+    inner = np.flatnonzero(left != -1)
+    if (
+        (right[left == -1] != -1).any()
+        or (right[inner] != left[inner] + 1).any()
+        or (left[inner] <= local[inner]).any()
+        or (right[inner] >= np.repeat(sizes, sizes)[inner]).any()
+    ):
+        raise BundleError("children out of order or range, expected both after their parent and side by side")
+    left[inner] += offset[inner]
+    parent = np.full(len(offset), -1, dtype=np.int64)
+    parent[left[inner]], parent[left[inner] + 1] = inner, inner
+    below = local > 0
+    parents = nodes["parents"].astype(np.int64)
+    if (
+        len(inner) * 2 + len(sizes) != len(offset)
+        or (parent != parents + offset)[below].any()
+        or (parents[root] != NO_PARENT).any()
+    ):
+        raise BundleError("nodes that two or no parents lead to, expected trees")
+    return left.astype(np.int32)
+
+
+def _depth(left: npt.NDArray[np.int32], root: IntArray) -> npt.NDArray[np.int32]:
+    """Go down all trees at once, level by level, and return how many levels lie below each root."""
+    depth = np.zeros(len(root), dtype=np.int32)
+    level, tree = root, np.arange(len(root))
+    for below in range(DEPTH_LIMIT + 1):
+        inner = left[level] >= 0
+        level, tree = left[level[inner]].astype(np.int64), tree[inner]
+        if not len(level):
+            return depth
+        depth[tree] = below + 1
+        level, tree = np.concatenate([level, level + 1]), np.concatenate([tree, tree])
+    raise BundleError(f"a tree deeper than {DEPTH_LIMIT}, expected at most that")

@@ -1,0 +1,278 @@
+"""What models there are, as far as a caller may see: versions, aliases, figures, importances and cards.
+
+Everything is of the snapshot that serves, beside what its challengers' comparisons came to; nothing is predicted here.
+Called by the routes of the service.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from modelserve.bundle.card import MODEL_NAME, Card, Importance, Resource, ResourceImportance
+from modelserve.bundle.champions import CHALLENGER, CHAMPION
+from modelserve.callers import Caller
+from modelserve.errors import NotKnown
+from modelserve.store.comparisons import newest_comparisons
+
+if TYPE_CHECKING:
+    from modelserve.loading.models import Snapshot
+    from modelserve.loading.served import ServedModel
+    from modelserve.service import Service
+
+Alias = Literal["champion", "challenger"]
+
+MEAN: Final = (
+    "how much worse the held-out error became when the feature's values were shuffled among the rows: the mean over "
+    "the repeats, in the units of the error; std is their spread"
+)
+SIGN: Final = (
+    "Spearman's rank correlation of the feature with its own SHAP value on held-out rows, -1 to 1: above 0, larger "
+    "values come with larger answers. It says in which direction, not how much; null where it has none or was not taken"
+)
+RESOURCE_SIGN: Final = (
+    "Spearman's rank correlation of what shuffling does to the request with what it does to the predicted run time, -1 "
+    "to 1: below 0, more of the resource comes with shorter runs; null where either never changes"
+)
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class ModelRow(_Answer):
+    """One version of a model that is loaded under an alias, by its card."""
+
+    name: str
+    kind: Literal["runtime", "usage"]
+    trace: str
+    task_type: str
+    version: str | None
+    alias: Alias
+    digest: str = Field(description="SHA-256 of the bundle's checksums: names every byte of the model")
+    targets: tuple[str, ...]
+    quantiles: tuple[float, ...]
+    metrics: dict[str, float | None] = Field(description="held-out figures at training")
+    until: AwareDatetime = Field(description="only jobs that ended before were trained on")
+    created: AwareDatetime
+    rows: int = Field(description="jobs trained on")
+    features: int
+
+
+class ModelFailure(_Answer):
+    """An alias whose version cannot be loaded; the former version, where there was one, serves on."""
+
+    name: str
+    alias: Alias
+    error: str
+
+
+class ModelsAnswer(_Answer):
+    """Every model within reach, by name; `generation` grows with each change."""
+
+    generation: int
+    models: tuple[ModelRow, ...]
+    failures: tuple[ModelFailure, ...]
+
+
+class ShadowRow(_Answer):
+    """How a challenger answered beside the champion: logs of its p50 run times over the champion's, newest jobs.
+
+    Jobs of all workers' answers count; null where there are none.
+    """
+
+    jobs: int
+    median_log_ratio: float | None = Field(description="above zero: the challenger expects longer runs")
+    p90_abs_log_ratio: float | None = Field(description="nine of ten jobs differ by no more")
+    dropped: int = Field(description="answers, of any model, that the worker asked had no time to compare")
+
+
+class ModelAnswer(_Answer):
+    """One model: what is loaded of it, how its challenger does, and what is wrong with what is not loaded.
+
+    `shadow` is null where nothing is compared: without a champion and a challenger, and for models of use.
+    """
+
+    name: str
+    generation: int
+    champion: ModelRow | None
+    challenger: ModelRow | None
+    shadow: ShadowRow | None
+    failures: tuple[ModelFailure, ...]
+
+
+class ImportancesAnswer(_Answer):
+    """Permutation importances on held-out rows, the most important first, and what their numbers mean."""
+
+    name: str
+    version: str | None
+    alias: Alias
+    mean_means: str = MEAN
+    sign_means: str = SIGN
+    importances: tuple[Importance, ...]
+    important: tuple[Resource, ...] = Field(description="resources that are not shrunk, but where much was measured")
+    resource_sign_means: str = RESOURCE_SIGN
+    resources: tuple[ResourceImportance, ...] | None = Field(
+        description="importances of requests, with all that derives from each; null of models that kept none"
+    )
+
+
+class CardAnswer(_Answer):
+    """A model's card as it was written at training."""
+
+    name: str
+    version: str | None
+    alias: Alias
+    digest: str
+    card: Card
+
+
+def list_models(service: "Service", caller: Caller) -> ModelsAnswer:
+    """Return the models of the traces within the caller's reach."""
+    snapshot = service.models.current
+    names = _within_reach(snapshot, caller)
+    return ModelsAnswer(
+        generation=snapshot.generation,
+        models=tuple(row for name in names for row in _rows(snapshot, name)),
+        failures=tuple(failure for name in names for failure in _failures(snapshot, name)),
+    )
+
+
+def show_model(service: "Service", caller: Caller, name: str) -> ModelAnswer:
+    """Return one model.
+
+    Raises
+    ------
+    NotKnown
+        No model within the caller's reach has that name.
+    StoreError
+        The comparisons with its challenger cannot be read.
+    """
+    snapshot = service.models.current
+    if name not in _within_reach(snapshot, caller):
+        raise _not_known(name, _within_reach(snapshot, caller))
+    rows = {row.alias: row for row in _rows(snapshot, name)}
+    return ModelAnswer(
+        name=name,
+        generation=snapshot.generation,
+        champion=rows.get("champion"),
+        challenger=rows.get("challenger"),
+        shadow=_shadow(service, caller, snapshot.champions.get(name), snapshot.challengers.get(name)),
+        failures=tuple(_failures(snapshot, name)),
+    )
+
+
+def importances_of(service: "Service", caller: Caller, name: str, alias: Alias = "champion") -> ImportancesAnswer:
+    """Return what a model's answers depend on, the most important feature first.
+
+    Raises
+    ------
+    NotKnown
+        No model within the caller's reach has that name, or none of its versions that alias.
+    """
+    model = _model(service.models.current, caller, name, alias)
+    ranked = sorted(model.bundle.importances, key=lambda each: -(each.mean if each.mean is not None else float("-inf")))
+    return ImportancesAnswer(
+        name=name,
+        version=model.bundle.version,
+        alias=alias,
+        importances=tuple(ranked),
+        important=model.bundle.card.important,
+        resources=model.bundle.card.resource_importances,
+    )
+
+
+def card_of(service: "Service", caller: Caller, name: str, alias: Alias = "champion") -> CardAnswer:
+    """Return a model's card.
+
+    Raises
+    ------
+    NotKnown
+        No model within the caller's reach has that name, or none of its versions that alias.
+    """
+    bundle = _model(service.models.current, caller, name, alias).bundle
+    return CardAnswer(name=name, version=bundle.version, alias=alias, digest=bundle.digest, card=bundle.card)
+
+
+def _model(snapshot: "Snapshot", caller: Caller, name: str, alias: Alias) -> "ServedModel":
+    names = _within_reach(snapshot, caller)
+    held = snapshot.champions if alias == CHAMPION else snapshot.challengers
+    if name not in names:
+        raise _not_known(name, names)
+    if name not in held:
+        why = next((each.error for each in _failures(snapshot, name) if each.alias == alias), "none has that alias")
+        raise NotKnown(f"{name}: no {alias} is loaded ({why})")
+    return held[name]
+
+
+def _within_reach(snapshot: "Snapshot", caller: Caller) -> list[str]:
+    named = {*snapshot.champions, *snapshot.challengers, *(key.partition("@")[0] for key in snapshot.failures)}
+    matches = [match for name in sorted(named) if (match := MODEL_NAME.fullmatch(name))]
+    return [match[0] for match in matches if caller.reaches(match[2])]
+
+
+def _not_known(name: str, names: Iterable[str]) -> NotKnown:
+    """Say which names within reach are near; a name out of reach is told from one that is not by nothing."""
+    near = get_close_matches(name[:200], list(names), n=3, cutoff=0.0)
+    return NotKnown(
+        f"model {name[:80]!r} is not known, expected one of {', '.join(near) or 'none: no model is loaded'}"
+    )
+
+
+def _rows(snapshot: "Snapshot", name: str) -> list[ModelRow]:
+    aliased: tuple[tuple[Alias, ServedModel | None], ...] = (
+        ("champion", snapshot.champions.get(name)),
+        ("challenger", snapshot.challengers.get(name)),
+    )
+    return [_row(model, alias) for alias, model in aliased if model is not None]
+
+
+def _row(model: "ServedModel", alias: Alias) -> ModelRow:
+    bundle, card = model.bundle, model.bundle.card
+    return ModelRow(
+        name=card.name,
+        kind=card.kind,
+        trace=card.trace,
+        task_type=card.task_type,
+        version=bundle.version,
+        alias=alias,
+        digest=bundle.digest,
+        targets=card.targets,
+        quantiles=card.quantiles,
+        metrics=card.metrics,
+        until=card.until,
+        created=card.created,
+        rows=card.rows,
+        features=len(bundle.contract.names),
+    )
+
+
+def _shadow(
+    service: "Service", caller: Caller, champion: "ServedModel | None", challenger: "ServedModel | None"
+) -> ShadowRow | None:
+    if champion is None or challenger is None or service.shadow is None or champion.bundle.card.kind != "runtime":
+        return None
+    pair = (champion.reference, challenger.reference)
+    window = service.settings.drift_window
+    compared = newest_comparisons(service.store, limit=window, pair=pair, clusters=caller.clusters)
+    known = [(each.challenger_p50_s, each.p50_s) for each in compared if each.challenger_p50_s and each.p50_s]
+    if not known:
+        return ShadowRow(jobs=0, median_log_ratio=None, p90_abs_log_ratio=None, dropped=service.shadow.dropped)
+    theirs, ours = np.log(np.array(known)).T
+    return ShadowRow(
+        jobs=len(known),
+        median_log_ratio=float(np.median(theirs - ours)),
+        p90_abs_log_ratio=float(np.quantile(np.abs(theirs - ours), 0.9)),
+        dropped=service.shadow.dropped,
+    )
+
+
+def _failures(snapshot: "Snapshot", name: str) -> list[ModelFailure]:
+    aliased: tuple[tuple[Alias, str], ...] = (("champion", name), ("challenger", f"{name}@{CHALLENGER}"))
+    return [
+        ModelFailure(name=name, alias=alias, error=snapshot.failures[key])
+        for alias, key in aliased
+        if key in snapshot.failures
+    ]

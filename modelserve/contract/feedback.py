@@ -1,0 +1,106 @@
+"""What is reported of finished jobs, checked where the bytes arrive: what they asked for, got, took and used.
+
+Nothing is stored or learnt here. Sent by `modelserve.client`; taken by `modelserve.learning.feedback`.
+"""
+
+from datetime import UTC, datetime
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from features.vocabulary import ROLE_WHOLE_JOB
+from modelserve.contract.requests import MAX_JOBS, Cores, Moment, RequestRow, Text
+
+EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+SLACK_S: Final = 1.0
+"""What a run time may exceed the time since submission by: schedulers round to seconds."""
+
+
+def _without_nul(text: str) -> str:
+    if "\x00" in text:
+        raise ValueError("found a NUL character, expected text without one")
+    return text
+
+
+Name = Annotated[Text, AfterValidator(_without_nul)]
+
+
+class UsedRow(BaseModel):
+    """What one instance used: means of CPU and GPU, the largest memory over all instances; null where not measured."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cpu_cores: Cores | None = None
+    gpus: Cores | None = None
+    mem_max_gib: Cores | None = None
+    gpu_mem_max_gib: Cores | None = None
+
+
+class FeedbackRow(BaseModel):
+    """One finished job; `allocation` is what it really got, as it was asked for where that is not said."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    job_id: Name
+    task_type: Name
+    trace: Name | None = None
+    cluster: Name | None = None
+    user: Name | None = None
+    group: Name | None = None
+    vc: Name | None = None
+    role: Name = ROLE_WHOLE_JOB
+    workload: Name | None = None
+    gpu_type: Name | None = None
+    instances: int = Field(default=1, ge=1, le=1_000_000)
+    submit_ts: Moment
+    start_ts: Moment | None = None
+    end_ts: Moment
+    run_s: float | None = Field(default=None, ge=0.0, le=1e9, allow_inf_nan=False, validate_default=True)
+    outcome: Literal["completed", "failed", "oom", "cancelled", "timeout", "node_fail"]
+    request: RequestRow
+    allocation: RequestRow | None = None
+    used: UsedRow = UsedRow()
+    answer_id: Name | None = None
+
+    @field_validator("submit_ts")
+    @classmethod
+    def _not_before_time(cls, submit: datetime) -> datetime:
+        if submit < EARLIEST:
+            raise ValueError(f"found {submit.isoformat()}, expected a time after 1970 began")
+        return submit
+
+    @field_validator("start_ts")
+    @classmethod
+    def _starts_after_submission(cls, start: datetime | None, info: ValidationInfo) -> datetime | None:
+        submit = info.data.get("submit_ts")
+        if start is not None and submit is not None and start < submit:
+            raise ValueError(f"found {start.isoformat()}, expected no time before submit_ts")
+        return start
+
+    @field_validator("end_ts")
+    @classmethod
+    def _ends_after_start(cls, end: datetime, info: ValidationInfo) -> datetime:
+        for name in ("start_ts", "submit_ts"):
+            earlier = info.data.get(name)
+            if earlier is not None and end < earlier:
+                raise ValueError(f"found {end.isoformat()}, expected no time before {name}")
+        return end
+
+    @field_validator("run_s")
+    @classmethod
+    def _runs_within_its_times(cls, run_s: float | None, info: ValidationInfo) -> float | None:
+        submit, end = info.data.get("submit_ts"), info.data.get("end_ts")
+        if run_s is None and info.data.get("start_ts") is None:
+            raise ValueError("found neither start_ts nor run_s, expected one of them")
+        if run_s is not None and submit and end and run_s > (end - submit).total_seconds() + SLACK_S:
+            raise ValueError(f"found {run_s}, expected at most the seconds from submit_ts to end_ts")
+        return run_s
+
+
+class FeedbackBody(BaseModel):
+    """A call: finished jobs, each of which may name its own trace."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    feedback: tuple[FeedbackRow, ...] = Field(min_length=1, max_length=MAX_JOBS, fail_fast=True)
+    trace: Name | None = None

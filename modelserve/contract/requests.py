@@ -1,0 +1,169 @@
+"""What callers ask, checked where the bytes arrive: jobs with their requests, and how far a request may go.
+
+No predictions here. A row that cannot be meant is refused with the name of its field; an unknown user, group, type or
+device is no error. Called by the service's calls and the commands.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Final
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import PydanticKnownError
+
+from features.vocabulary import ROLE_WHOLE_JOB
+from modelserve.bundle.card import complaint
+from modelserve.callers import Caller
+from modelserve.errors import BadRequest
+from modelserve.settings import Minimums
+from scheduler_core.types import Job, Request
+
+MAX_JOBS: Final = 10_000
+NO_FLOORS: Final = Minimums()
+"""What is meant where no floors are named."""
+Text = Annotated[str, Field(min_length=1, max_length=256)]
+Cores = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
+
+_IN_TEXT: Final = TypeAdapter(AwareDatetime)
+
+
+def _written_out(moment: object) -> object:
+    """Read a date and time from text, and refuse text that is a number: it would be taken for Unix time.
+
+    It is read here, as what a validator hands on is no JSON any more, and strict models take no other text.
+    """
+    if not isinstance(moment, str):
+        return moment
+    if moment[4:5] != "-":
+        raise PydanticKnownError("datetime_from_date_parsing", {"error": "expected a year of four digits and a dash"})
+    try:
+        return _IN_TEXT.validate_strings(moment)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise PydanticKnownError(fault["type"], fault.get("ctx")) from None
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_written_out)]
+"""A moment with its zone, as ISO 8601 writes it."""
+
+
+class RequestRow(BaseModel):
+    """What one instance asks for; null or absent where the trace has no such request."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cpu_cores: Cores | None = None
+    mem_gib: Cores | None = None
+    gpus: Cores | None = None
+
+
+class JobRow(BaseModel):
+    """One job as it is submitted; `trace` and `submit_ts` fall back on what the caller's surroundings say."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    job_id: Text
+    task_type: Text
+    request: RequestRow
+    trace: Text | None = None
+    cluster: Text | None = None
+    user: Text | None = None
+    group: Text | None = None
+    vc: Text | None = None
+    role: Text = ROLE_WHOLE_JOB
+    workload: Text | None = None
+    gpu_type: Text | None = None
+    instances: int = Field(default=1, ge=1, le=1_000_000)
+    submit_ts: Moment | None = None
+    opted_out: bool = False
+
+
+class RecommendJob(JobRow):
+    """One job, and the least that it is ever given."""
+
+    floors: Minimums = NO_FLOORS
+
+
+def parse_lines(lines: Iterable[str]) -> list[JobRow]:
+    """Read one job per line of JSON; empty lines are passed over.
+
+    Raises
+    ------
+    BadRequest
+        A line is no job; the message names its number and field.
+    """
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            rows.append(JobRow.model_validate_json(line))
+        except ValidationError as error:
+            raise BadRequest(f"line {number}: {complaint(error)}") from error
+    return rows
+
+
+def parse_row(row: Mapping[str, object]) -> JobRow:
+    """Read one job from plain values.
+
+    Raises
+    ------
+    BadRequest
+        It is no job; the message names the field.
+    """
+    try:
+        return JobRow.model_validate(row)
+    except ValidationError as error:
+        raise BadRequest(complaint(error)) from error
+
+
+def job_of(row: JobRow, *, trace: str, submitted: datetime, minimum: Request | None = None) -> Job:
+    """Return the job as the scheduler knows it; `trace` and `submitted` stand where the row names none."""
+    return Job(
+        job_id=row.job_id,
+        trace=row.trace or trace,
+        task_type=row.task_type,
+        request=request_of(row),
+        instances=row.instances,
+        cluster=row.cluster,
+        role=row.role,
+        user=row.user,
+        group=row.group,
+        vc=row.vc,
+        workload=row.workload,
+        gpu_type=row.gpu_type,
+        submit_ts=(row.submit_ts or submitted).timestamp(),
+        opted_out=row.opted_out,
+        minimum=minimum,
+    )
+
+
+def request_of(row: JobRow) -> Request:
+    """Return what one instance of a job asks for; NaN where nothing is said."""
+    asked = row.request
+    return Request(cpu_cores=_or_nan(asked.cpu_cores), mem_gib=_or_nan(asked.mem_gib), gpus=_or_nan(asked.gpus))
+
+
+def check_jobs(rows: Sequence[JobRow], trace: str | None, caller: Caller, *, field: str = "jobs") -> None:
+    """Make sure that every job is of a trace, and that the caller reaches it; `field` is what holds the jobs.
+
+    Raises
+    ------
+    BadRequest
+        A job names no trace, and neither does anything else.
+    Forbidden
+        A job is out of reach.
+    """
+    bound = caller.traces is not None or caller.clusters is not None
+    for i, row in enumerate(rows):
+        of = row.trace or trace
+        if of is None or bound:
+            where = f"{field}.{i}" if field == "jobs" else field
+            if of is None:
+                raise BadRequest(f"{where}.trace: found none, expected one here, in the call or in the settings")
+            caller.check_reach(of, row.cluster, field=where)
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value

@@ -1,4 +1,0 @@
-"""A booster's trees: read from its file with every bound checked, and compiled so that one row costs microseconds.
-
-No features and no bundles here. Called by `modelserve.boosters`, `modelserve.bundle` and `modelserve.loading`.
-"""

@@ -1,0 +1,296 @@
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from features.build import build
+from modelserve.bundle.boosters import raw_outputs
+from modelserve.bundle.bundle import Bundle
+from modelserve.bundle.predictor import (
+    InProcessPredictor,
+    measured_runs,
+    run_time_features,
+    run_time_quantiles,
+    use_quantiles,
+)
+from scheduler_core.errors import PredictorUnavailable
+from scheduler_core.predictors import ConstantPredictor
+from scheduler_core.types import Job, Predictor, Request
+
+Maker = Callable[[dict[str, Bundle]], Predictor]
+
+
+def live(bundles: dict[str, Bundle]) -> Predictor:
+    from features.online import OnlineHistory  # compiles kernels: only for the tests that need it
+    from modelserve.calls.live import LivePredictor
+    from modelserve.learning.learned import Learned
+    from modelserve.loading.models import Snapshot
+    from modelserve.loading.served import ServedModel
+
+    champions = {name: ServedModel.of(bundle, OnlineHistory(bundle.history)) for name, bundle in bundles.items()}
+    snapshot = Snapshot(champions=champions, challengers={}, failures={}, generation=1, loaded_at=0.0)
+    return LivePredictor.of(snapshot, Learned(), [])
+
+
+PREDICTORS: dict[str, Maker] = {
+    "live": live,
+    "bundles": lambda bundles: InProcessPredictor(bundles=bundles),
+    "run-time bundle only": lambda bundles: InProcessPredictor(
+        bundles={name: b for name, b in bundles.items() if name.startswith("runtime.")}
+    ),
+    "no bundles": lambda _: InProcessPredictor(bundles={}),
+    "constant": lambda _: ConstantPredictor(run_s=60.0, peak=Request(cpu_cores=1.0, mem_gib=2.0, gpus=0.1)),
+}
+
+
+@pytest.fixture(params=list(PREDICTORS))
+def predictor(request: pytest.FixtureRequest, bundles: dict[str, Bundle]) -> Predictor:
+    return PREDICTORS[request.param](bundles)
+
+
+def job(i: int = 0, **changes: object) -> Job:
+    said: dict = {
+        "job_id": f"new{i}",
+        "trace": "pai",
+        "task_type": "ctr",
+        "role": "worker",
+        "user": f"u{i % 7}",
+        "group": f"g{i % 4}",
+        "gpu_type": "T4",
+        "request": Request(cpu_cores=6.0, mem_gib=29.3, gpus=0.5),
+        "submit_ts": 1596300000.0 + 600 * i,
+    }
+    return Job(**{**said, **changes})
+
+
+JOBS = [
+    job(0),
+    job(1, task_type="nlp"),
+    job(2, user=None, group=None),
+    job(3, user="nobody", group="nothing", gpu_type="H999"),
+    job(4, request=Request(cpu_cores=math.nan, mem_gib=math.nan, gpus=1.0)),
+    job(5, trace="helios"),
+    job(6, instances=3, workload="ctr"),
+]
+
+
+def candidates() -> tuple[np.ndarray, np.ndarray]:
+    rows = np.repeat(np.arange(len(JOBS)), 4)
+    alphas = np.tile([1.0, 0.9, 0.7, 0.5], len(JOBS))
+    return rows, np.array([JOBS[i].request.row() for i in rows]) * alphas[:, None]
+
+
+def same(left: np.ndarray, right: np.ndarray) -> bool:
+    return left.tobytes() == right.tobytes()
+
+
+def test_answers_have_one_value_per_row_and_job(predictor: Predictor) -> None:
+    rows, requests = candidates()
+
+    times, peak = predictor.run_times(JOBS, rows, requests), predictor.peak_use(JOBS)
+
+    assert times.p50.shape == times.p90.shape == rows.shape
+    assert {a.shape for a in (peak.cpu_cores, peak.mem_gib, peak.gpus, peak.gpu_mem_gib, peak.runs)} == {(len(JOBS),)}
+    assert len(predictor.knowledge(JOBS)) == len(JOBS)
+    assert peak.runs.dtype.kind == "i"
+
+
+def test_quantiles_are_positive_and_sorted_or_unknown(predictor: Predictor) -> None:
+    times = predictor.run_times(JOBS, *candidates())
+
+    assert np.array_equal(np.isnan(times.p50), np.isnan(times.p90))
+    known = ~np.isnan(times.p50)
+    assert (times.p50[known] > 0).all()
+    assert (times.p50[known] <= times.p90[known]).all()
+
+
+def test_one_matrix_equals_row_by_row_to_the_bit(predictor: Predictor) -> None:
+    rows, requests = candidates()
+
+    whole = predictor.run_times(JOBS, rows, requests)
+    alone = [predictor.run_times([JOBS[i]], np.array([0]), requests[k : k + 1]) for k, i in enumerate(rows)]
+
+    assert same(whole.p50, np.concatenate([each.p50 for each in alone]))
+    assert same(whole.p90, np.concatenate([each.p90 for each in alone]))
+
+
+def test_the_order_of_rows_and_jobs_changes_no_answer(predictor: Predictor) -> None:
+    rows, requests = candidates()
+    rng = np.random.default_rng(4)
+    shuffled, jobs_order = rng.permutation(len(rows)), rng.permutation(len(JOBS))
+    jobs = [JOBS[i] for i in jobs_order]
+    place = np.argsort(jobs_order)
+
+    plain = predictor.run_times(JOBS, rows, requests)
+    mixed = predictor.run_times(jobs, place[rows[shuffled]], requests[shuffled])
+    peak, mixed_peak = predictor.peak_use(JOBS), predictor.peak_use(jobs)
+
+    assert same(plain.p50[shuffled], mixed.p50)
+    assert same(peak.mem_gib[jobs_order], mixed_peak.mem_gib)
+    assert same(peak.runs[jobs_order], mixed_peak.runs)
+
+
+def test_no_rows_and_no_jobs_are_answered_with_nothing(predictor: Predictor) -> None:
+    times = predictor.run_times([], np.array([], dtype=np.int64), np.zeros((0, 3)))
+
+    assert len(times.p50) == len(predictor.peak_use([]).runs) == len(predictor.knowledge([])) == 0
+
+
+def test_a_job_without_a_model_is_unknown_and_the_others_are_not(bundles: dict[str, Bundle]) -> None:
+    predictor = InProcessPredictor(bundles=bundles)
+
+    times = predictor.run_times(JOBS, np.arange(len(JOBS)), np.array([j.request.row() for j in JOBS]))
+    peak = predictor.peak_use(JOBS)
+
+    strangers = [1, 5]
+    assert np.flatnonzero(np.isnan(times.p50)).tolist() == strangers
+    assert np.flatnonzero(np.isnan(peak.mem_gib)).tolist() == strangers
+    assert predictor.knowledge(JOBS)[1].support == {}
+    assert predictor.knowledge(JOBS)[0].support["cpu_cores"] == (2.0, 8.0)
+
+
+def test_without_usage_models_peak_use_is_unknown(bundles: dict[str, Bundle]) -> None:
+    predictor = PREDICTORS["run-time bundle only"](bundles)
+
+    peak = predictor.peak_use(JOBS)
+
+    assert np.isnan(peak.cpu_cores).all()
+    assert not peak.runs.any()
+
+
+def test_the_model_of_the_workload_comes_before_that_of_the_task_type(bundles: dict[str, Bundle]) -> None:
+    own = bundles["runtime.pai.ctr"]
+    predictor = InProcessPredictor(bundles={"runtime.pai.ctr": own, "runtime.pai.bert": replace(own, version="9")})
+
+    assert predictor.bundle_of("runtime", job(workload="bert")).version == "9"
+    assert predictor.bundle_of("runtime", job(workload="wide")).version == "7"
+    assert predictor.sources(job(task_type="rl")).run_time is None
+
+
+def test_a_training_row_is_answered_as_its_frame_is(bundles: dict[str, Bundle], small_jobs: pl.DataFrame) -> None:
+    bundle, usage = bundles["runtime.pai.ctr"], bundles["usage.pai.ctr"]
+    frame = small_jobs.tail(20)
+    jobs = [
+        Job(
+            job_id=row["job_id"],
+            trace="pai",
+            task_type="ctr",
+            workload=row["workload"],
+            role=row["role"],
+            user=row["user"],
+            group=row["group"],
+            gpu_type=row["gpu_type"],
+            instances=row["instances"],
+            submit_ts=row["submit_ts"].timestamp(),
+            request=Request(cpu_cores=row["req_cpu_cores"], mem_gib=row["req_mem_gib"], gpus=row["req_gpus"]),
+        )
+        for row in frame.to_dicts()
+    ]
+    predictor = InProcessPredictor(bundles=bundles)
+
+    times = predictor.run_times(jobs, np.arange(20), np.array([j.request.row() for j in jobs]))
+    peak = predictor.peak_use(jobs)
+
+    built = run_time_features(bundle, frame)
+    expected = run_time_quantiles(bundle, built.features, built.reference_log_s)
+    assert same(times.p50, expected.p50)
+    assert same(peak.gpus, use_quantiles(usage, build(frame, usage.history, usage.contract.names))["gpus"])
+    assert same(peak.runs, measured_runs(usage, frame))
+
+
+def test_offsets_are_added_in_log_units_before_sorting(bundles: dict[str, Bundle], small_jobs: pl.DataFrame) -> None:
+    bundle = bundles["runtime.pai.ctr"]
+    built = run_time_features(bundle, small_jobs.head(50))
+    raised = replace(bundle, card=bundle.card.model_copy(update={"offsets": {"p50": 0.5, "p90": 0.5}}))
+    crossed = replace(bundle, card=bundle.card.model_copy(update={"offsets": {"p50": 9.0, "p90": 0.0}}))
+    plain = replace(bundle, card=bundle.card.model_copy(update={"offsets": {}}))
+
+    base = run_time_quantiles(plain, built.features, built.reference_log_s)
+
+    assert np.allclose(run_time_quantiles(raised, built.features, built.reference_log_s).p90, base.p90 * math.exp(0.5))
+    assert np.allclose(run_time_quantiles(crossed, built.features, built.reference_log_s).p90, base.p50 * math.exp(9.0))
+    assert np.allclose(run_time_quantiles(crossed, built.features, built.reference_log_s).p50, base.p90)
+
+
+def test_the_running_services_predictor_answers_as_the_commands_do(bundles: dict[str, Bundle]) -> None:
+    ours, theirs = live(bundles), InProcessPredictor(bundles=bundles)
+
+    for name in ("p50", "p90"):
+        assert same(
+            getattr(ours.run_times(JOBS, *candidates()), name), getattr(theirs.run_times(JOBS, *candidates()), name)
+        )
+    for name in ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib", "runs"):
+        assert same(getattr(ours.peak_use(JOBS), name), getattr(theirs.peak_use(JOBS), name))
+    assert ours.knowledge(JOBS) == theirs.knowledge(JOBS)
+    assert [ours.sources(each) for each in JOBS] == [theirs.sources(each) for each in JOBS]
+
+
+def test_a_model_that_could_not_be_read_does_not_answer_as_if_there_were_none(bundles: dict[str, Bundle]) -> None:
+    damaged = InProcessPredictor(
+        bundles={name: bundle for name, bundle in bundles.items() if name.startswith("usage.")},
+        failures={"runtime.pai.ctr": "run_s.ubj: changed"},
+    )
+
+    with pytest.raises(PredictorUnavailable, match=r"run_s\.ubj: changed"):
+        damaged.run_times([job()], np.array([0]), np.ones((1, 3)))
+    assert damaged.sources(job()).failure == "run_s.ubj: changed"
+    assert damaged.sources(job(task_type="nlp")).failure is None
+    assert damaged.peak_use([job()]).runs.any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "runs"),
+    [
+        ({"user": "nobody", "group": "g1"}, "of g1"),
+        ({"user": "u2", "group": None}, "of u2"),
+        ({"user": "u2", "group": "unseen"}, 0),
+        ({"user": "u2", "group": "g1"}, "of g1"),
+        ({"user": "nobody", "group": "g1", "role": "chief"}, 0),
+        ({"user": None, "group": None}, 0),
+    ],
+)
+def test_runs_count_the_measured_jobs_of_the_like(
+    bundles: dict[str, Bundle], small_jobs: pl.DataFrame, changes: dict[str, object], runs: int | str
+) -> None:
+    if isinstance(runs, str):
+        column = "group" if runs.endswith("g1") else "user"
+        runs = small_jobs.filter(pl.col(column) == runs.removeprefix("of ")).height
+
+    assert InProcessPredictor(bundles=bundles).peak_use([job(**changes)]).runs.tolist() == [runs]
+
+
+def test_runs_not_yet_ended_do_not_count(bundles: dict[str, Bundle], small_jobs: pl.DataFrame) -> None:
+    early = small_jobs.filter(pl.col("group") == "g1")["end_ts"].sort()
+
+    asked = [job(user=None, group="g1", submit_ts=early[4].timestamp() + shift) for shift in (0.0, 1e-6)]
+
+    assert InProcessPredictor(bundles=bundles).peak_use(asked).runs.tolist() == [4, 5]
+
+
+def test_what_a_model_cannot_answer_comes_out_as_unavailable(bundles: dict[str, Bundle]) -> None:
+    odd = InProcessPredictor(bundles={"runtime.helios.ctr": bundles["runtime.pai.ctr"]})
+    jobs = [job(trace="helios")]
+    broken = InProcessPredictor(
+        bundles={"runtime.pai.ctr": replace(bundles["runtime.pai.ctr"], contract=bundles["usage.pai.ctr"].contract)}
+    )
+
+    with pytest.raises(PredictorUnavailable, match="trace"):
+        odd.run_times(jobs, np.array([0]), np.ones((1, 3)))
+    with pytest.raises(PredictorUnavailable):
+        broken.run_times([job()], np.array([0]), np.ones((1, 3)))
+
+
+def test_a_relative_model_answers_against_the_like(bundles: dict[str, Bundle], small_jobs: pl.DataFrame) -> None:
+    plain = bundles["runtime.pai.ctr"]
+    bundle = replace(plain, card=plain.card.model_copy(update={"relative": True, "offsets": {}}))
+
+    built = run_time_features(bundle, small_jobs.head(50))
+    answer = run_time_quantiles(bundle, built.features, built.reference_log_s)
+
+    raw = raw_outputs(bundle.boosters["run_s"], bundle.contract.encode(built.features)) + built.reference_log_s
+    assert np.ptp(built.reference_log_s) > 0
+    assert answer.p50 == pytest.approx(np.exp(raw.min(axis=1)))
+    assert answer.p90 == pytest.approx(np.exp(raw.max(axis=1)))

@@ -1,0 +1,149 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import xgboost as xgb
+
+from modelserve.bundle.boosters import raw_outputs
+from modelserve.bundle.trees import compiled as trees_module
+from modelserve.bundle.trees.compiled import CompiledTrees
+from modelserve.bundle.trees.forest import read_forest
+from modelserve.bundle.trees.trials import trial_rows
+from modelserve.errors import BundleError
+
+FEATURES = 6
+CATEGORICAL = 2
+
+
+def trained(objective: str = "reg:quantileerror", rounds: int = 12, seed: int = 0, **params: object) -> xgb.Booster:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(600, FEATURES)).astype(np.float32)
+    rows[:, CATEGORICAL] = rng.integers(0, 40, 600)
+    rows[rng.random(rows.shape) < 0.1] = np.nan
+    aim = np.nan_to_num(rows[:, 0]) + np.isin(rows[:, CATEGORICAL], [1, 33, 7]) * 3.0
+    levels = {"quantile_alpha": [0.5, 0.9]} if objective == "reg:quantileerror" else {}
+    types = ["c" if i == CATEGORICAL else "q" for i in range(FEATURES)]
+    data = xgb.DMatrix(rows, aim, feature_types=types, enable_categorical=True, nthread=1)
+    booster = xgb.train(
+        {"max_depth": 5, "nthread": 1, "seed": seed, "objective": objective, **levels, **params}, data, rounds
+    )
+    booster.set_param({"nthread": 1})
+    return booster
+
+
+def rows_for(count: int, seed: int = 1) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(scale=2.0, size=(count, FEATURES)).astype(np.float32)
+    rows[:, CATEGORICAL] = rng.choice([-1.0, 0.0, 1.0, 2.7, 33.0, 39.0, 40.0, 64.0, 1e6, 2.0**24, 1e30], count)
+    rows[rng.random(rows.shape) < 0.2] = np.nan
+    return rows
+
+
+@pytest.mark.parametrize(
+    "booster",
+    [
+        trained(),
+        trained(max_cat_to_onehot=1),
+        trained(max_cat_to_onehot=64),
+        trained(num_parallel_tree=3, subsample=0.5),
+        trained("reg:absoluteerror"),
+        trained("reg:squarederror", base_score=0.25),
+        trained(max_depth=9, rounds=60),
+        trained(max_depth=0, grow_policy="lossguide", max_leaves=1),
+        trained(rounds=0),
+    ],
+    ids=["usual", "partition", "one-hot", "parallel", "absolute", "squared", "deep", "leaves", "no-trees"],
+)
+def test_every_answer_equals_the_librarys_to_the_bit(booster: xgb.Booster) -> None:
+    outputs = raw_outputs(booster, rows_for(1)).shape[1]
+    trees = CompiledTrees.of(booster, outputs)
+    rows = np.vstack([rows_for(500), trial_rows(trees.forest)])
+
+    answers = np.array([trees.one(row) for row in rows])
+
+    assert answers.dtype == np.float64
+    np.testing.assert_array_equal(answers, raw_outputs(booster, rows))
+    np.testing.assert_array_equal(answers, trees.rows(rows))
+
+
+def test_the_edges_of_every_split_are_among_the_rows_compared_on() -> None:
+    trees = CompiledTrees.of(trained(), 2)
+    rows = trial_rows(trees.forest)
+
+    numeric = (trees.forest.left >= 0) & (trees.forest.words_at < 0)
+    for feature in np.unique(trees.forest.feature[numeric]):
+        thresholds = trees.forest.threshold[numeric & (trees.forest.feature == feature)]
+        assert np.isin(rows[:, feature], thresholds).any()
+    assert np.isnan(rows).any(axis=0).all()
+    assert (rows[:, CATEGORICAL] > 60).any()
+
+
+def test_the_rows_compared_on_are_the_same_each_time() -> None:
+    forest = CompiledTrees.of(trained(), 2).forest
+
+    np.testing.assert_array_equal(trial_rows(forest), trial_rows(forest))
+
+
+def test_a_booster_passes_its_own_check() -> None:
+    booster = trained()
+
+    CompiledTrees.of(booster, 2).check(booster, FEATURES)
+
+
+def test_trees_of_another_booster_are_noticed() -> None:
+    with pytest.raises(BundleError, match="off by"):
+        CompiledTrees.of(trained(seed=1), 2).check(trained(seed=2), FEATURES)
+
+
+def test_another_number_of_features_or_outputs_is_noticed() -> None:
+    booster = trained()
+
+    with pytest.raises(BundleError, match="6 features, expected 7"):
+        CompiledTrees.of(booster, 2).check(booster, 7)
+    with pytest.raises(BundleError, match="2 outputs, expected 1"):
+        CompiledTrees.of(booster, 1)
+
+
+@pytest.mark.parametrize("shape", [(3, FEATURES + 1), (3, FEATURES - 1), (FEATURES,)])
+def test_a_matrix_of_another_width_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        CompiledTrees.of(trained(), 2).rows(np.zeros(shape, np.float32))
+
+
+def train_dart() -> xgb.Booster:
+    return trained(booster="dart", rate_drop=0.5)
+
+
+def train_linear() -> xgb.Booster:
+    data = xgb.DMatrix(np.zeros((9, 2), np.float32), np.zeros(9), nthread=1)
+    return xgb.train({"booster": "gblinear", "objective": "reg:squarederror", "nthread": 1}, data, 1)
+
+
+def train_vector() -> xgb.Booster:
+    rows = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    data = xgb.DMatrix(rows, rows[:, :2], nthread=1)
+    return xgb.train({"multi_strategy": "multi_output_tree", "tree_method": "hist", "nthread": 1}, data, 2)
+
+
+def train_logistic() -> xgb.Booster:
+    rows = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    return xgb.train({"objective": "binary:logistic", "nthread": 1}, xgb.DMatrix(rows, rows[:, 0] > 0, nthread=1), 2)
+
+
+@pytest.mark.parametrize("train", [train_dart, train_linear, train_vector, train_logistic])
+def test_models_that_do_not_sum_trees_are_refused(train: Callable[[], xgb.Booster]) -> None:
+    with pytest.raises(BundleError, match="expected"):
+        read_forest(bytes(train().save_raw("ubj")), name="m")
+
+
+def test_where_no_compiled_code_can_be_kept_it_is_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    njit = trees_module.numba.njit
+
+    def nowhere(*args: object, cache: bool = False, **options: object) -> object:
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return njit(*args, **options)
+
+    monkeypatch.setattr(trees_module.numba, "njit", nowhere)
+
+    assert trees_module._compiled("int64(int64)")(lambda number: number + 1)(1) == 2
