@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 
 from pipelines.job_pool import Pool
+from pipelines.simulation.engine.predictors import OraclePredictor, oracle_policy
 from pipelines.simulation_settings import SimulationSettings
 from scheduler_core.advice import Scale, advised
-from scheduler_core.predictors import OraclePredictor, oracle_policy
 from scheduler_core.shrink import Guard, ShrinkPolicy, shrink
 from scheduler_core.types import Predictor, Recommendation
 

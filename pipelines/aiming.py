@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from pipelines.errors import BadUsage
+from pipelines.simulation.engine.workload import ANY_GPU_TYPE, Workload
 from scheduler_core.demand import Demand
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.placement import Placement
 from scheduler_core.target import WINDOW, SlidingTarget, TargetWorkload, check_popularity, target_of
 from scheduler_core.types import IntArray
-from scheduler_core.workload import ANY_GPU_TYPE, Workload
 
 AIMING: Final = frozenset({"fgd", "fgd_used_first"})
 """The placements that look at a target."""

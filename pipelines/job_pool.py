@@ -12,10 +12,10 @@ import polars as pl
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 from pipelines.errors import LakeError
+from pipelines.simulation.engine.arrivals import PoolJob
+from pipelines.simulation.engine.truth import Measured
 from pipelines.submissions import KEYS
 from pipelines.workloads import REQUESTS
-from scheduler_core.arrivals import PoolJob
-from scheduler_core.truth import Measured
 from scheduler_core.types import Job, Request
 
 MEASURED: Final = ("used_cpu_cores", "used_gpus", "mem_avg_gib", "mem_max_gib", "gpu_mem_max_gib")

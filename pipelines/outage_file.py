@@ -1,6 +1,6 @@
 """Machine outages of a simulation, as a CSV file tells them: `machine,down_s,up_s`, an empty end is for ever.
 
-Outages drawn at random are `scheduler_core.outages`'. Called by `taut simulate`.
+Outages drawn at random are `pipelines.simulation.engine.outages`'. Called by `taut simulate`.
 """
 
 import csv
@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from pipelines.errors import BadUsage
+from pipelines.simulation.engine.workload import Outages
 from scheduler_core.cluster import Machine
-from scheduler_core.workload import Outages
 
 COLUMNS: Final = ("machine", "down_s", "up_s")
 

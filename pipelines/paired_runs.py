@@ -14,20 +14,20 @@ from pipelines.advice import REQUESTED, Advice
 from pipelines.aiming import workload_target
 from pipelines.energy.site import AT_ONCE
 from pipelines.job_pool import Pool
+from pipelines.simulation.energy.accounting import EnergyAccount
+from pipelines.simulation.energy.slack import as_submitted, held_back
+from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
+from pipelines.simulation.engine.outages import draw_outages
+from pipelines.simulation.engine.simulator import simulate as run_cluster
+from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.workload import Outages, Workload
+from pipelines.simulation.measures.fragmentation_course import mean_fragmented_gpus
+from pipelines.simulation.measures.metrics import Metrics, Uses, summarise
 from pipelines.simulation_settings import SimulationSettings
 from pipelines.starts import predicted_times, starts_under, uses_of
 from pipelines.workloads import Gangs, Starts, arriving, as_requested
-from scheduler_core.arrivals import SECONDS_PER_HOUR
-from scheduler_core.energy.accounting import EnergyAccount
-from scheduler_core.energy.slack import as_submitted, held_back
-from scheduler_core.fragmentation_course import mean_fragmented_gpus
-from scheduler_core.metrics import Metrics, Uses, summarise
-from scheduler_core.outages import draw_outages
-from scheduler_core.simulator import simulate as run_cluster
 from scheduler_core.target import TargetWorkload
-from scheduler_core.trajectory import Trajectory
 from scheduler_core.types import FloatArray, IntArray
-from scheduler_core.workload import Outages, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,14 +15,14 @@ from pipelines.energy.energy_rows import energy_figures
 from pipelines.errors import BadUsage
 from pipelines.job_pool import Pool
 from pipelines.paired_runs import Arrivals, Keep, Run, outages_until, paired_runs
+from pipelines.simulation.energy.accounting import EnergyAccount
+from pipelines.simulation.engine.arrivals import poisson_draws
+from pipelines.simulation.measures.metrics import Metrics
 from pipelines.simulation_notes import assumed_note, prediction_notes, recorded_notes, type_notes, window_notes
 from pipelines.simulation_rows import Row, finite, gains, reclaimed_rows, trace_of
 from pipelines.simulation_settings import SimulationSettings
 from pipelines.workloads import Gangs, gangs_of, submitted_s
 from scheduler_core.advice import Scale
-from scheduler_core.arrivals import poisson_draws
-from scheduler_core.energy.accounting import EnergyAccount
-from scheduler_core.metrics import Metrics
 from scheduler_core.types import RESOURCES, IntArray, Recommendation
 
 ALL: Final = "all"

@@ -18,13 +18,13 @@ import polars as pl
 
 from pipelines.energy.energy_tables import FILES as ENERGY_FILES
 from pipelines.errors import BadUsage
+from pipelines.simulation.engine.log import EVENTS, events
+from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.measures.fragmentation_course import fragmentation_course
+from pipelines.simulation.measures.metrics import Metrics, Uses
+from pipelines.simulation.measures.series import series
 from scheduler_core.cluster import Machine
-from scheduler_core.fragmentation_course import fragmentation_course
-from scheduler_core.log import EVENTS, events
-from scheduler_core.metrics import Metrics, Uses
-from scheduler_core.series import series
 from scheduler_core.target import TargetWorkload
-from scheduler_core.trajectory import Trajectory
 
 SUMMARY: Final = "simulation.json"
 LOG: Final = "events.parquet"

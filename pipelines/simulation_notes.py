@@ -9,12 +9,12 @@ import numpy as np
 
 from pipelines.advice import REQUESTED, Advice
 from pipelines.job_pool import Pool
+from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
+from pipelines.simulation.engine.workload import ANY_GPU_TYPE
 from pipelines.simulation_settings import SimulationSettings
 from pipelines.starts import predicted_times
 from pipelines.workloads import Gangs
-from scheduler_core.arrivals import SECONDS_PER_HOUR
 from scheduler_core.types import RESOURCES, FloatArray
-from scheduler_core.workload import ANY_GPU_TYPE
 
 
 def assumed_note(pool: Pool) -> str:

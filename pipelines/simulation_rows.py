@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from pipelines.energy.energy_rows import SHOWN as ENERGY_SHOWN
-from scheduler_core.arrivals import PoolJob
-from scheduler_core.metrics import Metrics
+from pipelines.simulation.engine.arrivals import PoolJob
+from pipelines.simulation.measures.metrics import Metrics
 from scheduler_core.types import RESOURCES, Recommendation
 
 Row = dict[str, object]

@@ -12,14 +12,14 @@ from pipelines.aiming import Aiming
 from pipelines.cluster_file import ClusterSpec, paper_cluster
 from pipelines.energy.site import Site
 from pipelines.errors import BadUsage
-from scheduler_core.arrivals import SECONDS_PER_HOUR
+from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
+from pipelines.simulation.engine.simulator import PAPER_HORIZON_S, Engine
+from pipelines.simulation.engine.truth import TRUTHS
+from pipelines.simulation.engine.workload import NO_OUTAGES, Outages
 from scheduler_core.devices import Sharing
 from scheduler_core.discipline import Discipline
 from scheduler_core.placement import sharing_of
 from scheduler_core.shrink import Guard, ShrinkPolicy
-from scheduler_core.simulator import PAPER_HORIZON_S, Engine
-from scheduler_core.truth import TRUTHS
-from scheduler_core.workload import NO_OUTAGES, Outages
 
 PAPER_RATE_PER_H: Final = 70.0
 """The paper's highest load."""

@@ -9,12 +9,12 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from pipelines.simulation.engine.arrivals import PoolJob
+from pipelines.simulation.engine.truth import TRUTHS
+from pipelines.simulation.measures.metrics import Uses
 from pipelines.workloads import Gangs, Starts, divided, requests_of, units_of
-from scheduler_core.arrivals import PoolJob
 from scheduler_core.cluster import UNITS
 from scheduler_core.errors import BadInput
-from scheduler_core.metrics import Uses
-from scheduler_core.truth import TRUTHS
 from scheduler_core.types import FloatArray, IntArray, Recommendation
 
 DRAWN: Final = ("used_cpu_cores", "mem_avg_gib", "used_gpus")

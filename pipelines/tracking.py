@@ -1,6 +1,6 @@
 """Models into MLflow: the one file that writes it. A run, a registered version, and the aliases that move.
 
-Nothing is trained or judged here. Called by `pipelines.cli` and `pipelines.demo`; read back by `modelserve.bundle.registry`.
+Nothing is trained or judged here. Called by `pipelines.cli`; read back by `modelserve.bundle.registry`.
 """
 
 import tempfile

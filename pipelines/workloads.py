@@ -11,10 +11,10 @@ import numpy as np
 import polars as pl
 
 from features.vocabulary import Status
+from pipelines.simulation.engine.workload import ANY_GPU_TYPE, Workload
 from scheduler_core.cluster import UNIT_SLACK, UNITS
 from scheduler_core.errors import BadInput
 from scheduler_core.types import BoolArray, FloatArray, IntArray
-from scheduler_core.workload import ANY_GPU_TYPE, Workload
 
 REQUESTS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
 """The requests of the canonical table, in the order of `scheduler_core.types.RESOURCES`."""

@@ -65,7 +65,7 @@ class Offers:
     def _placed(self, entries: list[Entry], fresh: list[bool], placement: str) -> Iterator[Allocation | None]:
         """Place those not known to be blocked, and know those that are by the time they are asked for."""
         # Importing numba costs half a second: only who has many jobs pays for it.
-        from scheduler_core.compiled.ordered import place_in_order
+        from scheduler_core.kernels.ordered import place_in_order
 
         demands = [entry[2].demand for entry, is_fresh in zip(entries, fresh, strict=True) if is_fresh]
         for demand, allocation in zip(

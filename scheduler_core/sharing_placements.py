@@ -11,8 +11,11 @@ from typing import Final, Literal
 import numpy as np
 
 from scheduler_core.cluster import Allocation, Demand, Room
-from scheduler_core.compiled.sharing import mirroring
-from scheduler_core.compiled.sharing.setup import (
+from scheduler_core.devices import Sharing, shape
+from scheduler_core.errors import BadInput
+from scheduler_core.fragmentation import gpu_types_of
+from scheduler_core.kernels.sharing import mirroring
+from scheduler_core.kernels.sharing.setup import (
     draws_of,
     goal_of,
     kept_of,
@@ -21,9 +24,6 @@ from scheduler_core.compiled.sharing.setup import (
     policy_code,
     shapes_of,
 )
-from scheduler_core.devices import Sharing, shape
-from scheduler_core.errors import BadInput
-from scheduler_core.fragmentation import gpu_types_of
 from scheduler_core.target import SlidingTarget, TargetWorkload
 from scheduler_core.types import FloatArray, IntArray
 

@@ -1,7 +1,7 @@
 """Algorithm 1: how far each over-claimed request can shrink, all candidates of a round in one matrix.
 
 Pure given a predictor; nothing is queued, placed or remembered here.
-Called by `scheduler_core.simulator` through its `scale` argument, `modelserve.recommend` and `pipelines.simulate`.
+Called by the engines of `pipelines.simulation` through their `scale` argument, and by `modelserve.recommend`.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ def shrink(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy | Non
 
     Examples
     --------
-    >>> from scheduler_core.predictors import ConstantPredictor
+    >>> from pipelines.simulation.engine.predictors import ConstantPredictor
     >>> from scheduler_core.types import Request
     >>> seen = ConstantPredictor(run_s=60.0, peak=Request(cpu_cores=4.0, mem_gib=1.0, gpus=0.23))
     >>> asked = Job(job_id="a", trace="toy", task_type="ctr", request=Request(cpu_cores=6.0, mem_gib=25.0, gpus=0.5))

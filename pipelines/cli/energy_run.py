@@ -15,7 +15,7 @@ from pipelines.energy.grid_files import zone_files
 from pipelines.energy.power_file import idle_figures, power_file
 from pipelines.energy.site import Holding, Site, power_notes, start_on
 from pipelines.errors import BadUsage
-from scheduler_core.energy.slack import Slack
+from pipelines.simulation.energy.slack import Slack
 from scheduler_core.errors import BadInput
 
 _UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}

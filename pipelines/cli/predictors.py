@@ -20,9 +20,9 @@ from pipelines.cli.place import Place
 from pipelines.cli.remote import PART_LIMIT_S, TOKEN_VARIABLE, cut_of
 from pipelines.errors import BadUsage
 from pipelines.job_pool import Pool
+from pipelines.simulation.engine.predictors import ConstantPredictor
 from pipelines.simulation_settings import SimulationSettings
 from scheduler_core.advice import Scale
-from scheduler_core.predictors import ConstantPredictor
 from scheduler_core.types import Reason, Recommendation, Request
 
 

@@ -44,7 +44,7 @@ def step(title: str) -> Iterator[None]:
 @contextmanager
 def compiling() -> Iterator[None]:
     """Say one line, terminal or not, when the block has to compile: on the first run; later ones read it back."""
-    from scheduler_core.compiled.notice import compiling_told
+    from pipelines.simulation.engine.compiled.notice import compiling_told
 
     console = Console(stderr=True, soft_wrap=True)
     with compiling_told(lambda: console.print(COMPILING, highlight=False)):

@@ -24,18 +24,18 @@ from pipelines.lake import Lake
 from pipelines.outage_file import outage_file
 from pipelines.results_folder import fresh_folder
 from pipelines.simulate import simulate, simulate_recorded
+from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
+from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
+from pipelines.simulation.engine.workload import NO_OUTAGES, Outages
 from pipelines.simulation_folder import keeping, write_rows
 from pipelines.simulation_rows import Row, averaged
 from pipelines.simulation_settings import PAPER_RATE_PER_H, OutageRate, SimulationSettings
 from pipelines.submissions import submissions
-from scheduler_core.arrivals import SECONDS_PER_HOUR
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.placement import sharing_of
 from scheduler_core.preemption import preempts
 from scheduler_core.shrink import SURE_RUNS, ShrinkPolicy
-from scheduler_core.simulator import PAPER_HORIZON_S
-from scheduler_core.workload import NO_OUTAGES, Outages
 
 MTTR_H: Final = 1.0
 """Mean hours until a failed machine is back, where only failures are told."""

@@ -11,10 +11,10 @@ import numpy as np
 
 from pipelines.energy.carbon_optimum import exhaustive
 from pipelines.energy.carbon_rounds import INSTANCES, Round, drawn_round
-from scheduler_core.energy.carbon.allocator import allocate
-from scheduler_core.energy.carbon.elastic import CountsAndFrequencies
-from scheduler_core.energy.carbon.emissions import mean_completion_s
-from scheduler_core.energy.carbon.exchange import exchange
+from scheduler_core.planning.carbon.allocator import allocate
+from scheduler_core.planning.carbon.elastic import CountsAndFrequencies
+from scheduler_core.planning.carbon.emissions import mean_completion_s
+from scheduler_core.planning.carbon.exchange import exchange
 from scheduler_core.types import FloatArray, IntArray
 
 MOST_MEAN_GAP: Final = 0.05

@@ -9,7 +9,7 @@ from typing import Final, TypedDict
 
 import numpy as np
 
-from scheduler_core.energy.carbon.elastic import ElasticJobs
+from scheduler_core.planning.carbon.elastic import ElasticJobs
 from scheduler_core.types import FloatArray
 
 NODE_GPUS: Final = 4

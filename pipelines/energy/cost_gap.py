@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 
 from pipelines.energy.cost_optimum import optimum
-from scheduler_core.energy.cost.decision import METHODS, Method, decide
-from scheduler_core.energy.cost.objective import cost
-from scheduler_core.energy.cost.problem import Decision, Nodes, NodeType, Problem, WaitingJobs
-from scheduler_core.energy.cost.randomised import Search, sought
+from scheduler_core.planning.cost.decision import METHODS, Method, decide
+from scheduler_core.planning.cost.objective import cost
+from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem, WaitingJobs
+from scheduler_core.planning.cost.randomised import Search, sought
 from scheduler_core.types import FloatArray
 
 Row = dict[str, object]

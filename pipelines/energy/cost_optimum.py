@@ -1,6 +1,6 @@
 """The exact optimum of one decision on few jobs and nodes, by HiGHS through scipy: what heuristics are held against.
 
-The objective is that of `scheduler_core.energy.cost.objective`. Called by `cost_gap` and by tests.
+The objective is that of `scheduler_core.planning.cost.objective`. Called by `cost_gap` and by tests.
 """
 
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from pipelines.errors import PipelineError
-from scheduler_core.energy.cost.objective import Terms, cost
-from scheduler_core.energy.cost.problem import POSTPONED, Decision, Problem
+from scheduler_core.planning.cost.objective import Terms, cost
+from scheduler_core.planning.cost.problem import POSTPONED, Decision, Problem
 from scheduler_core.types import FloatArray, IntArray
 
 _PER_USD = 1e3

@@ -6,9 +6,9 @@ Pure functions; files are `energy_tables`' matter. Called by `pipelines.simulate
 import math
 from typing import Final
 
-from scheduler_core.energy.accounting import EnergyAccount
-from scheduler_core.energy.amounts import Amounts
-from scheduler_core.metrics import Metrics
+from pipelines.simulation.energy.accounting import EnergyAccount
+from pipelines.simulation.energy.amounts import Amounts
+from pipelines.simulation.measures.metrics import Metrics
 from scheduler_core.types import FloatArray
 
 G_PER_KG: Final = 1000.0

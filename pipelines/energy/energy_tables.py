@@ -11,10 +11,10 @@ import polars as pl
 
 from pipelines.energy.energy_rows import G_PER_KG
 from pipelines.energy.site import Site
+from pipelines.simulation.energy.accounting import EnergyAccount
+from pipelines.simulation.energy.window import WATTS_PER_KW
 from scheduler_core.cluster import Machine
-from scheduler_core.energy.accounting import EnergyAccount
-from scheduler_core.energy.hourly import HourlySeries
-from scheduler_core.energy.window import WATTS_PER_KW
+from scheduler_core.planning.hourly import HourlySeries
 from scheduler_core.types import FloatArray
 
 JOBS: Final = "energy_jobs.csv"

@@ -1,6 +1,6 @@
 """How far simple forecasts of carbon and price lie from what came: a row per zone, series, forecast and horizon.
 
-The forecasts are `scheduler_core.energy.forecast`'s. Called by `taut experiment grid-forecast`.
+The forecasts are `scheduler_core.planning.forecast`'s. Called by `taut experiment grid-forecast`.
 """
 
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from typing import Final
 
 from pipelines.energy.grid_files import zone_files, zones_of
 from pipelines.errors import BadUsage
-from scheduler_core.energy.forecast import FORECASTS, forecast_error
-from scheduler_core.energy.hourly import HourlySeries
 from scheduler_core.errors import BadInput
+from scheduler_core.planning.forecast import FORECASTS, forecast_error
+from scheduler_core.planning.hourly import HourlySeries
 
 Row = dict[str, object]
 

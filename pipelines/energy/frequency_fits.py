@@ -1,6 +1,6 @@
 """Errors of the frequency models, fitted and held out, and what each workload's best frequency saves and costs.
 
-Fitting is `scheduler_core.energy.frequency`'s. Called by `pipelines.energy.fits`.
+Fitting is `scheduler_core.planning.frequency`'s. Called by `pipelines.energy.fits`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from pipelines.fgd.findings import Row
-from scheduler_core.energy.frequency import FrequencyModel, fit_frequency, line, mean_error
+from scheduler_core.planning.frequency import FrequencyModel, fit_frequency, line, mean_error
 from scheduler_core.types import BoolArray, FloatArray
 
 POWERS: Final = {"cubic": 3, "square": 2, "linear": 1}

@@ -14,7 +14,7 @@ from typing import Final, Literal
 import numpy as np
 
 from pipelines.errors import BadUsage
-from scheduler_core.energy.grid import CARBON_UNIT, PRICE_UNIT
+from scheduler_core.planning.grid import CARBON_UNIT, PRICE_UNIT
 from scheduler_core.types import FloatArray
 
 Kind = Literal["carbon", "price"]

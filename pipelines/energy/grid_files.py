@@ -1,6 +1,6 @@
 """Hourly carbon intensity and price from CSV files, by zone: as published, or a site's own of two columns.
 
-How readings become hours is `scheduler_core.energy.readings`' matter. Called by `taut simulate` and the experiments.
+How readings become hours is `pipelines.simulation.energy.readings`' matter. Called by `taut simulate` and the experiments.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ import numpy as np
 
 from pipelines.energy.grid_columns import KINDS, Kind, read_column
 from pipelines.errors import BadUsage
-from scheduler_core.energy.grid import Grid
-from scheduler_core.energy.hourly import HOUR_S, HourlySeries
-from scheduler_core.energy.readings import Repairs, hourly
+from pipelines.simulation.energy.readings import Repairs, hourly
 from scheduler_core.errors import BadInput
+from scheduler_core.planning.grid import Grid
+from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 
 Basis = Literal["lca", "direct"]
 """Emissions over a plant's life cycle, or of its operation alone."""

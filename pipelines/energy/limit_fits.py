@@ -1,6 +1,6 @@
 """Errors of the power-limit models at limits held out, and what the limit of least energy saves and costs.
 
-Interpolating is `scheduler_core.energy.power_limit`'s. Called by `pipelines.energy.fits`.
+Interpolating is `scheduler_core.planning.power_limit`'s. Called by `pipelines.energy.fits`.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ import polars as pl
 
 from pipelines.energy.measured import SETTING
 from pipelines.fgd.findings import Row
-from scheduler_core.energy.power_limit import fit_power_limit
+from scheduler_core.planning.power_limit import fit_power_limit
 from scheduler_core.types import FloatArray
 
 LEAST_LIMITS: Final = 3

@@ -12,8 +12,8 @@ import polars as pl
 
 from pipelines.energy.measured_files import found, table, wide
 from pipelines.errors import SourceError
-from scheduler_core.energy.frequency import FrequencyModel, fit_frequency
-from scheduler_core.energy.scaling import ScalingModel, fit_scaling
+from scheduler_core.planning.frequency import FrequencyModel, fit_frequency
+from scheduler_core.planning.scaling import ScalingModel, fit_scaling
 
 FREQUENCY: Final = "frequency(MHz)"
 GPU_TYPES: Final = ("a40", "p100", "rtx6000", "v100")

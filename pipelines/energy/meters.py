@@ -1,6 +1,6 @@
 """One simulation on several grids: what it draws with machines always on, and with empty ones off, as flat figures.
 
-Accounts are `scheduler_core.energy`'s. Called by `pipelines.energy.savings_drawn`, `savings_recorded` and `shifting`.
+Accounts are `scheduler_core.planning`'s. Called by `pipelines.energy.savings_drawn`, `savings_recorded` and `shifting`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,13 +13,13 @@ from pipelines.energy.grid_files import zone_files
 from pipelines.energy.power_file import power_file
 from pipelines.energy.site import machine_notes, use_note
 from pipelines.errors import BadUsage
+from pipelines.simulation.energy.accounting import EnergyAccount, account
+from pipelines.simulation.energy.idleness import Spared, spared, unused_gpu_kwh
+from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.measures.holding import Uses
 from scheduler_core.cluster import Machine
-from scheduler_core.energy.accounting import EnergyAccount, account
-from scheduler_core.energy.grid import Grid
-from scheduler_core.energy.idleness import Spared, spared, unused_gpu_kwh
-from scheduler_core.energy.power import PowerTable
-from scheduler_core.holding import Uses
-from scheduler_core.trajectory import Trajectory
+from scheduler_core.planning.grid import Grid
+from scheduler_core.planning.power import PowerTable
 
 Row = dict[str, object]
 

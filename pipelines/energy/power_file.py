@@ -1,6 +1,6 @@
 """Power of machines from TOML: the table that is shipped, and a site's own figures laid over it.
 
-What a machine then draws is `scheduler_core.energy.power`'s matter. Called by `taut simulate` and `pipelines.energy`.
+What a machine then draws is `scheduler_core.planning.power`'s matter. Called by `taut simulate` and `pipelines.energy`.
 """
 
 import tomllib
@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.errors import BadUsage
 from scheduler_core.cluster import Machine
-from scheduler_core.energy.grid import MOST_PUE
-from scheduler_core.energy.power import Assumed, NodePower, Package, PowerTable, Watts
 from scheduler_core.errors import BadInput
+from scheduler_core.planning.grid import MOST_PUE
+from scheduler_core.planning.power import Assumed, NodePower, Package, PowerTable, Watts
 
 SHIPPED: Final = Path(__file__).resolve().parents[2] / "data" / "power" / "nodes.toml"
 EXAMPLE: Final = "[gpus.T4] with idle_w = 10 and full_w = 70"

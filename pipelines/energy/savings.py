@@ -15,9 +15,9 @@ from pipelines.energy.savings_recorded import Recorded
 from pipelines.energy.savings_tables import drawn_parts, recorded_savings, right_sizing, shares, switching_off
 from pipelines.fgd.findings import Findings
 from pipelines.job_pool import Pool
+from pipelines.simulation.energy.idleness import OFF_AFTER_S
 from pipelines.simulation_rows import trace_of
 from pipelines.simulation_settings import SimulationSettings
-from scheduler_core.energy.idleness import OFF_AFTER_S
 from scheduler_core.types import Predictor
 
 SAVINGS, SWITCHING, PARTS = "right-sizing alone", "switching empty machines off", "where the energy goes"

@@ -17,10 +17,10 @@ from pipelines.experiments.cases import cases_of
 from pipelines.job_pool import Pool
 from pipelines.paired_runs import Run, paired_runs
 from pipelines.simulate import ALL
+from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
 from pipelines.simulation_settings import PAPER_RATE_PER_H, SimulationSettings
 from pipelines.workloads import gangs_of
-from scheduler_core.energy.hourly import HOUR_S
-from scheduler_core.simulator import PAPER_HORIZON_S
+from scheduler_core.planning.hourly import HOUR_S
 from scheduler_core.types import Predictor
 
 WINDOW, DRAINED = "first 12 h", "until all ended"

@@ -16,15 +16,15 @@ from pipelines.energy.site import start_on
 from pipelines.lake import Lake
 from pipelines.replay.capacity import evidence_of, readings_of
 from pipelines.replay.replay import replayed
+from pipelines.simulation.energy.amounts import Amounts
+from pipelines.simulation.engine.simulator import simulate
+from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.workload import Workload
+from pipelines.simulation.measures.holding import Uses
 from pipelines.workloads import recorded_workload
 from scheduler_core.cluster import UNITS
 from scheduler_core.discipline import Discipline
-from scheduler_core.energy.amounts import Amounts
-from scheduler_core.holding import Uses
-from scheduler_core.simulator import simulate
-from scheduler_core.trajectory import Trajectory
 from scheduler_core.types import FloatArray, IntArray
-from scheduler_core.workload import Workload
 
 READING: Final = "machine_list"
 SPREAD, PACKED, WHAT_IF = "spread", "best_fit", "what-if"

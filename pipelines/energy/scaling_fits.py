@@ -1,6 +1,6 @@
 """Errors of the scaling models at the GPU counts they were fitted to, and at counts held out.
 
-Fitting is `scheduler_core.energy.scaling`'s. Called by `pipelines.energy.fits`.
+Fitting is `scheduler_core.planning.scaling`'s. Called by `pipelines.energy.fits`.
 """
 
 import numpy as np
@@ -8,7 +8,7 @@ import polars as pl
 
 from pipelines.energy.measured import gpus_per_node, scaling_model
 from pipelines.fgd.findings import Row
-from scheduler_core.energy.scaling import ScalingModel, scaling_error
+from scheduler_core.planning.scaling import ScalingModel, scaling_error
 
 LEAST_COUNTS = 3
 """Of GPUs, so that one can be held out and two are left to tell a slope."""

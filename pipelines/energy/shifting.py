@@ -1,6 +1,6 @@
 """Holding recorded jobs for a cleaner or cheaper hour: what it saves, and what it costs them in completion time.
 
-Who is released when is `scheduler_core.energy.slack`'s matter. Called by `taut experiment slack`.
+Who is released when is `pipelines.simulation.energy.slack`'s matter. Called by `taut experiment slack`.
 """
 
 import math
@@ -23,22 +23,22 @@ from pipelines.replay.capacity import evidence_of, readings_of
 from pipelines.replay.replay import replayed
 from pipelines.replay.resamples import BLOCK_DAYS, LEAST_BLOCKS, LEVEL, day_counts
 from pipelines.replay.sizes import PREDICTED, sizes_of
+from pipelines.simulation.energy.accounting import account
+from pipelines.simulation.energy.amounts import by
+from pipelines.simulation.energy.slack import CLAIRVOYANT, as_submitted, held_back, released_s
+from pipelines.simulation.engine.simulator import simulate
+from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.workload import Workload
+from pipelines.simulation.measures.holding import Uses
 from pipelines.starts import DRAWN, uses_of
 from pipelines.submissions import KEYS
 from pipelines.workloads import gangs_of, recorded_workload
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
-from scheduler_core.energy.accounting import account
-from scheduler_core.energy.amounts import by
-from scheduler_core.energy.forecast import FORECASTS
-from scheduler_core.energy.grid import Grid
-from scheduler_core.energy.hourly import HOUR_S, HourlySeries
-from scheduler_core.energy.slack import CLAIRVOYANT, as_submitted, held_back, released_s
-from scheduler_core.holding import Uses
-from scheduler_core.simulator import simulate
-from scheduler_core.trajectory import Trajectory
+from scheduler_core.planning.forecast import FORECASTS
+from scheduler_core.planning.grid import Grid
+from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 from scheduler_core.types import BoolArray, FloatArray, IntArray
-from scheduler_core.workload import Workload
 
 SLACKS_H: Final = (1.0, 3.0, 6.0, 12.0)
 BY: Final[tuple[Literal["carbon", "price"], ...]] = ("carbon", "price")

@@ -9,16 +9,16 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from pipelines.errors import BadUsage
+from pipelines.simulation.energy.accounting import EnergyAccount, account
+from pipelines.simulation.energy.slack import CLAIRVOYANT, Slack, released_s
+from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.workload import Outages, Workload
+from pipelines.simulation.measures.holding import Uses
 from scheduler_core.cluster import Machine
-from scheduler_core.energy.accounting import EnergyAccount, account
-from scheduler_core.energy.grid import Grid
-from scheduler_core.energy.hourly import HOUR_S, HourlySeries
-from scheduler_core.energy.power import PowerTable
-from scheduler_core.energy.slack import CLAIRVOYANT, Slack, released_s
-from scheduler_core.holding import Uses
-from scheduler_core.trajectory import Trajectory
+from scheduler_core.planning.grid import Grid
+from scheduler_core.planning.hourly import HOUR_S, HourlySeries
+from scheduler_core.planning.power import PowerTable
 from scheduler_core.types import FloatArray
-from scheduler_core.workload import Outages, Workload
 
 ShiftBy = Literal["carbon", "price"]
 

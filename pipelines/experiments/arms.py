@@ -15,9 +15,9 @@ from pipelines.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, at_request, o
 from pipelines.experiments.percentiles import RULES, Rule, past_use
 from pipelines.experiments.wording import Reworded, WithUse
 from pipelines.job_pool import Pool
+from pipelines.simulation.engine.predictors import oracle_policy
 from scheduler_core.advice import advised
 from scheduler_core.floors import round_up_gpus
-from scheduler_core.predictors import oracle_policy
 from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, shrink
 from scheduler_core.types import RESOURCES, FloatArray, Job, Predictor, Reason, Recommendation, Request
 from scheduler_core.verdicts import standing

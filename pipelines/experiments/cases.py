@@ -13,11 +13,11 @@ from pipelines.errors import BadUsage
 from pipelines.job_pool import Pool
 from pipelines.paired_runs import Arrivals
 from pipelines.simulate import ALL, KNOWN
+from pipelines.simulation.engine.arrivals import poisson_draws
+from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
+from pipelines.simulation.engine.workload import NO_OUTAGES
 from pipelines.simulation_settings import PAPER_MIX, PAPER_RATE_PER_H
-from scheduler_core.arrivals import poisson_draws
-from scheduler_core.simulator import PAPER_HORIZON_S
 from scheduler_core.types import IntArray
-from scheduler_core.workload import NO_OUTAGES
 
 GNN: Final = "gnn"
 TYPES: Final = ("cv", "nlp", "gnn", "ctr")

@@ -15,13 +15,13 @@ from pipelines.experiments.cases import Case
 from pipelines.experiments.shortage import lacking
 from pipelines.job_pool import Pool
 from pipelines.paired_runs import Run, paired_runs
+from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
+from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.measures.series import series
 from pipelines.simulation_settings import SimulationSettings
 from pipelines.workloads import gangs_of
-from scheduler_core.arrivals import SECONDS_PER_HOUR
 from scheduler_core.cluster import UNITS
 from scheduler_core.discipline import Discipline
-from scheduler_core.series import series
-from scheduler_core.trajectory import Trajectory
 from scheduler_core.types import RESOURCES, FloatArray
 
 POLICIES: Final[Mapping[str, Discipline]] = {

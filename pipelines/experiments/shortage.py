@@ -5,9 +5,9 @@ Reads a finished run, simulates nothing. Called by `runs`; what the shares come 
 
 import numpy as np
 
-from scheduler_core.arrivals import SECONDS_PER_HOUR
+from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
+from pipelines.simulation.engine.trajectory import Ending, Trajectory
 from scheduler_core.cluster import Cluster
-from scheduler_core.trajectory import Ending, Trajectory
 from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray
 
 LOOK_S = SECONDS_PER_HOUR / 2.0

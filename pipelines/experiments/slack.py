@@ -13,7 +13,7 @@ from pipelines.advice import ORACLE, REQUESTED, Advice
 from pipelines.experiments.cases import MIXES, PAPER, WITH, populations
 from pipelines.experiments.claims import Row
 from pipelines.job_pool import Pool
-from scheduler_core.arrivals import SECONDS_PER_HOUR
+from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
 from scheduler_core.types import RESOURCES, FloatArray, Recommendation
 
 UNIT: Final = {"cpu_cores": "core-hours", "mem_gib": "GiB-hours", "gpus": "GPU-hours"}

@@ -18,14 +18,14 @@ from pipelines.cluster_file import recorded_cluster
 from pipelines.errors import BadUsage
 from pipelines.fgd.pod_lists import pod_list
 from pipelines.lake import Lake
+from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
+from pipelines.simulation.engine.workload import Workload
 from pipelines.submissions import submissions
 from pipelines.workloads import Gangs, arriving, as_requested, gangs_of, recorded_workload
-from scheduler_core.arrivals import SECONDS_PER_HOUR
 from scheduler_core.cluster import Machine
 from scheduler_core.devices import WHOLE, rounded
 from scheduler_core.target import TargetWorkload, target_of
 from scheduler_core.types import FloatArray
-from scheduler_core.workload import Workload
 
 LONGEST_S: Final = 24 * SECONDS_PER_HOUR
 """Pods that ran longer are left out of loaded clusters: few of them would hold nearly all GPUs, and never leave."""

@@ -17,21 +17,21 @@ from pipelines.errors import BadUsage
 from pipelines.fgd.churn import LONGEST_S, Churn, churn_of, loaded
 from pipelines.fgd.findings import Findings, Row, dealt, differences, summed_up
 from pipelines.lake import Lake
-from scheduler_core.arrivals import SECONDS_PER_HOUR
+from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
+from pipelines.simulation.engine.simulator import simulate
+from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.workload import Workload
+from pipelines.simulation.measures.fragmentation_course import fragmentation_course
+from pipelines.simulation.measures.metrics import summarise
+from pipelines.simulation.measures.outcomes import outcomes
 from scheduler_core.cluster import Machine
 from scheduler_core.devices import WHOLE
 from scheduler_core.discipline import Discipline
 from scheduler_core.fragmentation import USES, Use
-from scheduler_core.fragmentation_course import fragmentation_course
-from scheduler_core.metrics import summarise
-from scheduler_core.outcomes import outcomes
 from scheduler_core.placement import Placement
 from scheduler_core.sharing_placements import DevicePlacement
-from scheduler_core.simulator import simulate
 from scheduler_core.target import SlidingTarget, TargetWorkload
-from scheduler_core.trajectory import Trajectory
 from scheduler_core.types import FloatArray
-from scheduler_core.workload import Workload
 
 LOADS: Final = (0.7, 0.9, 1.0, 1.1)
 EVERY: Final = 16

@@ -20,8 +20,8 @@ from pipelines.fgd.findings import Findings, Row, dealt, summed_up
 from pipelines.fgd.pod_lists import PodList, chosen, pod_list
 from pipelines.fgd.tables import AT_PCT
 from pipelines.lake import Lake
+from pipelines.studies.fragmentation.inflation import Inflation, binned, inflate, run_inflation
 from scheduler_core.devices import WHOLE
-from scheduler_core.inflation import Inflation, binned, inflate, run_inflation
 from scheduler_core.sharing_placements import Ties
 from scheduler_core.target import TargetWorkload, target_of
 from scheduler_core.types import BoolArray

@@ -19,7 +19,7 @@ from pipelines.fgd.findings import Findings, Row, dealt, differences, summed_up
 from pipelines.fgd.large_jobs import unallocated_pct
 from pipelines.fgd.pod_lists import PodList, chosen, pod_list
 from pipelines.lake import Lake
-from scheduler_core.inflation import inflate, run_inflation
+from pipelines.studies.fragmentation.inflation import inflate, run_inflation
 from scheduler_core.target import SlidingTarget, TargetWorkload, target_of
 
 WINDOWS: Final = (30, 100, 300, 1000, 10_000)

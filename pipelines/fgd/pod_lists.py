@@ -12,9 +12,9 @@ from pipelines.cluster_file import recorded_cluster
 from pipelines.errors import BadUsage
 from pipelines.fgd.arms import WORKLOADS
 from pipelines.lake import Lake
+from pipelines.studies.fragmentation.inflation import Pods
 from pipelines.workloads import gangs_of
 from scheduler_core.cluster import Machine
-from scheduler_core.inflation import Pods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ import polars as pl
 
 from pipelines.fgd.arms import PERMUTED, Arm
 from pipelines.fgd.pod_lists import PodList
-from scheduler_core.inflation import Inflation, binned, inflate, run_inflation
+from pipelines.studies.fragmentation.inflation import Inflation, binned, inflate, run_inflation
 from scheduler_core.target import target_of
 
 CURVE_SCHEMA = {

@@ -15,12 +15,12 @@ from pipelines.errors import LakeError
 from pipelines.replay.capacity import SECONDS_PER_DAY, Pool, Reading
 from pipelines.replay.orders import FIFO, ORDERS, Order
 from pipelines.replay.sizes import ORACLE, PREDICTED
+from pipelines.simulation.engine.simulator import simulate
+from pipelines.simulation.engine.trajectory import Ending, Trajectory
+from pipelines.simulation.engine.workload import Workload
 from pipelines.submissions import submissions
 from pipelines.workloads import recorded_workload
-from scheduler_core.simulator import simulate
-from scheduler_core.trajectory import Ending, Trajectory
 from scheduler_core.types import BoolArray, FloatArray, IntArray
-from scheduler_core.workload import Workload
 
 UNSIZED = "none"
 """The sizes of an order that looks at none."""

@@ -15,11 +15,11 @@ from pipelines.energy.meters import Meters
 from pipelines.energy.site import machine_notes
 from pipelines.report.claims import gpu_slack
 from pipelines.report.parts import Asked, Figure, Note, Part, Section, Table, Traces
+from pipelines.simulation.energy.window import WATTS_PER_KW
 from scheduler_core.cluster import Machine
-from scheduler_core.energy.grid import Grid
-from scheduler_core.energy.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
-from scheduler_core.energy.power import PowerTable
-from scheduler_core.energy.window import WATTS_PER_KW
+from scheduler_core.planning.grid import Grid
+from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
+from scheduler_core.planning.power import PowerTable
 
 UNKNOWN: Final = "not told"
 KEY: Final = ("cluster", "machine")

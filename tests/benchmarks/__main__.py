@@ -19,8 +19,8 @@ from features.history import History
 from pipelines.ingest import ingest
 from pipelines.lake import Lake
 from pipelines.render import render
+from pipelines.simulation.engine.predictors import ConstantPredictor
 from pipelines.synth.pai import synthesise
-from scheduler_core.predictors import ConstantPredictor
 from scheduler_core.shrink import shrink
 from scheduler_core.types import Job, Request
 from tests.benchmarks.energy.__main__ import main as energy

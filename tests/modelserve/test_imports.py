@@ -17,7 +17,8 @@ def run(code: str) -> str:
 def test_what_answers_imports_no_mlflow_pandas_or_sklearn() -> None:
     found = run(
         "import sys\n"
-        "import modelserve.bundle.bundle, modelserve.bundle.champions, modelserve.bundle.predictor, modelserve.recommend\n"
+        "import modelserve.bundle.bundle, modelserve.bundle.champions\n"
+        "import modelserve.bundle.predictor, modelserve.recommend\n"
         "import modelserve.bundle.flavor, modelserve.bundle.registry\n"
         f"print([name for name in {HEAVY} if name in sys.modules])"
     )

@@ -19,12 +19,12 @@ from pipelines.ingest import ingest
 from pipelines.job_pool import Pool, job_pool
 from pipelines.lake import Lake
 from pipelines.simulate import SimulationResult, simulate
+from pipelines.simulation.engine.predictors import ConstantPredictor
 from pipelines.simulation_rows import SUMMARY_COLUMNS, averaged
 from pipelines.simulation_settings import PAPER_MIX, OutageRate, SimulationSettings
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput, PredictorUnavailable
-from scheduler_core.predictors import ConstantPredictor
 from scheduler_core.types import Predictor, Request
 from tests.pipelines.canonical import measured_tables
 from tests.scheduler_core.cases import ToyPredictor

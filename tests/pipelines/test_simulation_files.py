@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 
 from pipelines.errors import BadUsage
+from pipelines.simulation.engine.trajectory import Ending, Trajectory
+from pipelines.simulation.measures.metrics import summarise
 from pipelines.simulation_files import event_table, write_simulation
 from pipelines.simulation_settings import SimulationSettings
-from scheduler_core.metrics import summarise
-from scheduler_core.trajectory import Ending, Trajectory
-from tests.scheduler_core.trajectories import Came, Ran, trajectory
+from tests.pipelines.simulation.engine.trajectories import Came, Ran, trajectory
 
 
 def two_jobs() -> Trajectory:

@@ -8,14 +8,14 @@ import pytest
 
 from pipelines.advice import ORACLE, REQUESTED, advice, oracle_of, scales_of
 from pipelines.job_pool import Pool, job_pool, recorded_pool
+from pipelines.simulation.engine.predictors import ConstantPredictor
+from pipelines.simulation.engine.truth import TRUTHS
 from pipelines.simulation_settings import SimulationSettings
 from pipelines.starts import predicted_times, starts_under, uses_of
 from pipelines.submissions import submissions
 from pipelines.workloads import gangs_of
 from scheduler_core.cluster import demand_of
 from scheduler_core.errors import BadInput
-from scheduler_core.predictors import ConstantPredictor
-from scheduler_core.truth import TRUTHS
 from scheduler_core.types import Recommendation, Request
 from tests.pipelines.canonical import altered, measured_tables
 

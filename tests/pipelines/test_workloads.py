@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from features.tables import Jobs
 from pipelines import workloads
 from pipelines.errors import BadUsage, LakeError
+from pipelines.simulation.engine.workload import ANY_GPU_TYPE
 from pipelines.submissions import submissions
 from pipelines.workloads import arriving, as_requested, gangs_of, recorded_workload, units_of
 from scheduler_core.errors import BadInput
-from scheduler_core.workload import ANY_GPU_TYPE
 from tests.pipelines.canonical import T0, canonical, job_row
 
 

@@ -8,12 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.simulation.engine.plain import waiting_of
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.placement import PLACEMENTS
-from scheduler_core.plain import waiting_of
 from scheduler_core.rounds import Scheduler
-from tests.scheduler_core.simulations import gpu_machines, hosts_of, outages, rows, run, starts_of, workload
+from tests.pipelines.simulation.engine.simulations import (
+    gpu_machines,
+    hosts_of,
+    outages,
+    rows,
+    run,
+    starts_of,
+    workload,
+)
 
 EASY = Discipline(backfill="easy", placement="first_fit")
 

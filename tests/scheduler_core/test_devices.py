@@ -11,8 +11,8 @@ from scheduler_core.cluster import Allocation, Cluster, Demand, Machine, in_devi
 from scheduler_core.devices import bound, by_host, rounded, shape, slots
 from scheduler_core.errors import SchedulerError
 from scheduler_core.placement import best_fit, consolidate, first_fit, placement_of, spread
+from tests.pipelines.simulation.engine.simulations import gpu_machines
 from tests.scheduler_core.cases import POOLED
-from tests.scheduler_core.simulations import gpu_machines
 
 MILLI = st.sampled_from([0, 1, 250, 300, 500, 600, 1000, 1500, 2000, 4000])
 LEFT = st.sampled_from([0, 200, 300, 500, 700, 1000])

@@ -18,9 +18,9 @@ from scheduler_core.fragmentation import (
     uses,
 )
 from scheduler_core.target import target_of
+from tests.pipelines.simulation.engine.sharing_references import DEMANDS, TYPES, Box
+from tests.pipelines.simulation.engine.sharing_references import fragmentation as as_defined
 from tests.scheduler_core.cases import machines
-from tests.scheduler_core.sharing_references import DEMANDS, TYPES, Box
-from tests.scheduler_core.sharing_references import fragmentation as as_defined
 
 
 def node(cpu: int, gpus: list[int], gpu_type: str | None = "T4") -> FreeNodes:

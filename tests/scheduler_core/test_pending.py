@@ -14,7 +14,7 @@ from scheduler_core.gangs import Waiting
 from scheduler_core.pending import Hold, explain_pending
 from scheduler_core.rounds import Scheduler
 from scheduler_core.types import Job, Request
-from tests.scheduler_core.simulations import gpu_machines, run, starts_of, workload
+from tests.pipelines.simulation.engine.simulations import gpu_machines, run, starts_of, workload
 
 
 def gang(

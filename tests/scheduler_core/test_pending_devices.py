@@ -10,7 +10,7 @@ from scheduler_core.discipline import Discipline
 from scheduler_core.gangs import Waiting
 from scheduler_core.pending import Hold, Pending, explain_pending
 from scheduler_core.rounds import Scheduler
-from tests.scheduler_core.simulations import gpu_machines, run, starts_of, workload
+from tests.pipelines.simulation.engine.simulations import gpu_machines, run, starts_of, workload
 
 Gang = tuple[int, int, int]
 """Milli-GPUs, instances, seconds."""

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.simulation.engine.plain import next_multiple
 from scheduler_core.cluster import Allocation, Cluster, Demand
 from scheduler_core.discipline import Discipline
 from scheduler_core.gangs import Running, Waiting
 from scheduler_core.placement import best_fit
-from scheduler_core.plain import next_multiple
 from scheduler_core.preemption import Stoppable, preempts, victims
 from scheduler_core.queueing import QUEUE_POLICIES
-from tests.scheduler_core.simulations import gpu_machines, rows, run, schedule, workload
+from tests.pipelines.simulation.engine.simulations import gpu_machines, rows, run, schedule, workload
 
 
 def test_srtf_as_worked_by_hand() -> None:

@@ -13,8 +13,7 @@ from scheduler_core.fragmentation import cluster_fragmentation, free_nodes
 from scheduler_core.placement import PLACEMENTS, placement_of
 from scheduler_core.sharing_placements import DevicePlacement
 from scheduler_core.target import SlidingTarget, target_of
-from tests.scheduler_core.cases import machines
-from tests.scheduler_core.sharing_references import (
+from tests.pipelines.simulation.engine.sharing_references import (
     BASELINES,
     CLUSTERS,
     DEMANDS,
@@ -24,6 +23,7 @@ from tests.scheduler_core.sharing_references import (
     decide,
     taken,
 )
+from tests.scheduler_core.cases import machines
 
 POLICIES = [*BASELINES, *FGDS, "random"]
 SCORED = [*BASELINES, *FGDS]

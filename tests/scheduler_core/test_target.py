@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scheduler_core.cluster import Demand
 from scheduler_core.errors import BadInput
 from scheduler_core.target import SlidingTarget, TargetWorkload, target_of
-from tests.scheduler_core.sharing_references import DEMANDS
+from tests.pipelines.simulation.engine.sharing_references import DEMANDS
 
 
 def demand(cpu: int = 1000, gpu: int = 500, mem: int = 0, gpu_type: str | None = None, instances: int = 1) -> Demand:

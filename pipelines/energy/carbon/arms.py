@@ -1,16 +1,16 @@
 """Who plans: taut at a price of energy, the source's two stages, each alone, and the baselines, by name.
 
-What they do is `scheduler_core.energy.carbon`'s. Called by the carbon experiment.
+What they do is `scheduler_core.planning.carbon`'s. Called by the carbon experiment.
 """
 
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from scheduler_core.energy.carbon.allocator import Stage, allocate
-from scheduler_core.energy.carbon.baselines import fifo_at_max, fixed_at_optimal, greedy_at_max
-from scheduler_core.energy.carbon.priced import priced
-from scheduler_core.energy.carbon.simulation import Planner
+from pipelines.studies.carbon.baselines import fifo_at_max, fixed_at_optimal, greedy_at_max
+from pipelines.studies.carbon.simulation import Planner
+from scheduler_core.planning.carbon.allocator import Stage, allocate
+from scheduler_core.planning.carbon.priced import priced
 
 TAUT: Final = "taut"
 COUNTS: Final[tuple[Stage, ...]] = ("counts",)

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from scheduler_core.energy.carbon.arriving import ArrivingJobs
-from scheduler_core.energy.carbon.emissions import JOULES_PER_KWH
+from scheduler_core.planning.carbon.arriving import ArrivingJobs
+from scheduler_core.planning.carbon.emissions import JOULES_PER_KWH
 from scheduler_core.types import FloatArray
 
 BOUND: Final = "bound"

@@ -13,9 +13,9 @@ import polars as pl
 
 from pipelines.energy.measured import frequency_models, frequency_table, scaling_models, step_times
 from pipelines.errors import SourceError
-from scheduler_core.energy.carbon.arriving import ArrivingJobs
-from scheduler_core.energy.frequency import FrequencyModel
-from scheduler_core.energy.scaling import ScalingModel
+from scheduler_core.planning.carbon.arriving import ArrivingJobs
+from scheduler_core.planning.frequency import FrequencyModel
+from scheduler_core.planning.scaling import ScalingModel
 from scheduler_core.types import FloatArray, IntArray
 
 CLUSTER: Final = "dgx-ext"

@@ -1,6 +1,6 @@
 """Carbon at equal completion time on real grids: budgets in kWh and in grams, kept or not; prices of kWh and grams.
 
-Called by `taut experiment carbon`; planning and simulating are `scheduler_core.energy.carbon`'s.
+Called by `taut experiment carbon`; planning and simulating are `scheduler_core.planning.carbon`'s.
 """
 
 import math
@@ -23,11 +23,11 @@ from pipelines.energy.grid_files import ZoneFiles, zone_files
 from pipelines.errors import SourceError
 from pipelines.experiments.intervals import mean
 from pipelines.fgd.findings import Findings, Row, dealt
-from scheduler_core.energy.carbon.allocator import allocate
-from scheduler_core.energy.carbon.budget import Bank
-from scheduler_core.energy.carbon.emissions import JOULES_PER_KWH
-from scheduler_core.energy.carbon.simulation import Site, simulate
-from scheduler_core.energy.hourly import HourlySeries
+from pipelines.studies.carbon.simulation import Site, simulate
+from scheduler_core.planning.carbon.allocator import allocate
+from scheduler_core.planning.carbon.budget import Bank
+from scheduler_core.planning.carbon.emissions import JOULES_PER_KWH
+from scheduler_core.planning.hourly import HourlySeries
 
 ZONES: Final = ("DE-LU", "US-CAL-CISO")
 MONTHS: Final = (6, 12)

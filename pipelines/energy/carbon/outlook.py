@@ -10,12 +10,12 @@ from typing import Final
 
 import numpy as np
 
-from scheduler_core.energy.carbon.elastic import CountsAndFrequencies, ElasticJobs
-from scheduler_core.energy.carbon.foresight import foreseen
-from scheduler_core.energy.carbon.priced import priced
-from scheduler_core.energy.carbon.simulation import Planner
-from scheduler_core.energy.forecast import forecast
-from scheduler_core.energy.hourly import HOURS_PER_DAY, HourlySeries
+from pipelines.studies.carbon.simulation import Planner
+from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
+from scheduler_core.planning.carbon.foresight import foreseen
+from scheduler_core.planning.carbon.priced import priced
+from scheduler_core.planning.forecast import forecast
+from scheduler_core.planning.hourly import HOURS_PER_DAY, HourlySeries
 from scheduler_core.types import FloatArray
 
 HOUR_S: Final = 3600.0

@@ -17,7 +17,7 @@ from pipelines.energy.carbon.runs import Setting, Task
 from pipelines.errors import LakeError
 from pipelines.lake import Lake
 from pipelines.replay.sizes import ORACLE, PREDICTED, sizes_of
-from scheduler_core.energy.carbon.arriving import ArrivingJobs
+from scheduler_core.planning.carbon.arriving import ArrivingJobs
 
 MOST_RUN: Final = timedelta(days=3)
 """Longer runs are left out, and counted: one of them outlasts all others of a window."""

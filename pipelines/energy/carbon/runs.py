@@ -1,6 +1,6 @@
 """Every arm under every budget on the same jobs: one row a simulation.
 
-Called by the carbon experiment; simulating is `scheduler_core.energy.carbon.simulation`'s.
+Called by the carbon experiment; simulating is `pipelines.studies.carbon.simulation`'s.
 """
 
 import math
@@ -13,10 +13,10 @@ from pipelines.energy.carbon.arms import ARMS, Arm
 from pipelines.energy.carbon.bound import BOUND, PRICES_S_PER_KWH, least_mean
 from pipelines.energy.carbon.jobs import HOUR_S, Measured, drawn
 from pipelines.fgd.findings import Row
-from scheduler_core.energy.carbon.arriving import ArrivingJobs
-from scheduler_core.energy.carbon.budget import Bank
-from scheduler_core.energy.carbon.emissions import JOULES_PER_KWH
-from scheduler_core.energy.carbon.simulation import Course, Site, simulate
+from pipelines.studies.carbon.simulation import Course, Site, simulate
+from scheduler_core.planning.carbon.arriving import ArrivingJobs
+from scheduler_core.planning.carbon.budget import Bank
+from scheduler_core.planning.carbon.emissions import JOULES_PER_KWH
 
 SHARES: Final = (0.15, 0.25, 0.4, 0.6, 1.0, math.inf)
 """Budgets, as parts of what all GPUs draw at the highest frequency, which is the mean of the workloads measured."""

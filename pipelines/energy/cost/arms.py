@@ -1,6 +1,6 @@
 """The policies that are held beside each other: ours, the source's decisions, its greedy, and first principles.
 
-How they decide is `scheduler_core.energy.cost`'s. Called by `pipelines.energy.cost.runs`.
+How they decide is `scheduler_core.planning.cost`'s. Called by `pipelines.energy.cost.runs`.
 """
 
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from scheduler_core.energy.cost.baselines import BASELINES, CONFIGURATIONS, FIXED, ORDERS, Asked, Baseline, Policy
-from scheduler_core.energy.cost.decision import decide
-from scheduler_core.energy.cost.greedy import greedy
-from scheduler_core.energy.cost.lookahead import ITERATIONS, look_ahead
-from scheduler_core.energy.cost.problem import Decision, Problem
+from pipelines.studies.cost.baselines import BASELINES, CONFIGURATIONS, FIXED, ORDERS, Asked, Baseline, Policy
+from scheduler_core.planning.cost.decision import decide
+from scheduler_core.planning.cost.greedy import greedy
+from scheduler_core.planning.cost.lookahead import ITERATIONS, look_ahead
+from scheduler_core.planning.cost.problem import Decision, Problem
 
 AHEAD, RELINKED, GREEDY = "looking ahead", "randomised + relinking", "greedy"
 """Plans judged to the end of all jobs there are (ours); by the source's objective; its greedy without chance."""

@@ -14,7 +14,7 @@ from pipelines.charts.looks import BLACK, BLUE, GREEN, PURPLE, VERMILLION, title
 from pipelines.energy.cost.arms import AHEAD, GREEDY, RELINKED, as_asked, first_principle
 from pipelines.energy.cost.studies import EXACT
 from pipelines.fgd.findings import summed_up
-from scheduler_core.energy.cost.baselines import CONFIGURATIONS
+from pipelines.studies.cost.baselines import CONFIGURATIONS
 
 COLOURS: Final = {
     AHEAD: BLUE,

@@ -20,7 +20,7 @@ from pipelines.energy.cost.workload import GPUS_ON_A_NODE, POWERS, speeds_of
 from pipelines.energy.measured import gavel_throughputs
 from pipelines.errors import BadUsage
 from pipelines.fgd.findings import Findings
-from scheduler_core.energy.cost.lookahead import ITERATIONS
+from scheduler_core.planning.cost.lookahead import ITERATIONS
 
 ZONES: Final = ("DE-LU", "US-CAL-CISO")
 """The first is where everything is run; flat prices at its mean are added to the others."""

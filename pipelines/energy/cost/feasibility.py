@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler_core.energy.cost.simulation import SubmittedJobs
+from pipelines.studies.cost.simulation import SubmittedJobs
 from scheduler_core.types import FloatArray
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pipelines.energy.grid_files import zone_files
 from pipelines.errors import BadUsage
-from scheduler_core.energy.hourly import HourlySeries
+from scheduler_core.planning.hourly import HourlySeries
 
 FLAT: Final = "flat"
 

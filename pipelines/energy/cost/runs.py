@@ -15,8 +15,8 @@ from pipelines.energy.cost.feasibility import Unavoidable, unavoidable
 from pipelines.energy.cost.studies import Setting
 from pipelines.energy.cost.workload import Speeds, cluster, submitted
 from pipelines.fgd.findings import Row, dealt
-from scheduler_core.energy.cost.simulation import Outcome, Site, gpu_seconds, simulate
-from scheduler_core.energy.hourly import HOUR_S, HourlySeries
+from pipelines.studies.cost.simulation import Outcome, Site, gpu_seconds, simulate
+from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 
 TALK_EVERY: Final = 25
 

@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 
 from pipelines.errors import BadUsage
-from scheduler_core.energy.cost.problem import Nodes, NodeType
-from scheduler_core.energy.cost.simulation import SubmittedJobs
-from scheduler_core.energy.power import NodePower
+from pipelines.studies.cost.simulation import SubmittedJobs
+from scheduler_core.planning.cost.problem import Nodes, NodeType
+from scheduler_core.planning.power import NodePower
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 MINUTE_S: Final = 60.0

@@ -13,9 +13,9 @@ import numpy as np
 
 from pipelines.ingest import ingest
 from pipelines.lake import Lake
+from pipelines.simulation.engine.workload import ANY_GPU_TYPE, Workload
 from scheduler_core.cluster import Machine, paper_machines
 from scheduler_core.types import FloatArray, IntArray
-from scheduler_core.workload import ANY_GPU_TYPE, Workload
 
 SMALL: Final = paper_machines()
 """4 machines of 8 GPUs, 96 cores, 512 GiB."""

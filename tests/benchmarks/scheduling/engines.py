@@ -11,11 +11,11 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from pipelines.simulation.engine.simulator import Engine, simulate
+from pipelines.simulation.engine.workload import Workload
+from pipelines.simulation.measures.metrics import summarise
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
-from scheduler_core.metrics import summarise
-from scheduler_core.simulator import Engine, simulate
-from scheduler_core.workload import Workload
 from tests.benchmarks.scheduling.arrivals import PHILLY, SMALL, drawn, philly_like, philly_recorded
 from tests.benchmarks.serving.figures import Bar, Row, amount_row
 

@@ -14,9 +14,9 @@ import polars as pl
 
 from pipelines.charts.panels import SERIES
 from pipelines.charts.saving import saved
+from pipelines.simulation.engine.workload import Workload
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
-from scheduler_core.workload import Workload
 from tests.benchmarks.scheduling.arrivals import SMALL, drawn, philly_like, waiting_at_once
 from tests.benchmarks.scheduling.engines import BACKLOG_LOAD, MILLION, rates
 from tests.benchmarks.serving.figures import Bar, Row, amount_row

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
+from pipelines.studies.fragmentation.inflation import Pods, inflate, run_inflation
 from scheduler_core.cluster import Allocation, Cluster
-from scheduler_core.inflation import Pods, inflate, run_inflation
 from scheduler_core.sharing_placements import DevicePlacement
 from scheduler_core.target import SlidingTarget, TargetWorkload, target_of
 from tests.benchmarks.serving.figures import Bar, Row, amount_row

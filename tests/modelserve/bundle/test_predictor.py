@@ -16,8 +16,8 @@ from modelserve.bundle.predictor import (
     run_time_quantiles,
     use_quantiles,
 )
+from pipelines.simulation.engine.predictors import ConstantPredictor
 from scheduler_core.errors import PredictorUnavailable
-from scheduler_core.predictors import ConstantPredictor
 from scheduler_core.types import Job, Predictor, Request
 
 Maker = Callable[[dict[str, Bundle]], Predictor]

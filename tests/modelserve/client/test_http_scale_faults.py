@@ -8,15 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-
-from scheduler_core.advice import Scale
-from scheduler_core.discipline import Discipline
-from scheduler_core.errors import BadInput
 from scheduler_core.http_scale import HttpScale
-from scheduler_core.rounds import Scheduler
-from scheduler_core.shrink import shrink
-from scheduler_core.types import RESOURCES, Job, Reason, Request
-from tests.scheduler_core.cases import NAN, job, machines, request
 from tests.scheduler_core.services import (
     PREDICTOR,
     Answer,
@@ -30,6 +22,14 @@ from tests.scheduler_core.services import (
     serving,
     silent,
 )
+
+from scheduler_core.advice import Scale
+from scheduler_core.discipline import Discipline
+from scheduler_core.errors import BadInput
+from scheduler_core.rounds import Scheduler
+from scheduler_core.shrink import shrink
+from scheduler_core.types import RESOURCES, Job, Reason, Request
+from tests.scheduler_core.cases import NAN, job, machines, request
 
 DEADLINE_S = 0.25
 GRACE_S = 3.0

@@ -13,11 +13,11 @@ from pipelines.cli import app
 from pipelines.cli.predictors import PREDICTORS
 from pipelines.cli.simulation_options import BackfillOption, PlacementOption, QueueOption, SharingOption, TruthOption
 from pipelines.ingest import ingest
+from pipelines.simulation.engine.truth import TRUTHS
 from pipelines.synth.pai import synthesise
 from scheduler_core.devices import SHARINGS
 from scheduler_core.placement import PLACEMENTS
 from scheduler_core.queueing import QUEUE_POLICIES
-from scheduler_core.truth import TRUTHS
 from tests.pipelines.conftest import PHILLY
 
 Taut = Callable[..., list[dict[str, Any]]]

@@ -9,8 +9,8 @@ from pipelines.energy import carbon_gap
 from pipelines.energy.carbon_gap import PLANNERS, gap_rows
 from pipelines.energy.carbon_optimum import exhaustive
 from pipelines.energy.carbon_rounds import INSTANCES, Round, drawn_round, measured_like
-from scheduler_core.energy.carbon.elastic import CountsAndFrequencies
 from scheduler_core.errors import BadInput
+from scheduler_core.planning.carbon.elastic import CountsAndFrequencies
 
 ROUNDS = 8
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from pipelines.energy.carbon_optimum import exhaustive
-from scheduler_core.energy.carbon.elastic import CountsAndFrequencies, ElasticJobs
-from scheduler_core.energy.carbon.emissions import mean_completion_s
 from scheduler_core.errors import BadInput
-from tests.scheduler_core.energy.carbon.made_rounds import Around, check_feasible, random_jobs, spent_g
+from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
+from scheduler_core.planning.carbon.emissions import mean_completion_s
+from tests.scheduler_core.planning.carbon.made_rounds import Around, check_feasible, random_jobs, spent_g
 
 
 def small_round(seed: int) -> tuple[ElasticJobs, Around]:

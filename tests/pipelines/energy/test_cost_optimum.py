@@ -6,9 +6,9 @@ import pytest
 
 from pipelines.energy.cost_gap import LITTLE_NODE, P100_NODE, drawn, gap_rows, improvement_rows
 from pipelines.energy.cost_optimum import optimum
-from scheduler_core.energy.cost.objective import cost
-from scheduler_core.energy.cost.problem import Decision, Problem
 from scheduler_core.errors import BadInput
+from scheduler_core.planning.cost.objective import cost
+from scheduler_core.planning.cost.problem import Decision, Problem
 
 
 def least_by_trying_all(problem: Problem) -> float:

@@ -3,11 +3,11 @@
 import pytest
 
 from pipelines.energy.energy_rows import energy_figures
-from scheduler_core.energy.accounting import account
-from scheduler_core.energy.grid import Grid
-from scheduler_core.metrics import summarise
-from tests.scheduler_core.energy.sites import ASSUMED, hourly, known, power
-from tests.scheduler_core.trajectories import Came, Ran, trajectory
+from pipelines.simulation.energy.accounting import account
+from pipelines.simulation.measures.metrics import summarise
+from scheduler_core.planning.grid import Grid
+from tests.pipelines.simulation.energy.sites import ASSUMED, hourly, known, power
+from tests.pipelines.simulation.engine.trajectories import Came, Ran, trajectory
 
 HOUR_S = 3600.0
 

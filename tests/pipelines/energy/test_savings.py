@@ -18,11 +18,11 @@ from pipelines.energy.savings_recorded import PACKED, SPREAD, WHAT_IF, Recorded,
 from pipelines.energy.savings_tables import recorded_savings, right_sizing, shares
 from pipelines.errors import BadUsage, LakeError
 from pipelines.simulation_settings import SimulationSettings
-from scheduler_core.energy.grid import Grid
+from scheduler_core.planning.grid import Grid
 from tests.pipelines.experiments.tiny import PREDICTOR, pool
+from tests.pipelines.simulation.energy.sites import hourly
+from tests.pipelines.simulation.engine.trajectories import Came, workload
 from tests.pipelines.statistics.lakes import T0, make_lake, ran
-from tests.scheduler_core.energy.sites import hourly
-from tests.scheduler_core.trajectories import Came, workload
 
 HOURS = 8760
 

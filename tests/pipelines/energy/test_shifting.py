@@ -13,14 +13,14 @@ from pipelines.energy.power_file import power_file
 from pipelines.energy.shifting import Outcome, Queue, ask, compared, outcome, queue_of, shifted
 from pipelines.errors import LakeError
 from pipelines.replay.resamples import day_counts
+from pipelines.simulation.engine.simulator import simulate
+from pipelines.simulation.measures.holding import Uses
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
-from scheduler_core.energy.grid import Grid
-from scheduler_core.holding import Uses
-from scheduler_core.simulator import simulate
+from scheduler_core.planning.grid import Grid
+from tests.pipelines.simulation.energy.sites import hourly
+from tests.pipelines.simulation.engine.trajectories import Came, workload
 from tests.pipelines.statistics.lakes import T0, make_lake, ran, used
-from tests.scheduler_core.energy.sites import hourly
-from tests.scheduler_core.trajectories import Came, workload
 
 UNKNOWN = Uses(mean=np.full((2, 3), np.nan))
 CLEAN = [500.0, 500.0, 500.0, 100.0] + [500.0] * 20

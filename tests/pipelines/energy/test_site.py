@@ -17,14 +17,14 @@ from pipelines.errors import BadUsage
 from pipelines.job_pool import Pool, recorded_pool
 from pipelines.paired_runs import Run
 from pipelines.simulate import SimulationResult, simulate_recorded
+from pipelines.simulation.energy.slack import Slack
 from pipelines.simulation_rows import averaged, shown
 from pipelines.simulation_settings import SimulationSettings
 from pipelines.submissions import submissions
 from scheduler_core.cluster import Machine
-from scheduler_core.energy.grid import Grid
-from scheduler_core.energy.slack import Slack
+from scheduler_core.planning.grid import Grid
 from tests.pipelines.canonical import canonical, job_row, measured_tables
-from tests.scheduler_core.energy.sites import hourly
+from tests.pipelines.simulation.energy.sites import hourly
 
 T4S = ClusterSpec(
     machines=(Machine(name="m", cpu_cores=0.0, mem_gib=0.0, gpus=4, gpu_type="T4"),),

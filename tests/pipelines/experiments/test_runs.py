@@ -11,11 +11,11 @@ from pipelines.experiments.arms import EXPERIMENT_ARMS, advice_of, asked_of
 from pipelines.experiments.cases import Case, cases_of
 from pipelines.experiments.runs import KEY, POLICIES, Outcomes, asked_cores, cpu_met_h, over_time, run_cases
 from pipelines.paired_runs import Arrivals, Run
+from pipelines.simulation.engine.simulator import simulate
+from pipelines.simulation.engine.workload import NO_OUTAGES, Workload
+from pipelines.simulation.measures.metrics import Uses, summarise
 from scheduler_core.cluster import Machine
-from scheduler_core.metrics import Uses, summarise
 from scheduler_core.shrink import ShrinkPolicy
-from scheduler_core.simulator import simulate
-from scheduler_core.workload import NO_OUTAGES, Workload
 from tests.pipelines.experiments.tiny import PREDICTOR, SMALL, pool
 
 POOL = pool()

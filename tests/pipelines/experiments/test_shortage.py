@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from pipelines.experiments.shortage import lacking
+from pipelines.simulation.engine.simulator import simulate
+from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.workload import ANY_GPU_TYPE, Workload
 from scheduler_core.cluster import Machine
-from scheduler_core.simulator import simulate
-from scheduler_core.trajectory import Trajectory
-from scheduler_core.workload import ANY_GPU_TYPE, Workload
 
 HOUR_S = 3600.0
 TWO = tuple(Machine(name=name, cpu_cores=10.0, mem_gib=100.0, gpus=2) for name in ("a", "b"))

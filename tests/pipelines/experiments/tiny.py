@@ -10,9 +10,9 @@ from pipelines.cluster_file import ClusterSpec
 from pipelines.experiments.cases import TYPES
 from pipelines.experiments.experiment import Answer, Question, ask
 from pipelines.job_pool import Pool, job_pool
+from pipelines.simulation.engine.predictors import ConstantPredictor
 from pipelines.simulation_settings import SimulationSettings
 from scheduler_core.cluster import Machine
-from scheduler_core.predictors import ConstantPredictor
 from scheduler_core.types import Request
 from tests.pipelines.canonical import measured_tables
 

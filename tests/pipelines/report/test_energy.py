@@ -12,10 +12,10 @@ from pipelines.energy.power_file import power_file
 from pipelines.report.energy import energy, hours_of_day, machine_energy
 from pipelines.report.parts import Note, Traces
 from scheduler_core.cluster import Machine
-from scheduler_core.energy.grid import Grid
-from scheduler_core.energy.hourly import HourlySeries
+from scheduler_core.planning.grid import Grid
+from scheduler_core.planning.hourly import HourlySeries
 from tests.pipelines.report.tiny import JOBS, figures, tables, tiny_lake
-from tests.scheduler_core.energy.sites import hourly
+from tests.pipelines.simulation.energy.sites import hourly
 
 T4_IDLE_W, T4_FULL_W = 10.0, 70.0
 CPU_IDLE_W = 2 * 20.0

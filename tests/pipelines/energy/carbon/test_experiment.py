@@ -21,7 +21,7 @@ from pipelines.energy.carbon.months import BLIND, BUDGETS, KINDS, PER_KWH, SHARE
 from pipelines.energy.carbon.outlook import PRICED
 from pipelines.energy.carbon.runs import Setting, Task, run
 from pipelines.energy.carbon.tables import claim_rows, compared_rows, over_settings, summed_up
-from scheduler_core.energy.hourly import HourlySeries
+from scheduler_core.planning.hourly import HourlySeries
 
 HEAD = "Datetime (UTC),Country,Zone Name,Zone Id,Carbon Intensity gCO₂eq/kWh (direct),Carbon Intensity gCO₂eq/kWh (LCA)"
 SMALL = Setting(name="small", jobs_per_h=20.0, gpus=16, jobs=12, period_s=3600.0, shares=(0.3, 1.0, math.inf))

@@ -7,9 +7,9 @@ import pytest
 
 from pipelines.energy.cost.feasibility import unavoidable
 from pipelines.energy.cost.workload import cluster
-from scheduler_core.energy.cost.baselines import BASELINES
-from scheduler_core.energy.cost.simulation import Site, SubmittedJobs, simulate
-from scheduler_core.energy.hourly import HourlySeries
+from pipelines.studies.cost.baselines import BASELINES
+from pipelines.studies.cost.simulation import Site, SubmittedJobs, simulate
+from scheduler_core.planning.hourly import HourlySeries
 
 HOUR = 3600.0
 

@@ -1,0 +1,129 @@
+"""A window of simulated time laid on a grid: what drawing so many watts over spans of it comes to, exactly.
+
+Who draws what is `draw`'s matter. Called by `accounting`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pipelines.simulation.energy.amounts import Amounts
+from pipelines.simulation.engine.workload import Outages
+from scheduler_core.planning.grid import Grid
+from scheduler_core.planning.hourly import HOUR_S, HourlySeries
+from scheduler_core.types import FloatArray, IntArray
+
+WATTS_PER_KW: Final = 1000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spans:
+    """Spans of time (any number): their seconds, and the integrals of intensity and price over them, PUE included."""
+
+    seconds: FloatArray
+    carbon: FloatArray
+    price: FloatArray
+
+    @property
+    def hours(self) -> FloatArray:
+        """Return how long they are in hours."""
+        return self.seconds / HOUR_S
+
+    def times(self, watts: FloatArray) -> Amounts:
+        """Return what comes of drawing so many watts during each span."""
+        kw = watts / WATTS_PER_KW
+        return Amounts(kwh=kw * self.hours, carbon_g=kw * self.carbon, cost_usd=kw * self.price)
+
+    def taken(self, rows: IntArray) -> "Spans":
+        """Return the spans of these rows."""
+        return Spans(seconds=self.seconds[rows], carbon=self.carbon[rows], price=self.price[rows])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The seconds `from_s` to `until_s` of a simulation whose 0 s is at `start_ts` (Unix time)."""
+
+    grid: Grid
+    start_ts: float
+    from_s: float
+    until_s: float
+
+    def over(self, begin_s: FloatArray, end_s: FloatArray) -> Spans:
+        """Return what of spans lies within the window.
+
+        Raises
+        ------
+        BadInput
+            If a series of the grid does not reach there.
+        """
+        begins, ends = self._within(begin_s, end_s)
+        return Spans(
+            seconds=ends - begins,
+            carbon=self._integral(self.grid.carbon, begins, ends),
+            price=self._integral(self.grid.price, begins, ends),
+        )
+
+    def whole(self) -> Spans:
+        """Return the window as one span."""
+        return self.over(np.array([self.from_s]), np.array([self.until_s]))
+
+    def by_hour(self, begin_s: FloatArray, end_s: FloatArray, watts: FloatArray) -> tuple[FloatArray, Amounts]:
+        """Return the hours of the grid that the window touches, and what all spans come to in each together."""
+        first = float(np.floor((self.start_ts + self.from_s) / HOUR_S))
+        count = max(int(np.ceil((self.start_ts + self.until_s) / HOUR_S - first)), 1)
+        shift_s = self.start_ts - first * HOUR_S
+        begins, ends = ((each + shift_s) / HOUR_S for each in self._within(begin_s, end_s))
+        kwh = _spread(begins, ends, watts / WATTS_PER_KW, count)
+        hour_ts = (first + np.arange(count, dtype=np.float64)) * HOUR_S
+        levels = (self._level(series, hour_ts) for series in (self.grid.carbon, self.grid.price))
+        carbon_g, cost_usd = (kwh * level for level in levels)
+        return hour_ts, Amounts(kwh=kwh, carbon_g=carbon_g, cost_usd=cost_usd)
+
+    def told(self, amounts: Amounts) -> Amounts:
+        """Return amounts with NaN for what the grid does not tell, also of rows that came to nothing."""
+        unknown = np.full(len(amounts.kwh), np.nan)
+        return Amounts(
+            kwh=amounts.kwh,
+            carbon_g=unknown if self.grid.carbon is None else amounts.carbon_g,
+            cost_usd=unknown if self.grid.price is None else amounts.cost_usd,
+        )
+
+    def _within(self, begin_s: FloatArray, end_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+        begins = np.clip(begin_s, self.from_s, self.until_s)
+        return begins, np.maximum(np.clip(end_s, self.from_s, self.until_s), begins)
+
+    def _integral(self, series: HourlySeries | None, begin_s: FloatArray, end_s: FloatArray) -> FloatArray:
+        if series is None:
+            return np.full(len(begin_s), np.nan)
+        return self.grid.pue * series.integral(self.start_ts + begin_s, self.start_ts + end_s)
+
+    def _level(self, series: HourlySeries | None, hour_ts: FloatArray) -> FloatArray:
+        return np.full(len(hour_ts), np.nan) if series is None else self.grid.pue * series.at(hour_ts)
+
+
+def united(outages: Outages) -> Outages:
+    """Return the outages without overlaps: a machine that is down twice is away once.
+
+    >>> twice = Outages(machine=np.array([0, 0]), down_s=np.array([5.0, 8.0]), up_s=np.array([20.0, 30.0]))
+    >>> united(twice).down_s.tolist(), united(twice).up_s.tolist()
+    ([5.0, 20.0], [20.0, 30.0])
+    """
+    down_s = outages.down_s.copy()
+    away_until: dict[int, float] = {}
+    for row, (machine, up_s) in enumerate(zip(outages.machine.tolist(), outages.up_s.tolist(), strict=True)):
+        down_s[row] = max(down_s[row], away_until.get(machine, 0.0))
+        away_until[machine] = max(up_s, away_until.get(machine, 0.0))
+    stays = down_s < outages.up_s
+    order = np.argsort(down_s[stays], kind="stable")
+    return Outages(machine=outages.machine[stays][order], down_s=down_s[stays][order], up_s=outages.up_s[stays][order])
+
+
+def _spread(begins: FloatArray, ends: FloatArray, kw: FloatArray, count: int) -> FloatArray:
+    """Return the kWh of each hour 0 .. count - 1 from spans in hours, each drawing so many kW."""
+    level, partly = np.zeros(count + 2), np.zeros(count + 2)
+    for at, signed in ((begins, kw), (ends, -kw)):
+        hour = np.minimum(at.astype(np.int64), count)
+        partly += np.bincount(hour, weights=signed * (hour + 1 - at), minlength=count + 2)
+        level += np.bincount(hour + 1, weights=signed, minlength=count + 2)
+    return np.asarray((np.cumsum(level) + partly)[:count], dtype=np.float64)

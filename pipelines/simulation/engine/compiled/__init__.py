@@ -1,0 +1,8 @@
+"""The event loop compiled (numba): the schedules of `pipelines.simulation.engine.plain`, hundreds of thousands of jobs a second.
+
+Importing this imports numba; `pipelines.simulation.engine.simulator` does so when it first needs it.
+"""
+
+from pipelines.simulation.engine.compiled.run import run_compiled
+
+__all__ = ["run_compiled"]

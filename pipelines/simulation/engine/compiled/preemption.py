@@ -1,0 +1,134 @@
+"""A preempting round: a job that does not fit stops running ones that go after it, as few as are needed.
+
+Called by `loop`.
+"""
+
+from pipelines.simulation.engine.compiled.entries import heaped, popped
+from pipelines.simulation.engine.compiled.offers import next_offer, offer_again, offer_all
+from pipelines.simulation.engine.compiled.starts import PREEMPTED, RUNNING, key_of, lent, start, stop, wait
+from pipelines.simulation.engine.compiled.waiting import before, take
+from scheduler_core.kernels.fitting import copy_room, fits_free, hosted_in_all
+from scheduler_core.kernels.kernel import kernel
+from scheduler_core.kernels.state import NONE, State
+
+
+@kernel
+def _stoppable(state: State) -> int:
+    """Heap the runs that have had their quantum in `picks`, worst key first, and return how many there are."""
+    log, queue, picks = state.log, state.queue, state.scratch.picks
+    now_s, count = queue.tally[0].now_s, 0
+    for place in range(queue.tally[0].running):
+        number = log.ends[place].run
+        run = log.runs[number]
+        so_far_s = now_s - run.start_s
+        if so_far_s >= state.rules.quantum_s:
+            attained_s = queue.jobs[run.job].attained_s + so_far_s
+            picks[count].value = -key_of(state.rules, queue, run.job, attained_s)
+            picks[count].tie = -run.job
+            picks[count].what = number
+            count += 1
+    heaped(picks, count)
+    queue.tally[0].heaped = count
+    return count
+
+
+@kernel
+def _preempted(state: State, number: int) -> None:
+    """Stop a run; its job goes aside, to wait again after the round."""
+    queue, scratch, tally = state.queue, state.scratch, state.queue.tally[0]
+    planned_s, start_s = state.log.runs[number].end_s, state.log.runs[number].start_s
+    job = stop(state, number, PREEMPTED)
+    row = queue.jobs[job]
+    row.left_s = planned_s - tally.now_s + state.rules.checkpoint_s
+    row.attained_s += tally.now_s - start_s
+    scratch.aside[tally.aside] = job
+    tally.aside += 1
+
+
+@kernel
+def _worst(state: State, victims: int, place: int) -> int:
+    """Return where in `picks` the run with the `place` worst key of all `victims` is: those are popped to its end."""
+    tally = state.queue.tally[0]
+    if victims - place <= tally.heaped:
+        tally.heaped = popped(state.scratch.picks, tally.heaped)
+    return victims - 1 - place
+
+
+@kernel
+def _chosen_victims(state: State, at: int, victims: int) -> int:
+    """Mark in `shed` which of the `victims` have to stop for the first job of a bucket to fit.
+
+    Returns how many of the worst were looked at, 0 where all that go after the job would not be enough.
+    """
+    queue, scratch, log = state.queue, state.scratch, state.log
+    picks, instances = scratch.picks, queue.buckets[at].instances
+    rank, looked = queue.jobs[queue.buckets[at].top].rank, 0
+    if victims == 0 or -picks[_worst(state, victims, 0)].value <= rank:
+        return 0
+    copy_room(state.cluster.free, scratch.bare)
+    count = hosted_in_all(state.cluster, scratch.bare, queue, at)
+    while count < instances and looked < victims:
+        pick = picks[_worst(state, victims, looked)]
+        if -pick.value <= rank:
+            break
+        if log.runs[pick.what].ending == RUNNING:
+            count += lent(state, pick.what, 1, at)
+        looked += 1
+    if count < instances:
+        return 0
+    for place in range(victims - looked, victims):
+        number = picks[place].what
+        scratch.shed[place] = False
+        if log.runs[number].ending != RUNNING:
+            continue
+        without = count + lent(state, number, -1, at)
+        if without >= instances:
+            count = without
+        else:
+            lent(state, number, 1, at)
+            scratch.shed[place] = True
+    return looked
+
+
+@kernel
+def _reopened(state: State, passed: int, job: int) -> None:
+    """Offer the passed buckets again, from their first job behind `job`: what was freed may be enough for them."""
+    queue, scratch, tally = state.queue, state.scratch, state.queue.tally[0]
+    for place in range(passed):
+        at = scratch.passed[place]
+        while queue.buckets[at].top != NONE and before(queue.jobs, queue.buckets[at].top, job):
+            scratch.aside[tally.aside] = take(queue, len(state.cluster.free), at)
+            tally.aside += 1
+        offer_again(state, at)
+
+
+@kernel
+def preempting_round(state: State) -> None:
+    """Start jobs in order, each that fits, or fits once runs of a worse key have stopped."""
+    queue, cluster, scratch, tally = state.queue, state.cluster, state.scratch, state.queue.tally[0]
+    tally.aside = 0
+    victims, passed = NONE, 0
+    offer_all(state)
+    at = next_offer(state)
+    while at != NONE:
+        looked = 0
+        fitting = fits_free(cluster, queue, at)
+        if not fitting:
+            victims = _stoppable(state) if victims == NONE else victims
+            looked = _chosen_victims(state, at, victims)
+            for place in range(victims - looked, victims):
+                if scratch.shed[place]:
+                    _preempted(state, scratch.picks[place].what)
+        if fitting or looked > 0:
+            job = take(queue, len(cluster.free), at)
+            start(state, job)
+            offer_again(state, at)
+            if looked > 0:
+                _reopened(state, passed, job)
+                passed = 0
+        else:
+            scratch.passed[passed] = at
+            passed += 1
+        at = next_offer(state)
+    for place in range(tally.aside):
+        wait(state.rules, queue, len(cluster.free), scratch.aside[place])

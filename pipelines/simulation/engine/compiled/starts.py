@@ -1,0 +1,135 @@
+"""Starts and stops: a gang takes its machines and a run begins; a run ends early or late and gives them back.
+
+Which gang starts is decided in the rounds. Called by them and by `moments`.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from pipelines.simulation.engine.compiled.ends import put_end, take_end
+from pipelines.simulation.engine.compiled.waiting import bucket_of, put
+from pipelines.simulation.engine.trajectory import Ending
+from scheduler_core.kernels.fitting import hosted, open_to
+from scheduler_core.kernels.kernel import kernel
+from scheduler_core.kernels.placing import placed, share_free
+from scheduler_core.kernels.state import Cluster, Queue, Rules, State
+from scheduler_core.types import IntArray
+
+RUNNING: Final = np.int64(Ending.RUNNING)
+COMPLETED: Final = np.int64(Ending.COMPLETED)
+FAILED: Final = np.int64(Ending.FAILED)
+KILLED: Final = np.int64(Ending.KILLED)
+PREEMPTED: Final = np.int64(Ending.PREEMPTED)
+INTERRUPTED: Final = np.int64(Ending.INTERRUPTED)
+
+FIXED = 0
+SRTF = 1
+LAS = 2
+DRF = 3
+
+
+@kernel
+def key_of(rules: Rules, queue: Queue, job: int, attained_s: float) -> float:
+    """Return a job's effective key, having run for `attained_s` so far."""
+    row = queue.jobs[job]
+    key = row.full_key if row.full else row.granted_key
+    if rules.policy == SRTF:
+        key = max(key - attained_s, 0.0)
+    elif rules.policy == LAS:
+        key = attained_s * key / 1000
+    return float(key + rules.aging * row.arrive_s)
+
+
+@kernel
+def wait(rules: Rules, queue: Queue, machines: int, job: int) -> None:
+    """Let a job wait, by its key as it stands; under DRF the jobs of a bucket are one user's, by serial."""
+    queue.jobs[job].rank = 0.0 if rules.policy == DRF else key_of(rules, queue, job, queue.jobs[job].attained_s)
+    put(queue, machines, job)
+
+
+@kernel
+def shift(cluster: Cluster, machine: int, units: IntArray, at: int, count: int) -> None:
+    """Give `count` instances' units to what a machine has free; a negative count takes them."""
+    for resource in range(3):
+        moved = units[at, resource] * count
+        cluster.free[machine, resource] += moved
+        cluster.total_free[resource] += moved
+    cluster.room[machine] = share_free(cluster.free, machine, cluster.largest)
+
+
+@kernel
+def charge(cluster: Cluster, queue: Queue, at: int, user: int, sign: int) -> None:
+    """Count a gang to what its user holds, or no longer."""
+    for resource in range(3):
+        cluster.held[user, resource] += sign * queue.units[at, resource] * queue.buckets[at].instances
+
+
+@kernel
+def lent(state: State, number: int, sign: int, at: int) -> int:
+    """Give what a run holds to the room `bare`, or take it back; return how many more of a bucket's gang that hosts."""
+    queue, cluster, log, bare = state.queue, state.cluster, state.log, state.scratch.bare
+    own = bucket_of(queue.jobs, log.runs[number].job)
+    instances, gpu_type, more = queue.buckets[at].instances, queue.buckets[at].gpu_type, 0
+    for place in range(log.runs[number].first_host, log.runs[number + 1].first_host):
+        machine = log.hosts[place]
+        before = hosted(bare, machine, queue.units, at, instances)
+        for resource in range(3):
+            bare[machine, resource] += sign * queue.units[own, resource] * log.counts[place]
+        if open_to(cluster, machine, gpu_type):
+            more += hosted(bare, machine, queue.units, at, instances) - before
+    return more
+
+
+@kernel
+def start_chosen(state: State, job: int, used: int) -> int:
+    """Begin a run of a job, no longer waiting, on the machines that were chosen; return the run."""
+    queue, cluster, log, scratch = state.queue, state.cluster, state.log, state.scratch
+    tally, row = queue.tally[0], queue.jobs[job]
+    at = bucket_of(queue.jobs, job)
+    for place in range(used):
+        log.hosts[tally.hosts] = scratch.chosen[place]
+        log.counts[tally.hosts] = scratch.counts[place]
+        tally.hosts += 1
+        shift(cluster, scratch.chosen[place], queue.units, at, -scratch.counts[place])
+    charge(cluster, queue, at, row.user, 1)
+    number = tally.runs
+    run = log.runs[number]
+    run.start_s = tally.now_s
+    run.end_s = tally.now_s + row.left_s
+    run.job = job
+    run.full = row.full
+    run.ending = RUNNING
+    log.runs[number + 1].first_host = tally.hosts
+    put_end(log, queue.jobs, tally.running, number)
+    tally.runs += 1
+    tally.running += 1
+    return int(number)
+
+
+@kernel
+def start(state: State, job: int) -> int:
+    """Begin a run of a job, no longer waiting, that fits what is free now."""
+    cluster = state.cluster
+    at = bucket_of(state.queue.jobs, job)
+    used = placed(state.rules.placement, cluster, cluster.free, cluster.room, state.queue, at, state.scratch)
+    return int(start_chosen(state, job, used))
+
+
+@kernel
+def stop(state: State, number: int, ending: int) -> int:
+    """End a run now, give back what it held, and return its job."""
+    queue, log = state.queue, state.log
+    tally, run = queue.tally[0], log.runs[number]
+    job = run.job
+    at = bucket_of(queue.jobs, job)
+    for place in range(run.first_host, log.runs[number + 1].first_host):
+        shift(state.cluster, log.hosts[place], queue.units, at, log.counts[place])
+    charge(state.cluster, queue, at, queue.jobs[job].user, -1)
+    take_end(log, queue.jobs, tally.running, queue.jobs[job].place)
+    tally.running -= 1
+    tally.releases += 1
+    tally.settled = 0
+    run.ending = ending
+    run.end_s = tally.now_s
+    return int(job)

@@ -1,0 +1,123 @@
+"""The event log of a simulation as columns, in the order in which things happened.
+
+Names of jobs are joined in `pipelines`; nothing is written here. Called by `pipelines.simulation_files`.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.simulation.engine.trajectory import Ending, Trajectory
+from pipelines.simulation.measures.holding import instance_units
+from scheduler_core.cluster import UNITS
+from scheduler_core.devices import WHOLE
+from scheduler_core.types import RESOURCES, FloatArray, IntArray
+
+EVENTS: Final = ("arrive", "never_fits", "start", "complete", "fail", "kill", "preempt", "interrupt")
+"""Everything that can happen to a job."""
+
+_OF_ENDING: Final = {
+    Ending.COMPLETED: "complete",
+    Ending.FAILED: "fail",
+    Ending.KILLED: "kill",
+    Ending.PREEMPTED: "preempt",
+    Ending.INTERRUPTED: "interrupt",
+}
+_OWN_ENDS: Final = (Ending.COMPLETED, Ending.FAILED, Ending.KILLED)
+
+Column = npt.NDArray[Any]  # floats, integers or texts: it depends on the column
+
+
+def events(trajectory: Trajectory) -> dict[str, Column]:
+    """Return the log: time_s, event, serial, instances; per instance cpu_cores, mem_gib, gpus; machines, devices.
+
+    At one moment runs that end come first, then interrupted ones, arrivals (`never_fits` right behind its arrival),
+    preempted runs, and starts: what is given back is there before it is taken. Runs of one kind are in the order of
+    their starts, arrivals in that of serials. Amounts are the request at arrivals, and what was held elsewhere.
+    `machines` is text, `m0:2 m1:1` for two instances on m0 and one on m1, empty at arrivals. `devices` too, and only
+    where GPUs are not pooled: `m0/0:0.5 m0/3:1` for half of m0's first GPU and all of its fourth.
+    """
+    workload = trajectory.workload
+    times_s, event, serial, run = _in_order(trajectory)
+    columns: dict[str, Column] = {
+        "time_s": times_s,
+        "event": event,
+        "serial": serial,
+        "instances": workload.instances[serial],
+    }
+    for at, (resource, unit) in enumerate(zip(RESOURCES, UNITS, strict=True)):
+        asked = workload.request_units[:, at][serial]
+        # Row -1 stands for no run.
+        held = np.append(instance_units(trajectory, at), 0)[run]
+        columns[resource] = np.where(run >= 0, held, asked) / unit
+    columns["machines"] = np.append(_hosts_text(trajectory), np.array([""], dtype=object))[run]
+    if trajectory.host_devices is not None:
+        texts = _devices_text(trajectory, trajectory.host_devices)
+        columns["devices"] = np.append(texts, np.array([""], dtype=object))[run]
+    return columns
+
+
+def _in_order(trajectory: Trajectory) -> tuple[FloatArray, Column, IntArray, IntArray]:
+    """Return time, name, job and run (-1 for none) of every event, in the order of the log."""
+    ending = trajectory.ending
+    own, interrupted, preempted = (
+        np.flatnonzero(np.isin(ending, kinds)) for kinds in (_OWN_ENDS, (Ending.INTERRUPTED,), (Ending.PREEMPTED,))
+    )
+    came = np.flatnonzero(trajectory.workload.arrive_s <= trajectory.end_s)
+    # Who never fits comes and goes at once: the serial stands twice.
+    comes = np.repeat(came, 1 + trajectory.never_fits[came].astype(np.int64))
+    goes = np.diff(comes, prepend=-1) == 0
+    starts = np.arange(len(trajectory.job))
+
+    # Laid down in the order of one moment, then sorted by time alone, which leaves that order as it is.
+    end_s, start_s, arrive_s = trajectory.end_run_s, trajectory.start_s, trajectory.workload.arrive_s
+    times_s = np.concatenate([end_s[own], end_s[interrupted], arrive_s[comes], end_s[preempted], start_s])
+    order = np.argsort(times_s, kind="stable")
+    run = np.concatenate([own, interrupted, np.full(len(comes), -1), preempted, starts])
+    job = trajectory.job
+    serial = np.concatenate([job[own], job[interrupted], comes, job[preempted], job])
+    code = np.concatenate(
+        [
+            _codes(ending[own]),
+            _codes(ending[interrupted]),
+            np.where(goes, EVENTS.index("never_fits"), EVENTS.index("arrive")).astype(np.int8),
+            _codes(ending[preempted]),
+            np.full(len(starts), EVENTS.index("start"), dtype=np.int8),
+        ]
+    )
+    return times_s[order], np.array(EVENTS, dtype=object)[code[order]], serial[order], run[order]
+
+
+def _codes(ending: Column) -> npt.NDArray[np.int8]:
+    table = np.zeros(len(Ending), dtype=np.int8)
+    for each, name in _OF_ENDING.items():
+        table[each] = EVENTS.index(name)
+    return np.asarray(table[ending], dtype=np.int8)
+
+
+def _hosts_text(trajectory: Trajectory) -> Column:
+    """Return where each run was, as text (k,); runs of one machine share their texts."""
+    hosts, counts, offsets = trajectory.hosts, trajectory.host_counts, trajectory.host_offsets
+    base = int(counts.max(initial=0)) + 1
+    pairs, which = np.unique(np.asarray(hosts, dtype=np.int64) * base + counts, return_inverse=True)
+    pieces = [f"{trajectory.machines[pair // base].name}:{pair % base}" for pair in pairs.tolist()]
+    piece = np.array(pieces, dtype=object)[which]
+    begins, width = offsets[:-1], np.diff(offsets)
+    texts = np.full(len(width), "", dtype=object)
+    texts[width == 1] = piece[begins[width == 1]]
+    for run in np.flatnonzero(width > 1).tolist():
+        texts[run] = " ".join(piece[begins[run] : offsets[run + 1]])
+    return texts
+
+
+def _devices_text(trajectory: Trajectory, host_devices: IntArray) -> Column:
+    """Return which GPUs each run took, as text (k,)."""
+    run_of_host = np.repeat(np.arange(len(trajectory.job)), np.diff(trajectory.host_offsets))
+    pieces: list[list[str]] = [[] for _ in trajectory.job]
+    for at, device in zip(*(axis.tolist() for axis in host_devices.nonzero()), strict=True):
+        name, milli = trajectory.machines[int(trajectory.hosts[at])].name, int(host_devices[at, device])
+        pieces[int(run_of_host[at])].append(f"{name}/{device}:{milli / WHOLE:g}")
+    texts = np.empty(len(pieces), dtype=object)
+    texts[:] = [" ".join(each) for each in pieces]
+    return texts

@@ -1,0 +1,122 @@
+"""The simulator: one question, two engines with the same answer, deterministic to the byte.
+
+The readable engine is `plain`, the fast one `compiled`; what a run comes to is measured in `metrics`, `series`, `log`.
+Called by `pipelines` and by tests.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, Literal, get_args
+
+import numpy as np
+
+from pipelines.simulation.engine.outages import check_outages
+from pipelines.simulation.engine.plain import run_plain
+from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.workload import NO_OUTAGES, Outages, Workload
+from scheduler_core.cluster import Machine
+from scheduler_core.devices import rounded
+from scheduler_core.discipline import Discipline
+from scheduler_core.errors import BadInput
+from scheduler_core.placement import sharing_of
+from scheduler_core.preemption import preempts
+
+PAPER_HORIZON_S: Final = 12 * 3600.0
+"""The paper's experiments run for 12 hours."""
+
+Engine = Literal["auto", "compiled", "plain"]
+
+COMPILED_FROM: Final = 2000
+"""Arrivals from which on `auto` compiles (half a minute, once on a machine); fewer take the readable engine seconds."""
+
+
+def simulate(
+    workload: Workload,
+    machines: Sequence[Machine],
+    discipline: Discipline | None = None,
+    *,
+    horizon_s: float = math.inf,
+    outages: Outages = NO_OUTAGES,
+    engine: Engine = "auto",
+) -> Trajectory:
+    """Run the arrivals through the machines until the horizon; an infinite one runs until nothing more happens.
+
+    `engine`: `plain` is the readable one, `compiled` the fast one, which knows policies and placements by name only;
+    `auto` is the fast one where it can be and pays. Both give the same trajectory. GPUs shared by devices are known to
+    `plain` only, and instances of more than one GPU are rounded up to whole ones before: the trajectory's workload is
+    the rounded one.
+
+    Raises
+    ------
+    BadInput
+        If a name is unknown, there is no machine, a number is out of its range, rules exclude one another, or an
+        infinite run might never end.
+
+    References
+    ----------
+    Yang, Hong, Tang: Algorithm 2 (rounds) and their experiments (Poisson arrivals, 12 hours).
+
+    Examples
+    --------
+    >>> from scheduler_core.cluster import paper_machines
+    >>> nobody = np.empty(0)
+    >>> empty = Workload(
+    ...     arrive_s=nobody, request_units=np.empty((0, 3)), granted_units=np.empty((0, 3)), instances=nobody,
+    ...     gpu_type=nobody, user=nobody, priority=nobody, run_s=nobody, granted_run_s=nobody, dies=nobody,
+    ...     fails=nobody, predicted_s=nobody)
+    >>> simulate(empty, paper_machines(), horizon_s=60.0, engine="plain").end_s
+    60.0
+    """
+    discipline = discipline or Discipline()
+    if engine not in get_args(Engine):
+        raise BadInput(f"engine: found {engine!r}, expected one of {', '.join(get_args(Engine))}")
+    _check(workload, machines, discipline, horizon_s, outages)
+    if sharing_of(discipline.placement, discipline.sharing) == "devices":
+        if engine == "compiled":
+            raise BadInput("engine: found compiled with GPUs shared by devices, expected plain or auto")
+        return run_plain(_in_devices(workload), machines, discipline, horizon_s, outages)
+    named = isinstance(discipline.policy, str) and isinstance(discipline.placement, str)
+    if engine == "compiled" and not named:
+        raise BadInput("engine: found compiled with a policy or placement of your own, expected names; pass plain")
+    if engine == "plain" or not named or (engine == "auto" and len(workload) < COMPILED_FROM):
+        return run_plain(workload, machines, discipline, horizon_s, outages)
+    # Compiling costs seconds: only who simulates pays for it.
+    from pipelines.simulation.engine.compiled import run_compiled
+
+    return run_compiled(workload, machines, discipline, horizon_s, outages)
+
+
+def _check(
+    workload: Workload, machines: Sequence[Machine], discipline: Discipline, horizon_s: float, outages: Outages
+) -> None:
+    if not horizon_s > 0.0:
+        raise BadInput(f"simulation: found a horizon of {horizon_s} s, expected more than 0")
+    if not machines:
+        raise BadInput("cluster: found no machine, expected at least one")
+    check_outages(outages, len(machines))
+    if preempts(discipline) and math.isinf(horizon_s):
+        _check_that_it_ends(workload, discipline)
+
+
+def _in_devices(workload: Workload) -> Workload:
+    """Return the workload with instances of more than one GPU rounded up to whole ones."""
+    request_units, granted_units = workload.request_units.copy(), workload.granted_units.copy()
+    for units in (request_units, granted_units):
+        units[:, 2] = rounded(units[:, 2])
+    return replace(workload, request_units=request_units, granted_units=granted_units)
+
+
+def _check_that_it_ends(workload: Workload, discipline: Discipline) -> None:
+    """Refuse what could stop and restart jobs for ever: each run has to get on by more than it costs."""
+    if discipline.checkpoint_s >= discipline.quantum_s:
+        raise BadInput(
+            f"discipline: found checkpoint_s={discipline.checkpoint_s} and quantum_s={discipline.quantum_s} without a "
+            "horizon, expected a checkpoint that costs less than the quantum; or pass horizon_s"
+        )
+    endless = ~(np.isfinite(workload.run_s) & np.isfinite(workload.granted_run_s))
+    if endless.any():
+        raise BadInput(
+            f"workload: found an infinite run time in row {int(endless.argmax())} under preemption without a horizon, "
+            "expected finite ones; or pass horizon_s"
+        )

@@ -1,0 +1,1 @@
+"""Study of elastic jobs under a carbon budget: arms, bounds and exact optima."""

@@ -1,0 +1,251 @@
+"""Jobs with due dates over time under one policy: a decision at arrivals, completions and every period, and its cost.
+
+What a decision is taken by is not here: see `decision` and `baselines`. Called by the experiments on costs.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pipelines.studies.cost.baselines import Asked, Policy
+from scheduler_core.errors import BadInput
+from scheduler_core.planning.cost.objective import Terms, check
+from scheduler_core.planning.cost.problem import POSTPONED, Decision, Nodes, Problem, WaitingJobs
+from scheduler_core.planning.hourly import HOUR_S, HourlySeries
+from scheduler_core.types import FloatArray, IntArray
+
+DAY_S: Final = 24 * HOUR_S
+MOST_DECISIONS_A_JOB: Final = 2000
+"""More than any run needs whose jobs all end."""
+
+_INSTANT_S: Final = 1e-6
+"""Completions nearer than this happen together."""
+
+W_PER_KW: Final = 1000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmittedJobs:
+    """All jobs of a run (J), by submission; times in seconds on the run's own clock.
+
+    `run_s` (J, K, 1 + most GPUs) is the predicted run time by node type and GPUs, NaN where impossible; the true one
+    is `off_by` (J) times that. What is done of a job is seen at every decision, how fast it goes is not (ours).
+    """
+
+    submit_s: FloatArray
+    due_s: FloatArray
+    weight_usd_per_s: FloatArray
+    run_s: FloatArray
+    asked_gpus: IntArray
+    off_by: FloatArray
+
+    def __post_init__(self) -> None:
+        jobs = len(self.submit_s)
+        columns = (self.due_s, self.weight_usd_per_s, self.run_s, self.asked_gpus, self.off_by)
+        if not jobs or any(len(each) != jobs for each in columns) or (np.diff(self.submit_s) < 0.0).any():
+            found = f"{jobs} submissions and columns of {sorted({len(each) for each in columns})}"
+            raise BadInput(f"submitted jobs: found {found}, expected as many of each, at least one, by submission")
+        if not ((self.off_by > 0.0) & np.isfinite(self.off_by)).all():
+            raise BadInput("submitted jobs: found true run times of 0, below or infinite, expected positive ratios")
+
+    def __len__(self) -> int:
+        return len(self.submit_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where jobs run: nodes, the price by the hour (USD/kWh), and how decisions are taken.
+
+    `start_ts` is the Unix time of the run's second 0. Nodes without jobs are switched off, for whatever policy.
+    `looks_past` (ours): the decision prices the work left after the period at the mean price of the last day.
+    """
+
+    nodes: Nodes
+    price: HourlySeries
+    start_ts: float
+    pue: float = 1.0
+    period_s: float = HOUR_S
+    rho: float = 100.0
+    restart_s: float = 0.0
+    looks_past: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spell:
+    """Jobs that ran (S) from one decision to the next, where and on how many GPUs; `pause_s` of it went to restarts."""
+
+    from_s: float
+    until_s: float
+    job: IntArray
+    node: IntArray
+    gpus: IntArray
+    pause_s: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a run came to: when jobs ended (J), what it cost, and what decisions had foreseen of that cost.
+
+    `kept_on_usd` is what nodes without jobs would have cost, had they stayed on until the last job ended.
+    `foreseen_usd` is the energy from each decision to the next at the price of the moment of the decision, and each
+    job's tardiness as its last decision predicted it.
+    """
+
+    finish_s: FloatArray
+    tardiness_s: FloatArray
+    tardiness_usd: float
+    energy_usd: float
+    energy_kwh: float
+    kept_on_usd: float
+    foreseen_usd: float
+    restarts: int
+    spells: tuple[Spell, ...]
+
+    @property
+    def total_usd(self) -> float:
+        """Return tardiness and energy together."""
+        return self.tardiness_usd + self.energy_usd
+
+
+class _State:
+    """What changes while the clock runs, by job (J): the share left, where it runs, seconds of a restart it owes."""
+
+    __slots__ = ("finish_s", "foreseen_s", "gpus", "left", "node", "owed_s", "restarts")
+
+    def __init__(self, jobs: SubmittedJobs) -> None:
+        count = len(jobs)
+        self.left = np.ones(count)
+        self.node = np.full(count, POSTPONED, np.int64)
+        self.gpus = np.zeros(count, np.int64)
+        self.owed_s = np.zeros(count)
+        self.finish_s = np.full(count, np.nan)
+        self.foreseen_s = np.full(count, np.nan)
+        self.restarts = 0
+
+
+def simulate(jobs: SubmittedJobs, site: Site, policy: Policy, rng: np.random.Generator) -> Outcome:
+    """Run all jobs to their end under one policy.
+
+    Raises
+    ------
+    BadInput
+        If a decision gives a node more than it has or a job what it cannot run on, or jobs never end.
+    """
+    state, spells, now_s = _State(jobs), [], float(jobs.submit_s[0])
+    for _ in range(MOST_DECISIONS_A_JOB * len(jobs)):
+        here = np.flatnonzero((jobs.submit_s <= now_s) & np.isnan(state.finish_s))
+        if len(here):
+            problem = _problem(jobs, site, state, here, now_s)
+            decision = policy(problem, _asked(jobs, here), rng)
+            _settle(state, here, check(Terms.of(problem), decision), site.restart_s)
+        spell = _until_next(jobs, site, state, here, now_s)
+        if len(spell.job):
+            spells.append(spell)
+        now_s = spell.until_s
+        if not np.isnan(state.finish_s).any():
+            return _outcome(jobs, site, state, tuple(spells))
+    waiting = int(np.isnan(state.finish_s).sum())
+    decisions = MOST_DECISIONS_A_JOB * len(jobs)
+    raise BadInput(f"run: found {waiting} jobs unfinished after {decisions} decisions, expected all to end")
+
+
+def _problem(jobs: SubmittedJobs, site: Site, state: _State, here: IntArray, now_s: float) -> Problem:
+    ts = site.start_ts + now_s
+    later = site.price.mean(max(ts - DAY_S, _earliest(site.price, ts)), ts) if site.looks_past else None
+    return Problem(
+        jobs=WaitingJobs(
+            due_s=jobs.due_s[here],
+            weight_usd_per_s=jobs.weight_usd_per_s[here],
+            run_s=jobs.run_s[here] * state.left[here, None, None] + state.owed_s[here, None, None],
+        ),
+        nodes=site.nodes,
+        now_s=now_s,
+        usd_per_kwh=site.price.at(ts),
+        pue=site.pue,
+        period_s=site.period_s,
+        rho=site.rho,
+        later_usd_per_kwh=later,
+        restart_s=site.restart_s,
+        current=Decision(node=state.node[here], gpus=state.gpus[here]),
+    )
+
+
+def _earliest(price: HourlySeries, ts: float) -> float:
+    """Return how far back prices are known: a series that wraps has no begin."""
+    return ts - DAY_S if price.wrap else price.start_s
+
+
+def _asked(jobs: SubmittedJobs, here: IntArray) -> Asked:
+    return Asked(submitted_s=jobs.submit_s[here], gpus=jobs.asked_gpus[here])
+
+
+def _settle(state: _State, here: IntArray, decision: Decision, restart_s: float) -> None:
+    """Put a decision into force; who ran and is stopped, moved or given another count owes a restart.
+
+    One in the middle of a restart begins it anew: decisions foresee what is left of the old one on top, so that they
+    take the move for dearer than it is, by less than `restart_s`.
+    """
+    ran = state.node[here] != POSTPONED
+    changed = ran & ((decision.node != state.node[here]) | (decision.gpus != state.gpus[here]))
+    state.owed_s[here[changed]] = restart_s
+    state.restarts += int(changed.sum())
+    state.node[here], state.gpus[here] = decision.node, decision.gpus
+
+
+def _until_next(jobs: SubmittedJobs, site: Site, state: _State, here: IntArray, now_s: float) -> Spell:
+    """Run on to the next arrival, completion or period, and end the jobs that are done."""
+    job = here[state.node[here] != POSTPONED]
+    node, gpus = state.node[job], state.gpus[job]
+    predicted_s = jobs.run_s[job, site.nodes.type_of[node], gpus]
+    true_s = predicted_s * jobs.off_by[job]
+    state.foreseen_s[job] = now_s + state.owed_s[job] + state.left[job] * predicted_s
+    end_s = now_s + state.owed_s[job] + state.left[job] * true_s
+    after = np.searchsorted(jobs.submit_s, now_s, side="right")
+    arrival_s = jobs.submit_s[after] if after < len(jobs) else np.inf
+    until_s = float(min(arrival_s, end_s.min(initial=np.inf), now_s + site.period_s if len(here) else np.inf))
+    paused_s = np.minimum(state.owed_s[job], until_s - now_s)
+    state.owed_s[job] -= paused_s
+    state.left[job] -= (until_s - now_s - paused_s) / true_s
+    done = end_s <= until_s + _INSTANT_S
+    state.finish_s[job[done]] = until_s
+    state.node[job[done]], state.gpus[job[done]] = POSTPONED, 0
+    return Spell(from_s=now_s, until_s=until_s, job=job, node=node, gpus=gpus, pause_s=paused_s)
+
+
+def _outcome(jobs: SubmittedJobs, site: Site, state: _State, spells: tuple[Spell, ...]) -> Outcome:
+    from_s, until_s = (np.array([getattr(each, name) for each in spells]) for name in ("from_s", "until_s"))
+    watts = np.array([_watts(site.nodes, each) for each in spells])
+    hours_usd = np.asarray(site.price.integral(site.start_ts + from_s, site.start_ts + until_s)) * site.pue / W_PER_KW
+    foreseen_usd = np.asarray(site.price.at(site.start_ts + from_s)) * (until_s - from_s) / HOUR_S * site.pue / W_PER_KW
+    tardiness_s = np.maximum(state.finish_s - jobs.due_s, 0.0)
+    foreseen_late_s = np.maximum(state.foreseen_s - jobs.due_s, 0.0)
+    idle_w = np.array([kind.idle_w for kind in site.nodes.types])[site.nodes.type_of].sum()
+    all_on_usd = site.price.integral(site.start_ts + jobs.submit_s[0], site.start_ts + until_s[-1]) * idle_w
+    return Outcome(
+        finish_s=state.finish_s,
+        tardiness_s=tardiness_s,
+        tardiness_usd=float(jobs.weight_usd_per_s @ tardiness_s),
+        energy_usd=float(watts.sum(axis=1) @ hours_usd),
+        energy_kwh=float(watts.sum(axis=1) @ (until_s - from_s)) / HOUR_S * site.pue / W_PER_KW,
+        kept_on_usd=float(all_on_usd * site.pue / W_PER_KW - watts[:, 0] @ hours_usd),
+        foreseen_usd=float(watts.sum(axis=1) @ foreseen_usd + jobs.weight_usd_per_s @ foreseen_late_s),
+        restarts=state.restarts,
+        spells=spells,
+    )
+
+
+def _watts(nodes: Nodes, spell: Spell) -> tuple[float, float]:
+    """Return what switched-on nodes draw with idle GPUs, and what their busy GPUs add."""
+    kinds = nodes.type_of[spell.node]
+    on = nodes.type_of[np.unique(spell.node)]
+    idle_w, active_w = (np.array([getattr(kind, name) for kind in nodes.types]) for name in ("idle_w", "gpu_active_w"))
+    return float(idle_w[on].sum()), float(active_w[kinds] @ spell.gpus)
+
+
+def gpu_seconds(outcome: Outcome, jobs: int) -> FloatArray:
+    """Return the GPU-seconds each job (J) held, restarts included."""
+    held = np.zeros(jobs)
+    for spell in outcome.spells:
+        np.add.at(held, spell.job, spell.gpus * (spell.until_s - spell.from_s))
+    return held

@@ -1,0 +1,1 @@
+"""Study of fragmentation-aware placement (FGD): the published figures, departures, and FGD beside shrinking."""

@@ -1,0 +1,105 @@
+"""One job moved elsewhere, or a node emptied, wherever that lowers a plan's cost.
+
+Called by `displacing` and `descent`.
+"""
+
+from scheduler_core.kernels.cost.state import (
+    FIXED,
+    NONE,
+    RATE,
+    Data,
+    Plans,
+    assign,
+    copy,
+    first_completions,
+    fixed_of,
+    horizon,
+    run_of,
+    tolerance,
+    total,
+    touch,
+)
+from scheduler_core.kernels.kernel import kernel
+
+
+@kernel
+def best_place(data: Data, plan: Plans, p: int, job: int, banned: int) -> tuple[float, int, int]:
+    """Return the least cost of placing a job that is not placed, with its node (or NONE) and GPUs.
+
+    Of nodes that are off, the first of each type stands for the others; `banned` is a node not to be used, or NONE.
+    """
+    fixed = plan.sums[p, FIXED] - plan.fixed[p, job]
+    rate, until = plan.sums[p, RATE], horizon(data, plan, p, job, NONE)
+    best, at, with_gpus = fixed + data.postponed[job] + rate * until, NONE, 0
+    seen = 0  # bits of the types whose first node that is off was looked at
+    for node in range(len(data.kind)):
+        free, kind = plan.free[p, node], data.kind[node]
+        if free == 0 or node == banned:
+            continue
+        opened = 0.0
+        if plan.jobs[p, node] == 0:
+            if seen & (1 << kind) and node != data.stay_node[job]:
+                continue
+            seen |= 1 << kind
+            opened = data.node_rate[kind]
+        for gpus in range(1, free + 1):
+            run_s = run_of(data, job, node, gpus)
+            usd = fixed + fixed_of(data, job, kind, gpus, run_s)
+            usd += (rate + opened + gpus * data.gpu_rate[kind]) * min(until, run_s)
+            if usd < best:  # never where impossible: inf
+                best, at, with_gpus = usd, node, gpus
+    return best, at, with_gpus
+
+
+@kernel
+def move_each(data: Data, plan: Plans, p: int) -> bool:
+    """Move every job in turn to where the plan costs least; return whether one moved."""
+    moved = False
+    for job in range(len(data.weight)):
+        before, old, gpus = total(data, plan, p), plan.node[p, job], plan.gpus[p, job]
+        node, better = old, False
+        if node != NONE:
+            assign(data, plan, p, job, NONE, 0)
+            first_completions(plan, p)
+        after, to, with_gpus = best_place(data, plan, p, job, NONE)
+        if after < before - tolerance(data, plan, p):
+            node, gpus, better = to, with_gpus, True
+        if node != NONE:
+            assign(data, plan, p, job, node, gpus)
+            first_completions(plan, p)
+        if better:
+            touch(plan, p, job, old)
+            moved = True
+    return moved
+
+
+@kernel
+def empty_each(data: Data, plan: Plans, p: int, spare: int) -> bool:
+    """Empty every node in turn, its jobs placed anew elsewhere one by one; return whether that paid once.
+
+    Plan `spare` is overwritten.
+    """
+    paid = False
+    for node in range(len(data.kind)):
+        if plan.jobs[p, node] == 0:
+            continue
+        before = total(data, plan, p)
+        copy(plan, p, spare)
+        for job in range(len(data.weight)):
+            if plan.node[spare, job] == node:
+                assign(data, plan, p, job, NONE, 0)
+        first_completions(plan, p)
+        for job in range(len(data.weight)):
+            if plan.node[spare, job] == node:
+                _, to, gpus = best_place(data, plan, p, job, node)
+                if to != NONE:
+                    assign(data, plan, p, job, to, gpus)
+                    first_completions(plan, p)
+        if total(data, plan, p) < before - tolerance(data, plan, p):
+            paid = True
+            for job in range(len(data.weight)):
+                if plan.node[spare, job] == node:
+                    touch(plan, p, job, node)
+        else:
+            copy(plan, spare, p)
+    return paid

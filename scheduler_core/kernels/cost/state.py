@@ -1,0 +1,243 @@
+"""A problem's constants, several plans side by side, and what a plan costs: kept up to date job by job.
+
+A plan's cost is fixed + rate · horizon: `fixed` is what does not depend on the next decision's time, `rate` is USD per
+second until then, and the horizon is the first completion, at most a period. Called by every other file here.
+"""
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from scheduler_core.kernels.kernel import digest, kernel
+from scheduler_core.types import FloatArray, IntArray
+
+SOURCES: Final = digest(Path(__file__).parent)
+"""Part of what entry points are kept under: a change in any file of this folder compiles anew."""
+
+NONE: Final = -1
+FIXED: Final = 0
+RATE: Final = 1
+
+
+class Data(NamedTuple):
+    """Constants (J jobs, M nodes, K types): as in `objective.Terms`.
+
+    `gpu_rate` (K,) is a busy GPU's USD per second until the next decision less what it costs later; `postponed` (J,) is
+    all that postponing costs. `option_kind` and `option_gpus` (2, J, C) are each job's configurations, the one tried
+    first leading: in the greedy's order, and by their energy alone; `options` (J,) says how many there are.
+    """
+
+    run_s: FloatArray
+    slack_s: FloatArray
+    weight: FloatArray
+    stay_node: IntArray
+    stay_gpus: IntArray
+    restart_s: float
+    period_s: float
+    kind: IntArray
+    room: IntArray
+    node_rate: FloatArray
+    gpu_rate: FloatArray
+    later: FloatArray
+    postponed: FloatArray
+    option_kind: IntArray
+    option_gpus: IntArray
+    options: IntArray
+
+
+class Plans(NamedTuple):
+    """Plans side by side (P): by job (P, J), by node (P, M), and their sums.
+
+    `low_run` and `low_job` (P, 3) are the three first completions. What follows is scratch: `touched_job` (J,) and
+    `touched_node` (M,) are when one last changed, `looked` (J,) when a job's place was last offered to others.
+    """
+
+    node: IntArray
+    gpus: IntArray
+    run_s: FloatArray
+    fixed: FloatArray
+    free: IntArray
+    jobs: IntArray
+    sums: FloatArray
+    low_run: FloatArray
+    low_job: IntArray
+    order: IntArray
+    target_node: IntArray
+    target_gpus: IntArray
+    match: IntArray
+    matched: IntArray
+    common: IntArray
+    touched_job: IntArray
+    touched_node: IntArray
+    looked: IntArray
+    clock: IntArray
+
+
+def plans(count: int, data: Data) -> Plans:
+    """Make room for `count` plans."""
+    jobs, nodes = len(data.weight), len(data.kind)
+    return Plans(
+        node=np.full((count, jobs), NONE, np.int64),
+        gpus=np.zeros((count, jobs), np.int64),
+        run_s=np.full((count, jobs), np.inf),
+        fixed=np.zeros((count, jobs)),
+        free=np.zeros((count, nodes), np.int64),
+        jobs=np.zeros((count, nodes), np.int64),
+        sums=np.zeros((count, 2)),
+        low_run=np.full((count, 3), np.inf),
+        low_job=np.full((count, 3), NONE, np.int64),
+        order=np.zeros(jobs, np.int64),
+        target_node=np.zeros(jobs, np.int64),
+        target_gpus=np.zeros(jobs, np.int64),
+        match=np.zeros(nodes, np.int64),
+        matched=np.zeros(nodes, np.int64),
+        common=np.zeros(nodes, np.int64),
+        touched_job=np.zeros(jobs, np.int64),
+        touched_node=np.zeros(nodes, np.int64),
+        looked=np.zeros(jobs, np.int64),
+        clock=np.zeros(1, np.int64),
+    )
+
+
+@kernel
+def run_of(data: Data, job: int, node: int, gpus: int) -> float:
+    """Return a job's run time on a node, its restart included; inf where impossible."""
+    run_s: float = data.run_s[job, data.kind[node], gpus]
+    if data.stay_node[job] != NONE and not (data.stay_node[job] == node and data.stay_gpus[job] == gpus):
+        run_s += data.restart_s
+    return run_s
+
+
+@kernel
+def fixed_of(data: Data, job: int, kind: int, gpus: int, run_s: float) -> float:
+    """Return what a job costs whatever the horizon: its tardiness, and its whole run at the later price."""
+    usd: float = data.weight[job] * max(0.0, run_s - data.slack_s[job]) + gpus * run_s * data.later[kind]
+    return usd
+
+
+@kernel
+def horizon(data: Data, plan: Plans, p: int, without: int, nor: int) -> float:
+    """Return the time to the next decision if two jobs (or NONE) did not run."""
+    for place in range(3):
+        job = plan.low_job[p, place]
+        if job == NONE:
+            break
+        if job not in (without, nor):
+            first_s: float = plan.low_run[p, place]
+            return min(data.period_s, first_s)
+    return data.period_s
+
+
+@kernel
+def total(data: Data, plan: Plans, p: int) -> float:
+    """Return a plan's cost."""
+    usd: float = plan.sums[p, FIXED] + plan.sums[p, RATE] * horizon(data, plan, p, NONE, NONE)
+    return usd
+
+
+@kernel
+def tolerance(data: Data, plan: Plans, p: int) -> float:
+    """Return by how much a cost has to fall to be called lower: above what adding up may lose."""
+    size: float = abs(plan.sums[p, FIXED]) + abs(plan.sums[p, RATE]) * data.period_s
+    return 1e-11 * size + 1e-15
+
+
+@kernel
+def first_completions(plan: Plans, p: int) -> None:
+    """Find the three first completions anew."""
+    for place in range(3):
+        plan.low_run[p, place], plan.low_job[p, place] = np.inf, NONE
+    for job in range(plan.node.shape[1]):
+        run_s = plan.run_s[p, job]
+        if run_s >= plan.low_run[p, 2]:
+            continue
+        place = 2
+        while place > 0 and run_s < plan.low_run[p, place - 1]:
+            plan.low_run[p, place], plan.low_job[p, place] = plan.low_run[p, place - 1], plan.low_job[p, place - 1]
+            place -= 1
+        plan.low_run[p, place], plan.low_job[p, place] = run_s, job
+
+
+@kernel
+def assign(data: Data, plan: Plans, p: int, job: int, node: int, gpus: int) -> None:
+    """Move a job to a node, or to none; the first completions are the caller's to find again."""
+    old = plan.node[p, job]
+    plan.sums[p, FIXED] -= plan.fixed[p, job]
+    if old != NONE:
+        plan.sums[p, RATE] -= plan.gpus[p, job] * data.gpu_rate[data.kind[old]]
+        plan.free[p, old] += plan.gpus[p, job]
+        plan.jobs[p, old] -= 1
+        if plan.jobs[p, old] == 0:
+            plan.sums[p, RATE] -= data.node_rate[data.kind[old]]
+    plan.node[p, job], plan.gpus[p, job] = node, gpus
+    if node == NONE:
+        plan.run_s[p, job], plan.fixed[p, job] = np.inf, data.postponed[job]
+    else:
+        kind = data.kind[node]
+        plan.run_s[p, job] = run_of(data, job, node, gpus)
+        plan.fixed[p, job] = fixed_of(data, job, kind, gpus, plan.run_s[p, job])
+        plan.sums[p, RATE] += gpus * data.gpu_rate[kind]
+        plan.free[p, node] -= gpus
+        if plan.jobs[p, node] == 0:
+            plan.sums[p, RATE] += data.node_rate[kind]
+        plan.jobs[p, node] += 1
+    plan.sums[p, FIXED] += plan.fixed[p, job]
+
+
+@kernel
+def touch(plan: Plans, p: int, job: int, old: int) -> None:
+    """Remember that a job just came from a node, or from none, to where it is."""
+    plan.clock[0] += 1
+    plan.touched_job[job] = plan.clock[0]
+    if old != NONE:
+        plan.touched_node[old] = plan.clock[0]
+    if plan.node[p, job] != NONE:
+        plan.touched_node[plan.node[p, job]] = plan.clock[0]
+
+
+@kernel
+def touch_all(plan: Plans) -> None:
+    """Begin to remember anew: everything has just changed."""
+    plan.clock[0] = 1
+    for job in range(len(plan.touched_job)):
+        plan.touched_job[job], plan.looked[job] = 1, 0
+    for node in range(len(plan.touched_node)):
+        plan.touched_node[node] = 1
+
+
+@kernel
+def touch_none(plan: Plans) -> None:
+    """Begin to remember anew: nothing has changed since it was looked at."""
+    plan.clock[0] = 1
+    for job in range(len(plan.touched_job)):
+        plan.touched_job[job], plan.looked[job] = 0, 1
+    for node in range(len(plan.touched_node)):
+        plan.touched_node[node] = 0
+
+
+@kernel
+def clear(data: Data, plan: Plans, p: int) -> None:
+    """Postpone every job of a plan."""
+    plan.sums[p, FIXED], plan.sums[p, RATE] = 0.0, 0.0
+    for node in range(len(data.kind)):
+        plan.free[p, node], plan.jobs[p, node] = data.room[node], 0
+    for job in range(len(data.weight)):
+        plan.node[p, job], plan.gpus[p, job] = NONE, 0
+        plan.run_s[p, job], plan.fixed[p, job] = np.inf, data.postponed[job]
+        plan.sums[p, FIXED] += data.postponed[job]
+    first_completions(plan, p)
+
+
+@kernel
+def copy(plan: Plans, p: int, q: int) -> None:
+    """Make plan `q` what plan `p` is."""
+    for job in range(plan.node.shape[1]):
+        plan.node[q, job], plan.gpus[q, job] = plan.node[p, job], plan.gpus[p, job]
+        plan.run_s[q, job], plan.fixed[q, job] = plan.run_s[p, job], plan.fixed[p, job]
+    for node in range(plan.free.shape[1]):
+        plan.free[q, node], plan.jobs[q, node] = plan.free[p, node], plan.jobs[p, node]
+    for at in range(2):
+        plan.sums[q, at] = plan.sums[p, at]
+    for place in range(3):
+        plan.low_run[q, place], plan.low_job[q, place] = plan.low_run[p, place], plan.low_job[p, place]

@@ -1,0 +1,219 @@
+"""The score of a machine for a shape under each placement, at least 0, larger is better, and the device to take.
+
+Which machine is taken is decided in `taking`. Definitions, in words and one by one, are at `sharing_placements`.
+Called by `taking`.
+"""
+
+import math
+
+from scheduler_core.kernels.kernel import kernel
+from scheduler_core.kernels.sharing.fragments import fragmented
+from scheduler_core.kernels.sharing.state import (
+    BEST_FIT_GPU,
+    DOT_PRODUCT,
+    FGD,
+    FGD_EXACT,
+    FGD_FULLEST_FIRST,
+    FGD_IDLE_LAST,
+    FGD_USED_FIRST,
+    GPU_CLUSTERING,
+    GPU_PACKING,
+    NONE,
+    WHOLE,
+    Goal,
+    Kept,
+    Nodes,
+    Shapes,
+)
+
+
+@kernel
+def hosts(nodes: Nodes, node: int, shapes: Shapes, shape: int) -> bool:
+    """Return whether a machine could take one instance: up, GPU type, CPU, memory, devices."""
+    if not (nodes.up[node] and shapes.open[shape, nodes.kind[node]]):
+        return False
+    if nodes.cpu[node] < shapes.cpu[shape] or nodes.mem[node] < shapes.mem[shape]:
+        return False
+    missing = shapes.gpus[shape]
+    for device in range(nodes.devices.shape[1]):
+        if missing > 0 and nodes.devices[node, device] >= shapes.milli[shape]:
+            missing -= 1
+    return bool(missing <= 0)
+
+
+@kernel
+def free_gpu(nodes: Nodes, node: int) -> int:
+    """Return a machine's free milli-GPUs."""
+    free = 0
+    for device in range(nodes.devices.shape[1]):
+        free += nodes.devices[node, device]
+    return free
+
+
+@kernel
+def idle_gpus(nodes: Nodes, node: int) -> int:
+    """Return how many of a machine's devices are whole."""
+    idle = 0
+    for device in range(nodes.devices.shape[1]):
+        idle += nodes.devices[node, device] == WHOLE
+    return idle
+
+
+@kernel
+def classes_on(nodes: Nodes, node: int) -> int:
+    """Return how many sizes of instances with GPUs a machine has: parts of a device, one whole, two whole ..."""
+    classes = 0
+    for size in range(nodes.tenants.shape[1]):
+        classes += nodes.tenants[node, size] > 0
+    return classes
+
+
+@kernel
+def tightest(nodes: Nodes, node: int, milli: int) -> int:
+    """Return the device with the least that suffices, the first of equals."""
+    best = NONE
+    for device in range(nodes.devices.shape[1]):
+        free = nodes.devices[node, device]
+        if free >= milli and (best == NONE or free < nodes.devices[node, best]):
+            best = device
+    return best
+
+
+@kernel
+def fitted(nodes: Nodes, node: int, count: int, milli: int) -> int:
+    """Return, as bits, the tightest device for a part of one, or the first `count` whole ones."""
+    if count == 0:
+        return 0
+    if milli < WHOLE:
+        return int(1 << tightest(nodes, node, milli))
+    bits, left = 0, count
+    for device in range(nodes.devices.shape[1]):
+        if left > 0 and nodes.devices[node, device] == WHOLE:
+            bits |= 1 << device
+            left -= 1
+    return bits
+
+
+@kernel
+def shift(nodes: Nodes, node: int, bits: int, milli: int) -> None:
+    """Add to what is free on the devices of `bits`."""
+    for device in range(nodes.devices.shape[1]):
+        if bits >> device & 1:
+            nodes.devices[node, device] += milli
+
+
+@kernel
+def _gradient(
+    policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, bits: int, goal: Goal, kept: Kept
+) -> int:
+    """Return how much less of a machine would be fragmented, squashed into 0..100 but under `FGD_EXACT`.
+
+    Behind it, as a second key, comes what the placement prefers among equals.
+    """
+    milli, most = shapes.milli[shape], int(nodes.most_gpu)
+    shift(nodes, node, bits, -milli)
+    after = fragmented(nodes, node, nodes.cpu[node] - shapes.cpu[shape], goal)
+    left = free_gpu(nodes, node)
+    shift(nodes, node, bits, milli)
+    less = kept.fragmented[node] - after
+    if policy == FGD_EXACT:
+        return int(less + most * goal.total)
+    score = int(1.0 / (1.0 + math.exp(-less / max(goal.total, 1) / 1000.0)) * 100.0)
+    if policy == FGD_USED_FIRST:
+        return 2 * score + int(classes_on(nodes, node) > 0)
+    if policy == FGD_FULLEST_FIRST:
+        return int((most + 1) * score + most - left)
+    if policy == FGD_IDLE_LAST:
+        # Whether a machine that could take the largest jobs no longer could: of no account to these jobs themselves.
+        broken = idle_gpus(nodes, node) * WHOLE == most and left < most and shapes.gpus[shape] * WHOLE < most
+        return score + 101 * int(not broken)
+    return score
+
+
+@kernel
+def _descent(policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, goal: Goal, kept: Kept) -> int:
+    """Score by fragmentation; a part of a device goes to whichever makes it least, the first of equals."""
+    milli = shapes.milli[shape]
+    if shapes.gpus[shape] != 1 or milli == WHOLE:
+        return int(_gradient(policy, nodes, node, shapes, shape, kept.taken[shape, node], goal, kept))
+    best = NONE
+    for device in range(nodes.devices.shape[1]):
+        free = nodes.devices[node, device]
+        if free < milli:
+            continue
+        seen = False
+        for other in range(device):
+            seen |= nodes.devices[node, other] == free
+        if seen:
+            continue  # as good as that one, which comes first
+        score = _gradient(policy, nodes, node, shapes, shape, 1 << device, goal, kept)
+        if score > best:
+            best = score
+            kept.taken[shape, node] = 1 << device
+    return best
+
+
+@kernel
+def _dot_product(nodes: Nodes, node: int, shapes: Shapes, shape: int) -> int:
+    cpu, gpu = nodes.most_cpu, nodes.most_gpu
+    asked = shapes.gpus[shape] * shapes.milli[shape]
+    product = nodes.cpu[node] / cpu * (shapes.cpu[shape] / cpu) + free_gpu(nodes, node) / gpu * (asked / gpu)
+    return int(100.0 * (1.0 - product / 2.0))
+
+
+@kernel
+def _best_fit(nodes: Nodes, node: int, shapes: Shapes, shape: int) -> int:
+    asked = shapes.gpus[shape] * shapes.milli[shape]
+    left = (nodes.cpu[node] - shapes.cpu[shape]) / nodes.most_cpu * 0.5
+    left += (free_gpu(nodes, node) - asked) / nodes.most_gpu * 0.5
+    return int((1.0 - left) * 100.0)
+
+
+@kernel
+def _packing(nodes: Nodes, node: int, shapes: Shapes, shape: int) -> int:
+    count, milli = shapes.gpus[shape], shapes.milli[shape]
+    if count == 0:
+        return 0
+    if classes_on(nodes, node) == 0:
+        idle = idle_gpus(nodes, node)
+        return int(max(33 - idle, idle))
+    if milli == WHOLE:
+        return int(max(50 - count, 33))
+    free = nodes.devices[node, tightest(nodes, node, milli)]
+    return 49 if free == WHOLE else int(max(100 - free * 100 // WHOLE // 10, 50))
+
+
+@kernel
+def _clustering(nodes: Nodes, node: int, shapes: Shapes, shape: int) -> int:
+    count, milli = shapes.gpus[shape], shapes.milli[shape]
+    if count == 0:
+        return 0
+    classes, quarters = classes_on(nodes, node), 0
+    if nodes.tenants[node, 0 if milli < WHOLE else count] > 0:
+        quarters = 3 if classes == 1 else 2
+    elif classes == 0:
+        quarters = 1
+    most = int(nodes.most_gpu)
+    return int(25 * (most - free_gpu(nodes, node)) // most + 25 * quarters)
+
+
+@kernel
+def evaluate(policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, goal: Goal, kept: Kept) -> None:
+    """Score one machine for one shape, and keep the score and the devices to take."""
+    if not hosts(nodes, node, shapes, shape):
+        kept.score[shape, node] = NONE
+        return
+    kept.taken[shape, node] = fitted(nodes, node, shapes.gpus[shape], shapes.milli[shape])
+    if policy == FGD or policy >= FGD_USED_FIRST:
+        score = _descent(policy, nodes, node, shapes, shape, goal, kept)
+    elif policy == DOT_PRODUCT:
+        score = _dot_product(nodes, node, shapes, shape)
+    elif policy == BEST_FIT_GPU:
+        score = _best_fit(nodes, node, shapes, shape)
+    elif policy == GPU_PACKING:
+        score = _packing(nodes, node, shapes, shape)
+    elif policy == GPU_CLUSTERING:
+        score = _clustering(nodes, node, shapes, shape)
+    else:
+        score = 0
+    kept.score[shape, node] = score

@@ -1,0 +1,179 @@
+"""Decisions judged to the end of all jobs that are there, instead of by what they cost until the next one (ours).
+
+The source's objective is `objective`'s, and plans that make it small are `decision`'s. Called by experiments on costs.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from scheduler_core.errors import BadInput
+from scheduler_core.kernels.cost.lookahead import Ahead, Running, room_for, run_out
+from scheduler_core.planning.cost.greedy import run_usd
+from scheduler_core.planning.cost.objective import JOULES_PER_KWH, Terms
+from scheduler_core.planning.cost.problem import Decision, Problem
+from scheduler_core.types import BoolArray, FloatArray, IntArray
+
+ITERATIONS: Final = 20
+"""Plans changed at random for one decision, beside those that rules make."""
+
+ELITE: Final = 5
+STEPS: Final = (0.25, 0.5, 0.75)
+"""Where plans are looked at on the way from the best one to another of the elite."""
+
+CHANGED: Final = 0.1
+"""The chance that a job of a random plan changes its most GPUs, and that it changes its thrift."""
+
+_LOOKS_FORWARD: Final = (0.5, 2.0)
+"""Of the apparent tardiness cost, in mean run times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Plan:
+    """An order of jobs (J), the most GPUs each may get, whether it takes the cheapest configuration that is in time.
+
+    With it what it costs to the end, and what it decides now.
+    """
+
+    order: IntArray
+    most_gpus: IntArray
+    thrifty: BoolArray
+    usd: float
+    decision: Decision
+
+
+_Run = Callable[[IntArray, IntArray, BoolArray], _Plan]
+
+
+def look_ahead(problem: Problem, rng: np.random.Generator, iterations: int = ITERATIONS) -> Decision:
+    """Return where every job runs until the next decision, by the cheapest of many plans run out to the end.
+
+    A plan is an order of jobs and a bound on each one's GPUs. It is run out with the predicted run times, everybody
+    placed anew at each completion, as if nobody else arrived: its cost is all tardiness and energy until then. Plans
+    by rules come first (pressure, due date, weight over work, apparent tardiness cost; each with every bound), then
+    random changes of the best ones, swaps weighted by tardiness weight, then paths between the best. That a
+    postponed job is later run as the plan says, and not at its worst, is what the objective of one decision lacks.
+
+    References
+    ----------
+    ANDREAS (arXiv 2105.05080): random greedy plans with elites; apparent tardiness cost: Vepsalainen and Morton,
+    Priority rules for job shops with weighted tardiness costs (1987). Judging plans to their end is ours.
+
+    Raises
+    ------
+    BadInput
+        If `iterations` is below 1.
+    """
+    if iterations < 1:
+        raise BadInput(f"iterations: found {iterations}, expected at least 1")
+    if not len(problem.jobs) or not len(problem.nodes.type_of):
+        return Decision.nothing(len(problem.jobs))
+    terms = Terms.of(problem)
+    data = _ahead(problem, terms)
+    run = partial(_run, data, room_for(len(terms.weight), len(terms.kind), len(problem.nodes.types)))
+    most = int(terms.room.max())
+    elite = sorted((run(*rule) for rule in _rules(terms, most)), key=_usd)[:ELITE]
+    for _ in range(iterations):
+        elite = _kept(elite, _changed(run, data.weight, elite[int(rng.integers(len(elite)))], most, rng))
+    for other in elite[1:]:
+        for step in STEPS:
+            elite = _kept(elite, _between(run, elite[0], other, step, rng))
+    return elite[0].decision
+
+
+def _usd(plan: _Plan) -> float:
+    return plan.usd
+
+
+def _kept(elite: list[_Plan], plan: _Plan) -> list[_Plan]:
+    return sorted([*elite, plan], key=_usd)[:ELITE]
+
+
+def _ahead(problem: Problem, terms: Terms) -> Ahead:
+    jobs, _, counts = terms.run_s.shape
+    flat = terms.run_s.reshape(jobs, -1)
+    possible = np.isfinite(flat)
+    usd = run_usd(problem, np.where(np.isfinite(terms.run_s), terms.run_s, 0.0)).reshape(jobs, -1)
+    fast = np.argsort(flat, axis=1, kind="stable")
+    cheap = np.lexsort((flat, np.where(possible, usd, np.inf), ~possible), axis=1)
+    later = problem.usd_per_kwh if problem.later_usd_per_kwh is None else problem.later_usd_per_kwh
+    return Ahead(
+        run_s=terms.run_s,
+        slack_s=terms.slack_s,
+        weight=terms.weight,
+        fast_kind=fast // counts,
+        fast_gpus=fast % counts,
+        cheap_kind=cheap // counts,
+        cheap_gpus=cheap % counts,
+        options=possible.sum(axis=1),
+        least_gpus=np.isfinite(terms.run_s).any(axis=1).argmax(axis=1),
+        stay_node=terms.stay_node,
+        stay_gpus=terms.stay_gpus,
+        restart_s=float(terms.restart_s),
+        kind=np.ascontiguousarray(terms.kind, np.int64),
+        room=terms.room,
+        idle_w=np.array([kind.idle_w for kind in problem.nodes.types], np.float64),
+        active_w=np.array([kind.gpu_active_w for kind in problem.nodes.types], np.float64),
+        now_usd=problem.usd_per_kwh * problem.pue / JOULES_PER_KWH,
+        later_usd=later * problem.pue / JOULES_PER_KWH,
+        period_s=float(problem.period_s),
+    )
+
+
+def _rules(terms: Terms, most: int) -> Iterator[tuple[IntArray, IntArray, BoolArray]]:
+    """Yield the plans that rules make: every order, with every bound that is a power of two, thrifty or not."""
+    jobs = len(terms.weight)
+    bounds = sorted({min(2**power, most) for power in range(most.bit_length() + 1)})
+    for order in _orders(terms):
+        for bound in bounds:
+            for thrifty in (False, True):
+                yield order, np.full(jobs, bound, np.int64), np.full(jobs, thrifty)
+
+
+def _orders(terms: Terms) -> Iterator[IntArray]:
+    counts = np.arange(terms.run_s.shape[2])
+    possible = np.isfinite(terms.run_s)
+    fastest = terms.run_s.min(axis=(1, 2))
+    work = np.where(possible, np.where(possible, terms.run_s, 0.0) * counts, np.inf).min(axis=(1, 2))
+    known = np.isfinite(fastest)
+    fastest, work = np.where(known, fastest, 1.0), np.where(known, work, 1.0)
+    spare_s = terms.slack_s - fastest
+    for key in (spare_s, terms.slack_s, -terms.weight / work):
+        yield np.argsort(key, kind="stable")
+    for forward in _LOOKS_FORWARD:
+        soon = np.exp(-np.maximum(spare_s, 0.0) / (forward * float(fastest.mean())))
+        yield np.argsort(-terms.weight / work * soon, kind="stable")
+
+
+def _run(data: Ahead, now: Running, order: IntArray, most_gpus: IntArray, thrifty: BoolArray) -> _Plan:
+    decision = Decision.nothing(len(order))
+    usd = run_out(data, now, order, most_gpus, thrifty, decision.node, decision.gpus)
+    return _Plan(order=order, most_gpus=most_gpus, thrifty=thrifty, usd=float(usd), decision=decision)
+
+
+def _changed(run: _Run, weight: FloatArray, plan: _Plan, most: int, rng: np.random.Generator) -> _Plan:
+    """Change a plan at random: neighbours trade places, the more so the more the second one weighs."""
+    order, jobs = plan.order.copy(), len(plan.order)
+    for place in np.flatnonzero(rng.random(max(jobs - 1, 0)) < _swap_chance(weight[order])).tolist():
+        order[place], order[place + 1] = order[place + 1], order[place]
+    bounds = np.minimum(2 ** rng.integers(0, most.bit_length() + 1, jobs), most)
+    most_gpus = np.where(rng.random(jobs) < CHANGED, bounds, plan.most_gpus)
+    thrifty = plan.thrifty ^ (rng.random(jobs) < CHANGED)
+    return run(order, most_gpus, thrifty)
+
+
+def _swap_chance(weight: FloatArray) -> FloatArray:
+    both = weight[:-1] + weight[1:]
+    return np.asarray(0.5 * np.where(both > 0.0, weight[1:] / np.where(both > 0.0, both, 1.0), 0.5))
+
+
+def _between(run: _Run, plan: _Plan, other: _Plan, step: float, rng: np.random.Generator) -> _Plan:
+    """Return the plan so far on the way to another one: places in the order mixed, the rest taken job by job."""
+    ranks = [np.argsort(each.order, kind="stable") for each in (plan, other)]
+    order = np.argsort((1.0 - step) * ranks[0] + step * ranks[1], kind="stable")
+    theirs = rng.random(len(order)) < step
+    most_gpus = np.where(theirs, other.most_gpus, plan.most_gpus)
+    return run(order, most_gpus, np.where(theirs, other.thrifty, plan.thrifty))

@@ -1,0 +1,181 @@
+"""What a decision costs: tardiness, the worst case of postponed jobs, and energy until the next decision.
+
+Nothing is chosen here. The numbers every search works on are in `Terms`; `cost` adds them up for one decision.
+Called by every search of this package, by the simulation of costs and by the exact optimum in `pipelines`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from scheduler_core.errors import BadInput
+from scheduler_core.planning.cost.problem import POSTPONED, Decision, Problem
+from scheduler_core.types import FloatArray, IntArray
+
+JOULES_PER_KWH: Final = 3.6e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostParts:
+    """A decision's cost in USD by part, and the time to the next decision that its energy is counted for."""
+
+    tardiness_usd: float
+    postponed_usd: float
+    energy_usd: float
+    rest_usd: float
+    horizon_s: float
+
+    @property
+    def total(self) -> float:
+        """Return what every search makes small."""
+        return self.tardiness_usd + self.postponed_usd + self.energy_usd + self.rest_usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """The constants of one problem, for J jobs, M nodes and K node types.
+
+    `run_s` (J, K, 1 + most GPUs) is +inf where impossible; a job that runs now at `stay_node`, with `stay_gpus`, takes
+    `restart_s` more anywhere else. `node_usd_per_s` and `gpu_usd_per_s` (K,) are until the next decision,
+    `later_usd_per_s` (K,) after it, for one GPU and its share of the idle power of a full node. `postponed_usd` and
+    `postponed_rest_usd` (J,) are what postponing costs: rho times the worst tardiness, and the least energy of the run.
+    """
+
+    run_s: FloatArray
+    slack_s: FloatArray
+    weight: FloatArray
+    stay_node: IntArray
+    stay_gpus: IntArray
+    restart_s: float
+    period_s: float
+    kind: IntArray
+    room: IntArray
+    node_usd_per_s: FloatArray
+    gpu_usd_per_s: FloatArray
+    later_usd_per_s: FloatArray
+    postponed_usd: FloatArray
+    postponed_rest_usd: FloatArray
+
+    @classmethod
+    def of(cls, problem: Problem) -> "Terms":
+        """Work the constants out.
+
+        The worst case of a postponed job is its slowest configuration, begun a whole period from now (that the wait
+        counts is ours). A job that no node can run costs nothing: no decision changes that.
+        """
+        jobs, kinds = problem.jobs, problem.nodes.types
+        idle_w = np.array([kind.idle_w for kind in kinds], np.float64)
+        active_w = np.array([kind.gpu_active_w for kind in kinds], np.float64)
+        gpus = np.array([kind.gpus for kind in kinds], np.int64)
+        usd_per_joule = problem.usd_per_kwh * problem.pue / JOULES_PER_KWH
+        later_usd_per_joule = (problem.later_usd_per_kwh or 0.0) * problem.pue / JOULES_PER_KWH
+        run_s = _possible_run_s(problem, gpus)
+        current = problem.current or Decision.nothing(len(jobs))
+        again_s = np.where(current.node == POSTPONED, 0.0, problem.restart_s)
+        later = (active_w + idle_w / np.maximum(gpus, 1)) * later_usd_per_joule
+        slack_s = jobs.due_s - problem.now_s
+        longest = np.where(np.isfinite(run_s), run_s, -np.inf).max(axis=(1, 2), initial=-np.inf) + again_s
+        worst = np.maximum(longest + problem.period_s - slack_s, 0.0)  # -inf where nothing is possible: 0
+        return cls(
+            run_s=run_s,
+            slack_s=slack_s,
+            weight=jobs.weight_usd_per_s,
+            stay_node=current.node,
+            stay_gpus=current.gpus,
+            restart_s=problem.restart_s,
+            period_s=problem.period_s,
+            kind=problem.nodes.type_of,
+            room=problem.nodes.gpus,
+            node_usd_per_s=idle_w * usd_per_joule,
+            gpu_usd_per_s=active_w * usd_per_joule,
+            later_usd_per_s=later,
+            postponed_usd=problem.rho * jobs.weight_usd_per_s * worst,
+            postponed_rest_usd=_least_usd(run_s + again_s[:, None, None], later),
+        )
+
+
+def _possible_run_s(problem: Problem, gpus: IntArray) -> FloatArray:
+    """Return the run times with +inf where the node type lacks the GPUs, or no node is of that type."""
+    counts = np.arange(problem.jobs.run_s.shape[2])
+    present = np.bincount(problem.nodes.type_of, minlength=len(gpus)) > 0
+    possible = (counts >= 1) & (counts <= gpus[:, None]) & present[:, None]
+    return np.where(possible & ~np.isnan(problem.jobs.run_s), problem.jobs.run_s, np.inf)
+
+
+def _least_usd(run_s: FloatArray, later_usd_per_s: FloatArray) -> FloatArray:
+    """Return the least cost of each job's whole run (J,), each GPU paying its share of a full node; 0 if none."""
+    finite = np.isfinite(run_s)
+    usd = np.where(finite, run_s, 0.0) * np.arange(run_s.shape[2]) * later_usd_per_s[:, None]
+    least = np.where(finite, usd, np.inf).min(axis=(1, 2), initial=np.inf)
+    return np.where(np.isfinite(least), least, 0.0)
+
+
+def chosen_run_s(terms: Terms, decision: Decision) -> FloatArray:
+    """Return the run time of every job as decided, restarts included; +inf where postponed (or impossible)."""
+    jobs, runs = np.arange(len(decision.node)), decision.node != POSTPONED
+    run_s = np.full(len(jobs), np.inf)
+    node, gpus = decision.node[runs], decision.gpus[runs]
+    stays = (terms.stay_node[runs] == node) & (terms.stay_gpus[runs] == gpus)
+    again = (terms.stay_node[runs] != POSTPONED) & ~stays
+    run_s[runs] = terms.run_s[jobs[runs], terms.kind[node], gpus] + np.where(again, terms.restart_s, 0.0)
+    return run_s
+
+
+def cost(problem: Problem, decision: Decision) -> CostParts:
+    """Return what the decision costs.
+
+    tardiness  Σ ω_j max(0, now + run_j - due_j)                                over jobs that run
+    postponed  rho Σ ω_j max(0, now + H + slowest run_j - due_j)                   over jobs that do not
+    energy     h · Σ (idle of nodes with a job + active GPUs) · price · PUE      h: first completion, at most H
+    rest       Σ GPUs · (run_j - h) · (active + share of idle) · later price     (ours; 0 without a later price)
+
+    A node without a job is switched off. `rest` charges postponed jobs their least energy, so that postponing hides
+    no energy; it carries a configuration to its end, as the tardiness does.
+
+    Raises
+    ------
+    BadInput
+        If a node is given more jobs than it has GPUs for, or a job a configuration that is impossible for it.
+
+    References
+    ----------
+    ANDREAS (arXiv 2105.05080): the objective without `rest`.
+    """
+    terms = Terms.of(problem)
+    run_s = chosen_run_s(terms, check(terms, decision))
+    runs = decision.node != POSTPONED
+    node, gpus = decision.node[runs], decision.gpus[runs]
+    kind, on = terms.kind[node], np.unique(node)
+    horizon_s = min(terms.period_s, float(run_s.min(initial=np.inf)))
+    watts_usd = terms.node_usd_per_s[terms.kind[on]].sum() + (gpus * terms.gpu_usd_per_s[kind]).sum()
+    rest = (gpus * terms.later_usd_per_s[kind] * (run_s[runs] - horizon_s)).sum()
+    late_s = np.maximum(run_s[runs] - terms.slack_s[runs], 0.0)
+    return CostParts(
+        tardiness_usd=float((terms.weight[runs] * late_s).sum()),
+        postponed_usd=float(terms.postponed_usd[~runs].sum()),
+        energy_usd=float(watts_usd * horizon_s),
+        rest_usd=float(rest + terms.postponed_rest_usd[~runs].sum()),
+        horizon_s=horizon_s,
+    )
+
+
+def check(terms: Terms, decision: Decision) -> Decision:
+    """Return the decision if it can be carried out, else raise `BadInput` telling what cannot."""
+    jobs, nodes = len(terms.weight), len(terms.kind)
+    if not len(decision.node) == len(decision.gpus) == jobs:
+        raise BadInput(f"decision: found {len(decision.node)} jobs, expected {jobs}")
+    if jobs and not POSTPONED <= decision.node.min() <= decision.node.max() < nodes:
+        raise BadInput(f"decision: found nodes up to {decision.node.max()}, expected {POSTPONED}..{nodes - 1}")
+    if ((decision.node == POSTPONED) != (decision.gpus == 0)).any():
+        raise BadInput("decision: found a postponed job with GPUs or a running one without, expected neither")
+    if jobs and not 0 <= decision.gpus.min() <= decision.gpus.max() < terms.run_s.shape[2]:
+        raise BadInput(f"decision: found {decision.gpus.max()} GPUs for a job, expected 0..{terms.run_s.shape[2] - 1}")
+    runs = decision.node != POSTPONED
+    if np.isinf(chosen_run_s(terms, decision)[runs]).any():
+        raise BadInput("decision: found a job on a node type or with GPUs it cannot run with; see run_s")
+    taken = np.bincount(decision.node[runs], weights=decision.gpus[runs], minlength=nodes)
+    if (taken > terms.room).any():
+        worst = int(np.argmax(taken - terms.room))
+        raise BadInput(f"decision: found {taken[worst]:.0f} GPUs taken on node {worst}, expected {terms.room[worst]}")
+    return decision

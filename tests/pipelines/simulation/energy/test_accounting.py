@@ -1,0 +1,185 @@
+"""Accounts of kWh, grams and money: hand-worked, against a sum second by second, and conserved."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.simulation.energy.accounting import EnergyAccount, account
+from pipelines.simulation.engine.simulator import simulate
+from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.workload import NO_OUTAGES, Outages
+from pipelines.simulation.measures.holding import Uses
+from scheduler_core.errors import BadInput
+from scheduler_core.planning.grid import Grid
+from scheduler_core.queueing import QUEUE_POLICIES
+from tests.pipelines.simulation.energy.sites import ASSUMED, START_TS, grid, hourly, known, power, powers, uses
+from tests.pipelines.simulation.engine.simulations import outages
+from tests.pipelines.simulation.engine.trajectories import Came, Ran, trajectories, trajectory
+from tests.pipelines.simulation.engine.worlds import OPTIONS, world
+
+NAMES = ("kwh", "carbon_g", "cost_usd")
+
+
+def test_one_job_on_one_machine_by_hand() -> None:
+    # 8 cores, 4 GPUs; 2 h in all, the job holds 4 cores and 2 GPUs for the second hour, at 1 core and 1.5 GPUs.
+    ran = trajectory([Came(request=(4.0, 8.0, 2.0))], [Ran(job=0, start_s=3600.0, end_s=7200.0)], end_s=7200.0)
+    site = Grid(zone="z", carbon=hourly([100.0, 400.0]), price=hourly([0.1, -0.2], "USD/kWh"), pue=1.5)
+
+    found = account(ran, known((1.0, 1.0, 1.5)), [power()], site, 0.0, assumed=ASSUMED)
+
+    idle_w, cpu_busy_w, gpu_busy_w = 40.0 + 4 * 30.0, 290.0 / 8, 1.5 * 270.0
+    parts = [cpu_busy_w, gpu_busy_w, 40.0 * 4 / 8, 2 * 30.0]
+    assert found.jobs_parts_kwh[0] == pytest.approx(np.array(parts) / 1000)
+    assert found.jobs.kwh[0] == pytest.approx(sum(parts) / 1000)
+    assert found.jobs.carbon_g[0] == pytest.approx(sum(parts) / 1000 * 400.0 * 1.5)
+    assert found.jobs.cost_usd[0] == pytest.approx(sum(parts) / 1000 * -0.2 * 1.5)
+    assert found.unallocated.kwh[0] == pytest.approx((2 * idle_w - parts[2] - parts[3]) / 1000)
+    assert found.total().kwh == pytest.approx((2 * idle_w + cpu_busy_w + gpu_busy_w) / 1000)
+    assert found.total().carbon_g == pytest.approx(
+        1.5 * (0.16 * 100.0 + (idle_w + cpu_busy_w + gpu_busy_w) / 1000 * 400.0)
+    )
+    assert found.hours.kwh.tolist() == pytest.approx([0.16, (idle_w + cpu_busy_w + gpu_busy_w) / 1000])
+    assert found.held_s[0] == 3600.0
+    assert found.known[0]
+
+
+def test_unknown_use_is_assumed_and_said() -> None:
+    ran = trajectory([Came(), Came()], [Ran(job=0, start_s=0.0, end_s=100.0)])
+
+    found = account(ran, known((math.nan, 1.0, math.nan), (1.0, 1.0, 1.0)), [power()], None, 0.0, assumed=ASSUMED)
+
+    hours = 100.0 / 3600.0
+    assert found.jobs_parts_kwh[0, :2].tolist() == pytest.approx(
+        [290.0 * 0.25 * 4 / 8 * hours / 1000, 270.0 * 0.5 * 2 * hours / 1000]
+    )
+    assert found.known.tolist() == [False, True]
+    assert math.isnan(found.total().carbon_g)
+
+
+def test_every_instance_of_a_gang_draws_its_part_by_hand() -> None:
+    # Three instances of 2 cores and 1 GPU, two of them on the first machine, at 1 core and 0.5 GPUs each.
+    gang = Came(request=(2.0, 4.0, 1.0), instances=3)
+    ran = trajectory([gang], [Ran(job=0, start_s=0.0, end_s=3600.0, hosts=((0, 2), (1, 1)))], end_s=3600.0, on=2)
+
+    found = account(ran, known((1.0, 1.0, 0.5)), powers(ran.machines), None, 0.0, assumed=ASSUMED)
+
+    parts_w = [3 * 290.0 / 8, 2 * 0.5 * 270.0 + 0.5 * 271.0, 2 * 40.0 * 2 / 8 + 41.0 * 2 / 8, 3 * 30.0]
+    assert found.jobs_parts_kwh[0].tolist() == pytest.approx([watts / 1000 for watts in parts_w])
+
+
+def test_where_no_job_asks_for_cores_the_cpus_go_with_the_gpus() -> None:
+    ran = trajectory([Came(request=(0.0, 0.0, 2.0))], [Ran(job=0, start_s=0.0, end_s=100.0)])
+
+    found = account(ran, known((math.nan, math.nan, 2.0)), [power()], None, 0.0, assumed=ASSUMED)
+
+    hours = 100.0 / 3600.0
+    assert found.jobs_parts_kwh[0].tolist() == pytest.approx(
+        [290.0 * 0.25 / 2 * hours / 1000, 2 * 270.0 * hours / 1000, 20.0 * hours / 1000, 60.0 * hours / 1000]
+    )
+
+
+def test_a_machine_that_is_away_draws_nothing_however_often_it_went() -> None:
+    ran = trajectory([], end_s=100.0, on=2)
+    away = outages((0, 20.0, 60.0), (0, 30.0, 40.0), (0, 50.0, 80.0), (1, 90.0, math.inf))
+
+    found = account(ran, Uses(mean=np.empty((0, 3))), powers(ran.machines), None, 0.0, assumed=ASSUMED, outages=away)
+
+    assert found.machines.kwh.tolist() == pytest.approx([160.0 * 40 / 3.6e6, 161.0 * 90 / 3.6e6])
+    check_conserved(found)
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 10_000), policy=st.sampled_from(sorted(QUEUE_POLICIES)), option=st.sampled_from(OPTIONS))
+def test_jobs_and_idle_machines_and_hours_add_up_to_the_same(seed: int, policy: str, option: str) -> None:
+    asked = world(seed, 40, policy, option)
+    jobs = replace(asked.jobs, arrive_s=asked.jobs.arrive_s * 400.0, run_s=asked.jobs.run_s * 400.0)
+    try:
+        ran = simulate(jobs, asked.machines, asked.discipline, horizon_s=9e4, outages=asked.outages, engine="plain")
+    except BadInput:
+        return
+    rng = np.random.default_rng(seed)
+
+    found = account(
+        ran, uses(jobs, rng), powers(ran.machines), grid(seed), START_TS, assumed=ASSUMED,
+        from_s=float(rng.choice([0.0, 1234.5])), outages=asked.outages,
+    )  # fmt: skip
+
+    check_conserved(found)
+    assert (found.unallocated.kwh >= -1e-9).all()
+    assert (found.jobs_parts_kwh >= 0.0).all()
+    assert found.jobs_parts_kwh.sum(axis=1) == pytest.approx(found.jobs.kwh)
+
+
+@given(ran=trajectories(), seed=st.integers(0, 10_000), from_s=st.integers(0, 19))
+def test_the_account_is_the_sum_second_by_second(ran: Trajectory, seed: int, from_s: int) -> None:
+    use, site = uses(ran.workload, np.random.default_rng(seed)), grid(seed)
+    start_ts = START_TS - START_TS % 3600.0 + 3550.0  # the hour turns at 50 s
+
+    found = account(ran, use, powers(ran.machines), site, start_ts, assumed=ASSUMED, from_s=float(from_s))
+
+    slow = second_by_second(ran, use, site, start_ts, from_s)
+    total = found.total()
+    assert [total.kwh, total.carbon_g, total.cost_usd] == pytest.approx(slow, rel=1e-9, abs=1e-12)
+
+
+def test_figures_of_other_machines_and_beginnings_after_the_end_are_refused() -> None:
+    ran = trajectory([], end_s=100.0, on=2)
+    nobody = Uses(mean=np.empty((0, 3)))
+
+    with pytest.raises(BadInput, match="figures of 1 machines, expected 2"):
+        account(ran, nobody, [power()], None, 0.0, assumed=ASSUMED)
+    with pytest.raises(BadInput, match="begin at 101"):
+        account(ran, nobody, powers(ran.machines), None, 0.0, assumed=ASSUMED, from_s=101.0)
+
+
+def test_a_series_that_ends_before_the_simulation_is_refused() -> None:
+    ran = trajectory([], end_s=7201.0)
+    site = Grid(zone="z", carbon=hourly([1.0, 2.0]))
+
+    with pytest.raises(BadInput, match="longer series"):
+        account(ran, Uses(mean=np.empty((0, 3))), [power()], site, 0.0, assumed=ASSUMED)
+
+
+def check_conserved(found: EnergyAccount) -> None:
+    for name in NAMES:
+        whole = getattr(found.machines, name).sum()
+        size = np.abs(getattr(found.machines, name)).sum() + 1e-9
+        parts = getattr(found.jobs, name).sum() + getattr(found.unallocated, name).sum()
+        if not math.isnan(whole):
+            assert abs(parts - whole) <= 1e-9 * size
+            assert abs(getattr(found.hours, name).sum() - whole) <= 1e-9 * size
+
+
+def second_by_second(
+    ran: Trajectory, use: Uses, site: Grid, start_ts: float, from_s: int, away: Outages = NO_OUTAGES
+) -> list[float]:
+    """Sum whole seconds over machines and the runs there; all moments are whole."""
+    assert not len(away.machine)
+    sums = [0.0, 0.0, 0.0]
+    asks_cores = bool(ran.workload.request_units[:, 0].any())
+    for second in range(from_s, int(ran.end_s)):
+        watts = sum(each.idle_w(machine.gpus) for each, machine in zip(powers(ran.machines), ran.machines, strict=True))
+        for at in np.flatnonzero((ran.start_s <= second) & (second < ran.end_run_s)).tolist():
+            watts += _busy_w(ran, use, at, asks_cores=asks_cores)
+        kwh = watts / 3.6e6
+        moment = start_ts + second
+        for column, factor in enumerate((1.0, site.carbon_g_per_kwh(moment), site.price_usd_per_kwh(moment))):
+            sums[column] += kwh * factor * (site.pue if column else 1.0)
+    return sums
+
+
+def _busy_w(ran: Trajectory, use: Uses, at: int, *, asks_cores: bool) -> float:
+    job, machine = int(ran.job[at]), int(ran.hosts[at])
+    jobs, node = ran.workload, powers(ran.machines)[machine]
+    held = (jobs.request_units if ran.full[at] else jobs.granted_units)[job]
+    stretch = 1.0 if ran.full[at] else jobs.granted_run_s[job] / jobs.run_s[job]
+    drawn = []
+    for resource, assumed in ((0, ASSUMED.cpu_frac), (2, ASSUMED.gpu_frac)):
+        mean = use.mean[job, resource] / stretch
+        drawn.append(held[resource] * assumed if math.isnan(mean) else min(mean, held[resource]))
+    cores = drawn[0] / 1000 / 8 if asks_cores else held[2] / 1000 / 4 * ASSUMED.cpu_frac
+    return cores * (node.cpu_full_w - node.cpu_idle_w) + drawn[1] / 1000 * (node.gpu_full_w - node.gpu_idle_w)

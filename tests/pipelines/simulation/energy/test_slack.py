@@ -1,0 +1,155 @@
+"""Slack: jobs wait for a cleaner hour within bounds, without seeing ahead, and are measured from their submission."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.simulation.energy.slack import CLAIRVOYANT, Slack, as_submitted, held_back, released_s
+from pipelines.simulation.measures.metrics import summarise
+from scheduler_core.errors import BadInput
+from scheduler_core.planning.forecast import FORECASTS
+from scheduler_core.planning.hourly import HOUR_S
+from tests.pipelines.simulation.energy.sites import hourly
+from tests.pipelines.simulation.engine.simulations import gpu_machines, run, workload
+
+DAY = [300.0] * 10 + [100.0] * 4 + [400.0] * 10
+
+
+def one(arrive_h: float, slack_h: float, run_h: float, how: str = "yesterday", days: list[float] = DAY * 4) -> float:
+    series = hourly(days, wrap=True)
+    found = released_s(
+        np.array([arrive_h * HOUR_S]), np.array([slack_h * HOUR_S]), np.array([run_h * HOUR_S]), series, 0.0, how
+    )
+    return float(found[0]) / HOUR_S
+
+
+@pytest.mark.parametrize(
+    ("arrive_h", "slack_h", "run_h", "released_h"),
+    [
+        (32.25, 6.0, 1.0, 34.0),  # the clean hours begin at 34
+        (32.25, 1.7, 1.0, 32.25),  # too far off
+        (32.25, 1.75, 1.0, 34.0),  # just within
+        (35.5, 20.0, 1.0, 35.5),  # clean already
+        (39.0, 6.0, 1.0, 48.0 - 9.0),  # 400 now, and 400 until 48 where 300 begins: not within 6 h
+        (39.0, 9.0, 1.0, 48.0),
+        (32.0, 6.0, 4.0, 34.0),
+        (32.0, 12.0, 8.0, 32.0),  # two of 300 before are better than those of 400 after
+        (32.0, 12.0, 24.0, 32.0),  # a whole day is the same from anywhere
+    ],
+)
+def test_a_job_waits_for_the_cleanest_run_within_its_slack(
+    arrive_h: float, slack_h: float, run_h: float, released_h: float
+) -> None:
+    assert one(arrive_h, slack_h, run_h) == pytest.approx(released_h)
+
+
+@pytest.mark.parametrize(
+    ("arrive_h", "slack_h", "run_h", "released_h"),
+    [
+        (30.0, 24.0, 30.0, 32.0),  # 24 h cost the same from anywhere; of the 6 h beyond, four are clean and two of 300
+        (38.0, 36.0, 4.0, 58.0),  # the next clean hours lie 20 h off
+        (32.0, 26.0, 1.0, 34.0),  # those of the day after are no cleaner
+        (34.0, 30.0, 28.0, 34.0),  # a whole day and the four clean hours
+    ],
+)
+def test_beyond_a_day_the_forecast_repeats_it(arrive_h: float, slack_h: float, run_h: float, released_h: float) -> None:
+    assert one(arrive_h, slack_h, run_h) == pytest.approx(released_h)
+
+
+def test_persistence_sees_no_better_hour_and_an_unknown_run_counts_an_hour() -> None:
+    assert one(32.25, 6.0, 1.0, "persistence") == 32.25
+    assert one(32.25, 6.0, math.nan) == 34.0
+
+
+@pytest.mark.parametrize("how", ["yesterday", CLAIRVOYANT])
+def test_a_run_without_end_is_released_too(how: str) -> None:
+    assert 32.25 <= one(32.25, 6.0, math.inf, how) <= 38.25
+
+
+def test_the_clairvoyant_knows_what_yesterday_does_not() -> None:
+    odd = DAY * 2 + [300.0] * 24 + DAY
+
+    assert one(56.5, 6.0, 1.0, days=odd) == 58.0
+    assert one(56.5, 6.0, 1.0, CLAIRVOYANT, odd) == 56.5
+
+
+@given(seed=st.integers(0, 500), how=st.sampled_from([*FORECASTS, CLAIRVOYANT]))
+def test_nobody_waits_beyond_the_slack_and_the_clairvoyant_is_never_worse(seed: int, how: str) -> None:
+    rng = np.random.default_rng(seed)
+    series = hourly(rng.uniform(-50.0, 500.0, 24 * 20), wrap=True)
+    arrive_s, slack_s = rng.uniform(0, 8e5, 30), rng.uniform(0, 4e4, 30) * rng.integers(0, 2, 30)
+    run_s = rng.uniform(1.0, 2e5, 30)
+
+    found = released_s(arrive_s, slack_s, run_s, series, 0.0, how)
+
+    assert ((found >= arrive_s) & (found <= arrive_s + slack_s + 1e-6)).all()
+    best = released_s(arrive_s, slack_s, run_s, series, 0.0, CLAIRVOYANT)
+    assert (series.integral(best, best + run_s) <= series.integral(found, found + run_s) + 1e-6).all()
+    assert (series.integral(best, best + run_s) <= series.integral(arrive_s, arrive_s + run_s) + 1e-6).all()
+
+
+@given(seed=st.integers(0, 200), how=st.sampled_from(sorted(FORECASTS)))
+def test_truncating_the_future_changes_no_release(seed: int, how: str) -> None:
+    rng = np.random.default_rng(seed)
+    series = hourly(rng.uniform(0.0, 500.0, 24 * 10))
+    now_s = float(rng.uniform(0.0, 24 * 9 * HOUR_S))
+    asked = (np.array([now_s]), np.array([rng.uniform(0.0, 3e5)]), np.array([rng.uniform(1.0, 3e5)]))
+    known = series.truncated((now_s // HOUR_S + 1) * HOUR_S)
+
+    assert released_s(*asked, known, 0.0, how).tolist() == released_s(*asked, series, 0.0, how).tolist()
+
+
+def test_slack_is_hours_or_a_part_of_the_predicted_run() -> None:
+    predicted_s = np.array([100.0, math.nan, 1e9])
+
+    assert Slack(longest_s=60.0).of(predicted_s).tolist() == [60.0] * 3
+    assert Slack(run_frac=0.5).of(predicted_s).tolist() == [50.0, 0.0, 7 * 24 * HOUR_S]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"longest_s": 1.0, "run_frac": 1.0},
+        {"longest_s": -1.0},
+        {"run_frac": math.inf},
+        {"longest_s": 1e7},
+        {"run_frac": 100.1},
+    ],
+)
+def test_what_is_no_slack_is_refused(fields: dict[str, float]) -> None:
+    with pytest.raises(BadInput, match="slack"):
+        Slack(**fields)
+
+
+def test_a_held_job_is_measured_from_its_submission() -> None:
+    jobs = workload({"at": 0.0, "gpus": 1, "run": 100.0}, {"at": 10.0, "gpus": 1, "run": 50.0}, {"at": 20.0, "gpus": 9})
+    held, order = held_back(jobs, np.array([200.0, 10.0, 20.0]))
+
+    ran = as_submitted(run(held, gpu_machines(1)), jobs.arrive_s, order)
+
+    assert held.arrive_s.tolist() == [10.0, 20.0, 200.0]
+    assert ran.job.tolist() == [1, 0]
+    assert ran.finished_s[:2].tolist() == [300.0, 60.0]
+    assert ran.never_fits.tolist() == [False, False, True]
+    assert ran.workload.run_s.tolist() == jobs.run_s.tolist()
+    assert summarise(ran).jct_mean_s == pytest.approx((300.0 + 50.0) / 2)
+    assert summarise(ran).wait_mean_s == pytest.approx(100.0)
+
+
+@given(seed=st.integers(0, 100))
+def test_holding_nobody_changes_nothing(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    jobs = workload(*({"at": float(at), "gpus": 1, "run": float(rng.integers(1, 40))} for at in range(12)))
+    plain = run(jobs, gpu_machines(2))
+
+    held, order = held_back(jobs, jobs.arrive_s)
+    ran = as_submitted(run(held, gpu_machines(2)), jobs.arrive_s, order)
+
+    for name in ("job", "start_s", "end_run_s", "hosts", "finished_s", "never_fits"):
+        assert getattr(ran, name).tolist() == getattr(plain, name).tolist()
+    assert replace(ran, workload=plain.workload).end_s == plain.end_s

@@ -1,0 +1,117 @@
+"""The two engines give the same trajectory to the bit, whatever they are asked to run."""
+
+import math
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.simulation.engine.simulator import simulate
+from pipelines.simulation.engine.trajectory import Ending, Trajectory
+from scheduler_core.cluster import paper_machines
+from scheduler_core.discipline import Discipline
+from scheduler_core.queueing import QUEUE_POLICIES
+from tests.pipelines.simulation.engine.simulations import gpu_machines, hosts_of, outages, schedule, workload
+from tests.pipelines.simulation.engine.worlds import OPTIONS, World, world
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def ran(asked: World, engine: str) -> Trajectory:
+    return simulate(
+        asked.jobs,
+        asked.machines,
+        asked.discipline,
+        horizon_s=asked.horizon_s,
+        outages=asked.outages,
+        engine=engine,
+    )
+
+
+def check_same(one: Trajectory, other: Trajectory) -> None:
+    for name in {field.name for field in fields(Trajectory)} - {"workload"}:
+        mine, theirs = getattr(one, name), getattr(other, name)
+        if isinstance(mine, np.ndarray):
+            assert mine.dtype == theirs.dtype, name
+            np.testing.assert_array_equal(mine, theirs, err_msg=name)
+        else:
+            assert mine == theirs, name
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("policy", sorted(QUEUE_POLICIES))
+@settings(max_examples=15)
+@given(seed=SEEDS, jobs=st.integers(1, 40))
+def test_both_engines_do_the_same(policy, option, seed, jobs):
+    asked = world(seed, jobs, policy, option)
+    check_same(ran(asked, "compiled"), ran(asked, "plain"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("policy", sorted(QUEUE_POLICIES))
+@settings(max_examples=5)
+@given(seed=SEEDS)
+def test_both_engines_do_the_same_with_long_queues(policy, option, seed):
+    asked = world(seed, 400, policy, option)
+    check_same(ran(asked, "compiled"), ran(asked, "plain"))
+
+
+def test_the_worlds_hold_what_could_differ():
+    endings, most_hosts, never_fitted = set(), 0, 0
+    for seed in range(80):
+        trajectory = ran(world(seed, 40, "srtf", "preempt"), "compiled")
+        endings |= set(trajectory.ending.tolist())
+        most_hosts = max(most_hosts, int(np.diff(trajectory.host_offsets).max(initial=0)))
+        never_fitted += int(trajectory.never_fits.sum())
+    assert endings == set(Ending)
+    assert most_hosts > 2
+    assert never_fitted > 0
+
+
+def test_compiled_resumes_when_there_are_more_runs_than_were_made_room_for():
+    jobs = workload(*({"at": float(at), "run": 1000.0 - 10 * at, "gpus": 1.0} for at in range(60)))
+    rules = Discipline(policy="srtf", quantum_s=0.5)
+    asked = World(jobs=jobs, machines=gpu_machines(1), outages=outages(), discipline=rules, horizon_s=math.inf)
+    found = ran(asked, "compiled")
+    assert len(found.job) > len(jobs)
+    check_same(found, ran(asked, "plain"))
+
+
+def test_five_jobs_by_hand():
+    jobs = workload(
+        {"at": 0.0, "run": 100.0, "gpus": 4.0, "instances": 2},
+        {"at": 10.0, "run": 50.0, "gpus": 8.0, "instances": 4},
+        {"at": 20.0, "run": 30.0, "gpus": 2.0, "granted": (0.0, 0.0, 1.0), "granted_run": 15.0, "dies": True},
+        {"at": 20.0, "run": 5.0, "gpus": 8.0, "fails": True},
+        {"at": 30.0, "run": 9.0, "gpus": 9.0},
+    )
+    found = simulate(jobs, paper_machines(), engine="compiled")
+    assert schedule(found) == [
+        (0, 0.0, 100.0, "completed"),
+        (2, 20.0, 35.0, "killed"),
+        (3, 20.0, 25.0, "failed"),
+        (2, 35.0, 65.0, "completed"),
+        (1, 100.0, 150.0, "completed"),
+    ]
+    assert [hosts_of(found, run) for run in (0, 1, 2, 4)] == [{0: 2}, {1: 1}, {2: 1}, {0: 1, 1: 1, 2: 1, 3: 1}]
+    assert found.full.tolist() == [False, False, False, True, False]
+    assert found.never_fits.tolist() == [False] * 4 + [True]
+    assert found.end_s == 150.0
+
+
+def test_nobody_comes():
+    empty = workload()
+    for horizon_s in (math.inf, 60.0):
+        one, other = (simulate(empty, paper_machines(), horizon_s=horizon_s, engine=e) for e in ("compiled", "plain"))
+        check_same(one, other)
+
+
+def test_columns_of_any_layout_are_taken():
+    jobs = workload(*({"at": float(at), "gpus": 1.0} for at in range(9)))
+    read_only = jobs.run_s[::-1][::-1]
+    read_only.setflags(write=False)
+    odd = replace(jobs, run_s=read_only, request_units=np.asfortranarray(jobs.request_units))
+    check_same(simulate(odd, paper_machines(), engine="compiled"), simulate(jobs, paper_machines(), engine="plain"))

@@ -1,0 +1,121 @@
+"""Machines that go away: what happens to their gangs, and outages drawn from a rate."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.simulation.engine.outages import draw_outages
+from scheduler_core.discipline import Discipline
+from scheduler_core.errors import BadInput
+from tests.pipelines.simulation.engine.simulations import gpu_machines, hosts_of, outages, run, schedule, workload
+
+
+def test_a_gang_with_an_instance_there_loses_its_run_and_waits_in_its_old_place() -> None:
+    jobs = workload(
+        {"at": 0.0, "gpus": 2, "instances": 3, "run": 100.0},
+        {"at": 1.0, "gpus": 1, "run": 50.0},
+        {"at": 2.0, "gpus": 4, "run": 10.0},
+    )
+
+    trajectory = run(jobs, gpu_machines(4, 4), Discipline(placement="first_fit"), outages=outages((1, 30.0, 60.0)))
+
+    assert schedule(trajectory) == [
+        (0, 0.0, 30.0, "interrupted"),
+        (1, 1.0, 30.0, "interrupted"),
+        # m0 is whole at 30 and m1 away: the gang of three does not fit, and job 1 passes it.
+        (1, 30.0, 80.0, "completed"),
+        (0, 60.0, 160.0, "completed"),
+        (2, 160.0, 170.0, "completed"),
+    ]
+    assert hosts_of(trajectory, 2) == {0: 1}
+    # Never are more GPUs free than job 2 asks for: three until 60, then one, then two.
+    assert trajectory.stranded_gpu_s == 0.0
+
+
+def test_overlapping_outages_hold_a_machine_until_the_last_is_over() -> None:
+    away = outages((0, 5.0, 20.0), (0, 10.0, 30.0), (0, 30.0, 40.0))
+
+    trajectory = run(workload({"at": 0.0, "gpus": 1, "run": 10.0}), gpu_machines(4), outages=away)
+
+    assert schedule(trajectory) == [(0, 0.0, 5.0, "interrupted"), (0, 40.0, 50.0, "completed")]
+
+
+def test_a_run_that_ends_as_its_machine_goes_has_ended() -> None:
+    trajectory = run(workload({"gpus": 1, "run": 10.0}), gpu_machines(4), outages=outages((0, 10.0, 20.0)))
+
+    assert schedule(trajectory) == [(0, 0.0, 10.0, "completed")]
+    assert trajectory.end_s == 20.0, "a machine that comes back is a moment too"
+
+
+def test_a_machine_that_never_comes_back_leaves_its_jobs_waiting() -> None:
+    trajectory = run(workload({"gpus": 1, "run": 10.0}), gpu_machines(4), outages=outages((0, 5.0, math.inf)))
+
+    assert schedule(trajectory) == [(0, 0.0, 5.0, "interrupted")]
+    assert not trajectory.never_fits.any()
+    assert math.isnan(trajectory.finished_s[0])
+
+
+def test_a_kill_is_remembered_over_an_outage() -> None:
+    jobs = workload({"gpus": 2, "run": 100.0, "granted": (0, 0, 1.0), "granted_run": 40.0, "dies": True})
+
+    trajectory = run(jobs, gpu_machines(4), outages=outages((0, 10.0, 20.0), (0, 70.0, 80.0)))
+
+    assert schedule(trajectory) == [
+        (0, 0.0, 10.0, "interrupted"),
+        (0, 20.0, 60.0, "killed"),
+        (0, 60.0, 70.0, "interrupted"),
+        (0, 80.0, 180.0, "completed"),
+    ]
+    assert trajectory.full.tolist() == [False, False, True, True]
+
+
+def test_even_a_gang_that_asks_for_nothing_needs_a_machine_that_is_up() -> None:
+    trajectory = run(workload({"at": 1.0, "run": 10.0}), gpu_machines(4), outages=outages((0, 0.0, 9.0)))
+
+    assert schedule(trajectory) == [(0, 9.0, 19.0, "completed")]
+
+
+def test_an_outage_of_a_machine_that_is_not_there_is_refused() -> None:
+    with pytest.raises(BadInput, match="found machine 2 in row 0, expected an index below 2"):
+        run(workload({"gpus": 1}), gpu_machines(4, 4), outages=outages((2, 1.0, 2.0)))
+
+
+@given(seed=st.integers(0, 99), machines=st.integers(1, 5), between_s=st.floats(50, 5e3), repair_s=st.floats(1e-9, 5e3))
+def test_drawn_outages_are_apart_on_each_machine_and_the_same_for_a_seed(
+    seed: int, machines: int, between_s: float, repair_s: float
+) -> None:
+    def draw() -> Any:
+        rates = {"between_s": between_s, "repair_s": repair_s, "horizon_s": 1e4}
+        return draw_outages(machines, rng=np.random.default_rng(seed), **rates)
+
+    drawn = draw()
+
+    assert (drawn.down_s < 1e4).all()
+    for machine in range(machines):
+        mine = drawn.machine == machine
+        assert (drawn.down_s[mine][1:] > drawn.up_s[mine][:-1]).all()
+    assert [column.tobytes() for column in (drawn.machine, drawn.down_s, drawn.up_s)] == [
+        column.tobytes() for column in (draw().machine, draw().down_s, draw().up_s)
+    ]
+
+
+def test_drawn_outages_have_the_rates_asked_for() -> None:
+    drawn = draw_outages(200, between_s=1000.0, repair_s=100.0, horizon_s=1e5, rng=np.random.default_rng(3))
+
+    # 200 machines live 91 cycles of 1100 s each: 18 182 outages, give or take 0.7 %.
+    assert len(drawn.machine) == pytest.approx(200 * 1e5 / 1100.0, rel=0.03)
+    assert (drawn.up_s - drawn.down_s).mean() == pytest.approx(100.0, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"between_s": 0.0}, {"repair_s": math.inf}, {"horizon_s": math.nan}, {"machines": 0}]
+)
+def test_rates_that_cannot_be_meant_are_refused(fields: dict[str, Any]) -> None:
+    meant: dict[str, Any] = {"machines": 1, "between_s": 1.0, "repair_s": 1.0, "horizon_s": 9.0, **fields}
+
+    with pytest.raises(BadInput, match="outages: found"):
+        draw_outages(meant.pop("machines"), rng=np.random.default_rng(0), **meant)

@@ -1,0 +1,285 @@
+"""Simulations with GPUs shared device by device: what always holds, and what differs from pooled ones, by hand."""
+
+import math
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.simulation.engine.simulator import simulate
+from pipelines.simulation.engine.trajectory import Ending, Trajectory
+from pipelines.simulation.engine.workload import Workload
+from scheduler_core.cluster import Allocation, Demand, Machine, Room
+from scheduler_core.devices import Sharing, shape
+from scheduler_core.discipline import Discipline
+from scheduler_core.errors import BadInput, SchedulerError
+from scheduler_core.placement import PLACEMENTS, first_fit
+from scheduler_core.queueing import QUEUE_POLICIES
+from tests.pipelines.simulation.engine.simulations import gpu_machines, outages, run, schedule, starts_of, workload
+from tests.pipelines.simulation.engine.worlds import OPTIONS, World, world
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def scaled(jobs: Workload, part: float) -> Workload:
+    """Return the workload with GPU requests of so many parts."""
+    units = {}
+    for name in ("request_units", "granted_units"):
+        units[name] = getattr(jobs, name).copy()
+        units[name][:, 2] = (units[name][:, 2] * part).astype(np.int64)
+    return replace(jobs, **units)
+
+
+def shared(asked: World, sharing: Sharing = "devices", **rules: Any) -> Trajectory:
+    rules = {"sharing": sharing, **rules}
+    return simulate(
+        asked.jobs,
+        asked.machines,
+        replace(asked.discipline, **rules),
+        horizon_s=asked.horizon_s,
+        outages=asked.outages,
+        engine="plain",
+    )
+
+
+def asked_units(trajectory: Trajectory, at: int) -> np.ndarray[Any, Any]:
+    jobs, job = trajectory.workload, trajectory.job[at]
+    return (jobs.request_units if trajectory.full[at] else jobs.granted_units)[job]
+
+
+def hosts_by_run(trajectory: Trajectory) -> list[slice]:
+    return [slice(*span) for span in zip(trajectory.host_offsets[:-1], trajectory.host_offsets[1:], strict=True)]
+
+
+def check_devices(trajectory: Trajectory) -> None:
+    """Check every device at every start, and what every instance has of devices."""
+    assert trajectory.host_devices is not None
+    gpus = np.array([machine.gpus for machine in trajectory.machines])
+    whole = np.where(np.arange(gpus.max()) < gpus[:, None], 1000, 0)
+    held = []
+    for at, span in enumerate(hosts_by_run(trajectory)):
+        count, milli = shape(int(asked_units(trajectory, at)[2]))
+        rows, instances = trajectory.host_devices[span], trajectory.host_counts[span]
+        assert rows.sum(axis=1).tolist() == (instances * count * milli).tolist()
+        if milli:
+            # Parts of one GPU are parts of one device each; beyond that it is whole devices.
+            assert (rows % milli == 0).all()
+            assert milli < 1000 or set(np.unique(rows).tolist()) <= {0, 1000}
+        by_machine = np.zeros_like(whole)
+        by_machine[trajectory.hosts[span]] += rows
+        held.append(by_machine)
+    for at, start_s in enumerate(trajectory.start_s.tolist()):
+        live = trajectory.end_run_s[: at + 1] > start_s
+        together = np.array(held[: at + 1])[live].sum(axis=0)
+        assert (together <= whole).all(), "no device gives more than it has"
+
+
+def check_that_all_end(asked: World, trajectory: Trajectory) -> None:
+    """Check that jobs end, are too large, run still, or wait where nothing lets them start any more."""
+    arrived = asked.jobs.arrive_s <= trajectory.end_s
+    done = np.isfinite(trajectory.finished_s)
+    running = set(trajectory.job[trajectory.ending == Ending.RUNNING].tolist())
+    assert not (done & trajectory.never_fits).any()
+    left = set(np.flatnonzero(arrived & ~done & ~trajectory.never_fits).tolist()) - running
+    if math.isinf(asked.horizon_s) and np.isfinite(asked.outages.up_s).all():
+        assert not left
+        assert not running
+    for job in left & set(trajectory.job.tolist()):
+        last = np.flatnonzero(trajectory.job == job)[-1]
+        assert trajectory.ending[last] in (Ending.KILLED, Ending.PREEMPTED, Ending.INTERRUPTED), "it waits again"
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("policy", sorted(QUEUE_POLICIES))
+@settings(max_examples=10)
+@given(seed=SEEDS, part=st.sampled_from([1.0, 0.7, 1.5]))
+def test_devices_hold_under_every_policy(policy: str, option: str, seed: int, part: float) -> None:
+    asked = world(seed, 25, policy, option)
+    asked = replace(asked, jobs=scaled(asked.jobs, part))
+
+    trajectory = shared(asked)
+
+    check_devices(trajectory)
+    check_that_all_end(asked, trajectory)
+
+
+@pytest.mark.parametrize("placement", sorted(PLACEMENTS))
+@settings(max_examples=15)
+@given(seed=SEEDS, option=st.sampled_from(OPTIONS), policy=st.sampled_from(["fifo", "sjf", "srtf", "las"]))
+def test_devices_hold_under_every_placement(placement: str, seed: int, option: str, policy: str) -> None:
+    asked = world(seed, 25, policy, option)
+    asked = replace(asked, jobs=scaled(asked.jobs, 0.7))
+
+    trajectory = shared(asked, placement=placement)
+
+    check_devices(trajectory)
+    check_that_all_end(asked, trajectory)
+
+
+def test_the_worlds_share_devices() -> None:
+    """Guard the invariants: partial GPUs meet on devices, and every way to end occurs."""
+    endings, shares, waited = set(), 0, 0
+    for seed in range(60):
+        asked = world(seed, 25, "srtf", "preempt")
+        trajectory = shared(replace(asked, jobs=scaled(asked.jobs, 0.7)))
+        assert trajectory.host_devices is not None
+        endings |= set(trajectory.ending.tolist())
+        shares += int(((trajectory.host_devices > 0) & (trajectory.host_devices < 1000)).sum())
+        waited += len(set(starts_of(trajectory)) - set(starts_of(shared(asked, "pooled"))))
+    assert endings == set(Ending)
+    assert shares > 100
+    assert waited > 0
+
+
+def check_same_but_devices(one: Trajectory, other: Trajectory) -> None:
+    for name in {field.name for field in fields(Trajectory)} - {"workload", "machines", "host_devices"}:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("policy", sorted(QUEUE_POLICIES))
+@settings(max_examples=8)
+@given(seed=SEEDS, one_each=st.booleans())
+def test_whole_gpus_and_machines_of_one_are_as_pooled(policy: str, option: str, seed: int, one_each: bool) -> None:
+    asked = world(seed, 25, policy, option)
+    if one_each:
+        # Pooled, a gang may ask for more than one GPU of a machine; here no machine has it.
+        machines = tuple(replace(machine, gpus=min(machine.gpus, 1)) for machine in asked.machines)
+        asked = replace(asked, machines=machines, jobs=scaled(asked.jobs, 0.5))
+    else:
+        asked = replace(asked, jobs=scaled(asked.jobs, 4.0))
+
+    devices, pooled = shared(asked), shared(asked, "pooled")
+
+    assert pooled.host_devices is None
+    check_same_but_devices(devices, pooled)
+
+
+def test_three_jobs_of_six_tenths_fit_two_gpus_pooled_and_not_by_devices() -> None:
+    jobs = workload(*({"gpus": 0.6} for _ in range(3)))
+
+    pooled = run(jobs, gpu_machines(2), Discipline(sharing="pooled"))
+    devices = run(jobs, gpu_machines(2), Discipline(sharing="devices"))
+
+    assert list(starts_of(pooled).values()) == [0.0, 0.0, 0.0]
+    assert schedule(devices) == [
+        (0, 0.0, 100.0, "completed"),
+        (1, 0.0, 100.0, "completed"),
+        (2, 100.0, 200.0, "completed"),
+    ]
+    assert devices.host_devices is not None
+    assert devices.host_devices.tolist() == [[600, 0], [0, 600], [600, 0]]
+    # 0.8 of the GPUs are free, the waiting job asks for 0.6.
+    assert devices.stranded_gpu_s == pytest.approx(80.0)
+
+
+def test_more_than_one_gpu_is_whole_ones() -> None:
+    jobs = workload({"gpus": 1.5, "granted": (0.0, 0.0, 0.7)}, {"gpus": 1.5}, {"gpus": 0.5}, {"gpus": 0.4})
+
+    found = run(jobs, gpu_machines(3), Discipline(sharing="devices"))
+
+    assert found.workload.request_units[:, 2].tolist() == [2000, 2000, 500, 400]
+    assert found.workload.granted_units[:, 2].tolist() == [700, 2000, 500, 400]
+    assert found.host_devices is not None
+    # The last goes where least is left; beside the first only 0.3 is.
+    assert found.host_devices.tolist() == [[700, 0, 0], [0, 1000, 1000], [500, 0, 0], [400, 0, 0]]
+    assert list(starts_of(found).values()) == [100.0, 100.0, 0.0, 0.0]
+
+
+def test_a_gang_that_no_devices_could_hold_never_fits() -> None:
+    jobs = workload({"gpus": 0.6, "instances": 3}, {"gpus": 1.5}, {"gpus": 2.5})
+
+    found = [run(jobs, gpu_machines(2), Discipline(sharing=sharing)).never_fits for sharing in ("pooled", "devices")]
+
+    assert [each.tolist() for each in found] == [[False, False, True], [True, False, True]]
+
+
+def test_a_job_is_stopped_where_pooled_gpus_would_have_done() -> None:
+    jobs = workload({"gpus": 0.6, "run": 1000.0}, {"gpus": 0.6, "run": 900.0}, {"at": 50.0, "gpus": 0.7, "run": 10.0})
+    rules = Discipline(policy="srtf", quantum_s=20.0, sharing="devices")
+
+    devices, pooled = (run(jobs, gpu_machines(2), replace(rules, sharing=s)) for s in ("devices", "pooled"))
+
+    assert schedule(pooled)[2] == (2, 50.0, 60.0, "completed")
+    assert Ending.PREEMPTED not in pooled.ending
+    assert schedule(devices)[1] == (0, 0.0, 50.0, "preempted")
+    assert schedule(devices)[2:] == [(2, 50.0, 60.0, "completed"), (0, 60.0, 1010.0, "completed")]
+
+
+def test_backfill_keeps_the_device_that_the_head_is_promised() -> None:
+    jobs = workload(
+        {"gpus": 0.6, "run": 100.0},
+        {"gpus": 0.6, "run": 50.0},
+        {"at": 1.0, "gpus": 1.0, "run": 30.0},
+        {"at": 1.0, "gpus": 0.4, "run": 500.0},
+        {"at": 1.0, "gpus": 0.4, "run": 500.0},
+        {"at": 1.0, "gpus": 0.4, "run": 49.0},
+    )
+
+    found = run(jobs, gpu_machines(2), Discipline(backfill="easy", sharing="devices"))
+
+    # The head is promised the second GPU at 50 s: of the long ones only that beside the first job starts, and the
+    # short one, which ends in time.
+    assert starts_of(found) == {0: 0.0, 1: 0.0, 3: 1.0, 5: 1.0, 2: 50.0, 4: 80.0}
+    assert found.host_devices is not None
+    assert found.host_devices[2:5].tolist() == [[400, 0], [0, 400], [0, 1000]]
+
+
+def test_gangs_of_a_machine_that_goes_give_their_devices_back() -> None:
+    jobs = workload({"gpus": 0.6, "instances": 3, "run": 100.0}, {"at": 12.0, "gpus": 1.0, "run": 20.0})
+
+    found = run(
+        jobs, gpu_machines(2, 1), Discipline(sharing="devices", overtakes=None), outages=outages((1, 10.0, 15.0))
+    )
+
+    assert schedule(found) == [
+        (0, 0.0, 10.0, "interrupted"),
+        (1, 12.0, 32.0, "completed"),
+        (0, 32.0, 132.0, "completed"),
+    ]
+    assert found.host_devices is not None
+    assert found.host_devices.tolist() == [[600, 0], [600, 600], [1000, 0], [600, 0], [600, 600]]
+
+
+def test_the_compiled_engine_does_not_know_devices() -> None:
+    with pytest.raises(BadInput, match="found compiled with GPUs shared by devices, expected plain or auto"):
+        simulate(workload({"gpus": 0.5}), gpu_machines(1), Discipline(sharing="devices"), engine="compiled")
+
+
+def test_many_arrivals_by_devices_take_the_plain_engine() -> None:
+    jobs = workload(*({"at": float(at // 4), "gpus": 0.6, "run": 1.0} for at in range(2100)))
+
+    found = simulate(jobs, gpu_machines(4), Discipline(sharing="devices"))
+
+    assert found.host_devices is not None
+    assert len(found.job) == 2100
+
+
+def test_a_sharing_nobody_knows_is_refused() -> None:
+    with pytest.raises(BadInput, match="sharing: found 'split', expected one of pooled, devices"):
+        simulate(workload(), gpu_machines(1), Discipline(sharing="split"))  # type: ignore[arg-type]  # on purpose
+
+
+def test_an_own_placement_by_machines_alone_is_told_what_to_do() -> None:
+    def first(demand: Demand, room: Room) -> Allocation:
+        return Allocation(demand=demand, counts=((0, demand.instances),))
+
+    with pytest.raises(SchedulerError, match=r"Room\.allocation"):
+        run(workload({"gpus": 0.5}), gpu_machines(1), Discipline(placement=first, sharing="devices"))
+
+
+def test_an_own_placement_may_declare_devices() -> None:
+    class Own:
+        sharing: Sharing = "devices"
+
+        def __call__(self, demand: Demand, room: Room) -> Allocation | None:
+            return first_fit(demand, room)
+
+    jobs, machines = workload({"gpus": 0.6}, {"gpus": 0.6}), (Machine(name="m", cpu_cores=1, mem_gib=1, gpus=1),)
+
+    assert starts_of(run(jobs, machines, Discipline(placement=Own()))) == {0: 0.0, 1: 100.0}
+    with pytest.raises(BadInput, match="found pooled GPUs for the placement"):
+        run(jobs, machines, Discipline(placement=Own(), sharing="pooled"))

@@ -1,0 +1,118 @@
+"""Jain's index and finish-time fairness: worked by hand, and against a plain loop."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.simulation.measures.fairness import (
+    dominant_share_s,
+    finish_time_fairness,
+    jain,
+    private_finish_s,
+    user_means,
+)
+from pipelines.simulation.measures.metrics import summarise
+from tests.pipelines.simulation.engine.trajectories import Came, Ran, trajectory
+
+
+@pytest.mark.parametrize(
+    ("values", "index"), [([5.0], 1.0), ([1.0, 1.0, 1.0, 1.0], 1.0), ([1.0, 0.0, 0.0, 0.0], 0.25), ([1.0, 3.0], 0.8)]
+)
+def test_jain_by_hand(values: list[float], index: float) -> None:
+    assert jain(np.array(values)) == pytest.approx(index)
+
+
+@pytest.mark.parametrize("values", [[], [0.0, 0.0]])
+def test_jain_of_nothing_is_nan(values: list[float]) -> None:
+    assert math.isnan(jain(np.array(values)))
+
+
+@given(st.lists(st.floats(0.001, 1e6), min_size=1, max_size=20), st.floats(0.001, 1000.0))
+def test_jain_lies_between_its_bounds_whatever_the_scale(values: list[float], scale: float) -> None:
+    index = jain(np.array(values))
+
+    assert 1 / len(values) - 1e-9 <= index <= 1 + 1e-9
+    assert jain(np.array(values) * scale) == pytest.approx(index)
+
+
+def test_users_without_weight_have_no_mean() -> None:
+    means = user_means(np.array([1.0, 3.0, 5.0]), np.array([2, 2, 0]), np.array([1.0, 3.0, 0.0]))
+
+    assert means.tolist() == [2.5]
+
+
+def test_work_is_run_time_times_the_dominant_share_of_the_gang() -> None:
+    gang = Came(request=(1.0, 2.0, 1.0), run_s=40.0, instances=2)
+
+    assert dominant_share_s(trajectory([gang])).tolist() == [pytest.approx(40.0 * 2 * max(1 / 8, 2 / 16, 1 / 4))]
+
+
+def test_a_private_share_serves_one_job_after_the_other() -> None:
+    # Two users: half of the cluster each. Every job asks for all GPUs for 10 s: 20 s in half a cluster.
+    came = [Came(at_s=at_s, request=(1.0, 1.0, 4.0), run_s=10.0, user=user) for at_s, user in ((0, 0), (0, 0), (5, 1))]
+    ran = [Ran(job=job, start_s=10.0 * job, end_s=10.0 * job + 10.0) for job in (0, 1, 2)]
+
+    rho = finish_time_fairness(trajectory(came, ran), np.arange(3))
+
+    assert rho.tolist() == pytest.approx([10 / 20, 20 / 40, 25 / 20])
+
+
+def test_a_small_job_alone_takes_its_run_time() -> None:
+    came = [Came(request=(1.0, 1.0, 1.0), run_s=20.0, user=0), Came(request=(1.0, 1.0, 1.0), run_s=20.0, user=1)]
+    ran = [Ran(job=0, start_s=0.0, end_s=20.0), Ran(job=1, start_s=20.0, end_s=40.0)]
+
+    figures = summarise(trajectory(came, ran))
+
+    assert (figures.ftf_mean, figures.ftf_max) == (1.5, 2.0)
+    assert figures.unfair_share == 0.5
+    assert figures.jain_slowdown == pytest.approx(9 / (2 * 5))
+
+
+def test_slowdowns_are_shared_among_users_not_among_jobs() -> None:
+    came = [Came(run_s=20.0, user=0), Came(run_s=20.0, user=0), Came(run_s=20.0, user=1)]
+    ran = [Ran(job=job, start_s=start_s, end_s=start_s + 20.0) for job, start_s in ((0, 0.0), (2, 20.0), (1, 40.0))]
+
+    # Slowdowns of 1 and 3 of one user, of 2 of the other: both 2 on average.
+    assert summarise(trajectory(came, ran)).jain_slowdown == pytest.approx(1.0)
+
+
+def test_who_only_asks_for_what_never_fits_is_no_user_to_share_with() -> None:
+    came = [Came(request=(1.0, 1.0, 4.0), run_s=20.0), Came(request=(99.0, 1.0, 4.0), user=1, never_fits=True)]
+
+    assert finish_time_fairness(trajectory(came, [Ran(job=0, start_s=0.0, end_s=20.0)]), np.array([0])).tolist() == [
+        1.0
+    ]
+
+
+def test_unfinished_jobs_have_no_rho_and_unserved_users_none_of_their_work() -> None:
+    came = [Came(run_s=20.0, user=0), Came(run_s=20.0, user=1)]
+    served = trajectory(came, [Ran(job=0, start_s=0.0, end_s=20.0)])
+
+    assert np.isnan(finish_time_fairness(served, np.arange(2))).tolist() == [False, True]
+    assert summarise(served).jain_served == pytest.approx(0.5)
+
+
+columns = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(0, 3), st.integers(1, 20), st.floats(0.0, 10.0)), max_size=20
+)
+
+
+@settings(deadline=None)
+@given(rows=columns)
+def test_a_private_share_is_lindleys_recursion_user_by_user(rows: list[tuple[int, int, int, float]]) -> None:
+    rows = sorted(rows, key=lambda row: row[0])
+    arrive_s, users, run_s, work_s = (np.array([row[at] for row in rows]) for at in range(4))
+    drained_s: dict[int, float] = {}
+    expected = []
+    for at_s, user, lasts_s, work in rows:
+        drained_s[user] = max(drained_s.get(user, 0.0), at_s) + work * len({row[1] for row in rows})
+        expected.append(max(drained_s[user], at_s + lasts_s))
+
+    found = private_finish_s(
+        arrive_s.astype(np.float64), users.astype(np.int64), run_s.astype(np.float64), work_s.astype(np.float64)
+    )
+
+    assert found.tolist() == pytest.approx(expected)

@@ -1,0 +1,159 @@
+"""The published protocol: what is drawn, and a compiled run against rooms and placements one by one."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.simulation.engine.workload import ANY_GPU_TYPE
+from pipelines.studies.fragmentation.inflation import Inflation, Pods, binned, inflate, run_inflation
+from scheduler_core.cluster import Allocation, Cluster, Demand, Machine
+from scheduler_core.errors import BadInput
+from scheduler_core.fragmentation import cluster_fragmentation, free_nodes
+from scheduler_core.sharing_placements import DevicePlacement
+from scheduler_core.target import SlidingTarget, target_of
+from tests.pipelines.simulation.engine.sharing_references import BASELINES, CLUSTERS, DEMANDS
+from tests.scheduler_core.cases import machines
+
+MILLI = st.lists(st.sampled_from([0, 0, 100, 300, 1000, 8000]), min_size=1, max_size=30).filter(any)
+
+
+def pods_of(demands: list[Demand]) -> Pods:
+    names = tuple(dict.fromkeys(demand.gpu_type for demand in demands if demand.gpu_type is not None))
+    codes = [ANY_GPU_TYPE if demand.gpu_type is None else names.index(demand.gpu_type) for demand in demands]
+    return Pods(units=np.array([demand.units for demand in demands]), gpu_type=np.array(codes), gpu_types=names)
+
+
+@given(MILLI, st.integers(1, 200), st.integers(0, 5))
+def test_inflated_pods_ask_for_almost_the_bound(milli: list[int], tenths: int, seed: int) -> None:
+    asked, capacity = np.array(milli), max(milli) * tenths // 10 + 1
+    order = inflate(asked, capacity, until=1.3, rng=np.random.default_rng(seed))
+    total = int(asked[order].sum())
+    assert total <= 1.3 * capacity
+    if asked.sum() <= 1.3 * capacity:
+        assert sorted(order[: len(asked)].tolist()) == list(range(len(asked)))
+        assert total + max(milli) > 1.3 * capacity
+    else:
+        assert len(set(order.tolist())) == len(order) < len(asked)
+        assert total + max(milli) > 1.3 * capacity
+    assert order.tolist() == inflate(asked, capacity, until=1.3, rng=np.random.default_rng(seed)).tolist()
+
+
+def test_every_pod_is_as_likely_to_be_left_out_and_to_be_drawn_again() -> None:
+    rng, asked = np.random.default_rng(0), np.full(10, 1000)
+    left_out = np.bincount(np.concatenate([inflate(asked, 5000, until=1.0, rng=rng) for _ in range(400)]), minlength=10)
+    again = np.bincount(np.concatenate([inflate(asked, 20_000, until=1.0, rng=rng) for _ in range(400)]), minlength=10)
+    assert (left_out.sum(), again.sum()) == (2000, 8000)
+    assert left_out.min() > 150
+    assert again.min() > 700
+
+
+def test_pods_without_a_gpu_cannot_be_inflated() -> None:
+    with pytest.raises(BadInput, match="asks for a GPU"):
+        inflate(np.zeros(3, dtype=np.int64), 1000, rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("policy", [*BASELINES, "fgd"])
+@settings(max_examples=30)
+@given(CLUSTERS, st.lists(DEMANDS, min_size=1, max_size=30))
+def test_a_run_is_that_of_rooms_and_placements(policy: str, drawn: list[Machine], demands: list[Demand]) -> None:
+    cluster, target = Cluster(drawn, sharing="devices"), target_of(demands, 0.9)
+    place, used = DevicePlacement(policy, target), 0
+    found = run_inflation(drawn, pods_of(demands), policy, target, rng=np.random.default_rng(0))
+    for row, demand in enumerate(demands):
+        allocation = place(demand, cluster.room())
+        if allocation is not None:
+            cluster.allocate(allocation)
+            used += sum(milli for _, _, milli in allocation.devices)
+        assert found.node[row] == (-1 if allocation is None else allocation.counts[0][0])
+        devices = () if allocation is None else allocation.devices
+        assert np.flatnonzero(found.taken[row]).tolist() == [device for _, device, _ in devices]
+        assert found.used_milli[row] == used
+        assert found.fragmentation[row] == cluster_fragmentation(free_nodes(cluster.room()), target)
+
+
+@settings(max_examples=30)
+@given(CLUSTERS, st.lists(DEMANDS, min_size=1, max_size=30), st.integers(1, 12))
+def test_a_sliding_target_learns_from_every_pod_before_it_is_placed(
+    drawn: list[Machine], demands: list[Demand], window: int
+) -> None:
+    cluster, place = Cluster(drawn, sharing="devices"), DevicePlacement("fgd", SlidingTarget(window))
+    found = run_inflation(drawn, pods_of(demands), "fgd", SlidingTarget(window), rng=np.random.default_rng(0))
+    for row, demand in enumerate(demands):
+        place.arrived(demand)
+        allocation = place(demand, cluster.room())
+        if allocation is not None:
+            cluster.allocate(allocation)
+        assert found.node[row] == (-1 if allocation is None else allocation.counts[0][0])
+        assert found.fragmentation[row] == place.fragmentation(cluster.room())
+
+
+@pytest.mark.parametrize(("policy", "ties"), [("random", "first"), ("fgd", "random"), ("gpu_packing", "random")])
+@settings(max_examples=30)
+@given(CLUSTERS, st.lists(DEMANDS, min_size=1, max_size=30), st.integers(0, 3))
+def test_what_is_drawn_fits_and_only_what_fits_nowhere_is_dropped(
+    policy: str, ties: str, drawn: list[Machine], demands: list[Demand], seed: int
+) -> None:
+    cluster, target = Cluster(drawn, sharing="devices"), target_of(demands)
+    runs = [
+        run_inflation(drawn, pods_of(demands), policy, target, ties=ties, rng=np.random.default_rng(seed))
+        for _ in range(2)
+    ]
+    assert runs[0].node.tolist() == runs[1].node.tolist()
+    for demand, node, taken in zip(demands, runs[0].node.tolist(), runs[0].taken, strict=True):
+        if node == -1:
+            assert not cluster.room().fits(demand)
+            continue
+        milli = min(demand.units[2], 1000)
+        devices = tuple((node, device, milli) for device in np.flatnonzero(taken).tolist())
+        cluster.allocate(Allocation(demand=demand, counts=((node, 1),), devices=devices))
+
+
+def test_ties_drawn_spread_over_all_that_are_equal() -> None:
+    pods = pods_of([Demand(units=(0, 0, 1000), instances=1)])
+    target = target_of([])
+    nodes = {
+        int(run_inflation(machines(4), pods, "fgd", target, ties="random", rng=np.random.default_rng(seed)).node[0])
+        for seed in range(40)
+    }
+    assert nodes == {0, 1, 2, 3}
+
+
+def test_more_than_one_gpu_counts_as_whole_ones() -> None:
+    pods = pods_of([Demand(units=(0, 0, 1500), instances=1), Demand(units=(0, 0, 400), instances=1)])
+    found = run_inflation(machines(1), pods, "gpu_packing", target_of(pods.demands()), rng=np.random.default_rng(0))
+    assert (found.arrived_milli.tolist(), found.used_milli.tolist()) == ([2000, 2400], [2000, 2400])
+    assert (found.capacity_milli, found.taken.tolist()) == (
+        4000,
+        [[True, True, False, False], [False, False, True, False]],
+    )
+
+
+def test_bins_are_whole_percents_of_what_had_arrived() -> None:
+    run = Inflation(
+        capacity_milli=1000,
+        arrived_milli=np.array([4, 6, 12, 30]),
+        used_milli=np.array([4, 6, 6, 20]),
+        fragmentation=np.array([0.0, 10.0, 20.0, 40.0]),
+        node=np.zeros(4, dtype=np.int64),
+        taken=np.zeros((4, 1), dtype=np.bool_),
+    )
+    percent, allocated, fragmented = binned(run)
+    assert percent.tolist() == [0, 1, 3]
+    assert allocated == pytest.approx([0.4, 0.6, 2.0])
+    assert fragmented == pytest.approx([0.0, 1.5, 4.0])
+
+
+def test_machines_without_gpus_and_unknown_names_are_refused() -> None:
+    pods, target, rng = pods_of([Demand(units=(0, 0, 1), instances=1)]), target_of([]), np.random.default_rng(0)
+    with pytest.raises(BadInput, match="without a GPU"):
+        run_inflation(machines(2, gpus=0), pods, "fgd", target, rng=rng)
+    with pytest.raises(BadInput, match="device placement"):
+        run_inflation(machines(2), pods, "best_fit", target, rng=rng)
+
+
+def test_pods_with_columns_that_do_not_agree_are_refused() -> None:
+    with pytest.raises(BadInput, match="shape"):
+        Pods(units=np.zeros((2, 3), dtype=np.int64), gpu_type=np.array([-1]))
+    with pytest.raises(BadInput, match="GPU type"):
+        Pods(units=np.zeros((1, 3), dtype=np.int64), gpu_type=np.array([0]))

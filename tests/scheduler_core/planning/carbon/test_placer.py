@@ -1,0 +1,76 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_core.errors import BadInput
+from scheduler_core.planning.carbon.placer import place
+
+counts = st.lists(st.integers(0, 12), max_size=8).map(lambda each: np.array(each, dtype=np.int64))
+nodes = st.lists(st.integers(0, 8), min_size=1, max_size=6).map(lambda each: np.array(each, dtype=np.int64))
+
+
+@given(counts, nodes)
+def test_no_node_gives_more_than_it_has_and_every_job_is_whole_or_nowhere(gpus, free) -> None:
+    placed = place(gpus, free)
+
+    assert (placed.gpus >= 0).all()
+    assert (placed.gpus.sum(axis=0) <= free).all()
+    assert np.array_equal(placed.gpus.sum(axis=1), np.where(placed.unplaced, 0, gpus))
+
+
+@given(counts, nodes)
+def test_counts_that_fit_in_all_are_all_placed(gpus, free) -> None:
+    assert gpus.sum() > free.sum() or not place(gpus, free).unplaced.any()
+
+
+@given(st.integers(1, 20), nodes)
+def test_a_job_alone_is_on_the_fewest_nodes_there_can_be(wanted: int, free) -> None:
+    enough = [
+        size
+        for size in range(1, len(free) + 1)
+        if any(sum(some) >= wanted for some in itertools.combinations(free.tolist(), size))
+    ]
+
+    placed = place(np.array([wanted]), free)
+
+    assert placed.unplaced[0] == (not enough)
+    assert not enough or np.count_nonzero(placed.gpus[0]) == enough[0]
+
+
+@given(counts, nodes)
+def test_jobs_of_the_same_counts_stay_where_they_were(gpus, free) -> None:
+    first = place(gpus, free)
+
+    again = place(np.where(first.unplaced, 0, gpus), free, before=first.gpus)
+
+    assert np.array_equal(again.gpus, first.gpus)
+
+
+def test_a_job_goes_where_least_is_left() -> None:
+    assert place(np.array([3]), np.array([8, 4, 3])).gpus.tolist() == [[0, 0, 3]]
+
+
+def test_a_job_whose_count_changed_or_whose_node_is_gone_is_placed_anew() -> None:
+    before = np.array([[0, 2], [2, 0]])
+
+    placed = place(np.array([2, 3]), np.array([4, 1]), before=before)
+
+    assert placed.gpus.tolist() == [[1, 1], [3, 0]]
+    assert not placed.unplaced.any()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "free", "before"),
+    [
+        ([-1], [4], None),
+        ([1], [-4], None),
+        ([1], [4], np.zeros((2, 1), dtype=np.int64)),
+        ([1], [4, 4], np.array([[-1, 2]])),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(gpus, free, before) -> None:
+    with pytest.raises(BadInput, match="placer"):
+        place(np.array(gpus), np.array(free), before=before)
