@@ -1,7 +1,7 @@
 """The one way to a feature frame: training calls it for a million rows, serving for one.
 
 Evaluates features, computes nothing of its own; every row's answer is independent of the rows beside it.
-Called by `pipelines.training`, `pipelines.simulate` and `modelserve.bundle.predictor`.
+Called by `pipelines.models`, `pipelines.simulation.simulate` and `modelserve.bundle.predictor`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """The canonical tables: their columns with types, rules and meanings. One row per what, units in the names, times UTC.
 
-No frames are imported: `features.tables` makes frame schemas of these, `pipelines.lake` types and views.
-Called by both, and by `pipelines.staging`, which writes exactly these columns.
+No frames are imported: `features.tables` makes frame schemas of these, `pipelines.lake.lake` types and views.
+Called by both, and by `pipelines.lake.staging`, which writes exactly these columns.
 """
 
 from collections.abc import Mapping

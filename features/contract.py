@@ -1,7 +1,7 @@
 """The contract that travels with a model: feature names, order, types, categories, units, and a fingerprint.
 
 Turns a feature frame into the matrix the model was trained on, or refuses; computes no feature.
-Called by `pipelines.training` (fit), `modelserve.bundle.bundle` (stored) and `modelserve.bundle.predictor` (encode).
+Called by `pipelines.models` (fit), `modelserve.bundle.bundle` (stored) and `modelserve.bundle.predictor` (encode).
 """
 
 import hashlib

@@ -1,11 +1,12 @@
 """What to do about quarantined rows, rule by rule: the last column of `taut ingest --check`.
 
-A source may know better (`Source.cures`); the rules themselves stand in the sources. Called by `pipelines.checking`.
+A source may know better (`Source.cures`); the rules themselves stand in the sources. Called by
+`pipelines.lake.checking`.
 """
 
 from typing import Final
 
-from pipelines.sources.source import Source
+from pipelines.lake.sources.source import Source
 
 _EXPORT: Final = "the row is at fault, not its form: correct or leave it; it stays out"
 _ORDER: Final = (
@@ -49,7 +50,7 @@ UNPARSABLE: Final = "unparsable_"
 def cure_of(source: Source, rule: str) -> str:
     """Return what to do about rows that break a rule of a source.
 
-    >>> from pipelines.sources import SOURCES
+    >>> from pipelines.lake.sources import SOURCES
     >>> cure_of(SOURCES["pai"], "unparsable_plan_cpu")
     'plan_cpu is not written as the format has it: correct it, or leave it empty'
     """

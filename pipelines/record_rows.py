@@ -1,14 +1,14 @@
 """Rows that a reader has split already: a Parquet file of numbered records, their texts, and what is wrong with them.
 
-What writes such files is a source's `records` (`pipelines.generic`); plain lines are read by `pipelines.line_rows`.
-Called by `pipelines.staging` and `pipelines.checking`.
+What writes such files is a source's `records` (`pipelines.lake.generic`); plain lines are read by
+`pipelines.lake.line_rows`. Called by `pipelines.lake.staging` and `pipelines.lake.checking`.
 """
 
 from pathlib import Path
 
-from pipelines.classification import classified
-from pipelines.line_rows import escaped
-from pipelines.sources.source import RawTable
+from pipelines.lake.classification import classified
+from pipelines.lake.line_rows import escaped
+from pipelines.lake.sources.source import RawTable
 
 
 def numbered_records(plain: Path) -> str:

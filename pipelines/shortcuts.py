@@ -1,13 +1,13 @@
 """Choosing the SELECT that makes a canonical table: a source's shortcut, where the loaded rows allow it, or the whole.
 
-The SELECTs are the sources' declarations; nothing is written here. Called by `pipelines.ingest`.
+The SELECTs are the sources' declarations; nothing is written here. Called by `pipelines.lake.ingest`.
 """
 
 from typing import Final
 
 import duckdb
 
-from pipelines.sources.source import Source
+from pipelines.lake.sources.source import Source
 
 MINUTE_US: Final = 60_000_000
 BITS_MOST: Final = 1 << 28

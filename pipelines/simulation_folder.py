@@ -12,14 +12,14 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.advice import REQUESTED
-from pipelines.energy.energy_tables import energy_tables
-from pipelines.energy.site import AT_ONCE
-from pipelines.job_pool import Pool
-from pipelines.paired_runs import Keep, Run
-from pipelines.simulation_files import write_simulation
-from pipelines.simulation_rows import trace_of
-from pipelines.simulation_settings import SimulationSettings
+from pipelines.simulation.advice import REQUESTED
+from pipelines.simulation.energy.energy_tables import energy_tables
+from pipelines.simulation.energy.site import AT_ONCE
+from pipelines.simulation.job_pool import Pool
+from pipelines.simulation.paired_runs import Keep, Run
+from pipelines.simulation.simulation_files import write_simulation
+from pipelines.simulation.simulation_rows import trace_of
+from pipelines.simulation.simulation_settings import SimulationSettings
 
 ROWS: Final = "simulations.json"
 ANY_TRUTH: Final = "any"

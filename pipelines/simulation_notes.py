@@ -1,19 +1,19 @@
 """What every reader of a simulation's figures has to know of its jobs, in sentences.
 
-What has to be known of its settings is said by those. Called by `pipelines.simulate`.
+What has to be known of its settings is said by those. Called by `pipelines.simulation.simulate`.
 """
 
 from datetime import UTC, datetime
 
 import numpy as np
 
-from pipelines.advice import REQUESTED, Advice
-from pipelines.job_pool import Pool
+from pipelines.simulation.advice import REQUESTED, Advice
 from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
 from pipelines.simulation.engine.workload import ANY_GPU_TYPE
-from pipelines.simulation_settings import SimulationSettings
+from pipelines.simulation.job_pool import Pool
+from pipelines.simulation.simulation_settings import SimulationSettings
+from pipelines.simulation.workloads import Gangs
 from pipelines.starts import predicted_times
-from pipelines.workloads import Gangs
 from scheduler_core.types import RESOURCES, FloatArray
 
 

@@ -1,6 +1,6 @@
 """What becomes of jobs that are given less: advice and a truth as columns, once per job, however often it is drawn.
 
-Which job is advised what is `advice`'s matter. Called by `pipelines.simulate` and `taut experiment`.
+Which job is advised what is `advice`'s matter. Called by `pipelines.simulation.simulate` and `taut experiment`.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import polars as pl
 from pipelines.simulation.engine.arrivals import PoolJob
 from pipelines.simulation.engine.truth import TRUTHS
 from pipelines.simulation.measures.metrics import Uses
-from pipelines.workloads import Gangs, Starts, divided, requests_of, units_of
+from pipelines.simulation.workloads import Gangs, Starts, divided, requests_of, units_of
 from scheduler_core.cluster import UNITS
 from scheduler_core.errors import BadInput
 from scheduler_core.types import FloatArray, IntArray, Recommendation

@@ -1,7 +1,8 @@
 """The nouns of scheduling, and the seam to whatever predicts.
 
 Frozen dataclasses and one protocol; no behaviour beyond arithmetic on a request.
-Called by every module here, by `modelserve.bundle.predictor`, which satisfies `Predictor`, and by `pipelines.simulate`.
+Called by every module here, by `modelserve.bundle.predictor`, which satisfies `Predictor`, and by
+`pipelines.simulation.simulate`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -16,8 +16,8 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from pipelines import sql
-from pipelines.lake import Lake
+from pipelines.lake import sql
+from pipelines.lake.lake import Lake
 from pipelines.render import render
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "queries.md"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, USAGE_COLUMNS
-from pipelines.generic.mapping import DERIVED, ColumnMapping, RowsMapping
+from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, USAGE_COLUMNS
+from pipelines.lake.generic.mapping import DERIVED, ColumnMapping, RowsMapping
 from tests.own_cluster_examples import PAGE, steps
 from tests.serving_examples import differences
 

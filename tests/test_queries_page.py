@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from pipelines.cli import app
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
 from tests.pipelines.statistics.lakes import T0, make_lake, ran, used
 from tests.query_examples import PAGE, SETTING_UP, Example, answered_by_duckdb, answered_by_taut, examples, set_up
 

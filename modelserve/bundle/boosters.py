@@ -1,6 +1,7 @@
 """XGBoost boosters as bytes and as answers: the only place here that touches the library.
 
-No folder format and no features; nothing is trained here. Called by `modelserve.bundle.bundle` and `modelserve.bundle.predictor`.
+No folder format and no features; nothing is trained here. Called by `modelserve.bundle.bundle` and
+`modelserve.bundle.predictor`.
 """
 
 import sys

@@ -1,7 +1,8 @@
 """The bundle: a folder that holds one model and all that its answers need, written whole and verified when read.
 
-Nothing is ever unpickled, and no other file is opened than those named here; predictions are `modelserve.bundle.predictor`'s.
-Written by `pipelines.tracking`; read by `modelserve.bundle.predictor`, `modelserve.bundle.registry` and the commands.
+Nothing is ever unpickled, and no other file is opened than those named here; predictions are
+`modelserve.bundle.predictor`'s. Written by `pipelines.models.tracking`; read by `modelserve.bundle.predictor`,
+`modelserve.bundle.registry` and the commands.
 """
 
 import hashlib

@@ -1,7 +1,8 @@
 """The folder of mirrored models: `<folder>/<name>/<version>/` holds a bundle, `<folder>/<name>/<alias>.json` names one.
 
 Nothing is fetched here; a model that cannot be read is reported by its name and keeps no other from serving.
-Filled by `modelserve.bundle.registry`; read by `modelserve.loading.models`, `modelserve.calls.catalogue` and the commands.
+Filled by `modelserve.bundle.registry`; read by `modelserve.loading.models`, `modelserve.calls.catalogue` and the
+commands.
 """
 
 import os

@@ -1,7 +1,7 @@
 """What `mlflow.pyfunc.load_model` calls for our models: a bundle that answers a pandas frame of canonical job columns.
 
 MLflow is not imported here, and pandas only once a frame arrives; the service does not come this way.
-Named as the loader module in the model files that `pipelines.tracking` writes.
+Named as the loader module in the model files that `pipelines.models.tracking` writes.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
 """MLflow's manners: no telemetry, no chatter, no minutes of retries; settled before it is imported.
 
-MLflow itself is not imported here. Called by the two files that do: `pipelines.tracking` and `modelserve.bundle.registry`.
+MLflow itself is not imported here. Called by the two files that do: `pipelines.models.tracking` and
+`modelserve.bundle.registry`.
 """
 
 import os

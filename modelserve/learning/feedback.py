@@ -1,7 +1,7 @@
 """Feedback: what finished jobs really took and used, checked, scored in hindsight, and stored once each.
 
-What is learnt from it is `modelserve.contract.feedback_rules`'; how it reaches the models is `modelserve.learning.feed`'s.
-Called by the routes of the service.
+What is learnt from it is `modelserve.contract.feedback_rules`'; how it reaches the models is
+`modelserve.learning.feed`'s. Called by the routes of the service.
 """
 
 import hashlib

@@ -9,7 +9,7 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from pipelines.charts.looks import BLACK, GNN, HEIGHT, WIDTH, arm_colour, arm_dash, named, titled
+from pipelines.report.charts.looks import BLACK, GNN, HEIGHT, WIDTH, arm_colour, arm_dash, named, titled
 
 HOURS: Final = "hours since the cluster was empty"
 PAPER_CPU_MET_H: Final = 2.0

@@ -8,9 +8,9 @@ from typing import Final
 
 import altair as alt
 import polars as pl
+from pipelines.report.charts.inflation import NAMES, ORANGE, SKY
 
-from pipelines.charts.inflation import NAMES, ORANGE, SKY
-from pipelines.charts.looks import BLACK, BLUE, GREEN, PURPLE, VERMILLION, titled
+from pipelines.report.charts.looks import BLACK, BLUE, GREEN, PURPLE, VERMILLION, titled
 
 SHOWN: Final = {
     **NAMES,

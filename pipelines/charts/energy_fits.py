@@ -9,7 +9,7 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from pipelines.charts.looks import BLACK, BLUE, GREEN, VERMILLION, titled
+from pipelines.report.charts.looks import BLACK, BLUE, GREEN, VERMILLION, titled
 
 FORMS: Final = {
     "time_error_pct": "time, a + b/f",

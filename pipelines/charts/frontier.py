@@ -9,7 +9,7 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from pipelines.charts.looks import BLACK, BLUE, GNN, GREEN, PURPLE, VERMILLION, titled
+from pipelines.report.charts.looks import BLACK, BLUE, GNN, GREEN, PURPLE, VERMILLION, titled
 
 LEAST_SHARE, MOST_STRETCH = 0.5, 1.05
 """What the goal asks."""

@@ -10,7 +10,7 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from pipelines.charts.looks import (
+from pipelines.report.charts.looks import (
     ARMS,
     BLACK,
     BLUE,

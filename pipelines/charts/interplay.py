@@ -8,9 +8,9 @@ from typing import Final
 
 import altair as alt
 import polars as pl
+from pipelines.report.charts.spreads import spreads
 
-from pipelines.charts.looks import ARMS, BLACK, BLUE, VERMILLION, titled
-from pipelines.charts.spreads import spreads
+from pipelines.report.charts.looks import ARMS, BLACK, BLUE, VERMILLION, titled
 
 PLACEMENTS: Final = {"best_fit": "best fit", "fgd": "FGD", "fgd_used_first": "FGD, machines in use first"}
 FIGURES: Final = {

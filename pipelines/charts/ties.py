@@ -8,9 +8,9 @@ from typing import Final
 
 import altair as alt
 import polars as pl
+from pipelines.report.charts.spreads import spreads
 
-from pipelines.charts.looks import BLUE, VERMILLION, titled
-from pipelines.charts.spreads import spreads
+from pipelines.report.charts.looks import BLUE, VERMILLION, titled
 
 TIES: Final = {"first": "ties to the first machine", "random": "random ties"}
 WIDTH, COLUMNS = 210, 4

@@ -14,18 +14,8 @@ from typer.exceptions import TyperException
 
 from features.errors import FeatureError
 from modelserve.errors import ServeError
-from pipelines.cli import (
-    data,
-    demo,
-    experiments,
-    models,
-    report,
-    rightsize,
-    scheduling,
-    serving,
-    simulation,
-    statistics,
-)
+from pipelines.cli import data, demo, models, report, rightsize, scheduling, serving, simulation, statistics
+from pipelines.cli import study as experiments
 from pipelines.errors import BadUsage, PipelineError
 from scheduler_core.errors import SchedulerError
 

@@ -45,7 +45,7 @@ def fetch(
 ) -> None:
     """Download a published trace: resumed after a break, verified, unpacked."""
     from pipelines.cli.progress import transfer_progress
-    from pipelines.fetch import fetch as run
+    from pipelines.fetch.fetch import fetch as run
 
     folder = to or Path("data/raw") / trace.value
     with transfer_progress() as progress:
@@ -126,8 +126,8 @@ def sql(
     machine_hours.
     """
     from pipelines.cli.opening import place_of
-    from pipelines.lake import Lake as OpenLake
-    from pipelines.sql import query as run
+    from pipelines.lake.lake import Lake as OpenLake
+    from pipelines.lake.sql import query as run
 
     text = sys.stdin.read() if query == "-" else query
     with OpenLake(place_of(lake).lake) as source:

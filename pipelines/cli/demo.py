@@ -1,6 +1,6 @@
 """`taut demo`: the main job end to end, on a synthetic trace or on real files.
 
-Runs what the other commands run, in their order, in a folder of its own; the tables are `pipelines.demo`'s.
+Runs what the other commands run, in their order, in a folder of its own; the tables are `pipelines.cli.demo_tables`'s.
 Called by `pipelines.cli`, which registers the command.
 """
 
@@ -14,9 +14,9 @@ import typer
 from pipelines.cli.options import Format, Seed, Threads, emit, say
 
 if TYPE_CHECKING:
-    from pipelines.job_pool import Pool
-    from pipelines.lake import Lake
-    from pipelines.retrain import Retrained
+    from pipelines.lake.lake import Lake
+    from pipelines.models.retrain import Retrained
+    from pipelines.simulation.job_pool import Pool
 
 LEAST_TASKS = 20_000
 REPLICATIONS = 5
@@ -36,15 +36,15 @@ def demo(
     threads: Threads = None,
 ) -> None:
     """Run the main job end to end: ingest, train, gate, recommend, and simulate 12 h with and without shrinking."""
-    from pipelines.advice import scales_of
+    from pipelines.cli.demo_tables import accuracy_rows, importance_rows, outcome_rows, reclaimed_rows
     from pipelines.cli.opening import champions, place_of, threads_of
     from pipelines.cli.progress import step
-    from pipelines.demo import accuracy_rows, importance_rows, outcome_rows, reclaimed_rows
-    from pipelines.ingest import ingest
-    from pipelines.lake import Lake
-    from pipelines.retrain import promote_all, retrain
-    from pipelines.simulate import simulate
-    from pipelines.simulation_settings import SimulationSettings
+    from pipelines.lake.ingest import ingest
+    from pipelines.lake.lake import Lake
+    from pipelines.models.retrain import promote_all, retrain
+    from pipelines.simulation.advice import scales_of
+    from pipelines.simulation.simulate import simulate
+    from pipelines.simulation.simulation_settings import SimulationSettings
 
     source, name = (traces / "pai", "pai") if traces is not None else (into / "raw", "pai-synth")
     _fresh(into)
@@ -99,7 +99,7 @@ def _held_out(lake: "Lake", name: str, trained: "Sequence[Retrained]") -> "Pool"
     """Return the measured jobs that were submitted after the cut: no model has seen them."""
     import polars as pl
 
-    from pipelines.job_pool import job_pool
+    from pipelines.simulation.job_pool import job_pool
 
     until = max(each.model.until for each in trained)
     later = lake.table("jobs", name).filter(pl.col("submit_ts") >= until).collect()

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from pipelines.cli.energy_options import BasisOption, ShiftOption
-from pipelines.cluster_file import ClusterSpec
-from pipelines.energy.grid_columns import moment_of
-from pipelines.energy.grid_files import zone_files
-from pipelines.energy.power_file import idle_figures, power_file
-from pipelines.energy.site import Holding, Site, power_notes, start_on
 from pipelines.errors import BadUsage
+from pipelines.simulation.cluster_file import ClusterSpec
+from pipelines.simulation.energy.grid_columns import moment_of
+from pipelines.simulation.energy.grid_files import zone_files
+from pipelines.simulation.energy.power_file import idle_figures, power_file
+from pipelines.simulation.energy.site import Holding, Site, power_notes, start_on
 from pipelines.simulation.energy.slack import Slack
 from scheduler_core.errors import BadInput
 

@@ -1,6 +1,6 @@
 """`taut experiment carbon`: counts, then frequencies, under energy and carbon budgets, beside simpler schedulers.
 
-No logic beyond reading options and writing rows. Called by `pipelines.cli.experiments`, which registers the commands.
+No logic beyond reading options and writing rows. Called by `pipelines.cli.study`, which registers the commands.
 """
 
 from collections.abc import Callable
@@ -44,8 +44,8 @@ def carbon(
     from pipelines.energy.carbon.months import ask_months, together
     from pipelines.energy.carbon.recorded import recorded
     from pipelines.fgd.findings import shown, write
-    from pipelines.results_folder import fresh_folder
     from pipelines.settings import load_settings
+    from pipelines.simulation.results_folder import fresh_folder
 
     folder = None if out is None else fresh_folder(out)
     found = None

@@ -1,6 +1,6 @@
 """`taut experiment carbon-gap`: plans under a carbon budget held against the best of all plans, on small rounds.
 
-No logic beyond reading options and writing rows. Called by `pipelines.cli.experiments`, which registers the command.
+No logic beyond reading options and writing rows. Called by `pipelines.cli.study`, which registers the command.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """`taut experiment cost`: decisions with due dates and energy prices, beside first-principle methods.
 
-No logic beyond reading options and writing rows. Called by `pipelines.cli.experiments`, which registers the command.
+No logic beyond reading options and writing rows. Called by `pipelines.cli.study`, which registers the command.
 """
 
 from collections.abc import Callable
@@ -57,8 +57,8 @@ def cost(
     from pipelines.energy.cost.experiment import ZONES, Question, ask
     from pipelines.energy.cost.studies import AT_LOADS, LOADS
     from pipelines.fgd.findings import shown, write
-    from pipelines.results_folder import fresh_folder
     from pipelines.settings import load_settings
+    from pipelines.simulation.results_folder import fresh_folder
 
     folder = None if out is None else fresh_folder(out)
     run = tuple(dict.fromkeys(loads or LOADS))

@@ -1,6 +1,6 @@
 """`taut experiment cost-gap`: single decisions with due dates held against the exact optimum, or against the greedy.
 
-No logic beyond reading options and writing rows. Called by `pipelines.cli.experiments`, which registers the command.
+No logic beyond reading options and writing rows. Called by `pipelines.cli.study`, which registers the command.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """`taut experiment energy-fits`: models of speed and watts, judged on the tables they are made of.
 
-No logic beyond reading options and writing rows. Called by `pipelines.cli.experiments`, which registers the commands.
+No logic beyond reading options and writing rows. Called by `pipelines.cli.study`, which registers the commands.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ def energy_fits(energy: Energy = None, out: Out = None, form: FormatOption = For
     """Fit speed and watts by frequency, power limit and GPU count; errors on what was and was not fitted to."""
     from pipelines.energy.fits import found
     from pipelines.fgd.findings import write
-    from pipelines.results_folder import fresh_folder
     from pipelines.settings import load_settings
+    from pipelines.simulation.results_folder import fresh_folder
 
     folder = None if out is None else fresh_folder(out)
     findings = found(load_settings().energy if energy is None else energy)

@@ -1,6 +1,6 @@
 """`taut experiment fgd`: placements on shared GPUs by the published inflation protocol, beside the published figures.
 
-No logic beyond reading options and writing rows. Called by `pipelines.cli.experiments`, which registers the command.
+No logic beyond reading options and writing rows. Called by `pipelines.cli.study`, which registers the command.
 """
 
 from collections.abc import Callable
@@ -113,9 +113,9 @@ def fgd(
     from pipelines.fgd.arms import POPULARITIES
     from pipelines.fgd.experiment import Question, ask
     from pipelines.fgd.published import usual_folder
-    from pipelines.lake import Lake as OpenLake
-    from pipelines.results_folder import fresh_folder
+    from pipelines.lake.lake import Lake as OpenLake
     from pipelines.settings import load_settings
+    from pipelines.simulation.results_folder import fresh_folder
 
     folder = None if out is None else fresh_folder(out)
     question = Question(

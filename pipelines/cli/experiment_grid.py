@@ -1,6 +1,6 @@
 """`taut experiment grid-forecast`: how far simple forecasts of a grid's carbon intensity and price lie off.
 
-No logic beyond reading options and writing rows. Called by `pipelines.cli.experiments`, which registers the command.
+No logic beyond reading options and writing rows. Called by `pipelines.cli.study`, which registers the command.
 """
 
 from collections.abc import Callable

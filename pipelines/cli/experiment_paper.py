@@ -1,6 +1,6 @@
 """`taut experiment 1|2|3|ablate|frontier`: the paper's experiments, net of harm, on real or synthetic jobs.
 
-No logic beyond reading options and writing rows. Called by `pipelines.cli.experiments`, which registers the commands.
+No logic beyond reading options and writing rows. Called by `pipelines.cli.study`, which registers the commands.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ import typer
 from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Offline, Seed, Threads, Trace, emit, say
 
 if TYPE_CHECKING:
-    from pipelines.job_pool import Pool
+    from pipelines.simulation.job_pool import Pool
     from scheduler_core.types import Predictor
 
 ABOUT: Final = {
@@ -75,7 +75,7 @@ def command(experiment: str) -> Callable[..., None]:
         from pipelines.cli.progress import compiling
         from pipelines.experiments.experiment import Question, ask
         from pipelines.experiments.shown import shown
-        from pipelines.results_folder import fresh_folder
+        from pipelines.simulation.results_folder import fresh_folder
         from scheduler_core.shrink import ShrinkPolicy
 
         folder = None if out is None else fresh_folder(out)
@@ -131,9 +131,9 @@ def frontier(
     from pipelines.experiments.folder import write_frontier
     from pipelines.experiments.frontier import frontier as points_of
     from pipelines.experiments.frontier import undominated
-    from pipelines.results_folder import fresh_folder
-    from pipelines.simulation_rows import trace_of
-    from pipelines.simulation_settings import SimulationSettings
+    from pipelines.simulation.results_folder import fresh_folder
+    from pipelines.simulation.simulation_rows import trace_of
+    from pipelines.simulation.simulation_settings import SimulationSettings
 
     folder = None if out is None else fresh_folder(out)
     settings = SimulationSettings(engine="compiled")
@@ -166,12 +166,12 @@ def advised(
     """Return the jobs to draw from, who predicts for them, and what has to be said of who does."""
     import polars as pl
 
-    from pipelines.advice import oracle_of
     from pipelines.cli.opening import champions, opened, place_of
     from pipelines.experiments.cases import TYPES
     from pipelines.experiments.crossfit import crossfit
     from pipelines.experiments.folded import FoldedPredictor, looking_back
-    from pipelines.job_pool import job_pool
+    from pipelines.simulation.advice import oracle_of
+    from pipelines.simulation.job_pool import job_pool
 
     with opened(lake, trace) as (source, name):
         jobs, usage = (source.table(table, name, cluster).collect() for table in ("jobs", "usage"))

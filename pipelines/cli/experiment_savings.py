@@ -1,6 +1,6 @@
 """`taut experiment savings|slack`: what right-sizing and waiting for a cleaner hour save, in kWh, grams and money.
 
-No logic beyond reading options and writing rows. Called by `pipelines.cli.experiments`, which registers the commands.
+No logic beyond reading options and writing rows. Called by `pipelines.cli.study`, which registers the commands.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,8 +14,8 @@ from pipelines.cli.experiment_paper import Folds, Out, PredictorOption, Seeds, W
 from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Offline, Seed, Threads, Trace, emit, say
 
 if TYPE_CHECKING:
-    from pipelines.energy.meters import Meters
     from pipelines.fgd.findings import Findings
+    from pipelines.simulation.energy.meters import Meters
 
 Zones = Annotated[
     list[str] | None,
@@ -86,7 +86,7 @@ def savings(
     from pipelines.energy.savings import Question, ask
     from pipelines.energy.savings_recorded import recorded
     from pipelines.errors import BadUsage
-    from pipelines.results_folder import fresh_folder
+    from pipelines.simulation.results_folder import fresh_folder
 
     if cluster is not None and not replayed:
         raise BadUsage(
@@ -133,7 +133,7 @@ def slack(
     from pipelines.cli.opening import opened, threads_of
     from pipelines.cli.progress import compiling
     from pipelines.energy.shifting import SLACKS_H, ask
-    from pipelines.results_folder import fresh_folder
+    from pipelines.simulation.results_folder import fresh_folder
 
     folder = None if out is None else fresh_folder(out)
     meters = _meters(grid, zones, power, pue)
@@ -152,8 +152,8 @@ def slack(
 
 
 def _meters(grid: Path | None, zones: Sequence[str] | None, power: Path | None, pue: float | None) -> "Meters":
-    from pipelines.energy.meters import Meters
     from pipelines.settings import load_settings
+    from pipelines.simulation.energy.meters import Meters
 
     return Meters.of(grid or load_settings().energy / "grid", zones, power, pue).priced()
 

@@ -1,6 +1,6 @@
 """`taut experiment fgd-...`: fragmentation-aware placement past the paper, one subcommand for each study.
 
-No logic beyond reading options and writing rows. Called by `pipelines.cli.experiments`, which registers the commands.
+No logic beyond reading options and writing rows. Called by `pipelines.cli.study`, which registers the commands.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from pipelines.cli.options import Trace as PaperTrace
 
 if TYPE_CHECKING:
     from pipelines.fgd.findings import Findings
-    from pipelines.lake import Lake as Source
+    from pipelines.lake.lake import Lake as Source
 
 Workload = Annotated[str, typer.Option("--workload", help="The pod list.")]
 Seeds = Annotated[int, typer.Option("--seeds", help="Runs of each arm.", min=2, max=1000)]
@@ -162,7 +162,7 @@ def shrinking(
     """Smaller requests and placement against fragmentation, each alone and both, with the harm beside."""
     from pipelines.cli.opening import threads_of
     from pipelines.fgd.shrinking import CPU_TIMES, Question, ask
-    from pipelines.results_folder import fresh_folder
+    from pipelines.simulation.results_folder import fresh_folder
 
     folder = None if out is None else fresh_folder(out)
     pool, who, notes = advised(
@@ -187,8 +187,8 @@ def _studied(
     """Run a study on an open lake; write its notes, its folder and its rows."""
     from pipelines.cli.opening import place_of, threads_of
     from pipelines.cli.progress import compiling
-    from pipelines.lake import Lake as OpenLake
-    from pipelines.results_folder import fresh_folder
+    from pipelines.lake.lake import Lake as OpenLake
+    from pipelines.simulation.results_folder import fresh_folder
 
     folder = None if out is None else fresh_folder(out)
     with compiling(), OpenLake(place_of(lake).lake) as source:

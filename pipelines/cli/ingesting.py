@@ -10,14 +10,14 @@ from pathlib import Path
 
 import typer
 
-from pipelines.checking import check
 from pipelines.cli.options import Format, emit, say
 from pipelines.cli.progress import step
 from pipelines.errors import BadUsage
-from pipelines.ingest import ingest
-from pipelines.manifest import flat
-from pipelines.sources import SOURCES
-from pipelines.sources.source import Source
+from pipelines.lake.checking import check
+from pipelines.lake.ingest import ingest
+from pipelines.lake.manifest import flat
+from pipelines.lake.sources import SOURCES
+from pipelines.lake.sources.source import Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ def opened_files(source: str, place: str, mapping: Path | None) -> Iterator[File
         yield Files(source=source, folder=Path(place), shown=place)
         return
     # Mappings and the readers of own files take time and memory that a published format needs not.
-    from pipelines.generic.opening import opened_source
+    from pipelines.lake.generic.opening import opened_source
 
     if mapping is None:
         raise BadUsage("no --mapping; expected the TOML file that docs/own-cluster.md explains")

@@ -75,7 +75,7 @@ def train(
 ) -> None:
     """Train the models of a trace, track them in MLflow, and register each as challenger."""
     from pipelines.cli.opening import local_cut, opened, place_of, threads_of
-    from pipelines.retrain import retrain
+    from pipelines.models.retrain import retrain
 
     with opened(lake, trace) as (source, name):
         trained = retrain(
@@ -127,7 +127,7 @@ def evaluate(
 ) -> None:
     """Judge XGBoost against every baseline on held-out jobs; the same cut and seed give the trees of `taut train`."""
     from pipelines.cli.opening import local_cut, opened, threads_of
-    from pipelines.training.evaluate import evaluate as run
+    from pipelines.models.evaluate import evaluate as run
 
     with opened(lake, trace) as (source, name):
         jobs = source.table("jobs", name, cluster).collect()
@@ -163,7 +163,7 @@ def _table3(
 ) -> "pl.DataFrame":
     from pipelines.cli.opening import threads_of
     from pipelines.errors import TrainingError
-    from pipelines.training.replication import table3
+    from pipelines.models.replication import table3
 
     if usage is None:
         raise TrainingError(f"{trace} measures no use: the paper's features are all measured; try pai or pai-synth")
@@ -182,9 +182,9 @@ def promote(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Move the alias champion to a version that beat the best history baseline on later jobs."""
-    from pipelines import tracking
     from pipelines.cli.opening import place_of, trace_of, version_rows
     from pipelines.errors import BadUsage, RegistryError
+    from pipelines.models import tracking
 
     if name is None and version is not None:
         raise BadUsage("--version without a model's name: say which model, for example runtime.pai.ctr")
@@ -210,8 +210,8 @@ def promote(
 
 def models(lake: Lake = None, form: FormatOption = Format.TABLE) -> None:
     """List the registered models: versions, aliases, and what the gate said."""
-    from pipelines import tracking
     from pipelines.cli.opening import place_of, version_rows
+    from pipelines.models import tracking
 
     emit(version_rows(tracking.versions(uri=place_of(lake).tracking_uri)), form)
 

@@ -19,9 +19,9 @@ from pipelines.cli.options import say
 from pipelines.cli.place import Place as Place  # the commands open what lies there, and import both from here
 from pipelines.cli.place import place_of as place_of
 from pipelines.errors import BadUsage, LakeError, RegistryError
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
+from pipelines.models.tracking import ModelVersion
 from pipelines.settings import load_settings
-from pipelines.tracking import ModelVersion
 
 
 def threads_of(option: int | None) -> int:

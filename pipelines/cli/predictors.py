@@ -14,14 +14,14 @@ import numpy as np
 
 from modelserve.client.http_scale import MOST_JOBS_PER_CALL, HttpScale
 from modelserve.errors import ServiceUnavailable
-from pipelines.advice import ARM_OF_GUARD, oracle_of, scales_of
 from pipelines.cli.opening import champions
 from pipelines.cli.place import Place
 from pipelines.cli.remote import PART_LIMIT_S, TOKEN_VARIABLE, cut_of
 from pipelines.errors import BadUsage
-from pipelines.job_pool import Pool
+from pipelines.simulation.advice import ARM_OF_GUARD, oracle_of, scales_of
 from pipelines.simulation.engine.predictors import ConstantPredictor
-from pipelines.simulation_settings import SimulationSettings
+from pipelines.simulation.job_pool import Pool
+from pipelines.simulation.simulation_settings import SimulationSettings
 from scheduler_core.advice import Scale
 from scheduler_core.types import Reason, Recommendation, Request
 

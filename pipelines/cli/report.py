@@ -15,7 +15,7 @@ from pipelines.cli.options import Cluster, Lake, say
 
 if TYPE_CHECKING:
     from modelserve.bundle.champions import Champions
-    from pipelines.energy.meters import Meters
+    from pipelines.simulation.energy.meters import Meters
 
 
 def report(
@@ -47,7 +47,7 @@ def report(
     """
     from pipelines.cli.opening import place_of
     from pipelines.errors import BadUsage
-    from pipelines.lake import Lake as OpenLake
+    from pipelines.lake.lake import Lake as OpenLake
     from pipelines.report.price import price_of
     from pipelines.report.report import Order, chosen
     from pipelines.report.report import report as written
@@ -84,8 +84,8 @@ def _champions(named: Path | None, beside: Path) -> "Champions":
 
 def _meters(grid: Path | None, zone: str | None, power: Path | None, pue: float | None) -> "Meters | None":
     """Read the grid and what machines draw; without a grid nothing is told of energy."""
-    from pipelines.energy.meters import Meters
     from pipelines.errors import BadUsage
+    from pipelines.simulation.energy.meters import Meters
 
     if grid is not None:
         return Meters.of(grid, [zone], power, pue)
@@ -98,7 +98,7 @@ def _meters(grid: Path | None, zone: str | None, power: Path | None, pue: float 
 def _check_target(out: Path) -> None:
     """Refuse a target that cannot be written before the work."""
     from pipelines.errors import BadUsage
-    from pipelines.results_folder import open_folder
+    from pipelines.simulation.results_folder import open_folder
 
     if out.is_dir():
         raise BadUsage(f"--out {out}: found a folder, expected a file's name such as report.html")

@@ -66,9 +66,9 @@ def rightsize(
     """
     from features.vocabulary import GPU_MEM_GIB_OF_TYPE
     from pipelines.cli.opening import local_cut, opened
-    from pipelines.rightsizing import submitted
-    from pipelines.rightsizing_rows import rightsized, summary
-    from pipelines.rightsizing_table import table_rows
+    from pipelines.rightsizing.rightsizing import submitted
+    from pipelines.rightsizing.rightsizing_rows import rightsized, summary
+    from pipelines.rightsizing.rightsizing_table import table_rows
     from scheduler_core.shrink import ShrinkPolicy
 
     policy = ShrinkPolicy(

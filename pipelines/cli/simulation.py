@@ -63,10 +63,10 @@ def simulate(
 
     Jobs are drawn from those that were measured, or arrive as the trace recorded them.
     """
-    from pipelines.aiming import Aiming
     from pipelines.cli.energy_run import Metering
     from pipelines.cli.simulation_run import Advising, Chosen, Failing, Load, discipline_of, simulated
-    from pipelines.simulation_rows import shown
+    from pipelines.simulation.aiming import Aiming
+    from pipelines.simulation.simulation_rows import shown
 
     recorded = arrivals is options.ArrivalsOption.RECORDED
     jobs = Chosen(lake=lake, trace=trace, cluster=cluster, vc=vc, since=since, until=until, machines=cluster_from)

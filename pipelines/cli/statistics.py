@@ -60,7 +60,7 @@ def _list(form: Format) -> None:
 
 def _verify(lake: Path | None, trace: str | None, form: Format) -> None:
     from pipelines.cli.opening import place_of
-    from pipelines.lake import Lake as OpenLake
+    from pipelines.lake.lake import Lake as OpenLake
     from pipelines.statistics.published import read_published
     from pipelines.statistics.shown import tally, verdict_lines
     from pipelines.statistics.verification import verify

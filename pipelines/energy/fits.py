@@ -8,12 +8,12 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.charts.energy_fits import energy_over_frequency, errors_of_fits
 from pipelines.energy.frequency_fits import POWERS, held_out_rows, workload_rows
 from pipelines.energy.limit_fits import limit_rows
 from pipelines.energy.measured import frequency_table, gavel_throughputs, power_limits, step_times
 from pipelines.energy.scaling_fits import scaling_rows
 from pipelines.fgd.findings import Findings, Row
+from pipelines.report.charts.energy_fits import energy_over_frequency, errors_of_fits
 
 PUBLISHED: Final = {"time_error_pct": 2.3, "power_cubic_pct": 1.3}
 """Mean errors that the reference gives for the same tables."""

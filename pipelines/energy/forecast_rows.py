@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from pipelines.energy.grid_files import zone_files, zones_of
 from pipelines.errors import BadUsage
+from pipelines.simulation.energy.grid_files import zone_files, zones_of
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.forecast import FORECASTS, forecast_error
 from scheduler_core.planning.hourly import HourlySeries

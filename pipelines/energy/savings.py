@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from pipelines.charts.energy_use import parts_of_energy
-from pipelines.energy.meters import OFF, Meters, Row
 from pipelines.energy.savings_drawn import DRAWN_AT_PER_H, WINDOW, drawn_rows
 from pipelines.energy.savings_recorded import Recorded
 from pipelines.energy.savings_tables import drawn_parts, recorded_savings, right_sizing, shares, switching_off
 from pipelines.fgd.findings import Findings
-from pipelines.job_pool import Pool
+from pipelines.report.charts.energy_use import parts_of_energy
 from pipelines.simulation.energy.idleness import OFF_AFTER_S
-from pipelines.simulation_rows import trace_of
-from pipelines.simulation_settings import SimulationSettings
+from pipelines.simulation.energy.meters import OFF, Meters, Row
+from pipelines.simulation.job_pool import Pool
+from pipelines.simulation.simulation_rows import trace_of
+from pipelines.simulation.simulation_settings import SimulationSettings
 from scheduler_core.types import Predictor
 
 SAVINGS, SWITCHING, PARTS = "right-sizing alone", "switching empty machines off", "where the energy goes"

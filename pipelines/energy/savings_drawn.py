@@ -10,16 +10,16 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.advice import ORACLE, SHRUNK, Advice
-from pipelines.energy.meters import OFF, ON, Meters, Row, first_s, hours_of
 from pipelines.experiments.arms import EXPERIMENT_ARMS, advice_of, asked_of
 from pipelines.experiments.cases import cases_of
-from pipelines.job_pool import Pool
-from pipelines.paired_runs import Run, paired_runs
-from pipelines.simulate import ALL
+from pipelines.simulation.advice import ORACLE, SHRUNK, Advice
+from pipelines.simulation.energy.meters import OFF, ON, Meters, Row, first_s, hours_of
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
-from pipelines.simulation_settings import PAPER_RATE_PER_H, SimulationSettings
-from pipelines.workloads import gangs_of
+from pipelines.simulation.job_pool import Pool
+from pipelines.simulation.paired_runs import Run, paired_runs
+from pipelines.simulation.simulate import ALL
+from pipelines.simulation.simulation_settings import PAPER_RATE_PER_H, SimulationSettings
+from pipelines.simulation.workloads import gangs_of
 from scheduler_core.planning.hourly import HOUR_S
 from scheduler_core.types import Predictor
 

@@ -10,18 +10,18 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.energy.energy_rows import G_PER_KG
-from pipelines.energy.meters import AMOUNTS, OFF, ON, Metered, Meters
-from pipelines.energy.site import start_on
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
 from pipelines.replay.capacity import evidence_of, readings_of
 from pipelines.replay.replay import replayed
 from pipelines.simulation.energy.amounts import Amounts
+from pipelines.simulation.energy.energy_rows import G_PER_KG
+from pipelines.simulation.energy.meters import AMOUNTS, OFF, ON, Metered, Meters
+from pipelines.simulation.energy.site import start_on
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.trajectory import Trajectory
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.measures.holding import Uses
-from pipelines.workloads import recorded_workload
+from pipelines.simulation.workloads import recorded_workload
 from scheduler_core.cluster import UNITS
 from scheduler_core.discipline import Discipline
 from scheduler_core.types import FloatArray, IntArray

@@ -10,12 +10,12 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.advice import REQUESTED
-from pipelines.energy.meters import OFF, ON, Row
 from pipelines.energy.savings_drawn import ARMS
 from pipelines.energy.savings_recorded import FINISHED, PACKED, SPREAD, WHAT_IF
 from pipelines.experiments.intervals import Interval, mean, ratio
 from pipelines.replay.resamples import BLOCK_DAYS, LEAST_BLOCKS, LEVEL, day_counts
+from pipelines.simulation.advice import REQUESTED
+from pipelines.simulation.energy.meters import OFF, ON, Row
 from scheduler_core.types import FloatArray
 
 PERCENT: Final = 100.0

@@ -11,28 +11,28 @@ from typing import Final, Literal
 import numpy as np
 import polars as pl
 
-from pipelines.charts.energy_use import saved_over_delay
-from pipelines.energy.meters import Meters, Row
 from pipelines.energy.savings_recorded import GPUS, READING, SECONDS_PER_DAY
-from pipelines.energy.site import start_on
 from pipelines.errors import BadUsage
 from pipelines.fgd.findings import Findings
-from pipelines.job_pool import PARAMETER_SERVER
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
 from pipelines.replay.capacity import evidence_of, readings_of
 from pipelines.replay.replay import replayed
 from pipelines.replay.resamples import BLOCK_DAYS, LEAST_BLOCKS, LEVEL, day_counts
 from pipelines.replay.sizes import PREDICTED, sizes_of
+from pipelines.report.charts.energy_use import saved_over_delay
 from pipelines.simulation.energy.accounting import account
 from pipelines.simulation.energy.amounts import by
+from pipelines.simulation.energy.meters import Meters, Row
+from pipelines.simulation.energy.site import start_on
 from pipelines.simulation.energy.slack import CLAIRVOYANT, as_submitted, held_back, released_s
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.trajectory import Trajectory
 from pipelines.simulation.engine.workload import Workload
+from pipelines.simulation.job_pool import PARAMETER_SERVER
 from pipelines.simulation.measures.holding import Uses
+from pipelines.simulation.submissions import KEYS
+from pipelines.simulation.workloads import gangs_of, recorded_workload
 from pipelines.starts import DRAWN, uses_of
-from pipelines.submissions import KEYS
-from pipelines.workloads import gangs_of, recorded_workload
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
 from scheduler_core.planning.forecast import FORECASTS

@@ -11,11 +11,11 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, at_request, oracle_of
 from pipelines.experiments.percentiles import RULES, Rule, past_use
 from pipelines.experiments.wording import Reworded, WithUse
-from pipelines.job_pool import Pool
+from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, at_request, oracle_of
 from pipelines.simulation.engine.predictors import oracle_policy
+from pipelines.simulation.job_pool import Pool
 from scheduler_core.advice import advised
 from scheduler_core.floors import round_up_gpus
 from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, shrink

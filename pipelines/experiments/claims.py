@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.advice import ORACLE, REQUESTED
 from pipelines.experiments.intervals import NOTHING, Interval, mean, ratio
 from pipelines.experiments.runs import KEY
+from pipelines.simulation.advice import ORACLE, REQUESTED
 from scheduler_core.types import FloatArray
 
 Row = dict[str, object]

@@ -9,9 +9,9 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.advice import REQUESTED
 from pipelines.experiments.claims import FIGURES, PERCENT, PLACE, Row, gain_of, paired
 from pipelines.experiments.intervals import Interval, ratio_difference
+from pipelines.simulation.advice import REQUESTED
 from scheduler_core.types import FloatArray
 
 Arms = Mapping[str, Mapping[str, FloatArray]]

@@ -17,13 +17,13 @@ from features.history import History
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.predictor import InProcessPredictor
 from pipelines.errors import TrainingError
-from pipelines.job_pool import Pool
-from pipelines.packaging import card_of
-from pipelines.training.model import TrainedModel
-from pipelines.training.peaks import UsageRecipe
-from pipelines.training.runtime import train_runtime
-from pipelines.training.splits import IntArray, group_folds
-from pipelines.training.usage import train_usage
+from pipelines.models.model import TrainedModel
+from pipelines.models.packaging import card_of
+from pipelines.models.peaks import UsageRecipe
+from pipelines.models.runtime import train_runtime
+from pipelines.models.splits import IntArray, group_folds
+from pipelines.models.usage import train_usage
+from pipelines.simulation.job_pool import Pool
 from scheduler_core.shrink import ShrinkPolicy, shrink
 from scheduler_core.types import Job, Recommendation
 

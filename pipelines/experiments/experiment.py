@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from pipelines.advice import SHRUNK, Advice, model_decided_share
 from pipelines.errors import BadUsage
 from pipelines.experiments.arms import ABLATION_ARMS, EXPERIMENT_ARMS, Arm, advice_of, asked_of
 from pipelines.experiments.cases import LOADS_PER_H, MIXES, PAPER, WITH, cases_of, populations
 from pipelines.experiments.claims import Row
 from pipelines.experiments.runs import POLICIES, Outcomes, run_cases
 from pipelines.experiments.tables import TABLES, Seen
-from pipelines.job_pool import Pool
-from pipelines.simulation_rows import trace_of
-from pipelines.simulation_settings import PAPER_RATE_PER_H, SimulationSettings
+from pipelines.simulation.advice import SHRUNK, Advice, model_decided_share
+from pipelines.simulation.job_pool import Pool
+from pipelines.simulation.simulation_rows import trace_of
+from pipelines.simulation.simulation_settings import PAPER_RATE_PER_H, SimulationSettings
 from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy
 from scheduler_core.types import Predictor
 

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from pipelines.experiments.crossfit import Crossfit
-from pipelines.job_pool import Pool
+from pipelines.simulation.job_pool import Pool
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
 
 

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 from scipy.stats import t
 
-from pipelines.charts.course import cpu_over_time, jobs_over_time, use_over_time
-from pipelines.charts.frontier import gain_against_harm
-from pipelines.charts.gains import gain_and_harm, gain_by_mix, gain_by_policy
-from pipelines.charts.loads import completion_over_load, deployed_over_load, use_over_load
-from pipelines.charts.saving import saved
 from pipelines.experiments.claims import Row
 from pipelines.experiments.experiment import Answer, workload_of
 from pipelines.experiments.intervals import LEVEL
-from pipelines.job_pool import Pool
-from pipelines.simulation_rows import trace_of
+from pipelines.report.charts.course import cpu_over_time, jobs_over_time, use_over_time
+from pipelines.report.charts.frontier import gain_against_harm
+from pipelines.report.charts.gains import gain_and_harm, gain_by_mix, gain_by_policy
+from pipelines.report.charts.loads import completion_over_load, deployed_over_load, use_over_load
+from pipelines.report.charts.saving import saved
+from pipelines.simulation.job_pool import Pool
+from pipelines.simulation.simulation_rows import trace_of
 
 if TYPE_CHECKING:
     import altair as alt

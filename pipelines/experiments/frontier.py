@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from pipelines.advice import ORACLE
 from pipelines.experiments.arms import Arm, Asked, advice_of, asked_of, guarded, oracle
 from pipelines.experiments.cases import cases_of
 from pipelines.experiments.claims import PLACE, Row, paired, share_of_oracle
 from pipelines.experiments.goal import TRUTH, row_harm_rows
 from pipelines.experiments.intervals import mean
 from pipelines.experiments.runs import run_cases
-from pipelines.job_pool import Pool
-from pipelines.simulation_settings import SimulationSettings
+from pipelines.simulation.advice import ORACLE
+from pipelines.simulation.job_pool import Pool
+from pipelines.simulation.simulation_settings import SimulationSettings
 from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, Recommendation, RunTimes
 

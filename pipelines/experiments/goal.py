@@ -10,16 +10,16 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.advice import REQUESTED, Advice
 from pipelines.experiments.cases import populations
 from pipelines.experiments.claims import PLACE, Row, paired, share_of_oracle
 from pipelines.experiments.intervals import clopper_pearson, mean
 from pipelines.experiments.runs import SHORT
-from pipelines.job_pool import Pool
+from pipelines.models.splits import leak_key
+from pipelines.simulation.advice import REQUESTED, Advice
+from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.metrics import STRETCHED_ABOVE
+from pipelines.simulation.workloads import gangs_of
 from pipelines.starts import starts_under
-from pipelines.training.splits import leak_key
-from pipelines.workloads import gangs_of
 from scheduler_core.types import FloatArray
 
 LEAST_OF_ORACLE: Final = 0.5

@@ -10,16 +10,16 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.advice import Advice
 from pipelines.experiments.cases import Case
 from pipelines.experiments.shortage import lacking
-from pipelines.job_pool import Pool
-from pipelines.paired_runs import Run, paired_runs
+from pipelines.simulation.advice import Advice
 from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
 from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.series import series
-from pipelines.simulation_settings import SimulationSettings
-from pipelines.workloads import gangs_of
+from pipelines.simulation.paired_runs import Run, paired_runs
+from pipelines.simulation.simulation_settings import SimulationSettings
+from pipelines.simulation.workloads import gangs_of
 from scheduler_core.cluster import UNITS
 from scheduler_core.discipline import Discipline
 from scheduler_core.types import RESOURCES, FloatArray

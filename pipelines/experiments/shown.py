@@ -9,7 +9,7 @@ from typing import Final
 
 from pipelines.experiments.claims import FIGURES, Row
 from pipelines.experiments.experiment import Answer
-from pipelines.simulate import ALL
+from pipelines.simulation.simulate import ALL
 
 TITLES: Final = {
     "claim": "Gains over the jobs' own requests, with 95 % intervals (devices=all)",

@@ -9,11 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.advice import ORACLE, REQUESTED, Advice
 from pipelines.experiments.cases import MIXES, PAPER, WITH, populations
 from pipelines.experiments.claims import Row
-from pipelines.job_pool import Pool
+from pipelines.simulation.advice import ORACLE, REQUESTED, Advice
 from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
+from pipelines.simulation.job_pool import Pool
 from scheduler_core.types import RESOURCES, FloatArray, Recommendation
 
 UNIT: Final = {"cpu_cores": "core-hours", "mem_gib": "GiB-hours", "gpus": "GPU-hours"}

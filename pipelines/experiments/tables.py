@@ -9,7 +9,6 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.advice import REQUESTED, SHRUNK, Advice
 from pipelines.experiments.arms import Arm
 from pipelines.experiments.binding import binding_rows
 from pipelines.experiments.cases import PAPER
@@ -29,8 +28,9 @@ from pipelines.experiments.goal import goal_rows, harm_rows, row_harm_rows
 from pipelines.experiments.intervals import mean
 from pipelines.experiments.runs import Outcomes
 from pipelines.experiments.slack import slack_rows
-from pipelines.job_pool import Pool
-from pipelines.simulation_settings import PAPER_RATE_PER_H
+from pipelines.simulation.advice import REQUESTED, SHRUNK, Advice
+from pipelines.simulation.job_pool import Pool
+from pipelines.simulation.simulation_settings import PAPER_RATE_PER_H
 
 LEVELS: Final = (
     "submitted",

@@ -14,14 +14,14 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.cluster_file import recorded_cluster
 from pipelines.errors import BadUsage
 from pipelines.fgd.pod_lists import pod_list
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
+from pipelines.simulation.cluster_file import recorded_cluster
 from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
 from pipelines.simulation.engine.workload import Workload
-from pipelines.submissions import submissions
-from pipelines.workloads import Gangs, arriving, as_requested, gangs_of, recorded_workload
+from pipelines.simulation.submissions import submissions
+from pipelines.simulation.workloads import Gangs, arriving, as_requested, gangs_of, recorded_workload
 from scheduler_core.cluster import Machine
 from scheduler_core.devices import WHOLE, rounded
 from scheduler_core.target import TargetWorkload, target_of

@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.charts.departures import fragmentation_over_time, reasons, waits_over_load
 from pipelines.errors import BadUsage
 from pipelines.fgd.churn import LONGEST_S, Churn, churn_of, loaded
 from pipelines.fgd.findings import Findings, Row, dealt, differences, summed_up
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
+from pipelines.report.charts.departures import fragmentation_over_time, reasons, waits_over_load
 from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.trajectory import Trajectory

@@ -18,7 +18,7 @@ from pipelines.fgd.pod_lists import chosen, pod_list
 from pipelines.fgd.published import FOLDER, no_results, read_published
 from pipelines.fgd.runs import Curves, filled_up
 from pipelines.fgd.tables import Row, unallocated_rows
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
 
 FIRST_SEED: Final = 42
 """Of the published ten."""

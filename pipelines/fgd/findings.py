@@ -15,8 +15,8 @@ from typing import Final, TypeVar
 import altair as alt
 import polars as pl
 
-from pipelines.charts.saving import saved
 from pipelines.experiments.intervals import mean
+from pipelines.report.charts.saving import saved
 
 Row = dict[str, object]
 Task = TypeVar("Task")

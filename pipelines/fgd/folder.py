@@ -9,7 +9,10 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.charts.inflation import (
+from pipelines.fgd.arms import FGD, PERMUTED, PUBLISHED_POPULARITY, RANDOM_TIES, is_arm
+from pipelines.fgd.experiment import Answer
+from pipelines.fgd.tables import AT_PCT, by_workload, mean_curves
+from pipelines.report.charts.inflation import (
     OURS,
     OURS_BY_NAME,
     PUBLISHED,
@@ -17,10 +20,7 @@ from pipelines.charts.inflation import (
     spread,
     unallocated_over_arrived,
 )
-from pipelines.charts.saving import saved
-from pipelines.fgd.arms import FGD, PERMUTED, PUBLISHED_POPULARITY, RANDOM_TIES, is_arm
-from pipelines.fgd.experiment import Answer
-from pipelines.fgd.tables import AT_PCT, by_workload, mean_curves
+from pipelines.report.charts.saving import saved
 
 CURVES: Final = {
     "unallocated_over_arrived": unallocated_over_arrived,

@@ -12,14 +12,14 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.charts.ties import unallocated_by_ties
 from pipelines.errors import BadUsage
 from pipelines.fgd.arms import PUBLISHED_POPULARITY
 from pipelines.fgd.experiment import FIRST_SEED
 from pipelines.fgd.findings import Findings, Row, dealt, summed_up
 from pipelines.fgd.pod_lists import PodList, chosen, pod_list
 from pipelines.fgd.tables import AT_PCT
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
+from pipelines.report.charts.ties import unallocated_by_ties
 from pipelines.studies.fragmentation.inflation import Inflation, binned, inflate, run_inflation
 from scheduler_core.devices import WHOLE
 from scheduler_core.sharing_placements import Ties

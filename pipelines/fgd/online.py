@@ -12,13 +12,13 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.charts.ties import unallocated_by_window
 from pipelines.fgd.arms import PUBLISHED_POPULARITY
 from pipelines.fgd.experiment import FIRST_SEED
 from pipelines.fgd.findings import Findings, Row, dealt, differences, summed_up
 from pipelines.fgd.large_jobs import unallocated_pct
 from pipelines.fgd.pod_lists import PodList, chosen, pod_list
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
+from pipelines.report.charts.ties import unallocated_by_window
 from pipelines.studies.fragmentation.inflation import inflate, run_inflation
 from scheduler_core.target import SlidingTarget, TargetWorkload, target_of
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.cluster_file import recorded_cluster
 from pipelines.errors import BadUsage
 from pipelines.fgd.arms import WORKLOADS
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
+from pipelines.simulation.cluster_file import recorded_cluster
+from pipelines.simulation.workloads import gangs_of
 from pipelines.studies.fragmentation.inflation import Pods
-from pipelines.workloads import gangs_of
 from scheduler_core.cluster import Machine
 
 

@@ -11,20 +11,20 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.advice import ORACLE, REQUESTED, SHRUNK, Advice
-from pipelines.charts.interplay import finished_by_arm
-from pipelines.cluster_file import ClusterSpec, paper_cluster
 from pipelines.experiments.arms import EXPERIMENT_ARMS, advice_of, asked_of
 from pipelines.experiments.cases import PAPER, WITH, cases_of
 from pipelines.experiments.experiment import workload_of
 from pipelines.experiments.intervals import Interval, mean
 from pipelines.fgd.findings import Findings, Row, dealt, summed_up
-from pipelines.job_pool import Pool
-from pipelines.paired_runs import Arrivals, paired_runs
-from pipelines.simulate import ALL
-from pipelines.simulation_rows import trace_of
-from pipelines.simulation_settings import PAPER_RATE_PER_H, SimulationSettings
-from pipelines.workloads import gangs_of
+from pipelines.report.charts.interplay import finished_by_arm
+from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, Advice
+from pipelines.simulation.cluster_file import ClusterSpec, paper_cluster
+from pipelines.simulation.job_pool import Pool
+from pipelines.simulation.paired_runs import Arrivals, paired_runs
+from pipelines.simulation.simulate import ALL
+from pipelines.simulation.simulation_rows import trace_of
+from pipelines.simulation.simulation_settings import PAPER_RATE_PER_H, SimulationSettings
+from pipelines.simulation.workloads import gangs_of
 from scheduler_core.discipline import Discipline
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import FloatArray, Predictor

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from pipelines.errors import BadUsage, LakeError
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
 from scheduler_core.cluster import Machine
 
 GPUS_PER_MACHINE: Final = 8

@@ -9,12 +9,12 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from pipelines.charts.looks import BLUE, GREEN, PURPLE, VERMILLION, titled
 from pipelines.replay.means import MEANS
 from pipelines.replay.orders import FIFO, ORDERS
 from pipelines.replay.replay import UNSIZED
 from pipelines.replay.rows import ALL, CLASSES
 from pipelines.replay.sizes import MEDIANS, ORACLE, PREDICTED
+from pipelines.report.charts.looks import BLUE, GREEN, PURPLE, VERMILLION, titled
 
 KEPT_FROM, KEPT_TO = -1.0, 1.1
 """Where the axis of kept gain ends: what loses more than the oracle gains is drawn at the border."""

@@ -11,7 +11,7 @@ from datetime import datetime
 import polars as pl
 
 from pipelines.errors import BadUsage
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
 from pipelines.replay.capacity import Reading, evidence_of, readings_of
 from pipelines.replay.orders import AGING, AGING_GPU_S, orders_for
 from pipelines.replay.replay import Outcome, planned, replay, replayed

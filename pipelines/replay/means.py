@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.training.baselines import UNINFORMED_S, HistoryBaseline, Key, key_codes
-from pipelines.training.metrics import FloatArray
-from pipelines.training.splits import finished
+from pipelines.models.baselines import UNINFORMED_S, HistoryBaseline, Key, key_codes
+from pipelines.models.metrics import FloatArray
+from pipelines.models.splits import finished
 from scheduler_core.types import IntArray
 
 LIKE_MEAN: Final = "like_mean"

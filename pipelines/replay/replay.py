@@ -18,8 +18,8 @@ from pipelines.replay.sizes import ORACLE, PREDICTED
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.trajectory import Ending, Trajectory
 from pipelines.simulation.engine.workload import Workload
-from pipelines.submissions import submissions
-from pipelines.workloads import recorded_workload
+from pipelines.simulation.submissions import submissions
+from pipelines.simulation.workloads import recorded_workload
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 UNSIZED = "none"

@@ -16,12 +16,12 @@ import polars as pl
 from features.history import History
 from features.vocabulary import ZONES
 from pipelines.errors import BadUsage
+from pipelines.models.baselines import HISTORY_BASELINES, history_forecasts
+from pipelines.models.examples import Examples, examples_of, task_types
+from pipelines.models.fitted import Recipe, calibrated, fit_runtime
+from pipelines.models.metrics import FloatArray
+from pipelines.models.splits import time_later
 from pipelines.replay.means import LIKE_MEAN, MEANS, mean_sizes
-from pipelines.training.baselines import HISTORY_BASELINES, history_forecasts
-from pipelines.training.examples import Examples, examples_of, task_types
-from pipelines.training.fitted import Recipe, calibrated, fit_runtime
-from pipelines.training.metrics import FloatArray
-from pipelines.training.splits import time_later
 from scheduler_core.types import BoolArray, IntArray
 
 ORACLE: Final = "oracle"

@@ -1,6 +1,7 @@
 """SHAP values of a model's answers about later jobs: what each feature added to each answer.
 
-Values are the shap package's; drawing them is `pipelines.charts.attributions`'. Called by `pipelines.report.models`.
+Values are the shap package's; drawing them is `pipelines.report.charts.attributions`'. Called by
+`pipelines.report.models`.
 
 References
 ----------

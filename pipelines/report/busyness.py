@@ -5,7 +5,7 @@ Called by `pipelines.report.report`.
 
 import polars as pl
 
-from pipelines.charts.grids import BUSY, by_machine_type, utilisation
+from pipelines.report.charts.grids import BUSY, by_machine_type, utilisation
 from pipelines.report.parts import Figure, Part, Section, Traces
 
 

@@ -11,8 +11,8 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.charts.panels import spaced
 from pipelines.render import render
+from pipelines.report.charts.panels import spaced
 
 NULL: Final = "-"
 _FORMULA: Final = r"^[=+\-@\t\r]"

@@ -7,8 +7,8 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.charts.distributions import request_and_use
-from pipelines.charts.shares import slack_hours, slack_share
+from pipelines.report.charts.distributions import request_and_use
+from pipelines.report.charts.shares import slack_hours, slack_share
 from pipelines.report.parts import Figure, Note, Part, Section, Table, Traces
 from pipelines.report.price import Price
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.charts.distributions import duration_ranges, durations
+from pipelines.report.charts.distributions import duration_ranges, durations
 from pipelines.report.parts import Figure, Part, Section, Table, Traces, with_short_names
 
 _COLUMNS: Final = ("trace", "jobs", "mean_s", "p50_s", "p90_s", "p99_s", "max_s", "over_24h_share")
@@ -58,7 +58,7 @@ def _most_jobs(rows: pl.DataFrame, dimension: str) -> pl.DataFrame:
     kept = rows.with_row_index("at").sort("jobs", "at", descending=[True, False]).head(MOST_PARTS).sort("at").drop("at")
     if dimension != "size":
         return kept.sort("jobs", descending=True, maintain_order=True)
-    from pipelines.charts.shares import SIZES
+    from pipelines.report.charts.shares import SIZES
 
     order = {name: i for i, name in enumerate(("0", *SIZES))}
     return kept.filter(pl.col("size").is_not_null()).sort(pl.col("size").replace_strict(order, return_dtype=pl.Int64))

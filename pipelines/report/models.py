@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from features.history import History
-from pipelines.charts.attributions import beeswarm, coverage, importances
-from pipelines.charts.panels import spaced
 from pipelines.report.attribution import attributions
+from pipelines.report.charts.attributions import beeswarm, coverage, importances
+from pipelines.report.charts.panels import spaced
 from pipelines.report.parts import Figure, Note, Part, Section, Table, Traces
 
 if TYPE_CHECKING:

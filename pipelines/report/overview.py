@@ -7,8 +7,8 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.charts.shares import arrivals, by_size, by_status
 from pipelines.report.cells import NULL
+from pipelines.report.charts.shares import arrivals, by_size, by_status
 from pipelines.report.parts import Asked, Figure, Note, Part, Section, Table, Traces, known_sum
 
 _TYPICAL: Final = {"run_time": "p50_s", "queueing_delay": "p50_s", "sizes": "mean_gpus"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
 from pipelines.statistics import STATISTICS, alone
 
 if TYPE_CHECKING:

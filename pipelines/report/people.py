@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.charts.distributions import concentration
-from pipelines.charts.panels import traces_in
-from pipelines.charts.shares import ranked, recurrence
+from pipelines.report.charts.distributions import concentration
+from pipelines.report.charts.panels import traces_in
+from pipelines.report.charts.shares import ranked, recurrence
 from pipelines.report.claims import gpu_slack, priced
 from pipelines.report.parts import Asked, Figure, Part, Section, Table, Traces, known_sum, with_short_names
 from pipelines.report.price import Price

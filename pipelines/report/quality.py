@@ -5,8 +5,8 @@ Called by `pipelines.report.report`.
 
 import polars as pl
 
-from pipelines.charts.grids import known_columns
-from pipelines.lake import COLUMNS
+from pipelines.lake.lake import COLUMNS
+from pipelines.report.charts.grids import known_columns
 from pipelines.report.parts import Figure, Note, Part, Section, Table, Traces
 
 _KEYS = ("trace", "cluster", "job_id", "role")

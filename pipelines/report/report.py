@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from pipelines.charts.panels import SERIES
-from pipelines.energy.meters import Meters
 from pipelines.errors import BadUsage, LakeError
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
 from pipelines.report.busyness import busyness
+from pipelines.report.charts.panels import SERIES
 from pipelines.report.claims import claims
 from pipelines.report.durations import run_times, waits
 from pipelines.report.energy import energy
@@ -22,6 +21,7 @@ from pipelines.report.parts import Section, Traces
 from pipelines.report.people import people
 from pipelines.report.price import Price
 from pipelines.report.quality import quality
+from pipelines.simulation.energy.meters import Meters
 
 MOST_TRACES: Final = len(SERIES)
 """As many as there are colours that everybody can tell apart."""

@@ -1,15 +1,15 @@
 """What jobs ask for against what they use: `over_claim`, `over_claim_as_published`, `request_and_use`.
 
-Each is one SELECT over the claims of `pipelines.measures`; what a claim should be instead is `pipelines.rightsizing`'s.
-Called through `pipelines.statistics`.
+Each is one SELECT over the claims of `pipelines.lake.measures`; what a claim should be instead is
+`pipelines.rightsizing.rightsizing`'s. Called through `pipelines.statistics`.
 """
 
 from typing import Final
 
 import polars as pl
 
-from pipelines.lake import Lake
-from pipelines.measures import CLAIM_CELLS, CLAIMS_MEASURED, IS_CLAIM, SLACK, total
+from pipelines.lake.lake import Lake
+from pipelines.lake.measures import CLAIM_CELLS, CLAIMS_MEASURED, IS_CLAIM, SLACK, total
 from pipelines.statistics.question import JOB_DIMENSIONS, JOB_ROWS, By, Split, ask, mean
 
 _MEASURED: Final = f"""measured AS (

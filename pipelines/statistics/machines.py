@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
 from pipelines.statistics.question import By, Split, ask
 
 MACHINE_DIMENSIONS: Final = {"cluster": "cluster"}

@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
 from pipelines.statistics.question import By
 
 Compute = Callable[[Lake, str, By, str | None], pl.DataFrame]

@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
 from pipelines.statistics.question import JOB_DIMENSIONS, JOB_ROWS, By, Split, ask, mean, percentiles, quantiles
 
 MEASURES: Final = (

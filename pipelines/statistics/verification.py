@@ -11,8 +11,8 @@ from typing import Final, Literal
 import polars as pl
 
 from pipelines.errors import BadUsage, LakeError, SourceError
-from pipelines.lake import Lake
-from pipelines.manifest import Manifest
+from pipelines.lake.lake import Lake
+from pipelines.lake.manifest import Manifest
 from pipelines.statistics import STATISTICS
 from pipelines.statistics.published import Population, Published, PublishedRow, printed
 from pipelines.statistics.statistic import Answer

@@ -1,7 +1,7 @@
 """`taut synth pai`: write a synthetic trace in the published format of all seven PAI tables, streamed by chunks.
 
 Per-task arrays stay in memory (a few hundred MB for the full trace); instances, sensors and text never do.
-Called by `pipelines.cli` and `pipelines.demo`.
+Called by `pipelines.cli` and `pipelines.cli.demo_tables`.
 """
 
 from collections.abc import Callable

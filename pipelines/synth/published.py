@@ -1,6 +1,6 @@
 """The published format: seven tables and their columns in order, and what marks them as synthetic.
 
-Frames in that order are `frames`'. Called by `pipelines.synth` and `pipelines.ingest`.
+Frames in that order are `frames`'. Called by `pipelines.synth` and `pipelines.lake.ingest`.
 """
 
 from typing import Final

@@ -1,6 +1,7 @@
 """The grid a site hangs on: carbon intensity and price by the hour, and the site's power usage effectiveness.
 
-Reading files is `pipelines.energy.grid_files`' matter. Called by `accounting`, `slack` and whoever asks a provider.
+Reading files is `pipelines.simulation.energy.grid_files`' matter. Called by `accounting`, `slack` and whoever asks a
+provider.
 """
 
 from dataclasses import dataclass

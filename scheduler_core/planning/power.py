@@ -1,6 +1,7 @@
 """What machines draw: idle and at full load, from their GPU type, their CPU model, or their own name.
 
-Reading tables from files is `pipelines.energy.power_file`'s matter. Called by `accounting` and `taut simulate`.
+Reading tables from files is `pipelines.simulation.energy.power_file`'s matter. Called by `accounting` and `taut
+simulate`.
 """
 
 from collections.abc import Mapping, Sequence

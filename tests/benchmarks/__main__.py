@@ -16,8 +16,8 @@ import duckdb
 
 from features.build import build
 from features.history import History
-from pipelines.ingest import ingest
-from pipelines.lake import Lake
+from pipelines.lake.ingest import ingest
+from pipelines.lake.lake import Lake
 from pipelines.render import render
 from pipelines.simulation.engine.predictors import ConstantPredictor
 from pipelines.synth.pai import synthesise

@@ -18,8 +18,8 @@ from features.reference import build_referenced, log_mean, reference_log_s
 from features.rows import RowBuilder, Rows
 from features.sets import FEATURE_SETS
 from features.tables import has_ended
-from pipelines.ingest import ingest
-from pipelines.lake import Lake
+from pipelines.lake.ingest import ingest
+from pipelines.lake.lake import Lake
 from tests.features.job_tables import at, helios_venus, job, job_tables, philly_rebuilt, table, truncated, usage_of
 from tests.features.online_jobs import contract_of, ended_runs, jobs_asked, rows_built, rows_online
 

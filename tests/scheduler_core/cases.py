@@ -1,7 +1,7 @@
 """Jobs, clusters and predictors that the scheduler's tests build from.
 
 Builders and hypothesis strategies only; nothing is asserted here.
-Imported by the tests of this folder and by `tests/pipelines/test_simulate.py`.
+Imported by the tests of this folder and by `tests/pipelines/simulation/test_simulate.py`.
 """
 
 from collections.abc import Callable, Sequence

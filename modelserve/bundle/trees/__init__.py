@@ -1,4 +1,5 @@
 """A booster's trees: read from its file with every bound checked, and compiled so that one row costs microseconds.
 
-No features and no bundles here. Called by `modelserve.bundle.boosters`, `modelserve.bundle.bundle` and `modelserve.loading`.
+No features and no bundles here. Called by `modelserve.bundle.boosters`, `modelserve.bundle.bundle` and
+`modelserve.loading`.
 """

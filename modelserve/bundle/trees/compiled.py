@@ -1,7 +1,8 @@
 """A booster's trees compiled: an answer in microseconds, equal to the library's to the bit.
 
 Many rows go down at once, and rows alike, such as a job's candidates, together as far as they are asked the same.
-Nothing is read from files here (`modelserve.bundle.trees.forest`), and nothing calibrated. Called by `modelserve.loading`.
+Nothing is read from files here (`modelserve.bundle.trees.forest`), and nothing calibrated. Called by
+`modelserve.loading`.
 """
 
 from collections.abc import Callable

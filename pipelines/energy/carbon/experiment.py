@@ -11,7 +11,6 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.charts.carbon import shorter_by_setting, time_over_energy
 from pipelines.energy.carbon.arms import BASELINES, TAUT, TWO_STAGES
 from pipelines.energy.carbon.bound import BOUND
 from pipelines.energy.carbon.jobs import CLUSTER, Measured
@@ -27,6 +26,7 @@ from pipelines.energy.carbon.tables import (
     summed_up,
 )
 from pipelines.fgd.findings import Findings, dealt
+from pipelines.report.charts.carbon import shorter_by_setting, time_over_energy
 
 USUAL_PER_H: Final = 20.0
 """Jobs an hour on 64 GPUs: 160 in 8 hours, as Pollux (OSDI 2021) has them; its loads go from half to twice that."""

@@ -12,17 +12,17 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.charts.carbon import carbon_over_time
 from pipelines.energy.carbon.curves import AT_POINTS
 from pipelines.energy.carbon.experiment import Question
 from pipelines.energy.carbon.jobs import Measured, drawn
 from pipelines.energy.carbon.outlook import PRICED, Outlook
 from pipelines.energy.carbon.runs import MOST_BANKED_S, figures
 from pipelines.energy.carbon.tables import front
-from pipelines.energy.grid_files import ZoneFiles, zone_files
 from pipelines.errors import SourceError
 from pipelines.experiments.intervals import mean
 from pipelines.fgd.findings import Findings, Row, dealt
+from pipelines.report.charts.carbon import carbon_over_time
+from pipelines.simulation.energy.grid_files import ZoneFiles, zone_files
 from pipelines.studies.carbon.simulation import Site, simulate
 from scheduler_core.planning.carbon.allocator import allocate
 from scheduler_core.planning.carbon.budget import Bank

@@ -15,7 +15,7 @@ from pipelines.energy.carbon.arms import BASELINES, TAUT, TWO_STAGES
 from pipelines.energy.carbon.jobs import MOST_GPUS, Measured, elastic
 from pipelines.energy.carbon.runs import Setting, Task
 from pipelines.errors import LakeError
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
 from pipelines.replay.sizes import ORACLE, PREDICTED, sizes_of
 from scheduler_core.planning.carbon.arriving import ArrivingJobs
 

@@ -9,11 +9,11 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from pipelines.charts.inflation import ORANGE, SKY
-from pipelines.charts.looks import BLACK, BLUE, GREEN, PURPLE, VERMILLION, titled
 from pipelines.energy.cost.arms import AHEAD, GREEDY, RELINKED, as_asked, first_principle
 from pipelines.energy.cost.studies import EXACT
 from pipelines.fgd.findings import summed_up
+from pipelines.report.charts.inflation import ORANGE, SKY
+from pipelines.report.charts.looks import BLACK, BLUE, GREEN, PURPLE, VERMILLION, titled
 from pipelines.studies.cost.baselines import CONFIGURATIONS
 
 COLOURS: Final = {

@@ -1,6 +1,6 @@
 """The prices the experiment on costs is run at: hourly ones of zones, and a flat one to hold them against.
 
-Reading files is `pipelines.energy.grid_files`'. Called by `pipelines.energy.cost.experiment`.
+Reading files is `pipelines.simulation.energy.grid_files`'. Called by `pipelines.energy.cost.experiment`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.energy.grid_files import zone_files
 from pipelines.errors import BadUsage
+from pipelines.simulation.energy.grid_files import zone_files
 from scheduler_core.planning.hourly import HourlySeries
 
 FLAT: Final = "flat"

@@ -1,6 +1,7 @@
 """Accounts of a trajectory: kWh, grams and money by job, by machine and by hour, which add up to the cluster's.
 
-What runs draw is `draw`'s matter, the integrals `window`'s. Called by `pipelines.paired_runs` and `pipelines.energy`.
+What runs draw is `draw`'s matter, the integrals `window`'s. Called by `pipelines.simulation.paired_runs` and
+`pipelines.energy`.
 """
 
 from collections.abc import Sequence

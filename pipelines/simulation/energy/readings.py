@@ -1,6 +1,7 @@
 """Readings at odd moments to one value an hour: merged where there are several, filled from before where there is none.
 
-Nothing is filled from what came later, so that no forecast can see it. Called by `pipelines.energy.grid_files`.
+Nothing is filled from what came later, so that no forecast can see it. Called by
+`pipelines.simulation.energy.grid_files`.
 """
 
 from dataclasses import dataclass

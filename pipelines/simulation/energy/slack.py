@@ -1,7 +1,7 @@
 """Deadline slack: jobs that may wait are held until a cleaner (or cheaper) hour, by what is known when they arrive.
 
 Holding comes before the simulation: engines see later arrivals, and what they did is told from the submissions again.
-Called by `pipelines.paired_runs`.
+Called by `pipelines.simulation.paired_runs`.
 """
 
 from dataclasses import dataclass, replace

@@ -1,7 +1,7 @@
 """Arrivals: which jobs of a pool reach the cluster when.
 
 Randomness comes in as `rng`; nothing is scheduled here.
-Called by `pipelines.simulate` and by tests.
+Called by `pipelines.simulation.simulate` and by tests.
 """
 
 from collections import Counter

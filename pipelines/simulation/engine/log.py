@@ -1,6 +1,6 @@
 """The event log of a simulation as columns, in the order in which things happened.
 
-Names of jobs are joined in `pipelines`; nothing is written here. Called by `pipelines.simulation_files`.
+Names of jobs are joined in `pipelines`; nothing is written here. Called by `pipelines.simulation.simulation_files`.
 """
 
 from typing import Any, Final

@@ -1,7 +1,7 @@
 """Two predictors that need no model: one that always says the same, and one that knows.
 
 Both satisfy `types.Predictor`; the constant one is for tests and drills, the oracle is the bound of what can be gained.
-Called by `pipelines.simulate` and by tests.
+Called by `pipelines.simulation.simulate` and by tests.
 """
 # ruff: noqa: ARG002 -- the protocol gives the signature; a constant looks at none of it
 

@@ -1,6 +1,7 @@
 """A simulation over time: what was held, drawn, queued and done, as exact averages over steps of equal length.
 
-Nothing is sampled at points: between two steps every second counts. Called by `pipelines.simulation_files` and charts.
+Nothing is sampled at points: between two steps every second counts. Called by `pipelines.simulation.simulation_files`
+and charts.
 """
 
 import math

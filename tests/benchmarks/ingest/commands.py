@@ -29,7 +29,7 @@ PHILLY_NUMBERS: Final = {
 
 def ingest(source: str, folder: str, lake: str, name: str) -> None:
     """Ingest a folder under a name."""
-    from pipelines.ingest import ingest as run
+    from pipelines.lake.ingest import ingest as run
 
     run(source, folder, lake, as_name=name)
 
@@ -64,7 +64,7 @@ def ingest_and_ask(folder: str, lake: str) -> None:
 
 def ask(lake: str) -> None:
     """Print the share of measured tasks that ask for more than they use, of CPU, GPU and memory."""
-    from pipelines.lake import Lake
+    from pipelines.lake.lake import Lake
 
     asked = (("req_cpu_cores", "used_cpu_cores"), ("req_gpus", "used_gpus"), ("req_mem_gib", "mem_avg_gib"))
     shares = ", ".join(f"avg(({request} > {used})::INTEGER)" for request, used in asked)
@@ -82,7 +82,7 @@ def pandas_notebook(folder: str, _: str) -> None:
 
 def group_by(lake: str) -> None:
     """Print the seconds that a mean per machine over all minutes of a lake takes, the connection open."""
-    from pipelines.lake import Lake
+    from pipelines.lake.lake import Lake
 
     with Lake(lake) as held:
         connection = held.connect()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.ingest import ingest
+from pipelines.lake.ingest import ingest
 from tests.benchmarks.ingest.published import write_helios, write_philly, write_philly_whole
 
 

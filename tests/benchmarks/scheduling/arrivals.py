@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.ingest import ingest
-from pipelines.lake import Lake
+from pipelines.lake.ingest import ingest
+from pipelines.lake.lake import Lake
 from pipelines.simulation.engine.workload import ANY_GPU_TYPE, Workload
 from scheduler_core.cluster import Machine, paper_machines
 from scheduler_core.types import FloatArray, IntArray

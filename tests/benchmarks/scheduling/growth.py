@@ -12,8 +12,8 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from pipelines.charts.panels import SERIES
-from pipelines.charts.saving import saved
+from pipelines.report.charts.panels import SERIES
+from pipelines.report.charts.saving import saved
 from pipelines.simulation.engine.workload import Workload
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
 from pipelines.replay.experiment import Question, ask
 from tests.benchmarks.scheduling.arrivals import PHILLY_TRACE, philly_lake
 from tests.benchmarks.serving.figures import Bar, Row, amount_row

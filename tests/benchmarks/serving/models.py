@@ -15,15 +15,15 @@ import polars as pl
 
 from modelserve.bundle.registry import mirror
 from modelserve.contract.requests import JobRow, RequestRow
-from pipelines.ingest import ingest
-from pipelines.lake import Lake
+from pipelines.lake.ingest import ingest
+from pipelines.lake.lake import Lake
+from pipelines.models.boosting import Boosting
+from pipelines.models.fitted import Recipe
+from pipelines.models.model import RUNTIME_TARGET, TrainedModel
+from pipelines.models.runtime import train_runtime
+from pipelines.models.tracking import promote, track
+from pipelines.models.usage import train_usage
 from pipelines.synth.pai import synthesise
-from pipelines.tracking import promote, track
-from pipelines.training.boosting import Boosting
-from pipelines.training.fitted import Recipe
-from pipelines.training.model import RUNTIME_TARGET, TrainedModel
-from pipelines.training.runtime import train_runtime
-from pipelines.training.usage import train_usage
 
 TRACE: Final = "pai-synth"
 TASK_TYPE: Final = "ctr"

@@ -3,8 +3,7 @@
 from typing import Any
 
 import polars as pl
-
-from pipelines.charts.inflation import (
+from pipelines.report.charts.inflation import (
     NAMES,
     OURS,
     OURS_BY_NAME,
@@ -14,6 +13,7 @@ from pipelines.charts.inflation import (
     spread,
     unallocated_over_arrived,
 )
+
 from pipelines.fgd.arms import POLICIES
 
 WORKLOADS = ("gpuspec33", "default")

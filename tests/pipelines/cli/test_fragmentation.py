@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
-from pipelines.aiming import AIMING
 from pipelines.cli import app
 from pipelines.cli.simulation_options import TargetOption
-from pipelines.ingest import ingest
+from pipelines.lake.ingest import ingest
+from pipelines.simulation.aiming import AIMING
 
 HEADER = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
 HOUR_S = 3600

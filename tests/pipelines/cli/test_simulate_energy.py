@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from pipelines.cli import app
 from pipelines.cli.energy_run import slack_of
 from pipelines.errors import BadUsage
-from pipelines.ingest import ingest
+from pipelines.lake.ingest import ingest
 from pipelines.simulation.energy.slack import Slack
 from pipelines.synth.pai import synthesise
 

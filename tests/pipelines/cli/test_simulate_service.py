@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
-from pipelines.ingest import ingest
+from pipelines.lake.ingest import ingest
 from pipelines.synth.pai import synthesise
 from tests.modelserve.client.services import Answer, Row, answering, each, http, replying, serving
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from pipelines.cli import app
 from pipelines.cli.predictors import PREDICTORS
 from pipelines.cli.simulation_options import BackfillOption, PlacementOption, QueueOption, SharingOption, TruthOption
-from pipelines.ingest import ingest
+from pipelines.lake.ingest import ingest
 from pipelines.simulation.engine.truth import TRUTHS
 from pipelines.synth.pai import synthesise
 from scheduler_core.devices import SHARINGS

@@ -9,15 +9,15 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pipelines.advice import ORACLE, REQUESTED, SHRUNK
-from pipelines.energy.meters import OFF, ON, Meters
-from pipelines.energy.power_file import power_file
 from pipelines.energy.savings import PARTS, SAVINGS, SWITCHING, Question, ask
 from pipelines.energy.savings_drawn import WINDOW, drawn_rows
 from pipelines.energy.savings_recorded import PACKED, SPREAD, WHAT_IF, Recorded, fewer_gpus, recorded
 from pipelines.energy.savings_tables import recorded_savings, right_sizing, shares
 from pipelines.errors import BadUsage, LakeError
-from pipelines.simulation_settings import SimulationSettings
+from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK
+from pipelines.simulation.energy.meters import OFF, ON, Meters
+from pipelines.simulation.energy.power_file import power_file
+from pipelines.simulation.simulation_settings import SimulationSettings
 from scheduler_core.planning.grid import Grid
 from tests.pipelines.experiments.tiny import PREDICTOR, pool
 from tests.pipelines.simulation.energy.sites import hourly

@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipelines.energy.meters import Meters
-from pipelines.energy.power_file import power_file
 from pipelines.energy.shifting import Outcome, Queue, ask, compared, outcome, queue_of, shifted
 from pipelines.errors import LakeError
 from pipelines.replay.resamples import day_counts
+from pipelines.simulation.energy.meters import Meters
+from pipelines.simulation.energy.power_file import power_file
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.measures.holding import Uses
 from scheduler_core.cluster import Machine

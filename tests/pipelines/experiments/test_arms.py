@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipelines.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED
 from pipelines.experiments.arms import ABLATION_ARMS, EXPERIMENT_ARMS, Asked, advice_of, asked_of
 from pipelines.experiments.folded import FoldedPredictor
+from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED
 from pipelines.simulation.engine.predictors import ConstantPredictor
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import FloatArray, Knowledge, Predictor, Recommendation, Request, RunTimes

@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.errors import BadUsage
 from pipelines.experiments.cases import LOADS_PER_H, MIXES, cases_of, populations
-from pipelines.job_pool import job_pool
+from pipelines.simulation.job_pool import job_pool
 from tests.pipelines.experiments.tiny import pool, tables
 
 

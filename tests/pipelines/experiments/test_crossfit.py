@@ -7,13 +7,13 @@ import pytest
 
 from pipelines.errors import TrainingError
 from pipelines.experiments.crossfit import Crossfit, crossfit, handing_out
-from pipelines.job_pool import Pool, job_pool
-from pipelines.training.alike import AlikeRecipe
-from pipelines.training.peaks import UsageRecipe
+from pipelines.models.alike import AlikeRecipe
+from pipelines.models.peaks import UsageRecipe
+from pipelines.simulation.job_pool import Pool, job_pool
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import Reason
-from tests.pipelines.training.conftest import make_jobs
-from tests.pipelines.training.test_usage import use_of
+from tests.pipelines.models.conftest import make_jobs
+from tests.pipelines.models.test_usage import use_of
 
 pytestmark = pytest.mark.slow
 

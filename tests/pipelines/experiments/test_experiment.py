@@ -13,11 +13,11 @@ from pipelines.errors import BadUsage
 from pipelines.experiments.experiment import EXPERIMENTS
 from pipelines.experiments.folder import write
 from pipelines.experiments.shown import shown
-from pipelines.ingest import ingest
+from pipelines.lake.ingest import ingest
 from pipelines.synth.pai import synthesise
 from tests.pipelines.experiments.tiny import answered, asked
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "experiment_1.txt"
+GOLDEN = Path(__file__).parents[3] / "golden" / "experiment_1.txt"
 
 
 def about(answer_rows: list[dict[str, Any]], what: str) -> list[dict[str, Any]]:

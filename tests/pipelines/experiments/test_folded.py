@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from pipelines.experiments.folded import looking_back
-from pipelines.job_pool import job_pool
-from tests.pipelines.canonical import T0, measured_tables
+from pipelines.simulation.job_pool import job_pool
+from tests.pipelines.lake.canonical import T0, measured_tables
 
 
 @pytest.mark.parametrize(

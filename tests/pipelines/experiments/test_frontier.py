@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pipelines.experiments.frontier import Eased, Point, frontier, points, undominated
+from pipelines.models.alike import AlikeRecipe
 from pipelines.simulation.engine.predictors import ConstantPredictor
-from pipelines.training.alike import AlikeRecipe
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import Job, Request
 from tests.pipelines.experiments.tiny import PREDICTOR, SMALL, pool

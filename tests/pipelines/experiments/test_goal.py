@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.advice import ORACLE, REQUESTED
 from pipelines.experiments.goal import goal_rows, harm_rows, row_harm_rows
 from pipelines.experiments.intervals import clopper_pearson
+from pipelines.simulation.advice import ORACLE, REQUESTED
 from scheduler_core.types import Reason, Request
 from scheduler_core.verdicts import standing
 from tests.pipelines.experiments.tiny import pool, runs

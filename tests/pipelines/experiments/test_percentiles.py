@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.experiments.percentiles import RULES, Rule, past_use, weighted_percentile
-from tests.pipelines.canonical import T0
+from tests.pipelines.lake.canonical import T0
 
 PLAIN = Rule(what="", cpu_level=0.5, mem_level=1.0, margin=0.0)
 

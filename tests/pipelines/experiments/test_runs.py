@@ -6,14 +6,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipelines.cluster_file import ClusterSpec
 from pipelines.experiments.arms import EXPERIMENT_ARMS, advice_of, asked_of
 from pipelines.experiments.cases import Case, cases_of
 from pipelines.experiments.runs import KEY, POLICIES, Outcomes, asked_cores, cpu_met_h, over_time, run_cases
-from pipelines.paired_runs import Arrivals, Run
+from pipelines.simulation.cluster_file import ClusterSpec
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import NO_OUTAGES, Workload
 from pipelines.simulation.measures.metrics import Uses, summarise
+from pipelines.simulation.paired_runs import Arrivals, Run
 from scheduler_core.cluster import Machine
 from scheduler_core.shrink import ShrinkPolicy
 from tests.pipelines.experiments.tiny import PREDICTOR, SMALL, pool

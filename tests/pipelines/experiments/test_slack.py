@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.advice import ORACLE, REQUESTED
 from pipelines.experiments.slack import slack_rows
+from pipelines.simulation.advice import ORACLE, REQUESTED
 from scheduler_core.types import Reason, Request
 from scheduler_core.verdicts import standing
 from tests.pipelines.experiments.tiny import pool

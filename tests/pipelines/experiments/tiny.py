@@ -6,15 +6,15 @@ from typing import Any
 
 import polars as pl
 
-from pipelines.cluster_file import ClusterSpec
 from pipelines.experiments.cases import TYPES
 from pipelines.experiments.experiment import Answer, Question, ask
-from pipelines.job_pool import Pool, job_pool
+from pipelines.simulation.cluster_file import ClusterSpec
 from pipelines.simulation.engine.predictors import ConstantPredictor
-from pipelines.simulation_settings import SimulationSettings
+from pipelines.simulation.job_pool import Pool, job_pool
+from pipelines.simulation.simulation_settings import SimulationSettings
 from scheduler_core.cluster import Machine
 from scheduler_core.types import Request
-from tests.pipelines.canonical import measured_tables
+from tests.pipelines.lake.canonical import measured_tables
 
 ONE_MACHINE = ClusterSpec(machines=(Machine(name="m", cpu_cores=96.0, mem_gib=512.0, gpus=8),), source="one machine")
 SMALL = SimulationSettings(horizon_s=3600.0, cluster=ONE_MACHINE)

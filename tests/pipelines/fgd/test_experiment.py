@@ -13,7 +13,7 @@ from pipelines.fgd.arms import ORDERS, POLICIES, TIES
 from pipelines.fgd.experiment import Answer, Question
 from pipelines.fgd.folder import subtitle_of
 from pipelines.fgd.published import ALLOCATED, FOLDER, no_results, read_published
-from pipelines.ingest import ingest
+from pipelines.lake.ingest import ingest
 from tests.pipelines.conftest import PHILLY
 from tests.pipelines.fgd.tiny import results, tiny_lake, tiny_openb
 

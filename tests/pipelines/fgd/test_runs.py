@@ -8,7 +8,7 @@ from pipelines.errors import BadUsage
 from pipelines.fgd.arms import ORDERS, POLICIES, Arm, arms_of, is_arm
 from pipelines.fgd.pod_lists import PodList, pod_list
 from pipelines.fgd.runs import CURVE_SCHEMA, curve_of, filled_up, one_seed
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
 from pipelines.studies.fragmentation.inflation import Inflation
 from tests.pipelines.fgd.tiny import tiny_lake
 

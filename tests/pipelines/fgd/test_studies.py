@@ -12,8 +12,8 @@ from pipelines.experiments.cases import PAPER, cases_of
 from pipelines.fgd import departures, large_jobs, online, shrinking
 from pipelines.fgd.churn import Churn, churn_of, loaded
 from pipelines.fgd.findings import dealt, differences, summed_up, write
-from pipelines.ingest import ingest
-from pipelines.lake import Lake
+from pipelines.lake.ingest import ingest
+from pipelines.lake.lake import Lake
 from scheduler_core.cluster import Demand
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.target import target_of

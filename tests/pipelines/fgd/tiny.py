@@ -9,7 +9,7 @@ import polars as pl
 from pipelines.fgd.arms import FGD, FIRST_TIES, PERMUTED, POLICIES, PUBLISHED_POPULARITY, RANDOM
 from pipelines.fgd.published import ALLOCATED, FRAGMENTED
 from pipelines.fgd.runs import CURVE_SCHEMA
-from pipelines.ingest import ingest
+from pipelines.lake.ingest import ingest
 
 NODES = ("a,64000,262144,2,P100", "b,64000,262144,2,P100", "c,96000,393216,4,T4", "d,96000,393216,4,T4")
 BIG = ("e,96000,786432,8,V100M32", "f,96000,786432,8,V100M32")

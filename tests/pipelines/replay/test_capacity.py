@@ -17,7 +17,7 @@ from pipelines.replay.capacity import (
     offered_gpus,
     readings_of,
 )
-from tests.pipelines.canonical import T0, canonical, job_row
+from tests.pipelines.lake.canonical import T0, canonical, job_row
 
 
 def jobs_of(*rows: dict[str, object]) -> pl.DataFrame:

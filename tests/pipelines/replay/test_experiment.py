@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
-from pipelines.ingest import ingest
+from pipelines.lake.ingest import ingest
 from tests.pipelines.conftest import HELIOS, PHILLY
 
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from features.tables import Jobs
+from pipelines.models.baselines import UNINFORMED_S, Key
 from pipelines.replay.means import MEANS, mean_sizes
-from pipelines.training.baselines import UNINFORMED_S, Key
-from tests.pipelines.canonical import T0, canonical, job_row
+from tests.pipelines.lake.canonical import T0, canonical, job_row
 
 
 def jobs_of(rows: list[tuple[int, float, str | None, str | None, float]]) -> pl.DataFrame:

@@ -13,7 +13,7 @@ from pipelines.replay.orders import ORDERS, orders_for
 from pipelines.replay.replay import Outcome, planned, replay, replayed
 from pipelines.replay.sizes import ORACLE, PREDICTED
 from scheduler_core.cluster import Machine
-from tests.pipelines.canonical import T0, canonical, job_row
+from tests.pipelines.lake.canonical import T0, canonical, job_row
 
 
 def jobs_of(*rows: tuple[float, float, float, str]) -> pl.DataFrame:

@@ -9,7 +9,7 @@ import pytest
 from features.tables import Jobs
 from pipelines.errors import BadUsage
 from pipelines.replay.sizes import LEAST_LEARNT, applicable_sources, local_months, sizes_of
-from tests.pipelines.canonical import canonical, job_row
+from tests.pipelines.lake.canonical import canonical, job_row
 
 BEGIN = datetime(2020, 7, 1, tzinfo=UTC)
 HOUR_S = 3600.0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
 from pipelines.report.page import page
 from pipelines.report.parts import Section
 from pipelines.report.price import price_of

@@ -8,11 +8,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pipelines.charts.attributions import beeswarm, coverage, importances, swarm_offsets
-from pipelines.charts.distributions import LEAST_AMOUNT, LEAST_S, duration_ranges, durations, request_and_use
-from pipelines.charts.grids import utilisation
-from pipelines.charts.panels import LINE_CHARACTERS, TITLE_CHARACTERS, counted
-from pipelines.charts.shares import STATUSES, by_status
+from pipelines.report.charts.attributions import beeswarm, coverage, importances, swarm_offsets
+from pipelines.report.charts.distributions import LEAST_AMOUNT, LEAST_S, duration_ranges, durations, request_and_use
+from pipelines.report.charts.grids import utilisation
+from pipelines.report.charts.panels import LINE_CHARACTERS, TITLE_CHARACTERS, counted
+from pipelines.report.charts.shares import STATUSES, by_status
 from pipelines.report.parts import Figure, Section
 from pipelines.report.report import Order, sections
 from tests.pipelines.report.tiny import figures, points_of, spec_of

@@ -7,10 +7,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipelines.energy.meters import Meters
-from pipelines.energy.power_file import power_file
 from pipelines.report.energy import energy, hours_of_day, machine_energy
 from pipelines.report.parts import Note, Traces
+from pipelines.simulation.energy.meters import Meters
+from pipelines.simulation.energy.power_file import power_file
 from scheduler_core.cluster import Machine
 from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.hourly import HourlySeries

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import BadUsage, LakeError
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
 from pipelines.report.cells import csv_of, shown
 from pipelines.report.claims import claims
 from pipelines.report.page import page

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
 from pipelines.report.parts import Figure, Section, Table
 from tests.pipelines.statistics.lakes import T0, make_lake, ran, used
 

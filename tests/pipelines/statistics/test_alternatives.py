@@ -6,12 +6,12 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.ingest import ingest
-from pipelines.lake import Lake
-from pipelines.manifest import from_json
+from pipelines.lake.ingest import ingest
+from pipelines.lake.lake import Lake
+from pipelines.lake.manifest import from_json
+from pipelines.lake.sources import SOURCES
+from pipelines.lake.sources.openb import OPENB
 from pipelines.report.report import Order, sections
-from pipelines.sources import SOURCES
-from pipelines.sources.openb import OPENB
 from pipelines.statistics import STATISTICS, Answer, alone
 from tests.pipelines.report.tiny import tables
 

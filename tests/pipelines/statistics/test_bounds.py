@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import LakeError
-from pipelines.sources.source import MOST_ASKED, MOST_INSTANCES, MOST_SPAN_S
+from pipelines.lake.sources.source import MOST_ASKED, MOST_INSTANCES, MOST_SPAN_S
 from pipelines.statistics import STATISTICS
 from tests.pipelines.statistics.lakes import job, make_lake, ran, used
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipelines.ingest import ingest
-from pipelines.lake import Lake
+from pipelines.lake.ingest import ingest
+from pipelines.lake.lake import Lake
 from pipelines.statistics import STATISTICS, Statistic
 from pipelines.statistics.published import read_published
 from pipelines.statistics.shown import tally, verdict_rows

@@ -6,8 +6,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipelines.ingest import ingest
-from pipelines.lake import Lake
+from pipelines.lake.ingest import ingest
+from pipelines.lake.lake import Lake
 from pipelines.statistics import STATISTICS, Statistic
 from pipelines.synth.pai import synthesise
 from tests.pipelines.statistics.lakes import job, make_lake, ran, used

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import BadUsage, LakeError, SourceError
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
 from pipelines.statistics import STATISTICS
 from pipelines.statistics.published import FOLDER, printed, read_published
 from pipelines.statistics.shown import tally, verdict_lines, verdict_rows

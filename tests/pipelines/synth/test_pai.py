@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from pipelines.errors import SynthesisError
-from pipelines.ingest import ingest
+from pipelines.lake.ingest import ingest
 from pipelines.synth.calibration import load_calibration
 from pipelines.synth.observation import Tables, scan
 from pipelines.synth.pai import SynthReport, draw_trace, synthesise

@@ -35,7 +35,7 @@ from tests.pipelines.simulation.engine.simulations import (
     workload,
 )
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "five_jobs_events.jsonl"
+GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "five_jobs_events.jsonl"
 
 FIVE_JOBS = workload(
     {"at": 0.0, "gpus": 4, "run": 10.0, "user": 0},

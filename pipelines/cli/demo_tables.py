@@ -1,0 +1,106 @@
+"""The demo's three tables: accuracy against baselines, what was reclaimed and why, and what it did to the cluster.
+
+Pure reshaping of what training and simulation returned; `pipelines.cli.demo` runs them and prints.
+Called by `pipelines.cli.demo`.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+from pipelines.models.gate import FITTED_BASELINES, MODEL
+from pipelines.models.retrain import Retrained
+from pipelines.simulation.simulate import SimulationResult
+from pipelines.simulation.simulation_rows import averaged
+
+Row = dict[str, object]
+
+OUTCOME_COLUMNS: Final = (
+    "trace",
+    "arm",
+    "truth",
+    "devices",
+    "deployed",
+    "completed",
+    "complete_rate",
+    "cpu_used_frac",
+    "mem_used_frac",
+    "gpu_used_frac",
+    "killed",
+    "stretched_share",
+    "stretch_p99",
+)
+
+
+def accuracy_rows(trained: Sequence[Retrained]) -> list[Row]:
+    """Return one row per run-time model: itself, the best history baseline, the lead, and the gate's word."""
+    rows: list[Row] = []
+    for each in trained:
+        table = each.model.evaluation
+        if each.model.kind != "runtime" or table.is_empty():
+            continue
+        own = table.row(by_predicate=pl.col("model") == MODEL, named=True)
+        remembered = table.filter(~pl.col("model").is_in([MODEL, *FITTED_BASELINES])).sort("pinball", "model")
+        best = remembered.row(0, named=True)
+        rows.append(
+            {
+                "trace": each.model.trace,
+                "type": each.model.task_type,
+                "n": own["n"],
+                "pinball": own["pinball"],
+                "best_baseline": best["model"],
+                "its_pinball": best["pinball"],
+                "lead_lo": best["lead_lo"],
+                "lead_hi": best["lead_hi"],
+                "coverage_p90": own["coverage_p90"],
+                "within_2x": own["within_2x"],
+                "gate": each.version.status,
+            }
+        )
+    return rows
+
+
+def importance_rows(trained: Sequence[Retrained], *, top: int = 3) -> list[Row]:
+    """Return the `top` features of each run-time model, by permutation importance."""
+    rows: list[Row] = []
+    for each in trained:
+        if each.model.kind == "runtime" and each.model.importances:
+            first = pl.DataFrame(each.model.importances).sort("mean", "feature", descending=[True, False]).head(top)
+            rows += [
+                {
+                    "type": each.model.task_type,
+                    "feature": row["feature"],
+                    "importance": row["mean"],
+                    "sign": row["sign"],
+                }
+                for row in first.iter_rows(named=True)
+            ]
+    return rows
+
+
+def reclaimed_rows(result: SimulationResult, *, arm: str = "shrunk") -> list[Row]:
+    """Return what the recommendations of one arm took back, by resource and reason."""
+    return [{key: value for key, value in row.items() if key != "arm"} for row in result.reclaimed if row["arm"] == arm]
+
+
+def outcome_rows(result: SimulationResult) -> list[Row]:
+    """Return the simulated arms under every truth, as means over the seeds; once where the truths agree to the digit.
+
+    At its full request a job runs as recorded under every truth, and so it does at what it truly needed.
+    """
+    means = averaged(result.rows)
+    figures = [column for column in OUTCOME_COLUMNS if column != "truth"]
+    alike = {
+        (row["arm"], row["devices"]): {tuple(r[f] for f in figures) for r in means if _same(r, row)} for row in means
+    }
+    rows: dict[tuple[object, ...], Row] = {}
+    for row in means:
+        truth = "any" if len(alike[row["arm"], row["devices"]]) == 1 else row["truth"]
+        shown = {column: row[column] for column in OUTCOME_COLUMNS} | {"truth": truth}
+        rows.setdefault((row["arm"], row["devices"], truth), shown)
+    return list(rows.values())
+
+
+def _same(one: Row, other: Row) -> bool:
+    return (one["arm"], one["devices"]) == (other["arm"], other["devices"])

@@ -1,0 +1,97 @@
+"""The bytes of a download that is not complete: one file, one writer, and the server's ETag beside.
+
+Nothing is received here. Called by `pipelines.fetch.download`.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from pipelines.errors import FetchError
+
+
+class Unfit(FetchError):
+    """What arrives cannot be the file asked for: what is held of it is worth nothing."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Partial:
+    """A partial file open for appending; `kept_bytes` of it are from an earlier run."""
+
+    path: Path
+    body: BinaryIO
+    kept_bytes: int
+
+    @property
+    def held_bytes(self) -> int:
+        """Return how many bytes are held."""
+        return self.body.tell()
+
+    @property
+    def etag(self) -> str | None:
+        """Return the ETag under which the bytes were sent, if the server gave a strong one."""
+        path = _etag_path(self.path)
+        return path.read_text(encoding="ascii") if path.exists() else None
+
+    def note_etag(self, etag: str | None) -> None:
+        """Keep a strong ETag; a weak one does not vouch for bytes (RFC 9110, section 13.1.5)."""
+        if etag is None or etag.startswith("W/") or not etag.isascii():
+            _etag_path(self.path).unlink(missing_ok=True)
+        else:
+            _etag_path(self.path).write_text(etag, encoding="ascii")
+
+    def start_over(self) -> None:
+        """Drop the bytes held, and their ETag."""
+        self.body.seek(0)
+        self.body.truncate()
+        self.kept_bytes = 0
+        self.note_etag(None)
+
+
+@contextmanager
+def open_alone(path: Path) -> Iterator[Partial]:
+    """Open a partial file for this process alone; leave nothing empty and nothing unfit behind.
+
+    Raises
+    ------
+    FetchError
+        When another process holds the file.
+    """
+    with path.open("ab") as body:
+        try:
+            fcntl.flock(body, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FetchError(f"another taut is fetching {path}: wait for it, or choose another folder") from error
+        if not _is_at(path, body):
+            raise FetchError(f"another taut has just finished with {path}: run the command again")
+        partial = Partial(path=path, body=body, kept_bytes=body.tell())
+        try:
+            yield partial
+        except Unfit:
+            partial.start_over()
+            raise
+        finally:
+            body.flush()
+            _tidy(path, body)
+
+
+def _tidy(path: Path, body: BinaryIO) -> None:
+    """Remove what has no use: the ETag of a file that was completed, and a file that gained nothing."""
+    if not _is_at(path, body):
+        _etag_path(path).unlink(missing_ok=True)
+    elif path.stat().st_size == 0:
+        _etag_path(path).unlink(missing_ok=True)
+        path.unlink()
+
+
+def _is_at(path: Path, body: BinaryIO) -> bool:
+    """Tell whether the open file still has this name; a writer that completed it has renamed it."""
+    return path.exists() and os.path.samestat(path.stat(), os.fstat(body.fileno()))
+
+
+def _etag_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.etag")

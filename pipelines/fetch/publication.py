@@ -1,0 +1,139 @@
+"""What a publisher offers: the files of a trace, their addresses, sizes and checksums, read from `data/manifests`.
+
+Nothing is downloaded here, and nothing about the files' contents is known.
+Called by `pipelines.fetch.fetch`, `pipelines.fetch.download` and `pipelines.fetch.archives`.
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from pipelines.errors import BadUsage, FetchError
+
+MANIFESTS = Path(__file__).resolve().parents[2] / "data" / "manifests"
+
+# A name starts with a letter or a digit: neither `..`, nor a hidden file, nor an absolute path fits.
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+Name = Annotated[str, StringConstraints(pattern=rf"^{_NAME}$")]
+RelativePath = Annotated[str, StringConstraints(pattern=rf"^{_NAME}(/{_NAME})*$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+HttpsAddress = Annotated[str, StringConstraints(pattern=r"^https://[^\s/]+/\S*$")]
+Text = Annotated[str, StringConstraints(min_length=1)]
+Bytes = Annotated[int, Field(ge=0)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Member(_Record):
+    """One file wanted out of an archive, found by the end of its path there."""
+
+    path: RelativePath
+    size_bytes: Bytes | None = None
+    sha256: Sha256 | None = None
+
+
+class Unpacking(_Record):
+    """What to take out of an archive, where to put it, and how many bytes it may hold in all."""
+
+    max_bytes: Bytes
+    members: Annotated[tuple[Member, ...], Field(min_length=1)]
+    into: RelativePath | None = None
+
+
+class PublishedFile(_Record):
+    """One file of a trace; its exact size where the publisher states it, a bound otherwise."""
+
+    name: Name
+    url: HttpsAddress
+    sha256: Sha256
+    size_bytes: Bytes | None = None
+    max_bytes: Bytes | None = None
+    unpack: Unpacking | None = None
+
+    @property
+    def limit_bytes(self) -> int:
+        """Return the number of bytes past which a download is refused."""
+        return next(bound for bound in (self.size_bytes, self.max_bytes) if bound is not None)
+
+    @model_validator(mode="after")
+    def _has_one_bound(self) -> Self:
+        if (self.size_bytes is None) == (self.max_bytes is None):
+            raise ValueError(f"{self.name} needs either size_bytes or max_bytes")
+        return self
+
+
+class Publication(_Record):
+    """A published trace: who stands behind it, and its files."""
+
+    name: Name
+    title: Text
+    publisher: Text
+    licence: Text
+    homepage: HttpsAddress
+    citation: Text
+    files: Annotated[tuple[PublishedFile, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Self:
+        names = [file.name for file in self.files]
+        if len(set(names)) < len(names):
+            raise ValueError(f"file names repeat: {sorted(name for name in set(names) if names.count(name) > 1)}")
+        return self
+
+
+def published_names() -> list[str]:
+    """Return the names of the traces that can be fetched.
+
+    Raises
+    ------
+    FetchError
+        When the folder of manifests is absent, as it is outside a clone of the project.
+    """
+    if not MANIFESTS.is_dir():
+        raise FetchError(
+            f"found no folder {MANIFESTS}, expected the manifests of the published traces there: "
+            "run taut from a clone of the project, installed with `pip install --editable .`"
+        )
+    return sorted(path.stem for path in MANIFESTS.glob("*.toml"))
+
+
+def publication(name: str) -> Publication:
+    """Return the publication called `name`.
+
+    Raises
+    ------
+    BadUsage
+        When no manifest has that name.
+    FetchError
+        When the manifests are absent, or the one asked for does not hold.
+
+    Examples
+    --------
+    >>> publication("helios").files[0].size_bytes
+    36437672
+    """
+    names = published_names()
+    if name not in names:
+        raise BadUsage(f"found no published trace {name!r}, expected one of: {', '.join(names)}")
+    return read_publication(MANIFESTS / f"{name}.toml")
+
+
+def read_publication(path: Path) -> Publication:
+    """Read and check one manifest.
+
+    Raises
+    ------
+    FetchError
+        When the file is absent, not TOML, or not a manifest; every fault is named.
+    """
+    try:
+        return Publication.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FetchError(f"cannot read the manifest {path}: {error}") from error
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'file'}: {fault['msg']}" for fault in error.errors())
+        raise FetchError(f"{path} is not a manifest as its own header describes: {faults}") from error

@@ -1,0 +1,247 @@
+"""A checked mapping as a `Source`: raw columns of texts, each after what it is made of, and the rules they are held to.
+
+Its canonical SELECTs stand in `selects.py`; staging executes it. Texts of a mapping enter SQL as literals alone.
+Called by `pipelines.lake.generic.opening`.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Final
+
+from pipelines.errors import MappingError
+from pipelines.lake.generic.conversions import SLURM_STEP, TEXT_SLOT, cases, literal, time_value
+from pipelines.lake.generic.csv_records import csv_records
+from pipelines.lake.generic.cures import JOB_STEP, cures_of
+from pipelines.lake.generic.duckdb_records import duckdb_records
+from pipelines.lake.generic.json_records import json_records
+from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, TIME, USAGE_COLUMNS, Kind
+from pipelines.lake.generic.mapping import NULLS, ColumnMapping, GenericMapping, RowsMapping
+from pipelines.lake.generic.records import fetched_records, write_records
+from pipelines.lake.generic.row_texts import LOGS, sqlite_records
+from pipelines.lake.generic.selects import jobs_select, machines_select, usage_select
+from pipelines.lake.manifest import Input
+from pipelines.lake.sources.source import (
+    COMPUTED,
+    MOST_ASKED,
+    MOST_INSTANCES,
+    MOST_SPAN_S,
+    Column,
+    RawTable,
+    Rule,
+    Source,
+    beyond,
+    missing,
+    negative,
+    one_cluster,
+)
+
+NAME: Final = "generic"
+LOGS_OF: Final = {"sqlite": LOGS, "duckdb": (".wal",)}
+"""How the names of the files end that hold what is not in the database's own file yet."""
+
+STREAMED: Final = {"csv": csv_records, "jsonl": json_records, "sqlite": sqlite_records}
+IMPLIED: Final = {"run_s": "end_ts - start_ts", "queue_s": "start_ts - submit_ts", "end_ts": "start_ts + run_s"}
+"""How a column that is not mapped follows from two that are."""
+
+WHOLE: Final = "_whole"
+"""Ends the name of what is divided: CPU time, a gang's request."""
+
+RESOURCES: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
+SPANS: Final = ("queue_s", "run_s", "time_limit_s")
+RATES: Final = ("net_read_bytes_per_s", "net_write_bytes_per_s")
+USED: Final = tuple(name for name in USAGE_COLUMNS if name not in (*RATES, "instances_measured"))
+
+
+def source_of(mapping: GenericMapping, files: Mapping[str, str]) -> Source:
+    """Return the declaration of a mapping; `files` names the file of each table below the folder.
+
+    Raises
+    ------
+    MappingError
+        If columns are derived from each other in a circle, or from columns that are not mapped.
+    """
+    usage = dict(mapping.usage.columns) if mapping.usage else {}
+    tables = [_job_table(mapping.jobs, usage, files["jobs"])]
+    held = set(mapping.jobs.columns) | _implied(mapping.jobs.columns)
+    outputs = {"jobs": jobs_select(held)}
+    if usage:
+        outputs["usage"] = usage_select(usage, held)
+    if mapping.machines is not None:
+        tables.append(_machine_table(mapping.machines, files["machines"]))
+        outputs["machines"] = machines_select(mapping.machines.columns)
+    digest = hashlib.sha256(mapping.model_dump_json().encode()).hexdigest()
+    return Source(
+        name=NAME,
+        clusters=one_cluster(mapping.cluster),
+        tables=tuple(tables),
+        outputs=outputs,
+        declared=(Input(file="the mapping", bytes=len(mapping.model_dump_json()), sha256=digest),),
+        cures=cures_of(mapping),
+    )
+
+
+def wanted_of(columns: Mapping[str, ColumnMapping]) -> list[str | int]:
+    """Return the source columns that a table's mapping names, each once, in its order."""
+    return list(dict.fromkeys(each.column for each in columns.values() if each.column is not None))
+
+
+def _records(rows: RowsMapping, columns: Mapping[str, ColumnMapping], file: str, plain: Path, target: Path) -> int:
+    wanted = wanted_of(columns)
+    if rows.format in STREAMED:
+        return write_records(STREAMED[rows.format](plain, file, rows, wanted), len(wanted), target, file)
+    if rows.format == "postgres":  # its rows were fetched as records before: there was no file to read
+        return fetched_records(plain, target)
+    return duckdb_records(plain, file, rows, wanted, target)
+
+
+def _job_table(rows: RowsMapping, usage: dict[str, ColumnMapping], file: str) -> RawTable:
+    columns = {**rows.columns, **usage}
+    made = _columns(rows, columns, {**JOB_COLUMNS, **USAGE_COLUMNS}, _implied(rows.columns))
+    held = {column.name for column in made}
+    spans, resources, used, rates = ([n for n in names if n in held] for names in (SPANS, RESOURCES, USED, RATES))
+    numbers = [n for n in (*resources, *used, "nodes", "attempts") if n in held]
+    ordered = (("start_before_submit", "start_ts", "submit_ts"), ("end_before_start", "end_ts", "start_ts"))
+    of_slurm = "status" in rows.columns and rows.columns["status"].convert == "slurm_state"
+    rules = [
+        missing("job_id"),
+        *([Rule(name=JOB_STEP, bad=f"regexp_full_match(job_id, '{SLURM_STEP}')")] if of_slurm else []),
+        missing("submit_ts", rule="no_submit_time"),
+        *(Rule(name=name, bad=f"{late} < {early}") for name, late, early in ordered if {late, early} <= held),
+        *([negative(*spans, rule="negative_time")] if spans else []),
+        *([negative(*numbers)] if numbers else []),
+        *([negative(*rates, rule="negative_use")] if rates else []),
+        *([Rule(name="no_instances", bad="instances < 1")] if "instances" in held else []),
+        *([Rule(name="no_instances", bad="instances_measured < 1")] if "instances_measured" in held else []),
+        *([beyond(spans, MOST_SPAN_S, "time_beyond_measure")] if spans else []),
+        *([beyond(resources, MOST_ASKED, "request_beyond_measure")] if resources else []),
+        *([beyond(("instances",), MOST_INSTANCES, "request_beyond_measure")] if "instances" in held else []),
+        *([beyond(used, MOST_ASKED, "use_beyond_measure")] if used else []),
+        *([beyond(rates, 1e14, "use_beyond_measure")] if rates else []),
+    ]
+    key = ("job_id", "role") if "role" in held else ("job_id",)
+    return _table("job", rows, columns, made, rules, key, file, "jobs")
+
+
+def _machine_table(rows: RowsMapping, file: str) -> RawTable:
+    made = _columns(rows, rows.columns, MACHINE_COLUMNS, set())
+    numbers: list[str] = [n for n in ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib") if n in rows.columns]
+    rules = [
+        missing("machine"),
+        missing("gpus", rule="no_gpu_count"),
+        negative(*numbers, rule="negative_capacity"),
+        beyond(numbers, MOST_ASKED, "capacity_beyond_measure"),
+    ]
+    return _table("machine", rows, rows.columns, made, rules, ("machine",), file, "machines")
+
+
+def _table(
+    name: str,
+    rows: RowsMapping,
+    columns: Mapping[str, ColumnMapping],
+    made: list[Column],
+    rules: list[Rule],
+    key: tuple[str, ...],
+    file: str,
+    feeds: str,
+) -> RawTable:
+    return RawTable(
+        name=name,
+        stems=(file,),
+        suffixes=("",),
+        columns=tuple(made),
+        feeds=feeds,
+        required=True,
+        key=key,
+        rules=tuple(rules),
+        passing=tuple(column.name for column in made if column.name.endswith(WHOLE)),
+        records=partial(_records, rows, columns, file),
+        counted_in="line" if rows.format in ("csv", "jsonl") else "row",
+        logs=LOGS_OF.get(rows.format, ()),
+    )
+
+
+def _implied(columns: Mapping[str, ColumnMapping]) -> set[str]:
+    """Return the columns that are not mapped and follow from those that are."""
+    return {n for n, how in IMPLIED.items() if n not in columns and set(_parts(how)) <= set(columns)}
+
+
+def _parts(derivation: str) -> tuple[str, str]:
+    left, _, right = derivation.split(" ")
+    return left, right
+
+
+def _columns(
+    rows: RowsMapping, columns: Mapping[str, ColumnMapping], kinds: Mapping[str, Kind], implied: set[str]
+) -> list[Column]:
+    """Return the raw columns, each after those it is derived from."""
+    derived = {name: each.derive for name, each in columns.items() if each.derive}
+    derived |= {name: IMPLIED[name] for name in implied}
+    needs: dict[str, set[str]] = {name: set(_parts(how)) for name, how in derived.items()}
+    needs |= {name: {each.per} for name, each in columns.items() if each.per}
+    known = set(columns) | implied
+    for name, parts in needs.items():
+        if parts - known:
+            raise MappingError(f"{name} is made of {min(parts - known)}, which is not mapped; map it, or {name} itself")
+    try:
+        ordered = list(TopologicalSorter({n: sorted(needs.get(n, ())) for n in sorted(known)}).static_order())
+    except CycleError as error:
+        raise MappingError(
+            f"{' and '.join(sorted(set(error.args[1])))} are derived from each other; map one"
+        ) from error
+    places = {name: position for position, name in enumerate(wanted_of(columns), start=1)}
+    made = []
+    for name in ordered:
+        if name in derived:
+            made.append(Column(name=name, text=COMPUTED, value=_derived(derived[name])))
+        elif columns[name].per:
+            # In two steps: a job that did not run has no mean, which is no fault of the text.
+            made.append(replace(_column(name, columns[name], kinds[name], rows, places), name=name + WHOLE, fault=name))
+            made.append(Column(name=name, text=COMPUTED, value=f"{name}{WHOLE} / nullif({columns[name].per}, 0)"))
+        else:
+            made.append(_column(name, columns[name], kinds[name], rows, places))
+    return made
+
+
+def _derived(how: str) -> str:
+    left, sign, right = how.split(" ")
+    if right.endswith("_ts"):
+        return f"epoch({left} - {right})"
+    # Spans beyond that are quarantined for themselves; times would overflow.
+    return f"CASE WHEN {right} BETWEEN 0 AND {MOST_SPAN_S:g} THEN {left} {sign} to_seconds({right}) END"
+
+
+def _column(name: str, told: ColumnMapping, kind: Kind, rows: RowsMapping, places: Mapping[str | int, int]) -> Column:
+    conversion = kind.named[told.convert] if told.convert else kind.plain
+    nulls = ("",) if name in ("job_id", "machine") else (*NULLS, *rows.nulls)
+    if told.column is None:
+        text = literal(_written(told.value))
+    else:
+        listed = ", ".join(literal(each.strip()) for each in nulls)
+        field = f"c{places[told.column]}"
+        text = f"CASE WHEN trim({field}) NOT IN ({listed}) THEN trim({field}) END"
+        if told.default is not None:
+            text = f"coalesce({text}, {literal(_written(told.default))})"
+    text = f"nullif({conversion.pick.replace(TEXT_SLOT, text)}, '')"
+    return Column(name=name, text=text, value=_value(told, kind, rows), missing=("",))
+
+
+def _written(cell: object) -> str:
+    return str(cell).lower() if isinstance(cell, bool) else str(cell)
+
+
+def _value(told: ColumnMapping, kind: Kind, rows: RowsMapping) -> str:
+    if kind is TIME:
+        return time_value(told.time, told.zone or rows.zone)
+    if told.convert:
+        value = kind.named[told.convert].value
+    elif told.values or told.otherwise:
+        otherwise = literal(told.otherwise) if told.otherwise else kind.plain.value
+        value = cases(told.values, otherwise)
+    else:
+        value = kind.plain.value
+    factor = kind.units[told.unit] if told.unit else 1
+    return value if factor == 1 else f"({value}) * {factor!r}"

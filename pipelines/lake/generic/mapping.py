@@ -1,0 +1,244 @@
+"""The mapping file, TOML: where the rows are, which column is what, in which unit; checked before anything is read.
+
+What the checked mapping becomes stands in `declaration.py`; the columns and units there are in `kinds.py`.
+Called by `pipelines.lake.generic.opening` and `pipelines.lake.generic.declaration`.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Final, Literal, Self
+from zoneinfo import available_timezones
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from features.vocabulary import Status, TaskType
+from pipelines.errors import MappingError
+from pipelines.lake.generic.conversions import EPOCHS, TIME_PART
+from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, TIME, USAGE_COLUMNS, Kind
+
+MOST_BYTES: Final = 1 << 16
+MOST_DOTS: Final = 10
+_LONG_KEY: Final = re.compile(
+    rf"""(?:^|[\[{{,])[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_DOTS + 1}}}""", re.MULTILINE
+)
+"""A key that takes the parser a time that grows with the square of its parts."""
+
+DERIVED: Final = {
+    "end_ts": ("start_ts + run_s",),
+    "start_ts": ("submit_ts + queue_s", "end_ts - run_s"),
+    "submit_ts": ("start_ts - queue_s",),
+    "run_s": ("end_ts - start_ts",),
+    "queue_s": ("start_ts - submit_ts",),
+}
+"""What a column may be derived from; null where a part is."""
+
+NULLS: Final = ("", "NA", "N/A", "None", "NULL", "null", "nan", "NaN", "Unknown")
+DATABASES: Final = ("duckdb", "sqlite", "postgres")
+Text = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]+$")]
+Cell = Text | int | float | bool
+_STRICT: Final = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class ColumnMapping(BaseModel):
+    """Where one canonical column comes from: a source column, a constant, or other columns."""
+
+    model_config = _STRICT
+
+    column: Text | Annotated[int, Field(ge=1, le=10_000)] | None = None
+    value: Cell | None = None
+    derive: Text | None = None
+    default: Cell | None = None
+    unit: Text | None = None
+    convert: Text | None = Field(default=None, alias="as")
+    time: Text = "iso"
+    zone: Text | None = None
+    values: dict[Text, Text] = Field(default_factory=dict, max_length=1000)
+    otherwise: Text | None = None
+    per: Literal["run_s", "instances"] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, given: object) -> object:
+        """Take a bare name or position for the column."""
+        return {"column": given} if isinstance(given, str | int) and not isinstance(given, bool) else given
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        origins = [n for n in ("column", "value", "derive") if getattr(self, n) is not None]
+        if len(origins) != 1:
+            raise ValueError(f"found {' and '.join(origins) or 'no origin'}; expected one of column, value, derive")
+        return self
+
+
+class RowsMapping(BaseModel):
+    """One table: the file and its format, or the query, and the columns."""
+
+    model_config = _STRICT
+
+    format: Literal["csv", "jsonl", "parquet", "duckdb", "sqlite", "postgres"] = "csv"
+    file: Text | None = None
+    query: Annotated[str, StringConstraints(min_length=1, max_length=100_000)] | None = None
+    delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1, pattern=r"^[^\r\n\x00\"]$")] = ","
+    quote: Annotated[str, StringConstraints(max_length=1, pattern=r"^[^\r\n\x00]?$")] = '"'
+    encoding: Literal["utf-8", "utf-16", "latin-1", "cp1252", "gb18030", "shift_jis", "euc_jp", "euc_kr"] = "utf-8"
+    header: bool = True
+    nulls: tuple[Text | Literal[""], ...] = Field(default=(), max_length=50, strict=False)
+    zone: Text = "UTC"
+    columns: dict[str, ColumnMapping]
+
+    @model_validator(mode="after")
+    def _file_or_query(self) -> Self:
+        database = self.format in DATABASES
+        if database and self.query is None:
+            raise ValueError(f"format {self.format} without a query; expected query = 'SELECT ...'")
+        if not database and self.query is not None:
+            raise ValueError(f"a query of a {self.format} file; expected none, or a database's format")
+        if self.query is not None and (";" in self.query or not re.match(r"\s*(select|with)\b", self.query, re.I)):
+            raise ValueError("a query that is no single SELECT; expected SELECT or WITH first, and no semicolon")
+        if self.file is not None:
+            inside = PurePosixPath(self.file)
+            if inside.is_absolute() or ".." in inside.parts or "\\" in self.file:
+                raise ValueError(f"the file {self.file[:80]!r}; expected a path below the folder given with --from")
+        return self
+
+
+class UsageMapping(BaseModel):
+    """What a job used, in columns of the same rows."""
+
+    model_config = _STRICT
+
+    columns: dict[str, ColumnMapping]
+
+
+class GenericMapping(BaseModel):
+    """A whole mapping file."""
+
+    model_config = _STRICT
+
+    cluster: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] = "main"
+    jobs: RowsMapping
+    usage: UsageMapping | None = None
+    machines: RowsMapping | None = None
+
+
+def read_mapping(path: Path) -> GenericMapping:
+    """Read and check a mapping file.
+
+    Raises
+    ------
+    MappingError
+        If it is absent, no TOML, or says what cannot be meant: every fault with its place and cure.
+    """
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise MappingError(f"{path.name} is larger than {MOST_BYTES} bytes; expected a mapping, not the table")
+        text = data.decode("utf-8-sig")
+        if _LONG_KEY.search(text):
+            raise MappingError(f"{path.name} has a key of more than {MOST_DOTS} dots; expected what the page shows")
+        mapping = GenericMapping.model_validate(tomllib.loads(text))
+    except OSError as error:
+        raise MappingError(f"cannot read the mapping {path}: {error.strerror}; see docs/own-cluster.md") from error
+    except ValidationError as error:
+        raise MappingError(f"{path.name}: {_told(error)}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise MappingError(
+            f"{path.name} is no TOML ({str(error)[:200]}); expected what docs/own-cluster.md shows"
+        ) from error
+    faults = list(_faults(mapping))
+    if faults:
+        raise MappingError(f"{path.name}: {'; '.join(faults[:5])}")
+    return mapping
+
+
+def columns_of(mapping: GenericMapping) -> dict[str, tuple[Mapping[str, ColumnMapping], Mapping[str, Kind]]]:
+    """Return the mapped columns of every section, with the kinds it may have."""
+    usage = mapping.usage.columns if mapping.usage else {}
+    machines = mapping.machines.columns if mapping.machines else {}
+    return {
+        "jobs": (mapping.jobs.columns, JOB_COLUMNS),
+        "usage": (usage, USAGE_COLUMNS),
+        "machines": (machines, MACHINE_COLUMNS),
+    }
+
+
+def _faults(mapping: GenericMapping) -> list[str]:
+    faults = [f"[jobs.columns] lacks {name}" for name in ("job_id", "submit_ts") if name not in mapping.jobs.columns]
+    if mapping.usage and not set(mapping.usage.columns) - {"instances_measured"}:
+        faults.append("[usage.columns] names nothing measured; name a column of usage, or leave [usage] out")
+    if mapping.machines:
+        held = mapping.machines.columns
+        faults += [f"[machines.columns] lacks {name}" for name in ("machine", "gpus") if name not in held]
+        faults += [f"[machines] has the zone {mapping.machines.zone!r}"] if not _is_zone(mapping.machines.zone) else []
+    if not _is_zone(mapping.jobs.zone):
+        faults.append(f"[jobs] has the time zone {mapping.jobs.zone!r}; expected one like Europe/Berlin or UTC")
+    positions = {"jobs": mapping.jobs, "usage": mapping.jobs, "machines": mapping.machines}
+    for section, (columns, kinds) in columns_of(mapping).items():
+        rows = positions[section]
+        for name, column in columns.items():
+            where = f"[{section}.columns] {name[:80]}"
+            if name not in kinds:
+                faults.append(f"{where} is no column of {section}; expected one of {', '.join(kinds)}")
+                continue
+            faults += [f"{where}: {fault}" for fault in _column_faults(name, column, kinds[name], section)]
+            by_position = rows is not None and rows.format == "csv" and not rows.header
+            if column.column is not None and by_position != isinstance(column.column, int):
+                wanted = "a position, from 1, as the file has no header" if by_position else "a name"
+                faults.append(f"{where}: the column {column.column!r}; expected {wanted}")
+    return faults
+
+
+def _column_faults(name: str, column: ColumnMapping, kind: Kind, section: str) -> list[str]:
+    faults = []
+    if column.unit is not None and column.unit not in kind.units:
+        faults.append(f"the unit {column.unit!r}; expected {_one_of(kind.units)}")
+    if column.convert is not None and column.convert not in kind.named:
+        faults.append(f"as = {column.convert!r}; expected {_one_of(kind.named)}")
+    if column.convert is not None and column.unit is not None:
+        faults.append("both unit and as; expected one: conversions know their units")
+    if column.derive is not None and (section != "jobs" or column.derive not in DERIVED.get(name, ())):
+        faults.append(f"derive = {column.derive!r}; expected {_one_of(DERIVED.get(name, ()))}")
+    if column.zone is not None and not _is_zone(column.zone):
+        faults.append(f"the time zone {column.zone!r}; expected one like Europe/Berlin or UTC")
+    if (column.time != "iso" or column.zone) and kind is not TIME:
+        faults.append("a time format or zone, but this column is no time")
+    if kind is TIME and not _is_time(column.time):
+        faults.append(f"time = {column.time!r}; expected iso, {', '.join(EPOCHS)}, or a pattern like %d.%m.%Y %H:%M:%S")
+    if column.per is not None and (not kind.units or section == "machines" or name == column.per):
+        faults.append(f"per = {column.per!r}; expected it on a resource or a duration of a job")
+    return faults + _translation_faults(name, column, kind)
+
+
+def _translation_faults(name: str, column: ColumnMapping, kind: Kind) -> list[str]:
+    told = [*column.values.values(), *([column.otherwise] if column.otherwise else [])]
+    if told and (kind.units or kind is TIME or column.convert):
+        return ["values, which only texts, states and task types have, without `as`"]
+    closed = {"status": [str(s) for s in Status], "task_type": [str(t) for t in TaskType]}.get(name)
+    return [f"values lead to {each!r}; expected {_one_of(closed)}" for each in told if closed and each not in closed]
+
+
+def _one_of(names: Mapping[str, object] | tuple[str, ...] | list[str]) -> str:
+    return f"one of {', '.join(names)}" if names else "none for this column"
+
+
+def _is_zone(name: str) -> bool:
+    return name == "UTC" or ("/" in name and not name.startswith("posix/") and name in available_timezones())
+
+
+def _is_time(form: str) -> bool:
+    if form == "iso" or form in EPOCHS:
+        return True
+    return "%" in form and "%" not in TIME_PART.sub("", form)
+
+
+def _told(error: ValidationError) -> str:
+    """Return the first faults, each with its place as it is written in the file."""
+    faults = []
+    for each in error.errors()[:5]:
+        place = ".".join(str(part) for part in each["loc"])[:120]
+        said = each["msg"].removeprefix("Value error, ")
+        faults.append(f"{place or 'the file'}: {said}")
+    return "; ".join(faults)

@@ -1,0 +1,77 @@
+"""Opening one's own rows with a mapping: a folder, a file, or a PostgreSQL address, as a source to be ingested.
+
+What a mapping means stands in `declaration.py`. Called by `taut ingest generic` and the tests.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from pipelines.errors import MappingError, SourceError
+from pipelines.lake.generic.declaration import source_of, wanted_of
+from pipelines.lake.generic.mapping import GenericMapping, RowsMapping, read_mapping
+from pipelines.lake.generic.records import write_records
+from pipelines.lake.generic.row_texts import postgres_records
+from pipelines.lake.sources.source import Source
+
+SCHEMES: Final = ("postgresql://", "postgres://")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedSource:
+    """A declaration, and the folder of its files."""
+
+    source: Source
+    folder: Path
+
+
+@contextmanager
+def opened_source(mapping_file: Path, place: str) -> Iterator[OpenedSource]:
+    """Open what `place` holds by a mapping; rows of a PostgreSQL database are fetched into a scratch folder first.
+
+    Raises
+    ------
+    MappingError
+        If the mapping cannot be meant, or is not of what is at the place.
+    SourceError
+        If there is nothing at the place.
+    """
+    mapping = read_mapping(mapping_file)
+    tables = {"jobs": mapping.jobs} | ({"machines": mapping.machines} if mapping.machines else {})
+    if place.startswith(SCHEMES):
+        with TemporaryDirectory(prefix="taut-rows-") as scratch:
+            yield OpenedSource(source=_fetched(mapping, tables, place, Path(scratch)), folder=Path(scratch))
+        return
+    remote = [name for name, rows in tables.items() if rows.format == "postgres"]
+    if remote:
+        raise MappingError(f"[{remote[0]}] is of format postgres; expected --from postgresql://USER@HOST/DATABASE")
+    path = Path(place)
+    if not path.exists():
+        raise SourceError(f"nothing at {place}; expected the folder of the mapping's files, or its one file")
+    folder = path if path.is_dir() else path.absolute().parent
+    files = {name: _file_of(name, rows, path) for name, rows in tables.items()}
+    yield OpenedSource(source=source_of(mapping, files), folder=folder)
+
+
+def _file_of(table: str, rows: RowsMapping, path: Path) -> str:
+    """Return a table's file below the folder: a file given itself is that of the jobs."""
+    if table == "jobs" and not path.is_dir():
+        return path.name
+    if rows.file is None:
+        raise MappingError(f"[{table}] names no file; expected file = '...', a path below the folder given with --from")
+    return rows.file
+
+
+def _fetched(mapping: GenericMapping, tables: dict[str, RowsMapping], address: str, scratch: Path) -> Source:
+    files = {}
+    for name, rows in tables.items():
+        if rows.format != "postgres":
+            raise MappingError(f"[{name}] is of format {rows.format}; expected postgres with that --from")
+        usage = mapping.usage.columns if mapping.usage and name == "jobs" else {}
+        wanted = wanted_of({**rows.columns, **usage})
+        files[name] = f"query of {name}"
+        write_records(postgres_records(address, rows, wanted), len(wanted), scratch / files[name], files[name])
+    return source_of(mapping, files)

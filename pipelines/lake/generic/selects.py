@@ -1,0 +1,67 @@
+"""The canonical SELECTs over one's own rows: what is mapped as it stands, and what follows from it.
+
+How columns get their values stands in `declaration.py`, which calls this.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from features.vocabulary import GPU_MEM_GIB_OF_TYPE, ROLE_WHOLE_JOB, TASK_TYPE_OF_WORKLOAD, Status, TaskType
+from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, USAGE_COLUMNS
+from pipelines.lake.generic.mapping import ColumnMapping
+from pipelines.lake.sources.source import translated
+
+_ENDED: Final = f"coalesce(status, '') NOT IN ('{Status.RUNNING}', '{Status.WAITING}')"
+_LATEST: Final = "(SELECT max(greatest({times})) FROM job)"
+_TAGGED: Final = translated("workload", TASK_TYPE_OF_WORKLOAD, f"'{TaskType.OTHER}'")
+
+
+def jobs_select(held: set[str]) -> str:
+    """Return the SELECT of jobs: as mapped, save that what runs on has no end, and what waits no start.
+
+    What runs and tells no run time has run up to the latest time in the table.
+    """
+    status = "status" if "status" in held else "NULL"
+    run = "run_s" if "run_s" in held else "NULL::DOUBLE"
+    if {"run_s", "start_ts"} <= held:
+        run = "CASE WHEN start_ts IS NOT NULL THEN run_s END"
+    if {"status", "start_ts"} <= held:
+        latest = _LATEST.format(times=", ".join(n for n in ("submit_ts", "start_ts", "end_ts") if n in held))
+        run = f"coalesce({run}, CASE WHEN status = '{Status.RUNNING}' THEN epoch({latest} - start_ts) END)"
+    begun = f"coalesce(status, '') <> '{Status.WAITING}'" if "status" in held else "true"
+    made: dict[str, str] = {}
+    made |= {name: f"CASE WHEN {begun} THEN {name} END" for name in ("start_ts", "queue_s") if name in held}
+    made |= {
+        "role": _role(held),
+        "task_type": f"coalesce(task_type, '{TaskType.OTHER}')" if "task_type" in held else f"'{TaskType.OTHER}'",
+        "instances": "coalesce(instances, 1)" if "instances" in held else "1",
+        "run_s": f"CASE WHEN {begun} THEN {run} END",
+        "run_s_censored": f"coalesce({status} IN ('{Status.RUNNING}', '{Status.TIMEOUT}'), false)",
+    }
+    if "workload" in held and "task_type" not in held:
+        made["task_type"] = _TAGGED
+    if "end_ts" in held and "status" in held:
+        made["end_ts"] = f"CASE WHEN {_ENDED} THEN end_ts END"
+    kept = [f'"{name}"' for name in JOB_COLUMNS if name in held and name not in made]
+    return f"SELECT {', '.join([*kept, *(f'{value} AS {name}' for name, value in made.items())])} FROM job"
+
+
+def usage_select(usage: Mapping[str, ColumnMapping], held: set[str]) -> str:
+    """Return the SELECT of what jobs used: a row where anything was measured."""
+    measured = [name for name in USAGE_COLUMNS if name in usage and name != "instances_measured"]
+    counts = [name for name in ("instances_measured", "instances") if name in usage or name in held]
+    return f"""SELECT job_id, {_role(held)} AS role, {", ".join(measured)},
+        coalesce({", ".join([*counts, "1"])}) AS instances_measured
+        FROM job WHERE coalesce({", ".join(measured)}) IS NOT NULL"""
+
+
+def _role(held: set[str]) -> str:
+    return f"coalesce(role, '{ROLE_WHOLE_JOB}')" if "role" in held else f"'{ROLE_WHOLE_JOB}'"
+
+
+def machines_select(columns: Mapping[str, ColumnMapping]) -> str:
+    """Return the SELECT of machines; the memory of a GPU is told by its type where it is not mapped."""
+    kept = [f'"{name}"' for name in MACHINE_COLUMNS if name in columns]
+    if "gpu_type" in columns and "gpu_mem_gib" not in columns:
+        kept.append(f"CAST({translated('gpu_type', GPU_MEM_GIB_OF_TYPE)} AS DOUBLE) AS gpu_mem_gib")
+    return f"SELECT {', '.join(kept)} FROM machine"

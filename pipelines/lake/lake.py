@@ -1,0 +1,326 @@
+"""The lake folder: its layout, reading its tables, its DuckDB views, and who holds it for writing.
+
+Writing tables is `pipelines.lake.ingest`'s; readers see only the files that a manifest names.
+Called by everything in `pipelines` that reads canonical tables.
+"""
+
+import fcntl
+import hashlib
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+import duckdb
+
+from features.canonical import CANONICAL, Kind
+from pipelines.errors import LakeError
+from pipelines.lake import manifest as manifests
+from pipelines.lake import views
+from pipelines.lake.connections import MEMORY_MB, configured, damaged, missing, seal, sql_list, unreadable
+from pipelines.lake.manifest import Manifest, Output
+
+if TYPE_CHECKING:
+    import polars as pl
+
+QUARANTINE: Final = "quarantine"
+COLUMNS: Final[dict[str, dict[str, Kind]]] = {
+    **{name: {column: declared.kind for column, declared in t.columns.items()} for name, t in CANONICAL.items()},
+    QUARANTINE: {
+        "trace": "VARCHAR",
+        "cluster": "VARCHAR",
+        "table": "VARCHAR",
+        "file": "VARCHAR",
+        "rule": "VARCHAR",
+        "row": "BIGINT",
+        "raw": "VARCHAR",
+    },
+}
+"""The columns of every table in a lake, with their types in SQL."""
+
+
+class Lake:
+    """A folder of canonical tables. Open it, or use it as a context manager to close what it opened.
+
+    Examples
+    --------
+    >>> Lake("data/lake-that-is-not-there").traces()
+    []
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).absolute()
+        self._open: list[duckdb.DuckDBPyConnection] = []
+        self._seen = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection that this lake handed out."""
+        while self._open:
+            self._open.pop().close()
+
+    def traces(self) -> list[str]:
+        """Return the names of the traces in the lake, sorted."""
+        return sorted(p.stem for p in self.manifest_folder.glob("*.json"))
+
+    def manifest(self, trace: str) -> Manifest:
+        """Return the manifest of a trace.
+
+        Raises
+        ------
+        LakeError
+            If the lake lacks the trace.
+        """
+        path = self.manifest_folder / f"{trace}.json"
+        if not path.is_file():
+            held = ", ".join(self.traces()) or "none"
+            raise LakeError(f"no trace {trace!r} in {self.path} (it holds: {held}); ingest it with `taut ingest`")
+        return manifests.from_json(path.read_text(), trace)
+
+    def readable_manifests(self) -> dict[str, Manifest]:
+        """Return the manifests by trace, less those of another version or damaged."""
+        readable = {}
+        for trace in self.traces():
+            with suppress(LakeError):
+                readable[trace] = self.manifest(trace)
+        return readable
+
+    def table(self, name: str, trace: str | None = None, cluster: str | None = None) -> "pl.LazyFrame":
+        """Return a canonical table (or `quarantine`), of one trace and cluster or of all; empty where none has rows.
+
+        Raises
+        ------
+        LakeError
+            If there is no such table or trace, or the trace no such cluster; if a file is missing or cut.
+        """
+        # An ingest, and whoever asks in SQL, spares the time and memory that frames take.
+        import polars as pl
+
+        schema = frame_schema(name)
+        files = [self._whole(output) for output in self._outputs(name, trace, cluster)]
+        if not files:
+            return pl.LazyFrame(schema=schema)
+        return pl.scan_parquet(files, hive_partitioning=False, glob=False).select(
+            pl.col(n).cast(t) for n, t in schema.items()
+        )
+
+    def connect(self, *, read_only: bool = True) -> duckdb.DuckDBPyConnection:
+        """Return a connection to the lake's DuckDB file of views, made anew first if the lake changed or moved.
+
+        Where the file cannot be made anew (another process is writing, or the disk is read-only), the connection is
+        one in memory with the same views.
+        """
+        self._require()
+        if self._try_refresh():
+            return self._own(configured(self.views_file, read_only=read_only))
+        connection = self._own(configured(None))
+        self._create_views(connection)
+        return connection
+
+    def connect_sealed(self, spill: Path) -> duckdb.DuckDBPyConnection:
+        """Return a connection in memory with the views, that can reach no file but theirs and spills to `spill`.
+
+        The first one of a lake also makes the DuckDB file of views anew where the lake changed or moved.
+
+        Raises
+        ------
+        LakeError
+            If there is no lake, or a file of it is missing or damaged.
+        """
+        self._require()
+        if not self._seen:
+            self._try_refresh()
+            self._seen = True
+        connection = self._own(configured(None, spill=spill))
+        self._create_views(connection)
+        files = [str(f) for name in COLUMNS for f in self._files(name)]
+        connection.execute(f"SET allowed_paths = {sql_list(files)}")
+        seal(connection)
+        return connection
+
+    @contextmanager
+    def workbench(self, folder: Path, memory_mb: int = MEMORY_MB) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Open a scratch database in `folder`: bounded memory, spilling beside itself."""
+        connection = configured(folder / "work.duckdb", spill=folder, memory_mb=memory_mb)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the lake for writing.
+
+        Raises
+        ------
+        LakeError
+            If another process is writing to it, or the folder holds what no lake does.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise LakeError(f"{self.path} is a file; expected the lake's folder")
+        # What a killed ingest left is swept away; in a folder that is no lake that would be somebody's files.
+        ours = (self.path / ".lock").exists() or self.manifest_folder.is_dir()
+        if self.path.is_dir() and not ours and any(self.path.iterdir()):
+            raise LakeError(f"{self.path} is not empty and no lake; expected a new or empty folder, or a lake")
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise LakeError(f"another ingest is writing to {self.path}; wait for it to end") from error
+            yield
+
+    def refresh_views(self) -> None:
+        """Make the DuckDB file of views anew unless it shows this lake, at this place, as it is; the lake is held."""
+        if self._views_are_fresh():
+            return
+        fresh = self.views_file.with_suffix(".fresh")
+        fresh.unlink(missing_ok=True)
+        connection = configured(fresh)
+        self._create_views(connection)
+        for comment in views.comments():
+            connection.execute(comment)
+        connection.execute(f"CREATE TABLE {views.STATE_TABLE} AS SELECT ? AS state", [self._state()])
+        connection.execute(views.STATE_COMMENT)
+        connection.close()
+        fresh.replace(self.views_file)
+
+    def intact(self, manifest: Manifest) -> bool:
+        """Tell whether every file the manifest names is there with the size it had."""
+        paths = ((self.path / o.path, o.bytes) for o in manifest.outputs)
+        return all(path.is_file() and path.stat().st_size == size for path, size in paths)
+
+    def sweep(self) -> None:
+        """Remove what no manifest names: left-over staging, and files of an ingest that was killed or replaced.
+
+        The files of a trace whose manifest cannot be read stay.
+        """
+        shutil.rmtree(self.staging_folder, ignore_errors=True)
+        manifests = self.readable_manifests()
+        named = {self.path / o.path for m in manifests.values() for o in m.outputs}
+        unknown = {f"trace={trace}" for trace in self.traces() if trace not in manifests}
+        for name in COLUMNS:
+            folder = self.path / name
+            for path in folder.rglob("*.parquet"):
+                if path not in named and not unknown & set(path.relative_to(folder).parts):
+                    path.unlink()
+            for empty in sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True):
+                with suppress(OSError):  # not empty
+                    empty.rmdir()
+            with suppress(OSError):
+                folder.rmdir()
+        for leftover in (*self.manifest_folder.glob("*.tmp"), *self.path.glob("taut.fresh*")):
+            leftover.unlink()
+
+    @property
+    def manifest_folder(self) -> Path:
+        """Return where the manifests are."""
+        return self.path / "manifests"
+
+    @property
+    def staging_folder(self) -> Path:
+        """Return where an ingest works before it commits."""
+        return self.path / "staging"
+
+    @property
+    def views_file(self) -> Path:
+        """Return the DuckDB file of views."""
+        return self.path / "taut.duckdb"
+
+    def _whole(self, output: Output) -> Path:
+        """Return where a file is, if it has the size that it was written with."""
+        path = self.path / output.path
+        size = path.stat().st_size if path.is_file() else None
+        if size != output.bytes:
+            raise missing(path) if size is None else damaged(path, f"{size} of {output.bytes} bytes")
+        return path
+
+    def _files(self, name: str) -> list[Path]:
+        return [self.path / output.path for output in self._outputs(name)]
+
+    def _outputs(self, name: str, trace: str | None = None, cluster: str | None = None) -> list[Output]:
+        held = [self.manifest(t) for t in ([trace] if trace else self.traces())]
+        clusters = {a.cluster for m in held for a in m.accounts}
+        if cluster is not None and cluster not in clusters:
+            raise LakeError(
+                f"no cluster {cluster!r} in {trace or 'the lake'}; it has {', '.join(sorted(clusters)) or 'none'}"
+            )
+        outputs = (o for m in held for o in m.outputs)
+        return [o for o in outputs if o.table == name and cluster in (None, o.cluster)]
+
+    def _create_views(self, connection: duckdb.DuckDBPyConnection) -> None:
+        for name, kinds in COLUMNS.items():
+            columns = ", ".join(f'CAST(NULL AS {kind}) AS "{column}"' for column, kind in kinds.items())
+            files = [str(f) for f in self._files(name)]
+            rows = f"SELECT * FROM read_parquet({sql_list(files)}, hive_partitioning = false)"
+            view = rows if files else f"SELECT {columns} WHERE false"
+            try:
+                connection.execute(f"CREATE VIEW {name} AS {view}")
+            except duckdb.Error as error:
+                raise unreadable(connection, files, error) from error
+        for creation in views.creations(self._zones()):
+            connection.execute(creation)
+
+    def _zones(self) -> dict[str, str]:
+        return {trace: self.manifest(trace).zone for trace in self.traces()}
+
+    def _state(self) -> str:
+        digest = hashlib.sha256(str(self.path).encode())
+        for statement in (*views.creations(self._zones()), *views.comments()):
+            digest.update(statement.encode())
+        for trace in self.traces():
+            digest.update((self.manifest_folder / f"{trace}.json").read_bytes())
+        return digest.hexdigest()
+
+    def _views_are_fresh(self) -> bool:
+        if not self.views_file.is_file():
+            return False
+        with suppress(duckdb.Error), configured(self.views_file, read_only=True) as connection:
+            return connection.execute(f"SELECT state FROM {views.STATE_TABLE}").fetchall() == [(self._state(),)]
+        return False
+
+    def _try_refresh(self) -> bool:
+        """Make the DuckDB file of views anew if need and means be; tell whether it is fresh."""
+        if self._views_are_fresh():
+            return True
+        with suppress(LakeError, OSError, duckdb.Error), self.writing():
+            self.refresh_views()
+        return self._views_are_fresh()
+
+    def _require(self) -> None:
+        if not self.traces():
+            raise LakeError(f"no lake at {self.path}; make one with `taut ingest`")
+
+    def _own(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+        self._open.append(connection)
+        return connection
+
+
+def frame_schema(name: str) -> "pl.Schema":
+    """Return the columns of a canonical table, or of `quarantine`, with their types in frames.
+
+    Raises
+    ------
+    LakeError
+        If there is no such table.
+    """
+    import polars as pl
+
+    if name not in COLUMNS:
+        raise LakeError(f"no table {name!r}; the lake has {', '.join(COLUMNS)}")
+    types: dict[Kind, pl.DataType] = {
+        "VARCHAR": pl.String(),
+        "DOUBLE": pl.Float64(),
+        "INTEGER": pl.Int32(),
+        "BIGINT": pl.Int64(),
+        "BOOLEAN": pl.Boolean(),
+        "DATE": pl.Date(),
+        "TIMESTAMPTZ": pl.Datetime("us", "UTC"),
+    }
+    return pl.Schema({column: types[kind] for column, kind in COLUMNS[name].items()})

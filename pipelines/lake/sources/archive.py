@@ -1,0 +1,215 @@
+"""Published files on disk: finding them, fingerprinting them, and unpacking gzip and tar.gz as streams.
+
+What the files mean is the sources' matter. Nothing is unpacked by a member's own path.
+Called by `pipelines.lake.ingest`.
+"""
+
+import gzip
+import hashlib
+import shutil
+import tarfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.errors import SourceError
+from pipelines.lake.sources.source import RawTable
+
+CHUNK_BYTES = 1 << 22
+SCAN_BYTES = 1 << 18
+"""Scanned at a time: what is made of so many stays in a core's own cache."""
+
+NEVER_IN_PLAIN_TEXT = (b"\r", b"\0", b"\1", b"\2")
+PADDED = (b" ,", b", ", b" \n", b"\n ")
+DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainText:
+    """What the bytes of a plain text file say: its lines and commas, and whether a space begins or ends a field."""
+
+    lines: int
+    commas: int
+    padded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A published table's file; `members` are the names it may have inside a tar archive (none: not an archive)."""
+
+    table: RawTable
+    path: Path
+    members: frozenset[str] = frozenset()
+
+
+def find(table: RawTable, folder: Path) -> Found | None:
+    """Return the first file that can hold the table, plain files before packed ones."""
+    for stem in table.stems:
+        for suffix in table.suffixes:
+            path = folder / f"{stem}{suffix}"
+            if path.is_file():
+                members = frozenset({f"{stem}.csv"}) if suffix == ".tar.gz" else frozenset[str]()
+                return Found(table=table, path=path, members=members)
+    plain = frozenset(f"{stem}{s}" for stem in table.stems for s in table.suffixes if not s.endswith(".gz"))
+    for archive in table.archives:
+        if (folder / archive).is_file():
+            return Found(table=table, path=folder / archive, members=plain)
+    return None
+
+
+def expected_names(table: RawTable) -> str:
+    """Return the file names that would do, for a message."""
+    names = [f"{stem}{suffix}" for stem in table.stems for suffix in table.suffixes]
+    return " or ".join([*names, *table.archives])
+
+
+def fingerprint(path: Path) -> tuple[int, str]:
+    """Return a file's size in bytes and its SHA-256."""
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        return stream.tell(), digest
+
+
+def unpack(found: Iterable[Found], into: Path) -> dict[str, Path]:
+    """Return a readable plain file per table; packed ones are unpacked into `into`, each archive read once.
+
+    A table that its archive lacks is absent from the answer.
+
+    Raises
+    ------
+    SourceError
+        If an archive is truncated or damaged, or holds links or paths that lead outside.
+    """
+    plain: dict[str, Path] = {}
+    archives: dict[Path, list[Found]] = {}
+    for one in found:
+        if one.members:
+            archives.setdefault(one.path, []).append(one)
+        elif one.path.suffix == ".gz":
+            plain[one.table.name] = _gunzip(one.path, into / one.table.name)
+        else:
+            plain[one.table.name] = one.path
+    for path, wanted in archives.items():
+        plain |= _untar(path, wanted, into)
+    return plain
+
+
+def count_rows(path: Path) -> int:
+    r"""Count the lines that are not empty, by the bytes alone: an account independent of any CSV reader.
+
+    Examples
+    --------
+    >>> from tempfile import NamedTemporaryFile
+    >>> with NamedTemporaryFile() as file:
+    ...     _ = file.write(b"a,b\n\nc,d") and file.flush()
+    ...     count_rows(Path(file.name))
+    2
+    """
+    rows, line_open = 0, False
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            data = np.frombuffer(chunk, dtype=np.uint8)
+            inside = (data != ord("\n")) & (data != ord("\r"))
+            rows += int(np.count_nonzero(inside[1:] & ~inside[:-1])) + int(inside[0] and not line_open)
+            line_open = bool(inside[-1])
+    return rows
+
+
+def plain_text(path: Path) -> PlainText | None:
+    r"""Look through a file of plain ASCII text, ended by line feeds alone; of any other return None.
+
+    Examples
+    --------
+    >>> from tempfile import NamedTemporaryFile
+    >>> with NamedTemporaryFile() as file:
+    ...     _ = file.write(b"a,b\nc, d") and file.flush()
+    ...     plain_text(Path(file.name))
+    PlainText(lines=2, commas=2, padded=True)
+    """
+    lines, commas, padded, last = 0, 0, False, b"\n"
+    with path.open("rb") as stream:
+        while chunk := stream.read(SCAN_BYTES):
+            if not chunk.isascii() or any(mark in chunk for mark in NEVER_IN_PLAIN_TEXT):
+                return None
+            data = np.frombuffer(chunk, dtype=np.uint8)
+            ends, separators = data == ord("\n"), data == ord(",")
+            lines += int(np.count_nonzero(ends))
+            commas += int(np.count_nonzero(separators))
+            padded = padded or (b" " in chunk and _beside(data == ord(" "), ends | separators))
+            padded = padded or last + chunk[:1] in PADDED
+            last = chunk[-1:]
+    return PlainText(lines=lines + (last != b"\n"), commas=commas, padded=padded or last == b" ")
+
+
+def header_of(path: Path) -> list[str]:
+    """Return the names in the first line; an empty file has none."""
+    with path.open("rb") as stream:
+        line = stream.readline(CHUNK_BYTES).decode("utf-8", errors="replace")
+    names = [name.strip() for name in line.removeprefix("\ufeff").split(",")]
+    while names and not names[-1]:
+        names.pop()
+    return names
+
+
+def ends_with(path: Path, last: bytes) -> bool:
+    """Tell whether the last character that is not white space is `last`; an empty file has none."""
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - 4096))
+        return stream.read().rstrip().endswith(last)
+
+
+def _beside(one: npt.NDArray[np.bool_], other: npt.NDArray[np.bool_]) -> bool:
+    return bool((one[1:] & other[:-1]).any() or (one[:-1] & other[1:]).any())
+
+
+def _gunzip(path: Path, target: Path) -> Path:
+    try:
+        with gzip.open(path) as packed, target.open("wb") as out:
+            shutil.copyfileobj(packed, out, CHUNK_BYTES)
+    except DAMAGED as error:
+        raise _damaged(path, error) from error
+    return target
+
+
+def _untar(path: Path, wanted: list[Found], into: Path) -> dict[str, Path]:
+    targets = {member: one.table.name for one in wanted for member in one.members}
+    plain: dict[str, Path] = {}
+    try:
+        with gzip.open(path) as packed, tarfile.open(fileobj=packed, mode="r|") as archive:
+            for member in archive:
+                _refuse_unsafe(path, member)
+                name = targets.get(PurePosixPath(member.name).name)
+                if name is None or not member.isfile():
+                    continue
+                content = archive.extractfile(member)
+                if content is not None:
+                    plain[name] = _copy(content, into / name, member.size)
+            while packed.read(CHUNK_BYTES):  # to the end, so that gzip checks its checksum
+                pass
+    except DAMAGED as error:
+        raise _damaged(path, error) from error
+    return plain
+
+
+def _refuse_unsafe(path: Path, member: tarfile.TarInfo) -> None:
+    inside = PurePosixPath(member.name)
+    if inside.is_absolute() or ".." in inside.parts or not (member.isfile() or member.isdir()):
+        message = f"{path.name} holds {member.name[:80]!r}, a link or a path that leads outside; expected plain files"
+        raise SourceError(f"{message}. Fetch the archive again from its publisher.")
+
+
+def _copy(content: IO[bytes], target: Path, size_bytes: int) -> Path:
+    with target.open("wb") as out:
+        shutil.copyfileobj(content, out, CHUNK_BYTES)
+        if out.tell() != size_bytes:
+            raise EOFError(f"{out.tell()} of {size_bytes} bytes")
+    return target
+
+
+def _damaged(path: Path, error: Exception) -> SourceError:
+    return SourceError(f"{path.name} is truncated or damaged ({error}); expected a whole archive. Fetch it again.")

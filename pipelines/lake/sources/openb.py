@@ -1,0 +1,164 @@
+"""Alibaba openb, cluster-trace-gpu-v2023: one list of GPU nodes, and pod lists that each stand for a cluster of them.
+
+A cluster is called like its pod list (`openb_pod_list_default.csv` is `default`) and has all the GPU nodes.
+Called by `pipelines.lake.sources`; vendor spellings and units (milli-CPU, MiB, thousandths of a GPU) end here.
+
+Notes
+-----
+Times are seconds from the trace's zero, stored as Unix time. Lists of five columns tell none: their pods are submitted
+at that zero, and run nobody knows how long. Lists are alternatives of each other, each with every node: they are never
+added up, and `default` stands for the trace. `pod_phase` is what was seen last. A pod last seen running that is there
+until the list's latest deletion still runs when the trace ends; one deleted before has ended, how is not told. A pod
+deleted while it waited was cancelled. The list of all nodes (CPU-only ones as well) and `qos` are not read.
+"""
+
+from pathlib import Path
+
+from features.vocabulary import GPU_MEM_GIB_OF_TYPE, ROLE_WHOLE_JOB, Status, TaskType
+from pipelines.lake.sources.source import (
+    CLUSTER,
+    MOST_ASKED,
+    RawTable,
+    Remark,
+    Rule,
+    Source,
+    beyond,
+    count,
+    missing,
+    negative,
+    number,
+    seconds,
+    text,
+    translated,
+    unlisted,
+)
+
+POD_LIST = "openb_pod_list_"
+SUFFIXES = (".csv", ".csv.gz")
+FIELDS_WITHOUT_TIMES = 5
+STATUS_OF = {
+    "Succeeded": Status.COMPLETED,
+    "Failed": Status.FAILED,
+    "Running": Status.RUNNING,
+    "Pending": Status.WAITING,
+}
+
+
+def clusters(folder: Path) -> dict[str, Path]:
+    """Return the folder of every pod list by what it is of; lists lie in the folder or in its `csv/`."""
+    found: dict[str, Path] = {}
+    for parent in (folder / "csv", folder):
+        for suffix in SUFFIXES:
+            for pods in parent.glob(f"{POD_LIST}*{suffix}"):
+                found.setdefault(pods.name.removeprefix(POD_LIST).removesuffix(suffix), parent)
+    return dict(sorted(found.items()))
+
+
+NODE = RawTable(
+    name="node",
+    stems=("openb_node_list_gpu_node",),
+    suffixes=SUFFIXES,
+    required=True,
+    feeds="machines",
+    header=("sn", "cpu_milli", "memory_mib", "gpu", "model"),
+    columns=(
+        text("sn"),
+        number("cpu_milli"),
+        number("memory_mib"),
+        count("gpu"),
+        text("model"),
+    ),
+    key=("sn",),
+    rules=(
+        missing("sn"),
+        missing("cpu_milli", "memory_mib", "gpu", rule="no_capacity"),
+        negative("cpu_milli", "memory_mib", "gpu", rule="negative_capacity"),
+        beyond(("cpu_milli / 1000", "memory_mib / 1024", "gpu"), MOST_ASKED, rule="capacity_beyond_measure"),
+    ),
+)
+
+POD = RawTable(
+    name="pod",
+    stems=(f"{POD_LIST}{CLUSTER}",),
+    suffixes=SUFFIXES,
+    required=True,
+    feeds="jobs",
+    header=("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "*"),
+    columns=(
+        text("name"),
+        number("cpu_milli"),
+        number("memory_mib"),
+        count("num_gpu"),
+        count("gpu_milli"),
+        text("gpu_spec"),
+        text("qos"),
+        text("pod_phase"),
+        seconds("creation_time"),
+        seconds("deletion_time"),
+        seconds("scheduled_time"),
+        count("fields", of="len(f)::VARCHAR"),
+    ),
+    key=("name",),
+    rules=(
+        missing("name"),
+        missing("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", rule="no_request"),
+        negative("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", rule="negative_request"),
+        beyond(("cpu_milli / 1000", "memory_mib / 1024", "num_gpu"), MOST_ASKED, rule="request_beyond_measure"),
+        # A share of a GPU is of one GPU; whoever takes several takes them whole.
+        Rule(
+            name="share_contradicts_gpus",
+            bad="""CASE WHEN num_gpu = 0 THEN gpu_milli <> 0
+                WHEN num_gpu = 1 THEN gpu_milli NOT BETWEEN 1 AND 1000 ELSE gpu_milli <> 1000 END""",
+        ),
+        Rule(name="no_submit_time", bad=f"fields > {FIELDS_WITHOUT_TIMES} AND creation_time IS NULL"),
+        Rule(name="unknown_status", bad=f"fields > {FIELDS_WITHOUT_TIMES} AND pod_phase IS NULL"),
+        unlisted("pod_phase", STATUS_OF),
+        Rule(name="start_before_submit", bad="scheduled_time < creation_time"),
+        Rule(name="end_before_start", bad="deletion_time < coalesce(scheduled_time, creation_time)"),
+    ),
+)
+
+LATEST = "(SELECT max(deletion_time) FROM pod)"
+STAYS = f"coalesce(deletion_time = {LATEST}, true)"
+RUNS_ON = f"(pod_phase = 'Running' AND {STAYS})"
+STATUS = f"""CASE WHEN pod_phase = 'Running' AND NOT {STAYS} THEN NULL
+    WHEN pod_phase = 'Pending' AND NOT {STAYS} THEN '{Status.CANCELLED}'
+    ELSE {translated("pod_phase", STATUS_OF)} END"""
+
+JOBS = f"""
+SELECT name AS job_id, '{ROLE_WHOLE_JOB}' AS role, '{TaskType.OTHER}' AS task_type,
+    array_to_string(list_sort(list_distinct(string_split(gpu_spec, '|'))), '|') AS gpu_type,
+    to_timestamp(coalesce(creation_time, 0)) AS submit_ts, to_timestamp(scheduled_time) AS start_ts,
+    CASE WHEN NOT {STAYS} OR pod_phase IN ('Succeeded', 'Failed') THEN to_timestamp(deletion_time) END AS end_ts,
+    scheduled_time - creation_time AS queue_s,
+    coalesce(deletion_time, {LATEST}) - scheduled_time AS run_s,
+    coalesce({RUNS_ON}, false) AS run_s_censored,
+    {STATUS} AS status,
+    1 AS instances,
+    cpu_milli / 1000 AS req_cpu_cores, memory_mib / 1024 AS req_mem_gib, num_gpu * gpu_milli / 1000 AS req_gpus
+FROM pod
+"""
+
+MACHINES = f"""
+SELECT sn AS machine, model AS gpu_type, cpu_milli / 1000 AS cpu_cores, memory_mib / 1024 AS mem_gib, gpu AS gpus,
+    CAST({translated("model", GPU_MEM_GIB_OF_TYPE)} AS DOUBLE) AS gpu_mem_gib
+FROM node
+"""
+
+OPENB = Source(
+    name="openb",
+    clusters=clusters,
+    tables=(NODE, POD),
+    outputs={"jobs": JOBS, "machines": MACHINES},
+    representative="default",
+    remarks=(
+        Remark(
+            text="the list has no times: every pod is submitted at the trace's zero, its run time and status are null",
+            holds="(SELECT bool_and(creation_time IS NULL) FROM pod)",
+        ),
+        Remark(
+            text="pods last seen running were deleted before the trace ends: how they ended is not told, status null",
+            holds=f"EXISTS (SELECT 1 FROM pod WHERE pod_phase = 'Running' AND NOT {STAYS})",
+        ),
+    ),
+)

@@ -1,0 +1,168 @@
+"""Microsoft Philly: the job log (a JSON array) and the machine list; its per-minute tables stand beside it.
+
+A job's run time is the sum of its attempts' durations; it starts with the first attempt and ends with the last.
+Called by `pipelines.lake.sources`; vendor spellings and US Pacific local time end here.
+
+Notes
+-----
+One hour repeats on 2017-11-05. A time in it is the earlier of its two meanings, unless that lies before what it must
+follow (submission, then the attempt's own start): then it is the later one.
+An attempt without an end is still running if it is the last and the job did not pass; otherwise its duration was lost.
+Either way the job's run time is a lower bound, while it runs counted up to the latest time in the log.
+Requests are those of the last attempt: its GPUs over all its machines, and its machines where all are named.
+"""
+
+from features.vocabulary import ROLE_WHOLE_JOB, Status, TaskType
+from pipelines.lake.sources.philly_utilisation import CPU_UTIL, GPU_USE_ALONE, GPU_UTIL, MACHINE_USAGE, MEM_UTIL
+from pipelines.lake.sources.source import (
+    LOCAL_TIME,
+    MOST_ASKED,
+    Column,
+    RawTable,
+    Remark,
+    Rule,
+    Source,
+    beyond,
+    count,
+    missing,
+    one_cluster,
+    text,
+    translated,
+    unlisted,
+)
+
+STATUS_OF = {"Pass": Status.COMPLETED, "Failed": Status.FAILED, "Killed": Status.CANCELLED}
+ARCHIVES = ("trace-data.tar.gz",)
+
+ZONE = "America/Los_Angeles"
+AS_IS = f"timezone('{ZONE}', naive)"
+MACROS = (
+    "CREATE MACRO known(t) AS t IS NOT NULL AND t NOT IN ('', 'None', 'null', 'NA')",
+    f"CREATE MACRO naive_time(t) AS CASE WHEN known(t) THEN try_strptime(t, '{LOCAL_TIME}') END",
+    f"""CREATE MACRO first_meaning(naive) AS CASE WHEN timezone('{ZONE}', {AS_IS} - INTERVAL 1 HOUR) = naive
+        THEN {AS_IS} - INTERVAL 1 HOUR ELSE {AS_IS} END""",
+    f"""CREATE MACRO last_meaning(naive) AS CASE WHEN timezone('{ZONE}', {AS_IS} + INTERVAL 1 HOUR) = naive
+        THEN {AS_IS} + INTERVAL 1 HOUR ELSE {AS_IS} END""",
+    """CREATE MACRO time_after(naive, earlier) AS CASE WHEN first_meaning(naive) < earlier
+        THEN last_meaning(naive) ELSE first_meaning(naive) END""",
+)
+
+ATTEMPTS = "STRUCT(start_time VARCHAR, end_time VARCHAR, detail STRUCT(ip VARCHAR, gpus VARCHAR[])[])[]"
+
+
+def _json_text(name: str) -> Column:
+    return text(name, of=f"line->>'$.{name}'")
+
+
+LOG = RawTable(
+    name="log",
+    stems=("cluster_job_log",),
+    suffixes=("", ".json", ".gz", ".json.gz"),
+    archives=ARCHIVES,
+    json_array=True,
+    required=True,
+    feeds="jobs",
+    columns=(
+        _json_text("jobid"),
+        _json_text("vc"),
+        _json_text("user"),
+        _json_text("status"),
+        Column(name="submitted_time", text="line->>'$.submitted_time'", value="first_meaning(naive_time({text}))"),
+        Column(
+            name="attempts",
+            text="nullif(line->>'$.attempts', 'null')",
+            value=f"""CASE WHEN json_type(line, '$.attempts') = 'ARRAY'
+                AND list_bool_and(list_transform(json_extract(line, '$.attempts[*]'),
+                    lambda a: json_type(a) = 'OBJECT')) IS NOT false
+                THEN try_cast(line->'$.attempts' AS {ATTEMPTS}) END""",
+        ),
+        Column(
+            name="starts",
+            text="NULL",
+            value="list_transform(attempts, lambda a: time_after(naive_time(a.start_time), submitted_time))",
+        ),
+        Column(
+            name="ends",
+            text="NULL",
+            value="list_transform(attempts, lambda a, i: time_after(naive_time(a.end_time), starts[i]))",
+        ),
+    ),
+    key=("jobid",),
+    rules=(
+        missing("jobid"),
+        missing("submitted_time", rule="no_submit_time"),
+        missing("status", rule="unknown_status"),
+        unlisted("status", STATUS_OF),
+        Rule(
+            name="unparsable_attempt_time",
+            bad="""list_bool_or(list_transform(attempts, lambda a:
+                known(a.start_time) AND naive_time(a.start_time) IS NULL
+                OR known(a.end_time) AND naive_time(a.end_time) IS NULL))""",
+        ),
+        Rule(
+            name="end_before_start",
+            bad="list_bool_or(list_transform(ends, lambda e, i: e < starts[i])) OR ends[-1] < starts[1]",
+        ),
+        Rule(name="start_before_submit", bad="starts[1] < submitted_time"),
+    ),
+)
+
+MACHINE_LIST = RawTable(
+    name="machine_list",
+    stems=("cluster_machine_list",),
+    suffixes=("", ".csv", ".gz", ".csv.gz"),
+    archives=ARCHIVES,
+    header=("machineId", "number of GPUs", "single GPU mem"),
+    feeds="machines",
+    columns=(
+        text("machine"),
+        count("gpus"),
+        Column(name="gpu_mem_gib", value="try_cast(regexp_extract({text}, '^([0-9.]+) ?GB$', 1) AS DOUBLE)"),
+    ),
+    key=("machine",),
+    rules=(
+        missing("machine"),
+        missing("gpus", rule="no_gpu_count"),
+        Rule(name="negative_capacity", bad="gpus < 0 OR gpu_mem_gib < 0"),
+        beyond(("gpus", "gpu_mem_gib"), MOST_ASKED, rule="capacity_beyond_measure"),
+    ),
+)
+
+WAIT_KNOWN = "(EXISTS (SELECT 1 FROM log WHERE starts[1] > submitted_time))"
+DURATIONS = "list_transform(ends, lambda e, i: epoch(e - starts[i]))"
+
+JOBS = f"""
+WITH latest AS (
+    SELECT max(greatest(submitted_time, list_max(starts), list_max(ends))) AS time FROM log
+), spans AS (
+    SELECT *, coalesce(status <> 'Pass' AND starts[-1] IS NOT NULL AND ends[-1] IS NULL, false) AS running,
+        list_sum(list_append({DURATIONS}, CASE WHEN running THEN epoch(latest.time - starts[-1]) END)) AS ran,
+        len(list_filter({DURATIONS}, lambda d: d IS NULL)) > 0 AS partly_known,
+        attempts[-1].detail AS detail, list_transform(detail, lambda d: d.ip) AS machines
+    FROM log, latest
+)
+SELECT jobid AS job_id, '{ROLE_WHOLE_JOB}' AS role, "user", vc, '{TaskType.OTHER}' AS task_type,
+    submitted_time AS submit_ts, starts[1] AS start_ts, ends[-1] AS end_ts,
+    CASE WHEN {WAIT_KNOWN} THEN epoch(starts[1] - submitted_time) END AS queue_s,
+    ran AS run_s, running OR (partly_known AND ran IS NOT NULL) AS run_s_censored,
+    CASE WHEN running THEN '{Status.RUNNING}' ELSE {translated("status", STATUS_OF)} END AS status,
+    1 AS instances, list_sum(list_transform(detail, lambda d: len(d.gpus))) AS req_gpus,
+    CASE WHEN len(machines) = list_count(machines) THEN list_unique(machines) END AS nodes,
+    coalesce(len(attempts), 0) AS attempts
+FROM spans
+"""
+
+MACHINES = "SELECT machine, gpu_mem_gib, gpus FROM machine_list"
+
+PHILLY = Source(
+    name="philly",
+    clusters=one_cluster("philly"),
+    tables=(LOG, MACHINE_LIST, GPU_UTIL, CPU_UTIL, MEM_UTIL),
+    outputs={"jobs": JOBS, "machines": MACHINES, "machine_usage": MACHINE_USAGE},
+    macros=MACROS,
+    split_by={"machine_usage": "machine"},
+    shortcuts={"machine_usage": GPU_USE_ALONE},
+    remarks=(
+        Remark(text="every job starts when submitted: the wait is unknown, queue_s is null", holds=f"NOT {WAIT_KNOWN}"),
+    ),
+)

@@ -1,0 +1,100 @@
+"""`taut sql`: one SELECT over the lake's views, on a connection that can reach nothing else.
+
+The views and the connection are `pipelines.lake.lake`'s; printing is `pipelines.render`'s.
+Called by `taut sql`, and by `pipelines.lake.generic` for the queries of mappings.
+
+Notes
+-----
+Two walls. The statement must be one SELECT, in which only functions that make rows out of nothing stand as tables;
+and the connection is sealed: no file but the lake's own Parquet, no extension, no setting, no network.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import polars as pl
+
+from pipelines.errors import QueryRefused
+from pipelines.lake.lake import Lake
+
+TABLE_FUNCTIONS: Final = frozenset({"range", "generate_series", "unnest", "repeat", "json_each", "json_tree"})
+"""Table functions a query may call; every other one reads files or changes the database."""
+
+
+def query(lake: Lake, text: str) -> pl.DataFrame:
+    """Run one SELECT over the lake's tables (`jobs`, `usage`, ..., `quarantine`) and return its rows.
+
+    Raises
+    ------
+    QueryRefused
+        If the text is not one SELECT, reaches beyond the lake, or DuckDB cannot run it.
+    LakeError
+        If there is no lake.
+    """
+    with tempfile.TemporaryDirectory(prefix="taut-sql-") as spill:
+        connection = lake.connect_sealed(Path(spill))
+        try:
+            refuse_all_but_select(connection, text)
+            return _plain(pl.DataFrame(connection.sql(text).to_arrow_table()))
+        except duckdb.PermissionException as error:
+            raise QueryRefused(f"the query reaches beyond the lake: {_first_line(error)}") from error
+        except pl.exceptions.PolarsError as error:
+            raise QueryRefused(
+                f"a column that is no table column ({_first_line(error)}); cast it to VARCHAR"
+            ) from error
+        except duckdb.Error as error:
+            raise QueryRefused(f"DuckDB cannot run the query: {_first_line(error)}") from error
+        finally:
+            connection.close()
+
+
+def refuse_all_but_select(connection: duckdb.DuckDBPyConnection, text: str) -> None:
+    """Refuse a text that is not one SELECT over tables of the connection.
+
+    Raises
+    ------
+    QueryRefused
+        If it is several statements, another one, or calls a table function that reaches elsewhere.
+    """
+    statements = connection.extract_statements(text)
+    if len(statements) != 1:
+        raise QueryRefused(f"{len(statements)} statements; expected one SELECT")
+    kind = statements[0].type
+    if kind != duckdb.StatementType.SELECT:
+        raise QueryRefused(f"a {kind.name} statement; expected one SELECT (the lake is for reading)")
+    [[serialized]] = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchall()
+    tree = json.loads(serialized)
+    if tree["error"]:
+        raise QueryRefused("a statement that DuckDB cannot show as a tree; expected one plain SELECT")
+    foreign = sorted(set(_table_functions(tree)) - TABLE_FUNCTIONS)
+    if foreign:
+        allowed = ", ".join(sorted(TABLE_FUNCTIONS))
+        raise QueryRefused(f"the table function {foreign[0]!r}; expected the lake's tables, or {allowed}")
+
+
+def _plain(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with usual numbers: DuckDB sums whole numbers to decimals of 38 digits."""
+    wide = {name: dtype for name, dtype in rows.schema.items() if isinstance(dtype, pl.Decimal)}
+    narrow = {name: pl.Float64() if dtype.scale else pl.Int64() for name, dtype in wide.items()}
+    return rows.with_columns(pl.col(name).cast(dtype) for name, dtype in narrow.items())
+
+
+def _table_functions(node: object) -> Iterator[str]:
+    """Yield the name of every table function in a statement's tree, however deep."""
+    if isinstance(node, list):
+        for item in node:
+            yield from _table_functions(item)
+    elif isinstance(node, dict):
+        function = node.get("function")
+        if node.get("type") == "TABLE_FUNCTION" and isinstance(function, dict):
+            yield str(function.get("function_name", "")).lower()
+        for item in node.values():
+            yield from _table_functions(item)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0].split(". Hint:", 1)[0][:300]

@@ -1,0 +1,266 @@
+"""Executing a source's declaration on one cluster: raw rows to good rows or quarantine, good rows to Parquet.
+
+Which rows are bad and what becomes of the good ones is the source's declaration; committing is
+`pipelines.lake.ingest`'s. Called by `pipelines.lake.ingest`, with a scratch DuckDB database of bounded memory.
+"""
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from features.canonical import CANONICAL
+from pipelines.errors import SourceError
+from pipelines.lake.classification import loaded
+from pipelines.lake.lake import COLUMNS, QUARANTINE
+from pipelines.lake.line_rows import NO_LINES, escaped, from_lines, header_lines, numbered
+from pipelines.lake.manifest import Account
+from pipelines.lake.sources.archive import count_rows, ends_with, header_of
+from pipelines.lake.sources.source import RawTable, Source
+from pipelines.lake.typed_rows import load_typed, typed_numbers
+from pipelines.record_rows import from_records, numbered_records
+
+PART_ROWS: Final = 3_000_000
+"""About as many rows as can be folded and sorted within the memory of an ingest, beside what it holds anyway."""
+
+UNREADABLE = (
+    duckdb.InvalidInputException,
+    duckdb.ConversionException,
+    duckdb.OutOfRangeException,
+    UnicodeDecodeError,  # DuckDB's own message quotes bytes of the file that are no text
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """One published table of a cluster: its name for people, and a plain file to read (None: absent)."""
+
+    table: RawTable
+    file: str | None
+    plain: Path | None
+
+
+def load(work: duckdb.DuckDBPyConnection, source: Source, cluster: str, published: list[Published]) -> list[Account]:
+    """Load every table of a cluster into `work`: the good rows as views, the bad ones in `quarantine`.
+
+    Raises
+    ------
+    SourceError
+        If a file is not in its format at all: another header, malformed JSON, no rows in a required table.
+    """
+    for macro in source.macros:
+        work.execute(macro)
+    columns = ", ".join(
+        f'"{name}" {kind}' for name, kind in COLUMNS[QUARANTINE].items() if name not in ("trace", "cluster")
+    )
+    work.execute(f"CREATE TABLE {QUARANTINE} ({columns})")
+    accounts = []
+    for one in published:
+        try:
+            accounts.append(_load_table(work, cluster, one))
+        except UNREADABLE as error:
+            raise SourceError(f"{one.file} is not in its published format: {_first_line(error)}") from error
+    return accounts
+
+
+def parts(work: duckdb.DuckDBPyConnection, source: Source, output: str) -> list[str]:
+    """Return the conditions of the parts that a canonical table is written in: one, unless too large to be sorted.
+
+    Parts are ranges of the column that the source splits it by, from the same rows the same ones.
+    """
+    column = source.split_by.get(output)
+    if column is None:
+        return ["true"]
+    feeding = " UNION ALL ".join(f'SELECT "{column}" FROM {t.name}' for t in source.tables if t.feeds == output)
+    held = f"SELECT {column}, count(*) FROM ({feeding}) GROUP BY ALL ORDER BY ALL"
+    bounds: list[str] = []
+    rows = 0
+    for value, count in work.execute(held).fetchall():
+        if rows and rows + count > PART_ROWS:
+            bounds.append("'" + value.replace("'", "''") + "'")
+            rows = 0
+        rows += count
+    if not bounds:
+        return ["true"]
+    between = [f'"{column}" >= {low} AND "{column}" < {high}' for low, high in pairwise(bounds)]
+    return [f'"{column}" < {bounds[0]}', *between, f'"{column}" >= {bounds[-1]}']
+
+
+def write(
+    work: duckdb.DuckDBPyConnection, select: str, part: str, table: str, trace: str, cluster: str, target: Path
+) -> int:
+    """Write the rows of one canonical table for which `part` holds as Parquet, by time and key; return how many.
+
+    The same rows give the same file: the order is total, and nothing depends on the number of threads.
+    """
+    types = COLUMNS[table]
+    known = {name for name, *_ in work.execute(f"DESCRIBE {select}").fetchall()}
+    constants = {"trace": f"'{trace}'", "cluster": f"'{cluster}'"}
+    casts = ", ".join(f'CAST("{name}" AS {types[name]}) AS "{name}"' for name in types if name in known)
+    order = ", ".join(f'"{name}"' for name in _order_of(table) if name in known)
+    ordered = f"SELECT {casts} FROM ({select}) WHERE {part} ORDER BY {order}"
+    # What is the same in every row is not carried through the sort.
+    columns = ", ".join(
+        f'"{name}"' if name in known else f'CAST({constants.get(name, "NULL")} AS {kind}) AS "{name}"'
+        for name, kind in types.items()
+    )
+    copied = f"SELECT {columns} FROM ({ordered})"
+    work.execute(f"COPY ({copied}) TO '{escaped(target)}' (FORMAT parquet, COMPRESSION zstd)")
+    rows = work.execute(f"SELECT count(*) FROM read_parquet('{escaped(target)}')").fetchone()
+    return int(rows[0]) if rows else 0
+
+
+def remarks(work: duckdb.DuckDBPyConnection, source: Source) -> list[str]:
+    """Return the source's remarks that hold of the loaded rows."""
+    held = ((r.text, work.execute(f"SELECT {r.holds}").fetchone()) for r in source.remarks)
+    return [text for text, row in held if row and row[0]]
+
+
+def _load_table(work: duckdb.DuckDBPyConnection, cluster: str, one: Published) -> Account:
+    table = one.table
+    rows_in: int | None = 0
+    if one.plain is None:
+        _create_empty(work, table)
+    else:
+        names = _check_header(one, one.plain)
+        work.execute(f"CREATE TABLE {table.name}_header AS SELECT ?::VARCHAR[] AS names", [names])
+        rows_in, numbers = _load_rows(work, one, one.plain, len(names))
+        _apply_late_rules(work, one, one.plain, len(names), numbers)
+        _quarantine(work, one, one.plain, numbers)
+    kept = ", ".join(_quoted(name) for name in table.kept)
+    work.execute(f"CREATE VIEW {table.name} AS SELECT {kept} FROM {table.name}_all WHERE rule IS NULL")
+    account = _account(work, cluster, one, rows_in)
+    if table.required and not account.rows_in:
+        raise SourceError(f"{one.file} holds no rows; expected the {table.name} table. Fetch the file again.")
+    return account
+
+
+def _load_rows(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, names: int) -> tuple[int | None, str]:
+    """Load a file's rows by whichever way it can be read; return how many it has, and the SQL that numbers them."""
+    table = one.table
+    if table.records is not None:
+        work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, from_records(table, numbered_records(plain)))}")
+        return None, "({})"
+    rows_in = None if table.json_array else load_typed(work, table, plain, names)
+    if rows_in is not None:
+        return rows_in, typed_numbers(table, "({})")
+    rows_in = _rows_in(one, plain)
+    _load_lines(work, one, plain, names)
+    return rows_in, "({})"
+
+
+def numbered_rows(table: RawTable, plain: Path) -> str:
+    """Return the SQL of a file's rows with their numbers, each as it stands in the file (`line`)."""
+    return numbered_records(plain) if table.records is not None else numbered(table, plain)
+
+
+def _load_lines(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, names: int) -> None:
+    """Load a file line by line; what is no text, or longer than any published line, goes to quarantine at once."""
+    table = one.table
+    lines = numbered(table, plain, keep_rejects=True)
+    work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, from_lines(table, lines, names))}")
+    if not table.json_array:
+        unreadable = f"SELECT DISTINCT ?, ?, 'unreadable_line', line, csv_line FROM {table.name}_rejects"
+        work.execute(f"INSERT INTO {QUARANTINE} {unreadable}", [table.name, one.file])
+
+
+def _rows_in(one: Published, plain: Path) -> int | None:
+    """Count a file's rows without DuckDB; of a JSON array only DuckDB can tell (None)."""
+    if not one.table.json_array:
+        return max(0, count_rows(plain) - header_lines(one.table))
+    # A log cut off between two jobs would read as a shorter one.
+    if plain.stat().st_size and not ends_with(plain, b"]"):
+        raise SourceError(f"{one.file} is truncated: it does not end its JSON array with ']'. Fetch it again.")
+    return None
+
+
+def _check_header(one: Published, plain: Path) -> list[str]:
+    expected = one.table.header
+    if expected is None or not plain.stat().st_size:
+        return [c.name for c in one.table.columns]
+    found = header_of(plain)
+    wild = expected.index("*") if "*" in expected else None
+    if wild is not None:
+        after = len(expected) - wild - 1
+        comparable = (*found[:wild], "*", *found[len(found) - after :])
+    else:
+        comparable = tuple(found)
+    if [_plain_name(n) for n in comparable] != [_plain_name(n) for n in expected]:
+        message = f"{one.file} has the columns {', '.join(found)[:200]!r}; expected {', '.join(expected)!r}"
+        raise SourceError(f"{message}. Is it another table's file?")
+    return found
+
+
+def _create_empty(work: duckdb.DuckDBPyConnection, table: RawTable) -> None:
+    """Create the table without rows, with the very types that rows would have."""
+    nothing = from_lines(table, NO_LINES, len(table.columns))
+    work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, nothing)}")
+    work.execute(f"CREATE TABLE {table.name}_header AS SELECT []::VARCHAR[] AS names")
+
+
+def _apply_late_rules(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, names: int, numbers: str) -> None:
+    """Mark repeated keys (the first row stays), then rows that fail a rule about other tables."""
+    table, name = one.table, one.table.name
+    doubtful = f"SELECT key_hash FROM {name}_all WHERE rule IS NULL GROUP BY key_hash HAVING count(*) > 1"
+    if table.key and work.execute(f"SELECT EXISTS ({doubtful})").fetchone() == (True,):
+        rows = f"SELECT rowid AS place, row, rule FROM {name}_all WHERE rule IS NULL AND key_hash IN ({doubtful})"
+        work.execute(f"CREATE TEMP TABLE doubtful AS SELECT place, row FROM {numbers.format(rows)}")
+        lines = f"(SELECT * FROM {numbered_rows(table, plain)} SEMI JOIN doubtful USING (row))"
+        nth = f"row_number() OVER (PARTITION BY {', '.join(_quoted(k) for k in table.key)} ORDER BY row)"
+        rows = from_records(table, lines) if table.records is not None else from_lines(table, lines, names)
+        repeated = f"SELECT row FROM {rows} QUALIFY {nth} > 1"
+        places = f"SELECT place FROM doubtful WHERE row IN ({repeated})"
+        work.execute(f"UPDATE {name}_all SET rule = 'duplicate_key' WHERE rowid IN ({places})")
+        work.execute("DROP TABLE doubtful")
+    for link in table.links:
+        broken = f"SELECT r.rowid FROM {name}_all r WHERE rule IS NULL AND ({link.bad})"
+        work.execute(f"UPDATE {name}_all SET rule = '{link.name}' WHERE rowid IN ({broken})")
+
+
+def _quarantine(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, numbers: str) -> None:
+    """Keep every bad row as it stands in the file; rows are read a second time only where some are bad."""
+    name = one.table.name
+    bad = f"SELECT rowid AS place, row, rule FROM {name}_all WHERE rule IS NOT NULL"
+    if work.execute(f"SELECT EXISTS ({bad})").fetchone() == (True,):
+        work.execute(
+            f"""INSERT INTO {QUARANTINE} SELECT ?, ?, bad.rule, bad.row, lines.line
+            FROM {numbers.format(bad)} AS bad JOIN {numbered_rows(one.table, plain)} AS lines USING (row)""",
+            [name, one.file],
+        )
+
+
+def _account(work: duckdb.DuckDBPyConnection, cluster: str, one: Published, rows_in: int | None) -> Account:
+    name = one.table.name
+    loaded = work.execute(f"SELECT count(*), count(*) FILTER (rule IS NULL) FROM {name}_all").fetchone() or (0, 0)
+    rules = f'SELECT rule, count(*) FROM {QUARANTINE} WHERE "table" = ? GROUP BY rule ORDER BY rule'
+    return Account(
+        cluster=cluster,
+        table=name,
+        file=one.file,
+        feeds=one.table.feeds,
+        rows_in=loaded[0] if rows_in is None else rows_in,
+        rows_good=loaded[1],
+        quarantined=dict(work.execute(rules, [name]).fetchall()),
+    ).close()
+
+
+def _order_of(table: str) -> list[str]:
+    if table == QUARANTINE:
+        return ["table", "row", "rule", "raw"]
+    key = [c for c in CANONICAL[table].key if c not in ("trace", "cluster")]
+    return ["submit_ts", *key] if table == "jobs" else key
+
+
+def _plain_name(name: str) -> str:
+    return re.sub("[^a-z0-9*]", "", name.lower())
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0][:300]

@@ -1,0 +1,124 @@
+"""One table of forecasts of the same rows: every metric, with intervals and the lead over each baseline.
+
+Takes forecasts as they come; makes none. Called by `training.runtime` and `training.evaluate`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipelines.models import metrics
+from pipelines.models.bootstrap import IntArray, day_blocks, day_draws, mean_interval, ratio_interval
+from pipelines.models.metrics import FloatArray, Forecast
+
+MODEL: Final = "xgboost"
+"""The row that every other is compared with."""
+
+EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
+    "model": pl.String,
+    "trace": pl.String,
+    "task_type": pl.String,
+    "split": pl.String,
+    "n": pl.Int64,
+    "mae_h": pl.Float64,
+    "wmape": pl.Float64,
+    "wmape_48h": pl.Float64,
+    "pinball": pl.Float64,
+    "pinball_lo": pl.Float64,
+    "pinball_hi": pl.Float64,
+    "pinball_p50": pl.Float64,
+    "coverage_p90": pl.Float64,
+    "within_2x": pl.Float64,
+    "lead": pl.Float64,
+    "lead_lo": pl.Float64,
+    "lead_hi": pl.Float64,
+    "wmape_48h_diff": pl.Float64,
+    "wmape_48h_diff_lo": pl.Float64,
+    "wmape_48h_diff_hi": pl.Float64,
+    "coverage_p90_week_lo": pl.Float64,
+    "coverage_p90_week_hi": pl.Float64,
+    "coverage_p90_static": pl.Float64,
+}
+"""`lead` and `wmape_48h_diff` are baseline minus XGBoost, null on its own row; `_lo` and `_hi` hold 95 %.
+`coverage_p90_week_*` is the range over weeks of submission with at least `LEAST_WEEK_ROWS` rows;
+`coverage_p90_static` is what the static offset would have covered (XGBoost, time-later)."""
+
+LEAST_WEEK_ROWS: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The rows that forecasts are compared on: submissions and run times, in one order; `n` rows are distinct jobs.
+
+    Repeated folds stack their repeats: the days stay together, and `n` counts a job once.
+    """
+
+    trace: str
+    task_type: str
+    split: str
+    submit_ts: pl.Series
+    run_s: FloatArray
+    n: int
+
+
+def compare(
+    judged: Judged,
+    forecasts: Mapping[str, Forecast],
+    *,
+    seed: int,
+    draws: int = 1000,
+    static: Forecast | None = None,
+) -> pl.DataFrame:
+    """Score every forecast, and every baseline against `forecasts["xgboost"]`, on the same resampled days.
+
+    Returns
+    -------
+    table
+        One row per forecast in the order given; columns `EVALUATION_SCHEMA`.
+    """
+    blocks = day_blocks(judged.submit_ts)
+    drawn = day_draws(int(blocks.max()) + 1, seed=seed, draws=draws)
+    log_y = metrics.log_run(judged.run_s)
+    clipped = metrics.clipped(judged.run_s)
+    losses = {name: metrics.primary_rows(log_y, forecast) for name, forecast in forecasts.items()}
+    errors = {name: np.abs(metrics.clipped(np.exp(forecast.p50)) - clipped) for name, forecast in forecasts.items()}
+    rows: list[dict[str, object]] = []
+    for name, forecast in forecasts.items():
+        interval = mean_interval(blocks, losses[name], drawn)
+        row: dict[str, object] = {
+            "model": name,
+            "trace": judged.trace,
+            "task_type": judged.task_type,
+            "split": judged.split,
+            "n": judged.n,
+            **metrics.score(judged.run_s, forecast),
+            "pinball_lo": interval.lo,
+            "pinball_hi": interval.hi,
+        }
+        row["coverage_p90_week_lo"], row["coverage_p90_week_hi"] = _weekly_coverage(judged, log_y, forecast)
+        if name == MODEL and static is not None:
+            row["coverage_p90_static"] = metrics.coverage_p90(log_y, static.p90)
+        if name != MODEL:
+            lead = mean_interval(blocks, losses[name] - losses[MODEL], drawn)
+            gap = ratio_interval(blocks, errors[name] - errors[MODEL], clipped, drawn)
+            row |= {"lead": lead.value, "lead_lo": lead.lo, "lead_hi": lead.hi}
+            row |= {"wmape_48h_diff": gap.value, "wmape_48h_diff_lo": gap.lo, "wmape_48h_diff_hi": gap.hi}
+        rows.append(row)
+    return pl.DataFrame(rows, schema=EVALUATION_SCHEMA)
+
+
+def _weekly_coverage(judged: Judged, log_y: FloatArray, forecast: Forecast) -> tuple[float | None, float | None]:
+    weeks = _weeks(judged.submit_ts)
+    sizes = np.bincount(weeks)
+    covered = np.bincount(weeks, weights=(log_y <= forecast.p90).astype(np.float64))
+    shares = covered[sizes >= LEAST_WEEK_ROWS] / sizes[sizes >= LEAST_WEEK_ROWS]
+    return (float(shares.min()), float(shares.max())) if len(shares) else (None, None)
+
+
+def _weeks(submit_ts: pl.Series) -> IntArray:
+    days = submit_ts.dt.epoch("d").to_numpy().astype(np.int64)
+    weeks: IntArray = (days - days.min()) // 7
+    return weeks

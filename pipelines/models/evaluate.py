@@ -1,0 +1,203 @@
+"""Every model and baseline on one split, one table: what `taut evaluate` lists and the gate reads.
+
+Fits XGBoost and the forest, asks the history baselines, and compares; the table itself is `comparison`'s.
+Called by `pipelines.cli`, `pipelines.cli.demo_tables` and `training.runtime`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from features.history import History
+from pipelines.errors import TrainingError
+from pipelines.models.baselines import applicable, history_forecasts
+from pipelines.models.boosting import Rows
+from pipelines.models.comparison import EVALUATION_SCHEMA, MODEL, Judged, compare
+from pipelines.models.examples import By, Examples, encoded, examples_of, task_types
+from pipelines.models.fitted import Fitted, Recipe, calibrated, fit_runtime, static_calibrated
+from pipelines.models.forest import forest_forecast
+from pipelines.models.metrics import Forecast
+from pipelines.models.splits import Split, SplitName, finished, group_folds, random_split, time_later
+
+FOREST: Final = "random_forest"
+FOREST_RELATIVE: Final = "random_forest_relative"
+"""The forest on the usual features, and the forest that is given XGBoost's references: what boosting adds to them."""
+
+LEAST_TRAINED: Final = 60
+"""Training rows below which a type gets no model."""
+
+LATER_SHARE: Final = 0.2
+"""Share of a trace's submissions, the latest, that is judged when no cut is given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one split gave: the fitted model, and every forecast of its test rows by name."""
+
+    fitted: Fitted
+    forecasts: dict[str, Forecast]
+    static: Forecast | None
+
+
+def evaluate(
+    jobs: pl.DataFrame,
+    usage: pl.DataFrame | None = None,
+    *,
+    trace: str,
+    split: SplitName = "time",
+    by: By = "kind",
+    until: datetime | None = None,
+    since: datetime | None = None,
+    types: Sequence[str] | None = None,
+    recipe: Recipe | None = None,
+    folds: int = 5,
+    repeats: int = 3,
+    forest: bool = True,
+    seed: int = 0,
+    nthread: int = 1,
+) -> pl.DataFrame:
+    """Judge XGBoost and every baseline, type by type, on one split of one trace.
+
+    The model is fitted as `train_runtime` fits it: the same rows, cut, recipe, seed and threads give the same trees.
+
+    Parameters
+    ----------
+    jobs, usage
+        Canonical tables of the trace.
+    split
+        `time` (cut at `until`), `group` (`repeats` times `folds` folds that share no group) or `random`.
+    until, since
+        Of the time-later split: the cut on labels, and the first judged submission. Each stands for the other when it
+        is missing; with neither the cut is `default_until`.
+    types
+        Only these types; all with enough rows by default.
+
+    Returns
+    -------
+    table
+        One row per model and type, columns `comparison.EVALUATION_SCHEMA`.
+
+    Raises
+    ------
+    TrainingError
+        No type has enough rows on both sides of the split.
+    """
+    recipe = recipe or Recipe()
+    until = until or since or default_until(jobs)
+    history = History.of(jobs, usage)
+    tables = []
+    for task_type in types or task_types(jobs, by):
+        examples = examples_of(
+            jobs, usage, task_type, by=by, history=history, names=recipe.features, relative=recipe.relative
+        )
+        splits = _splits(examples.jobs, split, until=until, since=since, folds=folds, repeats=repeats, seed=seed)
+        if all(enough(s) for s in splits) and splits:
+            cut = until if split == "time" else None
+            outcomes = [
+                outcome(examples, s, recipe, until=cut, forest=forest, seed=seed, nthread=nthread) for s in splits
+            ]
+            tables.append(table(examples, splits, outcomes, trace=trace, seed=seed))
+    if not tables:
+        raise TrainingError(
+            f"no task type of {trace} has {LEAST_TRAINED} jobs to learn from and one to judge under the split {split} "
+            f"with the cut {until.isoformat()}: move the cut, or bring more jobs"
+        )
+    return pl.concat(tables)
+
+
+def default_until(jobs: pl.DataFrame) -> datetime:
+    """Return the cut that leaves the latest fifth of the submissions to be judged."""
+    cut = jobs["submit_ts"].quantile(1.0 - LATER_SHARE, interpolation="nearest")
+    if not isinstance(cut, datetime):
+        raise TrainingError("found no job: expected at least one with a submission time; ingest a trace first")
+    return cut
+
+
+def enough(split: Split) -> bool:
+    """Return whether a split has rows to learn from, to stop on and to judge."""
+    return len(split.train) >= LEAST_TRAINED and len(split.stop) > 0 and len(split.fit) > 0 and len(split.test) > 0
+
+
+def outcome(
+    examples: Examples,
+    split: Split,
+    recipe: Recipe,
+    *,
+    until: datetime | None,
+    forest: bool = True,
+    seed: int,
+    nthread: int,
+) -> Outcome:
+    """Fit on one split, and let the model and every baseline answer its test rows."""
+    fitted = fit_runtime(examples, split, recipe, until=until, seed=seed, nthread=nthread)
+    forecasts = {MODEL: calibrated(examples, fitted, recipe)}
+    if forest:
+        forecasts |= _forests(examples, fitted, relative=recipe.relative, seed=seed, nthread=nthread)
+    answers = history_forecasts(examples.jobs, applicable(examples.jobs))
+    forecasts |= {name: answer.take(split.test) for name, answer in answers.items()}
+    static = static_calibrated(examples, fitted) if split.name == "time" else None
+    return Outcome(fitted=fitted, forecasts=forecasts, static=static)
+
+
+def _forests(examples: Examples, fitted: Fitted, *, relative: bool, seed: int, nthread: int) -> dict[str, Forecast]:
+    """Answer with a forest on the features as they are; and, if XGBoost had the references, with one that has them."""
+    train, test = fitted.split.train, fitted.split.test
+    plain, _ = encoded(examples.plain, fitted.contract)
+    rows = Rows(matrix=plain[train], target=examples.log_y[train])
+    found = {FOREST: forest_forecast(rows, plain[test], seed=seed, nthread=nthread)}
+    if relative:
+        against = examples.reference[:, 0]
+        rows = Rows(matrix=fitted.matrix[train], target=examples.log_y[train] - against[train])
+        answer = forest_forecast(rows, fitted.matrix[test], seed=seed, nthread=nthread)
+        found[FOREST_RELATIVE] = answer.shifted(against[test])
+    return found
+
+
+def table(
+    examples: Examples, splits: Sequence[Split], outcomes: Sequence[Outcome], *, trace: str, seed: int
+) -> pl.DataFrame:
+    """Compare the forecasts of all splits stacked: folds and their repeats count a job once in `n`."""
+    tests = np.concatenate([s.test for s in splits])
+    judged = Judged(
+        trace=trace,
+        task_type=examples.task_type,
+        split=splits[0].name,
+        submit_ts=examples.jobs["submit_ts"][tests],
+        run_s=examples.run_s[tests],
+        n=len(np.unique(tests)),
+    )
+    stacked = {name: _stack([o.forecasts[name] for o in outcomes]) for name in outcomes[0].forecasts}
+    static = outcomes[0].static if len(outcomes) == 1 else None
+    return compare(judged, stacked, seed=seed, static=static)
+
+
+def empty_table() -> pl.DataFrame:
+    """Return the evaluation of nothing: the columns, no rows."""
+    return pl.DataFrame(schema=EVALUATION_SCHEMA)
+
+
+def _splits(
+    jobs: pl.DataFrame,
+    name: SplitName,
+    *,
+    until: datetime,
+    since: datetime | None,
+    folds: int,
+    repeats: int,
+    seed: int,
+) -> list[Split]:
+    if name == "time":
+        return [time_later(jobs, until=until, since=since)]
+    if jobs.select(finished().sum()).item() < LEAST_TRAINED:
+        return []
+    if name == "random":
+        return [random_split(jobs, seed=seed)]
+    return [split for r in range(repeats) for split in group_folds(jobs, folds=folds, seed=seed + r)]
+
+
+def _stack(forecasts: Sequence[Forecast]) -> Forecast:
+    return Forecast(p50=np.concatenate([f.p50 for f in forecasts]), p90=np.concatenate([f.p90 for f in forecasts]))

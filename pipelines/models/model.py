@@ -1,0 +1,101 @@
+"""What training hands on: one trained model of one trace and task type, with all that is known about it.
+
+No fitting and no files here; the bundle, the tracking run and the gate are made from this value.
+Made by `training.runtime` and `training.usage`; read by `pipelines.models.tracking`, `pipelines.models.gate` and
+`pipelines.cli`.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Literal
+
+import polars as pl
+import xgboost as xgb
+
+from features.contract import FeatureContract
+from features.history import History
+from modelserve.bundle.alike import Alike
+from modelserve.bundle.population import Population
+
+Kind = Literal["runtime", "usage"]
+
+RUNTIME_TARGET: Final = "run_s"
+"""The run-time booster: two outputs, p50 and p90 of log run time."""
+
+USAGE_TARGETS: Final = ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib")
+"""The usage boosters: one output each, an upper quantile of log1p of the use of one instance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedModel:
+    """A model that can be written as a bundle, tracked, judged and served.
+
+    Attributes
+    ----------
+    name
+        Registered name, `<kind>.<trace>.<type>`, e.g. `runtime.pai.ctr`.
+    kind
+        `runtime` (how long) or `usage` (how much at most).
+    trace, task_type
+        What it was trained on; `task_type` holds the raw tag when trained by workload.
+    contract
+        Names, order, kinds and categories of the features; `contract.encode` makes the matrix the boosters take.
+    boosters
+        Target to booster; `run_s` for a run-time model, `USAGE_TARGETS` (those with data) for a usage model.
+    quantiles
+        The quantile levels of the boosters' outputs, in order.
+    relative
+        Whether the booster takes and answers run times against the reference of the like (`features.reference`).
+    offsets
+        Added to the raw outputs in log units, by quantile name (`p50`, `p90`) or by target.
+    history
+        The point-in-time history at `until`, for serving.
+    importances
+        Permutation importance of each feature on held-out rows: `feature, mean, std, repeats, sign`
+        (null for a category).
+    important
+        Requestable resources whose importance passes the cut.
+    resource_importances
+        Permutation importance of each requestable resource, of a run-time model: `resource, mean, std, repeats, sign`.
+    support
+        Requestable resource to the lowest and highest request seen in training.
+    params
+        What the boosters were fitted with, including the seed.
+    metrics
+        Held-out figures by name, as in the `xgboost` row of `evaluation`.
+    evaluation
+        The model and every baseline on the same held-out rows, one row each.
+    until
+        The cut on labels: every trained row ended before it.
+    rows
+        Rows trained on.
+    data_fingerprint
+        Hash of the training rows.
+    population
+        What the training rows look like, feature by feature, for telling drift later.
+    alike
+        What jobs of one role and request need at most, for usage models; None for run-time models.
+    """
+
+    name: str
+    kind: Kind
+    trace: str
+    task_type: str
+    contract: FeatureContract
+    boosters: dict[str, xgb.Booster]
+    quantiles: tuple[float, ...]
+    relative: bool = False
+    offsets: dict[str, float]
+    history: History
+    importances: list[dict[str, str | float | int | None]]
+    important: tuple[str, ...]
+    support: dict[str, tuple[float, float]]
+    params: dict[str, str | float | int]
+    metrics: dict[str, float]
+    evaluation: pl.DataFrame = field(repr=False)
+    until: datetime
+    rows: int
+    data_fingerprint: str
+    population: Population | None = None
+    alike: tuple[Alike, ...] | None = None
+    resource_importances: list[dict[str, str | float | int | None]] = field(default_factory=list)

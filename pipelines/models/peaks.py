@@ -1,0 +1,123 @@
+"""One upper quantile of one resource's use on one split: trees stopped on the latest rows, then grown on all.
+
+Fits and answers one target; which targets a type has and how they are judged is `training.usage`'s.
+Called by `training.usage`.
+"""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import numpy as np
+import polars as pl
+import xgboost as xgb
+
+from pipelines.models import boosting
+from pipelines.models.alike import AlikeRecipe
+from pipelines.models.boosting import Boosting, Columns, Matrix, Rows
+from pipelines.models.conformal import P90_ADAPTATION, Adaptation, Calibration, adaptive_offsets
+from pipelines.models.examples import Examples, IntArray
+from pipelines.models.metrics import FloatArray
+from pipelines.models.splits import Split
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageRecipe:
+    """How usage models are trained: the quantile's level, features, trees, calibration, and bounds of jobs alike."""
+
+    level: float = 0.95
+    features: str = "usage"
+    boosting: Boosting = field(
+        default_factory=lambda: Boosting(
+            rounds=100, patience=30, learning_rate=0.15, num_parallel_tree=1, max_depth=4, colsample_bytree=0.5
+        )
+    )
+    adaptation: Adaptation = P90_ADAPTATION
+    alike: AlikeRecipe = field(default_factory=AlikeRecipe)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """One target fitted on one split, in log1p of its unit.
+
+    `offset` is the one that stood at the cut; `answered` are the calibrated answers of the rows `test`, each with the
+    offset that stood at its submission; `log1p` is the use of every row, NaN where it was not measured.
+    """
+
+    booster: xgb.Booster
+    rounds: int
+    offset: float
+    trained: IntArray
+    test: IntArray
+    log1p: FloatArray
+    answered: FloatArray
+
+
+def log1p_use(jobs: pl.DataFrame, column: str) -> FloatArray:
+    """Return log1p of a column of `usage`, NaN where it was not measured or the trace has none (n,)."""
+    if column not in jobs.columns:
+        return np.full(jobs.height, np.nan)
+    used: FloatArray = np.log1p(jobs[column].fill_null(float("nan")).to_numpy())
+    return used
+
+
+def learnable(split: Split, log1p: FloatArray, least: int) -> bool:
+    """Return whether `least` training rows are measured, some of them to fit and some to stop on."""
+    known = [int(np.count_nonzero(~np.isnan(log1p[rows]))) for rows in (split.fit, split.stop)]
+    return sum(known) >= least and min(known) > 0
+
+
+def fit_peak(
+    examples: Examples,
+    split: Split,
+    log1p: FloatArray,
+    matrix: Matrix,
+    columns: Columns,
+    recipe: UsageRecipe,
+    *,
+    until: datetime,
+    seed: int,
+    nthread: int,
+) -> Peak:
+    """Fit one target: stop on the latest measured rows, grow again on all, calibrate as jobs end."""
+    fit_rows, stop_rows, test = (rows[~np.isnan(log1p[rows])] for rows in (split.fit, split.stop, split.test))
+    trained = np.concatenate([fit_rows, stop_rows])
+    least = min(recipe.boosting.min_child_weight, max(1.0, len(trained) / 50))
+    grown = replace(recipe.boosting, min_child_weight=least)
+
+    def fit(of: IntArray, watched: IntArray | None, trees: Boosting) -> xgb.Booster:
+        stop = None if watched is None else Rows(matrix=matrix[watched], target=log1p[watched])
+        rows = Rows(matrix=matrix[of], target=log1p[of])
+        return boosting.fit(
+            rows, columns, quantiles=(recipe.level,), stop=stop, boosting=trees, seed=seed, nthread=nthread
+        )
+
+    first = fit(fit_rows, stop_rows, grown)
+    rounds = boosting.rounds_of(first)
+    final = fit(trained, None, replace(grown, rounds=rounds))
+    later = np.setdiff1d(np.flatnonzero(~np.isnan(log1p)), trained)
+    raw = np.full(len(matrix), np.nan)
+    raw[stop_rows] = boosting.predict(first, matrix[stop_rows])[:, 0]
+    raw[later] = boosting.predict(final, matrix[later])[:, 0]
+
+    def walk(rows: IntArray) -> Calibration:
+        return adaptive_offsets(
+            submit_us=examples.submit_us[rows],
+            end_us=examples.end_us[rows],
+            log_y=log1p[rows],
+            log_q=raw[rows],
+            tau=recipe.level,
+            adaptation=recipe.adaptation,
+        )
+
+    answered = np.flatnonzero(~np.isnan(raw))
+    ended = answered[examples.end_us[answered] < until.timestamp() * 1e6]
+    offsets = walk(answered).offsets[np.searchsorted(answered, test)]
+    return Peak(
+        booster=final,
+        rounds=rounds,
+        offset=walk(ended).final,
+        trained=trained,
+        test=test,
+        log1p=log1p,
+        answered=np.maximum(raw[test] + offsets, 0.0),
+    )

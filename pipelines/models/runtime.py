@@ -1,0 +1,198 @@
+"""How long will it run: one run-time model per task type of one trace, judged on the jobs after its cut.
+
+Puts the parts together; fitting is `fitted`'s, judging `evaluate`'s. Nothing is written here.
+Called by `pipelines.cli` and `pipelines.cli.demo_tables`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from features.history import History
+from modelserve.bundle.population import Population
+from pipelines.errors import TrainingError
+from pipelines.models import boosting, metrics
+from pipelines.models.boosting import Matrix
+from pipelines.models.comparison import MODEL
+from pipelines.models.evaluate import LEAST_TRAINED, default_until, empty_table, enough, outcome, table
+from pipelines.models.examples import By, Examples, examples_of, fingerprint, history_at, support_of, task_types
+from pipelines.models.fitted import Fitted, Recipe, fit_runtime, offsets_at
+from pipelines.models.importance import (
+    LEAST_SHARE,
+    REPEATS,
+    Importance,
+    Spread,
+    important_resources,
+    permuted,
+    permuted_requests,
+)
+from pipelines.models.metrics import QUANTILES, FloatArray
+from pipelines.models.model import RUNTIME_TARGET, TrainedModel
+from pipelines.models.splits import time_later
+
+NOT_METRICS: Final = frozenset({"model", "trace", "task_type", "split"})
+
+
+def train_runtime(
+    jobs: pl.DataFrame,
+    usage: pl.DataFrame | None = None,
+    *,
+    trace: str,
+    by: By = "kind",
+    until: datetime | None = None,
+    types: Sequence[str] | None = None,
+    recipe: Recipe | None = None,
+    least_share: float = LEAST_SHARE,
+    forest: bool = True,
+    seed: int = 0,
+    nthread: int = 1,
+) -> list[TrainedModel]:
+    """Train the run-time model of every task type with at least `LEAST_TRAINED` jobs that ended before the cut.
+
+    Parameters
+    ----------
+    jobs, usage
+        Canonical tables of one trace.
+    by
+        `kind` (task type) or `workload` (raw tag).
+    until
+        The cut on labels: a job is learnt from only if it ended before it. Jobs submitted later are judged, and are
+        nowhere in the model. Without it, `evaluate.default_until`.
+    least_share
+        Share of the total importance a resource needs to be important.
+    forest
+        Whether the random forest is among the baselines.
+
+    Returns
+    -------
+    models
+        One per type, most jobs first.
+
+    Raises
+    ------
+    TrainingError
+        No type has enough jobs.
+    """
+    recipe = recipe or Recipe()
+    until = until or default_until(jobs)
+    whole, served = History.of(jobs, usage), history_at(jobs, usage, until)
+    models = []
+    for task_type in types or task_types(jobs, by):
+        examples = examples_of(
+            jobs, usage, task_type, by=by, history=whole, names=recipe.features, relative=recipe.relative
+        )
+        split = time_later(examples.jobs, until=until)
+        if len(split.train) < LEAST_TRAINED:
+            continue
+        if enough(split):
+            result = outcome(examples, split, recipe, until=until, forest=forest, seed=seed, nthread=nthread)
+            fitted, evaluation = result.fitted, table(examples, [split], [result], trace=trace, seed=seed)
+        else:
+            fitted = fit_runtime(examples, split, recipe, until=until, seed=seed, nthread=nthread)
+            evaluation = empty_table()
+        learnt = _Learnt(examples=examples, fitted=fitted, evaluation=evaluation, until=until, history=served)
+        params = _params(recipe, fitted, seed=seed, nthread=nthread)
+        models.append(_model(learnt, recipe, params, trace=trace, least_share=least_share, seed=seed))
+    if not models:
+        raise TrainingError(
+            f"no task type of {trace} has {LEAST_TRAINED} jobs that ended before {until.isoformat()}: "
+            "move --until later, or bring more jobs"
+        )
+    return models
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Learnt:
+    """One type's fitted model, how it was judged, and what it was learnt from, as of the cut."""
+
+    examples: Examples
+    fitted: Fitted
+    evaluation: pl.DataFrame
+    until: datetime
+    history: History
+
+
+def _model(
+    learnt: _Learnt,
+    recipe: Recipe,
+    params: dict[str, str | float | int],
+    *,
+    trace: str,
+    least_share: float,
+    seed: int,
+) -> TrainedModel:
+    """Measure what matters to a fitted model, and hand on all that is known about it."""
+    examples, fitted, evaluation = learnt.examples, learnt.fitted, learnt.evaluation
+    importances, requests = _importances(examples, fitted, seed=seed)
+    return TrainedModel(
+        name=f"runtime.{trace}.{examples.task_type}",
+        kind="runtime",
+        trace=trace,
+        task_type=examples.task_type,
+        contract=fitted.contract,
+        boosters={RUNTIME_TARGET: fitted.booster},
+        quantiles=QUANTILES,
+        offsets=offsets_at(examples, fitted, recipe, learnt.until),
+        history=learnt.history,
+        relative=recipe.relative,
+        importances=importances,
+        important=important_resources(requests, importances, least_share=least_share),
+        support=support_of(examples.jobs[fitted.trained]),
+        params=params,
+        resource_importances=[
+            {"resource": each, "mean": spread.mean, "std": spread.std, "repeats": REPEATS, "sign": spread.sign}
+            for each, spread in requests.items()
+        ],
+        metrics={**metrics_of(evaluation), **{f"importance_{r}": s.mean for r, s in requests.items()}},
+        evaluation=evaluation,
+        until=learnt.until,
+        rows=len(fitted.trained),
+        data_fingerprint=fingerprint(examples.jobs[fitted.trained]),
+        population=Population.of(fitted.matrix[fitted.trained], fitted.contract),
+    )
+
+
+def metrics_of(evaluation: pl.DataFrame) -> dict[str, float]:
+    """Return the figures of the model's own row by column name; none when nothing was judged."""
+    own = evaluation.filter(pl.col("model") == MODEL).to_dicts()
+    if not own:
+        return {}
+    return {name: float(value) for name, value in own[0].items() if name not in NOT_METRICS and value is not None}
+
+
+def _importances(examples: Examples, fitted: Fitted, *, seed: int) -> tuple[list[Importance], dict[str, Spread]]:
+    """Shuffle the judged rows, feature by feature and resource by resource.
+
+    Where no row is judged, the stopping rows stand in, which the final trees have seen.
+    """
+    rows = fitted.split.test if len(fitted.split.test) else fitted.split.stop
+    # The pinball of raw + reference is that of raw against what the reference leaves.
+    target = examples.log_y[rows, None] - examples.reference[rows]
+
+    def loss(matrix: Matrix, wanted: FloatArray) -> float:
+        answer = boosting.predict(fitted.booster, matrix)
+        pinball = [metrics.pinball_rows(wanted[:, i], answer[:, i], tau) for i, tau in enumerate(QUANTILES)]
+        return float(np.mean(pinball))
+
+    importances = permuted(fitted.matrix[rows], target, fitted.columns, [fitted.booster], loss=loss, seed=seed)
+    requests = permuted_requests(
+        examples.features[rows],
+        examples.jobs[rows],
+        target,
+        fitted.contract,
+        loss=loss,
+        predict=lambda matrix: boosting.predict(fitted.booster, matrix)[:, 0],
+        seed=seed,
+    )
+    return importances, requests
+
+
+def _params(recipe: Recipe, fitted: Fitted, *, seed: int, nthread: int) -> dict[str, str | float | int]:
+    """Return what the trees were grown with, in XGBoost's names, and the choices around them."""
+    chosen = {k: v if isinstance(v, str | bool) else str(v) for k, v in asdict(recipe).items() if k != "boosting"}
+    grown = asdict(recipe.boosting)
+    return {**chosen, **grown, "rounds": fitted.rounds, "seed": seed, "nthread": nthread}

@@ -1,0 +1,308 @@
+"""Models into MLflow: the one file that writes it. A run, a registered version, and the aliases that move.
+
+Nothing is trained or judged here. Called by `pipelines.cli`; read back by `modelserve.bundle.registry`.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from modelserve.bundle.card import MODEL_NAME
+from modelserve.bundle.flavor import EXAMPLE, INPUTS, OUTPUTS
+from modelserve.bundle.quiet import in_short, is_unknown, quietly, without_password
+from modelserve.errors import ServeError
+from pipelines.errors import PipelineError, RegistryError
+from pipelines.models.gate import Verdict, judge
+from pipelines.models.packaging import card_of, figures, write_model
+
+if TYPE_CHECKING:
+    from pipelines.models.model import TrainedModel
+
+EXPERIMENT: Final = "taut"
+CHAMPION: Final = "champion"
+CHALLENGER: Final = "challenger"
+LOADER: Final = "modelserve.bundle.flavor"
+"""The module that `mlflow.pyfunc.load_model` imports: it reads a bundle, so nothing is pickled."""
+
+STATUS: Final = "validation_status"
+REASONS: Final = "gate"
+DIGEST: Final = "bundle_sha256"
+REPLACED: Final = "replaced_champion"
+FORCED: Final = "forced"
+ROLLED_BACK: Final = "rolled_back_to"
+
+MAX_TAG_CHARS: Final = 1000
+SQLITE: Final = "sqlite:///"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelVersion:
+    """One registered version: its aliases, what the gate said, and the run that made it."""
+
+    name: str
+    version: int
+    aliases: tuple[str, ...]
+    status: str
+    reasons: str
+    digest: str
+    run_id: str
+    replaced: int | None
+
+    @property
+    def reference(self) -> str:
+        """The version as answers cite it: `runtime.pai.ctr@7`."""
+        return f"{self.name}@{self.version}"
+
+
+def track(model: "TrainedModel", *, uri: str, created: datetime | None = None) -> ModelVersion:
+    """Log a run with the model, register it as a new version, and point `challenger` at it.
+
+    The gate's verdict is left in the tags `validation_status` (`passed` or `failed`) and `gate`; nothing is promoted.
+
+    Raises
+    ------
+    RegistryError
+        The tracking server refuses or is away; no registered model without a version is left behind.
+    """
+    verdict = judge(model.kind, model.evaluation)
+    created = created or datetime.now(UTC)
+    with _client(uri, make=True) as client, tempfile.TemporaryDirectory(prefix="taut-model-") as stage:
+        bundle = Path(stage) / "bundle"
+        digest = write_model(model, bundle, created=created)
+        experiment = _experiment(client, uri)
+        run_id = client.create_run(experiment, run_name=model.name, tags=_run_tags(model, verdict)).info.run_id
+        try:
+            _log_run(client, run_id, model, created)
+            logged = _log_model(client, experiment, run_id, model, bundle, Path(stage) / "model")
+            version = _register(client, model.name, logged, run_id, _version_tags(model, verdict, digest))
+        except BaseException:
+            client.set_terminated(run_id, status="FAILED")
+            raise
+        client.set_terminated(run_id, status="FINISHED")
+        return _version(client, model.name, version)
+
+
+def promote(name: str, *, uri: str, version: int | None = None, force: bool = False) -> ModelVersion:
+    """Point `champion` at a version that the gate passed (the challenger by default); a tag keeps the one it replaces.
+
+    With `force` a version goes through that the gate refused; its `validation_status` becomes `forced`.
+
+    Raises
+    ------
+    RegistryError
+        There is no such version, or the gate refused it and `force` is not given.
+    """
+    with _client(uri) as client:
+        chosen = _by_alias(client, name, CHALLENGER) if version is None else _version(client, name, version)
+        if chosen is None:
+            raise RegistryError(f"{name}: no {CHALLENGER}, expected a version to promote; train it, or name a version")
+        if chosen.status != "passed" and not force:
+            raise RegistryError(
+                f"{chosen.reference} is not promoted, the gate refused it: {chosen.reasons}; "
+                "train a better one, or promote it with --force"
+            )
+        if CHAMPION in chosen.aliases:
+            return chosen
+        if chosen.status != "passed":
+            client.set_model_version_tag(name, str(chosen.version), STATUS, "forced")
+            client.set_model_version_tag(name, str(chosen.version), FORCED, datetime.now(UTC).isoformat())
+        replaced = _by_alias(client, name, CHAMPION)
+        if replaced is not None:
+            client.set_model_version_tag(name, str(chosen.version), REPLACED, str(replaced.version))
+        client.set_registered_model_alias(name, CHAMPION, str(chosen.version))
+        return _version(client, name, chosen.version)
+
+
+def rollback(name: str, *, uri: str) -> ModelVersion:
+    """Point `champion` back at the version that the present one replaced, and leave a tag on the one that goes.
+
+    Raises
+    ------
+    RegistryError
+        There is no champion, or it replaced none, or the one it replaced is gone.
+    """
+    with _client(uri) as client:
+        present = _by_alias(client, name, CHAMPION)
+        if present is None:
+            raise RegistryError(f"{name}: no {CHAMPION}, expected one to roll back from; promote a version first")
+        if present.replaced is None:
+            raise RegistryError(f"{present.reference} replaced no {CHAMPION}; expected one to go back to")
+        former = _version(client, name, present.replaced)
+        client.set_registered_model_alias(name, CHAMPION, str(former.version))
+        client.set_model_version_tag(name, str(present.version), ROLLED_BACK, str(former.version))
+        return _version(client, name, former.version)
+
+
+def versions(*, uri: str, name: str | None = None) -> list[ModelVersion]:
+    """Return every registered version of our models, or of one of them, by name and number."""
+    with _client(uri) as client:
+        names = [model.name for model in client.search_registered_models(max_results=1000)] if name is None else [name]
+        found = []
+        for ours in filter(MODEL_NAME.fullmatch, names):
+            listed = client.search_model_versions(f"name='{ours}'")
+            # A search leaves the aliases out on some servers; each version asked alone has them.
+            found += [_version(client, ours, int(each.version)) for each in listed]
+        return sorted(found, key=lambda each: (each.name, each.version))
+
+
+@contextmanager
+def _client(uri: str, *, make: bool = False) -> Iterator[Any]:  # MLflow's client, which publishes no types
+    """Give a client of the tracking server; whatever MLflow raises comes out as one `RegistryError`.
+
+    A SQLite database is made only where models are to be written: a question leaves no files behind.
+    """
+    with quietly():
+        try:
+            if uri.startswith(SQLITE):
+                database = Path(uri.removeprefix(SQLITE)).absolute()
+                if not make and not database.exists():
+                    raise RegistryError(f"no models at {uri} yet; train some first, or set MLFLOW_TRACKING_URI")
+                database.parent.mkdir(parents=True, exist_ok=True)
+            from mlflow import MlflowClient
+
+            yield MlflowClient(tracking_uri=uri)
+        except (PipelineError, ServeError):
+            raise
+        except Exception as error:
+            raise RegistryError(
+                f"tracking server {without_password(uri)}: {in_short(error)}; "
+                "expected an MLflow server or database (MLFLOW_TRACKING_URI)"
+            ) from error
+
+
+def _experiment(client: Any, uri: str) -> str:
+    """Return the id of our experiment, made at first need; with SQLite its artifacts lie beside the database."""
+    found = client.get_experiment_by_name(EXPERIMENT)
+    if found is not None:
+        return str(found.experiment_id)
+    location = None
+    if uri.startswith(SQLITE):
+        location = (Path(uri.removeprefix(SQLITE)).absolute().parent / "mlartifacts").as_uri()
+    return str(client.create_experiment(EXPERIMENT, artifact_location=location))
+
+
+def _log_run(client: Any, run_id: str, model: "TrainedModel", created: datetime) -> None:
+    from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
+
+    moment_ms = int(time.time() * 1000)
+    params = [Param(key, str(value)) for key, value in model.params.items()]
+    metrics = [Metric(key, value, moment_ms, 0) for key, value in figures(model).items()]
+    client.log_batch(run_id, metrics=metrics, params=params)
+    source = f'{{"trace": "{model.trace}", "task_type": "{model.task_type}", "until": "{model.until.isoformat()}"}}'
+    rows = Dataset(f"{model.trace}.{model.task_type}", model.data_fingerprint[:36], "taut-lake", source)
+    client.log_inputs(run_id, [DatasetInput(rows, [InputTag("mlflow.data.context", "training")])])
+    client.log_text(run_id, card_of(model, created=created).to_json().decode(), "card.json")
+    client.log_table(run_id, _columns(model.importances), "importances.json")
+    client.log_text(run_id, model.evaluation.write_json(), "evaluation.json")
+
+
+def _log_model(
+    client: Any, experiment: str, run_id: str, model: "TrainedModel", bundle: Path, place: Path
+) -> tuple[str, str]:
+    """Store the bundle as an MLflow model of the run; return its id and where its files are."""
+    import pandas as pd
+    from mlflow import pyfunc
+    from mlflow.entities import LoggedModelOutput
+    from mlflow.models import Model, ModelSignature
+    from mlflow.types import ColSpec, Schema
+
+    logged = client.create_logged_model(experiment, name=model.name.replace(".", "-"), source_run_id=run_id)
+    inputs = [ColSpec(dtype, name, required=name == "submit_ts") for name, dtype in INPUTS.items()]
+    answers = [ColSpec("double", name) for name in OUTPUTS[model.kind]]
+    try:
+        pyfunc.save_model(
+            str(place),
+            loader_module=LOADER,
+            data_path=str(bundle),
+            signature=ModelSignature(Schema(inputs), Schema(answers)),
+            input_example=pd.DataFrame([EXAMPLE]),
+            # Said here, since finding them out would import and run the model.
+            pip_requirements=[f"taut=={installed_version('taut')}"],
+            mlflow_model=Model(run_id=run_id, model_id=logged.model_id, artifact_path=logged.artifact_location),
+        )
+        client.log_model_artifacts(logged.model_id, str(place))
+    except BaseException:
+        client.finalize_logged_model(logged.model_id, "FAILED")
+        raise
+    client.finalize_logged_model(logged.model_id, "READY")
+    client.log_outputs(run_id, [LoggedModelOutput(logged.model_id, 0)])
+    return str(logged.model_id), str(logged.artifact_location)
+
+
+def _register(client: Any, name: str, logged: tuple[str, str], run_id: str, tags: Mapping[str, str]) -> int:
+    """Make a version of the logged model; a registered model made for it goes again if that fails."""
+    made = not client.search_registered_models(f"name='{name}'")
+    if made:
+        client.create_registered_model(name)
+    try:
+        # Not by `models:/<id>`: MLflow looks that up at the process's own tracking server, not at this client's.
+        model_id, source = logged
+        made_version = client.create_model_version(
+            name, source, run_id, tags=dict(tags), model_id=model_id, await_creation_for=0
+        )
+    except BaseException:
+        if made:
+            client.delete_registered_model(name)
+        raise
+    client.set_registered_model_alias(name, CHALLENGER, made_version.version)
+    return int(made_version.version)
+
+
+def _version(client: Any, name: str, version: int) -> ModelVersion:
+    try:
+        found = client.get_model_version(name, str(version))
+    except Exception as error:
+        if not is_unknown(error):
+            raise
+        raise RegistryError(f"{name}: no version {version}, expected one that `taut models` lists") from error
+    return ModelVersion(
+        name=found.name,
+        version=int(found.version),
+        aliases=tuple(sorted(found.aliases)),
+        status=found.tags.get(STATUS, "unknown"),
+        reasons=found.tags.get(REASONS, "no verdict recorded"),
+        digest=found.tags.get(DIGEST, ""),
+        run_id=found.run_id or "",
+        replaced=int(found.tags[REPLACED]) if REPLACED in found.tags else None,
+    )
+
+
+def _by_alias(client: Any, name: str, alias: str) -> ModelVersion | None:
+    try:
+        held = client.get_registered_model(name).aliases.get(alias)
+    except Exception as error:
+        if not is_unknown(error):
+            raise
+        raise RegistryError(f"{name}: no such model, expected one that `taut models` lists; train it first") from error
+    return None if held is None else _version(client, name, int(held))
+
+
+def _run_tags(model: "TrainedModel", verdict: Verdict) -> dict[str, str]:
+    return {
+        "trace": model.trace,
+        "task_type": model.task_type,
+        "kind": model.kind,
+        "until": model.until.isoformat(),
+        "data_fingerprint": model.data_fingerprint,
+        "contract_fingerprint": model.contract.fingerprint,
+        REASONS: verdict.text[:MAX_TAG_CHARS],
+    }
+
+
+def _version_tags(model: "TrainedModel", verdict: Verdict, digest: str) -> dict[str, str]:
+    return {
+        **_run_tags(model, verdict),
+        STATUS: "passed" if verdict.passed else "failed",
+        DIGEST: digest,
+        "rows": str(model.rows),
+    }
+
+
+def _columns(rows: list[Any]) -> dict[str, list[object]]:
+    return {key: [row[key] for row in rows] for key in rows[0]} if rows else {"feature": []}

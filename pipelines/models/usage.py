@@ -1,0 +1,215 @@
+"""What will it use at most: quantile models of CPU, GPU, peak memory and peak GPU memory per instance.
+
+They are the floor below which nothing is shrunk, so coverage is what they are judged by. Nothing is written here.
+Called by `pipelines.cli` and `pipelines.cli.demo_tables`, for traces that have usage.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from features.history import History
+from modelserve.bundle.population import Population
+from pipelines.errors import TrainingError
+from pipelines.models import boosting, metrics
+from pipelines.models.alike import alike_of
+from pipelines.models.boosting import Columns, Matrix
+from pipelines.models.comparison import MODEL
+from pipelines.models.evaluate import LEAST_TRAINED, default_until
+from pipelines.models.examples import (
+    By,
+    Examples,
+    contract_of,
+    encoded,
+    examples_of,
+    fingerprint,
+    history_at,
+    support_of,
+    task_types,
+)
+from pipelines.models.importance import Importance, permuted
+from pipelines.models.metrics import FloatArray
+from pipelines.models.model import TrainedModel
+from pipelines.models.peaks import Peak, UsageRecipe, fit_peak, learnable, log1p_use
+from pipelines.models.splits import time_later
+
+MEASURED_COLUMN: Final = {
+    "cpu_cores": "used_cpu_cores",
+    "mem_gib": "mem_max_gib",
+    "gpus": "used_gpus",
+    "gpu_mem_gib": "gpu_mem_max_gib",
+}
+"""Target to the column of `usage` it is learnt from: means for CPU and GPU, the largest peak for the memories."""
+
+USAGE_EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
+    "model": pl.String,
+    "trace": pl.String,
+    "task_type": pl.String,
+    "split": pl.String,
+    "target": pl.String,
+    "n": pl.Int64,
+    "level": pl.Float64,
+    "coverage": pl.Float64,
+    "pinball": pl.Float64,
+    "over": pl.Float64,
+}
+"""`coverage`: share of later rows whose use is at most the answer; `pinball` of log1p use at `level`;
+`over`: sum of the answers over the sum of the uses, the price of the coverage."""
+
+
+_REPEATS: Final = 3
+"""Shuffles of a feature: each asks every target's booster."""
+
+
+def train_usage(
+    jobs: pl.DataFrame,
+    usage: pl.DataFrame,
+    *,
+    trace: str,
+    by: By = "kind",
+    until: datetime | None = None,
+    types: Sequence[str] | None = None,
+    recipe: UsageRecipe | None = None,
+    seed: int = 0,
+    nthread: int = 1,
+) -> list[TrainedModel]:
+    """Train the usage model of every task type with at least `LEAST_TRAINED` measured jobs that ended before the cut.
+
+    A job's use is known when it ends: what ended later is neither learnt from nor in the served history. Instances of
+    one role use alike and roles do not, so `role` is among the features. A target that is nowhere measured, or by too
+    few jobs, has no booster. Beside the boosters stand the bounds of jobs alike (`training.alike`), which hold their
+    answers when requests are shrunk.
+
+    Parameters
+    ----------
+    jobs, usage
+        Canonical tables of one trace.
+    by, until, types
+        As `runtime.train_runtime`.
+
+    Raises
+    ------
+    TrainingError
+        No type has enough measured jobs.
+    """
+    recipe = recipe or UsageRecipe()
+    until = until or default_until(jobs)
+    whole, served = History.of(jobs, usage), history_at(jobs, usage, until)
+    models = []
+    for task_type in types or task_types(jobs, by):
+        examples = examples_of(jobs, usage, task_type, by=by, history=whole, names=recipe.features)
+        model = _train_type(examples, recipe, trace=trace, until=until, history=served, seed=seed, nthread=nthread)
+        if model is not None:
+            models.append(model)
+    if not models:
+        raise TrainingError(
+            f"no task type of {trace} has {LEAST_TRAINED} measured jobs that ended before {until.isoformat()}: "
+            "usage models need a trace with usage (pai, pai-synth); move --until later, or bring more jobs"
+        )
+    return models
+
+
+def _train_type(
+    examples: Examples,
+    recipe: UsageRecipe,
+    *,
+    trace: str,
+    until: datetime,
+    history: History,
+    seed: int,
+    nthread: int,
+) -> TrainedModel | None:
+    split = time_later(examples.jobs, until=until)
+    uses = {target: log1p_use(examples.jobs, column) for target, column in MEASURED_COLUMN.items()}
+    measured = np.column_stack([~np.isnan(log1p) for log1p in uses.values()])
+    trained = split.train[measured[split.train].any(axis=1)]
+    if len(trained) < LEAST_TRAINED:
+        return None
+    contract = contract_of(examples.features, trained)
+    matrix, columns = encoded(examples.features, contract)
+    fitted = {
+        target: fit_peak(examples, split, log1p, matrix, columns, recipe, until=until, seed=seed, nthread=nthread)
+        for target, log1p in uses.items()
+        if learnable(split, log1p, LEAST_TRAINED)
+    }
+    if not fitted:
+        return None
+    evaluation = _evaluation(fitted, recipe, trace=trace, task_type=examples.task_type)
+    return TrainedModel(
+        name=f"usage.{trace}.{examples.task_type}",
+        kind="usage",
+        trace=trace,
+        task_type=examples.task_type,
+        contract=contract,
+        boosters={target: f.booster for target, f in fitted.items()},
+        quantiles=(recipe.level,),
+        offsets={target: f.offset for target, f in fitted.items()},
+        history=history,
+        importances=_importances(fitted, matrix, columns, recipe, seed=seed),
+        important=(),
+        support=support_of(examples.jobs[trained]),
+        alike=alike_of(examples.jobs[trained], MEASURED_COLUMN, recipe.alike),
+        params={
+            **asdict(recipe.boosting),
+            "features": recipe.features,
+            "level": recipe.level,
+            "rounds": max(f.rounds for f in fitted.values()),
+            "seed": seed,
+            "nthread": nthread,
+        },
+        metrics={
+            f"{row['target']}_{name}": float(row[name])
+            for row in evaluation.to_dicts()
+            for name in ("coverage", "pinball", "over")
+        },
+        evaluation=evaluation,
+        until=until,
+        rows=len(trained),
+        data_fingerprint=fingerprint(examples.jobs[trained]),
+        population=Population.of(matrix[trained], contract),
+    )
+
+
+def _evaluation(fitted: dict[str, Peak], recipe: UsageRecipe, *, trace: str, task_type: str) -> pl.DataFrame:
+    rows = []
+    for target, f in fitted.items():
+        used = f.log1p[f.test]
+        if len(used) == 0:
+            continue
+        total = float(np.expm1(used).sum())
+        rows.append(
+            {
+                "model": MODEL,
+                "trace": trace,
+                "task_type": task_type,
+                "split": "time",
+                "target": target,
+                "n": len(used),
+                "level": recipe.level,
+                "coverage": float(np.mean(used <= f.answered)),
+                "pinball": metrics.pinball(used, f.answered, recipe.level),
+                "over": float(np.expm1(f.answered).sum()) / total if total > 0 else float("nan"),
+            }
+        )
+    return pl.DataFrame(rows, schema=USAGE_EVALUATION_SCHEMA)
+
+
+def _importances(
+    fitted: dict[str, Peak], matrix: Matrix, columns: Columns, recipe: UsageRecipe, *, seed: int
+) -> list[Importance]:
+    """Shuffle rows measured in every target; the loss is the pinball summed over targets, so no one sign is given."""
+    known = ~np.isnan(np.column_stack([f.log1p for f in fitted.values()])).any(axis=1)
+    later = np.intersect1d(np.concatenate([f.test for f in fitted.values()]), np.flatnonzero(known))
+    rows = later if len(later) else np.flatnonzero(known)
+    uses = np.column_stack([f.log1p[rows] for f in fitted.values()])
+    boosters = [f.booster for f in fitted.values()]
+
+    def loss(shown: Matrix, wanted: FloatArray) -> float:
+        answers = [boosting.predict(booster, shown)[:, 0] for booster in boosters]
+        return sum(metrics.pinball(wanted[:, i], answer, recipe.level) for i, answer in enumerate(answers))
+
+    return permuted(matrix[rows], uses, columns, boosters, loss=loss, seed=seed, repeats=_REPEATS)

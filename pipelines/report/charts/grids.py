@@ -1,0 +1,89 @@
+"""Grids of colour: how busy machines are by weekday and hour, and which columns a trace fills; ranges by machine type.
+
+Drawn from the rows of `pipelines.statistics` and of reports. Called by `pipelines.report`.
+"""
+
+import math
+from typing import Final
+
+import altair as alt
+import polars as pl
+
+from pipelines.report.charts.looks import BLACK
+from pipelines.report.charts.panels import AMOUNTS, FAINT, SERIES, panel, spaced, total, traces_in
+from pipelines.report.charts.shares import WEEKDAYS
+
+BUSY: Final = {"cpu": "CPU", "mem": "memory", "gpu": "GPU"}
+
+
+def utilisation(rows: pl.DataFrame, resource: str, trace: str, zone: str) -> alt.TopLevelMixin:
+    """Draw the mean busy fraction of one resource by local weekday and hour; hours not measured stay empty."""
+    shown = rows.select(
+        "hour",
+        "machine_hours",
+        "mean_frac",
+        day=pl.col("weekday").replace_strict(dict(enumerate(WEEKDAYS, start=1)), return_dtype=pl.String),
+    )
+    # Up to the busiest hour, in tenths: on a scale to 100 % a trace that is a quarter busy would be one dark slab.
+    most = max(math.ceil(10 * (shown["mean_frac"].max() or 0)), 1) / 10  # type: ignore[arg-type, operator]  # fractions
+    legend = alt.Legend(format="%", orient="right", gradientLength=110, title=None)
+    chart = (
+        alt.Chart(shown)
+        .mark_rect()
+        .encode(
+            x=alt.X("hour:O").title("local hour of the day").axis(labelAngle=0, labelOverlap=True, labelSeparation=5),
+            y=alt.Y("day:O").title(None).sort(list(WEEKDAYS)),
+            color=alt.Color("mean_frac:Q").scale(scheme=AMOUNTS, domain=[0, most]).legend(legend),
+            tooltip=["day:O", "hour:O", alt.Tooltip("mean_frac:Q", format=".1%"), "machine_hours:Q"],
+        )
+    )
+    hours = total(rows, "machine_hours")
+    return panel(
+        chart,
+        f"{BUSY[resource]} busy, mean, {trace}",
+        [f"n = {hours} machine-hours; {zone}; colours to {most:.0%} busy"],
+    )
+
+
+def by_machine_type(rows: pl.DataFrame, resource: str, trace: str, colour: int) -> alt.TopLevelMixin:
+    """Draw of each type of machine the busy fraction: from 10 to 90 % (line), 25 to 75 % (bar), mean (tick)."""
+    shown = rows.select(
+        "p10_frac",
+        "p25_frac",
+        "p75_frac",
+        "p90_frac",
+        "mean_frac",
+        kind=pl.concat_str("machine_type", pl.lit("  n="), pl.col("machines").cast(pl.String)),
+    )
+    base = alt.Chart(shown).encode(y=alt.Y("kind:N").title(None).sort(shown["kind"].to_list()))
+    x = alt.X("p10_frac:Q").title(f"{BUSY[resource]} busy, share").axis(format="%")
+    hue = SERIES[colour % len(SERIES)]
+    tips = [alt.Tooltip(f"{n}:Q", format=".1%") for n in ("p10_frac", "p25_frac", "mean_frac", "p75_frac", "p90_frac")]
+    wide = base.mark_rule(color=hue).encode(x=x.scale(domain=[0, 1], clamp=True), x2="p90_frac:Q")
+    narrow = base.mark_bar(height=9, color=hue, opacity=0.55).encode(x="p25_frac:Q", x2="p75_frac:Q", tooltip=tips)
+    mean = base.mark_tick(color=BLACK, thickness=2, height=14).encode(x="mean_frac:Q", tooltip=tips)
+    of = [
+        f"n = {total(rows, 'machine_hours')} machine-hours (at the label: machines)",
+        "tick: mean, bar: 25 to 75 %, line: 10 to 90 %",
+    ]
+    height = max(60, 24 * rows.height)
+    return panel(wide + narrow + mean, f"{BUSY[resource]} busy by type of machine, {trace}", of, height=height)
+
+
+def known_columns(rows: pl.DataFrame) -> alt.TopLevelMixin:
+    """Draw which share of the jobs tells each column, a column of the grid for each trace."""
+    traces = traces_in(rows)
+    base = alt.Chart(rows).encode(
+        x=alt.X("trace:N").title(None).sort(traces).axis(orient="top", labelAngle=0, labelLimit=80),
+        y=alt.Y("column:N").title(None).sort(rows["column"].unique(maintain_order=True).to_list()),
+    )
+    cells = base.mark_rect(stroke="white").encode(
+        color=alt.Color("known:Q").scale(scheme=AMOUNTS, domain=[0, 1]).legend(None),
+        tooltip=["trace:N", "column:N", alt.Tooltip("known:Q", format=".1%")],
+    )
+    light = alt.condition("datum.known > 0.55", alt.value(BLACK), alt.value(FAINT))
+    texts = base.mark_text(fontSize=10).encode(text=alt.Text("known:Q", format=".0%"), color=light)
+    totals = rows.group_by("trace", maintain_order=True).agg(pl.col("rows").first())
+    of = ["n (jobs): " + ", ".join(f"{trace} {spaced(count)}" for trace, count in totals.iter_rows())]
+    height = 17 * rows["column"].n_unique()
+    return panel(cells + texts, "Columns of jobs that are told, share of rows", of, height=height)

@@ -1,0 +1,113 @@
+"""How a chart of a report looks: as wide as its place, titled with what it shows, of whom and of how many.
+
+Colours are Okabe and Ito's, amounts in cividis: both are told apart by colour-blind readers, and amounts in grey too.
+Called by the chart functions of reports.
+"""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import altair as alt
+import polars as pl
+
+from pipelines.report.charts.inflation import ORANGE as ORANGE  # one place for the colours of reports
+from pipelines.report.charts.inflation import SKY as SKY
+from pipelines.report.charts.looks import BLACK, BLUE, GREEN, PURPLE, VERMILLION
+
+SERIES: Final = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
+"""One colour for each trace, in the order in which they are named."""
+DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2], [4, 4], [10, 4], [1, 3])
+AMOUNTS: Final = "cividis"
+FAINT: Final = "#d9d9d9"
+
+TITLE_CHARACTERS, LINE_CHARACTERS = 44, 60
+"""What fits beside each other on a phone."""
+
+Chart = alt.Chart | alt.LayerChart
+
+_LINE_LEGEND: Final = alt.Legend(symbolType="stroke", symbolStrokeWidth=2, symbolSize=300, symbolOpacity=1.0)
+
+THOUSANDS: Final = "format(datum.value, '~s')"
+"""How an axis of amounts writes them: `0`, `800`, `1.2k`."""
+
+
+def panel(chart: Chart, title: str, of: Sequence[str], *, height: int | None = 190) -> alt.TopLevelMixin:
+    """Give a chart its title, the lines that say of what and of how many it is, its width and readable type.
+
+    `height` null: the rows of the chart settle it.
+    """
+    lines = [line for each in of for line in textwrap.wrap(each, LINE_CHARACTERS, break_on_hyphens=False)]
+    heading = alt.TitleParams(textwrap.wrap(title, TITLE_CHARACTERS, break_on_hyphens=False), subtitle=lines)
+    sized = chart.properties(title=heading, width="container", description=f"{title}. {'; '.join(of)}")
+    sized = sized if height is None else sized.properties(height=height)
+    # All in one call: another would undo what this one says.
+    given: alt.TopLevelMixin = sized.configure(
+        font="sans-serif",
+        autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
+        title=alt.TitleConfig(
+            anchor="start", frame="bounds", fontSize=13, subtitleFontSize=11, subtitleColor="#444444", offset=10
+        ),
+        axis=alt.AxisConfig(
+            labelFontSize=11,
+            titleFontSize=11,
+            titleFontWeight="normal",
+            gridOpacity=0.4,
+            labelLimit=140,
+            labelSeparation=5,
+        ),
+        legend=alt.LegendConfig(
+            orient="bottom", labelFontSize=11, titleFontSize=11, titleFontWeight="normal", columns=3, labelLimit=150
+        ),
+        view=alt.ViewConfig(stroke="#cccccc"),
+    )
+    return given
+
+
+def traces_in(rows: pl.DataFrame) -> list[str]:
+    """Return the traces of a frame, in the order in which they appear."""
+    return rows["trace"].unique(maintain_order=True).to_list()
+
+
+def trace_colour(rows: pl.DataFrame, every: Sequence[str], *, line: bool = False) -> alt.Color:
+    """Return the colours of the traces of a frame; a trace has one colour in every chart of `every` trace.
+
+    With `line` its sign in the legend is a piece of line, which the dashes of `trace_dash` join.
+    """
+    names = traces_in(rows)
+    colours = [SERIES[every.index(name) % len(SERIES)] for name in names]
+    colour = alt.Color("trace:N").title(None).scale(domain=names, range=colours)
+    if len(every) < 2:
+        return colour.legend(None)
+    return colour.legend(_LINE_LEGEND) if line else colour
+
+
+def trace_dash(rows: pl.DataFrame, every: Sequence[str]) -> alt.StrokeDash:
+    """Return the dashes of the traces of a frame, which join the legend of their colours."""
+    names = traces_in(rows)
+    dashes = [DASHES[every.index(name) % len(DASHES)] for name in names]
+    dash = alt.StrokeDash("trace:N").title(None).scale(domain=names, range=dashes)
+    return dash.legend(_LINE_LEGEND if len(every) > 1 else None)
+
+
+def counted(pairs: Iterable[tuple[str, int]], unit: str) -> str:
+    """Say of how many a chart is.
+
+    >>> counted([("pai", 824), ("philly", 5826)], "jobs")
+    'n (jobs): pai 824, philly 5\u202f826'
+    """
+    return f"n ({unit}): " + ", ".join(f"{name} {spaced(count)}" for name, count in pairs)
+
+
+def total(rows: pl.DataFrame, column: str) -> str:
+    """Return the sum of a column of counts, written out."""
+    return spaced(int(rows[column].sum()))
+
+
+def spaced(number: float) -> str:
+    """Write a whole number with thin gaps between its thousands.
+
+    >>> spaced(1234567)
+    '1\u202f234\u202f567'
+    """
+    return f"{number:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")

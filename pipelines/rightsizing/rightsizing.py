@@ -1,0 +1,210 @@
+"""What recurring jobs asked for, what they were measured to need, and what they should ask for: claims and targets.
+
+Pure functions on canonical frames; the floors are those of Algorithm 1. Rows for the screen are made in
+`rightsizing_rows`. Called by that and by `taut rightsize`.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from features.tables import has_ended
+from pipelines.errors import LakeError
+from pipelines.simulation.job_pool import PARAMETER_SERVER
+from pipelines.simulation.submissions import KEYS
+from pipelines.simulation.workloads import REQUESTS, requests_of
+from scheduler_core.floors import device_memory, peak_floors, round_up_gpus
+from scheduler_core.shrink import ShrinkPolicy
+from scheduler_core.types import RESOURCES, BoolArray, FloatArray, PeakUse, Reason
+
+MEASURES: Final = {
+    "cpu_cores": "used_cpu_cores",
+    "mem_gib": "mem_max_gib",
+    "gpus": "used_gpus",
+    "gpu_mem_gib": "gpu_mem_max_gib",
+}
+"""What is measured of each need: CPU and GPU as means over a run, memory as the largest peak over instances."""
+
+EVIDENCE: Final = {"group": ("cluster", "group", "role"), "user": ("cluster", "user", "task_type", "role")}
+"""Whose runs a floor rests on: the group's in that role; where they are too few, the user's of that type and role."""
+
+OWNERS: Final = ("cluster", "group", "user", "task_type", "role")
+LEVELS: Final = ("p95", "peak")
+STEPS: Final = {"cpu_cores": 0.1, "mem_gib": 0.1}
+"""Targets are rounded up to whole steps of these; GPUs to the policy's grid."""
+
+ROUNDING_SLACK: Final = 1e-9
+
+
+def submitted(jobs: pl.DataFrame, *, since: datetime | None, until: datetime | None) -> pl.DataFrame:
+    """Return the jobs submitted in [since, until)."""
+    return jobs.filter(
+        *([] if since is None else [pl.col("submit_ts") >= since]),
+        *([] if until is None else [pl.col("submit_ts") < until]),
+    )
+
+
+def measured_runs(jobs: pl.DataFrame, usage: pl.DataFrame) -> pl.DataFrame:
+    """Return the jobs that ran, with what they used and the instance-hours they took.
+
+    Parameter servers count as not measured: the traces measure them with their workers' sensors. So do jobs that were
+    still running: their peak may be yet to come. The order of the rows does not matter.
+
+    Raises
+    ------
+    LakeError
+        If nothing was measured.
+    """
+    ran = jobs.filter(pl.col("run_s").fill_null(0.0) > 0.0).join(usage, on=KEYS, how="left")
+    told = (pl.col("role") != PARAMETER_SERVER) & has_ended()
+    runs = ran.sort(KEYS).with_columns(
+        *(pl.when(told).then(pl.col(name)).alias(name) for name in MEASURES.values()),
+        hours=pl.col("instances") * pl.col("run_s") / 3600.0,
+        seen_ts=pl.coalesce("end_ts", "start_ts", "submit_ts"),
+    )
+    if not runs.select(pl.any_horizontal(pl.col(name).is_not_null().any() for name in MEASURES.values())).item():
+        raise LakeError(
+            f"found no measured run among {runs.height} runs of {jobs.height} jobs; expected a trace whose usage table "
+            "tells what jobs used, as pai or what `taut synth` makes; widen --since and --until, or name another "
+            "--trace"
+        )
+    return runs
+
+
+def sized_claims(runs: pl.DataFrame, policy: ShrinkPolicy) -> pl.DataFrame:
+    """Return one row for each request that an owner made: what it needs, its target and the reason, per resource.
+
+    Columns: `OWNERS`, `gpu_type`, `REQUESTS`; `runs`, `measured_runs`, `instances` (the mean), `hours`, `seen_ts`;
+    `evidence` (`group`, `user` or null) and `evidence_runs`; `<resource>_p95`, `_peak`, `_target` and `_reason`. For
+    GPUs the need is the larger of the share that was busy and the share whose memory was taken. A need is told where
+    any run was measured; a target rests on it only where enough were.
+    """
+    claims = runs.group_by(*OWNERS, "gpu_type", *REQUESTS, maintain_order=True).agg(
+        runs=pl.len(),
+        measured_runs=pl.any_horizontal(pl.col(name).is_not_null() for name in MEASURES.values()).sum(),
+        instances=pl.col("instances").mean(),
+        hours=pl.col("hours").sum(),
+        seen_ts=pl.col("seen_ts").max(),
+    )
+    known = _with_evidence(claims, runs, policy.min_runs).sort(*OWNERS, "gpu_type", *REQUESTS, nulls_last=True)
+    device_gib = device_memory(known["gpu_type"].to_list(), policy.device_mem_gib, policy.assumed_device_mem_gib)
+    needs = {level: _needs(known, level, device_gib) for level in LEVELS}
+    targets, reasons = _targets(requests_of(known), _floors(known, device_gib, policy), policy)
+    amounts = {**needs, "target": targets}
+    return known.select(
+        *OWNERS,
+        "gpu_type",
+        *REQUESTS,
+        "runs",
+        "measured_runs",
+        "instances",
+        "hours",
+        "seen_ts",
+        "evidence",
+        "evidence_runs",
+        *(pl.Series(f"{name}_{of}", each[:, r]) for of, each in amounts.items() for r, name in enumerate(RESOURCES)),
+        *(pl.Series(f"{name}_reason", reasons[:, r].tolist(), dtype=pl.String) for r, name in enumerate(RESOURCES)),
+    ).with_columns(pl.selectors.float().fill_nan(None))
+
+
+def _with_evidence(claims: pl.DataFrame, runs: pl.DataFrame, min_runs: int) -> pl.DataFrame:
+    """Join to each claim what was measured of its group, or of its user where the group ran too rarely."""
+    known = claims
+    for whose, keys in EVIDENCE.items():
+        # Unknown groups and users are not one: null keys join nothing.
+        known = known.join(_measured(runs, keys, whose), on=list(keys), how="left")
+    enough = {whose: pl.col(f"{whose}_runs").fill_null(0) >= max(min_runs, 1) for whose in EVIDENCE}
+    chosen = pl.when(enough["group"]).then(pl.lit("group")).when(enough["user"]).then(pl.lit("user"))
+    return known.with_columns(evidence=chosen).with_columns(
+        evidence_runs=_of_evidence("runs").fill_null(pl.max_horizontal("group_runs", "user_runs")).fill_null(0),
+        **{f"{need}_{level}": _told(f"{need}_{level}") for need in MEASURES for level in LEVELS},
+        **{
+            f"{need}_floor": pl.when(_of_evidence(f"{need}_runs") >= min_runs).then(_of_evidence(f"{need}_peak"))
+            for need in MEASURES
+        },
+    )
+
+
+def _measured(runs: pl.DataFrame, keys: Sequence[str], whose: str) -> pl.DataFrame:
+    measured = pl.any_horizontal(pl.col(name).is_not_null() for name in MEASURES.values())
+    return (
+        runs.filter(pl.all_horizontal(pl.col(key).is_not_null() for key in keys))
+        .group_by(keys, maintain_order=True)
+        .agg(
+            measured.sum().alias(f"{whose}_runs"),
+            *(pl.col(column).count().alias(f"{whose}_{need}_runs") for need, column in MEASURES.items()),
+            *(pl.col(c).quantile(0.95, "linear").alias(f"{whose}_{need}_p95") for need, c in MEASURES.items()),
+            *(pl.col(column).max().alias(f"{whose}_{need}_peak") for need, column in MEASURES.items()),
+        )
+    )
+
+
+def _of_evidence(what: str) -> pl.Expr:
+    of_group = pl.when(pl.col("evidence") == "group").then(pl.col(f"group_{what}"))
+    return of_group.when(pl.col("evidence") == "user").then(pl.col(f"user_{what}"))
+
+
+def _told(what: str) -> pl.Expr:
+    """Return what the evidence says; where it is too little, what was measured of the group, else of the user."""
+    return pl.coalesce(_of_evidence(what), f"group_{what}", f"user_{what}")
+
+
+def _needs(known: pl.DataFrame, level: str, device_gib: FloatArray) -> FloatArray:
+    """Return the need per resource (n, 3), NaN where nothing is known."""
+    cpu_cores, mem_gib, gpus, gpu_mem_gib = (_column(known, f"{need}_{level}") for need in MEASURES)
+    return np.column_stack([cpu_cores, mem_gib, np.maximum(gpus, gpu_mem_gib / device_gib)])
+
+
+def _floors(known: pl.DataFrame, device_gib: FloatArray, policy: ShrinkPolicy) -> FloatArray:
+    peaks = {need: _column(known, f"{need}_floor") for need in MEASURES}
+    return peak_floors(
+        PeakUse(**peaks, runs=known["evidence_runs"].to_numpy().astype(np.int64)),
+        device_gib,
+        cpu_margin=policy.cpu_margin,
+        mem_margin=policy.mem_margin,
+        gpu_margin=policy.gpu_margin,
+        gpu_mem_margin=policy.gpu_mem_margin,
+        min_runs=policy.min_runs,
+    )
+
+
+def _targets(
+    requests: FloatArray, floors: FloatArray, policy: ShrinkPolicy
+) -> tuple[FloatArray, npt.NDArray[np.object_]]:
+    """Return targets (n, 3) and their reasons; what nobody asked for is NaN and has none."""
+    rounded = np.column_stack(
+        [*(_up(floors[:, r], STEPS[name]) for r, name in enumerate(RESOURCES[:2])), _shares(floors[:, 2], policy)]
+    )
+    values = np.minimum(rounded, requests)
+    saved = requests - values
+    worthwhile = (saved > 0.0) & (saved >= (policy.minimum_change - ROUNDING_SLACK) * requests)
+    cases: list[tuple[BoolArray, str | None]] = [
+        (np.isnan(requests), None),
+        (requests <= 0.0, str(Reason.BELOW_THRESHOLD)),
+        (np.isnan(floors), str(Reason.COLD_START)),
+        (worthwhile, str(Reason.SHRUNK)),
+        (saved <= 0.0, str(Reason.FLOOR)),
+    ]
+    reasons = np.full(requests.shape, str(Reason.BELOW_THRESHOLD), dtype=np.object_)
+    for holds, reason in reversed(cases):
+        reasons[holds] = reason
+    return np.where(worthwhile, values, requests), reasons
+
+
+def _shares(floors: FloatArray, policy: ShrinkPolicy) -> FloatArray:
+    # A job that asked for a GPU keeps at least one step of one.
+    return np.maximum(round_up_gpus(floors, policy.gpu_grid), policy.gpu_grid)
+
+
+def _up(values: FloatArray, step: float) -> FloatArray:
+    """Round up to whole steps, at least one of them."""
+    steps: FloatArray = np.maximum(np.ceil(values / step - ROUNDING_SLACK), 1.0)
+    return np.round(steps * step, 12)
+
+
+def _column(frame: pl.DataFrame, name: str) -> FloatArray:
+    return frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy()

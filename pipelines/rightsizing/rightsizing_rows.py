@@ -1,0 +1,213 @@
+"""The rows of `taut rightsize`: by group, user or type, what could be asked for less, worst first.
+
+Claims and their targets are made in `rightsizing`. Called by `taut rightsize`.
+"""
+
+from typing import Final, Literal
+
+import polars as pl
+
+from pipelines.rightsizing.rightsizing import ROUNDING_SLACK, measured_runs, sized_claims
+from pipelines.simulation.workloads import REQUESTS
+from scheduler_core.shrink import ShrinkPolicy
+from scheduler_core.types import RESOURCES, Reason
+
+By = Literal["group", "user", "type"]
+
+KEYS_OF: Final[dict[By, tuple[str, ...]]] = {
+    "group": ("cluster", "group", "loners_user", "loners_type", "role"),
+    "user": ("cluster", "user", "role"),
+    "type": ("cluster", "task_type", "role"),
+}
+"""What a row is one of. Jobs without a group are taken together by user and type; roles never are."""
+
+HIGH_SHARE: Final = 0.5
+MEDIUM_SHARE: Final = 0.9
+SEVERITIES: Final = (
+    f"severity: high are the worst rows that together hold {HIGH_SHARE:.0%} of what can be reclaimed, medium those "
+    f"that follow up to {MEDIUM_SHARE:.0%}, low the rest; what itself was measured fewer than "
+    "--min-runs times comes last"
+)
+HOURS_OF: Final = {"cpu_cores": "core-hours", "mem_gib": "GiB-hours", "gpus": "GPU-hours"}
+SIZES: Final = ("_p95", "_peak", "_target")
+PER_RESOURCE: Final = ("", "_p95", "_peak", "_target", "_reason", "_reclaimable_h", "_reclaimable_frac", "_requested_h")
+
+
+def rightsized(jobs: pl.DataFrame, usage: pl.DataFrame, by: By, policy: ShrinkPolicy) -> pl.DataFrame:
+    """Return one row per role of a group, user or type, worst first; amounts are per instance, hours of all instances.
+
+    By group, amounts are those of the request that took most instance-hours (`requests` counts them all). By user and
+    by type each request is sized by its own group, and amounts are means over the instance-hours of what was measured
+    often enough, needs as far as the requests went; the reason is `shrunk` where enough is reclaimed in sum, else that
+    of the largest claim that stands.
+
+    `evidence` says whose runs the targets rest on: the `group`'s own, those of the `user` in that type and role where
+    it has too few, by user and type `group+user` where both occur; null where all have too few, and requests stand.
+    `evidence_runs` counts these runs by group; by user and type it counts the row's own measured runs that got a target
+    so. Where there is no evidence it counts what was measured. `measured_runs` are always the row's own; a row with
+    fewer than the policy's `min_runs` of them is not `recurring`: it comes after all others, and is `low` at most.
+
+    `share` is the row's reclaimable part of all hours that the trace requested of its `dominant` resource, the one of
+    which it holds most. `age_days` is how long before the last run of all its own last run was seen.
+
+    Raises
+    ------
+    LakeError
+        If nothing was measured.
+    """
+    claims = sized_claims(measured_runs(jobs, usage), policy).with_columns(
+        loners_user=pl.when(pl.col("group").is_null()).then(pl.col("user")),
+        loners_type=pl.when(pl.col("group").is_null()).then(pl.col("task_type")),
+    )
+    # By the largest first: `first` is then the usual one.
+    ordered = claims.sort("hours", "runs", *REQUESTS, "gpu_type", "user", "group", descending=True, nulls_last=True)
+    amounts = _usual if by == "group" else _means
+    rows = ordered.group_by(KEYS_OF[by], maintain_order=True).agg(
+        *(_only(name) for name in ("group", "user", "task_type") if name not in KEYS_OF[by]),
+        pl.col("runs").sum(),
+        pl.col("measured_runs").sum(),
+        requests=pl.len(),
+        instances=(pl.col("instances") * pl.col("runs")).sum() / pl.col("runs").sum(),
+        instance_hours=pl.col("hours").sum(),
+        last_seen=pl.col("seen_ts").max(),
+        **(_evidence_of_usual() if by == "group" else _evidence_of_all()),
+        **{column: each for name in RESOURCES for column, each in amounts(name).items()},
+        **{f"{name}_reason": _reason(name, by, policy.minimum_change) for name in RESOURCES},
+        **{f"{name}_requested_h": (pl.col(f"req_{name}") * pl.col("hours")).sum() for name in RESOURCES},
+        **{f"{name}_reclaimable_h": _reclaimable_h(name) for name in RESOURCES},
+    )
+    return _ranked(rows.with_columns(recurring=pl.col("measured_runs") >= policy.min_runs))
+
+
+def summary(rows: pl.DataFrame) -> list[str]:
+    """Say how much of everything that was requested can be reclaimed, and what the severities mean."""
+    parts = []
+    for name in RESOURCES:
+        requested, reclaimable = (float(rows[f"{name}_{part}_h"].sum()) for part in ("requested", "reclaimable"))
+        if requested:
+            parts.append(f"{reclaimable / requested:.1%} of {requested:,.0f} {HOURS_OF[name]}")
+    return [f"reclaimable: {', '.join(parts) or 'nothing'}", SEVERITIES]
+
+
+def _evidence_of_usual() -> dict[str, pl.Expr]:
+    return {"evidence": pl.col("evidence").first(), "evidence_runs": pl.col("evidence_runs").first()}
+
+
+def _evidence_of_all() -> dict[str, pl.Expr]:
+    whose, measured = pl.col("evidence").drop_nulls(), pl.col("measured_runs")
+    return {
+        "evidence": pl.when(whose.count() > 0).then(whose.unique().sort().str.join("+")),
+        "evidence_runs": pl.when(whose.count() > 0)
+        .then(measured.filter(pl.col("evidence").is_not_null()).sum())
+        .otherwise(measured.sum()),
+    }
+
+
+def _usual(name: str) -> dict[str, pl.Expr]:
+    """Return the request, needs and target of the first claim."""
+    return {name: pl.col(f"req_{name}").first(), **{f"{name}{of}": pl.col(f"{name}{of}").first() for of in SIZES}}
+
+
+def _means(name: str) -> dict[str, pl.Expr]:
+    """Return means over the instance-hours of the claims that have a target; else with a need; else of all."""
+    request, known = pl.col(f"req_{name}"), pl.col(f"{name}_peak").is_not_null()
+    sure = known & (pl.col(f"{name}_reason") != str(Reason.COLD_START))
+    told = pl.when(sure.any()).then(sure).otherwise(known | ~known.any())
+    weight = pl.when(told).then("hours").filter(request.is_not_null())
+    # What a job used beyond its request it got anyway.
+    sizes = {of: pl.min_horizontal(pl.col(f"{name}{of}"), request) for of in SIZES}
+    sizes = {of: pl.when(pl.col(f"{name}{of}").is_not_null()).then(each) for of, each in sizes.items()}
+    return {
+        f"{name}{of}": pl.when(each.is_not_null().any() & (weight.sum() > 0.0)).then(
+            _mean(each.filter(request.is_not_null()), weight)
+        )
+        for of, each in {"": request, **sizes}.items()
+    }
+
+
+def _mean(values: pl.Expr, weight: pl.Expr) -> pl.Expr:
+    """Return the weighted mean; where all are one value it is that value, to the last bit."""
+    counted = values.filter(weight.is_not_null())
+    mean = (values * weight).sum() / weight.sum()
+    return pl.min_horizontal(pl.max_horizontal(mean, counted.min()), counted.max())
+
+
+def _only(column: str) -> pl.Expr:
+    """Return the one value of a row's claims, null where they have several."""
+    return pl.when(pl.col(column).n_unique() == 1).then(pl.col(column).first()).alias(column)
+
+
+def _reclaimable_h(name: str) -> pl.Expr:
+    return ((pl.col(f"req_{name}") - pl.col(f"{name}_target")) * pl.col("hours")).sum()
+
+
+def _reason(name: str, by: By, minimum_change: float) -> pl.Expr:
+    reason = pl.col(f"{name}_reason")
+    if by == "group":
+        return reason.first()
+    requested_h = pl.col(f"req_{name}") * pl.col("hours")
+    stands = reason.is_not_null() & (reason != str(Reason.SHRUNK))
+    most = reason.filter(stands).get(requested_h.filter(stands).arg_max(), null_on_oob=True)
+    enough = _reclaimable_h(name) >= (minimum_change - ROUNDING_SLACK) * requested_h.sum()
+    return (
+        pl.when((_reclaimable_h(name) > 0.0) & (enough | ~stands.any()))
+        .then(pl.lit(str(Reason.SHRUNK)))
+        .otherwise(most)
+    )
+
+
+def _ranked(rows: pl.DataFrame) -> pl.DataFrame:
+    """Order rows by their share of what the trace requested, recurring ones first, and say how much it matters."""
+    held = {name: float(rows[f"{name}_requested_h"].sum()) for name in RESOURCES}
+    shares = {name: pl.col(f"{name}_reclaimable_h") / total for name, total in held.items() if total}
+    share = pl.max_horizontal(pl.lit(0.0), *shares.values())
+    dominant = pl.coalesce(
+        *(pl.when((share > 0.0) & (each == share)).then(pl.lit(name)) for name, each in shares.items()),
+        pl.lit(None, dtype=pl.String),
+    )
+    ordered = rows.with_columns(share=share, dominant=dominant).sort(
+        "recurring", "share", "instance_hours", "cluster", "group", "user", "task_type", "role",
+        descending=[True, True, True, *[False] * 5], nulls_last=True,
+    )  # fmt: skip
+    # The rest comes after, and takes no part.
+    counted = pl.col("share").filter("recurring")
+    before = pl.col("share").cum_sum().shift(1, fill_value=0.0) / counted.sum()
+    severity = (
+        pl.when(pl.col("share") <= 0.0)
+        .then(None)
+        .when(~pl.col("recurring"))
+        .then(pl.lit("low"))
+        .when(before < HIGH_SHARE)
+        .then(pl.lit("high"))
+        .when(before < MEDIUM_SHARE)
+        .then(pl.lit("medium"))
+        .otherwise(pl.lit("low"))
+    )
+    age = (pl.col("last_seen").max() - pl.col("last_seen")).dt.total_seconds() / 86_400.0
+    fractions = {
+        f"{name}_reclaimable_frac": pl.when(pl.col(f"{name}_requested_h") > 0.0).then(
+            pl.col(f"{name}_reclaimable_h") / pl.col(f"{name}_requested_h")
+        )
+        for name in RESOURCES
+    }
+    return ordered.with_columns(severity=severity, age_days=age, **fractions).select(
+        "severity",
+        "cluster",
+        "group",
+        "user",
+        "task_type",
+        "role",
+        "runs",
+        "measured_runs",
+        "recurring",
+        "requests",
+        "instances",
+        "instance_hours",
+        "last_seen",
+        "age_days",
+        "evidence",
+        "evidence_runs",
+        "share",
+        "dominant",
+        *(f"{name}{part}" for name in RESOURCES for part in PER_RESOURCE),
+    )

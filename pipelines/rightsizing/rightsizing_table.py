@@ -1,0 +1,76 @@
+"""The screen of `taut rightsize`: a line for each resource that was asked for, in what a terminal has room for.
+
+The rows themselves are made in `rightsizing_rows`. Called by `taut rightsize`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import polars as pl
+
+from pipelines.rightsizing.rightsizing_rows import By
+from scheduler_core.types import RESOURCES
+
+FIRST_AMOUNTS: Final = {"request": ("", 7), "target": ("_target", 6), "slack_h": ("_reclaimable_h", 8)}
+MORE_AMOUNTS: Final = {"p95": ("_p95", 5), "peak": ("_peak", 5)}
+"""Headings of the amounts, with the column of a resource that each shows and how wide it is; the needs come last, as
+a narrow terminal leaves out what comes last."""
+
+NAME_LENGTH: Final = 8
+ROLE_LENGTH: Final = 10
+"""How much of a name is shown; traces name users and groups by digests."""
+
+Named = Mapping[str, Any]  # a frame's row mixes texts, numbers and times
+
+
+def table_rows(rows: pl.DataFrame, by: By) -> list[dict[str, object]]:
+    """Return one line for each resource that a row's jobs ask for; amounts are texts, as their units differ."""
+    return [
+        {
+            "severity": row["severity"],
+            by: _short(_name(row, by), NAME_LENGTH),
+            "role": _short(row["role"], ROLE_LENGTH),
+            "resource": resource,
+            **_amounts(row, resource, FIRST_AMOUNTS),
+            "slack": _percent(row[f"{resource}_reclaimable_frac"]),
+            "reason": row[f"{resource}_reason"],
+            "rests_on": _evidence(row),
+            "runs": row["runs"],
+            **_amounts(row, resource, MORE_AMOUNTS),
+        }
+        for row in rows.iter_rows(named=True)
+        for resource in RESOURCES
+        if row[resource] is not None
+    ]
+
+
+def _amounts(row: Named, resource: str, shown: Mapping[str, tuple[str, int]]) -> dict[str, object]:
+    return {heading: _amount(row[f"{resource}{of}"], width) for heading, (of, width) in shown.items()}
+
+
+def _name(row: Named, by: By) -> str:
+    if by == "group" and row["group"] is None and row["user"] is not None:
+        return f"@{row['user']}"  # the user's jobs without a group
+    return str(row["task_type" if by == "type" else by] or "-")
+
+
+def _short(name: str, most: int) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+def _amount(value: float | None, width: int) -> str:
+    """Return an amount with three digits, or two decimals, to the right of its column."""
+    if value is None:
+        return "-".rjust(width)
+    decimals = 0 if value >= 100.0 else 1 if value >= 10.0 else 2
+    text = f"{value:.{decimals}f}"
+    return (text.rstrip("0").rstrip(".") if decimals else text).rjust(width)
+
+
+def _percent(share: float | None) -> str:
+    return ("-" if share is None else f"{share:.0%}").rjust(len("slack"))
+
+
+def _evidence(row: Named) -> str:
+    """Return whose runs are behind a row's targets, and how many."""
+    return f"{row['evidence'] or 'too few'} {row['evidence_runs']}"

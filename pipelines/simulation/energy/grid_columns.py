@@ -1,0 +1,214 @@
+"""One CSV file of a grid: its stamps as Unix time and one column of numbers, every odd line refused by its number.
+
+Which columns are known stands at the top. Called by `pipelines.simulation.energy.grid_files` and `taut simulate`.
+"""
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+
+from pipelines.errors import BadUsage
+from scheduler_core.planning.grid import CARBON_UNIT, PRICE_UNIT
+from scheduler_core.types import FloatArray
+
+Kind = Literal["carbon", "price"]
+
+STAMPS: Final = ("ts", "Datetime (UTC)")
+ZONE_ID: Final = "Zone Id"
+UNTOLD: Final = "value"
+"""A column that does not tell its unit."""
+
+MOST_BYTES: Final = 64 * 2**20
+"""A century of hours is a fifth of it."""
+
+YEARS: Final = (1970, 2200)
+"""The first, and the one after the last, that a stamp can mean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindOf:
+    """What files of a kind may hold.
+
+    `factors` bring a column to `unit`, by the words its name begins and ends with in small letters; the first that is
+    there is taken. Values beyond `bounds` (in `unit`) cannot be meant. `mistaken_below` is the largest value, as
+    written, below which a column that does not tell its unit is thought to be in another, `mistaken_for`. `published`
+    is what the published files call it.
+    """
+
+    unit: str
+    factors: Mapping[tuple[str, str], float]
+    bounds: tuple[float, float]
+    untold: str
+    mistaken_below: float
+    mistaken_for: str
+    published: str
+
+    def what(self, column: str) -> str:
+        """Say what was read, from the column's name."""
+        told = f"in {self.untold} (its column does not say)" if column == UNTOLD else column
+        return f"{'carbon intensity' if self.unit == CARBON_UNIT else 'price'} ({told})"
+
+
+KINDS: Final[dict[Kind, KindOf]] = {
+    "carbon": KindOf(
+        unit=CARBON_UNIT,
+        factors={("carbon intensity", "/kwh"): 1.0, ("carbon_g_per_kwh", ""): 1.0, (UNTOLD, ""): 1.0},
+        bounds=(0.0, 2500.0),
+        untold="g/kWh",
+        mistaken_below=1.5,
+        mistaken_for="kg/kWh",
+        published="Carbon Intensity gCO2eq/kWh (LCA) or (direct)",
+    ),
+    "price": KindOf(
+        unit=PRICE_UNIT,
+        factors={
+            ("price (usd/mwh", ")"): 1e-3,
+            ("price_usd_per_mwh", ""): 1e-3,
+            ("price_usd_per_kwh", ""): 1.0,
+            (UNTOLD, ""): 1e-3,
+        },
+        bounds=(-25.0, 25.0),
+        untold="USD/MWh",
+        mistaken_below=1.0,
+        mistaken_for="USD/kWh",
+        published="Price (USD/MWh)",
+    ),
+}
+
+_ENDS: Final = {"lca": ("(lca)", "(life cycle)"), "direct": ("(direct)",)}
+"""How a published carbon column ends, by basis."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """The readings (n) of one file: Unix time and value, NaN where empty; the zone as the file itself names it."""
+
+    column: str
+    moments_s: FloatArray
+    values: FloatArray
+    zone_id: str | None
+
+
+def read_column(path: Path, kind: Kind, basis: str) -> Column:
+    """Read one file's column of a kind; stamps without an offset are UTC.
+
+    Raises
+    ------
+    BadUsage
+        If the file cannot be read, is too large, lacks the columns, or a line holds no moment or no number that can be
+        meant; the line is named.
+    """
+    moments_s: list[float] = []
+    values: list[float] = []
+    zone_id: str | None = None
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise BadUsage(
+                f"{path}: found {path.stat().st_size} bytes, expected at most {MOST_BYTES}; take a part of it"
+            )
+        with path.open(encoding="utf-8-sig", newline="") as text:  # spreadsheets begin a file with a mark of UTF-8
+            lines = csv.reader(text)
+            header = [name.strip() for name in next(lines, [])]
+            stamp, at, factor = _columns(header, kind, basis, path)
+            zone_at = header.index(ZONE_ID) if ZONE_ID in header else None
+            for fields in lines:
+                if not fields:
+                    continue
+                where = f"{path}, line {lines.line_num}"
+                if len(fields) != len(header):
+                    raise BadUsage(f"{where}: found {len(fields)} fields, expected {len(header)} as in the header")
+                moments_s.append(moment_of(fields[stamp], where).timestamp())
+                values.append(_value(fields[at], factor, kind, where))
+                zone_id = fields[zone_at] if zone_at is not None else None
+    except OSError as error:
+        raise BadUsage(f"{path}: {error.strerror}; expected a CSV file of hours") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise BadUsage(f"{path} is no CSV text: {error}; expected columns such as ts,value") from error
+    column = Column(column=header[at], moments_s=np.array(moments_s), values=np.array(values), zone_id=zone_id)
+    _check_unit(column, factor, kind, path)
+    return column
+
+
+def _columns(header: Sequence[str], kind: Kind, basis: str, path: Path) -> tuple[int, int, float]:
+    """Return where the stamp and the value stand, and what brings the value to the kind's unit."""
+    stamp = next((header.index(name) for name in STAMPS if name in header), None)
+    if stamp is not None:
+        for (first, last), factor in KINDS[kind].factors.items():
+            for at, name in enumerate(header):
+                small = name.lower()
+                bare = next((small.removesuffix(end).strip() for end in _ENDS[basis] if small.endswith(end)), small)
+                told = bare != small or not small.endswith(tuple(end for ends in _ENDS.values() for end in ends))
+                if told and bare.startswith(first) and bare.endswith(last) and (last or bare == first):
+                    return stamp, at, factor
+    if len(header) == 1 and ";" in header[0]:
+        raise BadUsage(
+            f"{path}: found {header[0][:160]!r} in one column, expected columns separated by commas (and a point in "
+            "numbers)"
+        )
+    known = " or ".join(f"ts,{first}" for first, last in KINDS[kind].factors if not last)
+    raise BadUsage(
+        f"{path}: found the columns {','.join(header)[:160]!r}, expected {known}, or those of the published files: "
+        f"Datetime (UTC) and {KINDS[kind].published}"
+    )
+
+
+def moment_of(text: str, where: str) -> datetime:
+    """Read a moment of ISO 8601 as one of UTC, which it is taken for where it tells no offset.
+
+    Raises
+    ------
+    BadUsage
+        If it is none, or of no year that can be meant; `where` it stood is said.
+    """
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        moment = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise BadUsage(
+            f"{where}: found {text[:40]!r}, expected a moment as 2023-01-31T17:00:00+01:00 (or UTC)"
+        ) from None
+    if not YEARS[0] <= moment.year < YEARS[1]:
+        raise BadUsage(f"{where}: found {text[:40]!r}, expected a year from {YEARS[0]} to {YEARS[1] - 1}")
+    return moment
+
+
+def _value(text: str, factor: float, kind: Kind, where: str) -> float:
+    if not text.strip():
+        return math.nan
+    try:
+        value = float(text) * factor
+    except ValueError:
+        value = math.nan
+    if math.isnan(value):
+        raise BadUsage(
+            f"{where}: found {text[:40]!r}, expected a number of {_unit(factor, kind)}; leave the field empty for an "
+            "unknown hour"
+        )
+    lowest, highest = KINDS[kind].bounds
+    if not lowest <= value <= highest:
+        raise BadUsage(
+            f"{where}: found {text[:40]!r}, expected {lowest / factor:g} to {highest / factor:g} "
+            f"{_unit(factor, kind)}; is it in another unit?"
+        )
+    return value
+
+
+def _check_unit(column: Column, factor: float, kind: Kind, path: Path) -> None:
+    rules = KINDS[kind]
+    written = np.abs(column.values[~np.isnan(column.values)]) / factor
+    if column.column == UNTOLD and len(written) and 0.0 < written.max() < rules.mistaken_below:
+        raise BadUsage(
+            f"{path}: found no value above {written.max():g} in the column {UNTOLD!r}, expected {rules.untold}; that "
+            f"looks like {rules.mistaken_for}: name the column by its unit, as "
+            f"{', '.join(first for first, last in rules.factors if not last and first != UNTOLD)}"
+        )
+
+
+def _unit(factor: float, kind: Kind) -> str:
+    return KINDS[kind].unit if factor == 1.0 else KINDS[kind].untold

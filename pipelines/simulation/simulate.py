@@ -1,0 +1,252 @@
+"""With and without shrinking, under the same arrivals: jobs of a lake, who advises them, a cluster, three truths.
+
+The simulator itself is `scheduler_core`; making the pool is `job_pool`, advice `advice`; printing is `render`.
+Called by `taut simulate`, `pipelines.cli.demo_tables` and the experiments.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from pipelines.errors import BadUsage
+from pipelines.simulation.advice import ORACLE, REQUESTED, Advice, advice, model_decided_share
+from pipelines.simulation.energy.accounting import EnergyAccount
+from pipelines.simulation.energy.energy_rows import energy_figures
+from pipelines.simulation.engine.arrivals import poisson_draws
+from pipelines.simulation.job_pool import Pool
+from pipelines.simulation.measures.metrics import Metrics
+from pipelines.simulation.paired_runs import Arrivals, Keep, Run, outages_until, paired_runs
+from pipelines.simulation.simulation_rows import Row, finite, gains, reclaimed_rows, trace_of
+from pipelines.simulation.simulation_settings import SimulationSettings
+from pipelines.simulation.workloads import Gangs, gangs_of, submitted_s
+from pipelines.simulation_notes import assumed_note, prediction_notes, recorded_notes, type_notes, window_notes
+from scheduler_core.advice import Scale
+from scheduler_core.types import RESOURCES, IntArray, Recommendation
+
+ALL: Final = "all"
+KNOWN: Final = "known"
+NOBODY_WAITED: Final = "nobody waited in any run: placements cannot differ but in fragmented_gpus"
+AS_RECORDED: Final = ("unchanged",)
+"""The one truth of jobs whose use nobody measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationResult:
+    """What was simulated, as flat rows.
+
+    Attributes
+    ----------
+    rows
+        One per population of devices, seed, truth and arm; `simulation_rows.averaged` takes means over seeds.
+    reclaimed
+        One per arm, resource and reason, over the pool.
+    model_decided_share
+        Of the pool's jobs, how many the run-time model decided otherwise than the floors, by arm.
+    recommendations
+        One per job of the pool, by arm.
+    notes
+        The assumptions that every reader of the rows has to know.
+    """
+
+    rows: list[Row]
+    reclaimed: list[Row]
+    model_decided_share: Mapping[str, float]
+    recommendations: Advice
+    notes: list[str]
+
+
+def simulate(
+    pool: Pool, scales: Mapping[str, Scale], settings: SimulationSettings | None = None, *, keep: Keep | None = None
+) -> SimulationResult:
+    """Draw arrivals from the pool, and run `requested`, the arms of `scales` and `oracle` under the same, paired.
+
+    Every scale is asked once for the whole pool, for the moments of the recorded submissions. A drawn job is work to be
+    done: it completes, however the recorded one ended. Where some devices' memory is assumed, everything is run again
+    over the jobs whose devices are known.
+
+    Raises
+    ------
+    BadUsage
+        If the horizon is infinite, the pool lacks a type of the mix, or the discipline needs predictions and no scale
+        gives any.
+    """
+    settings = settings or SimulationSettings()
+    if not np.isfinite(settings.horizon_s):
+        raise BadUsage("simulate: found arrivals drawn without end, expected a finite number of hours")
+    arrivals: list[Arrivals] = []
+    notes = [f"drawn arrivals: {settings.rate_per_h:g} jobs/h for {settings.horizon_s / 3600.0:g} h"]
+    for devices, rows in _populations(pool).items():
+        mix, lacking = _mix_over(pool, rows, settings.mix)
+        if lacking and devices == ALL:
+            raise BadUsage(f"simulate: the pool holds no {', '.join(lacking)} job; leave it out of the mix")
+        if lacking:
+            notes.append(f"devices={devices}: no {', '.join(lacking)} job is among them; the mix leaves it out")
+        if not len(rows) or (mix is not None and not any(mix.values())):
+            notes.append(f"devices={devices}: not run, no job is left")
+            continue
+        arrivals.extend(_drawn(pool, devices, rows, replace(settings, mix=mix)))
+    if not all(pool.known):
+        notes.append(f"{assumed_note(pool)}; devices={KNOWN} leaves them out")
+    gangs = gangs_of(pool.frame)
+    working = replace(gangs, fails=np.zeros_like(gangs.fails))
+    common = _common(pool, settings, settings.rate_per_h)
+    return _simulated(pool, working, scales, arrivals, common, notes, settings=settings, keep=keep)
+
+
+def simulate_recorded(
+    pool: Pool, scales: Mapping[str, Scale], settings: SimulationSettings, *, keep: Keep | None = None
+) -> SimulationResult:
+    """Let the pool's jobs arrive as they were submitted, under the same arms; the first arrives at 0 s.
+
+    Jobs that were not measured run as recorded, at their requests; where none was, `requested` is the only arm.
+
+    Raises
+    ------
+    BadUsage
+        If the discipline needs predictions and no scale gives any, or jobs ask for what the cluster does not tell.
+    """
+    gangs = gangs_of(pool.frame, gpus_per_machine=settings.cluster.most_gpus)
+    _check_capacity(gangs, settings)
+    at_s = submitted_s(pool.frame)
+    # Without a horizon machines fail until the last submission, and at least for a second.
+    last_s = max(min(settings.horizon_s, float(at_s[-1])), 1.0)
+    arrivals = Arrivals(
+        devices=ALL,
+        seed=settings.seed,
+        at_s=at_s,
+        picks=np.arange(len(pool.jobs), dtype=np.int64),
+        outages=outages_until(settings, last_s, settings.seed),
+    )
+    common, notes = _common(pool, settings, None), [*window_notes(pool, at_s, settings), *recorded_notes(pool, gangs)]
+    return _simulated(pool, gangs, scales, [arrivals], common, notes, settings=settings, keep=keep)
+
+
+def _simulated(
+    pool: Pool,
+    gangs: Gangs,
+    scales: Mapping[str, Scale],
+    arrivals: Sequence[Arrivals],
+    common: Row,
+    notes: Sequence[str],
+    *,
+    settings: SimulationSettings,
+    keep: Keep | None,
+) -> SimulationResult:
+    if settings.needs_predictions and not scales:
+        raise BadUsage(
+            f"simulate: {settings.needs_predictions} looks at predicted run times and there is no predictor; expected "
+            "one (--predictor champion, oracle or constant), or a policy that needs none, as fifo"
+        )
+    given = advice(pool, scales)
+    truths = settings.truths if any(pool.measured) else AS_RECORDED
+    rows: list[Row] = []
+    requested: dict[int, _Base] = {}
+    for run in paired_runs(pool, gangs, given, truths, arrivals, settings):
+        # The arm without shrinking comes first under every set of arrivals.
+        base = requested.setdefault(id(run.arrivals), _Base(metrics=run.metrics, energy=run.energy))
+        rows.append(_row(run, base, common, settings))
+        if keep is not None:
+            keep(run)
+    waited = [row["wait_at_least_mean_s"] for row in rows]
+    if settings.sharing == "devices" and rows and not any(waited):
+        notes = [*notes, NOBODY_WAITED]
+    sized = {arm: answers for arm, answers in given.items() if arm != REQUESTED}
+    return SimulationResult(
+        rows=rows,
+        reclaimed=[row for arm, answers in sized.items() for row in _reclaimed(arm, pool, answers)],
+        model_decided_share={arm: model_decided_share(answers) for arm, answers in sized.items() if arm != ORACLE},
+        recommendations=sized,
+        notes=[*settings.notes(), *type_notes(gangs, settings), *notes, *prediction_notes(given, settings)],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Base:
+    """What is kept of a run that others are held against."""
+
+    metrics: Metrics
+    energy: EnergyAccount | None
+
+
+def _row(run: Run, requested: _Base, common: Row, settings: SimulationSettings) -> Row:
+    figures = {**asdict(run.metrics), **gains(run.metrics, requested.metrics)}
+    if run.fragmented_gpus is not None:
+        figures["fragmented_gpus"] = run.fragmented_gpus
+    where: Row = {"arm": run.arm, "truth": run.truth, "devices": run.arrivals.devices, "seed": run.arrivals.seed}
+    site = settings.site
+    if site is not None and run.energy is not None and requested.energy is not None:
+        where |= {} if site.holding is None else {"shift": run.shift}
+        where |= {} if site.grid is None else {"zone": site.grid.zone, "pue": site.grid.pue}
+        figures |= energy_figures(
+            run.energy, run.metrics, requested.energy, requested.metrics, grid=site.grid is not None
+        )
+    return {**where, **common, **{name: finite(value) for name, value in figures.items()}}
+
+
+def _common(pool: Pool, settings: SimulationSettings, rate_per_h: float | None) -> Row:
+    """Return what every row says of its simulation."""
+    return {
+        "trace": trace_of(pool.jobs),
+        "policy": str(settings.discipline.policy),
+        "placement": str(settings.discipline.placement),
+        "assumed_device_mem_gib": pool.assumed_device_mem_gib,
+        "rate_per_h": rate_per_h,
+    }
+
+
+def _reclaimed(arm: str, pool: Pool, answers: Sequence[Recommendation]) -> list[Row]:
+    rows = [row for row, known in enumerate(pool.measured) if known]
+    return reclaimed_rows(arm, [pool.jobs[row] for row in rows], [answers[row] for row in rows])
+
+
+def _drawn(pool: Pool, devices: str, members: IntArray, settings: SimulationSettings) -> Iterator[Arrivals]:
+    """Draw the arrivals of each replication from the pool's rows `members`."""
+    kinds = [pool.jobs[row].job.task_type for row in members.tolist()]
+    for replication in range(settings.replications):
+        seed = settings.seed + replication
+        draws = poisson_draws(
+            kinds,
+            rate_per_h=settings.rate_per_h,
+            horizon_s=settings.horizon_s,
+            rng=np.random.default_rng(seed),
+            mix=settings.mix,
+        )
+        yield Arrivals(
+            devices=devices,
+            seed=seed,
+            at_s=draws.at_s,
+            picks=members[draws.picks],
+            outages=outages_until(settings, settings.horizon_s, seed),
+        )
+
+
+def _populations(pool: Pool) -> dict[str, IntArray]:
+    """Return the pool's rows to draw from: all of them, and those of known devices where that is not the same."""
+    populations = {ALL: np.arange(len(pool.jobs), dtype=np.int64)}
+    if not all(pool.known):
+        populations[KNOWN] = np.flatnonzero(pool.known).astype(np.int64)
+    return populations
+
+
+def _mix_over(
+    pool: Pool, members: IntArray, mix: Mapping[str, float] | None
+) -> tuple[Mapping[str, float] | None, list[str]]:
+    """Return the mix over the types that the rows `members` hold, and the types it names that they lack."""
+    if mix is None:
+        return None, []
+    kinds = {pool.jobs[row].job.task_type for row in members.tolist()}
+    lacking = sorted(kind for kind, weight in mix.items() if weight > 0.0 and kind not in kinds)
+    return {kind: weight for kind, weight in mix.items() if kind in kinds}, lacking
+
+
+def _check_capacity(gangs: Gangs, settings: SimulationSettings) -> None:
+    """Refuse jobs that ask for what nobody knows the machines' capacity of."""
+    asked = {name: bool(gangs.request_units[:, at].any()) for at, name in enumerate(RESOURCES)}
+    lacking = [name for name in settings.cluster.untold if asked[name]]
+    if lacking:
+        raise BadUsage(
+            f"simulate: the jobs ask for {' and '.join(lacking)}, which {settings.cluster.source} does not tell; "
+            "describe the machines in a file: --cluster-from FILE.toml"
+        )

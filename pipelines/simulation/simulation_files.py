@@ -1,0 +1,180 @@
+"""One simulation as files: what was run and what it came to as JSON, its event log and time series as Parquet.
+
+Nothing is simulated or measured here; the same simulation gives the same bytes. Called by commands that keep results.
+"""
+
+import hashlib
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipelines.errors import BadUsage
+from pipelines.simulation.energy.energy_tables import FILES as ENERGY_FILES
+from pipelines.simulation.engine.log import EVENTS, events
+from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.measures.fragmentation_course import fragmentation_course
+from pipelines.simulation.measures.metrics import Metrics, Uses
+from pipelines.simulation.measures.series import series
+from scheduler_core.cluster import Machine
+from scheduler_core.target import TargetWorkload
+
+SUMMARY: Final = "simulation.json"
+LOG: Final = "events.parquet"
+SERIES: Final = "series.parquet"
+FRAGMENTATION: Final = "fragmentation.parquet"
+TABLES: Final = (LOG, SERIES, FRAGMENTATION, *ENERGY_FILES)
+
+_PARTIAL: Final = ".partial"
+_OURS: Final = frozenset(name + suffix for name in (SUMMARY, *TABLES) for suffix in ("", _PARTIAL))
+_ROW_GROUP: Final = 100_000
+"""Fixed, so that the bytes do not depend on how many threads wrote them."""
+
+
+def write_simulation(
+    folder: Path,
+    trajectory: Trajectory,
+    metrics: Metrics,
+    *,
+    settings: Mapping[str, object],
+    capacity_assumption: str,
+    step_s: float,
+    notes: Sequence[str] = (),
+    names: Mapping[str, Sequence[str | None]] | None = None,
+    uses: Uses | None = None,
+    target: TargetWorkload | None = None,
+    fragmented_gpus: float | None = None,
+    beside: Mapping[str, pl.DataFrame] | None = None,
+) -> Path:
+    """Write one simulation's results into a folder of their own; return the summary's path.
+
+    `names` are columns by serial (such as `job_id`) that the event log gets beside the serial. With a `target`
+    fragmentation over time is written too; GPUs must be shared by devices then. The tables `beside` are written as CSV
+    under their names, which are among `TABLES`. The summary is written last and holds the other files' checksums: a
+    folder with a summary is whole. Results of an earlier simulation are replaced.
+
+    Raises
+    ------
+    BadUsage
+        If the folder is a file, or holds anything but results, or `names` are of other jobs.
+    """
+    _check_folder(folder)
+    tables = {
+        LOG: event_table(trajectory, names or {}),
+        SERIES: pl.DataFrame(series(trajectory, step_s, uses=uses)),
+    }
+    if target is not None:
+        tables[FRAGMENTATION] = pl.DataFrame(dict(fragmentation_course(trajectory, target, step_s)))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in tables.items():
+        table.write_parquet(_partial(folder, name), compression="zstd", row_group_size=_ROW_GROUP)
+    for name, table in (beside or {}).items():
+        table.write_csv(_partial(folder, name), datetime_format="%Y-%m-%dT%H:%M:%SZ")
+    tables |= beside or {}
+    summary = {
+        "settings": settings,
+        "capacity": {"assumption": capacity_assumption, **capacity(trajectory.machines)},
+        "notes": list(notes),
+        "end_s": trajectory.end_s,
+        "metrics": asdict(metrics) | ({} if target is None else {"fragmented_gpus": fragmented_gpus}),
+        "files": {
+            name: {"rows": table.height, "sha256": _sha256(_partial(folder, name))} for name, table in tables.items()
+        },
+    }
+    text = json.dumps(_plain(summary), sort_keys=True, indent=2, allow_nan=False, ensure_ascii=False)
+    _partial(folder, SUMMARY).write_text(text + "\n", encoding="utf-8", newline="\n")
+    _publish(folder, list(tables))
+    return folder / SUMMARY
+
+
+def event_table(trajectory: Trajectory, names: Mapping[str, Sequence[str | None]]) -> pl.DataFrame:
+    """Return the event log as a frame, with the columns of `names` (one value per serial) after the serial."""
+    for name, values in names.items():
+        if len(values) != len(trajectory.workload):
+            raise BadUsage(
+                f"results: found {len(values)} values of {name}, expected {len(trajectory.workload)}, one a job"
+            )
+    columns = events(trajectory)
+    frame = pl.DataFrame(
+        {
+            name: pl.Series(name, column.tolist(), dtype=pl.String) if column.dtype == np.object_ else column
+            for name, column in columns.items()
+        },
+        schema_overrides={"event": pl.Enum(EVENTS)},
+    )
+    joined = [pl.Series(name, values, dtype=pl.String)[columns["serial"]] for name, values in names.items()]
+    first = ("time_s", "event", "serial")
+    return frame.select(*first, *joined, pl.exclude(*first))
+
+
+def capacity(machines: Sequence[Machine]) -> dict[str, object]:
+    """Return what a cluster was taken to hold: totals, and machines and GPUs by GPU type.
+
+    >>> capacity([Machine(name="m0", cpu_cores=96.0, mem_gib=512.0, gpus=8)])["gpus"]
+    8
+    """
+    kinds = Counter(machine.gpu_type or "any" for machine in machines)
+    gpus = Counter[str]()
+    for machine in machines:
+        gpus[machine.gpu_type or "any"] += machine.gpus
+    return {
+        "machines": len(machines),
+        "cpu_cores": math.fsum(machine.cpu_cores for machine in machines),
+        "mem_gib": math.fsum(machine.mem_gib for machine in machines),
+        "gpus": sum(machine.gpus for machine in machines),
+        "gpu_types": {kind: {"machines": count, "gpus": gpus[kind]} for kind, count in kinds.items()},
+    }
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise BadUsage(f"results: found a file at {folder}, expected a folder; name another")
+    if folder.is_dir():
+        foreign = sorted(e.name for e in folder.iterdir() if e.name not in _OURS or e.is_symlink() or not e.is_file())
+        if foreign:
+            raise BadUsage(
+                f"results: found {foreign[0][:80]!r} in {folder}, expected an empty folder or earlier results of a "
+                "simulation; name another folder"
+            )
+
+
+def _publish(folder: Path, tables: Sequence[str]) -> None:
+    """Give the files their names, the summary last, so that no summary ever stands beside another's tables."""
+    for name in (*tables, SUMMARY):
+        with _partial(folder, name).open("rb") as file:
+            os.fsync(file.fileno())
+    for name in (SUMMARY, *TABLES):
+        (folder / name).unlink(missing_ok=True)
+    for name in (*tables, SUMMARY):
+        _partial(folder, name).replace(folder / name)
+
+
+def _partial(folder: Path, name: str) -> Path:
+    return folder / (name + _PARTIAL)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _plain(value: object) -> object:
+    """Return a value as JSON knows it: what is not finite is null, numpy's numbers are numbers, paths are text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(each) for each in value]
+    return value

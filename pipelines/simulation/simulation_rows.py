@@ -1,0 +1,138 @@
+"""The flat rows of a simulation: gains, means over seeds, and what was reclaimed and why.
+
+Pure functions; what is simulated is decided in `simulate`, how rows are printed in `render`.
+Called by `pipelines.simulation.simulate`, `pipelines.cli.demo_tables` and the commands.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from pipelines.simulation.energy.energy_rows import SHOWN as ENERGY_SHOWN
+from pipelines.simulation.engine.arrivals import PoolJob
+from pipelines.simulation.measures.metrics import Metrics
+from scheduler_core.types import RESOURCES, Recommendation
+
+Row = dict[str, object]
+
+GROUPED_BY: Final = ("trace", "arm", "truth", "devices", "shift")
+"""What tells apart the rows that are not of other seeds; a column that no row has is none of it."""
+
+SUMMARY_COLUMNS: Final = (
+    "trace",
+    "arm",
+    "truth",
+    "devices",
+    "shift",
+    "deployed",
+    "completed",
+    "killed",
+    "stretch_p99",
+    "jct_mean_s",
+    "wait_mean_s",
+    *ENERGY_SHOWN,
+    "gpu_used_frac",
+    "fragmented_gpus",
+    "complete_rate",
+    "failed",
+    "cpu_allocated_frac",
+    "cpu_used_frac",
+    "mem_allocated_frac",
+    "mem_used_frac",
+    "gpu_allocated_frac",
+    "preempted",
+    "interrupted",
+    "stretched_share",
+    "jct_p99_s",
+)
+"""The columns of `SimulationResult.rows` that a first look needs, gain and harm first: a narrow terminal leaves out
+what comes last."""
+
+
+def shown(rows: Sequence[Mapping[str, object]]) -> list[Row]:
+    """Return the columns a first look needs, less those that hold nothing in any row."""
+    wanted = [name for name in SUMMARY_COLUMNS if any(row.get(name) is not None for row in rows)]
+    return [{name: row.get(name) for name in wanted} for row in rows]
+
+
+def trace_of(pool: Sequence[PoolJob]) -> str:
+    """Return the name of the pool's trace, so that every row says what it was computed from."""
+    return "+".join(sorted({entry.job.trace for entry in pool}))
+
+
+def averaged(rows: Sequence[Mapping[str, object]]) -> list[Row]:
+    """Take the mean over seeds of every figure, per arm, truth and population; a figure that is null is left out.
+
+    Texts are the same for all seeds, and stay.
+    """
+    groups: dict[tuple[object, ...], list[Mapping[str, object]]] = defaultdict(list)
+    by = [name for name in GROUPED_BY if rows and name in rows[0]]
+    for row in rows:
+        groups[tuple(row[name] for name in by)].append(row)
+    means: list[Row] = []
+    for key, members in groups.items():
+        mean: Row = {**dict(zip(by, key, strict=True)), "seeds": len(members)}
+        for name in members[0]:
+            if name not in (*by, "seed"):
+                values = [value for row in members if isinstance(value := row[name], int | float)]
+                mean[name] = float(np.mean(values)) if values else members[0][name]
+        means.append(mean)
+    return means
+
+
+def gains(metrics: Metrics, requested: Metrics) -> dict[str, float]:
+    """Return gains over the arm without shrinking: counts and CompleteRate relative, utilisation in fractions."""
+    return {
+        "deployed_gain": _relative(metrics.deployed, requested.deployed),
+        "completed_gain": _relative(metrics.completed, requested.completed),
+        "complete_rate_gain": _relative(metrics.complete_rate, requested.complete_rate),
+        "cpu_used_gain_frac": metrics.cpu_used_frac - requested.cpu_used_frac,
+        "mem_used_gain_frac": metrics.mem_used_frac - requested.mem_used_frac,
+        "gpu_used_gain_frac": metrics.gpu_used_frac - requested.gpu_used_frac,
+    }
+
+
+def _relative(value: float, base: float) -> float:
+    return value / base - 1.0 if base else math.nan
+
+
+def _share_saved(target: float, requested: float) -> float:
+    return (requested - target) / requested if requested else math.nan
+
+
+def finite(value: float) -> float | None:
+    """Return the value, or None for NaN and infinity."""
+    # JSON knows neither NaN nor infinity: what could not be measured is null.
+    return value if math.isfinite(value) else None
+
+
+def reclaimed_rows(arm: str, pool: Sequence[PoolJob], answers: Sequence[Recommendation]) -> list[Row]:
+    """Sum what the pool's gangs request and would be given, by resource and reason."""
+    jobs: Counter[tuple[str, str]] = Counter()
+    requested: dict[tuple[str, str], float] = defaultdict(float)
+    target: dict[tuple[str, str], float] = defaultdict(float)
+    for entry, answer in zip(pool, answers, strict=True):
+        for at, resource in enumerate(RESOURCES):
+            if resource not in answer.reasons:
+                continue
+            key = (resource, str(answer.reasons[resource]))
+            jobs[key] += 1
+            requested[key] += answer.request.row()[at] * entry.job.instances
+            target[key] += answer.target.row()[at] * entry.job.instances
+    return [
+        {
+            "trace": trace_of(pool),
+            "arm": arm,
+            "resource": resource,
+            "reason": reason,
+            "jobs": jobs[resource, reason],
+            "requested": requested[resource, reason],
+            "target": target[resource, reason],
+            "reclaimed_frac": finite(_share_saved(target[resource, reason], requested[resource, reason])),
+        }
+        for resource in RESOURCES
+        for reason in sorted(reason for at, reason in jobs if at == resource)
+    ]

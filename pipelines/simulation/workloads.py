@@ -1,0 +1,181 @@
+"""Jobs of a lake as the columns a simulation runs: what they ask for, how long they run, when they arrive.
+
+What a smaller request does to a run is in `starts`; which jobs there are is in `job_pool` and `submissions`.
+Called by `pipelines.simulation.simulate` and `pipelines.replay`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from features.vocabulary import Status
+from pipelines.simulation.engine.workload import ANY_GPU_TYPE, Workload
+from scheduler_core.cluster import UNIT_SLACK, UNITS
+from scheduler_core.errors import BadInput
+from scheduler_core.types import BoolArray, FloatArray, IntArray
+
+REQUESTS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
+"""The requests of the canonical table, in the order of `scheduler_core.types.RESOURCES`."""
+
+GPUS: Final = REQUESTS.index("req_gpus")
+
+UNKNOWN_USER: Final = 0
+"""The one code of all jobs whose user the trace does not tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gangs:
+    """Jobs as columns (n), before they arrive: what stays the same whatever they are given.
+
+    The columns are those of `Workload`; `priority` is 0 where the trace tells none. `pieces` is into how many equal
+    instances a job of one instance was divided because no machine has the GPUs it asks for; 1 for most.
+    """
+
+    request_units: IntArray
+    instances: IntArray
+    pieces: IntArray
+    gpu_type: IntArray
+    user: IntArray
+    priority: FloatArray
+    run_s: FloatArray
+    fails: BoolArray
+    gpu_types: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starts:
+    """What the first start of each job (n) is given, and what becomes of it; the columns are those of `Workload`."""
+
+    granted_units: IntArray
+    granted_run_s: FloatArray
+    dies: BoolArray
+    predicted_s: FloatArray
+
+
+def units_of(requests: FloatArray) -> IntArray:
+    """Round requests (n, 3) up to integer units; a resource the trace lacks (NaN) takes nothing.
+
+    Raises
+    ------
+    BadInput
+        If an amount is negative or infinite.
+
+    Examples
+    --------
+    >>> units_of(np.array([[0.55 * 6, 29.3, 0.25], [np.nan, np.nan, 2.0]])).tolist()
+    [[3300, 30004, 250], [0, 0, 2000]]
+    """
+    known = np.where(np.isnan(requests), 0.0, requests)
+    wrong = (known < 0.0) | np.isinf(known)
+    if wrong.any():
+        raise BadInput(f"request: found {known[wrong][0]}, expected a finite amount of at least 0")
+    units: IntArray = np.ceil(known * np.array(UNITS) - UNIT_SLACK).astype(np.int64)
+    return units
+
+
+def requests_of(jobs: pl.DataFrame) -> FloatArray:
+    """Return the requests per instance (n, 3), NaN where the trace tells none."""
+    columns = [jobs[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in REQUESTS]
+    return np.column_stack(columns).astype(np.float64)
+
+
+def gangs_of(jobs: pl.DataFrame, *, gpus_per_machine: int | None = None) -> Gangs:
+    """Return canonical jobs (n rows, each with a run time) as columns, in their order.
+
+    Traces that tell only a job's GPUs write one instance of many: where that is more than `gpus_per_machine`, it is
+    divided into equal instances of a size that divides a machine's (16 GPUs into 2 x 8, 12 into 3 x 4, 9 into 9 x 1).
+    """
+    gpu_type, gpu_types = _coded(jobs["gpu_type"])
+    user, _ = _coded(jobs["user"])
+    units, instances = units_of(requests_of(jobs)), jobs["instances"].cast(pl.Int64).to_numpy()
+    pieces = _pieces(units[:, GPUS], instances, gpus_per_machine)
+    return Gangs(
+        request_units=divided(units, pieces),
+        instances=instances * pieces,
+        pieces=pieces,
+        gpu_type=gpu_type + ANY_GPU_TYPE,
+        user=user + UNKNOWN_USER,
+        priority=jobs["priority"].cast(pl.Float64).fill_null(0.0).to_numpy(),
+        run_s=jobs["run_s"].to_numpy(),
+        fails=(jobs["status"] == Status.FAILED).fill_null(value=False).to_numpy(),
+        gpu_types=gpu_types,
+    )
+
+
+def as_requested(gangs: Gangs, predicted_s: FloatArray | None = None) -> Starts:
+    """Give every job its full request: it runs as recorded. `predicted_s` (n) is NaN or None where nothing is known."""
+    count = len(gangs.run_s)
+    return Starts(
+        granted_units=gangs.request_units,
+        granted_run_s=gangs.run_s,
+        dies=np.zeros(count, dtype=np.bool_),
+        predicted_s=np.full(count, np.nan) if predicted_s is None else predicted_s,
+    )
+
+
+def arriving(gangs: Gangs, starts: Starts, arrive_s: FloatArray, picks: IntArray | None = None) -> Workload:
+    """Let jobs arrive: at `arrive_s[i]` job `picks[i]`, or job i itself where there are no picks."""
+    rows: IntArray | slice = slice(None) if picks is None else picks
+    return Workload(
+        arrive_s=arrive_s,
+        request_units=gangs.request_units[rows],
+        granted_units=starts.granted_units[rows],
+        instances=gangs.instances[rows],
+        gpu_type=gangs.gpu_type[rows],
+        user=gangs.user[rows],
+        priority=gangs.priority[rows],
+        run_s=gangs.run_s[rows],
+        granted_run_s=starts.granted_run_s[rows],
+        dies=starts.dies[rows],
+        fails=gangs.fails[rows],
+        predicted_s=starts.predicted_s[rows],
+        gpu_types=gangs.gpu_types,
+    )
+
+
+def divided(units: IntArray, pieces: IntArray) -> IntArray:
+    """Return the units (n, 3) of one of each row's equal pieces, rounded up."""
+    each: IntArray = -(-units // pieces[:, None])
+    return each
+
+
+def recorded_workload(
+    jobs: pl.DataFrame, *, predicted_s: FloatArray | None = None, gpus_per_machine: int | None = None
+) -> Workload:
+    """Let canonical jobs arrive as they were submitted, each at its full request and for its recorded run time.
+
+    `jobs` (n rows) are in the order of `submit_ts`, and all have a run time (`submissions.submissions` sees to both);
+    the first arrives at 0 s. `predicted_s` (n) runs along them, NaN where nothing is known. Null requests take nothing;
+    jobs of unknown user count as one user's; a job recorded as failed fails again. `gpus_per_machine`, the most GPUs
+    that one machine has, divides larger jobs of one instance as `gangs_of` says.
+
+    Raises
+    ------
+    BadInput
+        If the jobs are not in the order of their submission, or a run time is missing.
+    """
+    gangs = gangs_of(jobs, gpus_per_machine=gpus_per_machine)
+    return arriving(gangs, as_requested(gangs, predicted_s), submitted_s(jobs))
+
+
+def submitted_s(jobs: pl.DataFrame) -> FloatArray:
+    """Return seconds from the first submission to each (n,)."""
+    since_first = jobs["submit_ts"] - jobs["submit_ts"].min()
+    return since_first.dt.total_microseconds().cast(pl.Float64).to_numpy() / 1e6
+
+
+def _pieces(gpu_units: IntArray, instances: IntArray, gpus_per_machine: int | None) -> IntArray:
+    if gpus_per_machine is None:
+        return np.ones_like(instances)
+    most = gpus_per_machine * UNITS[GPUS]
+    pieces: IntArray = gpu_units // np.gcd(gpu_units, most)
+    return np.where((instances == 1) & (gpu_units > most), pieces, 1)
+
+
+def _coded(names: pl.Series) -> tuple[IntArray, tuple[str, ...]]:
+    """Return each name's number in their sorted order, from 1 with null as 0, and the names."""
+    known = names.drop_nulls().unique().sort().to_list()
+    codes = names.cast(pl.Enum(known)).to_physical().cast(pl.Int64) + 1
+    return codes.fill_null(0).to_numpy(), tuple(known)

@@ -1,5 +1,0 @@
-"""Models and baselines from canonical jobs, and what they are worth.
-
-Pure: frames in, boosters and tables out; no disk, no MLflow, no clock, and randomness only by seed.
-Called by `pipelines.cli`, `pipelines.demo`, `pipelines.tracking` and `pipelines.gate`.
-"""

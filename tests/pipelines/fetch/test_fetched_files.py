@@ -1,0 +1,107 @@
+from pathlib import Path
+
+import pytest
+
+from pipelines.errors import BadUsage, FetchError
+from pipelines.fetch.fetch import fetch
+from tests.pipelines.fetch.mirror import BODY, NAME, Mirror, Pauses, fetched, files_in, manifest_of
+
+
+def test_a_file_is_fetched_verified_and_named(mirror: Mirror, tmp_path: Path, out: Path) -> None:
+    report = fetched(mirror, out, manifest_of(tmp_path))
+
+    assert (out / NAME).read_bytes() == BODY
+    assert files_in(out) == [NAME]
+    assert report.rows() == [{"file": NAME, "size_bytes": len(BODY), "state": "fetched", "unpacked": 0}]
+    assert report.licence == "CC0"
+    assert mirror.requests[0]["path"] == f"/traces/{NAME}"
+    assert mirror.requests[0]["Accept-Encoding"] == "identity"
+
+
+def test_a_second_run_downloads_nothing(mirror: Mirror, tmp_path: Path, out: Path) -> None:
+    fetched(mirror, out, manifest_of(tmp_path))
+    written_ns = (out / NAME).stat().st_mtime_ns
+
+    report = fetched(mirror, out, manifest_of(tmp_path))
+
+    assert [file.state for file in report.files] == ["present"]
+    assert len(mirror.requests) == 1
+    assert (out / NAME).stat().st_mtime_ns == written_ns
+
+
+def test_a_file_with_other_content_is_replaced(mirror: Mirror, tmp_path: Path, out: Path) -> None:
+    out.mkdir()
+    (out / NAME).write_bytes(BODY[:-1])
+
+    report = fetched(mirror, out, manifest_of(tmp_path))
+
+    assert [file.state for file in report.files] == ["replaced"]
+    assert (out / NAME).read_bytes() == BODY
+
+
+def test_a_file_with_other_content_stays_when_its_replacement_fails(mirror: Mirror, tmp_path: Path, out: Path) -> None:
+    out.mkdir()
+    (out / NAME).write_bytes(b"older")
+    mirror.faults = [("status", (404, {}))]
+
+    with pytest.raises(FetchError):
+        fetched(mirror, out, manifest_of(tmp_path))
+
+    assert files_in(out) == [NAME]
+    assert (out / NAME).read_bytes() == b"older"
+
+
+def test_progress_grows_to_the_size_of_the_file(mirror: Mirror, tmp_path: Path, out: Path) -> None:
+    calls: list[tuple[str, int, int | None]] = []
+    mirror.faults = [("cut", 100_000)]
+
+    fetched(mirror, out, manifest_of(tmp_path), progress=lambda *call: calls.append(call))
+
+    held = [done for _, done, _ in calls]
+    assert held == sorted(held)
+    assert 100_000 in held
+    assert calls[-1] == (NAME, len(BODY), len(BODY))
+    assert {(name, total) for name, _, total in calls} == {(NAME, len(BODY))}
+
+
+def test_two_runs_do_not_write_one_file(mirror: Mirror, tmp_path: Path, out: Path) -> None:
+    refusals: list[str] = []
+
+    def fetch_too() -> None:
+        with pytest.raises(FetchError) as refused:
+            fetched(mirror, out, manifest_of(tmp_path))
+        refusals.append(str(refused.value))
+
+    mirror.faults = [("cut", 1000)]
+
+    fetched(mirror, out, manifest_of(tmp_path), Pauses(meanwhile=fetch_too))
+
+    assert len(refusals) == 1
+    assert "another taut is fetching" in refusals[0]
+    assert (out / NAME).read_bytes() == BODY
+    assert files_in(out) == [NAME]
+
+
+def test_an_interrupt_keeps_the_part_and_nothing_under_the_name(mirror: Mirror, tmp_path: Path, out: Path) -> None:
+    def interrupt(name: str, done: int, total: int | None) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetched(mirror, out, manifest_of(tmp_path), progress=interrupt)
+
+    assert files_in(out) == [f"{NAME}.part", f"{NAME}.part.etag"]
+    assert BODY.startswith((out / f"{NAME}.part").read_bytes())
+
+
+def test_a_file_in_the_way_of_the_folder_is_named(mirror: Mirror, tmp_path: Path, out: Path) -> None:
+    out.write_text("in the way")
+
+    with pytest.raises(FetchError, match="cannot be a folder"):
+        fetched(mirror, out, manifest_of(tmp_path))
+
+
+def test_an_unknown_trace_names_the_known_ones(out: Path) -> None:
+    with pytest.raises(BadUsage, match=r"'nosuch'.*helios, openb, pai, philly"):
+        fetch("nosuch", out)
+
+    assert not out.exists()

@@ -1,0 +1,182 @@
+from collections import Counter
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from pipelines.errors import BadUsage, FetchError
+from pipelines.fetch import publication as publications
+from pipelines.fetch.publication import (
+    publication,
+    published_names,
+    read_publication,
+)
+from pipelines.integrity import mismatch
+
+GOOD = """
+name = "trace"
+title = "A trace"
+publisher = "Nobody"
+licence = "CC0"
+homepage = "https://example.org/"
+citation = "None"
+
+[[files]]
+name = "table.csv"
+url = "https://example.org/table.csv"
+sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+size_bytes = 1
+"""
+UNPACK = '[files.unpack]\nmax_bytes = 1\n[[files.unpack.members]]\npath = "{path}"\n'
+
+
+def _write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "trace.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_four_traces_are_published() -> None:
+    assert published_names() == ["helios", "openb", "pai", "philly"]
+
+
+@pytest.mark.parametrize("name", ["helios", "openb", "pai", "philly"])
+def test_every_manifest_holds_and_describes_itself(name: str) -> None:
+    published = publication(name)
+    header = (publications.MANIFESTS / f"{name}.toml").read_text(encoding="utf-8").split("\n\n")[0]
+
+    assert published.name == name
+    assert all(len(file.sha256) == 64 for file in published.files)
+    assert all(urlsplit(file.url).scheme == "https" for file in published.files)
+    assert all(urlsplit(file.url).path.endswith(f"/{file.name}") for file in published.files)
+    assert max(Counter(file.sha256 for file in published.files).values()) == 1
+    assert all(
+        field in header
+        for field in ("publisher", "licence", "citation", "sha256", "size_bytes", "max_bytes", "members")
+    )
+
+
+def test_pai_is_seven_archives_that_stay_packed() -> None:
+    files = publication("pai").files
+
+    assert [file.name for file in files] == [
+        f"pai_{table}.tar.gz"
+        for table in (
+            "group_tag_table",
+            "instance_table",
+            "job_table",
+            "machine_metric",
+            "machine_spec",
+            "sensor_table",
+            "task_table",
+        )
+    ]
+    assert all(file.unpack is None and file.size_bytes is None for file in files)
+
+
+def test_helios_unpacks_a_log_and_a_capacity_file_per_cluster() -> None:
+    (archive,) = publication("helios").files
+
+    assert archive.unpack is not None
+    assert archive.unpack.into == "data"
+    assert {member.path for member in archive.unpack.members} == {
+        f"{cluster}/{table}.csv"
+        for cluster in ("Earth", "Saturn", "Uranus", "Venus")
+        for table in ("cluster_log", "cluster_gpu_number")
+    }
+    assert all(member.sha256 for member in archive.unpack.members if member.path.endswith("cluster_log.csv"))
+
+
+def test_philly_unpacks_five_tables_within_its_bound() -> None:
+    (archive,) = publication("philly").files
+
+    assert archive.unpack is not None
+    sizes = {member.path: member.size_bytes for member in archive.unpack.members}
+    assert set(sizes) == {
+        "cluster_cpu_util",
+        "cluster_gpu_util",
+        "cluster_job_log",
+        "cluster_machine_list",
+        "cluster_mem_util",
+    }
+    assert sum(size or 0 for size in sizes.values()) <= archive.unpack.max_bytes
+
+
+def test_openb_is_what_the_real_files_are(traces: Path) -> None:
+    folder = traces / "openb" / "csv"
+    files = publication("openb").files
+
+    faults = {file.name: mismatch(folder / file.name, size_bytes=file.size_bytes, sha256=file.sha256) for file in files}
+
+    assert {file.name for file in files} == {path.name for path in folder.iterdir()}
+    assert set(faults.values()) == {None}
+
+
+def test_the_philly_machine_list_has_the_size_of_the_real_one(traces: Path) -> None:
+    unpacking = publication("philly").files[0].unpack
+
+    assert unpacking is not None
+    (listed,) = [member for member in unpacking.members if member.path == "cluster_machine_list"]
+    assert listed.size_bytes == (traces / "philly" / "cluster_machine_list").stat().st_size
+
+
+@pytest.mark.parametrize("name", ["nosuch", "", "../manifests/pai", "PAI"])
+def test_an_unknown_name_is_bad_usage(name: str) -> None:
+    with pytest.raises(BadUsage, match="expected one of: helios, openb, pai, philly"):
+        publication(name)
+
+
+def test_absent_manifests_say_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(publications, "MANIFESTS", tmp_path / "absent")
+
+    with pytest.raises(FetchError, match="run taut from a clone"):
+        publication("pai")
+
+
+def test_a_good_manifest_is_read(tmp_path: Path) -> None:
+    published = read_publication(_write(tmp_path, GOOD))
+
+    assert published.files[0].limit_bytes == 1
+
+
+@pytest.mark.parametrize(
+    ("found", "changed", "fault"),
+    [
+        ('name = "table.csv"', 'name = "../table.csv"', "files.0.name"),
+        ('name = "table.csv"', 'name = ".table.csv"', "files.0.name"),
+        ('name = "table.csv"', 'name = "a/b"', "files.0.name"),
+        ('name = "table.csv"', 'name = "table.csv\\n"', "files.0.name"),
+        ("https://example.org/table", "http://example.org/table", "files.0.url"),
+        ("https://example.org/table", "file:///etc/table", "files.0.url"),
+        ("0" * 64, "0" * 63, "files.0.sha256"),
+        ("0" * 64, "A" * 64, "files.0.sha256"),
+        ("size_bytes = 1", "size_bytes = -1", "files.0.size_bytes"),
+        ("size_bytes = 1", "", "needs either size_bytes or max_bytes"),
+        ("size_bytes = 1", "size_bytes = 1\nmax_bytes = 2", "needs either size_bytes or max_bytes"),
+        ("size_bytes = 1", "size_bytes = 1\nsize = 2", "files.0.size: Extra inputs"),
+        ('licence = "CC0"', "", "licence: Field required"),
+        ("size_bytes = 1", "size_bytes = 1\n" + UNPACK.format(path="../log"), "files.0.unpack.members.0.path"),
+        ("size_bytes = 1", "size_bytes = 1\n" + UNPACK.format(path="/log"), "files.0.unpack.members.0.path"),
+        ("size_bytes = 1", "size_bytes = 1\n[files.unpack]\nmax_bytes = 1\nmembers = []", "files.0.unpack.members"),
+    ],
+)
+def test_a_manifest_that_does_not_hold_names_its_fault(tmp_path: Path, found: str, changed: str, fault: str) -> None:
+    assert found in GOOD
+
+    with pytest.raises(FetchError, match=fault):
+        read_publication(_write(tmp_path, GOOD.replace(found, changed)))
+
+
+def test_a_file_named_twice_is_refused(tmp_path: Path) -> None:
+    twice = GOOD + GOOD[GOOD.index("[[files]]") :]
+
+    with pytest.raises(FetchError, match=r"names repeat: \['table.csv'\]"):
+        read_publication(_write(tmp_path, twice))
+
+
+@pytest.mark.parametrize("text", [None, "= not toml", "\x00"])
+def test_a_file_that_is_no_manifest_is_named(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "absent.toml" if text is None else _write(tmp_path, text)
+
+    with pytest.raises(FetchError, match="cannot read the manifest"):
+        read_publication(path)

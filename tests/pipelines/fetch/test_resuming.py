@@ -1,0 +1,129 @@
+from pathlib import Path
+
+import pytest
+
+from pipelines.errors import FetchError
+from tests.pipelines.fetch.mirror import BODY, NAME, Mirror, Pauses, fetched, files_in, manifest_of
+
+
+@pytest.mark.parametrize("fault", ["cut", "stall"])
+def test_a_broken_transfer_goes_on_where_it_stopped(mirror: Mirror, tmp_path: Path, out: Path, fault: str) -> None:
+    mirror.faults = [(fault, 100_000), (fault, 50_000)]
+    pauses = Pauses()
+
+    fetched(mirror, out, manifest_of(tmp_path), pauses)
+
+    assert [request["Range"] for request in mirror.requests] == [None, "bytes=100000-", "bytes=150000-"]
+    assert [request["If-Range"] for request in mirror.requests] == [None, '"v1"', '"v1"']
+    assert (out / NAME).read_bytes() == BODY
+    assert files_in(out) == [NAME]
+    assert pauses.taken == [1.0, 1.0], "an attempt that gained bytes starts the count anew"
+
+
+def test_a_later_run_resumes_what_an_earlier_one_left(mirror: Mirror, tmp_path: Path, out: Path) -> None:
+    mirror.faults = [("cut", 1000)] + [("status", (503, {}))] * 2
+
+    with pytest.raises(FetchError, match=r"gave up .* 3 attempts .*503.* go on from byte 1000"):
+        fetched(mirror, out, manifest_of(tmp_path))
+
+    assert files_in(out) == [f"{NAME}.part", f"{NAME}.part.etag"]
+    assert (out / f"{NAME}.part").read_bytes() == BODY[:1000]
+    report = fetched(mirror, out, manifest_of(tmp_path))
+    assert mirror.requests[-1]["Range"] == "bytes=1000-"
+    assert [file.state for file in report.files] == ["resumed"]
+    assert (out / NAME).read_bytes() == BODY
+    assert files_in(out) == [NAME]
+
+
+@pytest.mark.parametrize("bound", [None, "max_bytes = 600_000"])
+def test_a_part_that_is_complete_is_verified_and_named(
+    mirror: Mirror, tmp_path: Path, out: Path, bound: str | None
+) -> None:
+    out.mkdir()
+    (out / f"{NAME}.part").write_bytes(BODY)
+
+    fetched(mirror, out, manifest_of(tmp_path, bound=bound))
+
+    assert files_in(out) == [NAME]
+    # Where the size is known nothing needs asking; where it is not, the server's 416 tells.
+    assert len(mirror.requests) == (0 if bound is None else 1)
+
+
+def test_a_part_longer_than_the_file_is_started_over(mirror: Mirror, tmp_path: Path, out: Path) -> None:
+    out.mkdir()
+    (out / f"{NAME}.part").write_bytes(BODY + b"x")
+
+    fetched(mirror, out, manifest_of(tmp_path, bound="max_bytes = 600_000"))
+
+    assert [request["Range"] for request in mirror.requests] == [f"bytes={len(BODY) + 1}-", None]
+    assert (out / NAME).read_bytes() == BODY
+
+
+def test_a_server_without_ranges_is_read_from_the_start(mirror: Mirror, tmp_path: Path, out: Path) -> None:
+    mirror.ranges = False
+    mirror.faults = [("cut", 100_000)]
+
+    report = fetched(mirror, out, manifest_of(tmp_path))
+
+    assert mirror.requests[1]["Range"] == "bytes=100000-"
+    assert (out / NAME).read_bytes() == BODY
+    assert [file.state for file in report.files] == ["fetched"]
+
+
+def test_a_server_without_ranges_that_keeps_breaking_is_given_up(mirror: Mirror, tmp_path: Path, out: Path) -> None:
+    mirror.ranges = False
+    mirror.faults = [("cut", 100_000)] * 10
+
+    with pytest.raises(FetchError, match="gave up"):
+        fetched(mirror, out, manifest_of(tmp_path))
+
+    assert len(mirror.requests) == 3
+
+
+@pytest.mark.parametrize("honours_if_range", [True, False])
+def test_a_file_that_changed_in_between_is_started_over(
+    mirror: Mirror, tmp_path: Path, out: Path, honours_if_range: bool
+) -> None:
+    def change() -> None:
+        mirror.body, mirror.etag = BODY, '"v2"'
+
+    mirror.body, mirror.etag, mirror.honours_if_range = BODY[::-1], '"v1"', honours_if_range
+    mirror.faults = [("cut", 100_000)]
+
+    fetched(mirror, out, manifest_of(tmp_path), Pauses(meanwhile=change))
+
+    assert mirror.requests[1]["If-Range"] == '"v1"'
+    assert (out / NAME).read_bytes() == BODY
+    assert files_in(out) == [NAME]
+
+
+@pytest.mark.parametrize("etag", [None, 'W/"v1"'])
+def test_without_a_strong_etag_the_checksum_vouches_for_the_pieces(
+    mirror: Mirror, tmp_path: Path, out: Path, etag: str | None
+) -> None:
+    mirror.etag = etag
+    mirror.faults = [("cut", 100_000)]
+
+    fetched(mirror, out, manifest_of(tmp_path))
+
+    assert [request["If-Range"] for request in mirror.requests] == [None, None]
+    assert mirror.requests[1]["Range"] == "bytes=100000-"
+    assert (out / NAME).read_bytes() == BODY
+
+
+def test_a_piece_other_than_the_one_asked_for_is_not_appended(mirror: Mirror, tmp_path: Path, out: Path) -> None:
+    mirror.faults = [("cut", 100_000), ("shifted", None)]
+
+    fetched(mirror, out, manifest_of(tmp_path))
+
+    assert [request["Range"] for request in mirror.requests] == [None, "bytes=100000-", None]
+    assert (out / NAME).read_bytes() == BODY
+
+
+def test_a_body_cut_short_without_a_declared_length_is_resumed(mirror: Mirror, tmp_path: Path, out: Path) -> None:
+    mirror.faults = [("unsized", 100_000)]
+
+    fetched(mirror, out, manifest_of(tmp_path))
+
+    assert mirror.requests[1]["Range"] == "bytes=100000-"
+    assert (out / NAME).read_bytes() == BODY

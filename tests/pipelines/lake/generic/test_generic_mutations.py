@@ -1,0 +1,166 @@
+"""Two hundred spoiled files of every format, and spoiled mappings: each ends in a clear error or counted quarantine."""
+
+import random
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from math import ceil
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import pipelines.lake.ingest
+from features.tables import TABLES
+from pipelines.errors import SourceError
+from pipelines.lake.generic.opening import opened_source
+from pipelines.lake.ingest import ingest
+from pipelines.lake.lake import Lake
+from pipelines.lake.manifest import Manifest
+from tests.pipelines.lake.generic.own_rows import BAD, NAMES, ROWS, mapping_text, own_files, written_as_sqlite
+from tests.pipelines.lake.sources.mutations import (
+    FIELDS,
+    MUTATIONS,
+    STRANGE,
+    cut,
+    flip_bits,
+    flip_characters,
+    mix_encodings,
+)
+
+FILES: Final = 200
+BINARY: Final = {"cut": cut, "bits": flip_bits, "characters": flip_characters, "encodings": mix_encodings}
+WAYS: Final = [
+    *(("csv", name, each) for name, each in MUTATIONS.items()),
+    *(("jsonl", name, each) for name, each in MUTATIONS.items()),
+    *((form, name, each) for form in ("parquet", "sqlite") for name, each in BINARY.items()),
+]
+ROUNDS: Final = {
+    form: ceil(FILES / sum(way[0] == form for way in WAYS)) for form in ("csv", "jsonl", "parquet", "sqlite")
+}
+HOSTILE: Final = (
+    *("'", '"', "''; DROP TABLE job; --", '"); COPY job TO "/x', "{text}", "{}", "\\", "%", "\x00", "\n", "c1", "*"),
+    *("../../etc/passwd", "/etc/passwd", "file://x", "a" * 5000, "", "0", "-1", "é", "\U0001f600", "rule", "line"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out, a thousand times, waiting for the disk and the views: neither depends on what a file holds."""
+    monkeypatch.setattr(pipelines.lake.ingest, "_flush", lambda _: None)
+    monkeypatch.setattr(Lake, "refresh_views", lambda _: None)
+
+
+def _state(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def check_ends_well(place: Path, folder: Path, mapping: Path) -> str:
+    """Ingest: a clear error and nothing committed, or tables that hold and accounts that close; return the error."""
+    before, lake, error = _state(folder), place / "lake", ""
+    manifest: Manifest | None = None
+    try:
+        with opened_source(mapping, str(folder)) as opened:
+            manifest = ingest(opened.source, opened.folder, lake).manifest
+    except SourceError as found:
+        error = str(found)
+    if manifest is None:
+        assert len(error) > 20
+        assert "Traceback" not in error
+        assert not list(lake.rglob("*.parquet"))
+        assert not (lake / "staging").exists()
+    else:
+        assert Lake(lake).table("quarantine").collect().height == manifest.rows_quarantined
+        assert all(a.rows_in == a.rows_good + a.rows_quarantined for a in manifest.accounts)
+        for name in {output.table for output in manifest.outputs} & set(TABLES):
+            TABLES[name].validate(Lake(lake).table(name).collect())
+    assert _state(folder) == before
+    assert {p.name for p in place.iterdir()} <= {"from", "lake", "mapping.toml"}
+    return error
+
+
+@pytest.mark.parametrize(("form", "name", "mutation"), WAYS, ids=lambda part: part if isinstance(part, str) else "")
+@pytest.mark.slow
+def test_a_spoiled_file_ends_in_an_error_or_in_quarantine(
+    form: str, name: str, mutation: Callable[[bytes, random.Random], bytes], tmp_path: Path
+) -> None:
+    rng = random.Random(f"{form} {name}")
+    for nth in range(ROUNDS[form]):
+        place = tmp_path / str(nth)
+        folder, mapping = own_files(place, form, (*ROWS, *rng.sample(list(BAD.values()), 3)))
+        path = folder / "jobs"
+        path.write_bytes(mutation(path.read_bytes(), rng))
+        check_ends_well(place, folder, mapping)
+        shutil.rmtree(place)
+
+
+@pytest.mark.slow
+def test_strange_values_in_a_database_end_in_quarantine(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    strange: list[Any] = [*FIELDS, *STRANGE, *(f.decode() for f in FIELDS), None, 0, -1, 1e400, 2**62, "x" * 2_000_000]
+    for nth in range(30):
+        place = tmp_path / str(nth)
+        folder, mapping = own_files(place, "sqlite")
+        rows = [list(each) for each in ROWS]
+        for _ in range(6):
+            rng.choice(rows)[rng.randrange(len(NAMES))] = rng.choice(strange)
+        written_as_sqlite(folder / "jobs", rows)
+        check_ends_well(place, folder, mapping)
+        shutil.rmtree(place)
+
+
+def _spoiled_mapping(rng: random.Random) -> str:
+    """Return a mapping with a key, a value or a line replaced by something hostile."""
+    lines = mapping_text("csv").splitlines()
+    for _ in range(rng.randint(1, 2)):
+        at = rng.randrange(len(lines))
+        key, _, value = lines[at].partition("=")
+        basic = (
+            '"'
+            + rng.choice(HOSTILE)
+            .replace("\\", "\\\\")
+            .replace('"', '\\"')
+            .replace("\n", "\\n")
+            .replace("\x00", "\\u0000")
+            + '"'
+        )
+        lines[at] = rng.choice(
+            (
+                f"{key}= {basic}",
+                f"{key}= {{ column = {basic} }}",
+                f"{key}= {{ value = {basic} }}",
+                f'{key}= {{ column = "State", values = {{ {basic} = "completed", COMPLETED = "failed" }} }}',
+                f'{key}= {{ column = "Submit", time = {basic}, zone = {basic} }}',
+                f'{key}= {{ column = "Gpu", unit = {basic} }}',
+                f'{key}= {{ column = "Gpu", default = {basic} }}',
+                f"{key}= {rng.choice(('7', '-7', '1e400', 'nan', '[]', 'true', '{}', '2024-01-01'))}",
+                f"{basic} ={value}",
+                "",
+                lines[at].replace("slurm_", rng.choice(("", "k8s_", "slurm"))),
+                "[" * rng.choice((3, 30_000)),
+            )
+        )
+    return "\n".join(lines)
+
+
+@pytest.mark.slow
+def test_a_spoiled_mapping_ends_in_an_error_or_in_quarantine(tmp_path: Path) -> None:
+    rng, errors = random.Random(11), 0
+    for nth in range(FILES):
+        place = tmp_path / str(nth)
+        folder, mapping = own_files(place, "csv")
+        mapping.write_text(_spoiled_mapping(rng))
+        errors += bool(check_ends_well(place, folder, mapping))
+        shutil.rmtree(place)
+
+    assert FILES / 4 < errors < FILES
+
+
+@pytest.mark.slow
+def test_flipped_bits_in_a_mapping_end_in_an_error_or_in_quarantine(tmp_path: Path) -> None:
+    rng = random.Random(13)
+    folder, mapping = own_files(tmp_path, "csv")
+    for _ in range(FILES // 2):
+        mapping.write_bytes(rng.choice((cut, flip_bits, flip_characters))(mapping_text("csv").encode(), rng))
+        with suppress(SourceError), opened_source(mapping, str(folder)) as opened:
+            assert opened.source.outputs

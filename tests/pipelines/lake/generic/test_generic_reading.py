@@ -1,0 +1,359 @@
+"""The same rows in any format and by any mapping give the same tables; bad ones are quarantined where they stand."""
+
+import gzip
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+
+from features.tables import TABLES
+from pipelines.cures import CURES
+from pipelines.errors import MappingError, SourceError
+from pipelines.lake.generic.opening import opened_source
+from pipelines.lake.ingest import IngestReport, ingest
+from pipelines.lake.lake import Lake
+from tests.pipelines.lake.generic.own_rows import (
+    BAD,
+    NAMES,
+    ROWS,
+    WRITERS,
+    mapping_text,
+    own_files,
+    row,
+    written_as_csv,
+)
+
+
+def ingested(place: Path, folder: Path, mapping: Path) -> IngestReport:
+    with opened_source(mapping, str(folder)) as opened:
+        return ingest(opened.source, opened.folder, place / "lake", as_name="own")
+
+
+def jobs_of(place: Path) -> pl.DataFrame:
+    return Lake(place / "lake").table("jobs").collect()
+
+
+def read_csv(place: Path, text: str, columns: str, more: str = "") -> pl.DataFrame:
+    """Ingest a CSV file of some text; return the jobs."""
+    (place / "jobs").write_text(text)
+    mapping = place / "mapping.toml"
+    mapping.write_text(mapping_text("csv", columns=columns, more=more))
+    ingested(place, place, mapping)
+    return jobs_of(place)
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_every_format_gives_the_same_tables(form: str, tmp_path: Path) -> None:
+    report = ingested(tmp_path, *own_files(tmp_path, form))
+
+    assert report.manifest.rows_quarantined == 0
+    jobs, usage = (Lake(tmp_path / "lake").table(name).collect() for name in ("jobs", "usage"))
+    TABLES["jobs"].validate(jobs)
+    TABLES["usage"].validate(usage)
+    ingested(tmp_path / "other", *own_files(tmp_path / "other", "csv"))
+    assert jobs.equals(jobs_of(tmp_path / "other"))
+    first: dict[str, Any] = jobs.sort("job_id").row(0, named=True)
+    assert (first["job_id"], first["queue_s"], first["run_s"], first["status"]) == ("1000", 60.0, 3600.0, "completed")
+    assert (first["req_cpu_cores"], first["req_mem_gib"], first["req_gpus"], first["gpu_type"]) == (8, 32, 2, "a100")
+    assert usage.select("used_cpu_cores", "mem_max_gib", "used_gpus").row(0) == (2.0, 4.0, 0.555)
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_each_bad_row_goes_to_quarantine_with_its_rule(form: str, tmp_path: Path) -> None:
+    report = ingested(tmp_path, *own_files(tmp_path, form, (*ROWS, *BAD.values())))
+
+    [account] = report.manifest.accounts
+    assert account.quarantined == dict.fromkeys(BAD, 1)
+    held = Lake(tmp_path / "lake").table("quarantine").collect()
+    assert dict(held.select("rule", "row").rows()) == {rule: len(ROWS) + nth for nth, rule in enumerate(BAD, start=1)}
+
+
+def test_the_same_again_changes_nothing_and_another_mapping_does(tmp_path: Path) -> None:
+    folder, mapping = own_files(tmp_path, "csv")
+    ingested(tmp_path, folder, mapping)
+
+    assert not ingested(tmp_path, folder, mapping).changed
+    mapping.write_text(mapping.read_text().replace('user = "User"', 'user = "Name"'))
+    assert ingested(tmp_path, folder, mapping).changed
+
+
+def test_a_file_itself_and_one_packed_are_read(tmp_path: Path) -> None:
+    folder, mapping = own_files(tmp_path, "csv")
+    packed = folder / "mine.csv.gz"
+    packed.write_bytes(gzip.compress((folder / "jobs").read_bytes()))
+    with opened_source(mapping, str(packed)) as opened:
+        report = ingest(opened.source, opened.folder, tmp_path / "lake")
+
+    assert report.manifest.rows_out("jobs") == len(ROWS)
+
+
+def test_lines_and_rows_are_told_apart_where_fields_hold_line_ends(tmp_path: Path) -> None:
+    folder, mapping = own_files(tmp_path, "csv", (row(1, Name="two\nlines"), row(2, State="WEIRD"), row(3)))
+    ingested(tmp_path, folder, mapping)
+
+    [bad] = Lake(tmp_path / "lake").table("quarantine").collect().rows(named=True)
+    assert (bad["row"], bad["raw"].startswith("1002,")) == (2, True)
+    assert jobs_of(tmp_path)["group"].to_list()[0] == "two\nlines"
+
+
+def test_an_open_quote_costs_its_own_line_alone(tmp_path: Path) -> None:
+    folder, mapping = own_files(tmp_path, "csv")
+    path = folder / "jobs"
+    lines = path.read_text().splitlines(True)
+    path.write_text("".join([*lines[:3], '77,"open\n', *lines[3:]]))
+
+    report = ingested(tmp_path, folder, mapping)
+
+    assert report.manifest.accounts[0].quarantined == {"unreadable_line": 1}
+    assert report.manifest.rows_out("jobs") == len(ROWS)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1", "cp1252", "gb18030", "shift_jis"])
+def test_other_encodings_are_read(encoding: str, tmp_path: Path) -> None:
+    name = "Müller" if encoding in ("utf-16", "latin-1", "cp1252") else "山田"
+    folder, mapping = own_files(tmp_path, "csv", [row(1, User=name)])
+    path = folder / "jobs"
+    path.write_bytes(path.read_text(encoding="utf-8").encode(encoding))
+    mapping.write_text(mapping_text("csv", more=f'encoding = "{encoding}"\n'))
+
+    ingested(tmp_path, folder, mapping)
+
+    assert jobs_of(tmp_path)["user"].to_list() == [name]
+
+
+def test_columns_are_named_by_position_without_a_header(tmp_path: Path) -> None:
+    jobs = read_csv(
+        tmp_path, "a;1700000000;4\nb;1700000001;5\n", "[jobs.columns]\njob_id = 1\nsubmit_ts = { column = 2, "
+        'time = "epoch_s" }\nreq_gpus = 3\n', 'header = false\ndelimiter = ";"\n',
+    )  # fmt: skip
+
+    assert jobs.select("job_id", "req_gpus").rows() == [("a", 4.0), ("b", 5.0)]
+
+
+def test_what_is_not_mapped_follows_from_what_is(tmp_path: Path) -> None:
+    columns = """[jobs.columns]
+    job_id = "id"
+    submit_ts = { column = "at", time = "epoch_ms" }
+    start_ts = { derive = "submit_ts + queue_s" }
+    queue_s = { column = "wait", unit = "min" }
+    run_s = { column = "took", unit = "h", default = 0.5 }
+    status = { column = "how", values = { ok = "completed", on = "running", q = "waiting" }, otherwise = "failed" }
+    instances = "n"
+    req_cpu_cores = { column = "cpu", unit = "millicores", per = "instances" }
+    workload = { value = "bert" }
+    """
+    text = "id,at,wait,took,how,n,cpu\na,1700000000000,1,2,ok,4,8000\nb,1700000000000,,,q,1,1000\n"
+    text += "c,1700000000000,1,NA,on,,500\nd,1700000000000,0,1e300,ok,1,1\ne,1700000000000,0,1,bad,1,1\n"
+
+    jobs = read_csv(tmp_path, text, columns).sort("job_id")
+
+    told = "job_id", "queue_s", "run_s", "run_s_censored", "status", "instances", "req_cpu_cores", "task_type"
+    assert jobs.select(told).rows() == [
+        ("a", 60.0, 7200.0, False, "completed", 4, 2.0, "nlp"),
+        ("b", None, None, False, "waiting", 1, 1.0, "nlp"),
+        ("c", 60.0, 1800.0, True, "running", 1, None, "nlp"),
+        ("e", 0.0, 3600.0, False, "failed", 1, 0.001, "nlp"),
+    ]
+    assert [end is None for end in jobs["end_ts"]] == [False, True, True, False]
+
+
+def test_named_nulls_are_taken_besides_the_usual_ones_and_no_limit_is_null(tmp_path: Path) -> None:
+    jobs = read_csv(
+        tmp_path,
+        "id,submitted,started,limit\na,2024-01-01,Unknown,UNLIMITED\nb,2024-01-01,never,Partition_Limit\n"
+        "c,2024-01-01,2024-01-02,60\n",
+        '[jobs.columns]\njob_id = "id"\nsubmit_ts = "submitted"\nstart_ts = "started"\n'
+        'time_limit_s = { column = "limit", as = "slurm_minutes" }\n',
+        'nulls = ["never"]\n',
+    ).sort("job_id")
+
+    assert jobs["job_id"].to_list() == ["a", "b", "c"]
+    assert jobs["start_ts"].is_null().to_list() == [True, True, False]
+    assert jobs["time_limit_s"].to_list() == [None, None, 3600]
+
+
+def test_a_repeated_hour_that_turns_times_around_is_quarantined_with_that_cure(tmp_path: Path) -> None:
+    turned = row(1, Submit="2024-10-27T02:50:00", Start="2024-10-27T02:10:00", End=None)
+    folder, mapping = own_files(tmp_path, "csv", (row(0), turned))
+    mapping.write_text(mapping_text("csv", more='zone = "Europe/Berlin"\n'))
+
+    report = ingested(tmp_path, folder, mapping)
+
+    assert report.manifest.accounts[0].quarantined == {"start_before_submit": 1}
+    assert "a change of clocks repeats" in CURES["start_before_submit"]
+    assert "a change of clocks repeats" in CURES["end_before_start"]
+
+
+def test_run_times_cut_off_are_lower_bounds_and_what_runs_ran_until_the_latest_time(tmp_path: Path) -> None:
+    jobs = read_csv(
+        tmp_path,
+        "id,submitted,started,ended,state\n"
+        "a,2024-01-01T00:00:00,2024-01-01T00:00:00,2024-01-01T01:00:00,TIMEOUT\n"
+        "b,2024-01-01T00:00:00,2024-01-01T00:30:00,,RUNNING\n"
+        "c,2024-01-01T00:00:00,2024-01-01T00:00:00,2024-01-01T02:00:00,COMPLETED\n"
+        "d,2024-01-01T00:00:00,2024-01-01T00:00:00,2024-01-01T00:00:00,COMPLETED\n",
+        '[jobs.columns]\njob_id = "id"\nsubmit_ts = "submitted"\nstart_ts = "started"\nend_ts = "ended"\n'
+        'status = { column = "state", as = "slurm_state" }\n',
+    ).sort("job_id")
+
+    assert jobs["run_s"].to_list() == [3600, 5400, 7200, 0]
+    assert jobs["run_s_censored"].to_list() == [True, True, False, False]
+
+
+def test_machines_come_from_a_table_of_their_own(tmp_path: Path) -> None:
+    folder, mapping = own_files(tmp_path, "csv")
+    (folder / "nodes.jsonl").write_text('{"name": "n1", "has": {"gres": "gpu:T4:4", "mem": 256000}}\n{"name": "n2"}\n')
+    mapping.write_text(
+        mapping.read_text()
+        + '[machines]\nfile = "nodes.jsonl"\nformat = "jsonl"\n[machines.columns]\nmachine = "name"\n'
+        'gpus = { column = "has.gres", as = "slurm_gpus" }\nmem_gib = { column = "has.mem", unit = "MiB" }\n'
+        'gpu_type = { column = "has.gres", as = "slurm_gpu_type" }\n'
+    )
+
+    report = ingested(tmp_path, folder, mapping)
+
+    [machine] = Lake(tmp_path / "lake").table("machines").collect().rows(named=True)
+    assert (machine["gpus"], machine["mem_gib"], machine["gpu_mem_gib"]) == (4, 250.0, 16.0)
+    assert report.manifest.accounts[1].quarantined == {"no_gpu_count": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda text: text.replace("Submit", "Submitted", 1), "lacks the column 'Submit'"),
+        (lambda text: text.replace("User", "JobID", 1), "'JobID' twice"),
+        (lambda text: text.replace(",", ";"), "Is the delimiter right?"),
+        (lambda _: "", "header"),
+        (lambda text: text.partition("\n")[0], "no rows"),
+        (lambda text: text.replace("2024-", "24-"), "none of 8 rows can be used"),
+    ],
+)
+def test_a_table_that_is_another_is_refused_by_file_and_column(change: Any, said: str, tmp_path: Path) -> None:
+    folder, mapping = own_files(tmp_path, "csv")
+    path = folder / "jobs"
+    path.write_text(change(path.read_text()))
+
+    with pytest.raises(SourceError, match=said) as caught:
+        ingested(tmp_path, folder, mapping)
+
+    assert "jobs" in str(caught.value)
+    assert Lake(tmp_path / "lake").traces() == []
+
+
+@pytest.mark.parametrize(
+    ("form", "query"),
+    [
+        ("sqlite", "SELECT * FROM job UNION SELECT * FROM pragma_table_info('job')"),
+        ("sqlite", "WITH x AS (SELECT 1) DELETE FROM job"),
+        ("duckdb", "SELECT * FROM read_csv('{mapping}')"),
+        ("duckdb", "SELECT * FROM nothing"),
+        ("duckdb", "SELECT * FROM job) UNION (SELECT 1"),
+        ("duckdb", "SELECT * FROM '{mapping}'"),
+    ],
+)
+def test_a_query_that_does_more_than_read_its_tables_is_refused(form: str, query: str, tmp_path: Path) -> None:
+    folder, mapping = own_files(tmp_path, form)
+    text = mapping.read_text().replace("SELECT * FROM job", query.format(mapping=mapping))
+    mapping.write_text(text)
+    before = (folder / "jobs").read_bytes()
+
+    with pytest.raises(SourceError):
+        ingested(tmp_path, folder, mapping)
+
+    assert (folder / "jobs").read_bytes() == before
+
+
+def test_an_sqlite_file_that_is_being_written_is_read_with_its_log(tmp_path: Path) -> None:
+    folder, mapping = own_files(tmp_path, "sqlite")
+    writer = sqlite3.connect(folder / "jobs")
+    writer.execute("PRAGMA journal_mode = wal")
+    writer.execute(f"INSERT INTO job VALUES ({', '.join('?' * len(NAMES))})", row(99))
+    writer.commit()
+
+    report = ingested(tmp_path, folder, mapping)
+    writer.close()
+
+    assert report.manifest.rows_out("jobs") == len(ROWS) + 1
+
+
+def test_rows_of_an_sqlite_file_that_are_not_committed_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipelines.lake.generic import row_texts
+
+    monkeypatch.setattr(row_texts, "BUSY_S", 0.1)
+    folder, mapping = own_files(tmp_path, "sqlite")
+    writer = sqlite3.connect(folder / "jobs")
+    writer.execute("PRAGMA cache_size = 1")
+    given = [row(99, JobID=f"uncommitted {nth}") for nth in range(500)]
+    writer.executemany(f"INSERT INTO job VALUES ({', '.join('?' * len(NAMES))})", given)
+    assert (folder / "jobs-journal").exists()
+
+    with pytest.raises(SourceError, match="locked"):
+        ingested(tmp_path, folder, mapping)
+    writer.rollback()
+    writer.close()
+
+    assert ingested(tmp_path, folder, mapping).manifest.rows_out("jobs") == len(ROWS)
+
+
+def written_on(form: str, path: Path) -> Any:
+    """Return a connection that wrote to a database's log, and leaves it beside the file."""
+    if form == "duckdb":
+        writer: Any = duckdb.connect(str(path))
+        writer.execute("PRAGMA disable_checkpoint_on_shutdown")
+    else:
+        writer = sqlite3.connect(path, isolation_level=None)
+        writer.execute("PRAGMA journal_mode = wal")
+    writer.execute(f"INSERT INTO job VALUES ({', '.join('?' * len(NAMES))})", row(99))
+    return writer
+
+
+@pytest.mark.parametrize("form", ["sqlite", "duckdb"])
+def test_rows_that_stand_in_a_databases_log_alone_are_a_change(form: str, tmp_path: Path) -> None:
+    folder, mapping = own_files(tmp_path, form)
+    if form == "sqlite":
+        with closing(sqlite3.connect(folder / "jobs")) as made:
+            made.execute("PRAGMA journal_mode = wal")
+    ingested(tmp_path, folder, mapping)
+    before = (folder / "jobs").read_bytes()
+    writer = written_on(form, folder / "jobs")
+    if form == "duckdb":
+        writer.close()
+    assert (folder / "jobs").read_bytes() == before
+
+    again = ingested(tmp_path, folder, mapping)
+    unchanged = ingested(tmp_path, folder, mapping)
+    writer.close()
+
+    assert (again.changed, again.manifest.rows_out("jobs")) == (True, len(ROWS) + 1)
+    assert not unchanged.changed
+
+
+def test_postgres_is_asked_for_by_its_address_and_nothing_else(tmp_path: Path) -> None:
+    _, mapping = own_files(tmp_path, "csv")
+
+    with pytest.raises(MappingError, match="expected postgres"), opened_source(mapping, "postgresql://u@h/d"):
+        pass
+    mapping.write_text(mapping_text("postgres"))
+    with pytest.raises(MappingError, match="postgresql://"), opened_source(mapping, str(tmp_path)):
+        pass
+    with (
+        pytest.raises(SourceError, match="refused"),
+        opened_source(mapping, "postgresql://u:secret@127.0.0.1:1/d") as _,
+    ):
+        pass
+
+
+def test_a_large_file_is_read_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipelines.lake.generic import records
+
+    monkeypatch.setattr(records, "BATCH_RECORDS", 3)
+    folder, mapping = own_files(tmp_path, "csv", ROWS)
+    written_as_csv(folder / "jobs", [row(nth) for nth in range(10)])
+
+    assert ingested(tmp_path, folder, mapping).manifest.rows_out("jobs") == 10

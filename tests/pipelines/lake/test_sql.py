@@ -1,0 +1,191 @@
+"""`taut sql` answers SELECT, and nothing in SQL reaches a file, a setting, a variable or the network."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.errors import LakeError, QueryRefused
+from pipelines.lake import sql, views
+from pipelines.lake.ingest import ingest
+from pipelines.lake.lake import Lake
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    folder = tmp_path_factory.mktemp("sql")
+    (folder / "from" / "Venus").mkdir(parents=True)
+    header = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue"
+    row = "{},u{},v,{},,1,FAILED,2020-04-01 08:00:00,2020-04-01 08:00:01,2020-04-01 08:00:31,30,1"
+    rows = [row.format(i, i % 2, i) for i in range(4)]
+    (folder / "from" / "Venus" / "cluster_log.csv").write_text("\n".join([header, *rows, "spoiled"]) + "\n")
+    ingest("helios", folder / "from", folder / "lake")
+    (folder / "secret.csv").write_text("a,b\n1,2\n")
+    (folder / "lake" / "link.csv").symlink_to(folder / "secret.csv")
+    (folder / "lake" / "plain.csv").write_text("a,b\n1,2\n")
+    return Lake(folder / "lake")
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("SELECT count(*) AS n FROM jobs", [(4,)]),
+        (
+            "SELECT user, sum(req_gpus) AS g, sum(instances) AS i FROM jobs GROUP BY ALL ORDER BY ALL;",
+            [
+                ("u0", 2.0, 2),
+                ("u1", 4.0, 2),
+            ],
+        ),
+        ("WITH big AS (SELECT * FROM jobs WHERE req_gpus > 2) SELECT job_id FROM big", [("3",)]),
+        ("FROM quarantine SELECT rule, raw", [("column_count", "spoiled")]),
+        ("SELECT sum(range) FROM range(4)", [(6,)]),
+        ("SELECT unnest([1, 2]) AS x", [(1,), (2,)]),
+        ("SELECT count(*) FROM usage", [(0,)]),
+        ("SELECT 'COPY jobs TO ''x''; ATTACH' AS harmless", [("COPY jobs TO 'x'; ATTACH",)]),
+    ],
+)
+def test_a_select_is_answered(lake: Lake, text: str, rows: list[tuple[Any, ...]]) -> None:
+    assert sql.query(lake, text).rows() == rows
+
+
+def test_tables_can_be_listed_and_described(lake: Lake) -> None:
+    assert "jobs" in sql.query(lake, "SHOW TABLES")["name"].to_list()
+    assert "run_s" in sql.query(lake, "DESCRIBE jobs")["column_name"].to_list()
+
+
+def test_whole_numbers_stay_whole_numbers(lake: Lake) -> None:
+    assert sql.query(lake, "SELECT sum(instances) AS n, 1.5::DECIMAL(9, 2) AS d FROM jobs").schema == {
+        "n": pl.Int64,
+        "d": pl.Float64,
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "COPY jobs TO '{out}/x.csv'",
+        "COPY (SELECT 1) TO '{out}/x.parquet'",
+        "EXPORT DATABASE '{out}'",
+        "ATTACH '{out}/x.db'",
+        "ATTACH '{lake}/taut.duckdb'",
+        "CREATE TABLE x AS SELECT 1",
+        "CREATE VIEW x AS SELECT 1",
+        "CREATE MACRO f() AS 1",
+        "INSERT INTO jobs SELECT * FROM jobs",
+        "DELETE FROM jobs",
+        "UPDATE jobs SET user = 'x'",
+        "DROP VIEW jobs",
+        "WITH x AS (SELECT 1) INSERT INTO jobs SELECT * FROM x",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET threads = 1",
+        "SET enable_external_access = true",
+        "RESET lock_configuration",
+        "PRAGMA threads = 1",
+        "PRAGMA database_list",
+        "CALL pragma_version()",
+        "EXPLAIN ANALYZE SELECT 1",
+        "BEGIN",
+        "VACUUM",
+        "CHECKPOINT",
+        "USE memory",
+        "SELECT 1; SELECT 2",
+        "SELECT 1; DROP VIEW jobs",
+        "",
+        ";",
+        "-- nothing",
+        "SELEKT 1",
+        "SELECT * FROM nothing",
+        "SELECT nothing FROM jobs",
+        "SELECT * FROM '{secret}'",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM '{lake}/plain.csv'",
+        "SELECT * FROM '{lake}/link.csv'",
+        "SELECT * FROM '{lake}/../secret.csv'",
+        "SELECT * FROM 'jobs/**/*.parquet'",
+        "SELECT * FROM '{lake}/jobs/**/*.parquet'",
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM read_blob('/etc/passwd')",
+        "SELECT * FROM read_csv('{secret}')",
+        "SELECT * FROM read_csv_auto('{lake}/../secret.csv')",
+        "SELECT * FROM read_csv('{lake}/link.csv')",
+        "SELECT * FROM read_json('{secret}')",
+        "SELECT * FROM read_parquet('{secret}')",
+        "SELECT * FROM parquet_metadata('{secret}')",
+        "SELECT * FROM sniff_csv('{secret}')",
+        "SELECT * FROM glob('/etc/*')",
+        "SELECT (SELECT content FROM read_text('/etc/passwd'))",
+        "SELECT * FROM jobs WHERE user IN (SELECT content FROM read_text('/etc/passwd'))",
+        "WITH x AS (FROM read_text('/etc/passwd')) FROM x",
+        "SELECT * FROM query('FROM read_text(''/etc/passwd'')')",
+        "SELECT * FROM query_table('/etc/passwd')",
+        "SELECT * FROM histogram('/etc/passwd', 'x')",
+        "SELECT * FROM json_execute_serialized_sql(json_serialize_sql('FROM read_text(''/etc/passwd'')'))",
+        "DESCRIBE '{secret}'",
+        "SUMMARIZE '{secret}'",
+        "SELECT * FROM 'https://example.org/x.csv'",
+        "SELECT * FROM read_parquet('s3://bucket/x.parquet')",
+        "SELECT getenv('HOME')",
+        "SELECT * FROM enable_logging(storage = 'file', storage_path = '{out}')",
+        "SELECT * FROM enable_profiling(save_location = '{out}/x')",
+        "SELECT * FROM duckdb_secrets()",
+        "SELECT * FROM duckdb_settings()",
+        "SELECT * FROM text",
+        "SELECT * FROM frame",
+    ],
+)
+def test_everything_else_is_refused_and_writes_nothing(lake: Lake, text: str, tmp_path: Path) -> None:
+    frame = pl.DataFrame({"a": [1]})  # a Python variable that DuckDB could take for a table
+    before = sorted(lake.path.rglob("*"))
+
+    with pytest.raises(QueryRefused) as refused:
+        sql.query(lake, text.format(lake=lake.path, secret=lake.path.parent / "secret.csv", out=tmp_path))
+
+    assert frame.height == 1
+    assert str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+    assert sorted(lake.path.rglob("*")) == before
+
+
+def test_the_sealed_connection_alone_reads_no_other_file(lake: Lake, tmp_path: Path) -> None:
+    """The second wall stands without the first: a statement that got past the check still reaches nothing."""
+    import duckdb
+
+    with lake:
+        connection = lake.connect_sealed(tmp_path)
+        for text in (
+            "SELECT * FROM read_text('/etc/passwd')",
+            f"COPY (SELECT 1) TO '{tmp_path}/x.csv'",
+            f"ATTACH '{tmp_path}/x.db'",
+            "SET enable_external_access = true",
+            "SELECT * FROM query('FROM read_text(''/etc/passwd'')')",
+            "SELECT * FROM glob('/etc/*')",
+            "LOAD httpfs",
+        ):
+            with pytest.raises(duckdb.Error):
+                connection.execute(text).fetchall()
+        assert connection.execute("SELECT count(*) FROM jobs").fetchall() == [(4,)]
+
+
+def test_a_query_larger_than_memory_spills_and_cleans_up(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.lake.connections.MEMORY_MB", 64)
+
+    rows = sql.query(lake, "SELECT max(x) AS x FROM (SELECT random() AS x FROM range(3000000) ORDER BY x)")
+
+    assert rows.height == 1
+
+
+def test_no_lake_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match="no lake"):
+        sql.query(Lake(tmp_path / "none"), "SELECT 1")
+
+
+def test_the_help_names_every_table_and_view() -> None:
+    told = " ".join(CliRunner().invoke(app, ["sql", "--help"]).stdout.split())
+
+    assert all(name in told for name in views.DESCRIBED)

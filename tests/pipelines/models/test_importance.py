@@ -1,0 +1,158 @@
+"""Permutation importance and its sign, on a population where we know what matters."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from features.build import build
+from features.contract import FeatureContract
+from features.history import History
+from pipelines.models import boosting, importance, metrics
+from pipelines.models.boosting import Boosting, Columns, Matrix, Rows
+from pipelines.models.metrics import FloatArray
+from tests.pipelines.models.conftest import make_jobs
+
+COLUMNS = Columns(names=("req_gpus", "req_cpu_cores", "req_mem_gib", "role"), types=("q", "q", "q", "c"))
+
+
+def population(n: int, seed: int) -> Rows:
+    """Return rows where GPUs shorten the run much, cores lengthen it a little, memory does nothing, role matters."""
+    rng = np.random.default_rng(seed)
+    gpus, cores, mem, role = rng.uniform(0, 4, n), rng.uniform(0, 4, n), rng.uniform(0, 4, n), rng.integers(0, 2, n)
+    target = 8 - 2.0 * gpus + 0.5 * cores + role + rng.normal(0, 0.3, n)
+    mem[::5] = np.nan
+    return Rows(matrix=np.column_stack([gpus, cores, mem, role]).astype(np.float32), target=target)
+
+
+def measured(seed: int = 0) -> dict[str, importance.Importance]:
+    rows, held = population(3000, 0), population(800, 1)
+    booster = boosting.fit(
+        rows,
+        COLUMNS,
+        quantiles=(0.5, 0.9),
+        boosting=Boosting(rounds=60, colsample_bytree=1.0, learning_rate=0.1, min_child_weight=20.0),
+        seed=0,
+        nthread=1,
+    )
+
+    def loss(matrix: Matrix, target: FloatArray) -> float:
+        return metrics.pinball(target, boosting.predict(booster, matrix)[:, 0], 0.5)
+
+    listed = importance.permuted(held.matrix, held.target, COLUMNS, [booster], loss=loss, seed=seed)
+    assert [i["mean"] for i in listed] == sorted((i["mean"] for i in listed), reverse=True)
+    return {str(i["feature"]): i for i in listed}
+
+
+def test_what_matters_more_has_the_larger_importance() -> None:
+    found = measured()
+
+    means = {name: found[name]["mean"] for name in COLUMNS.names}
+    assert means["req_gpus"] > means["req_cpu_cores"] > means["req_mem_gib"]
+    assert abs(means["req_mem_gib"]) < 0.01
+    assert means["role"] > 0.05
+
+
+def test_the_sign_is_the_direction_of_the_effect_and_categories_have_none() -> None:
+    found = measured()
+
+    assert found["req_gpus"]["sign"] < -0.9
+    assert found["req_cpu_cores"]["sign"] > 0.9
+    assert found["role"]["sign"] is None
+
+
+def test_the_same_seed_shuffles_the_same_way() -> None:
+    assert measured(3) == measured(3)
+    assert measured(3)["req_gpus"]["mean"] != measured(4)["req_gpus"]["mean"]
+
+
+def requests_measured(
+    names: list[str], jobs: pl.DataFrame | None = None, target: FloatArray | None = None
+) -> dict[str, importance.Spread]:
+    """Train on jobs whose run time depends (by default) on their GPUs alone, and shuffle their requests."""
+    jobs = make_jobs(900, seed=4) if jobs is None else jobs
+    frame = build(jobs, History.of(jobs), names)
+    contract = FeatureContract.fit(frame)
+    columns = Columns(names=contract.names, types=tuple(contract.feature_types))
+    target = 6.0 + np.log2(jobs["req_gpus"].to_numpy()) if target is None else target
+    booster = boosting.fit(
+        Rows(matrix=contract.encode(frame), target=target), columns, quantiles=(0.5,), seed=0, nthread=1
+    )
+
+    def loss(matrix: Matrix, wanted: FloatArray) -> float:
+        return metrics.pinball(wanted, boosting.predict(booster, matrix)[:, 0], 0.5)
+
+    def predict(matrix: Matrix) -> FloatArray:
+        return boosting.predict(booster, matrix)[:, 0]
+
+    return importance.permuted_requests(frame, jobs, target, contract, loss=loss, predict=predict, seed=0)
+
+
+def test_a_resource_is_charged_for_itself_and_not_for_what_its_ratio_says_of_another() -> None:
+    found = requests_measured(["req_gpus", "req_cpu_cores", "req_mem_gib", "cpu_cores_per_gpu"])
+
+    assert importance.important_resources(found, []) == ("gpus",)
+    assert found["cpu_cores"].mean < 0.1 * found["gpus"].mean
+    assert found["mem_gib"].mean < 0.01 * found["gpus"].mean
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_sign_of_a_resource_is_where_the_answer_goes_with_the_request(sign: float) -> None:
+    jobs = make_jobs(900, seed=4)
+    target = 6.0 + sign * np.log2(jobs["req_gpus"].to_numpy())
+
+    found = requests_measured(["req_gpus", "cpu_cores_per_gpu", "hour"], jobs, target)
+
+    assert sign * (found["gpus"].sign or 0.0) > 0.9
+    assert found["mem_gib"].sign is None, "no feature derives from it"
+
+
+def test_a_request_that_only_tells_the_role_does_not_matter() -> None:
+    jobs = make_jobs(900, seed=4).with_columns(
+        role=pl.when(pl.int_range(pl.len()) % 2 == 0).then(pl.lit("ps")).otherwise(pl.lit("worker"))
+    )
+    jobs = jobs.with_columns(req_gpus=pl.when(pl.col("role") == "ps").then(0.0).otherwise(1.0))
+    target = pl.Series(np.where(jobs["role"] == "ps", 5.0, 9.0))
+
+    found = requests_measured(["req_gpus", "req_cpu_cores"], jobs, target.to_numpy())
+
+    assert found["gpus"].mean == 0.0
+    assert importance.important_resources(found, []) == ()
+
+
+def test_derived_features_follow_the_shuffled_request() -> None:
+    found = requests_measured(["total_gpus", "instances", "hour"])
+
+    assert found["gpus"].mean > 0.1
+
+
+def test_without_requests_among_the_features_no_resource_matters() -> None:
+    found = requests_measured(["hour", "weekday"])
+
+    assert {s.mean for s in found.values()} == {0.0}
+
+
+def test_a_small_share_of_the_total_is_not_important() -> None:
+    requests = {"gpus": importance.Spread(mean=0.01, std=0.001)}
+    rest: list[importance.Importance] = [{"feature": "user_run_s_p50_20", "mean": 0.99, "std": 0.0, "repeats": 5}]
+
+    assert importance.important_resources(requests, rest) == ()
+    assert importance.important_resources(requests, rest, least_share=0.005) == ("gpus",)
+
+
+def test_a_column_no_tree_splits_on_has_no_importance() -> None:
+    rows = population(200, 0)
+    booster = boosting.fit(
+        rows,
+        COLUMNS,
+        quantiles=(0.5,),
+        boosting=Boosting(rounds=1, num_parallel_tree=1, max_depth=1, min_child_weight=5.0, colsample_bytree=1.0),
+        seed=0,
+        nthread=1,
+    )
+
+    def loss(matrix: Matrix, target: FloatArray) -> float:
+        return metrics.pinball(target, boosting.predict(booster, matrix)[:, 0], 0.5)
+
+    found = importance.permuted(rows.matrix, rows.target, COLUMNS, [booster], loss=loss, seed=0)
+
+    assert sum(i["std"] == 0.0 and i["mean"] == 0.0 for i in found) == 3

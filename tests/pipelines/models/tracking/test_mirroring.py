@@ -1,0 +1,180 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from modelserve.bundle.bundle import CHECKSUMS, read_bundle
+from modelserve.bundle.champions import read_champions, read_pointer
+from modelserve.bundle.predictor import InProcessPredictor
+from modelserve.bundle.registry import mirror
+from modelserve.errors import MirrorError
+from pipelines.errors import RegistryError
+from pipelines.models import tracking
+from pipelines.models.tracking import promote, rollback, track, versions
+from scheduler_core.types import Job, Request
+from tests.pipelines.models.tracking.tracked import CUT, model_of
+
+
+def test_a_champion_is_mirrored_and_answers_without_mlflow(uri: str, tmp_path: Path) -> None:
+    promote(track(model_of("served"), uri=uri).name, uri=uri)
+    track(model_of("unpromoted"), uri=uri)
+
+    [fetched] = mirror(uri, tmp_path, names=["runtime.pai.served"])
+    [present] = mirror(uri, tmp_path, names=["runtime.pai.served"])
+    champions = read_champions(tmp_path)
+
+    assert (fetched.outcome, present.outcome, fetched.version) == ("fetched", "present", "1")
+    assert sorted(p.name for p in (tmp_path / "runtime.pai.served").iterdir()) == ["1", "champion.json"]
+    assert champions.failures == {}
+    predictor = InProcessPredictor(bundles=champions.bundles)
+    job = Job(
+        job_id="a1",
+        trace="pai",
+        task_type="served",
+        request=Request(cpu_cores=2.0, mem_gib=29.3, gpus=0.5),
+        submit_ts=CUT.timestamp(),
+    )
+    assert predictor.run_times([job], np.array([0]), np.array([job.request.row()])).p50[0] > 0
+    assert predictor.sources(job).run_time == "runtime.pai.served@1"
+
+
+def test_every_champion_is_mirrored_and_only_those(uri: str, tmp_path: Path) -> None:
+    promote(track(model_of("everyone"), uri=uri).name, uri=uri)
+    track(model_of("challenging"), uri=uri)
+
+    names = {each.name for each in mirror(uri, tmp_path)}
+
+    assert names == {each.name for each in versions(uri=uri) if "champion" in each.aliases}
+    assert "runtime.pai.everyone" in names
+    assert "runtime.pai.challenging" not in names
+
+
+def test_the_mirror_follows_the_alias_back_and_forth(uri: str, tmp_path: Path) -> None:
+    name = "runtime.pai.moving"
+    seen = []
+    promote(track(model_of("moving"), uri=uri).name, uri=uri)
+    mirror(uri, tmp_path, names=[name])
+    seen.append(read_pointer(tmp_path, name).version)
+    promote(track(model_of("moving", rounds=7), uri=uri).name, uri=uri)
+    mirror(uri, tmp_path, names=[name])
+    seen.append(read_pointer(tmp_path, name).version)
+    rollback(name, uri=uri)
+    [back] = mirror(uri, tmp_path, names=[name])
+    seen.append(read_pointer(tmp_path, name).version)
+
+    assert seen == ["1", "2", "1"]
+    assert back.outcome == "present"
+
+
+def test_a_damaged_mirror_is_fetched_again(uri: str, tmp_path: Path) -> None:
+    name = promote(track(model_of("damaged"), uri=uri).name, uri=uri).name
+    mirror(uri, tmp_path, names=[name])
+    (tmp_path / name / "1" / "card.json").write_text("{}")
+    assert list(read_champions(tmp_path).failures) == [name]
+
+    [again] = mirror(uri, tmp_path, names=[name])
+
+    assert again.outcome == "fetched"
+    assert list(read_champions(tmp_path).bundles) == [name]
+
+
+def test_a_registered_bundle_that_was_changed_does_not_move_the_pointer(uri: str, tmp_path: Path) -> None:
+    name = promote(track(model_of("tampered"), uri=uri).name, uri=uri).name
+    mirror(uri, tmp_path, names=[name])
+    second = promote(track(model_of("tampered", rounds=9), uri=uri).name, uri=uri)
+    for sums in Path(uri.removeprefix("sqlite:///")).parent.rglob(CHECKSUMS):
+        if read_bundle(sums.parent).digest == second.digest:
+            (sums.parent / "importances.json").write_text("[]")
+
+    [failed] = mirror(uri, tmp_path, names=[name])
+
+    assert failed.outcome == "failed"
+    assert "importances.json" in failed.detail
+    assert read_pointer(tmp_path, name).version == "1"
+    assert list(read_champions(tmp_path).bundles) == [name]
+    assert sorted(p.name for p in (tmp_path / name).iterdir()) == ["1", "champion.json"]
+
+
+def test_a_registry_that_is_away_leaves_the_mirror_alone(uri: str, tmp_path: Path, impatient: None) -> None:
+    name = promote(track(model_of("away"), uri=uri).name, uri=uri).name
+    mirror(uri, tmp_path, names=[name])
+
+    with pytest.raises(MirrorError, match="still serves"):
+        mirror("http://127.0.0.1:9/", tmp_path)
+
+    assert list(read_champions(tmp_path).bundles) == [name]
+
+
+def test_a_registry_that_is_away_is_told_in_one_short_line(uri: str, tmp_path: Path, impatient: None) -> None:
+    with pytest.raises(MirrorError) as mirrored:
+        mirror("http://me:secret@127.0.0.1:9/", tmp_path)
+    with pytest.raises(RegistryError) as listed:
+        versions(uri="http://me:secret@127.0.0.1:9/")
+
+    for told in (str(mirrored.value), str(listed.value)):
+        assert "127.0.0.1:9" in told
+        assert "no connection" in told
+        assert len(told) < 200
+        assert not any(word in told for word in ("secret", "Pool", "urllib3", "retries", "\n"))
+
+
+def test_a_name_the_registry_does_not_know_is_said_so_with_what_is_near(uri: str, tmp_path: Path) -> None:
+    promote(track(model_of("nearby"), uri=uri).name, uri=uri)
+
+    with pytest.raises(MirrorError, match=r"no such model, expected one of .*runtime\.pai\.nearby.*; train it first"):
+        mirror(uri, tmp_path, names=["runtime.pai.nearbi"])
+    with pytest.raises(RegistryError, match="no such model, expected one that"):
+        promote("runtime.pai.nearbi", uri=uri)
+    with pytest.raises(RegistryError, match="no version 99, expected one that"):
+        promote("runtime.pai.nearby", uri=uri, version=99)
+
+
+def test_each_alias_has_a_pointer_of_its_own(uri: str, mlflow_of: object, tmp_path: Path) -> None:
+    name = promote(track(model_of("both"), uri=uri).name, uri=uri).name
+    second = track(model_of("both"), uri=uri)
+
+    mirror(uri, tmp_path, names=[name])
+    [challenger] = mirror(uri, tmp_path, names=[name], alias="challenger")
+
+    assert challenger.outcome == "fetched"
+    assert read_pointer(tmp_path, name).version == "1"
+    assert read_pointer(tmp_path, name, "challenger").version == str(second.version) == "2"
+
+    mlflow_of.MlflowClient().delete_registered_model_alias(name, "challenger")
+    withdrawn = {each.name: each.outcome for each in mirror(uri, tmp_path, alias="challenger")}
+
+    assert withdrawn[name] == "withdrawn"
+    assert read_pointer(tmp_path, name, "challenger") is None
+    assert read_pointer(tmp_path, name).version == "1"
+
+
+@pytest.mark.parametrize("name", ["../outside", "runtime.pai.ctr/../../x", "runtime.pai", "other.pai.ctr", ""])
+def test_a_name_that_is_no_folder_of_ours_is_refused(uri: str, tmp_path: Path, name: str) -> None:
+    with pytest.raises(MirrorError, match="expected <runtime"):
+        mirror(uri, tmp_path, names=[name])
+
+
+def test_a_model_without_a_champion_is_said_to_have_none(uri: str, tmp_path: Path) -> None:
+    track(model_of("nochampion"), uri=uri)
+
+    with pytest.raises(MirrorError, match="promote one first"):
+        mirror(uri, tmp_path, names=["runtime.pai.nochampion"])
+
+
+def test_a_model_that_lost_the_alias_is_withdrawn(uri: str, mlflow_of: object, tmp_path: Path) -> None:
+    name = promote(track(model_of("withdrawn"), uri=uri).name, uri=uri).name
+    mirror(uri, tmp_path, names=[name])
+    mlflow_of.MlflowClient().delete_registered_model_alias(name, "champion")
+
+    outcomes = {each.name: each.outcome for each in mirror(uri, tmp_path)}
+
+    assert outcomes[name] == "withdrawn"
+    assert name not in read_champions(tmp_path).bundles
+
+
+def test_names_said_on_both_sides_of_a_border_are_the_same() -> None:
+    from modelserve.bundle import card, registry
+    from pipelines.models import model
+
+    assert (registry.CHAMPION, registry.DIGEST_TAG) == (tracking.CHAMPION, tracking.DIGEST)
+    assert (card.RUNTIME_TARGET, card.USAGE_TARGETS) == (model.RUNTIME_TARGET, model.USAGE_TARGETS)

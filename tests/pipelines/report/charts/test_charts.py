@@ -1,0 +1,211 @@
+"""Charts: valid specifications with titles, units and n, the paper's claim as a mark, and one picture drawn."""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from pipelines.report.charts.course import cpu_over_time
+from pipelines.report.charts.frontier import gain_against_harm
+from pipelines.report.charts.loads import completion_over_load, deployed_over_load
+
+from pipelines.experiments.folder import CHARTS, OVER_TIME, course_of, subtitle_of
+from pipelines.report.charts.looks import ARMS, CLAIM, arm_colour
+from tests.pipelines.experiments.tiny import answered
+
+OKABE_ITO = {"#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7"}
+ANSWERS = {experiment: answered(experiment) for experiment in CHARTS}
+
+
+def frame(experiment: str, about: str) -> pl.DataFrame:
+    answer = ANSWERS[experiment]
+    if about == OVER_TIME:
+        return course_of(answer.outcomes.over_time)
+    return pl.DataFrame(answer.tables[about], infer_schema_length=None)
+
+
+def spec(experiment: str, name: str) -> dict[str, Any]:
+    about, draw = CHARTS[experiment][name]
+    drawn: dict[str, Any] = draw(frame(experiment, about), subtitle_of(ANSWERS[experiment])).to_dict()
+    return drawn
+
+
+def parts(node: object, key: str) -> Iterator[Any]:
+    """Yield everything that stands under a key, however deep."""
+    if isinstance(node, dict):
+        if key in node:
+            yield node[key]
+        for value in node.values():
+            yield from parts(value, key)
+    elif isinstance(node, list):
+        for value in node:
+            yield from parts(value, key)
+
+
+EVERY = [(experiment, name) for experiment, charts in CHARTS.items() for name in charts]
+
+
+@pytest.mark.parametrize(("experiment", "name"), EVERY)
+def test_every_chart_says_what_it_shows_of_what_and_of_how_many(experiment: str, name: str) -> None:
+    drawn = spec(experiment, name)
+
+    assert drawn["title"]["text"]
+    said = " ".join(drawn["title"]["subtitle"])
+    for fact in ("40 of toy jobs", "2 seeds", "95 % intervals", "32 GPUs, 384 cores"):
+        assert fact in said
+    axes = [
+        channel for encoding in parts(drawn, "encoding") for name, channel in encoding.items() if name in ("x", "y")
+    ]
+    assert axes
+    # An axis has a title; one that repeats it in a layer, or whose labels are names, may go without.
+    assert any(axis.get("title") for axis in axes)
+
+
+@pytest.mark.parametrize(("experiment", "name"), EVERY)
+def test_colours_can_be_told_apart_by_everybody(experiment: str, name: str) -> None:
+    channels: list[Any] = list(parts(spec(experiment, name), "color"))
+    scales = [each["scale"] for each in channels if isinstance(each, dict)]
+    colours = {colour for scale in scales for colour in scale["range"] if isinstance(colour, str)}
+
+    assert colours
+    assert colours <= OKABE_ITO
+
+
+def test_an_arm_has_one_colour_everywhere() -> None:
+    every, some = (arm_colour(*arms).to_dict()["scale"] for arms in ((), (("shrunk", "oracle"),)))
+
+    by_name = dict(zip(every["domain"], every["range"], strict=True))
+    assert len(set(by_name.values())) == len(ARMS)
+    assert all(by_name[name] == colour for name, colour in zip(some["domain"], some["range"], strict=True))
+
+
+def claimed(chart: Any) -> pl.DataFrame:
+    """Return the rows of a chart's data that are the paper's claim."""
+    data = chart.to_dict()["datasets"]
+    rows = [row for rows in data.values() for row in rows if row.get("name") == CLAIM]
+    return pl.DataFrame(rows)
+
+
+def levels() -> pl.DataFrame:
+    """Return the baseline and one arm at two loads: 200 of 800 jobs, a quarter of the capacity."""
+    columns = {"deployed": 200.0, "complete_rate": 0.25}
+    return pl.DataFrame(
+        [
+            {
+                "rate_per_h": rate,
+                "truth": "contention",
+                "arm": arm,
+                "gnn": "with",
+                "devices": "all",
+                **{f"{name}{end}": value for name, value in columns.items() for end in ("", "_lo", "_hi")},
+            }
+            for rate in (30.0, 70.0)
+            for arm in ("requested", "shrunk")
+        ]
+    )
+
+
+def test_the_papers_claim_stands_on_top_of_our_baseline_at_its_load() -> None:
+    [row] = claimed(deployed_over_load(levels(), ["n"])).rows(named=True)
+
+    assert row["rate_per_h"] == 70.0
+    assert row["level"] == row["low"] == row["high"] == pytest.approx(200.0 * 1.253)
+
+
+def test_a_claim_about_a_share_reaches_from_one_reading_to_the_other() -> None:
+    [row] = claimed(completion_over_load(levels(), ["n"])).rows(named=True)
+
+    assert row["level"] == pytest.approx(0.25 * 1.152)
+    assert (row["low"], row["high"]) == (pytest.approx(0.25 * 1.152), pytest.approx(0.25 + 0.152))
+
+
+@pytest.mark.parametrize(
+    ("draw", "column", "most"), [(deployed_over_load, "deployed", None), (completion_over_load, "complete_rate", 1.0)]
+)
+def test_bands_end_where_no_level_can_lie(draw: Any, column: str, most: float | None) -> None:
+    wide = levels().with_columns(
+        (pl.col(column) - 1000.0).alias(f"{column}_lo"), (pl.col(column) + 1000.0).alias(f"{column}_hi")
+    )
+
+    drawn = [row for rows in draw(wide, ["n"]).to_dict()["datasets"].values() for row in rows if row["name"] != CLAIM]
+
+    assert {row["low"] for row in drawn} == {0.0}
+    assert {row["high"] for row in drawn} == {most or 1200.0}
+
+
+def test_a_claim_about_a_share_ends_at_all() -> None:
+    nearly = levels().with_columns(complete_rate=pl.lit(0.95))
+
+    [row] = claimed(completion_over_load(nearly, ["n"])).rows(named=True)
+
+    assert (row["level"], row["low"], row["high"]) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("name", ["figure2_deployed", "figure3_completion", "figure4_use"])
+def test_the_legend_shows_the_papers_claim_as_the_diamond_that_is_drawn(name: str) -> None:
+    [shape] = [each["scale"] for each in parts(spec("1", name), "shape") if isinstance(each, dict)]
+
+    by_name = dict(zip(shape["domain"], shape["range"], strict=True))
+    assert by_name.pop(CLAIM) == "diamond"
+    assert set(by_name.values()) == {"stroke"}
+
+
+def test_points_of_a_frontier_are_told_apart_by_what_they_vary() -> None:
+    as_set = {
+        "devices": "all",
+        "gnn": "with",
+        "theta": 0.05,
+        "sure_runs": 50.0,
+        "alpha0": 0.05,
+        "cpu_margin": 0.0,
+        "soft": 1.0,
+        "hard": 1.0,
+        "share": 0.4,
+        "share_lo": 0.3,
+        "share_hi": 0.5,
+        "killed": 0,
+        "stretch_p99": 1.03,
+    }
+    changes: list[dict[str, Any]] = [
+        {},
+        {"theta": 0.1},
+        {"cpu_margin": 0.5},
+        {"hard": 0.5, "killed": 2},
+        {"sure_runs": None},
+        {"alpha0": 0.5},
+    ]
+    points = pl.DataFrame([{**as_set, **each, "gnn": gnn} for gnn in ("with", "without") for each in changes])
+
+    drawn = gain_against_harm(points, ["n"]).to_dict()
+
+    [rows] = drawn["datasets"].values()
+    told = [row for row in reversed(rows) if row["gnn"] == "with GNN"]
+    kinds = [row["kind"] for row in told]
+    held = "importance held, or fewer candidates"
+    assert kinds == ["as set (ringed)", "theta varied", "margins varied", "floors eased", held, held]
+    assert [row["harm"] for row in told] == ["kills none"] * 3 + ["kills jobs"] + ["kills none"] * 2
+
+
+def test_the_course_is_the_mean_over_seeds_with_its_interval() -> None:
+    key = {"mix": "m", "gnn": "with", "devices": "all", "rate_per_h": 70.0, "policy": "fifo", "truth": "t", "arm": "a"}
+    rows = [{**key, "seed": seed, "time_h": 0.0, "waiting": level} for seed, level in enumerate((1.0, 3.0))]
+
+    [row] = course_of(pl.DataFrame(rows)).rows(named=True)
+
+    # Student's 0.975 quantile of one degree of freedom is 12.7062; the spread of 1 and 3 is the root of 2.
+    assert row["waiting"] == 2.0
+    assert row["waiting_hi"] == pytest.approx(2.0 + 12.7062, abs=1e-3)
+
+
+def test_a_chart_is_drawn_without_a_browser_or_a_network(tmp_path: Path) -> None:
+    chart = cpu_over_time(frame("1", OVER_TIME), subtitle_of(ANSWERS["1"]))
+
+    chart.save(tmp_path / "chart.png")
+
+    content = (tmp_path / "chart.png").read_bytes()
+    assert content.startswith(b"\x89PNG")
+    width, height = struct.unpack(">II", content[16:24])
+    assert width > 500
+    assert height > 300

@@ -1,0 +1,225 @@
+"""Grid files: the published form, own files of two columns, and every odd file refused by its line."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines.errors import BadUsage
+from pipelines.simulation.energy import grid_columns
+from pipelines.simulation.energy.grid_files import zone_files, zones_of
+
+PUBLISHED_CARBON = (
+    "Datetime (UTC),Country,Zone Name,Zone Id,Carbon Intensity gCO₂eq/kWh (direct),"
+    "Carbon Intensity gCO₂eq/kWh (LCA),Data Source\r\n"
+    "2023-01-01 00:00:00,Germany,Germany,DE,140.51,185.8,entsoe.eu\r\n"
+    "2023-01-01 01:00:00,Germany,Germany,DE,140.44,185.7,entsoe.eu\r\n"
+)
+PUBLISHED_PRICE = (
+    "Datetime (UTC),Datetime (Local),Price (USD/MWh)\n"
+    "2023-01-01 00:00:00+00:00,2023-01-01 01:00:00+01:00,-3.5\n"
+    "2023-01-01 01:00:00+00:00,2023-01-01 02:00:00+01:00,120\n"
+)
+NEW_YEAR_TS = 1_672_531_200.0
+
+
+def zone(folder: Path, **files: str) -> Path:
+    """Write the files of a zone `Z`, `carbon` and `price` being the 2023 ones; return the folder of zones."""
+    for name, text in files.items():
+        path = folder / "Z" / f"{name if '_' in name else name + '_2023'}.csv"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(text.encode())
+    return folder
+
+
+def test_published_files_are_read_by_either_basis(tmp_path: Path) -> None:
+    folder = zone(tmp_path, carbon=PUBLISHED_CARBON, price=PUBLISHED_PRICE)
+
+    lca, direct = (zone_files(folder, "Z", basis=basis) for basis in ("lca", "direct"))
+
+    assert lca.carbon is not None
+    assert direct.carbon is not None
+    assert lca.price is not None
+    assert (lca.carbon.start_s, lca.carbon.values.tolist()) == (NEW_YEAR_TS, [185.8, 185.7])
+    assert direct.carbon.values.tolist() == [140.51, 140.44]
+    assert lca.price.values.tolist() == [-0.0035, 0.12]
+    assert "(LCA)" in lca.notes[0]
+    assert "its files say DE" in lca.notes[0]
+    assert "2 hours from 2023-01-01 00:00 UTC" in lca.notes[1]
+
+
+def test_years_of_a_zone_are_joined(tmp_path: Path) -> None:
+    folder = zone(
+        tmp_path,
+        carbon_2022="ts,value\n2022-12-31T23:00Z,50\n",
+        carbon_2023="ts,value\n2023-01-01T00:00Z,60\n",
+    )
+    read = zone_files(folder)
+
+    assert read.carbon is not None
+    assert read.carbon.values.tolist() == [50.0, 60.0]
+    assert read.price is None
+    assert read.notes[1] == "Z: no file of price"
+
+
+@pytest.mark.parametrize(
+    ("column", "number", "usd_per_kwh"),
+    [("value", "80", 0.08), ("price_usd_per_mwh", "0.5", 0.0005), ("price_usd_per_kwh", "0.5", 0.5)],
+)
+def test_own_prices_tell_their_unit(tmp_path: Path, column: str, number: str, usd_per_kwh: float) -> None:
+    read = zone_files(zone(tmp_path, price=f"ts,{column}\n2023-01-01,{number}\n"))
+
+    assert read.price is not None
+    assert read.price.values.tolist() == [usd_per_kwh]
+
+
+def test_stamps_with_offsets_are_exact_through_the_change_of_the_clocks(tmp_path: Path) -> None:
+    # In Berlin 02:00 comes twice on 2023-10-29, at +02:00 and at +01:00.
+    text = "ts,value\n" + "".join(
+        f"2023-10-29T0{hour}:00:00+0{offset}:00,{number}\n"
+        for number, (hour, offset) in enumerate([(1, 2), (2, 2), (2, 1), (3, 1)], start=100)
+    )
+    read = zone_files(zone(tmp_path, carbon=text))
+
+    assert read.carbon is not None
+    assert read.carbon.values.tolist() == [100.0, 101.0, 102.0, 103.0]
+    assert not read.carbon.filled.any()
+
+
+def test_stamps_without_an_offset_are_utc_wherever_the_clock_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = zone(tmp_path, carbon=PUBLISHED_CARBON)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        read = zone_files(folder)
+    time.tzset()
+
+    assert read.carbon is not None
+    assert read.carbon.start_s == NEW_YEAR_TS
+
+
+def test_what_was_repaired_is_counted(tmp_path: Path) -> None:
+    hours = [(hour, 100 + hour) for hour in range(30) if hour != 26]
+    lines = [f"2023-05-{1 + hour // 24:02}T{hour % 24:02}:00Z,{value}" for hour, value in hours]
+    lines[3], lines[4] = lines[4], lines[3]
+    lines += ["2023-05-01T07:30Z,207", "2023-05-01T09:00Z,"]
+
+    read = zone_files(zone(tmp_path, carbon="ts,value\n" + "\n".join(lines) + "\n"))
+
+    assert read.carbon is not None
+    assert np.flatnonzero(read.carbon.filled).tolist() == [26]
+    assert read.carbon.values[[7, 9, 26]].tolist() == [157.0, 109.0, 102.0]
+    assert "1 hours without a value" in read.notes[0]
+    assert "1 hours of several readings" in read.notes[0]
+    assert "2 readings out of order" in read.notes[0]
+
+
+def every(hours: int) -> str:
+    """Return a file of one value every so many of 97 hours."""
+    lines = [f"2023-05-{1 + h // 24:02}T{h % 24:02}:00Z,{100 + h}\n" for h in range(0, 97, hours)]
+    return "ts,value\n" + "".join(lines)
+
+
+@pytest.mark.parametrize(("hours", "filled"), [(3, 64), (24, 92)])
+def test_a_series_of_mostly_filled_hours_is_refused(tmp_path: Path, hours: int, filled: int) -> None:
+    with pytest.raises(BadUsage, match=f"no value for {filled} of 97 hours, expected at most 50%"):
+        zone_files(zone(tmp_path, carbon=every(hours)))
+
+
+def test_a_series_of_every_other_hour_is_filled_and_said(tmp_path: Path) -> None:
+    assert "48 hours without a value" in zone_files(zone(tmp_path, carbon=every(2))).notes[0]
+
+
+def test_the_grid_goes_round_over_the_days_both_series_tell(tmp_path: Path) -> None:
+    carbon = "".join(f"2023-05-{1 + h // 24:02}T{h % 24:02}:00Z,{100 + h}\n" for h in range(80))
+    price = "".join(f"2023-05-{1 + h // 24:02}T{h % 24:02}:00Z,{h}\n" for h in range(10, 100))
+    grid = zone_files(zone(tmp_path, carbon="ts,value\n" + carbon, price="ts,value\n" + price)).grid(1.3)
+
+    assert grid.carbon is not None
+    assert grid.price is not None
+    assert (len(grid.carbon), len(grid.price), grid.pue) == (48, 48, 1.3)
+    assert grid.carbon.start_s == grid.price.start_s
+    assert (grid.carbon.values[0], grid.price.values[0]) == (110.0, 0.01)
+    assert grid.carbon.at(grid.carbon.until_s) == 110.0
+
+
+def test_series_of_different_times_make_no_grid(tmp_path: Path) -> None:
+    read = zone_files(zone(tmp_path, carbon="ts,value\n2022-01-01,90\n", price="ts,value\n2023-01-01,90\n"))
+    with pytest.raises(BadUsage, match="without a common hour"):
+        read.grid(1.0)
+
+
+def test_a_folder_of_zones_needs_a_name_and_one_of_files_none(tmp_path: Path) -> None:
+    for name in ("A", "B"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "carbon.csv").write_text("ts,value\n2023-01-01,90\n")
+    (tmp_path / "notes").mkdir()
+
+    assert zones_of(tmp_path) == ["A", "B"]
+    assert zone_files(tmp_path / "A").zone == "A"
+    assert zone_files(tmp_path, "B").zone == "B"
+    with pytest.raises(BadUsage, match="the zones A, B; say which"):
+        zone_files(tmp_path)
+    with pytest.raises(BadUsage, match="--zone C: found the zones A, B"):
+        zone_files(tmp_path, "C")
+    with pytest.raises(BadUsage, match="no such folder"):
+        zone_files(tmp_path / "absent")
+    with pytest.raises(BadUsage, match="zones none"):
+        zone_files(tmp_path / "notes")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        ("carbon", "", "found the columns ''"),
+        ("carbon", "ts,value\n", "none with a value"),
+        ("carbon", "ts,value\n2023-01-01,\n", "none with a value"),
+        ("carbon", "when,what\n2023-01-01,5\n", "expected ts,carbon_g_per_kwh or ts,value"),
+        ("carbon", "ts,value\nyesterday,90\n", "line 2: found 'yesterday', expected a moment"),
+        (
+            "carbon",
+            "ts,value\n2023-01-01,90\n2023-01-01T01:00,much\n",
+            "line 3: found 'much', expected a number of g/kWh; leave the field empty for an unknown hour",
+        ),
+        ("carbon", "ts,value\n2023-01-01,-1\n", "found '-1'"),
+        ("carbon", "ts,value\n2023-01-01,nan\n", "found 'nan', expected a number of g/kWh; leave the field empty"),
+        ("price", "ts,value\n2023-01-01,n/a\n", "found 'n/a', expected a number of USD/MWh"),
+        ("carbon", "ts,value\n2023-01-01,inf\n", "found 'inf', expected 0 to 2500 g/kWh"),
+        ("carbon", "ts;value\n2023-01-01;90\n", "found 'ts;value' in one column, expected columns separated by commas"),
+        ("carbon", "ts,value\n2023-01-01,450000\n", "is it in another unit"),
+        ("carbon", "ts,value\n2023-01-01,0.45\n", "looks like kg/kWh"),
+        ("carbon", "ts,value\n2023-01-01,90,1\n", "line 2: found 3 fields, expected 2"),
+        ("carbon", "ts,value\n2023-01-01,90\n2023-03-01,90\n", "a hole of 1415 hours"),
+        ("carbon", "ts,value\n1980-01-01,90\n2123-03-01,90\n", "a century"),
+        (
+            "carbon",
+            "ts,value\n0001-01-01T00:00+05:00,90\n",
+            "line 2: found '0001-01-01T00:00+05:00', expected a moment",
+        ),
+        ("carbon", "ts,value\n0001-01-01T05:00Z,90\n", "line 2: found '0001-01-01T05:00Z', expected a year from 1970"),
+        ("carbon", "ts,value\n1970-01-01T00:00+01:00,90\n", "expected a year from 1970 to 2199"),
+        ("carbon", "ts,value\n2200-01-01T00:00Z,90\n", "expected a year from 1970 to 2199"),
+        ("carbon", "\x00\x00,\x00\n", "expected"),
+        ("price", "ts,value\n2023-01-01,0.08\n", "looks like USD/kWh"),
+        ("price", "ts,value\n2023-01-01,1e6\n", "expected -25000 to 25000 USD/MWh"),
+        ("price", "ts,price_usd_per_kwh\n2023-01-01,80\n", "expected -25 to 25 USD/kWh"),
+        ("price", "Datetime (UTC),Price (EUR/MWh)\n2023-01-01,80\n", "Price (USD/MWh)"),
+    ],
+)
+def test_odd_files_are_refused_by_their_line(tmp_path: Path, kind: str, text: str, said: str) -> None:
+    with pytest.raises(BadUsage) as refused:
+        zone_files(zone(tmp_path, **{kind: text}))
+    assert said in str(refused.value)
+
+
+def test_a_file_that_is_no_text_or_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = zone(tmp_path, carbon="ts,value\n2023-01-01,90\n")
+    (folder / "Z" / "price.csv").write_bytes(b"ts,value\n\xff\xfe\x00\n")
+    with pytest.raises(BadUsage, match="no CSV text"):
+        zone_files(folder)
+    monkeypatch.setattr(grid_columns, "MOST_BYTES", 10)
+    with pytest.raises(BadUsage, match="found 23 bytes, expected at most 10"):
+        zone_files(folder)

@@ -1,0 +1,205 @@
+"""A site in simulations: hand-worked figures, the shifts, when on the grid it is, and tables that add up."""
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+
+from features.tables import Jobs
+from pipelines.errors import BadUsage
+from pipelines.simulation.advice import oracle_of, scales_of
+from pipelines.simulation.cluster_file import ClusterSpec
+from pipelines.simulation.energy.energy_tables import HOURS, JOBS, MACHINES, energy_tables
+from pipelines.simulation.energy.power_file import power_file
+from pipelines.simulation.energy.site import Holding, Site, power_notes, start_on
+from pipelines.simulation.energy.slack import Slack
+from pipelines.simulation.job_pool import Pool, recorded_pool
+from pipelines.simulation.paired_runs import Run
+from pipelines.simulation.simulate import SimulationResult, simulate_recorded
+from pipelines.simulation.simulation_rows import averaged, shown
+from pipelines.simulation.simulation_settings import SimulationSettings
+from pipelines.simulation.submissions import submissions
+from scheduler_core.cluster import Machine
+from scheduler_core.planning.grid import Grid
+from tests.pipelines.lake.canonical import canonical, job_row, measured_tables
+from tests.pipelines.simulation.energy.sites import hourly
+
+T4S = ClusterSpec(
+    machines=(Machine(name="m", cpu_cores=0.0, mem_gib=0.0, gpus=4, gpu_type="T4"),),
+    source="one machine",
+    untold=("cpu_cores", "mem_gib"),
+)
+TWO = ({"req_gpus": 2.0, "run_s": 7200.0}, {"req_gpus": 4.0, "run_s": 3600.0})
+"""Submitted a minute apart: the second waits for the first."""
+
+DAY = [200.0] * 2 + [100.0] * 2 + [300.0] * 20
+
+
+def grid(**fields: Any) -> Grid:
+    return Grid(
+        zone="Z",
+        carbon=hourly(DAY * 3, wrap=True),
+        price=hourly(np.array(DAY * 3) / -1000.0, "USD/kWh", wrap=True),
+        **{"pue": 1.5, **fields},
+    )
+
+
+def pool_of(*rows: dict[str, Any]) -> Pool:
+    jobs = canonical([job_row(at, **fields) for at, fields in enumerate(rows)], Jobs)
+    return recorded_pool(submissions(jobs).jobs, measured_tables(1)[1].clear())
+
+
+def ran(site: Site | None, *rows: dict[str, Any], oracle: bool = False, **fields: Any) -> tuple[SimulationResult, Any]:
+    pool = pool_of(*rows)
+    chosen = SimulationSettings(horizon_s=math.inf, cluster=T4S, site=site, **fields)
+    kept: list[Run] = []
+    scales = scales_of(oracle_of(pool) if oracle else None, pool, chosen)
+    return simulate_recorded(pool, scales, chosen, keep=kept.append), kept
+
+
+def test_figures_of_two_jobs_by_hand() -> None:
+    [row] = ran(Site(table=power_file(), grid=grid()), *TWO)[0].rows
+
+    # Two CPUs of 20 to 165 W and four GPUs of 10 to 70 W; 26 and 52 % of what is held is used, 2 h half of it, 1 h all.
+    first = 0.26 * 290 / 2 + 0.52 * 2 * 60
+    second = 0.26 * 290 + 0.52 * 4 * 60
+    hours = [(80 + first) / 1000, (80 + first) / 1000, (80 + second) / 1000]
+    grams = 1.5 * (hours[0] * 200 + hours[1] * 200 + hours[2] * 100)
+    assert row["energy_kwh"] == pytest.approx(sum(hours))
+    assert row["energy_unallocated_kwh"] == pytest.approx(2 * 40 / 1000)
+    assert row["energy_kwh_per_finished"] == pytest.approx(sum(hours) / 2)
+    assert row["carbon_kg"] == pytest.approx(grams / 1000)
+    assert row["cost_usd"] == pytest.approx(-grams / 1000)
+    assert row["carbon_jobs_g_per_kwh"] == pytest.approx(
+        1.5 * (2 * (40 + first) * 200 + (80 + second) * 100) / (2 * (40 + first) + 80 + second)
+    )
+    assert row["carbon_job_mean_g_per_kwh"] == pytest.approx(1.5 * (200 + 100) / 2)
+    assert (row["zone"], row["pue"], row["carbon_saved_frac"]) == ("Z", 1.5, 0.0)
+    assert "shift" not in row
+
+
+def test_without_a_grid_there_is_energy_alone_and_without_a_site_nothing() -> None:
+    [told] = ran(Site(table=power_file()), *TWO)[0].rows
+    [bare] = ran(None, *TWO)[0].rows
+
+    assert {name for name in told if name not in bare} == {
+        "energy_kwh",
+        "energy_jobs_kwh",
+        "energy_unallocated_kwh",
+        "energy_kwh_per_finished",
+        "energy_saved_frac",
+        "energy_per_finished_saved_frac",
+    }
+    assert {name: told[name] for name in bare} == bare
+
+
+def test_a_lower_price_is_a_saving_even_below_nothing() -> None:
+    site = Site(table=power_file(), grid=grid(), holding=Holding(slack=Slack(longest_s=86_400.0), by="price"))
+    rows = {str(row["shift"]): row for row in ran(site, {"run_s": 3600.0})[0].rows}
+
+    assert float(str(rows["forecast"]["cost_usd"])) < 0.0
+    assert float(str(rows["clairvoyant"]["cost_jobs_usd_per_kwh"])) == pytest.approx(-0.3 * 1.5)
+    assert rows["none"]["cost_jobs_usd_per_kwh"] == pytest.approx(-0.2 * 1.5)
+
+
+def test_a_held_job_meets_the_clean_hour_and_pays_with_its_wait() -> None:
+    site = Site(table=power_file(), grid=grid(), holding=Holding(slack=Slack(longest_s=7200.0), by="carbon"))
+    result, _ = ran(site, {"run_s": 3600.0})
+    rows = {str(row["shift"]): row for row in result.rows}
+
+    assert list(rows) == ["none", "forecast", "clairvoyant"]
+    assert (rows["none"]["jct_mean_s"], rows["none"]["carbon_jobs_g_per_kwh"]) == (3600.0, 300.0)
+    assert (rows["forecast"]["jct_mean_s"], rows["forecast"]["wait_mean_s"]) == (3600.0 + 7200.0, 7200.0)
+    assert rows["forecast"]["carbon_jobs_g_per_kwh"] == 150.0
+    assert [row["shift"] for row in averaged(result.rows)] == ["none", "forecast", "clairvoyant"]
+    assert "shift" in shown(result.rows)[0]
+
+
+def test_a_part_of_the_run_is_slack_only_where_the_run_is_predicted() -> None:
+    site = Site(table=power_file(), grid=grid(), holding=Holding(slack=Slack(run_frac=2.0), by="carbon"))
+    waits = {
+        oracle: [row["wait_mean_s"] for row in ran(site, {"run_s": 3600.0}, oracle=oracle)[0].rows][:2]
+        for oracle in (False, True)
+    }
+
+    assert waits == {False: [0.0, 0.0], True: [0.0, 7200.0]}
+
+
+def test_tables_add_up_to_the_rows() -> None:
+    site = Site(table=power_file(), grid=grid(), start_ts=1800.0)
+    result, [kept] = ran(site, *TWO)
+    [row] = result.rows
+    names: dict[str, list[str | None]] = {"job_id": ["a", "b"]}
+
+    tables = energy_tables(kept.energy, site, T4S.machines, names, kept.trajectory.workload.arrive_s)
+
+    jobs, hours, machines = tables[JOBS], tables[HOURS], tables[MACHINES]
+    assert jobs["energy_consumed"].sum() == pytest.approx(row["energy_jobs_kwh"])
+    assert jobs["emissions"].sum() == pytest.approx(row["carbon_jobs_kg"])
+    assert (jobs["cpu_energy"] + jobs["gpu_energy"] - jobs["energy_consumed"]).abs().max() < 1e-12
+    assert jobs["duration"].to_list() == [7200.0, 3600.0]
+    assert jobs["emissions_rate"].to_list() == pytest.approx((jobs["emissions"] / jobs["duration"]).to_list())
+    assert (jobs["cpu_power"] + jobs["gpu_power"]).to_list() == pytest.approx(
+        (jobs["energy_consumed"] * 3.6e6 / jobs["duration"]).to_list()
+    )
+    assert jobs["timestamp"].to_list() == [datetime(1970, 1, 1, 0, 30 + at, tzinfo=UTC) for at in (0, 1)]
+    assert jobs["use_known"].to_list() == [False, False]
+    for column in ("energy_kwh", "carbon_kg", "cost_usd"):
+        assert hours[column].sum() == pytest.approx(row[column])
+        assert machines[column].to_list() == pytest.approx([row[column]] * 2)
+    assert (hours["energy_kwh"] * hours["carbon_g_per_kwh"] * 1.5 / 1000).to_list() == pytest.approx(
+        hours["carbon_kg"].to_list()
+    )
+    assert machines["kind"].to_list() == ["T4 on 8163", "all"]
+
+
+def test_a_job_that_never_ran_has_no_power() -> None:
+    site = Site(table=power_file())
+    _, [kept] = ran(site, {"req_gpus": 9.0})
+
+    jobs = energy_tables(kept.energy, site, T4S.machines, {}, kept.trajectory.workload.arrive_s)[JOBS]
+
+    assert jobs.select("duration", "energy_consumed", "cpu_power", "emissions", "zone").row(0) == (0, 0, None, None, "")
+
+
+@pytest.mark.parametrize(
+    ("told", "first", "begins"),
+    [
+        (None, None, datetime(2023, 1, 1, tzinfo=UTC)),
+        (None, datetime(2017, 8, 24, 9, 0, 28, tzinfo=UTC), datetime(2023, 8, 24, 9, 0, 28, tzinfo=UTC)),
+        (None, datetime(2020, 2, 29, 5, tzinfo=UTC), datetime(2023, 3, 1, 5, tzinfo=UTC)),
+        (datetime(2023, 7, 1, 6, tzinfo=UTC), datetime(2017, 8, 24, tzinfo=UTC), datetime(2023, 7, 1, 6, tzinfo=UTC)),
+    ],
+)
+def test_a_simulation_begins_on_the_grid(told: datetime | None, first: datetime | None, begins: datetime) -> None:
+    new_year = datetime(2023, 1, 1, tzinfo=UTC).timestamp()
+    year = Grid(zone="Z", price=hourly(np.zeros(8760), "USD/kWh", start_s=new_year))
+
+    found, said = start_on(year, told, None if first is None else first.timestamp())
+
+    assert datetime.fromtimestamp(found, UTC) == begins
+    assert f"{begins:%Y-%m-%d %H:%M}" in said
+
+
+def test_the_turn_of_the_year_lies_in_the_next_one() -> None:
+    autumn = datetime(2022, 10, 1, tzinfo=UTC).timestamp()
+    winter = Grid(zone="Z", carbon=hourly(np.ones(24 * 200), start_s=autumn))
+
+    assert (
+        start_on(winter, None, datetime(2017, 2, 1, tzinfo=UTC).timestamp())[0]
+        == datetime(2023, 2, 1, tzinfo=UTC).timestamp()
+    )
+    with pytest.raises(BadUsage, match=r"found the begin 2022-06-01 00:00 UTC .*; give files of a whole year"):
+        start_on(winter, None, datetime(2017, 6, 1, tzinfo=UTC).timestamp())
+
+
+def test_what_is_assumed_of_machines_is_said() -> None:
+    machines = (*T4S.machines, Machine(name="n", cpu_cores=96.0, mem_gib=1.0, gpus=8))
+
+    said = " | ".join(power_notes(power_file(), machines))
+
+    assert "1 of 2 machines name no GPU type of the table: taken as V100" in said
+    assert "1 machines tell no cores" in said
+    assert "52% of the GPUs held" in said

@@ -1,0 +1,188 @@
+"""Machines from TOML, from a trace's own table, and outages from CSV; what is wrong is named."""
+
+import math
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from features.tables import Machines
+from pipelines.errors import BadUsage
+from pipelines.outage_file import outage_file
+from pipelines.simulation.cluster_file import cluster_file, paper_cluster, recorded_cluster
+from scheduler_core.cluster import Machine
+from tests.pipelines.lake.canonical import canonical
+
+TWO_KINDS = """
+[[machines]]
+name = "a"
+count = 2
+cpu_cores = 96
+mem_gib = 512.5
+gpus = 8
+gpu_type = "T4"
+
+[[machines]]
+name = "b"
+cpu_cores = 64.0
+mem_gib = 256
+gpus = 0
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "cluster.toml"
+    path.write_text(text)
+    return path
+
+
+def test_tables_become_machines_in_their_order(tmp_path: Path) -> None:
+    spec = cluster_file(written(tmp_path, TWO_KINDS))
+
+    assert spec.machines == (
+        Machine(name="a-0", cpu_cores=96.0, mem_gib=512.5, gpus=8, gpu_type="T4"),
+        Machine(name="a-1", cpu_cores=96.0, mem_gib=512.5, gpus=8, gpu_type="T4"),
+        Machine(name="b", cpu_cores=64.0, mem_gib=256.0, gpus=0),
+    )
+    assert spec.most_gpus == 8
+    assert spec.note() == "cluster (cluster.toml): 3 machines, 16 GPUs, 256 cores, 1281 GiB, GPU types T4"
+
+
+@pytest.mark.parametrize(
+    ("found", "instead", "expected"),
+    [
+        ("gpus = 8\n", "", r"\[\[machines\]\] 1, gpus: field required"),
+        ("gpus = 8", 'gpus = "eight"', r"\[\[machines\]\] 1, gpus: input should be a valid integer, found 'eight'"),
+        ("gpus = 0", "gpus = -1", r"\[\[machines\]\] 2, gpus: .* greater than or equal to 0, found '-1'"),
+        ("gpus = 0", "gpus = 0.5", r"\[\[machines\]\] 2, gpus: .* integer"),
+        ("count = 2", "count = 0", r"\[\[machines\]\] 1, count: "),
+        ("cpu_cores = 96", "cpu_cores = inf", r"\[\[machines\]\] 1, cpu_cores: .* finite"),
+        ("gpu_type", "gpu_kind", r"\[\[machines\]\] 1, gpu_kind: extra inputs are not permitted, found 'T4'"),
+        ('name = "b"', 'name = "a-1"', r"found several machines named 'a-1'"),
+        ("[[machines]]", "[[nodes]]", "machines: field required"),
+        ("[[machines]]", "[machines", "is no TOML"),
+        ("gpus = 8", "gpus = 100000000000000000000", r"1, gpus: .* less than or equal to 1000, found '1000000"),
+        ("gpus = 8", f"gpus = {'9' * 5000}", "is no TOML"),
+        ("mem_gib = 512.5", "mem_gib = 1e308", r"1, mem_gib: .* less than or equal to 1000000, found '1e\+308'"),
+        ("cpu_cores = 96", "cpu_cores = 1e9", r"1, cpu_cores: .* less than or equal to 100000, found '1000000000.0'"),
+    ],
+)
+def test_what_is_wrong_is_named_by_table_and_key(tmp_path: Path, found: str, instead: str, expected: str) -> None:
+    assert found in TWO_KINDS
+
+    with pytest.raises(BadUsage, match=expected):
+        cluster_file(written(tmp_path, TWO_KINDS.replace(found, instead)))
+
+
+def test_every_fault_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadUsage, match=r"1, gpus: .*; \[\[machines\]\] 2, gpus: "):
+        cluster_file(written(tmp_path, TWO_KINDS.replace("gpus = ", "gpus = -")[:-2] + "1\n"))
+
+
+def test_a_faulty_table_is_not_said_to_be_missing_too(tmp_path: Path) -> None:
+    with pytest.raises(BadUsage) as caught:
+        cluster_file(written(tmp_path, '[[machines]]\nname = "a"\ncpu_cores = 1\nmem_gib = 1\ngpus = -1\n'))
+    assert "at least 1 item" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "machines = []", 'machines = "four"', "[machines"])
+def test_the_example_that_a_faulty_file_is_answered_with_is_a_cluster(tmp_path: Path, text: str) -> None:
+    with pytest.raises(BadUsage, match="expected tables of machines, as ") as caught:
+        cluster_file(written(tmp_path, text))
+
+    _, _, example = str(caught.value).partition("expected tables of machines, as ")
+    assert cluster_file(written(tmp_path, example)).note() == (
+        "cluster (cluster.toml): 4 machines, 32 GPUs, 384 cores, 2048 GiB, GPU types T4"
+    )
+
+
+def test_a_name_given_twice_among_many_is_found_without_comparing_each_with_each(tmp_path: Path) -> None:
+    text = TWO_KINDS.replace("count = 2", "count = 100_000").replace('"b"', '"a-99999"')
+
+    began_s = time.process_time()
+    with pytest.raises(BadUsage, match="found several machines named 'a-99999'"):
+        cluster_file(written(tmp_path, text))
+
+    assert time.process_time() - began_s < 30.0, "ten thousand million comparisons take minutes"
+
+
+def test_the_papers_cluster_is_stated() -> None:
+    note = paper_cluster().note()
+
+    assert note == "cluster (the paper's): 4 machines, 32 GPUs, 384 cores, 2048 GiB, of one GPU type for all"
+
+
+def table(*rows: dict[str, object]) -> pl.DataFrame:
+    blank = {"trace": "t", "cluster": "c", "gpu_type": None, "cpu_cores": None, "mem_gib": None, "gpus": 2}
+    return canonical([blank | {"machine": f"m{at}"} | row for at, row in enumerate(rows)], Machines)
+
+
+def test_the_machine_table_is_taken_as_it_is_and_what_it_does_not_tell_is_said() -> None:
+    spec = recorded_cluster(table({"gpus": 8, "gpu_type": "V100"}, {}).reverse(), "philly")
+
+    assert [machine.name for machine in spec.machines] == ["m0", "m1"]
+    assert [machine.gpus for machine in spec.machines] == [8, 2]
+    assert spec.untold == ("cpu_cores", "mem_gib")
+    assert spec.note().endswith("it does not tell cpu_cores and mem_gib: not counted")
+
+
+def test_one_machine_that_tells_nothing_among_others_counts_as_none() -> None:
+    spec = recorded_cluster(table({"cpu_cores": 96.0, "mem_gib": 512.0}, {}), "pai")
+
+    assert spec.untold == ()
+    assert [machine.cpu_cores for machine in spec.machines] == [96.0, 0.0]
+
+
+def test_a_trace_without_machines_and_one_of_several_clusters_are_refused() -> None:
+    with pytest.raises(BadUsage, match=r"helios has no table of machines; .* --cluster-from FILE.toml"):
+        recorded_cluster(table({}).clear(), "helios")
+    with pytest.raises(BadUsage, match="machines of a, b; say which with --cluster"):
+        recorded_cluster(table({"cluster": "a"}, {"cluster": "b"}), "helios")
+
+
+MACHINES = paper_cluster().machines
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_outages_are_sorted_and_may_have_no_end(tmp_path: Path, mark: str) -> None:
+    path = tmp_path / "outages.csv"
+    path.write_text(f"{mark}machine,down_s,up_s\nm2,600,\nm1,60.5,120\n", encoding="utf-8")
+
+    outages = outage_file(path, MACHINES)
+
+    assert outages.machine.tolist() == [1, 2]
+    assert outages.down_s.tolist() == [60.5, 600.0]
+    assert outages.up_s.tolist() == [120.0, math.inf]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "found the columns '', expected machine,down_s,up_s"),
+        ("machine,from,to\n", "found the columns 'machine,from,to'"),
+        ("machine,down_s,up_s\nm0,1\n", "line 2: found 2 fields, expected 3"),
+        (
+            "machine,down_s,up_s\nm0,1,2\nm9,1,2\n",
+            "line 3: found the machine 'm9', expected one of",
+        ),
+        ("machine,down_s,up_s\nm0,noon,2\n", "line 2: found 'noon' to '2', expected seconds"),
+        ("machine,down_s,up_s\nm0,5,2\n", "line 2: found '5' to '2', expected a begin of at least 0 and a later end"),
+        ("machine,down_s,up_s\nm0,-5,2\n", "expected a begin of at least 0"),
+        ("machine,down_s,up_s\nm0,nan,2\n", "expected a begin of at least 0"),
+        ("machine,down_s,up_s\nm0,1,nan\n", "expected a begin of at least 0"),
+    ],
+)
+def test_what_is_wrong_with_an_outage_is_named_by_line(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "outages.csv"
+    path.write_text(text)
+
+    with pytest.raises(BadUsage) as caught:
+        outage_file(path, MACHINES)
+
+    assert expected in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
+    with pytest.raises(BadUsage, match="expected a CSV file of outages"):
+        outage_file(tmp_path / "nowhere.csv", MACHINES)
