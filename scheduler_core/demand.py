@@ -95,3 +95,7 @@ def _rounded_up(value: float, unit: int) -> int:
     if value < 0.0 or math.isinf(value):
         raise BadInput(f"request: found {value}, expected a finite amount of at least 0")
     return math.ceil(value * unit - UNIT_SLACK)
+
+
+ANY_GPU_TYPE = -1
+"""Code of a gang that takes machines of any GPU type."""

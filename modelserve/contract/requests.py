@@ -7,10 +7,11 @@ device is no error. Called by the service's calls and the commands.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Final, cast
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import PydanticKnownError
+from pydantic_core.core_schema import ErrorType
 
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.bundle.card import complaint
@@ -41,7 +42,7 @@ def _written_out(moment: object) -> object:
         return _IN_TEXT.validate_strings(moment)
     except ValidationError as error:
         fault = error.errors()[0]
-        raise PydanticKnownError(fault["type"], fault.get("ctx")) from None
+        raise PydanticKnownError(cast("ErrorType", fault["type"]), fault.get("ctx")) from None
 
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_written_out)]

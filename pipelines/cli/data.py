@@ -75,7 +75,7 @@ def synth(
     made = synthesise(to, tasks=drawn, instances=instances, seed=seed, tagged_share=tagged_share)
     emit(made.rows(), Format.TABLE)
     if report is not None:
-        from pipelines.synth.report import calibration_report
+        from pipelines.studies.synth.report import calibration_report
 
         report.write_text(calibration_report(to), encoding="utf-8")
     say("synthetic, not measured: ingest it under its own name with")

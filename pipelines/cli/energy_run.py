@@ -15,8 +15,8 @@ from pipelines.simulation.energy.grid_columns import moment_of
 from pipelines.simulation.energy.grid_files import zone_files
 from pipelines.simulation.energy.power_file import idle_figures, power_file
 from pipelines.simulation.energy.site import Holding, Site, power_notes, start_on
-from pipelines.simulation.energy.slack import Slack
 from scheduler_core.errors import BadInput
+from scheduler_core.planning.release import Slack
 
 _UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _SLACK: Final = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|%)")

@@ -40,12 +40,12 @@ def carbon(
 ) -> None:
     """Elastic jobs under energy budgets: mean completion time at equal kWh; and carbon on real grids."""
     from pipelines.cli.opening import opened, threads_of
-    from pipelines.energy.carbon.experiment import Question, ask
-    from pipelines.energy.carbon.months import ask_months, together
-    from pipelines.energy.carbon.recorded import recorded
-    from pipelines.fgd.findings import shown, write
     from pipelines.settings import load_settings
     from pipelines.simulation.results_folder import fresh_folder
+    from pipelines.studies.carbon.experiment import Question, ask
+    from pipelines.studies.carbon.months import ask_months, together
+    from pipelines.studies.carbon.recorded import recorded
+    from pipelines.studies.study import shown, write
 
     folder = None if out is None else fresh_folder(out)
     found = None

@@ -17,7 +17,7 @@ def carbon_gap(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Compare plans within a carbon budget with the exhaustive optimum: up to 4 jobs, 8 GPUs, 5 frequencies."""
-    from pipelines.energy.carbon_gap import gap_rows
+    from pipelines.studies.carbon.carbon_gap import gap_rows
 
     say(f"trying every plan of {rounds} rounds of each kind")
     emit(gap_rows(rounds, seed), form)

@@ -54,11 +54,11 @@ def cost(
     """Place jobs with due dates on node types at hourly prices: cost against FIFO, EDF and priority, and the bars."""
     from pipelines.cli.opening import threads_of
     from pipelines.cli.progress import compiling
-    from pipelines.energy.cost.experiment import ZONES, Question, ask
-    from pipelines.energy.cost.studies import AT_LOADS, LOADS
-    from pipelines.fgd.findings import shown, write
     from pipelines.settings import load_settings
     from pipelines.simulation.results_folder import fresh_folder
+    from pipelines.studies.cost.experiment import ZONES, Question, ask
+    from pipelines.studies.cost.studies import AT_LOADS, LOADS
+    from pipelines.studies.study import shown, write
 
     folder = None if out is None else fresh_folder(out)
     run = tuple(dict.fromkeys(loads or LOADS))

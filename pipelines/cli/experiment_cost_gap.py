@@ -29,7 +29,7 @@ def cost_gap(
 ) -> None:
     """Compare single decisions on drawn jobs with the exact optimum (HiGHS), or with the deterministic greedy."""
     from pipelines.cli.progress import compiling
-    from pipelines.energy.cost_gap import gap_rows, improvement_rows
+    from pipelines.studies.cost.cost_gap import gap_rows, improvement_rows
 
     say(f"deciding {instances} drawn problems of each kind by every method")
     with compiling():

@@ -24,10 +24,10 @@ Out = Annotated[Path | None, typer.Option(help="New folder for rows and charts."
 
 def energy_fits(energy: Energy = None, out: Out = None, form: FormatOption = Format.TABLE) -> None:
     """Fit speed and watts by frequency, power limit and GPU count; errors on what was and was not fitted to."""
-    from pipelines.energy.fits import found
-    from pipelines.fgd.findings import write
     from pipelines.settings import load_settings
     from pipelines.simulation.results_folder import fresh_folder
+    from pipelines.studies.energy.fits import found
+    from pipelines.studies.study import write
 
     folder = None if out is None else fresh_folder(out)
     findings = found(load_settings().energy if energy is None else energy)

@@ -110,12 +110,12 @@ def fgd(
     """Fill clusters of shared GPUs up under six placements; what stays unallocated, beside the published figures."""
     from pipelines.cli.opening import place_of, threads_of
     from pipelines.cli.progress import compiling
-    from pipelines.fgd.arms import POPULARITIES
-    from pipelines.fgd.experiment import Question, ask
-    from pipelines.fgd.published import usual_folder
     from pipelines.lake.lake import Lake as OpenLake
     from pipelines.settings import load_settings
     from pipelines.simulation.results_folder import fresh_folder
+    from pipelines.studies.fragmentation.arms import POPULARITIES
+    from pipelines.studies.fragmentation.experiment import Question, ask
+    from pipelines.studies.fragmentation.published import usual_folder
 
     folder = None if out is None else fresh_folder(out)
     question = Question(
@@ -135,7 +135,7 @@ def fgd(
     for note in answer.notes:
         say(f"note: {note}")
     if folder is not None:
-        from pipelines.fgd.folder import write
+        from pipelines.studies.fragmentation.folder import write
 
         say(f"written: {', '.join(str(path) for path in write(answer, folder))}")
     if form is not Format.TABLE:

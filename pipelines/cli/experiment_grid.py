@@ -36,8 +36,8 @@ def grid_forecast(
     grid: GridFolder = None, zones: Zones = None, horizons: Horizons = None, form: FormatOption = Format.TABLE
 ) -> None:
     """Judge persistence and the same hour yesterday on every zone and horizon of a folder of hourly series."""
-    from pipelines.energy.forecast_rows import HORIZONS_H, forecast_rows
     from pipelines.settings import load_settings
+    from pipelines.studies.energy.forecast_rows import HORIZONS_H, forecast_rows
 
     rows, notes = forecast_rows(grid or load_settings().energy / "grid", zones, horizons or HORIZONS_H)
     for note in notes:

@@ -73,9 +73,9 @@ def command(experiment: str) -> Callable[..., None]:
     ) -> None:
         from pipelines.cli.opening import threads_of
         from pipelines.cli.progress import compiling
-        from pipelines.experiments.experiment import Question, ask
-        from pipelines.experiments.shown import shown
         from pipelines.simulation.results_folder import fresh_folder
+        from pipelines.studies.shrinking.experiment import Question, ask
+        from pipelines.studies.shrinking.shown import shown
         from scheduler_core.shrink import ShrinkPolicy
 
         folder = None if out is None else fresh_folder(out)
@@ -97,7 +97,7 @@ def command(experiment: str) -> Callable[..., None]:
         for note in answer.notes:
             say(f"note: {note}")
         if folder is not None:
-            from pipelines.experiments.folder import write
+            from pipelines.studies.shrinking.folder import write
 
             say(f"written: {', '.join(str(path) for path in write(answer, folder))}")
         if form is not Format.TABLE:
@@ -127,13 +127,13 @@ def frontier(
     """Gain against harm over thresholds, margins and eased floors, under contention at 70 jobs/h."""
     from pipelines.cli.opening import threads_of
     from pipelines.cli.progress import compiling
-    from pipelines.experiments.experiment import workload_of
-    from pipelines.experiments.folder import write_frontier
-    from pipelines.experiments.frontier import frontier as points_of
-    from pipelines.experiments.frontier import undominated
     from pipelines.simulation.results_folder import fresh_folder
     from pipelines.simulation.simulation_rows import trace_of
     from pipelines.simulation.simulation_settings import SimulationSettings
+    from pipelines.studies.shrinking.experiment import workload_of
+    from pipelines.studies.shrinking.folder import write_frontier
+    from pipelines.studies.shrinking.frontier import frontier as points_of
+    from pipelines.studies.shrinking.frontier import undominated
 
     folder = None if out is None else fresh_folder(out)
     settings = SimulationSettings(engine="compiled")
@@ -167,11 +167,11 @@ def advised(
     import polars as pl
 
     from pipelines.cli.opening import champions, opened, place_of
-    from pipelines.experiments.cases import TYPES
-    from pipelines.experiments.crossfit import crossfit
-    from pipelines.experiments.folded import FoldedPredictor, looking_back
     from pipelines.simulation.advice import oracle_of
     from pipelines.simulation.job_pool import job_pool
+    from pipelines.studies.shrinking.cases import TYPES
+    from pipelines.studies.shrinking.crossfit import crossfit
+    from pipelines.studies.shrinking.folded import FoldedPredictor, looking_back
 
     with opened(lake, trace) as (source, name):
         jobs, usage = (source.table(table, name, cluster).collect() for table in ("jobs", "usage"))

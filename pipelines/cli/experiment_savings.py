@@ -14,8 +14,8 @@ from pipelines.cli.experiment_paper import Folds, Out, PredictorOption, Seeds, W
 from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Offline, Seed, Threads, Trace, emit, say
 
 if TYPE_CHECKING:
-    from pipelines.fgd.findings import Findings
     from pipelines.simulation.energy.meters import Meters
+    from pipelines.studies.study import Findings
 
 Zones = Annotated[
     list[str] | None,
@@ -83,10 +83,10 @@ def savings(
     from pipelines.cli.experiment_paper import advised
     from pipelines.cli.opening import opened, threads_of
     from pipelines.cli.progress import compiling
-    from pipelines.energy.savings import Question, ask
-    from pipelines.energy.savings_recorded import recorded
     from pipelines.errors import BadUsage
     from pipelines.simulation.results_folder import fresh_folder
+    from pipelines.studies.energy.savings import Question, ask
+    from pipelines.studies.energy.savings_recorded import recorded
 
     if cluster is not None and not replayed:
         raise BadUsage(
@@ -132,8 +132,8 @@ def slack(
     """Hold recorded jobs for a cleaner or cheaper hour: savings against waits, by forecast and with hindsight."""
     from pipelines.cli.opening import opened, threads_of
     from pipelines.cli.progress import compiling
-    from pipelines.energy.shifting import SLACKS_H, ask
     from pipelines.simulation.results_folder import fresh_folder
+    from pipelines.studies.energy.shifting import SLACKS_H, ask
 
     folder = None if out is None else fresh_folder(out)
     meters = _meters(grid, zones, power, pue)
@@ -159,7 +159,7 @@ def _meters(grid: Path | None, zones: Sequence[str] | None, power: Path | None, 
 
 
 def _tell(findings: "Findings", folder: Path | None, form: Format) -> None:
-    from pipelines.fgd.findings import shown, write
+    from pipelines.studies.study import shown, write
 
     for note in findings.notes:
         say(f"note: {note}")

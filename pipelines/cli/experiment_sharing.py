@@ -15,8 +15,8 @@ from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Offline, 
 from pipelines.cli.options import Trace as PaperTrace
 
 if TYPE_CHECKING:
-    from pipelines.fgd.findings import Findings
     from pipelines.lake.lake import Lake as Source
+    from pipelines.studies.study import Findings
 
 Workload = Annotated[str, typer.Option("--workload", help="The pod list.")]
 Seeds = Annotated[int, typer.Option("--seeds", help="Runs of each arm.", min=2, max=1000)]
@@ -50,7 +50,7 @@ def departures(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Placements while pods come and go: fragmentation and its reasons over time, waits, targets learnt online."""
-    from pipelines.fgd.departures import LOADS, Question, ask
+    from pipelines.studies.fragmentation.departures import LOADS, Question, ask
 
     def study(source: "Source", count: int) -> "Findings":
         question = Question(
@@ -82,7 +82,7 @@ def large_jobs(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Room for jobs of whole machines: what ties have to do with it, and rules that keep such machines whole."""
-    from pipelines.fgd.large_jobs import RULES, Question, ask
+    from pipelines.studies.fragmentation.large_jobs import RULES, Question, ask
 
     def study(source: "Source", count: int) -> "Findings":
         question = Question(
@@ -118,7 +118,7 @@ def online(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Targets learnt from the pods that arrive, against one that knows all of them beforehand."""
-    from pipelines.fgd.online import WINDOWS, Question, ask
+    from pipelines.studies.fragmentation.online import WINDOWS, Question, ask
 
     def study(source: "Source", count: int) -> "Findings":
         question = Question(
@@ -161,8 +161,8 @@ def shrinking(
 ) -> None:
     """Smaller requests and placement against fragmentation, each alone and both, with the harm beside."""
     from pipelines.cli.opening import threads_of
-    from pipelines.fgd.shrinking import CPU_TIMES, Question, ask
     from pipelines.simulation.results_folder import fresh_folder
+    from pipelines.studies.fragmentation.shrinking import CPU_TIMES, Question, ask
 
     folder = None if out is None else fresh_folder(out)
     pool, who, notes = advised(
@@ -198,7 +198,7 @@ def _studied(
 
 def _told(findings: "Findings", folder: Path | None, form: Format) -> None:
     """Write a study's notes, its folder if there is to be one, and its rows."""
-    from pipelines.fgd.findings import shown, write
+    from pipelines.studies.study import shown, write
 
     for note in findings.notes:
         say(f"note: {note}")

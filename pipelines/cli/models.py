@@ -163,7 +163,7 @@ def _table3(
 ) -> "pl.DataFrame":
     from pipelines.cli.opening import threads_of
     from pipelines.errors import TrainingError
-    from pipelines.models.replication import table3
+    from pipelines.studies.shrinking.replication import table3
 
     if usage is None:
         raise TrainingError(f"{trace} measures no use: the paper's features are all measured; try pai or pai-synth")

@@ -18,19 +18,18 @@ from pipelines.cli.remote import SETS_SURE_RUNS
 from pipelines.cli.simulation_options import TruthOption
 from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
-from pipelines.outage_file import outage_file
 from pipelines.simulation.aiming import Aiming
-from pipelines.simulation.cluster_file import ClusterSpec, cluster_file, paper_cluster, recorded_cluster
+from pipelines.simulation.cluster_file import ClusterSpec, cluster_file, outage_file, paper_cluster, recorded_cluster
 from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
 from pipelines.simulation.engine.workload import NO_OUTAGES, Outages
 from pipelines.simulation.job_pool import Pool, job_pool, recorded_pool
 from pipelines.simulation.results_folder import fresh_folder
 from pipelines.simulation.simulate import simulate, simulate_recorded
+from pipelines.simulation.simulation_folder import keeping, write_rows
 from pipelines.simulation.simulation_rows import Row, averaged
 from pipelines.simulation.simulation_settings import PAPER_RATE_PER_H, OutageRate, SimulationSettings
 from pipelines.simulation.submissions import submissions
-from pipelines.simulation_folder import keeping, write_rows
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.placement import sharing_of

@@ -72,9 +72,9 @@ def replay(
     """Replay a trace's own jobs: every queue order with predicted, oracle and history sizes."""
     from pipelines.cli.opening import opened, threads_of
     from pipelines.cli.progress import compiling
-    from pipelines.replay.experiment import Question, ask
-    from pipelines.replay.shown import shown
     from pipelines.simulation.results_folder import open_folder
+    from pipelines.studies.replay.experiment import Question, ask
+    from pipelines.studies.replay.shown import shown
 
     folder = None if out is None else open_folder(out)
     with compiling(), opened(lake, trace) as (source, name):
@@ -93,7 +93,7 @@ def replay(
     rows = answer.rows(detail=detail)
     emit(shown(rows) if form is Format.TABLE else rows, form)
     if folder is not None:
-        from pipelines.replay.folder import write
+        from pipelines.studies.replay.folder import write
 
         say(f"written: {', '.join(str(path) for path in write(answer, folder))}")
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO
 
 from pipelines.errors import FetchError
+from pipelines.fetch.download import mismatch
 from pipelines.fetch.publication import Member
-from pipelines.integrity import mismatch
 
 MAX_MEMBERS = 10_000
 _CHUNK_BYTES = 1 << 20

@@ -14,9 +14,8 @@ import httpx2
 
 from pipelines.errors import FetchError
 from pipelines.fetch.archives import are_unpacked, unpack
-from pipelines.fetch.download import Patience, Progress, download, open_client
+from pipelines.fetch.download import Patience, Progress, download, mismatch, open_client
 from pipelines.fetch.publication import PublishedFile, publication, read_publication
-from pipelines.integrity import mismatch
 
 State = Literal["fetched", "resumed", "replaced", "present"]
 

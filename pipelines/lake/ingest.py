@@ -24,12 +24,12 @@ from pipelines.errors import BadUsage, LakeError, SourceError
 from pipelines.lake.connections import MEMORY_MB
 from pipelines.lake.lake import QUARANTINE, Lake
 from pipelines.lake.manifest import Account, Input, Manifest, Output, chosen
+from pipelines.lake.shortcuts import select_of
 from pipelines.lake.signatures import Signatures
 from pipelines.lake.source_files import Cluster, clusters_in, published_tables, source_named
 from pipelines.lake.sources.archive import fingerprint
 from pipelines.lake.sources.source import Source
 from pipelines.lake.staging import Published, load, parts, remarks, write
-from pipelines.shortcuts import select_of
 from pipelines.synth.published import SYNTHETIC_MARK, SYNTHETIC_NAME
 
 READERS: Final = 2

@@ -53,3 +53,14 @@ def header_lines(table: RawTable) -> int:
 def escaped(path: Path) -> str:
     """Return a path as it stands in a string of SQL."""
     return str(path).replace("'", "''")
+
+
+def numbered_records(plain: Path) -> str:
+    """Return the SQL of a file's records: `row`, `place`, `line` (as it stands), `fault`, and texts `c1`, `c2`, ..."""
+    return f"(SELECT * RENAME (raw AS line) FROM read_parquet('{escaped(plain)}', hive_partitioning = false))"
+
+
+def from_records(table: RawTable, records: str) -> str:
+    """Return the SELECT that classifies records; what the reader could not split breaks the rule it says."""
+    texts = [column.text or "NULL" for column in table.columns]
+    return classified(table, records, texts, ["WHEN fault IS NOT NULL THEN fault"])

@@ -16,12 +16,19 @@ from features.canonical import CANONICAL
 from pipelines.errors import SourceError
 from pipelines.lake.classification import loaded
 from pipelines.lake.lake import COLUMNS, QUARANTINE
-from pipelines.lake.line_rows import NO_LINES, escaped, from_lines, header_lines, numbered
+from pipelines.lake.line_rows import (
+    NO_LINES,
+    escaped,
+    from_lines,
+    from_records,
+    header_lines,
+    numbered,
+    numbered_records,
+)
 from pipelines.lake.manifest import Account
 from pipelines.lake.sources.archive import count_rows, ends_with, header_of
 from pipelines.lake.sources.source import RawTable, Source
 from pipelines.lake.typed_rows import load_typed, typed_numbers
-from pipelines.record_rows import from_records, numbered_records
 
 PART_ROWS: Final = 3_000_000
 """About as many rows as can be folded and sorted within the memory of an ingest, beside what it holds anyway."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from pipelines.errors import BadUsage
-from pipelines.simulation.engine.workload import ANY_GPU_TYPE, Workload
-from scheduler_core.demand import Demand
+from pipelines.simulation.engine.workload import Workload
+from scheduler_core.demand import ANY_GPU_TYPE, Demand
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.placement import Placement

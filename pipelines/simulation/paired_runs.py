@@ -24,8 +24,7 @@ from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.fragmentation_course import mean_fragmented_gpus
 from pipelines.simulation.measures.metrics import Metrics, Uses, summarise
 from pipelines.simulation.simulation_settings import SimulationSettings
-from pipelines.simulation.workloads import Gangs, Starts, arriving, as_requested
-from pipelines.starts import predicted_times, starts_under, uses_of
+from pipelines.simulation.workloads import Gangs, Starts, arriving, as_requested, predicted_times, starts_under, uses_of
 from scheduler_core.target import TargetWorkload
 from scheduler_core.types import FloatArray, IntArray
 

@@ -18,10 +18,20 @@ from pipelines.simulation.engine.arrivals import poisson_draws
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.metrics import Metrics
 from pipelines.simulation.paired_runs import Arrivals, Keep, Run, outages_until, paired_runs
-from pipelines.simulation.simulation_rows import Row, finite, gains, reclaimed_rows, trace_of
+from pipelines.simulation.simulation_rows import (
+    Row,
+    assumed_note,
+    finite,
+    gains,
+    prediction_notes,
+    reclaimed_rows,
+    recorded_notes,
+    trace_of,
+    type_notes,
+    window_notes,
+)
 from pipelines.simulation.simulation_settings import SimulationSettings
 from pipelines.simulation.workloads import Gangs, gangs_of, submitted_s
-from pipelines.simulation_notes import assumed_note, prediction_notes, recorded_notes, type_notes, window_notes
 from scheduler_core.advice import Scale
 from scheduler_core.types import RESOURCES, IntArray, Recommendation
 

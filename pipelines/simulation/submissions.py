@@ -1,6 +1,6 @@
 """The submissions of a trace as recorded: which of its jobs are replayed, and what is said of those that are not.
 
-Nothing is simulated here. Called by `taut simulate --arrivals recorded` and by `pipelines.replay`.
+Nothing is simulated here. Called by `taut simulate --arrivals recorded` and by `pipelines.studies.replay`.
 """
 
 from collections.abc import Mapping

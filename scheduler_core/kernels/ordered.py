@@ -8,15 +8,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipelines.simulation.engine.compiled.setup import PLACEMENT_CODES, buckets_of, cluster_of, scratch_of, tally_of
-from pipelines.simulation.engine.compiled.starts import shift
-from pipelines.simulation.engine.workload import ANY_GPU_TYPE
 from scheduler_core import cluster as machinery
+from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.errors import BadInput
 from scheduler_core.kernels.demands import distinct
 from scheduler_core.kernels.fitting import fits_free
 from scheduler_core.kernels.kernel import SOURCES, Compiled, kept
-from scheduler_core.kernels.placing import placed
+from scheduler_core.kernels.placing import placed, shift
+from scheduler_core.kernels.room import PLACEMENT_CODES, buckets_of, cluster_of, scratch_of, tally_of
 from scheduler_core.kernels.state import NONE, Cluster, Queue, Scratch
 from scheduler_core.types import IntArray
 

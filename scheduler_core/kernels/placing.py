@@ -134,3 +134,13 @@ def placed(
     if placement == CONSOLIDATE:
         return int(_consolidate(cluster, free, room, queue, at, scratch))
     return int(_spread(cluster, free, room, queue, at, scratch))
+
+
+@kernel
+def shift(cluster: Cluster, machine: int, units: IntArray, at: int, count: int) -> None:
+    """Give `count` instances' units to what a machine has free; a negative count takes them."""
+    for resource in range(3):
+        moved = units[at, resource] * count
+        cluster.free[machine, resource] += moved
+        cluster.total_free[resource] += moved
+    cluster.room[machine] = share_free(cluster.free, machine, cluster.largest)

@@ -1,6 +1,7 @@
 """Speed and watts of a GPU against its core frequency: two lines of two numbers each, fitted to a table.
 
-Reading tables is `pipelines.energy.measured`'s. Called by allocators under a carbon budget, and by `pipelines.energy`.
+Reading tables is `pipelines.studies.energy.measured`'s. Called by allocators under a carbon budget, and by
+`pipelines.studies.energy`.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Speed and watts against a GPU's power limit, where that is what a site can set instead of a frequency.
 
-Between measured limits both are interpolated; beyond them nothing is told. Called by `pipelines.energy`.
+Between measured limits both are interpolated; beyond them nothing is told. Called by `pipelines.studies.energy`.
 """
 
 from dataclasses import dataclass

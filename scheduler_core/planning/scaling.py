@@ -1,6 +1,6 @@
 """Step time and throughput of training against the number of GPUs, nodes and the batch on each GPU.
 
-Reading measured step times is `pipelines.energy.measured`'s. Called by the experiments under a carbon budget.
+Reading measured step times is `pipelines.studies.energy.measured`'s. Called by the experiments under a carbon budget.
 """
 
 from dataclasses import dataclass, replace

@@ -1,6 +1,6 @@
 """What to do about a row of one's own files that went to quarantine, in the words of its mapping.
 
-What holds of any source stands in `pipelines.cures`. Called by `pipelines.lake.generic.declaration`.
+What holds of any source stands in `pipelines.lake.checking`. Called by `pipelines.lake.generic.declaration`.
 """
 
 from typing import Final

@@ -70,7 +70,7 @@ class RawTable:
     `key` the first stays. `feeds` names the canonical table its rows end in. `passing` are the columns that only the
     key and the rules of the row itself look at: they are checked and not kept. `nulls` are missing for every number of
     the table, and common in its files. A file that is no plain lines has `records`: it writes those of the file to
-    another (`pipelines.record_rows`), whose columns the texts of `columns` then are, and returns how many there are;
+    another (`pipelines.lake.line_rows`), whose columns the texts of `columns` then are, and returns how many there are;
     `counted_in` says whether their places are lines or rows, `logs` how the names of further files end that stand
     beside it and hold rows of it.
     """

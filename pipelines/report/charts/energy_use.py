@@ -1,6 +1,6 @@
 """Where energy goes and what the grid is like: parts of kWh, hours of the day, types of machine, idle GPUs, waiting.
 
-Drawn from the rows of `pipelines.energy` and of reports. Called by them.
+Drawn from the rows of `pipelines.studies.energy` and of reports. Called by them.
 """
 
 from typing import Final
@@ -8,8 +8,8 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from pipelines.report.charts.looks import BLUE, GREEN, VERMILLION, titled
-from pipelines.report.charts.panels import FAINT, ORANGE, THOUSANDS, counted, panel, spaced, total
+from pipelines.report.charts.looks import BLUE, GREEN, ORANGE, VERMILLION, titled
+from pipelines.report.charts.panels import FAINT, THOUSANDS, counted, panel, spaced, total
 
 PARTS: Final = {
     "work_pct": ("work, above idle", GREEN),

@@ -11,6 +11,7 @@ import altair as alt
 import polars as pl
 
 BLACK, GREEN, BLUE, VERMILLION, PURPLE = "#000000", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
+ORANGE, SKY = "#E69F00", "#56B4E9"
 
 ARMS: Final = {
     "requested": "as requested",

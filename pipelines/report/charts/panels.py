@@ -11,9 +11,7 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from pipelines.report.charts.inflation import ORANGE as ORANGE  # one place for the colours of reports
-from pipelines.report.charts.inflation import SKY as SKY
-from pipelines.report.charts.looks import BLACK, BLUE, GREEN, PURPLE, VERMILLION
+from pipelines.report.charts.looks import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION
 
 SERIES: Final = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 """One colour for each trace, in the order in which they are named."""

@@ -10,12 +10,10 @@ import altair as alt
 import polars as pl
 
 from pipelines.report.charts.distributions import RESOURCES
-from pipelines.report.charts.looks import BLACK, BLUE, GREEN, PURPLE, VERMILLION
+from pipelines.report.charts.looks import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION
 from pipelines.report.charts.panels import (
     FAINT,
-    ORANGE,
     SERIES,
-    SKY,
     THOUSANDS,
     counted,
     panel,

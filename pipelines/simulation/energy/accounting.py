@@ -1,7 +1,7 @@
 """Accounts of a trajectory: kWh, grams and money by job, by machine and by hour, which add up to the cluster's.
 
 What runs draw is `draw`'s matter, the integrals `window`'s. Called by `pipelines.simulation.paired_runs` and
-`pipelines.energy`.
+`pipelines.studies.energy`.
 """
 
 from collections.abc import Sequence

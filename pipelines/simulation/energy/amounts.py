@@ -1,6 +1,6 @@
 """Energy, emissions and money as columns of one length, and their sums.
 
-What they are amounts of is `accounting`'s matter. Called by it, by `window` and by `pipelines.energy`.
+What they are amounts of is `accounting`'s matter. Called by it, by `window` and by `pipelines.studies.energy`.
 """
 
 from dataclasses import dataclass

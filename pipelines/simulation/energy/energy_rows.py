@@ -1,6 +1,7 @@
 """What an account of energy comes to as figures of a row, beside those without shrinking and without waiting.
 
-Pure functions; files are `energy_tables`' matter. Called by `pipelines.simulation.simulate` and `pipelines.energy`.
+Pure functions; files are `energy_tables`' matter. Called by `pipelines.simulation.simulate` and
+`pipelines.studies.energy`.
 """
 
 import math

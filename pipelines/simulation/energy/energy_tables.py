@@ -1,6 +1,6 @@
 """An account of energy as tables: by job as codecarbon writes it, by hour with the grid's series, by kind of machine.
 
-Nothing is counted here. Called by `pipelines.simulation_folder`, which writes them.
+Nothing is counted here. Called by `pipelines.simulation.simulation_folder`, which writes them.
 """
 
 from collections.abc import Mapping, Sequence

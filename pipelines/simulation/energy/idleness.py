@@ -1,6 +1,6 @@
 """Idle draw that work could do without: of machines on which nothing runs, and of GPUs that are held and not used.
 
-Accounts of all that is drawn are `accounting`'s matter. Called by `pipelines.energy.savings` and its parts.
+Accounts of all that is drawn are `accounting`'s matter. Called by `pipelines.studies.energy.savings` and its parts.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 """Power of machines from TOML: the table that is shipped, and a site's own figures laid over it.
 
-What a machine then draws is `scheduler_core.planning.power`'s matter. Called by `taut simulate` and `pipelines.energy`.
+What a machine then draws is `scheduler_core.planning.power`'s matter. Called by `taut simulate` and
+`pipelines.studies.energy`.
 """
 
 import tomllib

@@ -11,7 +11,6 @@ from typing import Final, Literal
 
 from pipelines.errors import BadUsage
 from pipelines.simulation.energy.accounting import EnergyAccount, account
-from pipelines.simulation.energy.slack import CLAIRVOYANT, Slack, released_s
 from pipelines.simulation.engine.trajectory import Trajectory
 from pipelines.simulation.engine.workload import Outages, Workload
 from pipelines.simulation.measures.holding import Uses
@@ -19,6 +18,7 @@ from scheduler_core.cluster import Machine
 from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 from scheduler_core.planning.power import PowerTable
+from scheduler_core.planning.release import CLAIRVOYANT, Slack, released_s
 from scheduler_core.types import FloatArray
 
 ShiftBy = Literal["carbon", "price"]

@@ -14,8 +14,9 @@ from enum import IntEnum
 import numpy as np
 
 from pipelines.simulation.engine.trajectory import Ending, Trajectory
-from pipelines.simulation.engine.workload import ANY_GPU_TYPE, Outages, Workload
+from pipelines.simulation.engine.workload import Outages, Workload
 from scheduler_core.cluster import MILLI, Allocation, Cluster, Demand, Machine
+from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.devices import by_host
 from scheduler_core.discipline import Discipline
 from scheduler_core.gangs import Running, Waiting

@@ -8,11 +8,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.errors import BadInput
 from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray
-
-ANY_GPU_TYPE = -1
-"""Code of a gang that takes machines of any GPU type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pipelines.simulation.engine.workload import ANY_GPU_TYPE
 from scheduler_core.cluster import Cluster, Demand, Machine
+from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.devices import rounded
 from scheduler_core.errors import BadInput
 from scheduler_core.kernels.demands import distinct

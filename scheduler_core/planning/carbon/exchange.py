@@ -8,13 +8,13 @@ from typing import Final, Literal
 
 import numpy as np
 
-from pipelines.studies.carbon.relaxation import Options, relax
 from scheduler_core.planning.carbon.allocator import DID_NOT_FIT, allocate, canonical_order, checked_period, planned
 from scheduler_core.planning.carbon.climb import BUDGET_MARGIN
 from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
 from scheduler_core.planning.carbon.emissions import completion_s, least_plan_s, mean_completion_s, remaining_s
 from scheduler_core.planning.carbon.ladders import Period
 from scheduler_core.planning.carbon.pairs import Limits, candidates, exchanged
+from scheduler_core.planning.carbon.relaxation import Options, relax
 from scheduler_core.types import FloatArray
 
 PutOff = Literal["forced", "chosen"]

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.studies.carbon.relaxation import Options, Relaxed
+from scheduler_core.planning.carbon.relaxation import Options, Relaxed
 from scheduler_core.types import FloatArray, IntArray
 
 MOST_OPTIONS: Final = 256

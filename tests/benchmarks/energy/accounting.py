@@ -10,14 +10,15 @@ from typing import Final
 import numpy as np
 
 from pipelines.simulation.energy.accounting import account
-from pipelines.simulation.energy.slack import released_s
 from pipelines.simulation.engine.trajectory import Ending, Trajectory
-from pipelines.simulation.engine.workload import ANY_GPU_TYPE, Workload
+from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.measures.holding import Uses
 from scheduler_core.cluster import Machine
+from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 from scheduler_core.planning.power import Assumed, NodePower
+from scheduler_core.planning.release import released_s
 from tests.benchmarks.serving.figures import Bar, Row, amount_row
 
 RUNS: Final = 100_000

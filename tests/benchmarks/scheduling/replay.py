@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from pipelines.lake.lake import Lake
-from pipelines.replay.experiment import Question, ask
+from pipelines.studies.replay.experiment import Question, ask
 from tests.benchmarks.scheduling.arrivals import PHILLY_TRACE, philly_lake
 from tests.benchmarks.serving.figures import Bar, Row, amount_row
 

@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.simulation.engine.workload import ANY_GPU_TYPE
 from pipelines.studies.fragmentation.inflation import Pods
 from scheduler_core.cluster import Machine
+from scheduler_core.demand import ANY_GPU_TYPE
 
 MODELS: Final = (
     # (machines, GPUs, cores, GiB, type): the public list's, as it counts them

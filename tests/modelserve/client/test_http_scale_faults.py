@@ -8,8 +8,15 @@ import time
 from pathlib import Path
 
 import pytest
-from scheduler_core.http_scale import HttpScale
-from tests.scheduler_core.services import (
+
+from modelserve.client.http_scale import HttpScale
+from scheduler_core.advice import Scale
+from scheduler_core.discipline import Discipline
+from scheduler_core.errors import BadInput
+from scheduler_core.rounds import Scheduler
+from scheduler_core.shrink import shrink
+from scheduler_core.types import RESOURCES, Job, Reason, Request
+from tests.modelserve.client.services import (
     PREDICTOR,
     Answer,
     Service,
@@ -22,13 +29,6 @@ from tests.scheduler_core.services import (
     serving,
     silent,
 )
-
-from scheduler_core.advice import Scale
-from scheduler_core.discipline import Discipline
-from scheduler_core.errors import BadInput
-from scheduler_core.rounds import Scheduler
-from scheduler_core.shrink import shrink
-from scheduler_core.types import RESOURCES, Job, Reason, Request
 from tests.scheduler_core.cases import NAN, job, machines, request
 
 DEADLINE_S = 0.25

@@ -4,9 +4,9 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.energy.cost import experiment
-from pipelines.energy.cost.experiment import Question
-from pipelines.fgd.findings import Findings
+from pipelines.studies.cost import experiment
+from pipelines.studies.cost.experiment import Question
+from pipelines.studies.study import Findings
 
 
 def test_a_load_said_twice_is_run_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
-from tests.pipelines.experiments.tiny import tables
 from tests.pipelines.statistics.lakes import T0, make_lake, ran
+from tests.pipelines.studies.shrinking.tiny import tables
 
 Taut = Callable[..., Result]
 

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from tests.pipelines.fgd.tiny import tiny_lake
+from tests.pipelines.studies.fragmentation.tiny import tiny_lake
 
 RUN = CliRunner()
 

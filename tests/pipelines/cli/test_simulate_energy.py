@@ -13,8 +13,8 @@ from pipelines.cli import app
 from pipelines.cli.energy_run import slack_of
 from pipelines.errors import BadUsage
 from pipelines.lake.ingest import ingest
-from pipelines.simulation.energy.slack import Slack
 from pipelines.synth.pai import synthesise
+from scheduler_core.planning.release import Slack
 
 Taut = Callable[..., tuple[list[dict[str, Any]], str]]
 ENERGY = ("energy_jobs.csv", "energy_hours.csv", "energy_machines.csv")

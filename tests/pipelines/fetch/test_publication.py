@@ -6,12 +6,12 @@ import pytest
 
 from pipelines.errors import BadUsage, FetchError
 from pipelines.fetch import publication as publications
+from pipelines.fetch.download import mismatch
 from pipelines.fetch.publication import (
     publication,
     published_names,
     read_publication,
 )
-from pipelines.integrity import mismatch
 
 GOOD = """
 name = "trace"

@@ -8,9 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.cures import CURES, UNPARSABLE, cure_of
 from pipelines.errors import BadUsage, SourceError
-from pipelines.lake.checking import check
+from pipelines.lake.checking import CURES, UNPARSABLE, check, cure_of
 from pipelines.lake.generic.opening import opened_source
 from pipelines.lake.ingest import ingest
 from pipelines.lake.sources import SOURCES

@@ -8,11 +8,11 @@ import duckdb
 import polars as pl
 import pytest
 
-from pipelines import shortcuts
+from pipelines.lake import shortcuts
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
+from pipelines.lake.shortcuts import one_row_a_minute, select_of
 from pipelines.lake.sources import SOURCES
-from pipelines.shortcuts import one_row_a_minute, select_of
 
 Published = dict[str, Any]
 HEADER = "time,machineId," + ",".join(f"gpu{i}_util" for i in range(8))

@@ -9,8 +9,7 @@ import pytest
 
 from features.tables import Machines
 from pipelines.errors import BadUsage
-from pipelines.outage_file import outage_file
-from pipelines.simulation.cluster_file import cluster_file, paper_cluster, recorded_cluster
+from pipelines.simulation.cluster_file import cluster_file, outage_file, paper_cluster, recorded_cluster
 from scheduler_core.cluster import Machine
 from tests.pipelines.lake.canonical import canonical
 

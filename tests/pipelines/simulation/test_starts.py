@@ -12,8 +12,7 @@ from pipelines.simulation.engine.truth import TRUTHS
 from pipelines.simulation.job_pool import Pool, job_pool, recorded_pool
 from pipelines.simulation.simulation_settings import SimulationSettings
 from pipelines.simulation.submissions import submissions
-from pipelines.simulation.workloads import gangs_of
-from pipelines.starts import predicted_times, starts_under, uses_of
+from pipelines.simulation.workloads import gangs_of, predicted_times, starts_under, uses_of
 from scheduler_core.cluster import demand_of
 from scheduler_core.errors import BadInput
 from scheduler_core.types import Recommendation, Request

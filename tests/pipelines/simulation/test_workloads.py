@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from features.tables import Jobs
 from pipelines.errors import BadUsage, LakeError
 from pipelines.simulation import workloads
-from pipelines.simulation.engine.workload import ANY_GPU_TYPE
 from pipelines.simulation.submissions import submissions
 from pipelines.simulation.workloads import arriving, as_requested, gangs_of, recorded_workload, units_of
+from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.errors import BadInput
 from tests.pipelines.lake.canonical import T0, canonical, job_row
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.studies.synth.comparison import Comparison, Pair
+from pipelines.studies.synth.job_comparisons import JOB_COMPARISONS
+from pipelines.studies.synth.observation import Tables
+from pipelines.studies.synth.report import calibration_report
+from pipelines.studies.synth.use_comparisons import USE_COMPARISONS
 from pipelines.synth.calibration import load_calibration
-from pipelines.synth.comparison import Comparison, Pair
-from pipelines.synth.job_comparisons import JOB_COMPARISONS
-from pipelines.synth.observation import Tables
 from pipelines.synth.pai import synthesise
-from pipelines.synth.report import calibration_report
-from pipelines.synth.use_comparisons import USE_COMPARISONS
 
 ROOT = Path(__file__).resolve().parents[3]
 

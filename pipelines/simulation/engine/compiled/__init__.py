@@ -1,4 +1,4 @@
-"""The event loop compiled (numba): the schedules of `pipelines.simulation.engine.plain`, hundreds of thousands of jobs a second.
+"""The event loop compiled with numba: the same schedules as `engine.plain`, hundreds of thousands of jobs a second.
 
 Importing this imports numba; `pipelines.simulation.engine.simulator` does so when it first needs it.
 """

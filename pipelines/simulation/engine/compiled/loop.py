@@ -4,6 +4,7 @@ Called by `run`.
 """
 
 import math
+from pathlib import Path
 
 from pipelines.simulation.engine.compiled.backfill import easy_round
 from pipelines.simulation.engine.compiled.moments import (
@@ -17,7 +18,7 @@ from pipelines.simulation.engine.compiled.moments import (
 from pipelines.simulation.engine.compiled.preemption import preempting_round
 from pipelines.simulation.engine.compiled.walk import bounded_round, unbounded_round
 from scheduler_core.kernels.fitting import fits
-from scheduler_core.kernels.kernel import SOURCES, Compiled, kept, kernel
+from scheduler_core.kernels.kernel import SOURCES, Compiled, digest, kept, kernel
 from scheduler_core.kernels.state import State
 
 
@@ -73,5 +74,5 @@ def _looping(sources: str) -> Compiled:
     return advance
 
 
-advance = _looping(SOURCES)
+advance = _looping(SOURCES + digest(Path(__file__).parent))
 """Go on until nothing more happens before the horizon (true), or until the log has to grow first (false)."""

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from pipelines.simulation.engine.compiled.loop import advance
-from pipelines.simulation.engine.compiled.setup import breaks_of, cluster_of, log_of, queue_of, rules_of, scratch_of
+from pipelines.simulation.engine.compiled.setup import breaks_of, log_of, queue_of, rules_of
 from pipelines.simulation.engine.trajectory import Trajectory
 from pipelines.simulation.engine.workload import Outages, Workload
 from scheduler_core import cluster as machinery
 from scheduler_core.discipline import Discipline
+from scheduler_core.kernels.room import cluster_of, scratch_of
 from scheduler_core.kernels.state import Log, Records, State
 
 

@@ -3,42 +3,27 @@
 Nothing is simulated here. Called by `run`.
 """
 
-from typing import Final
-
 import numpy as np
 
 from pipelines.simulation.engine.compiled.keys import BASES, predicted_or_last
 from pipelines.simulation.engine.compiled.starts import DRF
-from pipelines.simulation.engine.workload import ANY_GPU_TYPE, Outages, Workload
-from scheduler_core import cluster as machinery
+from pipelines.simulation.engine.workload import Outages, Workload
+from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.discipline import Discipline
 from scheduler_core.kernels.demands import distinct
-from scheduler_core.kernels.placing import BEST_FIT, CONSOLIDATE, FIRST_FIT, SPREAD
+from scheduler_core.kernels.room import PLACEMENT_CODES, buckets_of, tally_of
 from scheduler_core.kernels.state import (
-    BUCKET,
     END,
-    ENTRY,
     JOB,
     NONE,
     RUN,
-    TALLY,
     Breaks,
-    Cluster,
     Log,
     Queue,
-    Records,
     Rules,
-    Scratch,
 )
 from scheduler_core.preemption import preempts
 from scheduler_core.types import IntArray
-
-PLACEMENT_CODES: Final[dict[str, int]] = {
-    "first_fit": FIRST_FIT,
-    "best_fit": BEST_FIT,
-    "consolidate": CONSOLIDATE,
-    "spread": SPREAD,
-}
 
 
 def rules_of(discipline: Discipline, horizon_s: float) -> Rules:
@@ -96,40 +81,6 @@ def _named_types(workload: Workload) -> IntArray:
     return np.asarray(first[workload.gpu_type], dtype=np.int64)  # the code for any, -1, is the last
 
 
-def buckets_of(rows: IntArray, shapes: IntArray) -> Records:
-    """Lay out the empty buckets of distinct rows: units (3), instances, GPU type, user."""
-    buckets = np.zeros(len(rows), dtype=BUCKET)
-    buckets["instances"], buckets["gpu_type"] = rows[:, 3], rows[:, 4]
-    buckets["gang_gpus"] = rows[:, 2] * rows[:, 3]
-    buckets["shape"] = shapes
-    buckets["top"] = NONE
-    return buckets
-
-
-def tally_of() -> Records:
-    """Make the tally of nothing done yet."""
-    tally = np.zeros(1, dtype=TALLY)
-    tally["head"] = NONE
-    return tally
-
-
-def cluster_of(machines: machinery.Cluster, gpu_types: tuple[str, ...], users: int) -> Cluster:
-    """Lay a cluster out as it is."""
-    room = machines.room()
-    of_type = [machines.of_type(name) for name in gpu_types]
-    return Cluster(
-        capacity=machines.capacity.copy(),
-        free=room.free.copy(),
-        room=room.freeness(),
-        largest=machines.largest.astype(np.float64),
-        of_type=np.array(of_type, dtype=np.bool_).reshape(len(gpu_types), len(machines.machines)),
-        away=(~room.up).astype(np.int64),
-        total_free=room.free.sum(axis=0),
-        total=np.maximum(machines.capacity.sum(axis=0), 1).astype(np.float64),
-        held=np.zeros((users, machines.capacity.shape[1]), dtype=np.int64),
-    )
-
-
 def log_of(workload: Workload, machines: int) -> Log:
     """Make room for every job to run once, and for those that die to run again; the loop asks for more if need be."""
     twice = 1 + workload.dies.astype(np.int64)
@@ -149,23 +100,4 @@ def breaks_of(outages: Outages) -> Breaks:
         down=outages.machine.astype(np.int64),
         up_s=outages.up_s[by_up].astype(np.float64),
         up=outages.machine[by_up].astype(np.int64),
-    )
-
-
-def scratch_of(jobs: int, buckets: int, machines: int) -> Scratch:
-    """Make what a round writes on."""
-    return Scratch(
-        offers=np.empty(buckets, dtype=ENTRY),
-        aside=np.empty(jobs, dtype=np.int64),
-        passed=np.empty(buckets, dtype=np.int64),
-        chosen=np.empty(machines, dtype=np.int64),
-        counts=np.empty(machines, dtype=np.int64),
-        slot=np.empty(machines, dtype=np.int64),
-        bare=np.empty((machines, 3), dtype=np.int64),
-        spare=np.empty((machines, 3), dtype=np.int64),
-        after=np.empty((machines, 3), dtype=np.int64),
-        bare_room=np.empty(machines),
-        after_room=np.empty(machines),
-        picks=np.empty(jobs, dtype=ENTRY),
-        shed=np.empty(jobs, dtype=np.bool_),
     )

@@ -12,9 +12,8 @@ from pipelines.simulation.engine.compiled.waiting import bucket_of, put
 from pipelines.simulation.engine.trajectory import Ending
 from scheduler_core.kernels.fitting import hosted, open_to
 from scheduler_core.kernels.kernel import kernel
-from scheduler_core.kernels.placing import placed, share_free
+from scheduler_core.kernels.placing import placed, shift
 from scheduler_core.kernels.state import Cluster, Queue, Rules, State
-from scheduler_core.types import IntArray
 
 RUNNING: Final = np.int64(Ending.RUNNING)
 COMPLETED: Final = np.int64(Ending.COMPLETED)
@@ -46,16 +45,6 @@ def wait(rules: Rules, queue: Queue, machines: int, job: int) -> None:
     """Let a job wait, by its key as it stands; under DRF the jobs of a bucket are one user's, by serial."""
     queue.jobs[job].rank = 0.0 if rules.policy == DRF else key_of(rules, queue, job, queue.jobs[job].attained_s)
     put(queue, machines, job)
-
-
-@kernel
-def shift(cluster: Cluster, machine: int, units: IntArray, at: int, count: int) -> None:
-    """Give `count` instances' units to what a machine has free; a negative count takes them."""
-    for resource in range(3):
-        moved = units[at, resource] * count
-        cluster.free[machine, resource] += moved
-        cluster.total_free[resource] += moved
-    cluster.room[machine] = share_free(cluster.free, machine, cluster.largest)
 
 
 @kernel

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from features.tables import TABLES
-from pipelines.cures import CURES
 from pipelines.errors import MappingError, SourceError
+from pipelines.lake.checking import CURES
 from pipelines.lake.generic.opening import opened_source
 from pipelines.lake.ingest import IngestReport, ingest
 from pipelines.lake.lake import Lake

@@ -7,11 +7,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from pipelines.sources import SOURCES
 
 from pipelines.errors import SourceError
 from pipelines.lake import staging
-from pipelines.lake.sources import archive
+from pipelines.lake.sources import SOURCES, archive
 from pipelines.lake.sources.archive import PlainText, plain_text
 from pipelines.lake.sources.source import COMPUTED, RawTable, Source
 from pipelines.lake.staging import Published, load

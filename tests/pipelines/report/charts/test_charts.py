@@ -7,13 +7,13 @@ from typing import Any
 
 import polars as pl
 import pytest
-from pipelines.report.charts.course import cpu_over_time
-from pipelines.report.charts.frontier import gain_against_harm
-from pipelines.report.charts.loads import completion_over_load, deployed_over_load
 
-from pipelines.experiments.folder import CHARTS, OVER_TIME, course_of, subtitle_of
 from pipelines.report.charts.looks import ARMS, CLAIM, arm_colour
-from tests.pipelines.experiments.tiny import answered
+from pipelines.studies.shrinking.charts_course import cpu_over_time
+from pipelines.studies.shrinking.charts_frontier import gain_against_harm
+from pipelines.studies.shrinking.charts_loads import completion_over_load, deployed_over_load
+from pipelines.studies.shrinking.folder import CHARTS, OVER_TIME, course_of, subtitle_of
+from tests.pipelines.studies.shrinking.tiny import answered
 
 OKABE_ITO = {"#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7"}
 ANSWERS = {experiment: answered(experiment) for experiment in CHARTS}

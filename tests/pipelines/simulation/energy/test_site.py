@@ -14,7 +14,6 @@ from pipelines.simulation.cluster_file import ClusterSpec
 from pipelines.simulation.energy.energy_tables import HOURS, JOBS, MACHINES, energy_tables
 from pipelines.simulation.energy.power_file import power_file
 from pipelines.simulation.energy.site import Holding, Site, power_notes, start_on
-from pipelines.simulation.energy.slack import Slack
 from pipelines.simulation.job_pool import Pool, recorded_pool
 from pipelines.simulation.paired_runs import Run
 from pipelines.simulation.simulate import SimulationResult, simulate_recorded
@@ -23,6 +22,7 @@ from pipelines.simulation.simulation_settings import SimulationSettings
 from pipelines.simulation.submissions import submissions
 from scheduler_core.cluster import Machine
 from scheduler_core.planning.grid import Grid
+from scheduler_core.planning.release import Slack
 from tests.pipelines.lake.canonical import canonical, job_row, measured_tables
 from tests.pipelines.simulation.energy.sites import hourly
 

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.simulation.energy.slack import CLAIRVOYANT, Slack, as_submitted, held_back, released_s
+from pipelines.simulation.energy.slack import as_submitted, held_back
 from pipelines.simulation.measures.metrics import summarise
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.forecast import FORECASTS
 from scheduler_core.planning.hourly import HOUR_S
+from scheduler_core.planning.release import CLAIRVOYANT, Slack, released_s
 from tests.pipelines.simulation.energy.sites import hourly
 from tests.pipelines.simulation.engine.simulations import gpu_machines, run, workload
 

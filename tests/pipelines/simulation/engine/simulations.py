@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.trajectory import Ending, Trajectory
-from pipelines.simulation.engine.workload import ANY_GPU_TYPE, Outages, Workload
+from pipelines.simulation.engine.workload import Outages, Workload
 from scheduler_core.cluster import Machine
+from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.discipline import Discipline
 
 NAN = float("nan")

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.simulation.engine.workload import ANY_GPU_TYPE, Workload
+from pipelines.simulation.engine.workload import Workload
+from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.discipline import Discipline
 from tests.pipelines.simulation.engine.simulations import gpu_machines, run
 

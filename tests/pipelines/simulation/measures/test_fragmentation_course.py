@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.trajectory import Trajectory
-from pipelines.simulation.engine.workload import ANY_GPU_TYPE, Workload
+from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.measures.fragmentation_course import fragmentation_course, mean_fragmented_gpus
 from scheduler_core.cluster import Cluster, Demand, Machine
+from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.fragmentation import USES, FreeNodes, breakdown

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.simulation.engine.workload import ANY_GPU_TYPE
 from pipelines.studies.fragmentation.inflation import Inflation, Pods, binned, inflate, run_inflation
 from scheduler_core.cluster import Allocation, Cluster, Demand, Machine
+from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.errors import BadInput
 from scheduler_core.fragmentation import cluster_fragmentation, free_nodes
 from scheduler_core.sharing_placements import DevicePlacement

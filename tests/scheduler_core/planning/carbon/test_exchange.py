@@ -3,11 +3,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from pipelines.studies.carbon.relaxation import Options, relax
 from scheduler_core.planning.carbon.allocator import allocate
 from scheduler_core.planning.carbon.emissions import mean_completion_s
 from scheduler_core.planning.carbon.exchange import PutOff, exchange
 from scheduler_core.planning.carbon.ladders import Period
+from scheduler_core.planning.carbon.relaxation import Options, relax
 from tests.scheduler_core.planning.carbon.made_rounds import Around, check_feasible, jobs_of, random_round
 
 PLENTY = Around(gpus=8, intensity_g_per_kwh=400.0, budget_g=1e9, period_s=600.0)

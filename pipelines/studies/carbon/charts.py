@@ -1,0 +1,110 @@
+"""Mean completion time over energy by arm, how much shorter taut's is at equal energy, and carbon by month.
+
+Drawn from the tables of `pipelines.studies.carbon`, who calls this.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import altair as alt
+import polars as pl
+
+from pipelines.report.charts.looks import BLACK, BLUE, GREEN, PURPLE, VERMILLION, titled
+
+ORANGE, SKY, GREY = "#E69F00", "#56B4E9", "#8C8C8C"
+ARMS: Final = {
+    "taut": ("taut, energy at a price", BLUE, [1, 0]),
+    "two_stages": ("two stages, a budget a period", PURPLE, [1, 0]),
+    "two_stages_banked": ("two stages, unused budget kept", SKY, [1, 0]),
+    "counts_alone": ("counts alone", ORANGE, [6, 3]),
+    "frequency_alone": ("frequency alone", BLACK, [6, 3]),
+    "greedy_max": ("greedy counts, highest frequency", VERMILLION, [1, 0]),
+    "fixed_optimal": ("requested counts, best frequency", GREEN, [1, 0]),
+    "fifo_max": ("FIFO, highest frequency", BLACK, [2, 2]),
+    "bound": ("none can be below (bound)", GREY, [4, 2]),
+}
+"""By arm: its name in legends, its colour, its dash."""
+
+BOUND: Final = "bound"
+"""A curve, not an arm: it has no points of its own."""
+
+BAR: Final = 1.5
+WIDTH, HEIGHT = 300, 240
+
+
+def time_over_energy(curves: pl.DataFrame, settings: Sequence[str], of: Sequence[str]) -> alt.TopLevelMixin:
+    """Draw each arm's mean completion time over its energy, a point for each budget, a panel for each setting."""
+    shown = _named(curves).with_columns(jct_h=pl.col("mean_jct_s") / 3600.0)
+    base, colour = alt.Chart(shown), _colour(shown)
+    x = alt.X("kwh:Q").title("energy of running GPUs, kWh").scale(zero=False)
+    y = alt.Y("jct_h:Q").title("mean completion time, h (log)").scale(type="log", nice=False)
+    layers = alt.layer(
+        base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=_dash(shown), order="kwh:Q"),
+        base.transform_filter(alt.datum.arm != BOUND)
+        .mark_point(filled=True, size=35, opacity=1.0)
+        .encode(x=x, y=y, color=colour),
+    ).properties(width=WIDTH, height=HEIGHT)
+    chart = layers.facet(facet=alt.Facet("setting:N").title(None).sort(list(settings)), columns=3)
+    return titled(chart.resolve_scale(x="independent", y="independent"), "Completion time over energy", of)
+
+
+def shorter_by_setting(rows: pl.DataFrame, settings: Sequence[str], of: Sequence[str]) -> alt.TopLevelMixin:
+    """Draw how many times shorter taut's mean completion time is at equal energy, by setting and other arm."""
+    judged = (pl.col("counted") == "busy") & (pl.col("ours") == "taut") & pl.col("shorter").is_finite()
+    shown = _named(rows.filter(judged))
+    base = alt.Chart(shown)
+    y = alt.Y("setting:N").title(None).sort(list(settings)).axis(labelLimit=260)
+    place = {"y": y, "yOffset": alt.YOffset("arm:N").sort(list(ARMS)), "color": _colour(shown)}
+    layers = alt.layer(
+        base.mark_rule(color=BLACK, strokeDash=[2, 3]).encode(x=alt.datum(BAR)),
+        base.mark_rule(color=BLACK, strokeDash=[1, 0], opacity=0.4).encode(x=alt.datum(1.0)),
+        base.mark_rule(strokeWidth=2).encode(x=alt.X("shorter_lo:Q"), x2="shorter_hi:Q", **place),
+        base.mark_point(filled=True, size=60, opacity=1.0).encode(
+            x=alt.X("shorter:Q")
+            .title("mean time of the arm over taut's at equal kWh (dotted: the bar)")
+            .scale(zero=False),
+            **place,
+        ),
+    ).properties(width=2 * WIDTH, height=75 * len(settings))
+    return titled(alt.vconcat(layers), "How many times shorter at equal energy", of)
+
+
+def carbon_over_time(points: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
+    """Draw carbon over mean completion time by how the budget is set, a panel for each zone and month."""
+    shown = points.with_columns(jct_h=pl.col("mean_jct_s") / 3600.0)
+    names = shown["budget"].unique(maintain_order=True).to_list()
+    colours = [BLACK, BLUE, VERMILLION, GREEN, ORANGE, SKY, PURPLE][: len(names)]
+    legend = alt.Legend(orient="bottom", columns=4, labelLimit=300)
+    colour = alt.Color("budget:N").title(None).scale(domain=names, range=colours).legend(legend)
+    base = alt.Chart(shown)
+    x = alt.X("jct_h:Q").title("mean completion time, h (log)").scale(type="log", nice=False)
+    y = alt.Y("kg:Q").title("carbon of running GPUs, kg CO2eq").scale(zero=False)
+    layers = alt.layer(
+        base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, order="kg:Q"),
+        base.mark_point(filled=True, size=35, opacity=1.0).encode(x=x, y=y, color=colour),
+    ).properties(width=WIDTH, height=HEIGHT)
+    chart = layers.facet(facet=alt.Facet("panel:N").title(None), columns=2)
+    return titled(chart.resolve_scale(x="independent", y="independent"), "Carbon over completion time", of)
+
+
+def _named(rows: pl.DataFrame) -> pl.DataFrame:
+    names = {arm: name for arm, (name, _, _) in ARMS.items()}
+    return rows.filter(pl.col("arm").is_in(list(ARMS))).with_columns(name=pl.col("arm").replace_strict(names))
+
+
+def _colour(shown: pl.DataFrame) -> alt.Color:
+    legend = alt.Legend(orient="bottom", columns=3, symbolOpacity=1.0, labelLimit=300)
+    domain, colours, _ = _looks(shown)
+    return alt.Color("name:N").title(None).scale(domain=domain, range=colours).legend(legend)
+
+
+def _dash(shown: pl.DataFrame) -> alt.StrokeDash:
+    domain, _, dashes = _looks(shown)
+    return alt.StrokeDash("name:N").title(None).scale(domain=domain, range=dashes)
+
+
+def _looks(shown: pl.DataFrame) -> tuple[list[str], list[str], list[list[int]]]:
+    """Return names, colours and dashes of the arms that there are."""
+    there = set(shown["arm"])
+    looks = [look for arm, look in ARMS.items() if arm in there]
+    return [name for name, _, _ in looks], [colour for _, colour, _ in looks], [dash for _, _, dash in looks]

@@ -1,0 +1,146 @@
+"""Elastic jobs drawn from measured tables: how they scale, what frequencies do to them, their size, their arrival.
+
+Whose speed goes with whose watts is drawn: the tables are of different programs. Called by the carbon experiment.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipelines.errors import SourceError
+from pipelines.studies.energy.measured import frequency_models, frequency_table, scaling_models, step_times
+from scheduler_core.planning.carbon.arriving import ArrivingJobs
+from scheduler_core.planning.frequency import FrequencyModel
+from scheduler_core.planning.scaling import ScalingModel
+from scheduler_core.types import FloatArray, IntArray
+
+CLUSTER: Final = "dgx-ext"
+"""The measured cluster with every count from 1 to 16 GPUs, on nodes of 8."""
+
+MOST_GPUS: Final = 16
+SIZES: Final = (
+    (0.72, (0.1, 1.0), (1,)),
+    (0.20, (1.0, 10.0), (1, 2, 4)),
+    (0.06, (10.0, 100.0), (4, 8, 16)),
+    (0.02, (100.0, 1000.0), (8, 16)),
+)
+"""Share of jobs, their GPU hours (log-uniform) and the counts they ask for.
+
+Shares and hours are those of Pollux (OSDI 2021), after Philly's log. Counts are ours, near Gavel's (OSDI 2020): 70 % of
+jobs on one GPU, 25 % on two to four, 5 % on eight.
+"""
+
+HOUR_S: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What jobs are drawn from: scaling by application with the batches measured, and workloads by frequency."""
+
+    scaling: tuple[ScalingModel, ...]
+    batches: tuple[FloatArray, ...]
+    mhz: FloatArray
+    perf: FloatArray
+    watts: FloatArray
+    models: tuple[FrequencyModel, ...]
+
+    @classmethod
+    def of(cls, folder: Path) -> "Measured":
+        """Read the tables of the energy folder.
+
+        Raises
+        ------
+        SourceError
+            If a table is absent or cannot be meant, or lacks the cluster.
+        """
+        scaling = {name: model for (name, cluster), model in scaling_models(folder).items() if cluster == CLUSTER}
+        if not scaling:
+            raise SourceError(f"the step times have no rows of {CLUSTER} that a model can be made of")
+        steps = step_times(folder).filter(pl.col("cluster") == CLUSTER)
+        table = frequency_table(folder).sort("frequency_mhz", maintain_order=True)
+        by_workload = [rows for _, rows in table.group_by("workload", maintain_order=True)]
+        models = frequency_models(folder)
+        return cls(
+            scaling=tuple(scaling.values()),
+            batches=tuple(
+                steps.filter(pl.col("application") == name)["batch_per_gpu"].unique().sort().to_numpy()
+                for name in scaling
+            ),
+            mhz=by_workload[0]["frequency_mhz"].to_numpy(),
+            perf=np.array([rows["perf"].to_numpy() for rows in by_workload]),
+            watts=np.array([rows["watts"].to_numpy() for rows in by_workload]),
+            models=tuple(models[str(rows["workload"][0])] for rows in by_workload),
+        )
+
+    @property
+    def full_w(self) -> float:
+        """Return the mean watts of a running GPU at the highest frequency."""
+        return float(self.watts[:, -1].mean())
+
+
+def drawn(measured: Measured, rng: np.random.Generator, *, jobs: int, jobs_per_h: float) -> ArrivingJobs:
+    """Draw jobs of the measured mix, arriving at random (Poisson)."""
+    kind = rng.choice(len(SIZES), size=jobs, p=[share for share, _, _ in SIZES])
+    low, high = (np.array([hours[end] for _, hours, _ in SIZES])[kind] for end in (0, 1))
+    gpu_hours = low * (high / low) ** rng.random(jobs)
+    requested = np.array([rng.choice(SIZES[each][2]) for each in kind], dtype=np.int64)
+    gaps_s = rng.exponential(HOUR_S / jobs_per_h, size=jobs)
+    submit_s = np.cumsum(gaps_s) - gaps_s[0]
+    run_s = gpu_hours / requested * HOUR_S
+    return elastic(measured, rng, submit_s=submit_s, requested=requested, run_s=run_s, told_s=run_s)
+
+
+def elastic(
+    measured: Measured,
+    rng: np.random.Generator,
+    *,
+    submit_s: FloatArray,
+    requested: IntArray,
+    run_s: FloatArray,
+    told_s: FloatArray,
+    rigid: Sequence[bool] | None = None,
+) -> ArrivingJobs:
+    """Give jobs of known run times a way to scale and a way to answer to frequencies, drawn alike from all measured.
+
+    A job keeps its batch, which is split among its GPUs: that of its request with a batch on each GPU as one measured.
+    It may have any count that leaves each GPU a batch within those measured. `run_s` (J,) is at the requested count
+    and the highest frequency; `told_s` (J,) is what a planner takes it for. A planner has the fitted frequency models;
+    what happens is as measured.
+    """
+    jobs = len(submit_s)
+    application = rng.integers(len(measured.scaling), size=jobs)
+    workload = rng.integers(len(measured.models), size=jobs)
+    speeds = np.stack(
+        [_speeds(measured, which, int(asked), rng) for which, asked in zip(application, requested, strict=True)]
+    )
+    asked_speed = speeds[np.arange(jobs), requested]
+    told = [measured.models[which] for which in workload]
+    return ArrivingJobs(
+        submit_s=submit_s,
+        steps=run_s * asked_speed,
+        told_steps=told_s * asked_speed,
+        steps_per_s=speeds,
+        perf=measured.perf[workload],
+        told_perf=np.array([model.perf(measured.mhz) for model in told]),
+        watts=measured.watts[workload],
+        told_watts=np.array([model.watts(measured.mhz) for model in told]),
+        mhz=measured.mhz,
+        requested=requested,
+        elastic=np.ones(jobs, dtype=np.bool_) if rigid is None else ~np.asarray(rigid, dtype=np.bool_),
+    )
+
+
+def _speeds(measured: Measured, application: int, requested: int, rng: np.random.Generator) -> FloatArray:
+    """Return samples per second by count (N+1,) of one job; NaN where its batch does not split as measured."""
+    batches = measured.batches[application]
+    batch = requested * float(rng.choice(batches))
+    counts = np.arange(MOST_GPUS + 1)
+    speed = measured.scaling[application].split_throughput(counts, batch=batch)
+    each = batch / np.maximum(counts, 1)
+    within = (each >= batches[0]) & (each <= batches[-1])
+    within[[0, requested]] = True
+    return np.where(within, speed, np.nan)

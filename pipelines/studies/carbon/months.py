@@ -1,0 +1,215 @@
+"""Carbon at equal completion time on real grids: budgets in kWh and in grams, kept or not; prices of kWh and grams.
+
+Called by `taut experiment carbon`; planning and simulating are `scheduler_core.planning.carbon`'s.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipelines.errors import SourceError
+from pipelines.simulation.energy.grid_files import ZoneFiles, zone_files
+from pipelines.studies.carbon.charts import carbon_over_time
+from pipelines.studies.carbon.curves import AT_POINTS
+from pipelines.studies.carbon.experiment import Question
+from pipelines.studies.carbon.jobs import Measured, drawn
+from pipelines.studies.carbon.outlook import PRICED, Outlook
+from pipelines.studies.carbon.runs import MOST_BANKED_S, figures
+from pipelines.studies.carbon.simulation import Site, simulate
+from pipelines.studies.carbon.tables import front
+from pipelines.studies.intervals import mean
+from pipelines.studies.study import Findings, Row, dealt
+from scheduler_core.planning.carbon.allocator import allocate
+from scheduler_core.planning.carbon.budget import Bank
+from scheduler_core.planning.carbon.emissions import JOULES_PER_KWH
+from scheduler_core.planning.hourly import HourlySeries
+
+ZONES: Final = ("DE-LU", "US-CAL-CISO")
+MONTHS: Final = (6, 12)
+"""Of 2023: the one reported, chosen before any was simulated, and another to check it by."""
+
+MOST_SEEDS: Final = 4
+"""Of a month's weeks: one takes as long as many runs of the other settings."""
+
+YEAR: Final = 2023
+WEEKS: Final = 3
+"""Begins of weeks in a month that seeds start at, in turn; they simulate some days from there."""
+
+JOBS_PER_H, JOBS, GPUS = 4.0, 400, 64
+"""Four days of jobs, which ask for some seven tenths of the GPUs' time."""
+
+PERIOD_S: Final = 1800.0
+SHARES: Final = (0.2, 0.3, 0.45, 0.7)
+
+PRICES_S_PER_KWH: Final = (3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
+"""Of those of the other settings, without the one that is none."""
+
+BLIND: Final = "same kWh every period"
+BUDGETS: Final = {
+    BLIND: (False, False),
+    "same kWh, unused kept": (False, True),
+    "same grams every period": (True, False),
+    "same grams, unused kept": (True, True),
+}
+"""By name: whether a period's budget is in grams, and whether what is left is kept for later."""
+
+PER_KWH: Final = "a price a kWh"
+KINDS: Final = (*BUDGETS, *PRICED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Week:
+    """One zone, month and seed."""
+
+    measured: Measured
+    zone: str
+    month: int
+    seed: int
+    carbon: HourlySeries
+
+
+def ask_months(question: Question, *, talk: Callable[[str], None] = lambda _: None) -> Findings:
+    """Simulate weeks of real grids under every kind of budget.
+
+    Raises
+    ------
+    BadUsage
+        If a zone's files are absent or not in their format.
+    """
+    measured = Measured.of(question.energy)
+    grids = {zone: zone_files(question.energy / "grid", zone) for zone in ZONES}
+    series = {zone: _carbon(files) for zone, files in grids.items()}
+    weeks = [
+        Week(measured=measured, zone=zone, month=month, seed=seed, carbon=series[zone])
+        for month in MONTHS
+        for zone in ZONES
+        for seed in _seeds(question)
+    ]
+    done: list[Row] = []
+    for rows in dealt(run_week, weeks, question.processes):
+        done += rows
+    talk(f"months: {len(weeks)} weeks simulated")
+    runs = pl.DataFrame(done, infer_schema_length=None)
+    return _findings(runs, question, tuple(note for files in grids.values() for note in files.notes))
+
+
+def run_week(week: Week) -> list[Row]:
+    """Return a row per kind of budget or price, and share or price."""
+    rng = np.random.default_rng([week.seed, 7])
+    jobs = drawn(week.measured, rng, jobs=JOBS, jobs_per_h=JOBS_PER_H)
+    first = datetime(YEAR, week.month, 1, tzinfo=UTC)
+    after = (first + timedelta(days=31)).replace(day=1)
+    starts_s = (first + timedelta(weeks=week.seed % WEEKS)).timestamp()
+    mean_g_per_kwh = week.carbon.mean(first.timestamp(), after.timestamp())
+    full_kwh = GPUS * week.measured.full_w * PERIOD_S / JOULES_PER_KWH
+    said: Row = {"zone": week.zone, "month": f"{first:%Y-%m}", "seed": week.seed}
+    outlook = Outlook(carbon=week.carbon, starts_s=starts_s, usual_g_per_kwh=mean_g_per_kwh)
+    free = Site(gpus=GPUS, period_s=PERIOD_S, intensity_g_per_kwh=outlook.intensity, allowance_g=lambda _: math.inf)
+    rows: list[Row] = []
+    for name, (in_grams, banks) in BUDGETS.items():
+        for share in SHARES:
+
+            def allowance(now_s: float, kwh: float = share * full_kwh, *, in_grams: bool = in_grams) -> float:
+                return kwh * (mean_g_per_kwh if in_grams else outlook.intensity(now_s))
+
+            bank = Bank(most_g=share * full_kwh * mean_g_per_kwh * MOST_BANKED_S / PERIOD_S) if banks else None
+            site = replace(free, allowance_g=allowance, bank=bank)
+            course = simulate(jobs, site, allocate)
+            rows.append({**said, "budget": name, "share": share, **figures(course, jobs)})
+    for name, planner in PRICED.items():
+        for price in PRICES_S_PER_KWH:
+            course = simulate(jobs, free, planner(outlook, price))
+            rows.append({**said, "budget": name, "share": price, **figures(course, jobs)})
+    return rows
+
+
+def saving_rows(runs: pl.DataFrame) -> list[Row]:
+    """Return how much less carbon each kind of budget takes at equal mean completion time, with intervals over seeds.
+
+    Against budgets of the same kWh every period, and prices of grams against the same price a kWh, at `AT_POINTS`
+    completion times that both kinds reach; `kwh_less_pct` is of the energy at the same times.
+    """
+    pairs = [(name, BLIND) for name in KINDS if name != BLIND]
+    pairs += [(name, PER_KWH) for name in PRICED if name != PER_KWH]
+    rows: list[Row] = []
+    for (zone, month), of_month in runs.group_by("zone", "month", maintain_order=True):
+        savings: dict[tuple[str, str], list[tuple[float, float]]] = {pair: [] for pair in pairs}
+        for _, of_seed in of_month.group_by("seed", maintain_order=True):
+            for (name, against), found in savings.items():
+                ours, theirs = (of_seed.filter(pl.col("budget") == each) for each in (name, against))
+                found.append((_less(ours, theirs, "kg"), _less(ours, theirs, "kwh")))
+        for (name, against), found in savings.items():
+            known = [pair for pair in found if math.isfinite(sum(pair))]
+            row: Row = {"zone": zone, "month": month, "budget": name, "against": against, "seeds": len(known)}
+            for column, at in (("carbon_less_pct", 0), ("kwh_less_pct", 1)):
+                each = mean([100.0 * pair[at] for pair in known])
+                row |= {column: each.value, f"{column}_lo": each.low, f"{column}_hi": each.high}
+            rows.append(row)
+    return rows
+
+
+def _seeds(question: Question) -> range:
+    return range(question.seed, question.seed + min(question.seeds, MOST_SEEDS))
+
+
+def together(first: Findings, second: Findings) -> Findings:
+    """Return two findings as one, the first's study and trace."""
+    return replace(
+        first,
+        tables={**first.tables, **second.tables},
+        frames={**first.frames, **second.frames},
+        charts={**first.charts, **second.charts},
+        notes=(*first.notes, *second.notes),
+    )
+
+
+def _less(ours: pl.DataFrame, theirs: pl.DataFrame, column: str) -> float:
+    """Return which part less we spend than they, on the mean over completion times that both reach."""
+    mine, other = front(ours, column), front(theirs, column)
+    if not len(mine.spent) or not len(other.spent):
+        return math.nan
+    low, high = max(mine.mean_s[-1], other.mean_s[-1]), min(mine.mean_s[0], other.mean_s[0])
+    if high < low:
+        return math.nan
+    at = np.linspace(low, high, AT_POINTS)
+    return 1.0 - float((mine.for_mean(at) / other.for_mean(at)).mean())
+
+
+def _carbon(files: ZoneFiles) -> HourlySeries:
+    if files.carbon is None:
+        raise SourceError(f"{files.zone} has no file of carbon intensities, expected carbon_{YEAR}.csv")
+    return files.carbon.going_round()
+
+
+def _findings(runs: pl.DataFrame, question: Question, notes: tuple[str, ...]) -> Findings:
+    whole = runs.filter(pl.col("mean_jct_s").is_finite().all().over("zone", "month", "budget", "share"))
+    points = whole.group_by("zone", "month", "budget", "share", maintain_order=True).agg(
+        pl.col("mean_jct_s", "kg", "kwh").mean(),
+        panel=pl.format("{}, {}", pl.col("zone").first(), pl.col("month").first()),
+    )
+    of = [
+        f"{len(_seeds(question))} stretches of {JOBS} jobs on {GPUS} GPUs; a point is a budget or a price",
+        "life-cycle intensities of 2023, hourly; points further left and lower are better",
+    ]
+    said = (
+        f"months of {YEAR}: the first was chosen beforehand, the other is a check; seeds start at the month's first "
+        f"{WEEKS} weeks in turn; {JOBS} jobs at {JOBS_PER_H:g} an hour, periods of {PERIOD_S:g} s, each with its "
+        "newest intensity",
+        "a budget in grams is the month's mean intensity times the kWh of the other kind; what is kept, at most a "
+        "day's budget (ours), is the same for both kinds, so what grams do is told apart from what keeping does",
+        "a price a gram is that a kWh at the month's mean intensity (ours); foreseen: hours to come are taken to be as "
+        "yesterday's, so that long jobs work more in cleaner hours; made looking at March and September, seeds 1000 on",
+    )
+    return Findings(
+        study="carbon",
+        trace="measured",
+        tables={"carbon at equal completion time": saving_rows(runs)},
+        frames={"months": runs},
+        charts={"carbon_over_time": lambda: carbon_over_time(points, of)},
+        notes=(*said, *notes),
+    )

@@ -1,0 +1,121 @@
+"""Every arm under every budget on the same jobs: one row a simulation.
+
+Called by the carbon experiment; simulating is `pipelines.studies.carbon.simulation`'s.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pipelines.studies.carbon.arms import ARMS, Arm
+from pipelines.studies.carbon.bound import BOUND, PRICES_S_PER_KWH, least_mean
+from pipelines.studies.carbon.jobs import HOUR_S, Measured, drawn
+from pipelines.studies.carbon.simulation import Course, Site, simulate
+from pipelines.studies.study import Row
+from scheduler_core.planning.carbon.arriving import ArrivingJobs
+from scheduler_core.planning.carbon.budget import Bank
+from scheduler_core.planning.carbon.emissions import JOULES_PER_KWH
+
+SHARES: Final = (0.15, 0.25, 0.4, 0.6, 1.0, math.inf)
+"""Budgets, as parts of what all GPUs draw at the highest frequency, which is the mean of the workloads measured."""
+
+PLAIN_G_PER_KWH: Final = 1000.0
+"""A grid on which a gram is a watt-hour: energy alone is budgeted."""
+
+IDLE_W: Final = 30.0
+"""Of a V100 without a job, as the reference has it."""
+
+MOST_BANKED_S: Final = 86_400.0
+"""How much time's budget can be kept for later (ours)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What one variant of the experiment holds fixed; `name` tells variants apart."""
+
+    name: str
+    jobs_per_h: float
+    gpus: int = 64
+    jobs: int = 160
+    period_s: float = 900.0
+    restart_s: float = 0.0
+    at_events: bool = False
+    shares: tuple[float, ...] = SHARES
+    arms: tuple[str, ...] = tuple(ARMS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One setting under one seed; of the jobs given, else of drawn ones."""
+
+    measured: Measured
+    setting: Setting
+    seed: int
+    jobs: ArrivingJobs | None = None
+
+
+def run(task: Task) -> list[Row]:
+    """Return a row per arm and budget, and of the curve that none passes one per point."""
+    setting, jobs = task.setting, task.jobs
+    if jobs is None:
+        rng = np.random.default_rng([task.seed, round(1000 * setting.jobs_per_h)])
+        jobs = drawn(task.measured, rng, jobs=setting.jobs, jobs_per_h=setting.jobs_per_h)
+    said = {"setting": setting.name, "seed": task.seed, "load": offered(jobs, setting.gpus)}
+    rows: list[Row] = []
+    for name in setting.arms:
+        arm = ARMS[name]
+        for share in setting.shares if arm.follows_budget else (math.inf,):
+            for price in arm.prices_s_per_kwh or (None,):
+                course = _course(jobs, setting, arm, share, price, task.measured.full_w)
+                point = {"arm": name, "share": share, "price_s_per_kwh": price}
+                rows.append({**said, **point, **figures(course, jobs)})
+    # The round that a job may start at is the next, but where one is held at its arrival.
+    least = least_mean(jobs, round_s=0.0 if setting.at_events else setting.period_s)
+    for price, kwh, mean_s in zip(PRICES_S_PER_KWH.tolist(), *(each.tolist() for each in least), strict=True):
+        point = {"arm": BOUND, "share": math.inf, "price_s_per_kwh": price}
+        rows.append({**said, **point, "mean_jct_s": mean_s, "kwh": kwh, "kwh_with_idle": kwh})
+    return rows
+
+
+def figures(course: Course, jobs: ArrivingJobs) -> Row:
+    """Return what a simulation comes to; NaN where the budget left jobs without an end.
+
+    `kwh` is of GPUs while they run jobs; `kwh_with_idle` adds those that have none, to the last job's end.
+    """
+    ended = math.nan if course.unfinished else 1.0
+    busy_kwh = float(course.kwh.sum())
+    return {
+        "mean_jct_s": ended * float(np.nanmean(course.jct_s)) if course.unfinished < len(jobs) else math.nan,
+        "kwh": ended * busy_kwh,
+        "kwh_with_idle": ended * (busy_kwh + course.idle_kwh),
+        "kg": ended * float(course.grams.sum()) / 1000.0,
+        "kg_with_idle": ended * (float(course.grams.sum()) + course.idle_g) / 1000.0,
+        "gpu_h": float(course.gpu_s.sum()) / HOUR_S,
+        "changes_a_job": float(course.changes.mean()),
+        "over_budget_pct": 100.0 * course.over_budget,
+        "rounds": course.rounds,
+    }
+
+
+def offered(jobs: ArrivingJobs, gpus: int) -> float:
+    """Return GPU time at the requested counts and the highest frequency over the GPUs' time until the last arrival."""
+    gpu_s = jobs.requested * jobs.steps / jobs.steps_per_s[np.arange(len(jobs)), jobs.requested]
+    return float(gpu_s.sum() / (gpus * max(float(jobs.submit_s[-1] - jobs.submit_s[0]), 1.0)))
+
+
+def _course(jobs: ArrivingJobs, setting: Setting, arm: Arm, share: float, price: float | None, full_w: float) -> Course:
+    """Simulate an arm under a budget that is the same in every period."""
+    full_g = setting.gpus * full_w * setting.period_s / JOULES_PER_KWH * PLAIN_G_PER_KWH
+    site = Site(
+        gpus=setting.gpus,
+        period_s=setting.period_s,
+        intensity_g_per_kwh=lambda _: PLAIN_G_PER_KWH,
+        allowance_g=lambda _: share * full_g,
+        bank=Bank(most_g=share * full_g * MOST_BANKED_S / setting.period_s) if arm.banks else None,
+        idle_w=IDLE_W,
+        restart_s=setting.restart_s,
+        at_events=setting.at_events,
+    )
+    return simulate(jobs, site, arm.at(price), as_requested=arm.as_requested)

@@ -1,0 +1,132 @@
+"""Tables of the carbon experiment: arms against each other at equal energy, with intervals over seeds, and the bars.
+
+Pure functions on rows of runs. Called by the carbon experiment.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipelines.studies.carbon.arms import ABLATION, BASELINES, TAUT, TWO_STAGES, VARIANTS
+from pipelines.studies.carbon.bound import BOUND
+from pipelines.studies.carbon.curves import Front, compared
+from pipelines.studies.intervals import mean
+from pipelines.studies.study import Row
+
+BAR: Final = 1.5
+"""How many times shorter than each baseline's the mean completion time shall be, on average."""
+
+JUDGED: Final = (TAUT, TWO_STAGES)
+"""Whose mean completion times are held to the bar: ours with a price on energy, and the source's procedure."""
+
+COUNTED: Final = {"busy": "kwh", "busy and idle": "kwh_with_idle"}
+"""What energy is compared at, by what it counts."""
+
+
+def compared_rows(runs: pl.DataFrame) -> list[Row]:
+    """Return how many times shorter a judged arm's mean time is, by setting, seed, counted energy, and other arm.
+
+    `ceiling` is the same for the curve that no scheduler passes, at the same energies.
+    """
+    rows: list[Row] = []
+    for (setting, seed), of_seed in runs.group_by("setting", "seed", maintain_order=True):
+        for counted, column in COUNTED.items():
+            fronts = {
+                str(arm): front(points, column) for (arm,), points in of_seed.group_by("arm", maintain_order=True)
+            }
+            bound = fronts.pop(BOUND)
+            for ours, arm in ((ours, arm) for ours in JUDGED if ours in fronts for arm in fronts if arm != ours):
+                found = compared(fronts[ours], fronts[arm], bound)
+                rows.append(
+                    {
+                        "setting": setting,
+                        "seed": seed,
+                        "counted": counted,
+                        "ours": ours,
+                        "arm": arm,
+                        "shorter": found.mean,
+                        "shorter_at_their_least": found.tightest,
+                        "shorter_at_their_most": found.loosest,
+                        "ceiling": found.ceiling,
+                    }
+                )
+    return rows
+
+
+def over_settings(rows: list[Row], settings: Sequence[str]) -> list[Row]:
+    """Return each seed's mean over settings, as a setting of its own; none of seeds that lack one of them."""
+    frame = pl.DataFrame(rows, infer_schema_length=None).filter(pl.col("setting").is_in(settings))
+    keys = ("seed", "counted", "ours", "arm")
+    figures = ("shorter", "shorter_at_their_least", "shorter_at_their_most", "ceiling")
+    means = frame.group_by(keys, maintain_order=True).agg(
+        *(pl.col(name).mean() for name in figures), settings=pl.col("setting").n_unique()
+    )
+    whole = means.filter(pl.col("settings") == len(settings)).drop("settings")
+    return whole.select(pl.lit(f"mean of {', '.join(settings)}").alias("setting"), pl.all()).to_dicts()
+
+
+def front(points: pl.DataFrame, column: str, time: str = "mean_jct_s") -> Front:
+    """Return the curve of one arm's points."""
+    return Front.of(points[column].to_numpy(), points[time].to_numpy())
+
+
+def summed_up(rows: list[Row]) -> list[Row]:
+    """Return a row per setting, counted energy and arm: means over the seeds that can be compared, with intervals."""
+    frame = pl.DataFrame(rows, infer_schema_length=None)
+    found: list[Row] = []
+    keys = ("setting", "counted", "ours", "arm")
+    for key, of_arm in frame.group_by(keys, maintain_order=True):
+        known = of_arm.filter(pl.col("shorter").is_finite())
+        row: Row = {**dict(zip(keys, key, strict=True)), "seeds": len(known), "of": len(of_arm)}
+        for name in ("shorter", "shorter_at_their_least", "shorter_at_their_most", "ceiling"):
+            each = mean(known[name].to_numpy())
+            row |= {name: each.value, f"{name}_lo": each.low, f"{name}_hi": each.high}
+        found.append(row)
+    return found
+
+
+def claim_rows(summary: list[Row]) -> list[Row]:
+    """Hold the means to the bar, for each setting and baseline; energy of busy GPUs is what the bar counts."""
+    rows: list[Row] = []
+    for row in summary:
+        if row["arm"] not in BASELINES or row["counted"] != "busy":
+            continue
+        rows.append(
+            {
+                "setting": row["setting"],
+                "claim": f"{row['ours']}: mean JCT at equal kWh against {row['arm']}",
+                "bar": f"at least {BAR:g} times shorter",
+                **{name: row[name] for name in ("shorter", "shorter_lo", "shorter_hi", "ceiling")},
+                "verdict": _verdict(row),
+            }
+        )
+    return rows
+
+
+def _verdict(row: Row) -> str:
+    if float(str(row["shorter"])) >= BAR:
+        return "met"
+    return "missed" if float(str(row["ceiling"])) >= BAR else "missed; no scheduler reaches it"
+
+
+def ablation_rows(summary: list[Row]) -> list[Row]:
+    """Return how much shorter ours and both stages' mean times are than one stage's, and than with a bank."""
+    return [row for row in summary if row["arm"] in (*ABLATION, *VARIANTS)]
+
+
+def curve_rows(runs: pl.DataFrame) -> pl.DataFrame:
+    """Return means over seeds by setting, arm and budget, of budgets under which all jobs ended in every seed."""
+    figures = ("mean_jct_s", "kwh", "kwh_with_idle", "changes_a_job", "over_budget_pct", "load")
+    keys = ("setting", "arm", "share", "price_s_per_kwh")
+    whole = runs.filter(pl.col("mean_jct_s").is_finite().all().over(keys))
+    return whole.group_by(keys, maintain_order=True).agg(
+        *(pl.col(name).mean() for name in figures), seeds=pl.col("seed").n_unique()
+    )
+
+
+def overshoot_pct(runs: pl.DataFrame, arm: str = TWO_STAGES) -> float:
+    """Return the most that a period's true emissions of an arm were above its budget, in percent of it."""
+    most = runs.filter(pl.col("arm") == arm)["over_budget_pct"].max()
+    return float(np.asarray(most if most is not None else 0.0))

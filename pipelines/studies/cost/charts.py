@@ -1,0 +1,137 @@
+"""Charts of the experiment on costs: cost over load, what it is made of, and energy against tardiness.
+
+Drawn from the runs' rows. Called by `pipelines.studies.cost.experiment`.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import altair as alt
+import polars as pl
+
+from pipelines.report.charts.looks import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, titled
+from pipelines.studies.cost.arms import AHEAD, GREEDY, RELINKED, as_asked, first_principle
+from pipelines.studies.cost.baselines import CONFIGURATIONS
+from pipelines.studies.cost.studies import EXACT
+from pipelines.studies.study import summed_up
+
+COLOURS: Final = {
+    AHEAD: BLUE,
+    RELINKED: SKY,
+    GREEDY: BLACK,
+    **dict(zip(first_principle(), (VERMILLION, VERMILLION, GREEN, GREEN, PURPLE, PURPLE), strict=True)),
+}
+"""By policy; one colour an order, told apart by dashes and marks: dashed and square is fixed."""
+
+PARTS: Final = {"tardiness_usd": "tardiness", "energy_usd": "energy"}
+SEARCHES: Final = (AHEAD, RELINKED, GREEDY)
+LABELLED: Final = (0.001, 0.01, 1.0)
+"""Of the factors, those whose points stand apart."""
+
+WIDTH, HEIGHT = 420, 280
+
+
+def cost_over_load(runs: pl.DataFrame, said: Sequence[str]) -> alt.TopLevelMixin:
+    """Draw the mean cost of a run over the offered load with 95 % intervals, a panel for each configuration."""
+    means = pl.DataFrame(summed_up(runs.filter(pl.col("study") == EXACT), ("load", "arm"), ["total_usd"]))
+    shown = pl.concat(
+        means.filter(pl.col("arm").is_in(SEARCHES) | pl.col("arm").str.ends_with(name)).with_columns(
+            panel=pl.lit(f"beside {name} configurations"), low=pl.col("total_usd_lo").clip(0.0)
+        )
+        for name in CONFIGURATIONS
+    )
+    x = alt.X("load:Q").title("offered load").axis(format=".1f").scale(zero=False, nice=False)
+    base = alt.Chart(shown)
+    bands = base.mark_area(opacity=0.13).encode(
+        x=x, y=alt.Y("low:Q").title("cost of a run, USD"), y2="total_usd_hi:Q", color=_colour()
+    )
+    y = alt.Y("total_usd:Q")
+    lines = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=_colour(), strokeDash=_dash())
+    # One load alone has no line to be dashed.
+    points = base.mark_point(size=45, filled=True, opacity=1.0).encode(x=x, y=y, color=_colour(), shape=_shape())
+    layers = alt.layer(bands, lines, points).properties(width=WIDTH - 80, height=HEIGHT)
+    chart = layers.facet(column=alt.Column("panel:N").title(None))
+    return titled(chart, "Cost of tardiness and energy over load", [*said, "bands: 95 % of means over seeds"])
+
+
+def parts_of_cost(runs: pl.DataFrame, middle: float, said: Sequence[str]) -> alt.TopLevelMixin:
+    """Draw what each policy's cost is made of at one load."""
+    kept = runs.filter(pl.col("study") == EXACT, pl.col("load") == middle)
+    means = kept.group_by("arm", maintain_order=True).agg(pl.col(*PARTS, "total_usd").mean())
+    shown = pl.concat(
+        means.select("arm", usd=pl.col(name), part=pl.lit(part), rank=pl.lit(at))
+        for at, (name, part) in enumerate(reversed(PARTS.items()))
+    )
+    bars = (
+        alt.Chart(shown)
+        .mark_bar()
+        .encode(
+            x=alt.X("usd:Q").title("cost of a run, USD"),
+            y=alt.Y("arm:N").title(None).sort(list(COLOURS)).axis(labelLimit=220),
+            color=alt.Color("part:N")
+            .title(None)
+            .scale(domain=["energy", "tardiness"], range=[ORANGE, "#999999"])
+            .legend(orient="bottom", symbolType="square", symbolStrokeWidth=0),
+            order=alt.Order("rank:Q"),
+        )
+        .properties(width=WIDTH, height=HEIGHT)
+    )
+    return titled(alt.vconcat(bars), f"What costs are made of, load {middle:g}", said)
+
+
+def energy_against_tardiness(
+    ours: pl.DataFrame, runs: pl.DataFrame, place: tuple[float, str], said: Sequence[str]
+) -> alt.TopLevelMixin:
+    """Draw energy against tardiness: looking ahead along the weights it plans with, and each method as a point.
+
+    `place` is the load and the zone.
+    """
+    means = ours.group_by("value", maintain_order=True).agg(pl.col("tardiness_usd", "energy_kwh").mean())
+    load, zone = place
+    kept = runs.filter(pl.col("study") == EXACT, pl.col("load") == load, pl.col("zone") == zone)
+    methods = kept.filter(pl.col("arm").is_in(list(first_principle())))
+    points = methods.group_by("arm", maintain_order=True).agg(pl.col("tardiness_usd", "energy_kwh").mean())
+    x = alt.X("tardiness_usd:Q").title("tardiness of a run, USD at the true weights")
+    y = alt.Y("energy_kwh:Q").title("energy of a run, kWh").scale(zero=False)
+    line = (
+        alt.Chart(means)
+        .mark_line(color=BLUE, point=alt.OverlayMarkDef(color=BLUE))
+        .encode(x=x, y=y, order=alt.Order("value:Q"))
+    )
+    told_apart = means.filter(pl.col("value").is_in(LABELLED))
+    labels = (
+        alt.Chart(told_apart.with_columns(said=pl.format("x {}", pl.col("value").cast(pl.String))))
+        .mark_text(align="left", dx=7, dy=-7, color=BLUE)
+        .encode(x=x, y=y, text="said:N")
+    )
+    names = list(first_principle())
+    dots = (
+        alt.Chart(points)
+        .mark_point(filled=True, size=110, opacity=0.9)
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color("arm:N").title(None).scale(domain=names, range=[COLOURS[name] for name in names]),
+            shape=alt.Shape("arm:N")
+            .title(None)
+            .scale(domain=names, range=["square" if "fixed" in name else "triangle-up" for name in names]),
+        )
+    )
+    chart = alt.vconcat(alt.layer(line, labels, dots).properties(width=WIDTH, height=HEIGHT))
+    told = [*said, f"load {load:g}; line: looking ahead, planning with so many times the true weights of tardiness"]
+    return titled(chart, "Energy against tardiness", told)
+
+
+def _colour() -> alt.Color:
+    colour = alt.Color("arm:N").title(None).scale(domain=list(COLOURS), range=list(COLOURS.values()))
+    return colour.legend(orient="bottom", columns=3, symbolType="stroke", symbolOpacity=1.0)
+
+
+def _shape() -> alt.Shape:
+    shapes = ["square" if as_asked(name) else "circle" for name in COLOURS]
+    return alt.Shape("arm:N").title(None).scale(domain=list(COLOURS), range=shapes)
+
+
+def _dash() -> alt.StrokeDash:
+    dashes = [[5, 3] if "fixed" in name else [1, 0] for name in COLOURS]
+    return alt.StrokeDash("arm:N").title(None).scale(domain=list(COLOURS), range=dashes)

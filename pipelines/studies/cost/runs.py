@@ -1,0 +1,115 @@
+"""One draw of jobs and prices under several policies: a row of figures for each.
+
+What the rows come to is `tables`' and `claims`' matter. Called by `pipelines.studies.cost.experiment`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipelines.studies.cost.arms import as_asked, policies
+from pipelines.studies.cost.feasibility import Unavoidable, unavoidable
+from pipelines.studies.cost.simulation import Outcome, Site, gpu_seconds, simulate
+from pipelines.studies.cost.studies import Setting
+from pipelines.studies.cost.workload import Speeds, cluster, submitted
+from pipelines.studies.study import Row, dealt
+from scheduler_core.planning.hourly import HOUR_S, HourlySeries
+
+TALK_EVERY: Final = 25
+
+FIGURES: Final = (
+    "total_usd",
+    "tardiness_usd",
+    "energy_usd",
+    "energy_kwh",
+    "kept_on_usd",
+    "late_share",
+    "gpu_hours",
+    "restarts",
+    "infeasible_share",
+    "unavoidable_usd",
+)
+"""Of a run: money by part, what idle nodes left on would have cost, jobs past their due date, GPU time held.
+
+The last two are of an empty cluster: jobs past their due date with what the policy may give them, and their tardiness.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Task:
+    """A setting under one seed; `nodes` of each type, `jobs` of them."""
+
+    setting: Setting
+    seed: int
+    speeds: Speeds
+    price: HourlySeries
+    nodes: int
+    jobs: int
+    iterations: int
+    pue: float
+    restart_s: float
+
+
+def run_task(task: Task) -> list[Row]:
+    """Run a task: every policy has the same jobs, prices and site."""
+    setting, nodes = task.setting, cluster(task.nodes)
+    rng = np.random.default_rng(task.seed)
+    start_ts = task.price.start_s + HOUR_S * int(rng.integers(len(task.price)))
+    jobs = submitted(task.speeds, nodes, load=setting.load, count=task.jobs, off_by=setting.off_by, rng=rng)
+    site = Site(
+        nodes=nodes,
+        price=task.price,
+        start_ts=start_ts,
+        pue=task.pue,
+        rho=setting.rho,
+        restart_s=task.restart_s,
+        looks_past=setting.looks_past,
+    )
+    by_name = policies(task.iterations, setting.weight_factor)
+    least = {asked: unavoidable(jobs, as_asked=asked) for asked in (True, False)}
+    rows: list[Row] = []
+    for arm in setting.arms:
+        outcome = simulate(jobs, site, by_name[arm], np.random.default_rng([task.seed, 1]))
+        rows.append({**_said(task), "arm": arm, **_figures(outcome, len(jobs), least[as_asked(arm)])})
+    return rows
+
+
+def _said(task: Task) -> Row:
+    setting = task.setting
+    return {
+        "study": setting.study,
+        "zone": setting.zone,
+        "load": setting.load,
+        "value": setting.value,
+        "seed": task.seed,
+    }
+
+
+def _figures(outcome: Outcome, jobs: int, least: Unavoidable) -> Row:
+    return {
+        "total_usd": outcome.total_usd,
+        "tardiness_usd": outcome.tardiness_usd,
+        "energy_usd": outcome.energy_usd,
+        "energy_kwh": outcome.energy_kwh,
+        "kept_on_usd": outcome.kept_on_usd,
+        "foreseen_usd": outcome.foreseen_usd,
+        "late_share": float((outcome.tardiness_s > 0.0).mean()),
+        "gpu_hours": float(gpu_seconds(outcome, jobs).sum()) / HOUR_S,
+        "restarts": outcome.restarts,
+        "infeasible_share": least.late_share,
+        "unavoidable_usd": least.usd,
+        "decisions": len(outcome.spells),
+    }
+
+
+def run_all(tasks: Sequence[Task], processes: int, talk: Callable[[str], None]) -> pl.DataFrame:
+    """Run all tasks; return a row per setting, seed and policy."""
+    rows: list[Row] = []
+    for count, done in enumerate(dealt(run_task, tasks, processes), start=1):
+        rows += done
+        if count % TALK_EVERY == 0 or count == len(tasks):
+            talk(f"{count} of {len(tasks)} draws run")
+    return pl.DataFrame(rows, infer_schema_length=None)

@@ -1,0 +1,66 @@
+"""What is run: which loads, errors, weights, prices and policies, each a setting of one study.
+
+Settled before any reported seed was run, from the sources where they say. Called by `runs` and `experiment`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pipelines.studies.cost.arms import AHEAD, GREEDY, RELINKED, first_principle, preemptive
+
+EXACT, OFF = "exact run times", "run times off"
+WEIGHTS, RHO, SOURCE, ELSEWHERE, PREEMPTING = (
+    "weights planned with",
+    "rho",
+    "energy until the next decision alone",
+    "other prices",
+    "first principles that preempt",
+)
+
+LOADS: Final = (0.1, 0.3, 0.5, 0.7, 0.9, 1.1)
+AT_LOADS: Final = (0.5, 0.7, 0.9)
+"""Moderate to high: what the bars are judged at; the middle one is where single parameters are varied."""
+
+OFF_BY: Final = 0.1
+
+WEIGHT_FACTORS: Final = (0.001, 0.01, 0.03, 0.1, 0.3, 3.0, 10.0)
+"""What looking ahead takes the weights of tardiness for, in times the true ones, which are counted."""
+
+RHOS: Final = (1.5, 10.0, 1000.0)
+"""Beside the authors' 100; only the source's objective has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a run is of; `study` says which table it belongs to, `value` what that table varies."""
+
+    study: str
+    load: float
+    zone: str
+    arms: tuple[str, ...]
+    value: float = 1.0
+    off_by: float = 0.0
+    weight_factor: float = 1.0
+    rho: float = 100.0
+    looks_past: bool = True
+
+
+def settings(loads: Sequence[float], at_loads: Sequence[float], zones: Sequence[str]) -> list[Setting]:
+    """Return all that is run: the load curve; run times that are off, and methods that preempt, at the bars' loads.
+
+    Single parameters are varied at the middle load. The first of the zones is where everything is; the others are run
+    at the middle load.
+    """
+    home, middle = zones[0], at_loads[len(at_loads) // 2]
+    bases = first_principle()
+    usual = Setting(study=EXACT, load=middle, zone=home, arms=(AHEAD,))
+    return [
+        *(replace(usual, load=load, arms=(AHEAD, RELINKED, GREEDY, *bases)) for load in loads),
+        *(replace(usual, study=OFF, load=load, arms=(AHEAD, *bases), off_by=OFF_BY) for load in at_loads),
+        *(replace(usual, study=WEIGHTS, value=factor, weight_factor=factor) for factor in WEIGHT_FACTORS),
+        *(replace(usual, study=RHO, value=rho, rho=rho, arms=(RELINKED,)) for rho in RHOS),
+        replace(usual, study=SOURCE, looks_past=False, arms=(RELINKED, GREEDY)),
+        *(replace(usual, study=ELSEWHERE, zone=zone, arms=(AHEAD, *bases)) for zone in zones[1:]),
+        *(replace(usual, study=PREEMPTING, load=load, arms=tuple(preemptive())) for load in at_loads),
+    ]

@@ -1,0 +1,136 @@
+"""Tables of the experiment on costs: levels, savings against each method, deviations, what parameters change.
+
+Pure functions of the runs' rows. Called by `experiment`; the charts read the same rows.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipelines.studies.cost.arms import AHEAD, GREEDY, RELINKED, first_principle
+from pipelines.studies.cost.runs import FIGURES
+from pipelines.studies.cost.studies import ELSEWHERE, EXACT, OFF, PREEMPTING, RHO, SOURCE, WEIGHTS
+from pipelines.studies.intervals import Interval, mean, ratio
+from pipelines.studies.study import SEED, Row, summed_up
+from scheduler_core.types import FloatArray
+
+PERCENT: Final = 100.0
+PLAN, DECISIONS = "plan", "decisions"
+
+
+def levels(runs: pl.DataFrame) -> list[Row]:
+    """Return a row per study, zone, load, value and policy: means over seeds with their intervals."""
+    return summed_up(runs, ("study", "zone", "load", "value", "arm"), FIGURES)
+
+
+def of(runs: pl.DataFrame, study: str, arm: str, figure: str, loads: Sequence[float] | None = None) -> FloatArray:
+    """Return a figure by seed, as the mean over the loads."""
+    kept = runs.filter(pl.col("study") == study, pl.col("arm") == arm)
+    if loads is not None:
+        kept = kept.filter(pl.col("load").is_in(list(loads)))
+    return kept.group_by(SEED).agg(pl.col(figure).mean()).sort(SEED)[figure].cast(pl.Float64).to_numpy()
+
+
+def saving_pct(ours: FloatArray, theirs: FloatArray) -> Interval:
+    """Return by how many percent one mean is lower than theirs, paired by seed."""
+    return ratio(theirs - ours, theirs).scaled(PERCENT)
+
+
+def savings(runs: pl.DataFrame) -> list[Row]:
+    """Return a row per study, zone, load and other policy: what looking ahead saves in all and by part, in percent.
+
+    `tardiness_part_pct` and `energy_part_pct` add up to `saving_pct`: each part's saving over the other's total.
+    `kept_on_pct` is the saving were the other's idle nodes left on; `net_pct` is of costs above the tardiness that each
+    could not have avoided on an empty cluster (`unavoidable_usd`: the other's). Paired by seed.
+    """
+    rows: list[Row] = []
+    for study in (EXACT, OFF, ELSEWHERE):
+        own = runs.filter(pl.col("study") == study)
+        for (zone, load), group in own.group_by("zone", "load", maintain_order=True):
+            for arm in (RELINKED, GREEDY, *first_principle()):
+                if len(group.filter(pl.col("arm") == arm)):
+                    rows.append(
+                        {"study": study, "zone": zone, "load": load, "against": arm, **_saved(group, study, arm)}
+                    )
+    return rows
+
+
+def _saved(runs: pl.DataFrame, study: str, arm: str) -> Row:
+    ours, theirs = ({name: of(runs, study, each, name) for name in FIGURES} for each in (AHEAD, arm))
+    total = theirs["total_usd"]
+    less = {name: theirs[name] - ours[name] for name in ("tardiness_usd", "energy_usd")}
+    parts = {
+        "saving_pct": saving_pct(ours["total_usd"], total),
+        "tardiness_part_pct": ratio(less["tardiness_usd"], total).scaled(PERCENT),
+        "energy_part_pct": ratio(less["energy_usd"], total).scaled(PERCENT),
+        "energy_saving_pct": saving_pct(ours["energy_usd"], theirs["energy_usd"]),
+        "net_pct": net_pct(ours["total_usd"], total, ours["unavoidable_usd"], theirs["unavoidable_usd"]),
+        "kept_on_pct": saving_pct(ours["total_usd"], total + theirs["kept_on_usd"]),
+    }
+    spread = {key: value for name, found in parts.items() for key, value in _spread(name, found).items()}
+    return {**spread, "unavoidable_usd": float(theirs["unavoidable_usd"].mean())}
+
+
+def net_pct(ours: FloatArray, theirs: FloatArray, our_least: FloatArray, their_least: FloatArray) -> Interval:
+    """Return the saving of the cost above what each could not have avoided, in percent, paired by seed."""
+    return saving_pct(ours - our_least, theirs - their_least)
+
+
+def deviations(runs: pl.DataFrame, foreseen: str) -> dict[float, FloatArray]:
+    """Return, by load, how far the realised cost of looking ahead lies from the foreseen one where run times are off.
+
+    In percent of the realised cost, one a seed, without sign. `PLAN`: foreseen by running the same draw with the
+    predicted run times as the true ones, as the source holds its simulation against a real cluster. `DECISIONS`:
+    foreseen by the decisions on the way (`Outcome.foreseen_usd`), each with what was known by then.
+    """
+    found: dict[float, FloatArray] = {}
+    for load in runs.filter(pl.col("study") == OFF)["load"].unique(maintain_order=True):
+        real = of(runs, OFF, AHEAD, "total_usd", [load])
+        seen = of(runs, EXACT, AHEAD, "total_usd", [load])
+        if foreseen == DECISIONS:
+            seen = of(runs, OFF, AHEAD, "foreseen_usd", [load])
+        found[load] = PERCENT * np.abs(seen - real) / real
+    return found
+
+
+def deviation_rows(runs: pl.DataFrame) -> list[Row]:
+    """Return a row per load and way of foreseeing: the mean deviation over seeds, and the worst."""
+    return [
+        {
+            "foreseen_by": foreseen,
+            "load": load,
+            "seeds": len(off),
+            **_spread("off_pct", mean(off)),
+            "worst_pct": float(off.max()),
+        }
+        for foreseen in (PLAN, DECISIONS)
+        for load, off in deviations(runs, foreseen).items()
+    ]
+
+
+def sensitivity(runs: pl.DataFrame, middle: float, zone: str) -> list[Row]:
+    """Return a row per varied parameter at the middle load: its cost, and how much more that is than usual.
+
+    `than` is the policy it is held against under its usual parameters: itself, and looking ahead for methods that
+    have no such runs.
+    """
+    usual = runs.filter(pl.col("study") == EXACT, pl.col("load") == middle, pl.col("zone") == zone)
+    known = set(usual["arm"].to_list())
+    rows: list[Row] = []
+    for study in (WEIGHTS, RHO, SOURCE, PREEMPTING):
+        own = runs.filter(pl.col("study") == study, pl.col("load") == middle)
+        for (value, name), group in own.group_by("value", "arm", maintain_order=True):
+            arm = str(name)
+            than = arm if arm in known else AHEAD
+            usual_usd = of(usual, EXACT, than, "total_usd")
+            more = ratio(of(group, study, arm, "total_usd") - usual_usd, usual_usd).scaled(PERCENT)
+            figures = {figure: float(of(group, study, arm, figure).mean()) for figure in FIGURES[:4]}
+            said = {"study": study, "value": value, "arm": arm, "than": than}
+            rows.append({**said, **figures, **_spread("more_than_usual_pct", more)})
+    return rows
+
+
+def _spread(name: str, found: Interval) -> Row:
+    return {name: found.value, f"{name}_lo": found.low, f"{name}_hi": found.high}

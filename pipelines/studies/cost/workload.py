@@ -1,0 +1,156 @@
+"""The jobs and nodes of the experiment on costs: measured speeds on two node types, due dates and weights drawn.
+
+Nothing is run here. Called by `pipelines.studies.cost.runs`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipelines.errors import BadUsage
+from pipelines.studies.cost.simulation import SubmittedJobs
+from scheduler_core.planning.cost.problem import Nodes, NodeType
+from scheduler_core.planning.power import NodePower
+from scheduler_core.types import BoolArray, FloatArray, IntArray
+
+MINUTE_S: Final = 60.0
+GPUS_ON_A_NODE: Final = 8
+"""The most that speeds were measured with on one node (ours: both node types have as many)."""
+
+POWERS: Final = {
+    "p100": NodePower(name="p100", cpu_idle_w=30.0, cpu_full_w=240.0, gpu_idle_w=25.0, gpu_full_w=250.0),
+    "v100": NodePower(name="v100", cpu_idle_w=40.0, cpu_full_w=330.0, gpu_idle_w=30.0, gpu_full_w=300.0),
+}
+"""By GPU type: published idle and full watts of the GPUs, beside two E5-2682v4 or two 8163 (the pairing is ours)."""
+
+REFERENCE: Final = "v100"
+"""The GPU type Gavel's run times are of."""
+
+ASKED: Final = {1: 0.70, 2: 0.10, 4: 0.15, 8: 0.05}
+"""GPUs asked for and how often: Gavel's multi-GPU jobs (its public generator), made after Philly's."""
+
+SHORT_MINUTES, LONG_MINUTES = (1.5, 3.0), (3.0, 4.0)
+SHORT_SHARE: Final = 0.8
+"""Run times as asked: 10**U(1.5, 3) minutes for 80 % of the jobs, 10**U(3, 4) for the others (Gavel's generator)."""
+
+WEIGHT_USD_PER_S: Final = (0.000253709514333333, 0.000443991650083333)
+"""Bounds of the uniform weight of a second of tardiness: the ANDREAS authors' public generator, in EUR there (that a
+dollar is as much is ours)."""
+
+SLOWEST_DUE: Final = 3.0
+"""Due dates lie U(fastest, min(3 fastest, slowest)) after submission, over all configurations (the same generator)."""
+
+MEAN_OF: Final = 20_000
+"""Jobs drawn to know how much work one brings on average."""
+
+
+def node_type(power: NodePower, gpus: int = GPUS_ON_A_NODE) -> NodeType:
+    """Return a node type whose CPUs are as busy as its GPUs (ours)."""
+    cpu_w = (power.cpu_full_w - power.cpu_idle_w) / gpus
+    active_w = power.gpu_full_w - power.gpu_idle_w + cpu_w
+    return NodeType(name=power.name, gpu_type=power.name, gpus=gpus, idle_w=power.idle_w(gpus), gpu_active_w=active_w)
+
+
+def cluster(each: int) -> Nodes:
+    """Return `each` nodes of both types."""
+    types = tuple(node_type(power) for power in POWERS.values())
+    return Nodes(types=types, type_of=np.repeat(np.arange(len(types)), each))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Speeds:
+    """Steps per second of A applications, (A, node types, 1 + GPUs on a node); NaN where nobody measured."""
+
+    names: tuple[str, ...]
+    steps_per_s: FloatArray
+
+    @property
+    def counts(self) -> BoolArray:
+        """Return whether each application was measured with each number of GPUs on both types (A, 1 + GPUs)."""
+        return np.asarray(np.isfinite(self.steps_per_s).all(axis=1))
+
+
+def speeds_of(throughputs: pl.DataFrame) -> Speeds:
+    """Return the speeds of jobs alone on one node, of applications that both types were measured with.
+
+    Raises
+    ------
+    BadUsage
+        If there is none.
+    """
+    kept = throughputs.filter("consolidated", pl.col("gpus") <= GPUS_ON_A_NODE)
+    keys = kept.select("model", "batch").unique(maintain_order=True).rows()
+    steps = np.full((len(keys), len(POWERS), 1 + GPUS_ON_A_NODE), np.nan)
+    kinds = {name: at for at, name in enumerate(POWERS)}
+    for model, batch, gpus, gpu_type, speed in kept.select(
+        "model", "batch", "gpus", "gpu_type", "steps_per_s"
+    ).iter_rows():
+        steps[keys.index((model, batch)), kinds[gpu_type], gpus] = speed
+    whole = np.isfinite(steps[:, :, 1]).all(axis=1)
+    if not whole.any():
+        raise BadUsage(f"throughputs: found none with one GPU on each of {', '.join(POWERS)}, expected some")
+    names = [model if batch is None else f"{model} ({batch})" for model, batch in keys]
+    return Speeds(names=tuple(np.array(names)[whole].tolist()), steps_per_s=steps[whole])
+
+
+def drawn(speeds: Speeds, count: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
+    """Draw jobs: their run times (J, node types, 1 + GPUs), and the GPUs asked for.
+
+    The count asked for comes first, then an application measured with it, then the run time as asked on the reference
+    type; the other configurations follow from the measured speeds (steps are the same).
+    """
+    asked = rng.choice(np.array(list(ASKED)), count, p=np.array(list(ASKED.values())))
+    pick = rng.random(count)
+    application = np.empty(count, np.int64)
+    for gpus in ASKED:
+        fitting = np.flatnonzero(speeds.counts[:, gpus])
+        mine = asked == gpus
+        application[mine] = fitting[(pick[mine] * len(fitting)).astype(np.int64)]
+    short = rng.random(count) < SHORT_SHARE
+    low, high = (np.where(short, *bounds) for bounds in zip(SHORT_MINUTES, LONG_MINUTES, strict=True))
+    as_asked_s = MINUTE_S * 10.0 ** rng.uniform(low, high)
+    speed = speeds.steps_per_s[application]
+    reference = speed[np.arange(count), list(POWERS).index(REFERENCE), asked]
+    return (as_asked_s * reference)[:, None, None] / speed, asked
+
+
+def least_gpu_s(run_s: FloatArray) -> FloatArray:
+    """Return the fewest GPU-seconds each job (J) can be done with, over node types and counts."""
+    return np.asarray(np.nanmin(run_s * np.arange(run_s.shape[2]), axis=(1, 2)))
+
+
+def interval_s(speeds: Speeds, nodes: Nodes, load: float) -> float:
+    """Return the mean time between arrivals at an offered load.
+
+    A load of 1 brings as many GPU-seconds as there are, were every job run where it takes the fewest (ours; the
+    authors' generator goes by the time on one GPU).
+    """
+    run_s, _ = drawn(speeds, MEAN_OF, np.random.default_rng(0))
+    return float(least_gpu_s(run_s).mean() / (load * nodes.gpus.sum()))
+
+
+def submitted(
+    speeds: Speeds, nodes: Nodes, *, load: float, count: int, off_by: float, rng: np.random.Generator
+) -> SubmittedJobs:
+    """Draw the jobs of one run: Poisson arrivals, run times, due dates, weights.
+
+    Each true run time is off by the same share, up or down with equal chance (ours). What is drawn depends on the
+    seed alone: loads stretch the same arrivals, and the same jobs are off.
+    """
+    run_s, asked = drawn(speeds, count, rng)
+    gaps_s = rng.exponential(1.0, count) * interval_s(speeds, nodes, load)
+    submit_s = np.cumsum(gaps_s) - gaps_s[0]
+    fastest, slowest = np.nanmin(run_s, axis=(1, 2)), np.nanmax(run_s, axis=(1, 2))
+    allowed_s = rng.uniform(fastest, np.minimum(SLOWEST_DUE * fastest, slowest))
+    weight = rng.uniform(*WEIGHT_USD_PER_S, count)
+    up = rng.random(count) < 0.5
+    return SubmittedJobs(
+        submit_s=submit_s,
+        due_s=submit_s + allowed_s,
+        weight_usd_per_s=weight,
+        run_s=run_s,
+        asked_gpus=asked.astype(np.int64),
+        off_by=np.where(up, 1.0 + off_by, 1.0 - off_by),
+    )

@@ -1,0 +1,168 @@
+"""Errors of the frequency models, fitted and held out, and what each workload's best frequency saves and costs.
+
+Fitting is `scheduler_core.planning.frequency`'s. Called by `pipelines.studies.energy.fits`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipelines.studies.study import Row
+from scheduler_core.planning.frequency import FrequencyModel, fit_frequency, line, mean_error
+from scheduler_core.types import BoolArray, FloatArray
+
+POWERS: Final = {"cubic": 3, "square": 2, "linear": 1}
+"""Exponents of the frequency that are compared for the watts."""
+
+Columns = tuple[FloatArray, FloatArray, FloatArray]
+"""Of one workload by ascending frequency: MHz, speeds, watts."""
+
+Told = tuple[FrequencyModel, BoolArray]
+"""A model, and the steps it was not fitted to."""
+
+
+def workloads(table: pl.DataFrame) -> list[tuple[str, Columns]]:
+    """Return each workload's columns, in the order of the table."""
+    found: list[tuple[str, Columns]] = []
+    for (name,), rows in table.group_by("workload", maintain_order=True):
+        mhz, perf, watts = (
+            rows.sort("frequency_mhz")[column].to_numpy() for column in ("frequency_mhz", "perf", "watts")
+        )
+        found.append((str(name), (mhz, perf, watts)))
+    return found
+
+
+def workload_rows(table: pl.DataFrame) -> list[Row]:
+    """Return each workload's model, its errors, and what its step of least energy saves and costs as measured.
+
+    `told_` columns are of the step that the model takes for the best.
+    """
+    rows: list[Row] = []
+    for name, (mhz, perf, watts) in workloads(table):
+        model = fit_frequency(mhz, perf, watts)
+        energy = watts / perf / (watts[-1] / perf[-1])
+        best, told = int(np.argmin(energy)), int(np.argmax(mhz == model.optimal_mhz()))
+        rows.append(
+            {
+                "workload": name,
+                "a": model.a,
+                "b_mhz": model.b_mhz,
+                "p0_w": model.p0_w,
+                "c_w_per_mhz3": model.c_w_per_mhz3,
+                "time_error_pct": 100.0 * mean_error(model.time_ratio(mhz), 1.0 / perf),
+                **{f"power_{form}_pct": power_error_pct(mhz, watts, exponent) for form, exponent in POWERS.items()},
+                "optimal_mhz": float(mhz[best]),
+                "saving_pct": 100.0 * float(1.0 - energy[best]),
+                "slower_pct": 100.0 * float(perf[-1] / perf[best] - 1.0),
+                "told_mhz": float(mhz[told]),
+                "told_saving_pct": 100.0 * float(1.0 - energy[told]),
+                "told_slower_pct": 100.0 * float(perf[-1] / perf[told] - 1.0),
+            }
+        )
+    return rows
+
+
+def power_error_pct(mhz: FloatArray, watts: FloatArray, exponent: int) -> float:
+    """Return the error of watts as a line in a power of the frequency."""
+    intercept, slope = line(mhz**exponent, watts)
+    return 100.0 * mean_error(intercept + slope * mhz**exponent, watts)
+
+
+def held_out_rows(table: pl.DataFrame) -> list[Row]:
+    """Return errors at steps and of workloads that models were not fitted to, by what they were fitted to.
+
+    `energy_lost_pct` is how much more energy a job takes at the step the model thinks best than at the best measured.
+    """
+    known = workloads(table)
+    models = [fit_frequency(*columns) for _, columns in known]
+    rows: list[Row] = []
+    for what, models_of in FITTED_TO.items():
+        errors, lost = [], []
+        for at, (_, columns) in enumerate(known):
+            for model, unseen in models_of(columns, [*models[:at], *models[at + 1 :]]):
+                errors.append(_errors_pct(model, columns, unseen))
+                lost.append(_energy_lost_pct(model, columns))
+        (time, power), (time_worst, power_worst) = np.mean(errors, axis=0).tolist(), np.max(errors, axis=0).tolist()
+        rows.append(
+            {
+                "fitted_to": what,
+                "fits": len(errors),
+                "time_error_pct": time,
+                "time_worst_pct": time_worst,
+                "power_error_pct": power,
+                "power_worst_pct": power_worst,
+                "energy_lost_pct": float(np.mean(lost)),
+                "energy_lost_worst_pct": float(np.max(lost)),
+            }
+        )
+    return rows
+
+
+def all_but_one(columns: Columns, _: Sequence[FrequencyModel]) -> Iterator[Told]:
+    """Fit to all steps but one, in turn; the reference step stays, which speeds are relative to."""
+    for out in range(len(columns[0]) - 1):
+        unseen = np.arange(len(columns[0])) == out
+        yield _fitted(columns, ~unseen), unseen
+
+
+def every_second(columns: Columns, _: Sequence[FrequencyModel]) -> Iterator[Told]:
+    """Fit to every second step from the reference down."""
+    seen = (np.arange(len(columns[0])) - len(columns[0]) + 1) % 2 == 0
+    yield _fitted(columns, seen), ~seen
+
+
+def upper_half(columns: Columns, _: Sequence[FrequencyModel]) -> Iterator[Told]:
+    """Fit to the upper half of the steps: what is told of the lower ones is beyond what was seen."""
+    seen = np.arange(len(columns[0])) >= len(columns[0]) // 2
+    yield _fitted(columns, seen), ~seen
+
+
+def both_ends(columns: Columns, _: Sequence[FrequencyModel]) -> Iterator[Told]:
+    """Fit to the lowest and the highest step."""
+    seen = np.isin(np.arange(len(columns[0])), (0, len(columns[0]) - 1))
+    yield _fitted(columns, seen), ~seen
+
+
+def other_workloads(columns: Columns, others: Sequence[FrequencyModel]) -> Iterator[Told]:
+    """Take the mean of the other workloads' models, relative to the reference; of this one only its watts there."""
+    mhz, _, watts = columns
+    top = others[0].reference_mhz
+    time = np.mean([[model.a, model.b_mhz] / model.time_ratio(top) for model in others], axis=0)
+    power = np.mean([[model.p0_w, model.c_w_per_mhz3] / model.watts(top) for model in others], axis=0) * watts[-1]
+    told = FrequencyModel(
+        steps_mhz=tuple(mhz.tolist()),
+        reference_mhz=top,
+        a=float(time[0]),
+        b_mhz=float(time[1]),
+        p0_w=float(power[0]),
+        c_w_per_mhz3=float(power[1]),
+    )
+    yield told, np.arange(len(mhz)) < len(mhz) - 1
+
+
+FITTED_TO: Final[dict[str, Callable[[Columns, Sequence[FrequencyModel]], Iterator[Told]]]] = {
+    "its other steps": all_but_one,
+    "its every second step": every_second,
+    "its upper half of steps": upper_half,
+    "its lowest and highest step": both_ends,
+    "other workloads, and its watts at the highest step": other_workloads,
+}
+"""By what is told of a model: the models of one workload, given its columns and the others' models."""
+
+
+def _fitted(columns: Columns, seen: BoolArray) -> FrequencyModel:
+    mhz, perf, watts = (column[seen] for column in columns)
+    return fit_frequency(mhz, perf, watts, reference_mhz=float(columns[0][-1]))
+
+
+def _errors_pct(model: FrequencyModel, columns: Columns, at: BoolArray) -> tuple[float, float]:
+    mhz, perf, watts = (column[at] for column in columns)
+    return 100.0 * mean_error(model.time_ratio(mhz), 1.0 / perf), 100.0 * mean_error(model.watts(mhz), watts)
+
+
+def _energy_lost_pct(model: FrequencyModel, columns: Columns) -> float:
+    mhz, perf, watts = columns
+    energy, told = watts / perf, model.watts(mhz) * model.time_ratio(mhz)
+    return 100.0 * float(energy[int(np.argmin(told))] / energy.min() - 1.0)

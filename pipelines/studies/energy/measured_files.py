@@ -1,0 +1,112 @@
+"""Files of measurements read and checked: tables with named columns, numbers that can be meant, bounded in size.
+
+What the tables mean is `pipelines.studies.energy.measured`'s, who calls this.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from pipelines.errors import SourceError
+
+MOST_BYTES: Final = 64 * 2**20
+"""The largest of the published tables has less than half a mebibyte."""
+
+
+def found(folder: Path, name: str) -> Path:
+    """Return a file of the energy folder.
+
+    Raises
+    ------
+    SourceError
+        If the folder or the file is absent, or the file is larger than any such table.
+    """
+    path = folder / name
+    if not folder.is_dir():
+        raise SourceError(
+            f"no folder of energy data at {folder}; name it with --energy or TAUT_ENERGY (expected there: {name})"
+        )
+    if not path.is_file():
+        raise SourceError(f"{folder} lacks {name}; expected the measured tables as they were published")
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise SourceError(f"{name} has {size} bytes, expected at most {MOST_BYTES}; is it the published table?")
+    return path
+
+
+def table(folder: Path, name: str, columns: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
+    """Read the named columns of a CSV file; every number finite and above zero, every name there.
+
+    Raises
+    ------
+    SourceError
+        If the file is absent or too large, lacks a column, or holds what cannot be meant: the first such row is told.
+    """
+    read = _text(found(folder, name), name)
+    if missing := [column for column in columns if column not in read.columns]:
+        raise SourceError(
+            f"{name} lacks the columns {', '.join(missing)}; found {', '.join(map(_short, read.columns[:8]))}"
+        )
+    if read.is_empty():
+        raise SourceError(f"{name} has no rows, expected measurements")
+    frame = read.select(pl.col(column).str.strip_chars().cast(kind, strict=False) for column, kind in columns.items())
+    check_rows(frame, name, read)
+    return frame
+
+
+def check_rows(frame: pl.DataFrame, name: str, read: pl.DataFrame) -> None:
+    """Refuse numbers that are not finite and above zero, and names that are absent; `read` has them as written."""
+    for column, kind in frame.schema.items():
+        fine = pl.col(column).is_finite() & (pl.col(column) > 0) if kind.is_numeric() else pl.col(column) != ""
+        bad = frame.select((~fine.fill_null(value=False)).arg_true()).to_series()
+        if len(bad):
+            at = int(bad[0])
+            wanted = "a finite number above zero" if kind.is_numeric() else "a name"
+            raise SourceError(
+                f"{name}, row {at + 2}: {column} is {_short(read[column][at])!r}, expected {wanted} "
+                f"({len(bad)} such rows); mend or leave out the rows"
+            )
+
+
+def wide(folder: Path, name: str, key: str) -> tuple[list[str], list[float], pl.DataFrame]:
+    """Read a CSV file whose first column is `key`, whose others are numbers, and whose heads are numbers too.
+
+    Returns the rows' names, the heads as numbers, and the numbers.
+
+    Raises
+    ------
+    SourceError
+        As `table`, and if a head is no number, or a row's name or a head comes twice.
+    """
+    read = _text(found(folder, name), name)
+    heads = [column for column in read.columns if column != key]
+    if key not in read.columns or not heads:
+        raise SourceError(f"{name} lacks the column {key} or any beside it; found {', '.join(read.columns[:8])}")
+    try:
+        numbers = [float(head) for head in heads]
+    except ValueError as error:
+        raise SourceError(f"{name}: {error}; expected frequencies as the heads of columns") from error
+    frame = table(folder, name, {key: pl.String, **dict.fromkeys(heads, pl.Float64)})
+    rows = frame[key].to_list()
+    for what, each in (("rows", rows), ("columns", numbers)):
+        if twice := _twice(each):
+            raise SourceError(
+                f"{name} has {what} that come twice: {', '.join(map(str, twice[:5]))}; expected each once"
+            )
+    return rows, numbers, frame.select(heads)
+
+
+def _text(path: Path, name: str) -> pl.DataFrame:
+    try:
+        return pl.read_csv(path, infer_schema=False, encoding="utf8")
+    except (pl.exceptions.PolarsError, UnicodeDecodeError, OSError) as error:
+        raise SourceError(f"{name} cannot be read as CSV: {str(error).splitlines()[0][:200]}") from error
+
+
+def _twice(each: Sequence[object]) -> list[object]:
+    return [value for at, value in enumerate(each) if value in each[:at]]
+
+
+def _short(text: object) -> str:
+    return str(text)[:40]

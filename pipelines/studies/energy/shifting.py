@@ -1,0 +1,223 @@
+"""Holding recorded jobs for a cleaner or cheaper hour: what it saves, and what it costs them in completion time.
+
+Who is released when is `pipelines.simulation.energy.slack`'s matter. Called by `taut experiment slack`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import polars as pl
+
+from pipelines.errors import BadUsage
+from pipelines.lake.lake import Lake
+from pipelines.report.charts.energy_use import saved_over_delay
+from pipelines.simulation.energy.accounting import account
+from pipelines.simulation.energy.amounts import by
+from pipelines.simulation.energy.meters import Meters, Row
+from pipelines.simulation.energy.site import start_on
+from pipelines.simulation.energy.slack import as_submitted, held_back
+from pipelines.simulation.engine.simulator import simulate
+from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.workload import Workload
+from pipelines.simulation.job_pool import PARAMETER_SERVER
+from pipelines.simulation.measures.holding import Uses
+from pipelines.simulation.submissions import KEYS
+from pipelines.simulation.workloads import DRAWN, gangs_of, recorded_workload, uses_of
+from pipelines.studies.energy.savings_recorded import GPUS, READING, SECONDS_PER_DAY
+from pipelines.studies.replay.capacity import evidence_of, readings_of
+from pipelines.studies.replay.replay import replayed
+from pipelines.studies.replay.sizes import PREDICTED, sizes_of
+from pipelines.studies.resamples import BLOCK_DAYS, LEAST_BLOCKS, LEVEL, day_counts
+from pipelines.studies.study import Findings
+from scheduler_core.cluster import Machine
+from scheduler_core.discipline import Discipline
+from scheduler_core.planning.forecast import FORECASTS
+from scheduler_core.planning.grid import Grid
+from scheduler_core.planning.hourly import HOUR_S, HourlySeries
+from scheduler_core.planning.release import CLAIRVOYANT, released_s
+from scheduler_core.types import BoolArray, FloatArray, IntArray
+
+SLACKS_H: Final = (1.0, 3.0, 6.0, 12.0)
+BY: Final[tuple[Literal["carbon", "price"], ...]] = ("carbon", "price")
+HOW: Final = (*FORECASTS, CLAIRVOYANT)
+AT_ONCE: Final = "at once"
+PERCENT: Final = 100.0
+KG: Final = 1000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """The jobs of a replay, the machines, and which jobs are measured: those with a model's run time.
+
+    `day` is that of submission (n), numbered from the first measured one. `uses` are of the GPUs, where a trace has
+    measured them.
+    """
+
+    workload: Workload
+    uses: Uses
+    machines: tuple[Machine, ...]
+    measured: BoolArray
+    day: IntArray
+    first_ts: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the measured jobs of one run came to, summed by day of submission (days,)."""
+
+    jobs: FloatArray
+    kwh: FloatArray
+    carbon_g: FloatArray
+    cost_usd: FloatArray
+    jct_s: FloatArray
+
+
+def ask(
+    lake: Lake,
+    trace: str,
+    cluster: str | None,
+    meters: Meters,
+    *,
+    slacks_h: Sequence[float] = SLACKS_H,
+    seed: int = 0,
+    nthread: int = 1,
+    talk: Callable[[str], None] = lambda _: None,
+) -> Findings:
+    """Replay a trace's jobs at once and held, in every zone, by every forecast and with hindsight.
+
+    Raises
+    ------
+    LakeError
+        If the lake lacks the trace's jobs or machines.
+    """
+    queue, notes = queue_of(lake, trace, cluster, seed=seed, nthread=nthread, talk=talk)
+    rows: list[Row] = []
+    counts = day_counts(int(queue.day.max()) + 1, rng=np.random.default_rng(seed))
+    now = simulate(queue.workload, queue.machines, Discipline())
+    for grid in meters.grids:
+        start_ts, began = start_on(grid, None, queue.first_ts)
+        notes.append(f"{grid.zone}: {began}")
+        base = outcome(queue, now, meters, grid, start_ts)
+        for what in BY:
+            for slack_h in slacks_h:
+                for how in HOW:
+                    held = shifted(queue, _series(grid, what), slack_h, how, start_ts)
+                    found = outcome(queue, held, meters, grid, start_ts)
+                    named: Row = {"zone": grid.zone, "shift_by": what, "slack_h": slack_h, "shift": how}
+                    rows.append(named | compared(found, base, counts))
+            talk(f"{grid.zone}, by {what}: {len(slacks_h) * len(HOW)} replays")
+    frame = pl.DataFrame(rows, infer_schema_length=None)
+    return Findings(
+        study="slack",
+        trace=trace,
+        tables={"savings against waits": rows},
+        frames={"rows": frame},
+        charts={"saved_over_delay": lambda: saved_over_delay(frame)},
+        notes=(*notes, *meters.notes, *meters.assumed(queue.machines), *_notes()),
+    )
+
+
+def queue_of(
+    lake: Lake, trace: str, cluster: str | None, *, seed: int, nthread: int, talk: Callable[[str], None]
+) -> tuple[Queue, list[str]]:
+    """Return the jobs of a trace with run times predicted from earlier months, on its listed machines, and notes."""
+    every = lake.table("jobs", trace, cluster).collect()
+    taken = replayed(every)
+    jobs = taken.jobs
+    sizes = sizes_of(jobs, every.filter(pl.col("req_gpus") > 0.0), [PREDICTED], seed=seed, nthread=nthread, talk=talk)
+    reading = readings_of(evidence_of(lake, jobs, since=sizes.since, loads=()), [READING])[0]
+    machines = reading.pools[0].machines
+    gpus_per_machine = max(machine.gpus for machine in machines)
+    workload = recorded_workload(jobs, predicted_s=sizes.predicted_s[PREDICTED], gpus_per_machine=gpus_per_machine)
+    measured = (jobs["submit_ts"] >= sizes.since).to_numpy()
+    uses = _gpu_uses(jobs, lake.table("usage", trace, cluster).collect(), gpus_per_machine)
+    day = np.floor(workload.arrive_s / SECONDS_PER_DAY).astype(np.int64)
+    queue = Queue(
+        workload=workload,
+        uses=uses,
+        machines=machines,
+        measured=measured,
+        day=(day - day[measured].min()).clip(0),
+        first_ts=jobs["submit_ts"].dt.epoch("us")[0] / 1e6,
+    )
+    since = f"figures are of the {int(measured.sum())} jobs submitted from {sizes.since:%Y-%m-%d %H:%M} UTC on"
+    known = int(np.isfinite(uses.mean[measured, GPUS]).sum())
+    used = f"measured use of the GPUs: of {known} of these jobs; that of the others, and of all CPUs, is assumed"
+    return queue, [*taken.notes, reading.note, *sizes.notes, since, used]
+
+
+def shifted(queue: Queue, series: HourlySeries, slack_h: float, how: str, start_ts: float) -> Trajectory:
+    """Run the jobs with each held up to its slack; a forecast goes by predicted run times, hindsight by true ones."""
+    jobs = queue.workload
+    release = released_s(
+        jobs.arrive_s,
+        np.full(len(jobs), slack_h * HOUR_S),
+        jobs.run_s if how == CLAIRVOYANT else jobs.predicted_s,
+        series,
+        start_ts,
+        how,
+    )
+    held, order = held_back(jobs, release)
+    return as_submitted(simulate(held, queue.machines, Discipline()), jobs.arrive_s, order)
+
+
+def outcome(queue: Queue, run: Trajectory, meters: Meters, grid: Grid, start_ts: float) -> Outcome:
+    """Sum by day of submission what the measured jobs of a run drew, emitted, cost, and took."""
+    powers = meters.table.nodes(run.machines)
+    found = account(run, queue.uses, powers, grid, start_ts, assumed=meters.table.assumed).jobs
+    own = queue.measured & ~run.never_fits
+    day, count = queue.day[own], int(queue.day.max()) + 1
+    columns = (np.ones(len(own)), found.kwh, found.carbon_g, found.cost_usd, run.finished_s - run.workload.arrive_s)
+    jobs, kwh, carbon_g, cost_usd, jct_s = (by(day, each[own], count) for each in columns)
+    return Outcome(jobs=jobs, kwh=kwh, carbon_g=carbon_g, cost_usd=cost_usd, jct_s=jct_s)
+
+
+def compared(found: Outcome, base: Outcome, counts: FloatArray) -> Row:
+    """Return what is saved against starting at once, and how much later jobs end, with intervals over weeks."""
+    row: Row = {"jobs": int(base.jobs.sum())}
+    figures: dict[str, Callable[[FloatArray], FloatArray]] = {
+        "carbon_saved_pct": lambda w: PERCENT * (1.0 - (w @ found.carbon_g) / (w @ base.carbon_g)),
+        "cost_saved_pct": lambda w: PERCENT * (1.0 - (w @ found.cost_usd) / (w @ base.cost_usd)),
+        "intensity_saved_pct": lambda w: (
+            PERCENT * (1.0 - (w @ found.carbon_g) * (w @ base.kwh) / ((w @ found.kwh) * (w @ base.carbon_g)))
+        ),
+        "carbon_saved_g_per_job": lambda w: (w @ (base.carbon_g - found.carbon_g)) / (w @ base.jobs),
+        "cost_saved_usd_per_1000_jobs": lambda w: KG * (w @ (base.cost_usd - found.cost_usd)) / (w @ base.jobs),
+        "jct_later_h": lambda w: (w @ (found.jct_s - base.jct_s)) / (w @ base.jobs) / HOUR_S,
+    }
+    days = counts.shape[1]
+    for name, figure in figures.items():
+        ends = (math.nan, math.nan)
+        if days >= LEAST_BLOCKS * BLOCK_DAYS:
+            tail = (1.0 - LEVEL) / 2.0
+            ends = tuple(np.quantile(figure(counts), [tail, 1.0 - tail]).tolist())
+        row |= {name: float(figure(np.ones((1, days)))[0]), f"{name}_lo": ends[0], f"{name}_hi": ends[1]}
+    return row | {"jct_at_once_h": float(base.jct_s.sum() / base.jobs.sum() / HOUR_S)}
+
+
+def _gpu_uses(jobs: pl.DataFrame, usage: pl.DataFrame, gpus_per_machine: int) -> Uses:
+    """Return what jobs draw of their GPUs where it was measured; of CPUs a replay tells no requests to go by."""
+    joined = jobs.join(usage.select(*KEYS, *DRAWN), on=KEYS, how="left", maintain_order="left")
+    told = joined.select(pl.col("used_gpus").is_not_null() & (pl.col("role") != PARAMETER_SERVER)).to_series()
+    return uses_of(joined, gangs_of(joined, gpus_per_machine=gpus_per_machine), told.to_list())
+
+
+def _series(grid: Grid, what: Literal["carbon", "price"]) -> HourlySeries:
+    series = grid.carbon if what == "carbon" else grid.price
+    if series is None:
+        raise BadUsage(f"zone {grid.zone}: found no series of {what}, expected one to hold jobs by")
+    return series
+
+
+def _notes() -> list[str]:
+    return [
+        "first come, first served; energy is that of the jobs: their work and the idle draw of what they hold",
+        "each job is held once, at its submission, until the hour from which its run is expected to meet the lowest "
+        "mean; persistence forecasts no better hour, so that it holds nobody; clairvoyant knows series and run times "
+        "(a bound)",
+        "intensity_saved_pct: of grams per kWh met, whatever placement does to the kWh; jct_later_h: mean completion "
+        f"time less that of starting at once; intervals of 95 % from blocks of {BLOCK_DAYS} days of submission",
+    ]

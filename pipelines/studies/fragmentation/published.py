@@ -1,0 +1,93 @@
+"""The results published with FGD's simulator: unallocated and fragmented GPUs over arrivals, run by run.
+
+They are read where they lie, and are no part of the project. Called by `fgd.experiment`.
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from pipelines.errors import SourceError
+from pipelines.studies.fragmentation.arms import POLICIES
+
+FOLDER: Final = Path("openb") / "expected_results"
+"""Below the folder of published traces."""
+
+ALLOCATED, FRAGMENTED = "analysis_allo_discrete.csv", "analysis_frag_discrete.csv"
+KEYS: Final = ("workload", "policy", "seed", "arrived_pct")
+SCHEMA: Final = {
+    "workload": pl.String(),
+    "policy": pl.String(),
+    "seed": pl.Int64(),
+    "arrived_pct": pl.Int64(),
+    "unallocated_pct": pl.Float64(),
+    "fragmented_pct": pl.Float64(),
+}
+
+_NAMED: Final = ("workload", "sc_policy", "tune", "seed")
+_LIST: Final = "openb_pod_list_"
+_TUNE: Final = 1.3
+_POLICY_OF: Final = {published: ours for ours, published in POLICIES.items()}
+
+
+def no_results() -> pl.DataFrame:
+    """Return the frame of published results without a row."""
+    return pl.DataFrame(schema=SCHEMA)
+
+
+def usual_folder(traces: Path | None) -> Path | None:
+    """Return where the results lie in the folder of published traces; None where there are none."""
+    folder = None if traces is None else traces / FOLDER
+    return folder if folder is not None and (folder / ALLOCATED).exists() else None
+
+
+def read_published(folder: Path) -> pl.DataFrame:
+    """Read both files: one row per run and whole percent arrived, in the columns of our own curves.
+
+    Raises
+    ------
+    SourceError
+        If a file is absent or not in its format.
+    """
+    allocated, fragmented = (_read(folder / name, column) for name, column in ((ALLOCATED, "a"), (FRAGMENTED, "f")))
+    both = allocated.join(fragmented, on=KEYS, how="left")
+    renamed = both.with_columns(unallocated_pct=100.0 - pl.col("a"), fragmented_pct=pl.col("f"))
+    return renamed.select(*SCHEMA).sort(KEYS)
+
+
+def _read(path: Path, column: str) -> pl.DataFrame:
+    """Return one file as long rows of `KEYS` and its values."""
+    expected = f"expected FGD's published {path.name}"
+    try:
+        wide = pl.read_csv(path, infer_schema=False)
+    except FileNotFoundError as error:
+        raise SourceError(f"no file {path}; {expected}") from error
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise SourceError(f"{path} cannot be read ({_first_line(error)}); {expected}") from error
+    percents = [name for name in wide.columns if re.fullmatch("[0-9]{1,3}", name)]
+    if absent := [name for name in _NAMED if name not in wide.columns] or ([] if percents else ["0 to 130"]):
+        raise SourceError(f"{path} lacks the columns {', '.join(absent)}; {expected}")
+    long = wide.select(*_NAMED, *percents).unpivot(index=_NAMED, variable_name="arrived_pct", value_name=column)
+    try:
+        typed = long.cast({"tune": pl.Float64, "seed": pl.Int64, "arrived_pct": pl.Int64, column: pl.Float64})
+    except pl.exceptions.PolarsError as error:
+        raise SourceError(f"{path} holds what is no number ({_first_line(error)}); {expected}") from error
+    runs = typed.filter(
+        pl.col("tune") == _TUNE, pl.col("sc_policy").is_in(list(_POLICY_OF)), pl.col(column).is_finite()
+    )
+    if runs.is_empty():
+        raise SourceError(f"{path} holds no run of {', '.join(_POLICY_OF)} with tune {_TUNE:g}; {expected}")
+    found = runs.select(
+        pl.col("workload").str.strip_prefix(_LIST),
+        pl.col("sc_policy").replace_strict(_POLICY_OF).alias("policy"),
+        *("seed", "arrived_pct", column),
+    )
+    if twice := found.filter(found.select(KEYS).is_duplicated()).rows():
+        raise SourceError(f"{path} holds {twice[0][1]} on {twice[0][0]} with seed {twice[0][2]} twice; {expected}")
+    return found
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:120]

@@ -1,0 +1,177 @@
+"""Replays: the recorded jobs of a trace through one reading of its cluster, order by order, size by size.
+
+Arrivals and run times are as recorded; nobody is shrunk. What a run comes to is measured in `rows`.
+Called by `taut experiment replay`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import numpy as np
+import polars as pl
+
+from pipelines.errors import LakeError
+from pipelines.simulation.engine.simulator import simulate
+from pipelines.simulation.engine.trajectory import Ending, Trajectory
+from pipelines.simulation.engine.workload import Workload
+from pipelines.simulation.submissions import submissions
+from pipelines.simulation.workloads import recorded_workload
+from pipelines.studies.replay.capacity import SECONDS_PER_DAY, Pool, Reading
+from pipelines.studies.replay.orders import FIFO, ORDERS, Order
+from pipelines.studies.replay.sizes import ORACLE, PREDICTED
+from scheduler_core.types import BoolArray, FloatArray, IntArray
+
+UNSIZED = "none"
+"""The sizes of an order that looks at none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """The jobs of a replay by submission, each with GPUs and a run time, and notes on those left out."""
+
+    jobs: pl.DataFrame
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One run in one pool: what became of the measured jobs (n).
+
+    `day` is that of submission (UTC), numbered since the epoch. `jct_s` is NaN for jobs that the pool can never hold;
+    `stops` counts how often each was preempted. `offered_gpus` is what the measured jobs would keep busy on average.
+    """
+
+    reading: Reading
+    pool: Pool
+    order: str
+    sizes: str
+    day: IntArray
+    gpus: FloatArray
+    run_s: FloatArray
+    jct_s: FloatArray
+    stops: IntArray
+    offered_gpus: float
+
+
+def replayed(jobs: pl.DataFrame) -> Replayed:
+    """Take what can be replayed: GPU jobs with a run time. CPU and memory requests are left out, as machines tell none.
+
+    Raises
+    ------
+    LakeError
+        If no job asks for GPUs.
+    """
+    on_gpus = jobs.filter((pl.col("req_gpus") * pl.col("instances")).fill_null(0.0) > 0.0)
+    if on_gpus.is_empty():
+        raise LakeError(f"found no job that asks for GPUs among {jobs.height}; expected a GPU trace")
+    taken = submissions(on_gpus)
+    notes = taken.notes()
+    if left := jobs.height - on_gpus.height:
+        notes.append(f"left out: {left} jobs without GPUs")
+    nothing = pl.lit(None, dtype=pl.Float64)
+    bare = taken.jobs.with_columns(req_cpu_cores=nothing, req_mem_gib=nothing)
+    return Replayed(jobs=bare, notes=tuple(notes))
+
+
+def replay(
+    jobs: pl.DataFrame,
+    predicted_s: Mapping[str, FloatArray],
+    reading: Reading,
+    plan: Mapping[str, Sequence[str]],
+    *,
+    since: datetime,
+    checkpoint_s: float,
+) -> Iterator[Outcome]:
+    """Run a plan in every pool of a reading, FIFO first; where nobody waits under strict FIFO, that is all.
+
+    A pool in which no job ever waits under strict FIFO treats every order alike: the others are not run there, and
+    their outcome is FIFO's.
+
+    Parameters
+    ----------
+    jobs
+        As `replayed` gives them.
+    predicted_s
+        Sizes by source, along the jobs.
+    plan
+        Sources of sizes by order, as `planned` makes it.
+    since
+        Jobs submitted before it warm the pool up; what becomes of the others is measured.
+    checkpoint_s
+        What every start after a preemption costs.
+    """
+    for pool in reading.pools:
+        rows = np.flatnonzero((jobs["vc"] == pool.vc).to_numpy()) if pool.vc is not None else np.arange(jobs.height)
+        own = jobs[rows]
+        measured = (own["submit_ts"] >= since).to_numpy()
+        if not measured.any():
+            continue
+        workload = recorded_workload(own, gpus_per_machine=max(machine.gpus for machine in pool.machines))
+        queue = _queue(reading, pool, own, workload, measured)
+        first = simulate(workload, pool.machines, ORDERS[FIFO].discipline)
+        waits = bool((first.start_s > workload.arrive_s[first.job]).any())
+        for order, sources in plan.items():
+            discipline = replace(ORDERS[order].discipline, checkpoint_s=checkpoint_s)
+            for source in sources:
+                run = first
+                if waits and order != FIFO:
+                    known_s = predicted_s[source][rows] if source != UNSIZED else workload.predicted_s
+                    run = simulate(replace(workload, predicted_s=known_s), pool.machines, discipline)
+                yield queue.outcome(run, order, source)
+
+
+def planned(orders: Mapping[str, Order], sources: Sequence[str], *, everywhere: bool) -> dict[str, list[str]]:
+    """Return which sources of sizes each order is replayed over; FIFO and the oracle are always among them.
+
+    Unless `everywhere`, sizes from history are for the orders declared `compared`.
+    """
+    plan: dict[str, list[str]] = {FIFO: [UNSIZED]}
+    for name, order in orders.items():
+        own = [s for s in sources if everywhere or order.compared or s in (PREDICTED, ORACLE)]
+        plan[name] = [*dict.fromkeys([*own, ORACLE])] if order.sized else [UNSIZED]
+    return plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Queue:
+    """One pool, which of its jobs are measured, and of those what is the same in every run."""
+
+    reading: Reading
+    pool: Pool
+    measured: BoolArray
+    day: IntArray
+    gpus: FloatArray
+    run_s: FloatArray
+    offered_gpus: float
+
+    def outcome(self, run: Trajectory, order: str, sizes: str) -> Outcome:
+        """Take from a run what became of the measured jobs."""
+        preempted = run.job[run.ending == Ending.PREEMPTED]
+        return Outcome(
+            reading=self.reading,
+            pool=self.pool,
+            order=order,
+            sizes=sizes,
+            day=self.day,
+            gpus=self.gpus,
+            run_s=self.run_s,
+            jct_s=(run.finished_s - run.workload.arrive_s)[self.measured],
+            stops=np.bincount(preempted, minlength=len(self.measured))[self.measured],
+            offered_gpus=self.offered_gpus,
+        )
+
+
+def _queue(reading: Reading, pool: Pool, jobs: pl.DataFrame, workload: Workload, measured: BoolArray) -> _Queue:
+    gpus = (jobs["req_gpus"] * jobs["instances"]).to_numpy()[measured]
+    arrive_s, run_s = workload.arrive_s[measured], workload.run_s[measured]
+    span_s = max(float(arrive_s[-1] - arrive_s[0]), SECONDS_PER_DAY)
+    return _Queue(
+        reading=reading,
+        pool=pool,
+        measured=measured,
+        day=jobs["submit_ts"].dt.epoch("d").to_numpy().astype(np.int64)[measured],
+        gpus=gpus,
+        run_s=run_s,
+        offered_gpus=float((gpus * run_s).sum()) / span_s,
+    )

@@ -1,0 +1,205 @@
+"""What replays come to, as flat rows: JCT, delay and slowdown, by VC and by size of gang, against FIFO and the oracle.
+
+Nothing is simulated here. Called by `taut experiment replay`; the charts are drawn from the same rows.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pipelines.studies.replay.orders import FIFO
+from pipelines.studies.replay.replay import UNSIZED, Outcome
+from pipelines.studies.replay.sizes import ORACLE, PREDICTED
+from pipelines.studies.resamples import Resamples
+from scheduler_core.types import BoolArray, FloatArray
+
+Row = dict[str, object]
+
+ALL: Final = "all"
+CLASSES: Final[dict[str, tuple[float, float]]] = {
+    "1": (0.0, 1.0),
+    "2-7": (1.0, 7.0),
+    "8": (7.0, 8.0),
+    ">8": (8.0, math.inf),
+}
+"""Gangs by their GPUs, above the first number and up to the second."""
+
+SLOWDOWN_FLOOR_S: Final = 10.0
+"""Shorter runs count as this long in the bounded slowdown.
+
+References: Feitelson, Rudolph: Metrics and Benchmarking for Parallel Job Scheduling, 1998.
+"""
+
+DELAYED_S: Final = 60.0
+
+
+def rows_of(outcomes: Sequence[Outcome], *, detail: bool = False, seed: int = 0) -> list[Row]:
+    """Return one row per run of a reading, over all its pools; with `detail` also per VC and per class of gang.
+
+    Columns: `jct` is submission to end of every job that ended, completed or failed; `delay` is JCT less the recorded
+    run time (waiting, lost and checkpoint time); `slowdown` is max(JCT / max(run, 10 s), 1). `fifo_jct_ratio` is the
+    mean JCT of strict FIFO over this one's; `gain_kept` is the share of what the same order gains over FIFO with the
+    oracle's sizes, null where the oracle gains nothing or the order looks at no sizes. Where FIFO piles up, nearly all
+    of a huge gain is kept by any order: `oracle_jct_ratio`, this mean JCT over that with the oracle's sizes, says what
+    better sizes would still bring, and `predicted_jct_ratio`, over that with predicted sizes, who orders better.
+
+    `_low` and `_high` end the 95 % intervals of means and of their ratios, by `Resamples` (seeded by `seed`), the same
+    weeks for every row of a reading; they are null where nothing can be said. Quantiles stand without.
+    """
+    rows: list[Row] = []
+    for name in dict.fromkeys(outcome.reading.name for outcome in outcomes):
+        table = _Table.of([outcome for outcome in outcomes if outcome.reading.name == name], seed=seed)
+        for run in table.runs.values():
+            rows.extend(_rows_of_run(run, table, detail=detail))
+    return rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """The runs of one reading by order and sizes, each with its pools, and their sums by day of submission.
+
+    `sums` are of the jobs that ended, by run and pool: for each class of gang, `ALL` first, how many there are, their
+    JCT and their delay (classes, 3, days).
+    """
+
+    runs: Mapping[tuple[str, str], list[Outcome]]
+    sums: Mapping[tuple[str, str, str | None], FloatArray]
+    resamples: Resamples
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome], *, seed: int) -> "_Table":
+        runs: dict[tuple[str, str], list[Outcome]] = {}
+        for outcome in outcomes:
+            runs.setdefault((outcome.order, outcome.sizes), []).append(outcome)
+        resamples = Resamples.of(np.concatenate([outcome.day for outcome in outcomes]), seed=seed)
+        sums = {(each.order, each.sizes, each.pool.vc): _daily(each, resamples) for each in outcomes}
+        return cls(runs=runs, sums=sums, resamples=resamples)
+
+    def same_pools(self, order: str, sizes: str, run: list[Outcome]) -> list[Outcome]:
+        """Return the run of an order and its sizes in the pools of another run; empty if there is none."""
+        vcs = {outcome.pool.vc for outcome in run}
+        return [outcome for outcome in self.runs.get((order, sizes), []) if outcome.pool.vc in vcs]
+
+    def means(self, run: list[Outcome], gang: str) -> "_Means":
+        """Return the mean JCT and delay of a run, as they are and in every resample."""
+        if not run:
+            return _Means(jct_s=math.nan, drawn_jct_s=np.array(math.nan), drawn_delay_s=np.array(math.nan))
+        at = (ALL, *CLASSES).index(gang)
+        sums = np.sum([self.sums[each.order, each.sizes, each.pool.vc][at] for each in run], axis=0)
+        jobs, jct_s = sums[:2].sum(axis=1)
+        drawn = self.resamples.drawn(sums)
+        with np.errstate(invalid="ignore"):
+            return _Means(
+                jct_s=float(jct_s / jobs) if jobs else math.nan,
+                drawn_jct_s=drawn[1] / drawn[0],
+                drawn_delay_s=drawn[2] / drawn[0],
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Means:
+    """The mean JCT of a run, and its means in every resample (draws,); NaN where it has no job."""
+
+    jct_s: float
+    drawn_jct_s: FloatArray
+    drawn_delay_s: FloatArray
+
+
+def _daily(outcome: Outcome, resamples: Resamples) -> FloatArray:
+    ended = ~np.isnan(outcome.jct_s)
+    of_class = [ended & _of_class(outcome.gpus, gang) for gang in (ALL, *CLASSES)]
+    columns = (np.ones(len(ended)), outcome.jct_s, outcome.jct_s - outcome.run_s)
+    return np.array([[resamples.by_day(outcome.day[own], values[own]) for values in columns] for own in of_class])
+
+
+def _rows_of_run(run: list[Outcome], table: _Table, *, detail: bool) -> list[Row]:
+    slices: list[tuple[str, list[Outcome]]] = [(ALL, run)]
+    if detail and len(run) > 1:
+        slices += [(str(outcome.pool.vc), [outcome]) for outcome in run]
+    return [
+        {**_figures(vc, gang, own), **_compared(gang, own, table)}
+        for vc, own in slices
+        for gang in (ALL, *(CLASSES if detail else ()))
+    ]
+
+
+def _figures(vc: str, gang: str, run: list[Outcome]) -> Row:
+    """Return what a run came to by itself."""
+    gpus, run_s, jct_s = (_stacked(run, name) for name in ("gpus", "run_s", "jct_s"))
+    asked = _of_class(gpus, gang)
+    ended = asked & ~np.isnan(jct_s)
+    capacity = sum(outcome.pool.gpus for outcome in run)
+    delay_s = jct_s[ended] - run_s[ended]
+    slowdown = np.maximum(jct_s[ended] / np.maximum(run_s[ended], SLOWDOWN_FLOOR_S), 1.0)
+    return {
+        "reading": run[0].reading.name,
+        "capacity_basis": run[0].reading.basis,
+        "vc": vc,
+        "capacity_gpus": capacity,
+        "offered_load": sum(outcome.offered_gpus for outcome in run) / capacity,
+        "order": run[0].order,
+        "sizes": run[0].sizes,
+        "gang_gpus": gang,
+        "jobs": int(ended.sum()),
+        "never_fits": int((asked & np.isnan(jct_s)).sum()),
+        "jct_mean_s": _mean(jct_s[ended]),
+        "jct_p50_s": _quantile(jct_s[ended], 0.5),
+        "jct_p99_s": _quantile(jct_s[ended], 0.99),
+        "delay_mean_s": _mean(delay_s),
+        "delay_p99_s": _quantile(delay_s, 0.99),
+        "delayed_share": _mean(delay_s > DELAYED_S),
+        "slowdown_mean": _mean(slowdown),
+        "slowdown_p99": _quantile(slowdown, 0.99),
+        "slowdown_max": _quantile(slowdown, 1.0),
+        "preemptions": int(sum(outcome.stops[_of_class(outcome.gpus, gang)].sum() for outcome in run)),
+    }
+
+
+def _compared(gang: str, run: list[Outcome], table: _Table) -> Row:
+    """Return the mean JCT against strict FIFO, against the oracle's and predicted sizes, and every interval."""
+    order = run[0].order
+    own = table.means(run, gang)
+    fifo = table.means(table.same_pools(FIFO, UNSIZED, run), gang)
+    oracle, predicted = (table.means(table.same_pools(order, sizes, run), gang) for sizes in (ORACLE, PREDICTED))
+    gain_s, drawn_gain_s = fifo.jct_s - oracle.jct_s, fifo.drawn_jct_s - oracle.drawn_jct_s
+    drawn_gain_s = np.where(drawn_gain_s > 0.0, drawn_gain_s, np.nan)
+    kept = (fifo.jct_s - own.jct_s) / gain_s if gang == ALL and gain_s > 0.0 else math.nan
+    found = {
+        "fifo_jct_ratio": (fifo.jct_s / own.jct_s, fifo.drawn_jct_s / own.drawn_jct_s),
+        "oracle_jct_ratio": (own.jct_s / oracle.jct_s, own.drawn_jct_s / oracle.drawn_jct_s),
+        "predicted_jct_ratio": (own.jct_s / predicted.jct_s, own.drawn_jct_s / predicted.drawn_jct_s),
+        "gain_kept": (kept, (fifo.drawn_jct_s - own.drawn_jct_s) / drawn_gain_s),
+    }
+    row: Row = {}
+    for name, drawn in (("jct_mean_s", own.drawn_jct_s), ("delay_mean_s", own.drawn_delay_s)):
+        row |= _ends(name, drawn, table.resamples)
+    for name, (value, drawn) in found.items():
+        told = not math.isnan(value)
+        row |= {name: value if told else None}
+        row |= _ends(name, drawn if told else np.array(math.nan), table.resamples)
+    return row
+
+
+def _ends(name: str, drawn: FloatArray, resamples: Resamples) -> Row:
+    low, high = resamples.interval(drawn)
+    return {f"{name}_low": low, f"{name}_high": high}
+
+
+def _of_class(gpus: FloatArray, gang: str) -> BoolArray:
+    above, up_to = CLASSES.get(gang, (0.0, math.inf))
+    return np.asarray((gpus > above) & (gpus <= up_to), dtype=np.bool_)
+
+
+def _stacked(run: list[Outcome], column: str) -> FloatArray:
+    return np.concatenate([getattr(outcome, column) for outcome in run])
+
+
+def _mean(values: FloatArray | BoolArray) -> float:
+    return float(values.mean()) if len(values) else math.nan
+
+
+def _quantile(values: FloatArray, level: float) -> float:
+    return float(np.quantile(values, level)) if len(values) else math.nan

@@ -1,0 +1,189 @@
+"""What was known of each job's run time when it was submitted: from models of earlier months, from history, or all.
+
+Out of time: a month's jobs are answered by a model that learnt only from jobs that ended before the month began, and
+every history holds only jobs that ended, as recorded, before the submission. Called by `replay.replay`'s callers.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from features.history import History
+from features.vocabulary import ZONES
+from pipelines.errors import BadUsage
+from pipelines.models.baselines import HISTORY_BASELINES, history_forecasts
+from pipelines.models.examples import Examples, examples_of, task_types
+from pipelines.models.fitted import Recipe, calibrated, fit_runtime
+from pipelines.models.metrics import FloatArray
+from pipelines.models.splits import time_later
+from pipelines.studies.replay.means import LIKE_MEAN, MEANS, mean_sizes
+from scheduler_core.types import BoolArray, IntArray
+
+ORACLE: Final = "oracle"
+PREDICTED: Final = "predicted"
+MEDIANS: Final = ("vc_gpus_median", "recent_20", "user_median", "group_median", "global_median")
+
+LEAST_LEARNT: Final = 1000
+"""Jobs that must have ended before a month for it to have a model; earlier months only warm the cluster up."""
+
+WITHOUT_MODEL: Final = "recent_20"
+"""Who answers in `predicted` for jobs before the first model, and where a kind of work has too few jobs for one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Run times in seconds as known at submission, by source, each along the replayed jobs (n,).
+
+    `since` is when the first model stood: figures are of jobs submitted from then on. `notes` say what was learnt.
+    """
+
+    predicted_s: dict[str, FloatArray]
+    since: datetime
+    notes: tuple[str, ...]
+
+
+def sizes_of(
+    jobs: pl.DataFrame,
+    learnt_from: pl.DataFrame,
+    sources: Sequence[str] | None = None,
+    *,
+    seed: int = 0,
+    nthread: int = 1,
+    talk: Callable[[str], None] = lambda _: None,
+) -> Sizes:
+    """Answer the replayed jobs from every source asked; all that apply to the trace by default.
+
+    Parameters
+    ----------
+    jobs
+        Canonical jobs to be replayed, each with a run time.
+    learnt_from
+        All jobs of the trace, these among them: what models and histories may know, each in its time.
+    sources
+        Names as of `applicable_sources`.
+
+    Raises
+    ------
+    BadUsage
+        If a source is unknown, or asks for what the trace does not tell.
+    """
+    known = applicable_sources(jobs)
+    if unknown := sorted(set(sources or ()) - set(known)):
+        raise BadUsage(f"no sizes {', '.join(unknown)} for these jobs; there are {', '.join(known)}")
+    months = local_months(jobs)
+    cuts = [month for month in months if _ended_before(learnt_from, month) >= LEAST_LEARNT]
+    asked = list(sources or known)
+    answers: dict[str, FloatArray] = {}
+    medians = [name for name in MEDIANS if name in asked]
+    history = history_forecasts(jobs, [*medians, WITHOUT_MODEL])
+    notes = []
+    for name in asked:
+        if name == ORACLE:
+            answers[name] = jobs["run_s"].to_numpy().astype(np.float64)
+        elif name in MEANS:
+            answers[name] = mean_sizes(jobs, MEANS[name].keys)
+        elif name == PREDICTED:
+            fallback = np.exp(history[WITHOUT_MODEL].p50)
+            learnt = learned(jobs, learnt_from, cuts, seed=seed, nthread=nthread, talk=talk)
+            answers[name] = np.where(np.isnan(learnt), fallback, learnt)
+            notes.append(_models_note(jobs, learnt, cuts))
+        else:
+            answers[name] = np.exp(history[name].p50)
+    since = cuts[0] if cuts else months[0]
+    return Sizes(predicted_s=answers, since=since, notes=tuple(notes))
+
+
+def applicable_sources(jobs: pl.DataFrame) -> list[str]:
+    """Return the sources whose first key this trace fills at all; the models and the oracle always apply."""
+    filled = {column for column in jobs.columns if jobs[column].null_count() < jobs.height} | {"gpus"}
+    chains = {name: HISTORY_BASELINES[name] for name in MEDIANS} | MEANS
+    told = [
+        name for name, chain in chains.items() if name in (WITHOUT_MODEL, LIKE_MEAN) or set(chain.keys[0]) <= filled
+    ]
+    return [PREDICTED, *told, ORACLE]
+
+
+def local_months(jobs: pl.DataFrame) -> list[datetime]:
+    """Return the begins of the months in which jobs were submitted, in the trace's own zone, ascending."""
+    trace = str(jobs["trace"][0])
+    zone = next((zone for start, zone in ZONES.items() if trace.startswith(start)), "UTC")
+    begins = jobs["submit_ts"].dt.convert_time_zone(zone).dt.truncate("1mo")
+    return begins.dt.convert_time_zone("UTC").unique().sort().to_list()
+
+
+def learned(
+    jobs: pl.DataFrame,
+    learnt_from: pl.DataFrame,
+    cuts: Sequence[datetime],
+    *,
+    seed: int,
+    nthread: int,
+    talk: Callable[[str], None],
+) -> FloatArray:
+    """Return the p50 of each job (n,) from the model of the cut before its submission; NaN where no model answers.
+
+    Parameters
+    ----------
+    cuts
+        Begins of the periods, ascending; each has a model that learnt from what had ended before it.
+    """
+    answers = np.full(jobs.height, np.nan)
+    if not cuts:
+        return answers
+    keys = ["trace", "cluster", "job_id", "role"]
+    numbered = jobs.select(*keys).with_row_index("replayed")
+    # What is submitted or ends after the last replayed job is nobody's past.
+    pool = learnt_from.filter(pl.col("submit_ts") <= jobs["submit_ts"].max())
+    history, recipe = History.of(pool), Recipe()
+    for task_type in task_types(jobs, "kind"):
+        examples = examples_of(
+            pool, None, task_type, by="kind", history=history, names=recipe.features, relative=recipe.relative
+        )
+        place = examples.jobs.select(keys).join(numbered, on=keys, how="left", maintain_order="left")["replayed"]
+        replayed = place.cast(pl.Int64).fill_null(-1).to_numpy()
+        for begin, end in pairwise([*cuts, datetime.max.replace(tzinfo=cuts[0].tzinfo)]):
+            rows, p50_s = _period(examples, replayed >= 0, begin, end, recipe, seed=seed, nthread=nthread)
+            answers[replayed[rows]] = p50_s
+            talk(f"{task_type}: {len(rows)} jobs from {begin:%Y-%m-%d} on answered by what had ended before")
+    return answers
+
+
+def _period(
+    examples: Examples,
+    wanted: BoolArray,
+    begin: datetime,
+    end: datetime,
+    recipe: Recipe,
+    *,
+    seed: int,
+    nthread: int,
+) -> tuple[IntArray, FloatArray]:
+    """Return the wanted rows submitted in [begin, end), and what the model of that period answers them, in seconds."""
+    split = time_later(examples.jobs, until=begin)
+    in_period = wanted & (examples.jobs["submit_ts"] < end).to_numpy()
+    asked = split.test[in_period[split.test]]
+    if len(asked) == 0 or len(split.train) < LEAST_LEARNT or len(split.stop) == 0 or len(split.fit) == 0:
+        return np.empty(0, dtype=np.int64), np.empty(0)
+    split = replace(split, test=asked)
+    fitted = fit_runtime(examples, split, recipe, until=begin, seed=seed, nthread=nthread)
+    return asked, np.exp(calibrated(examples, fitted, recipe).p50)
+
+
+def _ended_before(jobs: pl.DataFrame, moment: datetime) -> int:
+    return jobs.filter(pl.col("end_ts") < moment).height
+
+
+def _models_note(jobs: pl.DataFrame, learnt: FloatArray, cuts: Sequence[datetime]) -> str:
+    without = int(np.isnan(learnt).sum())
+    if not cuts:
+        return f"no month had {LEAST_LEARNT} ended jobs before it: every size of 'predicted' is of {WITHOUT_MODEL}"
+    begins = ", ".join(f"{cut:%Y-%m-%d}" for cut in cuts)
+    return (
+        f"predicted: one model per month, learnt from jobs that had ended before it began (UTC {begins}); "
+        f"{without} of {jobs.height} jobs came before or had no end and took {WITHOUT_MODEL}"
+    )

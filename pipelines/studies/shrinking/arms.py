@@ -1,0 +1,234 @@
+"""Who is given what in an experiment: the arms of experiments 1 to 3, and those that show what each part buys.
+
+Every arm comes from one predictor's answers; percentile rules are in `percentiles`. Called by `experiment`.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, at_request, oracle_of
+from pipelines.simulation.engine.predictors import oracle_policy
+from pipelines.simulation.job_pool import Pool
+from pipelines.studies.shrinking.percentiles import RULES, Rule, past_use
+from pipelines.studies.shrinking.wording import Reworded, WithUse
+from scheduler_core.advice import advised
+from scheduler_core.floors import round_up_gpus
+from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, shrink
+from scheduler_core.types import RESOURCES, FloatArray, Job, Predictor, Reason, Recommendation, Request
+from scheduler_core.verdicts import standing
+
+GPUS: Final = RESOURCES.index("gpus")
+
+STATIC_ALPHAS: Final = (0.5, 0.6, 0.7, 0.8, 0.9)
+
+LEFT_OUT: Final[Mapping[str, tuple[str, str]]] = {
+    "cpu_cores": ("cpu", "CPU"),
+    "mem_gib": ("mem", "memory"),
+    "gpus": ("gpu", "GPUs"),
+}
+"""By resource that an oracle is not told: how its arm is named, and in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The pool, who predicts for it, and the parameters of Algorithm 1 with the pool's devices filled in."""
+
+    pool: Pool
+    predictor: Predictor
+    policy: ShrinkPolicy
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Return the pool's jobs in order."""
+        return [entry.job for entry in self.pool.jobs]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One way to size requests, in words, and what gives every job of the pool its recommendation."""
+
+    what: str
+    give: Callable[[Asked], Sequence[Recommendation]]
+
+
+def asked_of(pool: Pool, predictor: Predictor, policy: ShrinkPolicy) -> Asked:
+    """Fill the pool's devices into the policy."""
+    known = replace(policy, device_mem_gib=pool.device_mem_gib, assumed_device_mem_gib=pool.assumed_device_mem_gib)
+    return Asked(pool=pool, predictor=predictor, policy=known)
+
+
+def advice_of(asked: Asked, arms: Mapping[str, Arm]) -> dict[str, list[Recommendation]]:
+    """Return every arm's recommendations, `requested` first; all carry the run times predicted at the request.
+
+    What an order makes of predicted run times is thus the same in every arm, the oracle's too: arms differ in sizes.
+    """
+    run_s = run_times(asked, requests_of(asked.jobs))
+    given = {
+        name: advised(asked.jobs, lambda _, arm=arm: arm.give(asked))  # type: ignore[misc]  # a default binds the arm
+        for name, arm in arms.items()
+    }
+    standing_all = [at_request(answer) for answer in next(iter(given.values()))]
+    return {
+        name: [replace(answer, run_time_p50_s=known) for answer, known in zip(answers, run_s.tolist(), strict=True)]
+        for name, answers in {REQUESTED: standing_all, **given}.items()
+    }
+
+
+def run_times(asked: Asked, requests: FloatArray) -> FloatArray:
+    """Return the predicted p50 of every job (n,) at these requests (n, 3)."""
+    times: FloatArray = asked.predictor.run_times(asked.jobs, np.arange(len(requests)), requests).p50
+    return times
+
+
+def requests_of(jobs: Sequence[Job]) -> FloatArray:
+    """Return the requests (n, 3)."""
+    return np.array([job.request.row() for job in jobs], dtype=np.float64)
+
+
+def guarded(asked: Asked) -> list[Recommendation]:
+    """Shrink by Algorithm 1 above floors of peak use: importance, run time and floors decide."""
+    return shrink(asked.jobs, asked.predictor, replace(asked.policy, guard="usage"))
+
+
+def unguarded(asked: Asked) -> list[Recommendation]:
+    """Shrink by Algorithm 1 as the paper has it: importance and run time decide, no floor holds."""
+    return shrink(asked.jobs, asked.predictor, replace(asked.policy, guard="none", alpha0=PAPER_ALPHA0))
+
+
+def run_time_only(asked: Asked) -> list[Recommendation]:
+    """Shrink by the run-time threshold alone: every resource counts as unimportant, and no floor holds."""
+    return shrink(
+        asked.jobs,
+        Reworded(asked.predictor, keep=("support",)),
+        replace(asked.policy, guard="none", alpha0=PAPER_ALPHA0),
+    )
+
+
+def importance_only(asked: Asked) -> list[Recommendation]:
+    """Shrink every unimportant resource to the least alpha, whatever the run-time threshold says, without floors."""
+    return shrink(asked.jobs, asked.predictor, replace(asked.policy, guard="none", alpha0=PAPER_ALPHA0, theta=math.inf))
+
+
+def floors_only(asked: Asked) -> list[Recommendation]:
+    """Shrink down to the floors (or the least alpha, if that is more), whatever the run-time model says."""
+    return shrink(asked.jobs, Reworded(asked.predictor, keep=()), replace(asked.policy, guard="usage"))
+
+
+def floors_and_importance(asked: Asked) -> list[Recommendation]:
+    """Shrink down to the floors, but for important resources; the run-time threshold is not asked."""
+    held = replace(asked.policy, guard="usage", sure_runs=math.inf)
+    return shrink(asked.jobs, Reworded(asked.predictor, keep=("important",)), held)
+
+
+def importance_held(asked: Asked) -> list[Recommendation]:
+    """Shrink as `guarded`, but let importance count however much was measured."""
+    return shrink(asked.jobs, asked.predictor, replace(asked.policy, guard="usage", sure_runs=math.inf))
+
+
+def oracle(asked: Asked) -> list[Recommendation]:
+    """Give every job what it truly needed."""
+    return shrink(asked.jobs, oracle_of(asked.pool), oracle_policy(asked.pool.device_mem_gib, _assumed(asked)))
+
+
+def oracle_but(asked: Asked, *, resource: str) -> list[Recommendation]:
+    """Give every job what it truly needed, but for one resource, whose request stands."""
+    kept = [getattr(job.request, resource) for job in asked.jobs]
+    return [
+        replace(
+            answer,
+            target=replace(answer.target, **{resource: asking}),
+            reasons={**answer.reasons, resource: Reason.OPTED_OUT},
+        )
+        for answer, asking in zip(oracle(asked), kept, strict=True)
+    ]
+
+
+def scaled(asked: Asked, *, factors: tuple[float, float, float]) -> list[Recommendation]:
+    """Give every job a fixed share of its request, GPUs on the sharing grid; nothing is asked or held."""
+    requests = requests_of(asked.jobs)
+    targets = requests * np.array(factors)
+    grid = asked.policy.gpu_grid
+    shares = np.maximum(round_up_gpus(targets[:, GPUS], grid), np.where(requests[:, GPUS] > 0.0, grid, 0.0))
+    targets[:, GPUS] = np.minimum(shares, requests[:, GPUS])
+    change = run_times(asked, targets) / run_times(asked, requests) - 1.0
+    return [
+        replace(
+            standing(job, Reason.SHRUNK),
+            target=Request(cpu_cores=row[0], mem_gib=row[1], gpus=row[2]),
+            run_time_change=moved,
+        )
+        for job, row, moved in zip(asked.jobs, targets.tolist(), change.tolist(), strict=True)
+    ]
+
+
+def held_at(asked: Asked, *, alpha: float) -> list[Recommendation]:
+    """Give every job the larger of a fixed share of its request and its floor."""
+    fixed = replace(asked.policy, guard="usage", alpha0=alpha, alpha_step=1.0)
+    return shrink(asked.jobs, Reworded(asked.predictor, keep=()), fixed)
+
+
+def sized_by(asked: Asked, *, rule: Rule) -> list[Recommendation]:
+    """Size every job by a percentile rule over its group's earlier runs; without any the request stands."""
+    known = WithUse(asked.predictor, use=past_use(asked.pool.frame, rule))
+    policy = replace(
+        asked.policy,
+        guard="usage",
+        alpha0=0.0,
+        alpha_step=1.0,
+        min_runs=1,
+        minimum_change=0.0,
+        cpu_margin=rule.margin,
+        mem_margin=rule.margin,
+        gpu_margin=rule.margin,
+        gpu_mem_margin=rule.margin,
+    )
+    return shrink(asked.jobs, known, policy)
+
+
+def _assumed(asked: Asked) -> float:
+    return asked.pool.assumed_device_mem_gib
+
+
+EXPERIMENT_ARMS: Final[Mapping[str, Arm]] = {
+    SHRUNK: Arm(what="Algorithm 1 above floors of peak use", give=guarded),
+    UNGUARDED: Arm(what="Algorithm 1 as in the paper, without floors", give=unguarded),
+    ORACLE: Arm(what="what each job truly needed", give=oracle),
+}
+"""Beside `requested`, in the order in which they are shown."""
+
+ABLATION_ARMS: Final[Mapping[str, Arm]] = {
+    "run_time_only": Arm(what="run-time threshold alone", give=run_time_only),
+    "importance_only": Arm(what="importance alone", give=importance_only),
+    UNGUARDED: Arm(what="run-time threshold and importance: the paper", give=unguarded),
+    "floors_only": Arm(what="floors alone", give=floors_only),
+    "floors_importance": Arm(what="floors and importance, no threshold", give=floors_and_importance),
+    "importance_held": Arm(what="floors, importance and threshold", give=importance_held),
+    SHRUNK: Arm(what="the same, importance only where little was measured", give=guarded),
+    **{
+        f"alpha_{alpha:g}": Arm(what=f"{alpha:g} of every request", give=partial(scaled, factors=(alpha, alpha, alpha)))
+        for alpha in STATIC_ALPHAS
+    },
+    **{
+        f"alpha_{alpha:g}_floors": Arm(
+            what=f"{alpha:g} of every request, at least the floor",
+            give=partial(held_at, alpha=alpha),
+        )
+        for alpha in STATIC_ALPHAS
+    },
+    "half_cpu": Arm(what="half of every CPU request", give=partial(scaled, factors=(0.5, 1.0, 1.0))),
+    **{name: Arm(what=rule.what, give=partial(sized_by, rule=rule)) for name, rule in RULES.items()},
+    **{
+        f"oracle_but_{short}": Arm(
+            what=f"what each job truly needed, but its request of {said}",
+            give=partial(oracle_but, resource=resource),
+        )
+        for resource, (short, said) in LEFT_OUT.items()
+    },
+    ORACLE: Arm(what="what each job truly needed", give=oracle),
+}
+"""Beside `requested`, in the order in which they are shown."""

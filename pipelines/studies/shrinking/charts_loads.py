@@ -1,0 +1,135 @@
+"""Figures 2 to 4 over load: jobs deployed, completion rate, and use of every resource, by arm and truth.
+
+Drawn from the rows about `load` of experiment 1. Called by `pipelines.studies.shrinking.folder`.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import altair as alt
+import polars as pl
+
+from pipelines.report.charts.looks import (
+    ARMS,
+    CLAIM,
+    GNN,
+    HEIGHT,
+    TRUTHS,
+    WIDTH,
+    arm_colour,
+    arm_dash,
+    claim_shape,
+    named,
+    titled,
+)
+
+LOAD: Final = "offered load, jobs per hour"
+PAPER_LOAD_PER_H: Final = 70.0
+RESOURCES: Final = {"cpu": "CPU", "mem": "memory", "gpu": "GPU"}
+HELD: Final = {"allocated": "allocated", "used": "truly used"}
+DEPLOYED_PCT, COMPLETION_PCT = 25.3, 15.2
+USE_PCT: Final = {"cpu": -2.0, "mem": 8.0, "gpu": 7.2}
+"""What the paper claims for utilisation, which is of what is allocated."""
+
+SHARES: Final = frozenset(
+    {"complete_rate", *(f"{resource}_{what}_frac" for resource in ("cpu", "mem", "gpu") for what in HELD)}
+)
+"""Columns that cannot exceed one."""
+
+BASELINE: Final = ARMS["requested"]
+
+
+def deployed_over_load(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
+    """Draw jobs deployed in the window over load, a column for each truth, with and without GNN.
+
+    The paper's claim stands at 70 jobs/h, on top of what our own baseline deploys.
+    """
+    shown = _levels(rows, "deployed", "truth")
+    claimed = _claimed(shown, DEPLOYED_PCT, in_points=False)
+    chart = _lines(pl.concat([shown, claimed]), "jobs deployed in 12 h", form="d", panels=_truths())
+    return titled(chart, "Figure 2: jobs deployed over load", of)
+
+
+def completion_over_load(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
+    """Draw CompleteRate over load, a column for each truth; the paper's claim from its one reading to the other."""
+    shown = _levels(rows, "complete_rate", "truth")
+    claimed = _claimed(shown, COMPLETION_PCT, in_points=True)
+    chart = _lines(pl.concat([shown, claimed]), "finished / (finished + queued)", form="%", panels=_truths())
+    return titled(chart, "Figure 3: completion rate over load", [*of, _READINGS])
+
+
+def use_over_load(rows: pl.DataFrame, of: Sequence[str], *, truth: str = "contention") -> alt.TopLevelMixin:
+    """Draw what is allocated and what is truly used of every resource over load, under one truth.
+
+    The paper's claim is about what is allocated.
+    """
+    kept = rows.filter(pl.col("truth") == truth)
+    panels = [f"{name}, {said}" for said in HELD.values() for name in RESOURCES.values()]
+    frames = []
+    for resource, name in RESOURCES.items():
+        for what, said in HELD.items():
+            shown = _levels(kept, f"{resource}_{what}_frac", pl.lit(f"{name}, {said}"))
+            frames.append(shown)
+            if what == "allocated":
+                frames.append(_claimed(shown, USE_PCT[resource], in_points=True))
+    chart = _lines(pl.concat(frames), "share of capacity", form="%", panels=panels, down=True)
+    return titled(chart, f"Figure 4: use of resources over load, truth {truth}", [*of, _READINGS])
+
+
+_READINGS: Final = "claim of the paper: on top of our baseline, its percentage read as points and as relative"
+
+
+def _truths() -> list[str]:
+    return [f"truth: {truth}" for truth in TRUTHS]
+
+
+def _levels(rows: pl.DataFrame, column: str, panel: str | pl.Expr) -> pl.DataFrame:
+    """Return one row per population, panel, arm and load: the level with its interval."""
+    by_truth = pl.concat_str(pl.lit("truth: "), panel) if isinstance(panel, str) else panel
+    low, high = _possible(column, pl.col(f"{column}_lo")), _possible(column, pl.col(f"{column}_hi"))
+    return named(rows, "rate_per_h", panel=by_truth, level=column, low=low, high=high)
+
+
+def _possible(column: str, bound: pl.Expr) -> pl.Expr:
+    """Return a bound as far as the column can lie: not below nothing, and a share not above all."""
+    return bound.clip(0.0, 1.0 if column in SHARES else None)
+
+
+def _claimed(shown: pl.DataFrame, gain_pct: float, *, in_points: bool) -> pl.DataFrame:
+    """Return the paper's claim on top of our own baseline: the relative reading, and that in points if it has one."""
+    base = shown.filter(pl.col("name") == BASELINE, pl.col("rate_per_h") == PAPER_LOAD_PER_H)
+    relative = pl.col("level") * (1.0 + gain_pct / 100.0)
+    other = pl.col("level") + gain_pct / 100.0 if in_points else relative
+    if in_points:
+        relative, other = relative.clip(upper_bound=1.0), other.clip(upper_bound=1.0)
+    return base.with_columns(
+        name=pl.lit(CLAIM),
+        level=relative,
+        low=pl.min_horizontal(relative, other),
+        high=pl.max_horizontal(relative, other),
+    )
+
+
+def _lines(shown: pl.DataFrame, title: str, *, form: str, panels: Sequence[str], down: bool = False) -> alt.FacetChart:
+    """Draw every panel beside the other, or one below the other with `down`; the populations go the other way."""
+    x = alt.X("rate_per_h:Q").title(LOAD).scale(zero=False, nice=False).axis(labelFlush=False)
+    y = alt.Y("level:Q").title(title).axis(format=form)
+    low = alt.Y("low:Q")
+    colour, dash = arm_colour(claim=True), arm_dash(claim=True)
+    ours = alt.Chart(shown).transform_filter(alt.datum.name != CLAIM)
+    theirs = alt.Chart(shown).transform_filter(alt.datum.name == CLAIM)
+    layers = alt.layer(
+        ours.mark_area(opacity=0.18).encode(x=x, y=low, y2="high:Q", color=colour),
+        ours.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash),
+        theirs.mark_rule(strokeWidth=3).encode(x=x, y=low, y2="high:Q", color=colour),
+        theirs.mark_point(filled=True, size=90, opacity=1.0).encode(x=x, y=y, color=colour, shape=claim_shape()),
+    ).properties(width=WIDTH, height=HEIGHT)
+    panel, population = ("row", "column") if down else ("column", "row")
+    sides = {"column": alt.Column, "row": alt.Row}
+    chart: alt.FacetChart = layers.facet(
+        **{
+            panel: sides[panel]("panel:N").title(None).sort(list(panels)),
+            population: sides[population]("gnn:N").title(None).sort(list(GNN.values())),
+        }
+    )
+    return chart.resolve_scale(y="independent") if down else chart

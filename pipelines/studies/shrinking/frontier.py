@@ -1,0 +1,179 @@
+"""Gain against harm: what a share of the oracle's gain costs in kills and stretch, over thresholds and margins.
+
+Asks one predictor under many policies, and runs every answer under the same arrivals. Called by `pipelines.cli`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from pipelines.simulation.advice import ORACLE
+from pipelines.simulation.job_pool import Pool
+from pipelines.simulation.simulation_settings import SimulationSettings
+from pipelines.studies.intervals import mean
+from pipelines.studies.shrinking.arms import Arm, Asked, advice_of, asked_of, guarded, oracle
+from pipelines.studies.shrinking.cases import cases_of
+from pipelines.studies.shrinking.claims import PLACE, Row, paired, share_of_oracle
+from pipelines.studies.shrinking.goal import TRUTH, row_harm_rows
+from pipelines.studies.shrinking.runs import run_cases
+from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy
+from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, Recommendation, RunTimes
+
+THETAS: Final = (0.01, 0.02, 0.1, 0.25, 1e9)
+"""The last one lets every change of the predicted run time pass."""
+MARGINS: Final = (0.1, 0.25, 0.5, 1.0)
+"""Above the floors of every resource alike, on top of what `training.alike` puts there."""
+EASED: Final = (0.9, 0.8, 0.65, 0.5)
+"""What floors are taken times, to see what lower ones would bring and cost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A policy, and what the predicted needs are taken times: CPU and GPU (`soft`), memories (`hard`)."""
+
+    policy: ShrinkPolicy = field(default_factory=ShrinkPolicy)
+    soft: float = 1.0
+    hard: float = 1.0
+
+
+def points() -> list[Point]:
+    """Return the grid around what is usual: thresholds, margins, easier floors, fewer candidates, held importance."""
+    policy = ShrinkPolicy()
+    held = replace(policy, sure_runs=math.inf)
+    return [
+        Point(policy=policy),
+        *(Point(policy=replace(policy, theta=theta)) for theta in THETAS),
+        *(Point(policy=_with_margin(policy, margin)) for margin in MARGINS),
+        *(Point(policy=policy, soft=factor) for factor in EASED),
+        *(Point(policy=policy, hard=factor) for factor in EASED),
+        Point(policy=replace(policy, alpha0=PAPER_ALPHA0)),
+        Point(policy=held),
+        *(Point(policy=replace(held, theta=theta)) for theta in THETAS),
+        Point(policy=replace(held, alpha0=PAPER_ALPHA0)),
+    ]
+
+
+def _with_margin(policy: ShrinkPolicy, margin: float) -> ShrinkPolicy:
+    return replace(policy, cpu_margin=margin, mem_margin=margin, gpu_margin=margin, gpu_mem_margin=margin)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eased:
+    """A predictor whose predicted needs are taken times a factor; the rest is as it says."""
+
+    inner: Predictor
+    soft: float
+    hard: float
+
+    def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
+        """Predict run times as the inner one does."""
+        return self.inner.run_times(jobs, rows, requests)
+
+    def knowledge(self, jobs: Sequence[Job]) -> Sequence[Knowledge]:
+        """Know what the inner one knows."""
+        return self.inner.knowledge(jobs)
+
+    def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
+        """Predict what the inner one does, times the factors."""
+        use = self.inner.peak_use(jobs)
+        return PeakUse(
+            cpu_cores=use.cpu_cores * self.soft,
+            mem_gib=use.mem_gib * self.hard,
+            gpus=use.gpus * self.soft,
+            gpu_mem_gib=use.gpu_mem_gib * self.hard,
+            runs=use.runs,
+        )
+
+
+def frontier(
+    pool: Pool,
+    predictor: Predictor,
+    settings: SimulationSettings,
+    *,
+    seeds: Sequence[int],
+    grid: Sequence[Point] | None = None,
+) -> list[Row]:
+    """Return a row per point of the grid and population: its parameters, its share of the oracle's gain, its harm.
+
+    `share` is of the oracle's gain in finished jobs, its interval over the seeds; `killed` and `stretched_share` count
+    every distinct job of the pool once, and `stretch_p99` is over started jobs, the mean over the seeds.
+    `completed_beside` is how many jobs more than the first point's finish, its interval paired over the seeds.
+
+    Raises
+    ------
+    BadUsage
+        If the pool holds no job of a kind of the paper's mix other than GNN.
+    """
+    varied = points() if grid is None else grid
+    arms = {f"point {number}": _arm(each) for number, each in enumerate(varied)}
+    asked = asked_of(pool, predictor, ShrinkPolicy())
+    advice = advice_of(asked, {**arms, ORACLE: Arm(what="what each job truly needed", give=oracle)})
+    found = run_cases(pool, advice, cases_of(pool, seeds=seeds), replace(settings, truths=(TRUTH,))).runs
+    harm = {(row["gnn"], row["devices"], row["arm"]): row for row in row_harm_rows(pool, advice)}
+    rows: list[Row] = []
+    for place in found.select(PLACE).unique(maintain_order=True).rows(named=True):
+        figures = paired(found, **place)
+        as_set = figures[next(iter(arms))]["completed"]
+        for arm, each in zip(arms, varied, strict=True):
+            share, stretch = share_of_oracle(figures, arm, "completed"), mean(figures[arm]["stretch_p99"])
+            beside = mean(figures[arm]["completed"] - as_set)
+            once = harm[place["gnn"], place["devices"], arm]
+            told = replace(each.policy, alpha0=each.policy.first_alpha)
+            said = {name: _finite(getattr(told, name)) for name in _SAID}
+            rows.append(
+                {**place, **said, "soft": each.soft, "hard": each.hard}
+                | {"share": share.value, "share_lo": share.low, "share_hi": share.high}
+                | {
+                    name: once[name]
+                    for name in ("killed", "killed_hi", "groups_killed_hi", "stretched_share", "stretch_max")
+                }
+                | {"stretch_p99": stretch.value, "completed": float(figures[arm]["completed"].mean())}
+                | {"completed_beside": beside.value}
+                | {"completed_beside_lo": beside.low, "completed_beside_hi": beside.high}
+            )
+    return rows
+
+
+def undominated(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of which none in the same place has more gain with less or equal harm, most gain first.
+
+    >>> found = undominated([dict(share=s, killed=k, stretch_p99=1.0) for s, k in ((0.4, 0), (0.3, 0), (0.5, 2))])
+    >>> [row["share"] for row in found]
+    [0.5, 0.4]
+    """
+    kept = [row for row in rows if not any(_better(rival, row) for rival in rows)]
+    return sorted(kept, key=lambda row: (_place(row), -_number(row, "share")))
+
+
+_SAID: Final = ("theta", "sure_runs", "alpha0", "cpu_margin", "mem_margin", "gpu_margin", "gpu_mem_margin")
+
+
+def _arm(point: Point) -> Arm:
+    def give(asked: Asked) -> list[Recommendation]:
+        eased = Eased(inner=asked.predictor, soft=point.soft, hard=point.hard)
+        return guarded(asked_of(asked.pool, eased, point.policy))
+
+    return Arm(what="Algorithm 1 above floors of peak use", give=give)
+
+
+def _better(rival: Row, row: Row) -> bool:
+    harms = ("killed", "stretch_p99")
+    return (
+        _place(rival) == _place(row)
+        and _number(rival, "share") > _number(row, "share")
+        and all(_number(rival, harm) <= _number(row, harm) for harm in harms)
+    )
+
+
+def _place(row: Row) -> tuple[str, ...]:
+    return tuple(str(row.get(name)) for name in PLACE)
+
+
+def _number(row: Row, name: str) -> float:
+    value = row[name]
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,153 @@
+"""The goal of experiment 1 under contention, and the harm of every arm: as asked, as found, met or not.
+
+Pure functions of the runs' rows and of the advice; nothing is simulated here. Called by `experiment`.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipelines.models.splits import leak_key
+from pipelines.simulation.advice import REQUESTED, Advice
+from pipelines.simulation.job_pool import Pool
+from pipelines.simulation.measures.metrics import STRETCHED_ABOVE
+from pipelines.simulation.workloads import gangs_of, starts_under
+from pipelines.studies.intervals import clopper_pearson, mean
+from pipelines.studies.shrinking.cases import populations
+from pipelines.studies.shrinking.claims import PLACE, Row, paired, share_of_oracle
+from pipelines.studies.shrinking.runs import SHORT
+from scheduler_core.types import FloatArray
+
+LEAST_OF_ORACLE: Final = 0.5
+MOST_KILLED: Final = 0
+MOST_STRETCH_P99: Final = 1.05
+TRUTH: Final = "contention"
+
+HELD: Final = tuple(f"{name}_allocated_frac" for name in SHORT.values())
+
+BINDS_FROM: Final = 0.5
+"""A resource binds when at least this share of the waiting jobs could not start for want of it alone."""
+
+
+def goal_rows(runs: pl.DataFrame, arm: str) -> list[Row]:
+    """Return the three demands on an arm at every place that was run under contention.
+
+    `asked` is the bound, `found` the mean over seeds (of kills: their sum) with its interval; it is met by what was
+    found, not by the whole interval.
+    """
+    rows: list[Row] = []
+    for place in _places(runs.filter(pl.col("truth") == TRUTH)):
+        arms = paired(runs, **place)
+        seeds = {"seeds": len(arms[arm]["completed"])}
+        gained = share_of_oracle(arms, arm, "completed")
+        killed = arms[arm]["killed"]
+        stretch = mean(arms[arm]["stretch_p99"])
+        spread = {"found_lo": gained.low, "found_hi": gained.high}
+        rows += [
+            {**place, **seeds, "arm": arm, "demand": "share of the oracle's gain in finished jobs, at least"}
+            | {"asked": LEAST_OF_ORACLE, "found": gained.value, **spread, "met": gained.value >= LEAST_OF_ORACLE},
+            {**place, **seeds, "arm": arm, "demand": "jobs killed in all seeds, at most"}
+            | {"asked": MOST_KILLED, "found": float(killed.sum()), "met": bool(killed.sum() <= MOST_KILLED)},
+            {**place, **seeds, "arm": arm, "demand": "p99 of stretch, at most"}
+            | {"asked": MOST_STRETCH_P99, "found": stretch.value, "found_lo": stretch.low, "found_hi": stretch.high}
+            | {"met": stretch.value <= MOST_STRETCH_P99},
+        ]
+    return rows
+
+
+def harm_rows(runs: pl.DataFrame) -> list[Row]:
+    """Return what every arm did to the jobs it started, and which resources were short, by place.
+
+    `*_lacked_share` is the share of waiting jobs that could not start for want of the resource, were all others free;
+    `bottleneck` names those that half of them lacked, most lacked first: `cpu+gpu` where both bind.
+    """
+    rows: list[Row] = []
+    for place in _places(runs):
+        arms = paired(runs, **place)
+        for arm, figures in arms.items():
+            held = {
+                f"{name}_allocated_frac": float(np.mean(figures[f"{name}_allocated_frac"])) for name in SHORT.values()
+            }
+            lacked = {name: _mean_known(figures.get(f"{name}_lacked_share")) for name in SHORT.values()}
+            row: Row = {
+                **place,
+                "seeds": len(figures["killed"]),
+                "arm": arm,
+                "killed_sum": float(figures["killed"].sum()),
+            }
+            for column in ("killed", "stretched_share", "stretch_p99", "stretch_mean", "wait_mean_s", "killed_gpu_h"):
+                found = mean(figures[column])
+                row |= {column: found.value, f"{column}_lo": found.low, f"{column}_hi": found.high}
+            shares = {f"{name}_lacked_share": share for name, share in lacked.items()}
+            rows.append({**row, "bottleneck": bottleneck_of(lacked), **shares, **held})
+    return rows
+
+
+def row_harm_rows(pool: Pool, advice: Advice) -> list[Row]:
+    """Count the harm under contention once for each distinct job of the pool, however often it is drawn.
+
+    `killed_hi` is the upper end of the exact interval: what so few rows can bound, were they independent. Runs of one
+    group are not, so `groups_killed_hi` bounds the share of groups that lose any job; of one user's groups it knows no
+    better, and `largest_user_share` says how many of the jobs that is.
+    """
+    gangs = gangs_of(pool.frame)
+    group = np.unique(leak_key(pool.frame).to_numpy(), return_inverse=True)[1]
+    rows: list[Row] = []
+    for arm, answers in advice.items():
+        if arm == REQUESTED:
+            continue
+        starts = starts_under(TRUTH, pool.jobs, gangs, answers)
+        stretch = starts.granted_run_s / gangs.run_s
+        for (gnn, devices), members in populations(pool).items():
+            dies = starts.dies[members]
+            killed = clopper_pearson(int(dies.sum()), len(members))
+            groups, losing = len(np.unique(group[members])), len(np.unique(group[members[dies]]))
+            users = pool.frame["user"].gather(members).value_counts()["count"]
+            lives = members[~dies]
+            slowed = clopper_pearson(int((stretch[lives] > STRETCHED_ABOVE).sum()), len(members))
+            rows.append(
+                {
+                    "gnn": gnn,
+                    "devices": devices,
+                    "truth": TRUTH,
+                    "arm": arm,
+                    "jobs": len(members),
+                    "killed": int(dies.sum()),
+                    "killed_share": killed.value,
+                    "killed_lo": killed.low,
+                    "killed_hi": killed.high,
+                    "groups": groups,
+                    "groups_killed": losing,
+                    "groups_killed_hi": clopper_pearson(losing, groups).high,
+                    "largest_user_share": int(users.max() or 0) / len(members) if len(members) else math.nan,  # type: ignore[arg-type]  # a count
+                    "stretched_share": slowed.value,
+                    "stretched_lo": slowed.low,
+                    "stretched_hi": slowed.high,
+                    "stretch_max": float(stretch[lives].max()) if len(lives) else float("nan"),
+                }
+            )
+    return rows
+
+
+def bottleneck_of(lacked: Mapping[str, float]) -> str:
+    """Return the resources that bind, most lacked first; `none` where waiting jobs lack none, or no job waits.
+
+    >>> bottleneck_of({"cpu": 0.7, "mem": 0.0, "gpu": 0.9})
+    'gpu+cpu'
+    """
+    binding = [name for name, share in lacked.items() if share >= BINDS_FROM]
+    return "+".join(sorted(binding, key=lambda name: -lacked[name])) or "none"
+
+
+def _mean_known(shares: FloatArray | None) -> float:
+    """Return the mean over the seeds in which some job waited."""
+    if shares is None or np.isnan(shares).all():
+        return math.nan
+    return float(np.nanmean(shares))
+
+
+def _places(runs: pl.DataFrame) -> list[Row]:
+    return runs.select(PLACE).unique(maintain_order=True).rows(named=True)

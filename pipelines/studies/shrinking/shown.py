@@ -1,0 +1,144 @@
+"""What of an experiment's rows a screen shows: claims with a column for each arm, harm and goal at a glance.
+
+All figures are in the rows themselves (`--format json`). Called by `taut experiment 1|2|3|ablate`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pipelines.simulation.simulate import ALL
+from pipelines.studies.shrinking.claims import FIGURES, Row
+from pipelines.studies.shrinking.experiment import Answer
+
+TITLES: Final = {
+    "claim": "Gains over the jobs' own requests, with 95 % intervals (devices=all)",
+    "gain": "Gains over the jobs' own requests, with 95 % intervals (devices=all)",
+    "part": "What each way of sizing gains, and the harm it does (contention, devices=all)",
+    "bottleneck": "When the CPU was first held but for a twentieth, in hours (devices=all)",
+    "goal": "The goal, under contention",
+    "harm": "Harm, and the resources that at least half of the waiting jobs lacked (devices=all)",
+    "binding": "Whom each resource keeps waiting, and what holds back its slack (contention, devices=all)",
+    "jobs_harmed": "Harm under contention, each distinct job counted once: exact 95 % bounds of jobs and of groups",
+}
+"""What is shown, in this order; the rest is in the rows."""
+
+BINDING_TITLE: Final = (
+    "The truth that leaves least of each of the paper's figures (devices=all; none: all truths alike)"
+)
+
+_GAINS: Final = ("claim", "gain")
+_FIGURES: Final = tuple(
+    name for name, each in FIGURES.items() if each.paper_gain_pct is not None or name == "completed"
+)
+_PLACE: Final = ("mix", "policy", "gnn", "truth", "figure")
+_COLUMNS: Final[Mapping[str, str]] = {
+    "goal": "gnn devices arm demand asked found found_lo found_hi met",
+    "harm": "mix policy gnn truth arm killed_sum stretched_share stretch_p99 bottleneck "
+    "cpu_lacked_share mem_lacked_share gpu_lacked_share",
+    "binding": "gnn arm resource lacked_share binds left_share floor_share left_by left_by_share left_by_type",
+    "jobs_harmed": "gnn devices arm jobs killed killed_hi groups groups_killed_hi stretched_share stretch_max",
+    "bottleneck": "gnn truth arm paper_h cpu_met_h cpu_met_h_lo cpu_met_h_hi",
+}
+_PART: Final[Mapping[str, int]] = {
+    "completed_gain_pct": 1,
+    "completed_of_oracle": 2,
+    "completed_beside_shrunk": 1,
+    "killed": 1,
+    "stretch_p99": 3,
+}
+"""Columns of the ablation that stand with their intervals, and their decimals."""
+
+
+def shown(answer: Answer) -> list[tuple[str, list[Row]]]:
+    """Return each table for eyes with its title, those first that answer the question."""
+    found = []
+    for about, title in TITLES.items():
+        if rows := answer.tables.get(about):
+            known = [row for row in rows if about in ("goal", "jobs_harmed") or row.get("devices") == ALL]
+            found.append((title, _shown(about, known)))
+            if "binding_truth" in rows[0]:
+                found.append((BINDING_TITLE, _binding(known)))
+    return found
+
+
+def _shown(about: str, rows: Sequence[Row]) -> list[Row]:
+    if about in _GAINS and "gain_pct" in rows[0]:
+        return _by_arm(rows)
+    if about == "claim":
+        return [_judged(row) for row in rows]
+    if about == "part":
+        return [_part(row) for row in rows if row["truth"] == "contention"]
+    return [{name: row.get(name) for name in _COLUMNS[about].split()} for row in rows]
+
+
+def _judged(row: Row) -> Row:
+    """Return a claim that compares with each gain, and each lead, in one cell with its interval."""
+    told: Row = {name: row[name] for name in ("gnn", "truth", "arm", "figure")}
+    for name in row:
+        unit, _, value = name.partition(" ")
+        if value and unit in ("gain_pct", "ahead_pct"):
+            low, high = f"{unit}_lo {value}", f"{unit}_hi {value}"
+            told[name] = _spanned(row[name], row[low], row[high], 1, sign="+")
+    return told | {"claim": row["claim"], "verdict": row["verdict"]}
+
+
+def _binding(rows: Sequence[Row]) -> list[Row]:
+    """Put the arms of a figure beside one another, each with the truth that binds it there."""
+    lines: dict[tuple[object, ...], Row] = {}
+    for row in rows:
+        if row["paper_gain_pct"] is not None:
+            names = {name: row[name] for name in ("gnn", "figure", "paper_gain_pct")}
+            lines.setdefault(tuple(names.values()), names)[str(row["arm"])] = row["binding_truth"]
+    return list(lines.values())
+
+
+def _part(row: Row) -> Row:
+    named = {name: row[name] for name in ("gnn", "arm", "what", "completed")}
+    return named | {name: _within(row, name, decimals) for name, decimals in _PART.items()}
+
+
+def _by_arm(rows: Sequence[Row]) -> list[Row]:
+    """Put the arms of a figure beside one another, its gain in points on a line of its own."""
+    lines: dict[tuple[object, ...], Row] = {}
+    for row in rows:
+        if row["figure"] not in _FIGURES:
+            continue
+        key = tuple(row[name] for name in _PLACE)
+        for unit, column in (("%", "gain_pct"), ("points", "gain_points")):
+            if not _known(row[column]):
+                continue
+            line = lines.setdefault(
+                (*key, unit),
+                {**dict(zip(_PLACE, key, strict=True)), "unit": unit, "paper": row["paper_gain_pct"]},
+            )
+            line[str(row["arm"])] = _cell(row, column)
+            if unit == "%":
+                line[f"{row['arm']}_of_oracle"] = row["of_oracle"]
+    return _varied(list(lines.values()))
+
+
+def _varied(rows: list[Row]) -> list[Row]:
+    """Leave out what is the same in every row of a table that varies something else."""
+    same = {name for name in ("mix", "policy") if len({row[name] for row in rows}) == 1}
+    return [
+        {name: value for name, value in row.items() if name not in same and name != "oracle_of_oracle"} for row in rows
+    ]
+
+
+def _cell(row: Row, column: str) -> str:
+    return _within(row, column, 1, sign="+")
+
+
+def _within(row: Row, column: str, decimals: int, *, sign: str = "") -> str:
+    """Return a figure with its interval."""
+    return _spanned(row[column], row[f"{column}_lo"], row[f"{column}_hi"], decimals, sign=sign)
+
+
+def _spanned(value: object, low: object, high: object, decimals: int, *, sign: str = "") -> str:
+    told, least, most = (f"{float(str(each)):{sign}.{decimals}f}" for each in (value, low, high))
+    return f"{told} [{least}, {most}]"
+
+
+def _known(value: object) -> bool:
+    return isinstance(value, float) and not math.isnan(value)

@@ -1,0 +1,163 @@
+"""The tables of each experiment: what they are about, and which rows they take from its runs.
+
+What a row holds is decided in `claims`, `goal` and `slack`. Called by `experiment`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from pipelines.simulation.advice import REQUESTED, SHRUNK, Advice
+from pipelines.simulation.job_pool import Pool
+from pipelines.simulation.simulation_settings import PAPER_RATE_PER_H
+from pipelines.studies.intervals import mean
+from pipelines.studies.shrinking.arms import Arm
+from pipelines.studies.shrinking.binding import binding_rows
+from pipelines.studies.shrinking.cases import PAPER
+from pipelines.studies.shrinking.claims import (
+    PERCENT,
+    PLACE,
+    Row,
+    bottleneck_rows,
+    claim_rows,
+    gain_of,
+    level_rows,
+    paired,
+    share_of_oracle,
+)
+from pipelines.studies.shrinking.comparison import binding_truths, gained_in_all, largest_in
+from pipelines.studies.shrinking.goal import goal_rows, harm_rows, row_harm_rows
+from pipelines.studies.shrinking.runs import Outcomes
+from pipelines.studies.shrinking.slack import slack_rows
+
+LEVELS: Final = (
+    "submitted",
+    "never_fits",
+    "deployed",
+    "completed",
+    "complete_rate",
+    "cpu_allocated_frac",
+    "cpu_used_frac",
+    "mem_allocated_frac",
+    "mem_used_frac",
+    "gpu_allocated_frac",
+    "gpu_used_frac",
+    "cpu_request_cores",
+    "killed",
+    "stretched_share",
+    "stretch_p99",
+    "wait_mean_s",
+)
+"""The columns of the runs whose means over seeds are told for every case."""
+
+GAINED: Final = ("deployed", "completed")
+"""What the claims of experiments 2 and 3 are about."""
+
+COMPARED: Final = ("deployed", "completed", "completion_rate", "gpu_used", "cpu_used", "mem_used")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """All that the tables are made from."""
+
+    pool: Pool
+    advice: Advice
+    arms: Mapping[str, Arm]
+    outcomes: Outcomes
+
+
+Table = Callable[[Seen], list[Row]]
+
+
+def at_paper_load(runs: pl.DataFrame) -> pl.DataFrame:
+    """Return the runs at 70 jobs/h; those at the highest load where that was not run."""
+    loads = runs["rate_per_h"].unique().sort().to_list()
+    return runs.filter(pl.col("rate_per_h") == (PAPER_RATE_PER_H if PAPER_RATE_PER_H in loads else loads[-1]))
+
+
+def largest_with_most_ctr(seen: Seen) -> list[Row]:
+    """Say, for each truth and arm, whether the gain is largest in the paper's mix, the one with most CTR."""
+    return largest_in(seen.outcomes.runs, GAINED, across="mix", of=PAPER, claim="gain largest with most CTR")
+
+
+def under_every_policy(seen: Seen) -> list[Row]:
+    """Say, for each truth and arm, whether jobs are gained under every policy."""
+    return gained_in_all(seen.outcomes.runs, GAINED, across="policy", of="fifo", claim="gain under all policies")
+
+
+def claims_by_truth(seen: Seen) -> list[Row]:
+    """Return the paper's figures beside what was found, and the truth that binds each."""
+    runs = at_paper_load(seen.outcomes.runs)
+    return binding_truths(runs, claim_rows(runs))
+
+
+def binding(seen: Seen) -> list[Row]:
+    """Return who lacks what at 70 jobs/h, and what holds back its slack."""
+    return binding_rows(harm_rows(at_paper_load(seen.outcomes.runs)), slack_rows(seen.pool, seen.advice))
+
+
+def parts(seen: Seen) -> list[Row]:
+    """Return gains and harm of every arm, what it is in words beside them.
+
+    `completed_beside_shrunk` is how many jobs more than under `shrunk` finish, its interval paired over the seeds.
+    """
+    rows: list[Row] = []
+    for place in seen.outcomes.runs.select(PLACE).unique(maintain_order=True).rows(named=True):
+        arms = paired(seen.outcomes.runs, **place)
+        for arm, figures in arms.items():
+            row: Row = {**place, "seeds": len(figures["killed"]), "arm": arm, "what": _what(seen.arms, arm)}
+            for column in ("deployed", "completed"):
+                gained, of_oracle = gain_of(arms, arm, column).scaled(PERCENT), share_of_oracle(arms, arm, column)
+                row |= {column: mean(figures[column]).value}
+                row |= {f"{column}_gain_pct": gained.value, f"{column}_gain_pct_lo": gained.low}
+                row |= {f"{column}_gain_pct_hi": gained.high}
+                row |= {f"{column}_of_oracle": of_oracle.value, f"{column}_of_oracle_lo": of_oracle.low}
+                row |= {f"{column}_of_oracle_hi": of_oracle.high}
+            beside = mean(figures["completed"] - arms[SHRUNK]["completed"])
+            row |= {"completed_beside_shrunk": beside.value}
+            row |= {"completed_beside_shrunk_lo": beside.low, "completed_beside_shrunk_hi": beside.high}
+            for column in ("killed", "stretched_share", "stretch_p99", "stretch_mean"):
+                found = mean(figures[column])
+                row |= {column: found.value, f"{column}_lo": found.low, f"{column}_hi": found.high}
+            rows.append(row)
+    return rows
+
+
+def _what(arms: Mapping[str, Arm], arm: str) -> str:
+    return "every job at its request" if arm == REQUESTED else arms[arm].what
+
+
+_HARM: Final[Mapping[str, Table]] = {
+    "harm": lambda seen: harm_rows(at_paper_load(seen.outcomes.runs)),
+    "jobs_harmed": lambda seen: row_harm_rows(seen.pool, seen.advice),
+}
+
+TABLES: Final[Mapping[str, Mapping[str, Table]]] = {
+    "1": {
+        "claim": claims_by_truth,
+        "bottleneck": lambda seen: bottleneck_rows(at_paper_load(seen.outcomes.runs)),
+        **_HARM,
+        "goal": lambda seen: goal_rows(at_paper_load(seen.outcomes.runs), SHRUNK),
+        "binding": binding,
+        "slack": lambda seen: slack_rows(seen.pool, seen.advice),
+        "load": lambda seen: level_rows(seen.outcomes.runs, LEVELS),
+    },
+    "2": {
+        "claim": largest_with_most_ctr,
+        "gain": lambda seen: claim_rows(seen.outcomes.runs, COMPARED),
+        **_HARM,
+    },
+    "3": {
+        "claim": under_every_policy,
+        "gain": lambda seen: claim_rows(seen.outcomes.runs, COMPARED),
+        **_HARM,
+    },
+    "ablate": {
+        "part": parts,
+        "binding": binding,
+        "jobs_harmed": lambda seen: row_harm_rows(seen.pool, seen.advice),
+    },
+}
+"""By experiment, then by what the rows are about."""

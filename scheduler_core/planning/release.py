@@ -1,0 +1,161 @@
+"""Deadline slack: when a job that may wait enters the queue, by a forecast of the grid known at its arrival.
+
+Pure; no job is simulated here. Called by `pipelines.simulation` and the studies.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from scheduler_core.errors import BadInput
+from scheduler_core.planning.forecast import forecast
+from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
+from scheduler_core.types import FloatArray, IntArray
+
+MOST_SLACK_H: Final = 7 * HOURS_PER_DAY
+"""A forecast that repeats a day says nothing of later weeks."""
+
+
+MOST_RUN_FRAC: Final = 100.0
+"""Of the predicted run time: a job of two hours then waits the week, and more is a mistake (ours)."""
+
+
+CLAIRVOYANT: Final = "clairvoyant"
+"""Instead of a forecast: what the series will hold. A bound for comparison; nobody has it."""
+
+
+UNKNOWN_RUN_S: Final = HOUR_S
+"""The run time taken where none is predicted: the hour that a job starts in is what counts then (ours)."""
+
+
+LONGEST_RUN_S: Final = 366 * HOURS_PER_DAY * HOUR_S
+"""Of a longer run, or one without end, the first year counts."""
+
+
+_BETTER: Final = 1e-9
+"""Relative gain from which an hour counts as cleaner."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slack:
+    """How long a job may be held: seconds, or a fraction of its predicted run time (nothing where none is)."""
+
+    longest_s: float | None = None
+    run_frac: float | None = None
+
+    def __post_init__(self) -> None:
+        given = [each for each in (self.longest_s, self.run_frac) if each is not None]
+        if len(given) != 1 or not 0.0 <= given[0] < float("inf"):
+            raise BadInput(
+                f"found a slack of {self.longest_s} s and {self.run_frac} of the run, expected one, 0 or more"
+            )
+        if self.longest_s is not None and self.longest_s > MOST_SLACK_H * HOUR_S:
+            raise BadInput(f"found a slack of {self.longest_s / HOUR_S:g} h, expected at most {MOST_SLACK_H} h")
+        if self.run_frac is not None and self.run_frac > MOST_RUN_FRAC:
+            raise BadInput(
+                f"found a slack of {self.run_frac:g} of the predicted run time, expected at most {MOST_RUN_FRAC:g} "
+                f"({MOST_RUN_FRAC:.0%})"
+            )
+
+    def of(self, predicted_s: FloatArray) -> FloatArray:
+        """Return how long each job (n) may be held, never longer than a week."""
+        if self.longest_s is not None:
+            return np.full(len(predicted_s), self.longest_s)
+        known = np.where(np.isfinite(predicted_s), predicted_s, 0.0)
+        return np.asarray(np.minimum((self.run_frac or 0.0) * known, MOST_SLACK_H * HOUR_S), dtype=np.float64)
+
+
+def released_s(
+    arrive_s: FloatArray, slack_s: FloatArray, run_s: FloatArray, series: HourlySeries, start_ts: float, how: str
+) -> FloatArray:
+    """Return when each job (n) is let into the queue: at once, or at the begin of a better hour within its slack.
+
+    A job goes where the mean of the series over its run is expected lowest, if it starts when released; among equals
+    the earliest. A pure function of what is known at each arrival, decided once (ours): the running hour's value and a
+    forecast, of the names in `forecast.FORECASTS`, or `CLAIRVOYANT`.
+
+    Parameters
+    ----------
+    arrive_s, slack_s
+        Seconds of the simulation (n), and how long each job may be held.
+    run_s
+        How long it is expected to run; NaN is `UNKNOWN_RUN_S`.
+    start_ts
+        Unix time of the simulation's 0 s.
+
+    Raises
+    ------
+    BadInput
+        If there is no such forecast, or the series does not reach as far as it is looked at.
+
+    Examples
+    --------
+    >>> day = HourlySeries(start_s=0.0, values=np.array([500.0, 400.0, 100.0] + [600.0] * 21), unit="g/kWh", wrap=True)
+    >>> come, may_wait, runs = np.array([600.0, 600.0]), np.array([7200.0, 3600.0]), np.array([60.0, 60.0])
+    >>> released_s(come, may_wait, runs, day, 0.0, "yesterday").tolist()
+    [7200.0, 3600.0]
+    """
+    moments = start_ts + arrive_s
+    begins = np.floor(moments / HOUR_S) * HOUR_S
+    lasts_s = np.where(np.isnan(run_s), UNKNOWN_RUN_S, np.clip(run_s, 1.0, LONGEST_RUN_S))
+    outlook = _Truth(series=series) if how == CLAIRVOYANT else _Forecast.made(series, begins, how)
+    best = outlook.mean(moments - begins, lasts_s, begins)
+    release = arrive_s.copy()
+    for hour in range(1, int(slack_s.max(initial=0.0) / HOUR_S) + 2):
+        wait_s = begins + hour * HOUR_S - moments
+        open_ = np.flatnonzero(wait_s <= slack_s)
+        if not len(open_):
+            break
+        mean = outlook.mean(np.full(len(open_), hour * HOUR_S), lasts_s[open_], begins[open_], open_)
+        better = mean < best[open_] - _BETTER * np.abs(best[open_])
+        rows = open_[better]
+        best[rows], release[rows] = mean[better], arrive_s[rows] + wait_s[rows]
+    return release
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Forecast:
+    """The next day as each job (n) expects it, (n, 25) sums over its hours from the running one on; then it repeats."""
+
+    sums: FloatArray
+
+    @classmethod
+    def made(cls, series: HourlySeries, begins: FloatArray, how: str) -> "_Forecast":
+        now = series.hour(begins)
+        day = np.column_stack([forecast(series, now, ahead, how) for ahead in range(HOURS_PER_DAY)])
+        return cls(sums=np.concatenate([np.zeros((len(begins), 1)), np.cumsum(day, axis=1)], axis=1))
+
+    def mean(
+        self, from_s: FloatArray, lasts_s: FloatArray, begins: FloatArray, rows: IntArray | slice = slice(None)
+    ) -> FloatArray:
+        """Return the mean over so many seconds from so many after the running hour's begin."""
+        del begins
+        sums = self.sums[rows]
+        lot = _through(sums, (from_s + lasts_s) / HOUR_S) - _through(sums, from_s / HOUR_S)
+        return np.asarray(lot / (lasts_s / HOUR_S), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Truth:
+    """The series as it will be."""
+
+    series: HourlySeries
+
+    def mean(
+        self, from_s: FloatArray, lasts_s: FloatArray, begins: FloatArray, rows: IntArray | slice = slice(None)
+    ) -> FloatArray:
+        """Return the mean over so many seconds from so many after the running hour's begin."""
+        del rows
+        starts = begins + from_s
+        return np.asarray(self.series.integral(starts, starts + lasts_s) / (lasts_s / HOUR_S), dtype=np.float64)
+
+
+def _through(sums: FloatArray, hours: FloatArray) -> FloatArray:
+    """Return the integral over the first hours of days that repeat, given their sums (n, 25)."""
+    days = np.floor(hours / HOURS_PER_DAY)
+    left = hours - days * HOURS_PER_DAY
+    whole = np.minimum(left.astype(np.int64), HOURS_PER_DAY - 1)
+    row = np.arange(len(hours))
+    before = sums[row, whole]
+    return np.asarray(days * sums[:, -1] + before + (left - whole) * (sums[row, whole + 1] - before), dtype=np.float64)

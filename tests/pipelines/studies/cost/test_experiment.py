@@ -1,0 +1,66 @@
+"""The experiment on a made-up folder: every table, the same twice, and what it refuses."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from pipelines.errors import BadUsage
+from pipelines.studies.cost.experiment import CLAIMS, Question, ask
+from pipelines.studies.cost.prices import FLAT, prices
+from pipelines.studies.study import write
+
+
+@pytest.fixture
+def energy(tmp_path: Path) -> Path:
+    """Return a folder with one application's speeds and a day of prices of two zones."""
+    alone = {
+        kind: {str(("toy (batch size 8)", gpus)).replace('"', "'"): {"null": speed * gpus} for gpus in (1, 2, 4, 8)}
+        for kind, speed in (("p100", 1.0), ("v100", 1.5), ("p100_unconsolidated", 0.9), ("v100_unconsolidated", 1.2))
+    }
+    (tmp_path / "throughput").mkdir()
+    (tmp_path / "throughput" / "gavel_throughputs.json").write_text(json.dumps(alone))
+    begin = datetime(2023, 1, 1, tzinfo=UTC)
+    for zone in ("AA", "BB"):
+        (tmp_path / "grid" / zone).mkdir(parents=True)
+        lines = [f"{begin + timedelta(hours=hour)},{50.0 + hour}" for hour in range(24)]
+        table = "\n".join(["Datetime (UTC),Price (USD/MWh)", *lines])
+        (tmp_path / "grid" / zone / "price_2023.csv").write_text(table + "\n")
+    return tmp_path
+
+
+def question(energy: Path, **more: object) -> Question:
+    small = {"zones": ("AA", "BB"), "loads": (0.6,), "at_loads": (0.6,), "nodes": 1, "jobs": 3, "iterations": 1}
+    return Question(energy=energy, seeds=2, **{**small, **more})
+
+
+@pytest.mark.slow
+def test_every_table_is_there_and_the_same_seeds_give_the_same_bytes(energy: Path, tmp_path: Path) -> None:
+    first, second = ask(question(energy)), ask(question(energy))
+
+    assert [len(rows) > 0 for rows in first.tables.values()] == [True] * 6
+    assert {row["verdict"] for row in first.tables[CLAIMS]} <= {"met", "missed"}
+    assert first.rows() == second.rows()
+    names = {path.name for path in write(first, tmp_path / "out")}
+    assert {"rows.json", "runs.parquet", "cost_over_load.png", "energy_against_tardiness.png"} <= names
+
+
+def test_a_flat_price_at_the_first_ones_mean_is_added(energy: Path) -> None:
+    found = prices(energy, ["AA", "BB"])
+
+    assert list(found) == ["AA", "BB", FLAT]
+    assert found[FLAT].values.tolist() == pytest.approx([found["AA"].values.mean()] * 24)
+    assert found["AA"].at(found["AA"].start_s) == pytest.approx(0.05)
+    assert all(series.wrap for series in found.values())
+
+
+@pytest.mark.parametrize(("at_loads", "said"), [((0.9,), "found 0.9, expected some"), ((), "found none of 0.5 to 0.9")])
+def test_bars_need_a_load_that_is_run(energy: Path, at_loads: tuple[float, ...], said: str) -> None:
+    with pytest.raises(BadUsage, match=said):
+        ask(question(energy, at_loads=at_loads))
+
+
+def test_an_unknown_zone_is_told(energy: Path) -> None:
+    with pytest.raises(BadUsage, match="expected one of them"):
+        prices(energy, ["CC"])

@@ -1,0 +1,189 @@
+"""`taut experiment fgd` from a lake of a tiny openb: tables beside published results, files, and what is refused."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner, Result
+
+from pipelines.cli import app
+from pipelines.cli.experiment_fgd import NodesOption, PolicyOption, TiesOption
+from pipelines.lake.ingest import ingest
+from pipelines.studies.fragmentation.arms import ORDERS, POLICIES, TIES
+from pipelines.studies.fragmentation.experiment import Answer, Question
+from pipelines.studies.fragmentation.folder import subtitle_of
+from pipelines.studies.fragmentation.published import ALLOCATED, FOLDER, no_results, read_published
+from tests.pipelines.conftest import PHILLY
+from tests.pipelines.studies.fragmentation.tiny import results, tiny_lake, tiny_openb
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fgd")
+    ingest("philly", PHILLY.write(folder / "philly"), folder / "lake")
+    return tiny_lake(folder, "default", "gpuspec33", "own")
+
+
+@pytest.fixture(autouse=True)
+def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Publish results of the default workload where the settings say."""
+    monkeypatch.setenv("TAUT_TRACES", str(tmp_path / "traces"))
+    return results(tmp_path / "traces" / FOLDER, {policy: [80.0, 82.0] for policy in POLICIES})
+
+
+def taut(lake: Path, *arguments: str) -> Result:
+    fixed = ["experiment", "fgd", "--lake", str(lake), "--seeds", "2", "--processes", "1", "--format", "json"]
+    return CliRunner().invoke(app, [*fixed, *arguments])
+
+
+def test_the_options_name_what_there_is() -> None:
+    assert [option.value for option in PolicyOption] == list(POLICIES)
+    assert [option.value for option in TiesOption] == list(TIES)
+    assert [option.value for option in NodesOption] == list(ORDERS)
+
+
+def test_rows_stand_beside_the_published_ones(lake: Path) -> None:
+    result = taut(lake)
+
+    assert result.exit_code == 0, result.stderr
+    rows = json.loads(result.stdout)
+    found = [row for row in rows if row["table"] == "unallocated"]
+    assert {row["workload"] for row in found} == {"default", "gpuspec33"}
+    assert len(found) == 2 * 26
+    held = [row for row in found if row["met"] is not None]
+    assert [(row["workload"], row["nodes"], row["policy"]) for row in held] == [
+        ("default", nodes, policy) for nodes in ORDERS for policy in POLICIES
+    ]
+    assert "nodes permuted: in an order drawn for each seed, the published protocol" in result.stderr
+    assert all(row["difference_points"] == pytest.approx(row["unallocated_pct"] - 19.0) for row in held)
+    judged = [row for row in rows if row["table"] == "bar"]
+    assert len(judged) == 2 * (6 + 3)
+    assert all(isinstance(row["met"], bool) for row in judged)
+    assert "note: the lake lacks cpu050, cpu100" in result.stderr
+    assert "104 runs took" in result.stderr
+
+
+def test_without_published_results_their_columns_are_empty_and_it_is_said(lake: Path, published: Path) -> None:
+    (published / ALLOCATED).unlink()
+
+    result = taut(lake, "--workload", "default", "--policy", "fgd", "--nodes", "permuted")
+
+    rows = json.loads(result.stdout)
+    assert {row["published_pct"] for row in rows if row["table"] == "unallocated"} == {None}
+    judged = {(row["bar"], row["met"]) for row in rows if row["table"] == "bar"}
+    assert ("fgd as published", None) in judged
+    assert "no published results: their columns are empty, and what is held to them is not judged" in result.stderr
+
+
+def test_the_folder_of_published_results_can_be_named(lake: Path, tmp_path: Path) -> None:
+    named = results(tmp_path / "elsewhere", {"fgd": [50.0, 50.0]})
+    question = ("--workload", "default", "--policy", "fgd")
+
+    found = [json.loads(taut(lake, *question, *more).stdout)[0] for more in ((), ("--published", str(named)))]
+    absent = taut(lake, *question, "--published", str(tmp_path / "nowhere"))
+
+    assert [row["published_pct"] for row in found] == [19.0, 50.0]
+    assert absent.exit_code == 1
+    assert f"no file {tmp_path / 'nowhere' / ALLOCATED}" in " ".join(absent.stderr.split())
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_charts_tell_of_published_curves_only_where_there_are_some(published: Path, there: bool) -> None:
+    theirs = read_published(published) if there else no_results()
+    answer = Answer(
+        question=Question(), workloads=(), curves=no_results(), published=theirs, unallocated=(), bars=(), notes=()
+    )
+
+    assert ("dashed: as published" in " ".join(subtitle_of(answer))) is there
+
+
+def test_any_pod_list_can_be_asked_for_by_name(lake: Path) -> None:
+    chosen = ("--workload", "own", "--policy", "fgd", "--popularity", "1", "--ties", "first")
+
+    rows = json.loads(taut(lake, *chosen).stdout)
+
+    arms = [(row["workload"], row["policy"], row["popularity"], row["ties"], row["nodes"]) for row in rows]
+    assert arms == [("own", "fgd", 1.0, "first", nodes) for nodes in ("permuted", "name")]
+
+
+def test_the_same_question_gives_the_same_bytes(lake: Path) -> None:
+    first, second, other = (taut(lake, "--workload", "default", "--seed", seed) for seed in ("7", "7", "8"))
+
+    assert (first.exit_code, other.exit_code) == (0, 0), first.stderr
+    assert first.stdout == second.stdout
+    assert first.stdout != other.stdout
+
+
+@pytest.mark.slow
+def test_a_folder_holds_rows_curves_and_charts(lake: Path, tmp_path: Path) -> None:
+    result = taut(lake, "--out", str(tmp_path / "out"), "--format", "table")
+
+    assert result.exit_code == 0, result.stderr
+    charts = ("unallocated_over_arrived", "fragmented_over_arrived", "spread_at_100")
+    files = {f"{chart}.{kind}" for chart in charts for kind in ("html", "svg", "png")}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == files | {"rows.json", "curves.parquet"}
+    book = json.loads((tmp_path / "out" / "rows.json").read_text())
+    assert {row["table"] for row in book["rows"]} == {"unallocated", "bar"}
+    assert any("inflation as published" in note for note in book["notes"])
+    runs = pl.read_parquet(tmp_path / "out" / "curves.parquet")
+    assert runs.select("workload", "policy", "popularity", "ties", "nodes", "seed").n_unique() == 2 * 26 * 2
+    drawing = (tmp_path / "out" / "unallocated_over_arrived.svg").read_text()
+    for said in ("GPUs unallocated, %", "GPUs asked for, % of all", "gpuspec33", "published"):
+        assert said in drawing
+    assert "order on default" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "said"),
+    [
+        (["--workload", "magic"], 2, "no workload 'magic' in openb; it has default, gpuspec33, own"),
+        (["--trace", "philly"], 2, "philly has none of the workloads with published results, but philly"),
+        (["--trace", "philly", "--workload", "philly"], 2, "does not tell cpu_cores and mem_gib of its machines"),
+        (["--trace", "magic"], 1, "magic"),
+        (["--policy", "magic"], 2, "'magic' is not one of"),
+        (["--ties", "name"], 2, "'name' is not one of"),
+        (["--nodes", "random"], 2, "'random' is not one of"),
+        (["--seeds", "1"], 2, "greater than or equal to 2"),
+        (["--seeds", "1001"], 2, "less than or equal to 1000"),
+        (["--seed", "-1"], 2, "greater than or equal to 0"),
+        (["--popularity", "0"], 2, "found the popularity 0, expected a share of pods above 0 and at most 1"),
+        (["--popularity", "95"], 2, "found the popularity 95, expected a share of pods above 0 and at most 1"),
+        (["--processes", "0"], 2, "greater than or equal to 1"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(lake: Path, arguments: list[str], exit_code: int, said: str) -> None:
+    result = taut(lake, *arguments)
+
+    assert result.exit_code == exit_code
+    assert said in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_a_lake_without_openb_says_what_it_holds(tmp_path: Path) -> None:
+    ingest("philly", PHILLY.write(tmp_path / "philly"), tmp_path / "lake")
+
+    result = taut(tmp_path / "lake")
+
+    assert result.exit_code == 1
+    assert "openb" in result.stderr
+    assert "it holds: philly" in result.stderr
+
+
+def test_a_cluster_without_gpus_is_refused(tmp_path: Path) -> None:
+    folder = tiny_openb(tmp_path / "from", "default")
+    (folder / "openb_node_list_gpu_node.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\na,64000,262144,0,\n")
+    ingest("openb", folder, tmp_path / "lake")
+
+    result = taut(tmp_path / "lake")
+
+    assert result.exit_code == 2
+    assert "no machine with one" in result.stderr
+
+
+def test_published_results_that_are_damaged_stop_before_the_runs(lake: Path, published: Path) -> None:
+    (published / ALLOCATED).write_text("workload\n")
+
+    result = taut(lake)
+
+    assert result.exit_code == 1
+    assert "lacks the columns sc_policy, tune, seed" in result.stderr

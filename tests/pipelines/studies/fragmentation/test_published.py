@@ -1,0 +1,83 @@
+"""Published results: long rows with our names, and files that are not in their format."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pipelines.errors import SourceError
+from pipelines.studies.fragmentation.arms import POLICIES, WORKLOADS
+from pipelines.studies.fragmentation.published import ALLOCATED, FRAGMENTED, SCHEMA, no_results, read_published
+from tests.pipelines.studies.fragmentation.tiny import results
+
+
+def test_runs_are_long_rows_under_our_names(tmp_path: Path) -> None:
+    found = read_published(results(tmp_path, {"fgd": [95.0, 96.0], "dot_product": [90.0]}))
+
+    assert found.columns == list(SCHEMA)
+    assert found.filter(arrived_pct=100).rows() == [
+        ("default", "dot_product", 42, 100, 10.0, 6.0),
+        ("default", "fgd", 42, 100, 5.0, 6.0),
+        ("default", "fgd", 43, 100, 4.0, 6.0),
+    ]
+    assert found.schema == no_results().schema
+
+
+def test_runs_of_other_placements_and_inflations_are_left_out(tmp_path: Path) -> None:
+    folder = results(tmp_path, {"fgd": [95.0]})
+    for name, more in ((ALLOCATED, "6212,1,2"), (FRAGMENTED, "1,2")):
+        with (folder / name).open("a") as file:
+            file.write(f"openb_pod_list_default,07-Other,1.3,42,{more}\nopenb_pod_list_default,06-FGD,1.1,42,{more}\n")
+
+    assert read_published(folder).height == 2
+
+
+@pytest.mark.parametrize("name", [ALLOCATED, FRAGMENTED])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "no file"),
+        ("", "cannot be read"),
+        ("workload,seed,100\nx,42,1\n", "lacks the columns sc_policy, tune"),
+        ("workload,sc_policy,tune,seed,hundred\nx,06-FGD,1.3,42,1\n", "lacks the columns 0 to 130"),
+        ("workload,sc_policy,tune,seed,100\nx,06-FGD,1.3,42,many\n", "holds what is no number"),
+        ("workload,sc_policy,tune,seed,100\nx,06-FGD,1.3,4.2,1\n", "holds what is no number"),
+        ("workload,sc_policy,tune,seed,100\nx,06-FGD,1.3,42,1,2,3\n", "cannot be read"),
+        ("workload,sc_policy,tune,seed,100\nx,FGD,1.3,42,1\n", "holds no run of"),
+        ("workload,sc_policy,tune,seed,100\nx,06-FGD,1.3,42,\n", "holds no run of"),
+        (
+            "workload,sc_policy,tune,seed,100\nx,06-FGD,1.3,42,1\nx,06-FGD,1.3,42,1\n",
+            "fgd on x with seed 42 twice",
+        ),
+    ],
+)
+def test_a_file_that_is_not_in_its_format_is_named_with_what_is_wrong(
+    name: str, content: str | None, said: str, tmp_path: Path
+) -> None:
+    folder = results(tmp_path, {"fgd": [95.0]})
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_text(content)
+
+    with pytest.raises(SourceError, match=f"{re.escape(name)}.*{said}|{said}.*{re.escape(name)}"):
+        read_published(folder)
+
+
+def test_bytes_that_are_no_text_are_an_error(tmp_path: Path) -> None:
+    folder = results(tmp_path, {"fgd": [95.0]})
+    (folder / ALLOCATED).write_bytes(b"\xff\xfe,\x00\n\x81,\x82")
+
+    with pytest.raises(SourceError, match=re.escape(ALLOCATED)):
+        read_published(folder)
+
+
+def test_the_real_results_have_the_figures_they_are_known_for(traces: Path) -> None:
+    found = read_published(traces / "openb" / "expected_results")
+
+    assert found.height == 12 * 6 * 10 * 131
+    assert set(found["workload"].unique()) == set(WORKLOADS)
+    medians = {
+        policy: found.filter(workload="default", policy=policy, arrived_pct=100)["unallocated_pct"].median()
+        for policy in POLICIES
+    }
+    assert [round(float(str(value)), 2) for value in medians.values()] == [13.75, 9.45, 8.42, 8.2, 7.09, 4.77]

@@ -1,0 +1,190 @@
+"""Tables and bars: means, sd and tolerances worked by hand, and verdicts that turn where they should."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from pipelines.studies.fragmentation.bars import bars
+from pipelines.studies.fragmentation.published import no_results, read_published
+from pipelines.studies.fragmentation.tables import by_workload, mean_curves, unallocated_rows
+from tests.pipelines.studies.fragmentation.tiny import curves, results
+
+AS_PUBLISHED = {
+    "random": [13.0, 14.0],
+    "dot_product": [9.0, 10.0],
+    "gpu_clustering": [8.4, 8.6],
+    "gpu_packing": [8.0, 8.4],
+    "best_fit_gpu": [7.0, 7.2],
+    "fgd": [4.7, 4.9],
+}
+
+
+def rows_of(frame: pl.DataFrame, published: pl.DataFrame | None = None) -> list[dict[str, Any]]:
+    return unallocated_rows(frame, no_results() if published is None else published)
+
+
+def bar(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    [found] = [row for row in bars(rows) if name in str(row["bar"])]
+    return found
+
+
+def test_means_and_sd_are_over_seeds_where_all_gpus_are_asked_for() -> None:
+    [row] = rows_of(curves({"fgd": [4.0, 6.0]}))
+
+    assert (row["unallocated_pct"], row["sd"], row["seeds"]) == (5.0, pytest.approx(2.0**0.5), 2)
+    assert [row[name] for name in ("published_pct", "published_sd", "difference_points", "bar_points", "met")] == [
+        None
+    ] * 5
+
+
+@pytest.mark.parametrize(
+    ("policy", "ours", "published", "points", "met"),
+    [
+        ("fgd", 5.4, (4.9, 5.1), 0.5, True),  # three sd are 0.42
+        ("fgd", 5.6, (4.9, 5.1), 0.5, False),
+        ("fgd", 7.0, (4.0, 6.0), 3.0 * 2.0**0.5, True),
+        ("gpu_packing", 5.9, (4.9, 5.1), 1.0, True),
+        ("gpu_packing", 6.1, (4.0, 6.0), 1.0, False),  # however far the published runs spread
+    ],
+)
+def test_a_mean_is_held_to_the_published_one(
+    policy: str, ours: float, published: tuple[float, float], points: float, met: bool, tmp_path: Path
+) -> None:
+    theirs = read_published(results(tmp_path, {policy: [100.0 - value for value in published]}))
+
+    [row] = rows_of(curves({policy: [ours, ours]}), theirs)
+
+    assert row["published_pct"] == pytest.approx(5.0)
+    assert row["difference_points"] == pytest.approx(ours - 5.0)
+    assert row["bar_points"] == pytest.approx(points)
+    assert row["met"] is met
+
+
+@pytest.mark.parametrize("arm", [{"popularity": 1.0}, {"ties": "random"}])
+def test_only_what_was_run_as_published_is_held_to_it(arm: dict[str, object], tmp_path: Path) -> None:
+    theirs = read_published(results(tmp_path, {"fgd": [95.0, 96.0]}))
+
+    [row] = rows_of(curves({"fgd": [4.0, 6.0]}, **arm), theirs)
+
+    assert (row["published_pct"], row["bar_points"], row["met"]) == (None, None, None)
+
+
+def test_a_single_published_run_has_no_sd_but_the_least_tolerance(tmp_path: Path) -> None:
+    theirs = read_published(results(tmp_path, {"fgd": [95.0]}))
+
+    [row] = rows_of(curves({"fgd": [5.1, 5.2]}), theirs)
+
+    assert (row["published_sd"], row["bar_points"], row["met"]) == (None, 0.5, True)
+
+
+def test_the_bars_are_met_by_the_published_figures(tmp_path: Path) -> None:
+    theirs = read_published(results(tmp_path, {p: [100.0 - v for v in values] for p, values in AS_PUBLISHED.items()}))
+
+    found = bars(rows_of(curves(AS_PUBLISHED), theirs))
+
+    assert [row["met"] for row in found] == [True] * 8
+    assert [row["found"] for row in found[:6]] == ["1 of 1 workloads, farthest +0.00"] * 6
+    assert found[6]["found"] == "fgd < best_fit_gpu < gpu_packing < gpu_clustering < dot_product < random"
+    assert found[7]["found"] == "49.5 % fewer unallocated"
+
+
+@pytest.mark.parametrize(
+    ("changes", "met"),
+    [
+        ({"gpu_packing": [8.7, 8.7]}, True),  # above clustering: either may be first
+        ({"gpu_packing": [9.6, 9.6]}, False),
+        ({"best_fit_gpu": [8.5, 8.5]}, False),
+        ({"fgd": [7.5, 7.5]}, False),
+        ({"random": [9.0, 9.0]}, False),
+    ],
+)
+def test_the_order_on_the_default_trace_is_judged(changes: dict[str, list[float]], met: bool) -> None:
+    rows = rows_of(curves({**AS_PUBLISHED, **changes}))
+
+    assert bar(rows, "order on default")["met"] is met
+
+
+@pytest.mark.parametrize(("fgd", "met"), [(5.4, False), (5.3, True), (4.5, True), (4.4, False)])
+def test_fgd_has_to_leave_as_many_fewer_as_published(fgd: float, met: bool) -> None:
+    rows = rows_of(curves({"dot_product": [9.5, 9.5], "fgd": [fgd, fgd]}))
+
+    assert bar(rows, "against dot_product")["met"] is met
+
+
+@pytest.mark.parametrize(("drawn", "met"), [(4.9, True), (5.1, True), (5.6, False), (4.4, False)])
+def test_random_ties_are_held_to_those_the_first_node_wins(drawn: float, met: bool) -> None:
+    frames = [
+        curves({"fgd": [value, value]}, workload, popularity=1.0, ties=ties)
+        for workload, ties, value in (
+            ("default", "first", 5.0),
+            ("default", "random", drawn),
+            ("cpu050", "first", 5.0),
+            ("cpu050", "random", 5.0),
+        )
+    ]
+
+    found = bar(rows_of(pl.concat(frames)), "random ties against the first node")
+
+    assert found["met"] is met
+    points = f"{drawn - 5.0:+.2f}"
+    assert found["found"] == f"{1 + met} of 2 workloads; default {points}, farthest default {points}"
+
+
+def test_where_dot_product_leaves_nothing_there_is_nothing_to_leave_fewer_of() -> None:
+    rows = rows_of(curves({"dot_product": [0.0, 0.0], "fgd": [0.0, 0.0]}))
+
+    assert [row["bar"] for row in bars(rows)] == ["dot_product as published", "fgd as published"]
+
+
+def test_what_was_run_without_published_figures_is_not_judged() -> None:
+    rows = rows_of(curves({"fgd": [5.0, 5.0], "best_fit_gpu": [7.0, 7.0]}, "gpuspec33"))
+
+    assert [(row["bar"], row["found"], row["met"]) for row in bars(rows)] == [
+        (f"{policy} as published", "not judged: no published figures", None) for policy in ("best_fit_gpu", "fgd")
+    ]
+
+
+def test_what_was_not_run_has_no_bar() -> None:
+    assert bars(rows_of(curves({"fgd": [5.0, 5.0]}, popularity=1.0))) == []
+
+
+def test_curves_are_means_over_seeds() -> None:
+    frame = mean_curves(curves({"fgd": [4.0, 6.0]}))
+
+    assert frame.select("arrived_pct", "unallocated_pct", "fragmented_pct", "seeds").rows() == [
+        (99, 6.0, 5.0, 2),
+        (100, 5.0, 5.0, 2),
+    ]
+
+
+def test_workloads_are_shown_in_the_published_order() -> None:
+    assert by_workload(["zeta", "multigpu20", "alpha", "default"]) == ["default", "multigpu20", "alpha", "zeta"]
+
+
+def test_nodes_by_name_are_held_to_the_published_figures_as_the_literal_reading(tmp_path: Path) -> None:
+    theirs = read_published(results(tmp_path, {"gpu_packing": [95.0, 95.0]}))
+    values = {"permuted": 5.1, "name": 6.2}
+    orders = [curves({"gpu_packing": [value] * 2}, nodes=nodes) for nodes, value in values.items()]
+
+    rows = rows_of(pl.concat(orders), theirs)
+
+    assert [(row["difference_points"], row["met"]) for row in rows] == [
+        (pytest.approx(0.1), True),
+        (pytest.approx(1.2), False),
+    ]
+    assert [tuple(row[name] for name in ("bar", "nodes", "found", "met")) for row in bars(rows)] == [
+        ("gpu_packing as published", "permuted", "1 of 1 workloads, farthest +0.10", True),
+        ("gpu_packing as published, literal reading", "name", "0 of 1 workloads, farthest +1.20", False),
+    ]
+
+
+def test_each_order_of_the_nodes_is_judged_for_itself() -> None:
+    fewer = {"permuted": 5.0, "name": 8.0}
+    orders = [curves({"dot_product": [10.0] * 2, "fgd": [value] * 2}, nodes=nodes) for nodes, value in fewer.items()]
+
+    found = bars(rows_of(pl.concat(orders)))
+
+    fewer_than = [row for row in found if "against dot_product" in str(row["bar"])]
+    assert [(row["nodes"], row["met"]) for row in fewer_than] == [("permuted", True), ("name", False)]

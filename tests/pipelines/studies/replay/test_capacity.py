@@ -1,0 +1,139 @@
+"""Readings of a cluster's size from what a lake tells, and nothing where it tells nothing."""
+
+from datetime import date, timedelta
+from typing import Any
+
+import polars as pl
+import pytest
+
+from features.tables import Capacity, Jobs, Machines
+from pipelines.errors import BadUsage, LakeError
+from pipelines.studies.replay.capacity import (
+    GPUS_PER_MACHINE,
+    REVISED_GPUS,
+    Evidence,
+    Reading,
+    concurrent_gpus,
+    offered_gpus,
+    readings_of,
+)
+from tests.pipelines.lake.canonical import T0, canonical, job_row
+
+
+def jobs_of(*rows: dict[str, object]) -> pl.DataFrame:
+    return canonical([job_row(at, **fields) for at, fields in enumerate(rows)], Jobs)
+
+
+def evidence(jobs: pl.DataFrame, **known: Any) -> Evidence:  # tables by name, as the test gives them
+    tables = {"machines": Machines.create_empty(), "capacity": Capacity.create_empty()}
+    return Evidence(jobs=jobs, since=T0, loads=known.pop("loads", (0.9,)), **(tables | known))
+
+
+def machines(cluster: str, *gpus: int) -> pl.DataFrame:
+    rows = [{"trace": "t", "cluster": cluster, "machine": f"m{i}", "gpus": count} for i, count in enumerate(gpus)]
+    return canonical(rows, Machines)
+
+
+def capacity(*rows: tuple[str, int, int]) -> pl.DataFrame:
+    """Return the capacity of (VC, day of July, GPUs) of the cluster `c`."""
+    return canonical(
+        [{"trace": "toy", "cluster": "c", "vc": v, "date": date(2020, 7, d), "gpus": g} for v, d, g in rows], Capacity
+    )
+
+
+def only(evidence: Evidence, name: str) -> Reading:
+    (reading,) = readings_of(evidence, [name])
+    return reading
+
+
+def test_the_machine_list_is_one_pool_of_its_machines() -> None:
+    reading = only(evidence(jobs_of({}), machines=machines("c", 2, 8)), "machine_list")
+
+    assert [(pool.vc, [m.gpus for m in pool.machines]) for pool in reading.pools] == [(None, [2, 8])]
+
+
+def test_the_revision_gives_small_machines_more_gpus_until_it_has_as_many_as_were_counted() -> None:
+    philly = machines("philly", *[2] * 321, *[8] * 231)
+
+    reading = only(evidence(jobs_of({"cluster": "philly"}), machines=philly), "revised")
+
+    (pool,) = reading.pools
+    sizes = [machine.gpus for machine in pool.machines]
+    assert (pool.gpus, len(sizes), max(sizes), min(sizes)) == (REVISED_GPUS, 552, GPUS_PER_MACHINE, 2)
+
+
+def test_the_revision_is_of_philly_alone() -> None:
+    with pytest.raises(LakeError, match="no reading revised of the cluster c"):
+        readings_of(evidence(jobs_of({}), machines=machines("c", 2, 8)), ["revised"])
+
+
+def test_the_daily_total_is_the_median_up_to_the_last_submission() -> None:
+    days = capacity(("v", 1, 16), ("w", 1, 8), ("v", 2, 16), ("w", 2, 32), ("v", 3, 800), ("w", 3, 8))
+    jobs = jobs_of({}, {"submit_ts": T0 + timedelta(days=1)})
+
+    reading = only(evidence(jobs, capacity=days), "daily_total")
+
+    (pool,) = reading.pools
+    assert pool.gpus in (24, 48)
+    assert "(24 to 48)" in reading.note
+
+
+def test_vcs_of_the_capacity_table_are_pools_of_their_own_whatever_cluster_the_log_is_of() -> None:
+    days = capacity(("v", 1, 16), ("w", 1, 8), ("other", 1, 64))
+    jobs = jobs_of({"cluster": "slice", "vc": "v"}, {"cluster": "slice", "vc": "w"})
+
+    reading = only(evidence(jobs, capacity=days), "vc_table")
+
+    assert [(pool.vc, pool.gpus) for pool in reading.pools] == [("v", 16), ("w", 8)]
+
+
+def test_days_that_the_log_does_not_cover_say_nothing_of_its_vcs() -> None:
+    days = capacity(("v", 1, 16), ("v", 8, 800), ("v", 9, 800))
+
+    reading = only(evidence(jobs_of({"vc": "v"}), capacity=days), "vc_table")
+
+    assert [(pool.vc, pool.gpus) for pool in reading.pools] == [("v", 16)]
+
+
+def test_a_vc_that_the_table_lacks_leaves_no_reading_by_table_but_an_inferred_one() -> None:
+    jobs = jobs_of({"vc": "v", "req_gpus": 9.0}, {"vc": "w"})
+
+    names = {reading.name: reading for reading in readings_of(evidence(jobs, capacity=capacity(("v", 1, 16))))}
+
+    assert "vc_table" not in names
+    assert [(pool.vc, pool.gpus) for pool in names["vc_inferred"].pools] == [("v", 16), ("w", 8)]
+    assert "INFERRED" in names["vc_inferred"].note
+
+
+@pytest.mark.parametrize(("level", "gpus"), [(0.1, 1), (0.5, 3), (0.99, 3), (0.2, 1)])
+def test_concurrent_gpus_weigh_by_time(level: float, gpus: int) -> None:
+    # One GPU from 0 to 600 s, two more from 120 s to 600 s: one for a fifth of the time, three for the rest.
+    jobs = jobs_of({"run_s": 600.0}, {"submit_ts": T0 + timedelta(seconds=120), "run_s": 480.0, "req_gpus": 2.0})
+
+    assert concurrent_gpus(jobs, level) == gpus
+
+
+def test_a_load_is_offered_by_the_measured_jobs() -> None:
+    two_days = {"submit_ts": T0 + timedelta(days=2), "run_s": 86_400.0, "req_gpus": 72.0}
+    jobs = jobs_of({"run_s": 86_400.0, "req_gpus": 72.0}, two_days)
+
+    readings = readings_of(evidence(jobs, loads=(0.9, 0.5)), ["load"])
+
+    assert offered_gpus(jobs, T0) == 72.0
+    assert [(r.name, r.pools[0].gpus) for r in readings] == [("load_0.9", 80), ("load_0.5", 144)]
+    assert all("NOT THE TRACE'S CLUSTER" in reading.note for reading in readings)
+
+
+def test_jobs_before_the_measured_ones_offer_no_load() -> None:
+    jobs = jobs_of(
+        {"run_s": 86_400.0, "req_gpus": 500.0},
+        {"submit_ts": T0 + timedelta(days=5), "run_s": 86_400.0, "req_gpus": 8.0},
+        {"submit_ts": T0 + timedelta(days=7), "run_s": 86_400.0, "req_gpus": 8.0},
+    )
+
+    assert offered_gpus(jobs, T0 + timedelta(days=5)) == 8.0
+
+
+def test_an_unknown_reading_is_refused_by_name() -> None:
+    with pytest.raises(BadUsage, match="no reading guess; there are machine_list"):
+        readings_of(evidence(jobs_of({})), ["guess"])

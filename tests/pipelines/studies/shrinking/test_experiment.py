@@ -1,0 +1,173 @@
+"""The paper's experiments from a tiny pool to rows, and `taut experiment` on a tiny lake."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from pipelines.cli import app
+from pipelines.errors import BadUsage
+from pipelines.lake.ingest import ingest
+from pipelines.studies.shrinking.experiment import EXPERIMENTS
+from pipelines.studies.shrinking.folder import write
+from pipelines.studies.shrinking.shown import shown
+from pipelines.synth.pai import synthesise
+from tests.pipelines.studies.shrinking.tiny import answered, asked
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "experiment_1.txt"
+
+
+def about(answer_rows: list[dict[str, Any]], what: str) -> list[dict[str, Any]]:
+    return [row for row in answer_rows if row["about"] == what]
+
+
+@pytest.mark.parametrize("experiment", list(EXPERIMENTS))
+def test_every_row_says_what_it_is_of(experiment: str) -> None:
+    answer = answered(experiment)
+
+    rows = answer.rows()
+
+    assert {row["experiment"] for row in rows} == {experiment}
+    assert {(row["trace"], row["workload"]) for row in rows} == {("toy", "of toy jobs drawn with replacement by type")}
+    assert set(answer.tables) == {row["about"] for row in rows}
+    assert {row["devices"] for row in rows} == {"all", "known"}
+    assert {row["gnn"] for row in rows} == {"with", "without"}
+    assert [title for title, _ in shown(answer)]
+
+
+def test_experiment_one_tells_levels_of_every_load_and_the_goal_at_seventy() -> None:
+    rows = answered("1").rows()
+
+    assert sorted({row["rate_per_h"] for row in about(rows, "load")}) == [30, 40, 50, 60, 70, 80, 90, 100]
+    assert {row["rate_per_h"] for row in about(rows, "claim")} == {70.0}
+    goal = about(rows, "goal")
+    assert len(goal) == 3 * 4
+    assert {row["truth"] for row in goal} == {"contention"}
+    assert {row["arm"] for row in about(rows, "claim")} == {"shrunk", "unguarded", "oracle"}
+
+
+def test_mixes_policies_and_ways_of_sizing_are_all_told() -> None:
+    assert {row["mix"] for row in about(answered("2").rows(), "gain")} == {"5:15:15:65", "40:30:20:10", "25:25:25:25"}
+    assert {row["policy"] for row in about(answered("3").rows(), "gain")} == {"fifo", "srtf", "drf"}
+    arms = {row["arm"] for row in about(answered("ablate").rows(), "part")}
+    assert arms >= {
+        "requested",
+        "run_time_only",
+        "importance_only",
+        "floors_only",
+        "shrunk",
+        "vpa",
+        "autopilot",
+        "oracle",
+    }
+
+
+def test_every_part_stands_beside_what_is_recommended() -> None:
+    rows = about(answered("ablate").rows(), "part")
+
+    completed = {(row["gnn"], row["devices"], row["truth"], row["arm"]): row["completed"] for row in rows}
+    for row in rows:
+        shrunk = completed[row["gnn"], row["devices"], row["truth"], "shrunk"]
+        assert row["completed_beside_shrunk"] == pytest.approx(row["completed"] - shrunk)
+
+
+def test_claims_about_mixes_and_policies_are_judged() -> None:
+    for experiment in ("2", "3"):
+        verdicts = {row["verdict"] for row in about(answered(experiment).rows(), "claim")}
+        assert verdicts <= {"holds", "fails", "not told apart"}
+
+
+def test_every_figure_of_experiment_one_says_which_truth_binds_it() -> None:
+    claims = about(answered("1").rows(), "claim")
+
+    assert {row["binding_truth"] for row in claims} <= {"none", "predicted", "contention"}
+    assert {row["beside_unchanged_pct"] for row in claims if row["truth"] == "unchanged"} == {0.0}
+
+
+def test_rows_of_a_kind_share_their_names_and_hold_no_column_that_none_of_them_knows() -> None:
+    rows = answered("1").rows()
+
+    for kind in answered("1").tables:
+        mine = about(rows, kind)
+        assert len({tuple(row) for row in mine}) == 1
+        for name in mine[0]:
+            assert any(row[name] is not None for row in mine)
+
+
+def test_assumptions_are_notes() -> None:
+    notes = " | ".join(answered("1").notes)
+
+    for said in (
+        "never_fits",
+        "unknown memory, taken as 16 GiB",
+        "seeds 0 to 1",
+        "theta 0.05: correlation",
+        "GNN rests on 10 jobs",
+    ):
+        assert said in notes
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"), [({"experiment": "4"}, "expected one of 1, 2, 3, ablate"), ({"seeds": 1}, "at least 2")]
+)
+def test_what_cannot_be_asked_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadUsage, match=said):
+        asked(**{"experiment": "1", **changes})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("experiment", ["1", "ablate"])
+def test_the_same_question_leaves_the_same_bytes(experiment: str, tmp_path: Path) -> None:
+    first, second = (
+        {path.name: path.read_bytes() for path in write(asked(experiment), tmp_path / name)} for name in ("a", "b")
+    )
+
+    assert first == second
+    assert {Path(name).suffix for name in first} == {".json", ".parquet", ".html", ".svg", ".png"}
+    for name, content in first.items():
+        if name.endswith(".html"):
+            assert b"<script src=" not in content
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("experiment")
+    synthesise(folder / "raw", tasks=1000, seed=3, tagged_share=0.9)
+    ingest("pai", folder / "raw", folder / "lake", as_name="pai-synth")
+    return folder / "lake"
+
+
+def taut(lake: Path, *arguments: str) -> Result:
+    where = ["--lake", str(lake), "--predictor", "oracle", "--seeds", "2"]
+    return CliRunner().invoke(app, ["experiment", *arguments, *where])
+
+
+def test_the_tables_of_experiment_one_are_the_golden_ones(lake: Path) -> None:
+    result = taut(lake, "1", "--load", "70")
+
+    assert result.exit_code == 0, result.stderr
+    assert "synthetic jobs drawn with replacement" in result.stderr
+    if os.environ.get("TAUT_GOLDEN") == "write":
+        GOLDEN.write_text(result.stdout, encoding="utf-8")
+    assert result.stdout == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_json_is_one_list_of_flat_rows(lake: Path) -> None:
+    result = taut(lake, "3", "--format", "json")
+
+    rows = json.loads(result.stdout)
+    assert {row["policy"] for row in rows if row["about"] == "gain"} == {"fifo", "srtf", "drf"}
+    assert not any(isinstance(value, list | dict) for row in rows for value in row.values())
+    assert "verdict" not in next(row for row in rows if row["about"] == "harm")
+
+
+def test_a_folder_that_holds_something_is_left_alone(lake: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+
+    result = taut(lake, "2", "--out", str(tmp_path))
+
+    assert result.exit_code == 2
+    assert "not empty" in result.stderr

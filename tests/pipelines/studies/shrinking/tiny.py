@@ -1,0 +1,65 @@
+"""A tiny pool of all four kinds for the tests of experiments, and runs written by hand."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import polars as pl
+
+from pipelines.simulation.cluster_file import ClusterSpec
+from pipelines.simulation.engine.predictors import ConstantPredictor
+from pipelines.simulation.job_pool import Pool, job_pool
+from pipelines.simulation.simulation_settings import SimulationSettings
+from pipelines.studies.shrinking.cases import TYPES
+from pipelines.studies.shrinking.experiment import Answer, Question, ask
+from scheduler_core.cluster import Machine
+from scheduler_core.types import Request
+from tests.pipelines.lake.canonical import measured_tables
+
+ONE_MACHINE = ClusterSpec(machines=(Machine(name="m", cpu_cores=96.0, mem_gib=512.0, gpus=8),), source="one machine")
+SMALL = SimulationSettings(horizon_s=3600.0, cluster=ONE_MACHINE)
+
+PREDICTOR = ConstantPredictor(run_s=600.0, peak=Request(cpu_cores=2.0, mem_gib=4.0, gpus=0.1), gpu_mem_gib=1.0, runs=10)
+
+
+def tables(count: int = 40) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return canonical jobs of all four kinds in turn, in groups of five, and their use."""
+    jobs, usage = measured_tables(count)
+    kinds = [TYPES[at % len(TYPES)] for at in range(count)]
+    groups = [f"g{at // 5}" for at in range(count)]
+    return jobs.with_columns(task_type=pl.Series(kinds), group=pl.Series(groups)), usage
+
+
+def pool() -> Pool:
+    return job_pool(*tables())
+
+
+@cache
+def answered(experiment: str) -> Answer:
+    """Return the answer of an experiment over the tiny pool, made once for all tests."""
+    return asked(experiment)
+
+
+def asked(experiment: str, **changes: Any) -> Answer:
+    """Return the answer of an experiment over the tiny pool: two seeds, one machine, an hour."""
+    question = {"pool": pool(), "predictor": PREDICTOR, "settings": SMALL, "seeds": 2, **changes}
+    return ask(Question(experiment=experiment, **question))
+
+
+def runs(arms: Mapping[str, Mapping[str, Sequence[float]]], **place: object) -> pl.DataFrame:
+    """Return rows of runs at one place: for each arm the figures by seed."""
+    at = {
+        "mix": "5:15:15:65",
+        "gnn": "with",
+        "devices": "all",
+        "rate_per_h": 70.0,
+        "policy": "fifo",
+        "truth": "contention",
+        **place,
+    }
+    rows = [
+        {**at, "arm": arm, "seed": seed, **{name: float(values[seed]) for name, values in figures.items()}}
+        for arm, figures in arms.items()
+        for seed in range(len(next(iter(figures.values()))))
+    ]
+    return pl.DataFrame(rows)
