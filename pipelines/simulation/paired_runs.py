@@ -17,8 +17,8 @@ from pipelines.simulation.energy.site import AT_ONCE
 from pipelines.simulation.energy.slack import as_submitted, held_back
 from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
 from pipelines.simulation.engine.outages import draw_outages
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate as run_cluster
-from pipelines.simulation.engine.trajectory import Trajectory
 from pipelines.simulation.engine.workload import Outages, Workload
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.fragmentation_course import mean_fragmented_gpus
@@ -52,7 +52,7 @@ class Run:
     arm: str
     truth: str
     arrivals: Arrivals
-    trajectory: Trajectory
+    schedule: Schedule
     uses: Uses
     metrics: Metrics
     target: TargetWorkload | None = None
@@ -131,28 +131,28 @@ def _run(
     settings: SimulationSettings,
 ) -> Run:
     workload = arriving(gangs, starts, arrivals.at_s, arrivals.picks)
-    trajectory = _trajectory(workload, arrivals, settings, shift)
+    schedule = _schedule(workload, arrivals, settings, shift)
     drawn = Uses(mean=uses.mean[arrivals.picks])
-    metrics = summarise(trajectory, uses=drawn, warm_up_s=settings.warm_up_s)
-    run = Run(arm=arm, truth=truth, arrivals=arrivals, trajectory=trajectory, uses=drawn, metrics=metrics, shift=shift)
+    metrics = summarise(schedule, uses=drawn, warm_up_s=settings.warm_up_s)
+    run = Run(arm=arm, truth=truth, arrivals=arrivals, schedule=schedule, uses=drawn, metrics=metrics, shift=shift)
     if settings.site is not None:
-        energy = settings.site.account(trajectory, drawn, from_s=settings.warm_up_s, outages=arrivals.outages)
+        energy = settings.site.account(schedule, drawn, from_s=settings.warm_up_s, outages=arrivals.outages)
         run = replace(run, energy=energy)
     if settings.sharing == "pooled":
         return run
-    ran = trajectory.workload
+    ran = schedule.workload
     target = workload_target(ran, ran.request_units, typed=settings.discipline.match_gpu_type)
-    return replace(run, target=target, fragmented_gpus=_fragmented_gpus(trajectory, target, settings))
+    return replace(run, target=target, fragmented_gpus=_fragmented_gpus(schedule, target, settings))
 
 
-def _trajectory(workload: Workload, arrivals: Arrivals, settings: SimulationSettings, shift: str) -> Trajectory:
+def _schedule(workload: Workload, arrivals: Arrivals, settings: SimulationSettings, shift: str) -> Schedule:
     """Run the cluster; jobs that were held come late, and are told from their submission again."""
     held, order = workload, None
     if settings.site is not None and shift != AT_ONCE:
         held, order = held_back(workload, settings.site.released_s(workload, shift))
     # Placements that draw have a stream of their own in every replication.
     discipline = replace(settings.discipline, seed=arrivals.seed)
-    trajectory = run_cluster(
+    schedule = run_cluster(
         held,
         settings.cluster.machines,
         replace(discipline, placement=settings.aiming.placement(discipline, held)),
@@ -160,14 +160,14 @@ def _trajectory(workload: Workload, arrivals: Arrivals, settings: SimulationSett
         outages=arrivals.outages,
         engine=settings.engine,
     )
-    return trajectory if order is None else as_submitted(trajectory, workload.arrive_s, order)
+    return schedule if order is None else as_submitted(schedule, workload.arrive_s, order)
 
 
-def _fragmented_gpus(trajectory: Trajectory, target: TargetWorkload, settings: SimulationSettings) -> float:
+def _fragmented_gpus(schedule: Schedule, target: TargetWorkload, settings: SimulationSettings) -> float:
     """Return the mean from the end of the warm-up to the horizon, or to the last arrival where there is none.
 
     Without a horizon a few long runs may go on for long on an empty cluster: their time says nothing of placements.
     """
-    last_s = float(trajectory.workload.arrive_s[-1]) if len(trajectory.workload) else 0.0
+    last_s = float(schedule.workload.arrive_s[-1]) if len(schedule.workload) else 0.0
     endless = math.isinf(settings.horizon_s) and last_s > settings.warm_up_s
-    return mean_fragmented_gpus(trajectory, target, settings.warm_up_s, last_s if endless else trajectory.end_s)
+    return mean_fragmented_gpus(schedule, target, settings.warm_up_s, last_s if endless else schedule.end_s)

@@ -19,7 +19,7 @@ import polars as pl
 from pipelines.errors import BadUsage
 from pipelines.simulation.energy.energy_tables import FILES as ENERGY_FILES
 from pipelines.simulation.engine.log import EVENTS, events
-from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.measures.fragmentation_course import fragmentation_course
 from pipelines.simulation.measures.metrics import Metrics, Uses
 from pipelines.simulation.measures.series import series
@@ -40,7 +40,7 @@ _ROW_GROUP: Final = 100_000
 
 def write_simulation(
     folder: Path,
-    trajectory: Trajectory,
+    schedule: Schedule,
     metrics: Metrics,
     *,
     settings: Mapping[str, object],
@@ -67,11 +67,11 @@ def write_simulation(
     """
     _check_folder(folder)
     tables = {
-        LOG: event_table(trajectory, names or {}),
-        SERIES: pl.DataFrame(series(trajectory, step_s, uses=uses)),
+        LOG: event_table(schedule, names or {}),
+        SERIES: pl.DataFrame(series(schedule, step_s, uses=uses)),
     }
     if target is not None:
-        tables[FRAGMENTATION] = pl.DataFrame(dict(fragmentation_course(trajectory, target, step_s)))
+        tables[FRAGMENTATION] = pl.DataFrame(dict(fragmentation_course(schedule, target, step_s)))
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         table.write_parquet(_partial(folder, name), compression="zstd", row_group_size=_ROW_GROUP)
@@ -80,9 +80,9 @@ def write_simulation(
     tables |= beside or {}
     summary = {
         "settings": settings,
-        "capacity": {"assumption": capacity_assumption, **capacity(trajectory.machines)},
+        "capacity": {"assumption": capacity_assumption, **capacity(schedule.machines)},
         "notes": list(notes),
-        "end_s": trajectory.end_s,
+        "end_s": schedule.end_s,
         "metrics": asdict(metrics) | ({} if target is None else {"fragmented_gpus": fragmented_gpus}),
         "files": {
             name: {"rows": table.height, "sha256": _sha256(_partial(folder, name))} for name, table in tables.items()
@@ -94,14 +94,14 @@ def write_simulation(
     return folder / SUMMARY
 
 
-def event_table(trajectory: Trajectory, names: Mapping[str, Sequence[str | None]]) -> pl.DataFrame:
+def event_table(schedule: Schedule, names: Mapping[str, Sequence[str | None]]) -> pl.DataFrame:
     """Return the event log as a frame, with the columns of `names` (one value per serial) after the serial."""
     for name, values in names.items():
-        if len(values) != len(trajectory.workload):
+        if len(values) != len(schedule.workload):
             raise BadUsage(
-                f"results: found {len(values)} values of {name}, expected {len(trajectory.workload)}, one a job"
+                f"results: found {len(values)} values of {name}, expected {len(schedule.workload)}, one a job"
             )
-    columns = events(trajectory)
+    columns = events(schedule)
     frame = pl.DataFrame(
         {
             name: pl.Series(name, column.tolist(), dtype=pl.String) if column.dtype == np.object_ else column

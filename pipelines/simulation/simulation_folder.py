@@ -42,11 +42,11 @@ def keeping(folder: Path, pool: Pool, settings: SimulationSettings, notes: Seque
         written.add(name)
         write_simulation(
             folder / name,
-            run.trajectory,
+            run.schedule,
             run.metrics,
             settings={"arm": run.arm, "truth": truth, **_settings_of(pool, run, settings)},
             capacity_assumption=settings.cluster.note(),
-            step_s=_step_s(run.trajectory.end_s),
+            step_s=_step_s(run.schedule.end_s),
             notes=notes,
             names=_names(pool, run),
             uses=run.uses,
@@ -71,7 +71,7 @@ def _energy(pool: Pool, run: Run, settings: SimulationSettings) -> Mapping[str, 
     if settings.site is None or run.energy is None:
         return {}
     return energy_tables(
-        run.energy, settings.site, run.trajectory.machines, _names(pool, run), run.trajectory.workload.arrive_s
+        run.energy, settings.site, run.schedule.machines, _names(pool, run), run.schedule.workload.arrive_s
     )
 
 

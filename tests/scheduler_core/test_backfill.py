@@ -52,11 +52,11 @@ def test_jobs_that_outlast_the_promise_start_beside_its_machines() -> None:
         {"at": 4.0, "gpus": 2, "run": 90.0},
     )
 
-    trajectory = run(jobs, gpu_machines(4, 4), EASY)
+    schedule = run(jobs, gpu_machines(4, 4), EASY)
 
     # At 100 the promise is kept; D takes what is left of m0.
-    assert starts_of(trajectory) == {0: 0, 2: 2, 4: 4, 1: 100, 3: 100}
-    assert [hosts_of(trajectory, at) for at in range(5)] == [{0: 1}, {1: 1}, {1: 1}, {0: 1, 1: 1}, {0: 1}]
+    assert starts_of(schedule) == {0: 0, 2: 2, 4: 4, 1: 100, 3: 100}
+    assert [hosts_of(schedule, at) for at in range(5)] == [{0: 1}, {1: 1}, {1: 1}, {0: 1, 1: 1}, {0: 1}]
 
 
 def test_runs_expected_to_end_together_give_back_together() -> None:
@@ -102,9 +102,9 @@ def test_a_run_past_its_prediction_is_expected_to_end_now() -> None:
 def test_nobody_is_held_back_for_a_head_that_waits_for_machines() -> None:
     jobs = workload({"at": 1.0, "gpus": 4, "instances": 2, "run": 10.0}, {"at": 2.0, "gpus": 4, "run": 300.0})
 
-    trajectory = run(jobs, gpu_machines(4, 4), EASY, outages=outages((1, 0.0, 100.0)))
+    schedule = run(jobs, gpu_machines(4, 4), EASY, outages=outages((1, 0.0, 100.0)))
 
-    assert starts_of(trajectory) == {1: 2, 0: 302}
+    assert starts_of(schedule) == {1: 2, 0: 302}
 
 
 def test_backfill_looks_so_many_jobs_behind_the_head() -> None:
@@ -136,9 +136,9 @@ def test_drf_with_backfill_ranks_those_behind_the_head_anew() -> None:
         *({"at": 1.0, "gpus": 1, "run": 50.0, "user": user} for user in (1, 1, 1, 2)),
     )
 
-    trajectory = run(jobs, gpu_machines(4), Discipline(policy="drf", backfill="easy"), horizon_s=1.0)
+    schedule = run(jobs, gpu_machines(4), Discipline(policy="drf", backfill="easy"), horizon_s=1.0)
 
-    assert trajectory.job.tolist() == [0, 2, 5, 3]
+    assert schedule.job.tolist() == [0, 2, 5, 3]
 
 
 def test_an_overtakes_bound_and_backfill_exclude_each_other() -> None:

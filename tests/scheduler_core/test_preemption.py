@@ -33,9 +33,9 @@ def test_srtf_as_worked_by_hand() -> None:
         {"at": 8.0, "gpus": 1, "run": 100.0},
     )
 
-    trajectory = run(jobs, gpu_machines(4), Discipline(policy="srtf", quantum_s=5.0, checkpoint_s=2.0))
+    schedule = run(jobs, gpu_machines(4), Discipline(policy="srtf", quantum_s=5.0, checkpoint_s=2.0))
 
-    assert schedule(trajectory) == [
+    assert schedule(schedule) == [
         (0, 0.0, 5.0, "preempted"),
         (1, 5.0, 15.0, "completed"),
         (2, 6.0, 10.0, "completed"),
@@ -60,9 +60,9 @@ def test_las_as_worked_by_hand() -> None:
         {"at": 48.0, "gpus": 2, "run": 4.0},
     )
 
-    trajectory = run(jobs, gpu_machines(4), Discipline(policy="las", quantum_s=10.0, checkpoint_s=1.0))
+    schedule = run(jobs, gpu_machines(4), Discipline(policy="las", quantum_s=10.0, checkpoint_s=1.0))
 
-    assert schedule(trajectory) == [
+    assert schedule(schedule) == [
         (0, 0.0, 10.0, "preempted"),
         (1, 10.0, 20.0, "preempted"),
         (2, 20.0, 23.0, "completed"),
@@ -79,9 +79,9 @@ def test_sjf_with_preemption_looks_at_the_whole_run_and_not_at_its_rest(policy: 
     # A has 20 of 100 left when B (50) comes.
     jobs = workload({"gpus": 4, "run": 100.0}, {"at": 80.0, "gpus": 4, "run": 50.0})
 
-    trajectory = run(jobs, gpu_machines(4), Discipline(policy=policy, preempt=True, quantum_s=10.0))
+    schedule = run(jobs, gpu_machines(4), Discipline(policy=policy, preempt=True, quantum_s=10.0))
 
-    assert (schedule(trajectory)[0] == (0, 0.0, 80.0, "preempted")) == stopped
+    assert (schedule(schedule)[0] == (0, 0.0, 80.0, "preempted")) == stopped
 
 
 def test_a_killed_job_that_was_stopped_before_pays_and_loses_as_it_should() -> None:
@@ -91,9 +91,9 @@ def test_a_killed_job_that_was_stopped_before_pays_and_loses_as_it_should() -> N
         {"at": 20.0, "gpus": 4, "run": 10.0},
     )
 
-    trajectory = run(jobs, gpu_machines(4), Discipline(policy="srtf", quantum_s=10.0, checkpoint_s=2.0))
+    schedule = run(jobs, gpu_machines(4), Discipline(policy="srtf", quantum_s=10.0, checkpoint_s=2.0))
 
-    assert schedule(trajectory) == [
+    assert schedule(schedule) == [
         (0, 0.0, 20.0, "preempted"),
         (1, 20.0, 30.0, "completed"),
         (0, 30.0, 72.0, "killed"),
@@ -180,9 +180,9 @@ def test_what_is_kept_of_a_round_changes_no_victims(
 def test_a_gang_stops_whole() -> None:
     jobs = workload({"gpus": 2, "instances": 4, "run": 100.0}, {"at": 50.0, "gpus": 1, "run": 1.0})
 
-    trajectory = run(jobs, gpu_machines(4, 4), Discipline(policy="srtf", quantum_s=10.0))
+    schedule = run(jobs, gpu_machines(4, 4), Discipline(policy="srtf", quantum_s=10.0))
 
-    assert schedule(trajectory) == [(0, 0, 50, "preempted"), (1, 50, 51, "completed"), (0, 51, 101, "completed")]
+    assert schedule(schedule) == [(0, 0, 50, "preempted"), (1, 50, 51, "completed"), (0, 51, 101, "completed")]
 
 
 def test_ticks_are_whole_multiples_of_the_quantum() -> None:
@@ -207,10 +207,10 @@ def test_preemption_keeps_work_and_adds_a_checkpoint_for_each_stop(
     drawn: list[dict[str, Any]], policy: str, checkpoint_s: float, quantum_s: float
 ) -> None:
     rules = Discipline(policy=policy, preempt=True, checkpoint_s=checkpoint_s, quantum_s=quantum_s)
-    trajectory = run(workload(*drawn), gpu_machines(4, 4, cpu_cores=20), rules)
+    schedule = run(workload(*drawn), gpu_machines(4, 4, cpu_cores=20), rules)
 
     for serial, row in enumerate(drawn):
-        own = [one for one in schedule(trajectory) if one[0] == serial]
+        own = [one for one in schedule(schedule) if one[0] == serial]
         stops = sum(one[3] == "preempted" for one in own)
         again_s = row["run"] if row.get("dies", False) else 0.0
         whole_s = row.get("granted_run", row["run"]) + again_s

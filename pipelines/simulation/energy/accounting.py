@@ -1,4 +1,4 @@
-"""Accounts of a trajectory: kWh, grams and money by job, by machine and by hour, which add up to the cluster's.
+"""Accounts of a schedule: kWh, grams and money by job, by machine and by hour, which add up to the cluster's.
 
 What runs draw is `draw`'s matter, the integrals `window`'s. Called by `pipelines.simulation.paired_runs` and
 `pipelines.studies.energy`.
@@ -12,7 +12,7 @@ import numpy as np
 from pipelines.simulation.energy.amounts import Amounts, Totals, by
 from pipelines.simulation.energy.draw import Draw, Fleet, draw
 from pipelines.simulation.energy.window import WATTS_PER_KW, Window, united
-from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import NO_OUTAGES, Outages
 from pipelines.simulation.measures.holding import Uses
 from scheduler_core.errors import BadInput
@@ -66,7 +66,7 @@ class EnergyAccount:
 
 
 def account(
-    trajectory: Trajectory,
+    schedule: Schedule,
     uses: Uses,
     powers: Sequence[NodePower],
     grid: Grid | None,
@@ -84,7 +84,7 @@ def account(
 
     Parameters
     ----------
-    trajectory, uses
+    schedule, uses
         What ran, and what one instance of each job uses; NaN is `assumed`.
     powers
         One for each machine.
@@ -105,30 +105,30 @@ def account(
     ----------
     codecarbon: energy by part, emissions = energy x intensity, PUE as a factor. Who pays for idle draw is ours.
     """
-    if not 0.0 <= from_s <= trajectory.end_s:
-        raise BadInput(f"account: found a begin at {from_s} s, expected 0 to {trajectory.end_s} s")
-    window = Window(grid=grid or Grid(zone="none"), start_ts=start_ts, from_s=from_s, until_s=trajectory.end_s)
-    fleet = Fleet.of(trajectory.machines, powers)
-    drawn = draw(trajectory, uses, fleet, assumed)
-    runs, jobs, machines = len(trajectory.job), len(trajectory.workload), len(trajectory.machines)
-    over_runs = window.over(trajectory.start_s, trajectory.end_run_s)
+    if not 0.0 <= from_s <= schedule.end_s:
+        raise BadInput(f"account: found a begin at {from_s} s, expected 0 to {schedule.end_s} s")
+    window = Window(grid=grid or Grid(zone="none"), start_ts=start_ts, from_s=from_s, until_s=schedule.end_s)
+    fleet = Fleet.of(schedule.machines, powers)
+    drawn = draw(schedule, uses, fleet, assumed)
+    runs, jobs, machines = len(schedule.job), len(schedule.workload), len(schedule.machines)
+    over_runs = window.over(schedule.start_s, schedule.end_run_s)
     over_entries = over_runs.taken(drawn.run)
     parts_w = np.column_stack([by(drawn.run, part, runs) for part in drawn.watts.T])
-    parts_kwh = [by(trajectory.job, part / WATTS_PER_KW * over_runs.hours, jobs) for part in parts_w.T]
+    parts_kwh = [by(schedule.job, part / WATTS_PER_KW * over_runs.hours, jobs) for part in parts_w.T]
     away = united(outages)
     idle = _idle(window, fleet.idle_w, away)
     work = over_entries.times(drawn.watts[:, :2].sum(axis=1)).by(drawn.machine, machines)
     held = over_entries.times(drawn.watts[:, 2:].sum(axis=1)).by(drawn.machine, machines)
-    hour_ts, hours = _by_hour(window, trajectory, fleet.idle_w, parts_w[:, :2].sum(axis=1), away)
+    hour_ts, hours = _by_hour(window, schedule, fleet.idle_w, parts_w[:, :2].sum(axis=1), away)
     return EnergyAccount(
         start_ts=start_ts,
         from_s=from_s,
-        until_s=trajectory.end_s,
+        until_s=schedule.end_s,
         pue=window.grid.pue,
-        jobs=window.told(over_runs.times(parts_w.sum(axis=1)).by(trajectory.job, jobs)),
+        jobs=window.told(over_runs.times(parts_w.sum(axis=1)).by(schedule.job, jobs)),
         jobs_parts_kwh=np.column_stack(parts_kwh),
-        held_s=by(trajectory.job, over_runs.seconds, jobs),
-        known=_known(trajectory, drawn),
+        held_s=by(schedule.job, over_runs.seconds, jobs),
+        known=_known(schedule, drawn),
         machines=idle.plus(work),
         unallocated=idle.less(held),
         hour_ts=hour_ts,
@@ -137,12 +137,12 @@ def account(
 
 
 def _by_hour(
-    window: Window, trajectory: Trajectory, idle_w: FloatArray, work_w: FloatArray, away: Outages
+    window: Window, schedule: Schedule, idle_w: FloatArray, work_w: FloatArray, away: Outages
 ) -> tuple[FloatArray, Amounts]:
     """Return the grid's hours, and in each the idle draw of all machines, less those away, and the work of runs."""
     return window.by_hour(
-        np.concatenate([[window.from_s], away.down_s, trajectory.start_s]),
-        np.concatenate([[window.until_s], away.up_s, trajectory.end_run_s]),
+        np.concatenate([[window.from_s], away.down_s, schedule.start_s]),
+        np.concatenate([[window.until_s], away.up_s, schedule.end_run_s]),
         np.concatenate([[float(idle_w.sum())], -idle_w[away.machine], work_w]),
     )
 
@@ -154,8 +154,8 @@ def _idle(window: Window, idle_w: FloatArray, away: Outages) -> Amounts:
     return always.less(spared.by(away.machine, len(idle_w)))
 
 
-def _known(trajectory: Trajectory, drawn: Draw) -> BoolArray:
+def _known(schedule: Schedule, drawn: Draw) -> BoolArray:
     """Return whose use (n) was measured in every run."""
-    known = np.ones(len(trajectory.workload), dtype=np.bool_)
-    known[trajectory.job[~(drawn.cpu_known & drawn.gpu_known)]] = False
+    known = np.ones(len(schedule.workload), dtype=np.bool_)
+    known[schedule.job[~(drawn.cpu_known & drawn.gpu_known)]] = False
     return known

@@ -1,4 +1,4 @@
-"""What every run of a trajectory draws in watts: its own work, and its part of what the machines draw idle.
+"""What every run of a schedule draws in watts: its own work, and its part of what the machines draw idle.
 
 No time and no grid is looked at here. Called by `accounting`.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.measures.holding import Uses, drawn_units, instance_units
 from scheduler_core.cluster import UNITS, Machine
 from scheduler_core.errors import BadInput
@@ -21,7 +21,7 @@ PARTS = ("cpu_busy", "gpu_busy", "cpu_idle", "gpu_idle")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """Watts of runs on machines (e entries, as `Trajectory.hosts`).
+    """Watts of runs on machines (e entries, as `Schedule.hosts`).
 
     Attributes
     ----------
@@ -77,19 +77,19 @@ class Fleet:
         return np.asarray(self.cpu_idle_w + self.gpus * self.gpu_idle_w, dtype=np.float64)
 
 
-def draw(trajectory: Trajectory, uses: Uses, fleet: Fleet, assumed: Assumed) -> Draw:
+def draw(schedule: Schedule, uses: Uses, fleet: Fleet, assumed: Assumed) -> Draw:
     """Return what runs draw beyond idle, and their parts of the idle draw.
 
     A GPU draws idle + (full - idle) x use; the CPUs of a machine likewise, with the use of all cores (ours: linear). A
     run's part of the idle draw is that of the GPUs it holds, and of the CPUs in proportion to the cores it holds; where
     no job asks for cores, in proportion to the GPUs it holds (ours). What nobody holds is nobody's.
     """
-    run = np.repeat(np.arange(len(trajectory.job)), np.diff(trajectory.host_offsets))
-    machine = np.asarray(trajectory.hosts, dtype=np.int64)
-    count = trajectory.host_counts
-    gpus, gpus_used, gpu_known = _held(trajectory, uses, 2, assumed.gpu_frac)
-    cores, cores_used, cpu_known = _held(trajectory, uses, 0, assumed.cpu_frac)
-    if trajectory.workload.request_units[:, 0].any():
+    run = np.repeat(np.arange(len(schedule.job)), np.diff(schedule.host_offsets))
+    machine = np.asarray(schedule.hosts, dtype=np.int64)
+    count = schedule.host_counts
+    gpus, gpus_used, gpu_known = _held(schedule, uses, 2, assumed.gpu_frac)
+    cores, cores_used, cpu_known = _held(schedule, uses, 0, assumed.cpu_frac)
+    if schedule.workload.request_units[:, 0].any():
         part, busy = _over(cores[run], fleet.cores[machine]), _over(cores_used[run], fleet.cores[machine])
     else:
         part = _over(gpus[run], fleet.gpus[machine])
@@ -107,12 +107,12 @@ def draw(trajectory: Trajectory, uses: Uses, fleet: Fleet, assumed: Assumed) -> 
 
 
 def _held(
-    trajectory: Trajectory, uses: Uses, resource: int, assumed_frac: float
+    schedule: Schedule, uses: Uses, resource: int, assumed_frac: float
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
     """Return what an instance of each run (k) holds and uses, and whether the use is known (or there is none)."""
-    held = instance_units(trajectory, resource) / UNITS[resource]
-    instances = trajectory.workload.instances[trajectory.job]
-    used = drawn_units(trajectory, uses, resource) / instances / UNITS[resource]
+    held = instance_units(schedule, resource) / UNITS[resource]
+    instances = schedule.workload.instances[schedule.job]
+    used = drawn_units(schedule, uses, resource) / instances / UNITS[resource]
     unknown = np.isnan(used)
     known: BoolArray = ~unknown | (held == 0.0)
     return held, np.where(unknown, assumed_frac * held, used), known

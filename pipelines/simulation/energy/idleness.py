@@ -12,7 +12,7 @@ import numpy as np
 from pipelines.simulation.energy.amounts import Amounts
 from pipelines.simulation.energy.draw import Fleet, draw
 from pipelines.simulation.energy.window import WATTS_PER_KW, Window
-from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.measures.holding import Uses, held_s
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.grid import Grid
@@ -43,15 +43,15 @@ class Spared:
     hours: Amounts
 
 
-def empty_spans(trajectory: Trajectory) -> EmptySpans:
+def empty_spans(schedule: Schedule) -> EmptySpans:
     """Return when machines hold no run, from 0 s to the end; moments between two runs are none."""
-    count = len(trajectory.machines)
-    machine = np.asarray(trajectory.hosts, dtype=np.int64)
-    run = np.repeat(np.arange(len(trajectory.job)), np.diff(trajectory.host_offsets))
+    count = len(schedule.machines)
+    machine = np.asarray(schedule.hosts, dtype=np.int64)
+    run = np.repeat(np.arange(len(schedule.job)), np.diff(schedule.host_offsets))
     every, none = np.arange(count), np.zeros(count, dtype=np.int64)
-    begins, ends = trajectory.start_s[run], np.minimum(trajectory.end_run_s[run], trajectory.end_s)
+    begins, ends = schedule.start_s[run], np.minimum(schedule.end_run_s[run], schedule.end_s)
     where = np.concatenate([machine, machine, every, every])
-    when = np.concatenate([begins, ends, np.zeros(count), np.full(count, trajectory.end_s)])
+    when = np.concatenate([begins, ends, np.zeros(count), np.full(count, schedule.end_s)])
     change = np.concatenate([np.ones_like(machine), -np.ones_like(machine), none, none])
     # At one moment and machine ends and begins may come in any order: spans of no time are left out.
     order = np.lexsort((when, where))
@@ -61,7 +61,7 @@ def empty_spans(trajectory: Trajectory) -> EmptySpans:
 
 
 def spared(
-    trajectory: Trajectory,
+    schedule: Schedule,
     powers: Sequence[NodePower],
     grid: Grid | None,
     start_ts: float,
@@ -79,24 +79,24 @@ def spared(
     """
     if not off_after_s >= 0.0:
         raise BadInput(f"switching off: found a wait of {off_after_s} s, expected 0 or more")
-    fleet = Fleet.of(trajectory.machines, powers)
-    spans = empty_spans(trajectory)
+    fleet = Fleet.of(schedule.machines, powers)
+    spans = empty_spans(schedule)
     begin_s = np.minimum(spans.begin_s + off_after_s, spans.end_s)
-    window = Window(grid=grid or Grid(zone="none"), start_ts=start_ts, from_s=0.0, until_s=trajectory.end_s)
+    window = Window(grid=grid or Grid(zone="none"), start_ts=start_ts, from_s=0.0, until_s=schedule.end_s)
     watts = fleet.idle_w[spans.machine]
     hour_ts, hours = window.by_hour(begin_s, spans.end_s, watts)
     off = window.over(begin_s, spans.end_s).times(watts)
     return Spared(machines=off.by(spans.machine, len(fleet.gpus)), hour_ts=hour_ts, hours=hours)
 
 
-def unused_gpu_kwh(trajectory: Trajectory, uses: Uses, powers: Sequence[NodePower], *, assumed: Assumed) -> float:
+def unused_gpu_kwh(schedule: Schedule, uses: Uses, powers: Sequence[NodePower], *, assumed: Assumed) -> float:
     """Return the idle draw of GPUs that runs held and did not use, kWh: idle watts x (held - used) x hours.
 
     It is a part of what jobs pay for idle draw; use is what runs truly drew, or `assumed`.
     """
-    fleet = Fleet.of(trajectory.machines, powers)
-    drawn = draw(trajectory, uses, fleet, assumed)
-    hours = held_s(trajectory, 0.0, trajectory.end_s)[drawn.run] / SECONDS_PER_HOUR
+    fleet = Fleet.of(schedule.machines, powers)
+    drawn = draw(schedule, uses, fleet, assumed)
+    hours = held_s(schedule, 0.0, schedule.end_s)[drawn.run] / SECONDS_PER_HOUR
     idle, work = fleet.gpu_idle_w[drawn.machine], (fleet.gpu_full_w - fleet.gpu_idle_w)[drawn.machine]
     used = np.divide(drawn.watts[:, 1], work, out=np.zeros_like(work), where=work > 0.0)
     return float(((drawn.watts[:, 3] - used * idle) / WATTS_PER_KW * hours).sum())

@@ -16,7 +16,7 @@ from pipelines.simulation.energy.grid_files import zone_files
 from pipelines.simulation.energy.idleness import Spared, spared, unused_gpu_kwh
 from pipelines.simulation.energy.power_file import power_file
 from pipelines.simulation.energy.site import machine_notes, use_note
-from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.measures.holding import Uses
 from scheduler_core.cluster import Machine
 from scheduler_core.planning.grid import Grid
@@ -77,16 +77,16 @@ class Meters:
                 )
         return self
 
-    def read(self, trajectory: Trajectory, uses: Uses, begin: Callable[[Grid], float]) -> "Iterator[Metered]":
+    def read(self, schedule: Schedule, uses: Uses, begin: Callable[[Grid], float]) -> "Iterator[Metered]":
         """Read a simulation in every zone; `begin` tells the Unix time of its 0 s there."""
-        powers = self.table.nodes(trajectory.machines)
-        unused = unused_gpu_kwh(trajectory, uses, powers, assumed=self.table.assumed)
+        powers = self.table.nodes(schedule.machines)
+        unused = unused_gpu_kwh(schedule, uses, powers, assumed=self.table.assumed)
         for grid in self.grids:
             start_ts = begin(grid)
             yield Metered(
                 zone=grid.zone,
-                on=account(trajectory, uses, powers, grid, start_ts, assumed=self.table.assumed),
-                off=spared(trajectory, powers, grid, start_ts),
+                on=account(schedule, uses, powers, grid, start_ts, assumed=self.table.assumed),
+                off=spared(schedule, powers, grid, start_ts),
                 unused_gpu_kwh=unused,
             )
 

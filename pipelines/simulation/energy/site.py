@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from pipelines.errors import BadUsage
 from pipelines.simulation.energy.accounting import EnergyAccount, account
-from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import Outages, Workload
 from pipelines.simulation.measures.holding import Uses
 from scheduler_core.cluster import Machine
@@ -85,12 +85,12 @@ class Site:
             CLAIRVOYANT if known else FORECAST,
         )
 
-    def account(self, trajectory: Trajectory, uses: Uses, *, from_s: float, outages: Outages) -> EnergyAccount:
+    def account(self, schedule: Schedule, uses: Uses, *, from_s: float, outages: Outages) -> EnergyAccount:
         """Return what a run came to here."""
         return account(
-            trajectory,
+            schedule,
             uses,
-            self.table.nodes(trajectory.machines),
+            self.table.nodes(schedule.machines),
             self.grid,
             self.start_ts,
             assumed=self.table.assumed,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import Workload
 from scheduler_core.types import FloatArray, IntArray
 
@@ -18,18 +18,18 @@ def held_back(workload: Workload, release_s: FloatArray) -> tuple[Workload, IntA
     return _reordered(workload, order, release_s[order]), order
 
 
-def as_submitted(trajectory: Trajectory, arrive_s: FloatArray, order: IntArray) -> Trajectory:
+def as_submitted(schedule: Schedule, arrive_s: FloatArray, order: IntArray) -> Schedule:
     """Return what a held-back workload did with jobs in the order of their submission, waiting from then on.
 
     `arrive_s` are the submissions (n), `order` is `held_back`'s. Time held is time waited in every metric.
     """
     back = np.argsort(order)
     return replace(
-        trajectory,
-        workload=_reordered(trajectory.workload, back, arrive_s),
-        job=order[trajectory.job],
-        never_fits=trajectory.never_fits[back],
-        finished_s=trajectory.finished_s[back],
+        schedule,
+        workload=_reordered(schedule.workload, back, arrive_s),
+        job=order[schedule.job],
+        never_fits=schedule.never_fits[back],
+        finished_s=schedule.finished_s[back],
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.simulation.engine.trajectory import Ending, Trajectory
+from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.measures.holding import instance_units
 from scheduler_core.cluster import UNITS
 from scheduler_core.devices import WHOLE
@@ -29,7 +29,7 @@ _OWN_ENDS: Final = (Ending.COMPLETED, Ending.FAILED, Ending.KILLED)
 Column = npt.NDArray[Any]  # floats, integers or texts: it depends on the column
 
 
-def events(trajectory: Trajectory) -> dict[str, Column]:
+def events(schedule: Schedule) -> dict[str, Column]:
     """Return the log: time_s, event, serial, instances; per instance cpu_cores, mem_gib, gpus; machines, devices.
 
     At one moment runs that end come first, then interrupted ones, arrivals (`never_fits` right behind its arrival),
@@ -38,8 +38,8 @@ def events(trajectory: Trajectory) -> dict[str, Column]:
     `machines` is text, `m0:2 m1:1` for two instances on m0 and one on m1, empty at arrivals. `devices` too, and only
     where GPUs are not pooled: `m0/0:0.5 m0/3:1` for half of m0's first GPU and all of its fourth.
     """
-    workload = trajectory.workload
-    times_s, event, serial, run = _in_order(trajectory)
+    workload = schedule.workload
+    times_s, event, serial, run = _in_order(schedule)
     columns: dict[str, Column] = {
         "time_s": times_s,
         "event": event,
@@ -49,33 +49,33 @@ def events(trajectory: Trajectory) -> dict[str, Column]:
     for at, (resource, unit) in enumerate(zip(RESOURCES, UNITS, strict=True)):
         asked = workload.request_units[:, at][serial]
         # Row -1 stands for no run.
-        held = np.append(instance_units(trajectory, at), 0)[run]
+        held = np.append(instance_units(schedule, at), 0)[run]
         columns[resource] = np.where(run >= 0, held, asked) / unit
-    columns["machines"] = np.append(_hosts_text(trajectory), np.array([""], dtype=object))[run]
-    if trajectory.host_devices is not None:
-        texts = _devices_text(trajectory, trajectory.host_devices)
+    columns["machines"] = np.append(_hosts_text(schedule), np.array([""], dtype=object))[run]
+    if schedule.host_devices is not None:
+        texts = _devices_text(schedule, schedule.host_devices)
         columns["devices"] = np.append(texts, np.array([""], dtype=object))[run]
     return columns
 
 
-def _in_order(trajectory: Trajectory) -> tuple[FloatArray, Column, IntArray, IntArray]:
+def _in_order(schedule: Schedule) -> tuple[FloatArray, Column, IntArray, IntArray]:
     """Return time, name, job and run (-1 for none) of every event, in the order of the log."""
-    ending = trajectory.ending
+    ending = schedule.ending
     own, interrupted, preempted = (
         np.flatnonzero(np.isin(ending, kinds)) for kinds in (_OWN_ENDS, (Ending.INTERRUPTED,), (Ending.PREEMPTED,))
     )
-    came = np.flatnonzero(trajectory.workload.arrive_s <= trajectory.end_s)
+    came = np.flatnonzero(schedule.workload.arrive_s <= schedule.end_s)
     # Who never fits comes and goes at once: the serial stands twice.
-    comes = np.repeat(came, 1 + trajectory.never_fits[came].astype(np.int64))
+    comes = np.repeat(came, 1 + schedule.never_fits[came].astype(np.int64))
     goes = np.diff(comes, prepend=-1) == 0
-    starts = np.arange(len(trajectory.job))
+    starts = np.arange(len(schedule.job))
 
     # Laid down in the order of one moment, then sorted by time alone, which leaves that order as it is.
-    end_s, start_s, arrive_s = trajectory.end_run_s, trajectory.start_s, trajectory.workload.arrive_s
+    end_s, start_s, arrive_s = schedule.end_run_s, schedule.start_s, schedule.workload.arrive_s
     times_s = np.concatenate([end_s[own], end_s[interrupted], arrive_s[comes], end_s[preempted], start_s])
     order = np.argsort(times_s, kind="stable")
     run = np.concatenate([own, interrupted, np.full(len(comes), -1), preempted, starts])
-    job = trajectory.job
+    job = schedule.job
     serial = np.concatenate([job[own], job[interrupted], comes, job[preempted], job])
     code = np.concatenate(
         [
@@ -96,12 +96,12 @@ def _codes(ending: Column) -> npt.NDArray[np.int8]:
     return np.asarray(table[ending], dtype=np.int8)
 
 
-def _hosts_text(trajectory: Trajectory) -> Column:
+def _hosts_text(schedule: Schedule) -> Column:
     """Return where each run was, as text (k,); runs of one machine share their texts."""
-    hosts, counts, offsets = trajectory.hosts, trajectory.host_counts, trajectory.host_offsets
+    hosts, counts, offsets = schedule.hosts, schedule.host_counts, schedule.host_offsets
     base = int(counts.max(initial=0)) + 1
     pairs, which = np.unique(np.asarray(hosts, dtype=np.int64) * base + counts, return_inverse=True)
-    pieces = [f"{trajectory.machines[pair // base].name}:{pair % base}" for pair in pairs.tolist()]
+    pieces = [f"{schedule.machines[pair // base].name}:{pair % base}" for pair in pairs.tolist()]
     piece = np.array(pieces, dtype=object)[which]
     begins, width = offsets[:-1], np.diff(offsets)
     texts = np.full(len(width), "", dtype=object)
@@ -111,12 +111,12 @@ def _hosts_text(trajectory: Trajectory) -> Column:
     return texts
 
 
-def _devices_text(trajectory: Trajectory, host_devices: IntArray) -> Column:
+def _devices_text(schedule: Schedule, host_devices: IntArray) -> Column:
     """Return which GPUs each run took, as text (k,)."""
-    run_of_host = np.repeat(np.arange(len(trajectory.job)), np.diff(trajectory.host_offsets))
-    pieces: list[list[str]] = [[] for _ in trajectory.job]
+    run_of_host = np.repeat(np.arange(len(schedule.job)), np.diff(schedule.host_offsets))
+    pieces: list[list[str]] = [[] for _ in schedule.job]
     for at, device in zip(*(axis.tolist() for axis in host_devices.nonzero()), strict=True):
-        name, milli = trajectory.machines[int(trajectory.hosts[at])].name, int(host_devices[at, device])
+        name, milli = schedule.machines[int(schedule.hosts[at])].name, int(host_devices[at, device])
         pieces[int(run_of_host[at])].append(f"{name}/{device}:{milli / WHOLE:g}")
     texts = np.empty(len(pieces), dtype=object)
     texts[:] = [" ".join(each) for each in pieces]

@@ -13,7 +13,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from pipelines.simulation.engine.trajectory import Ending, Trajectory
+from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.workload import Outages, Workload
 from scheduler_core.cluster import MILLI, Allocation, Cluster, Demand, Machine
 from scheduler_core.demand import ANY_GPU_TYPE
@@ -48,7 +48,7 @@ class Run:
 
 def run_plain(
     workload: Workload, machines: Sequence[Machine], discipline: Discipline, horizon_s: float, outages: Outages
-) -> Trajectory:
+) -> Schedule:
     """Run the arrivals through the machines until the horizon; an infinite one runs until nothing more happens."""
     loop = _Loop(workload, machines, discipline, outages)
     last_s = loop.until(horizon_s)
@@ -56,7 +56,7 @@ def run_plain(
     loop.strand(last_s, end_s)
     offsets = np.cumsum([0, *(len(run.allocation.counts) for run in loop.runs)])
     hosts = [host for run in loop.runs for host in run.allocation.counts]
-    return Trajectory(
+    return Schedule(
         workload=workload,
         machines=tuple(machines),
         end_s=float(end_s),

@@ -13,7 +13,7 @@ import numpy as np
 
 from pipelines.simulation.engine.outages import check_outages
 from pipelines.simulation.engine.plain import run_plain
-from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import NO_OUTAGES, Outages, Workload
 from scheduler_core.cluster import Machine
 from scheduler_core.devices import rounded
@@ -39,12 +39,12 @@ def simulate(
     horizon_s: float = math.inf,
     outages: Outages = NO_OUTAGES,
     engine: Engine = "auto",
-) -> Trajectory:
+) -> Schedule:
     """Run the arrivals through the machines until the horizon; an infinite one runs until nothing more happens.
 
     `engine`: `plain` is the readable one, `compiled` the fast one, which knows policies and placements by name only;
-    `auto` is the fast one where it can be and pays. Both give the same trajectory. GPUs shared by devices are known to
-    `plain` only, and instances of more than one GPU are rounded up to whole ones before: the trajectory's workload is
+    `auto` is the fast one where it can be and pays. Both give the same schedule. GPUs shared by devices are known to
+    `plain` only, and instances of more than one GPU are rounded up to whole ones before: the schedule's workload is
     the rounded one.
 
     Raises

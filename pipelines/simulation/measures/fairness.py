@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.measures.holding import capacity_units
 from scheduler_core.types import FloatArray, IntArray
 
@@ -38,16 +38,16 @@ def user_means(values: FloatArray, users: IntArray, weights: FloatArray | None =
     return np.asarray(sums[totals > 0.0] / totals[totals > 0.0], dtype=np.float64)
 
 
-def dominant_share_s(trajectory: Trajectory) -> FloatArray:
+def dominant_share_s(schedule: Schedule) -> FloatArray:
     """Return each job's work at its full request: run time times the largest share of the cluster it asks for (n,).
 
     References
     ----------
     Ghodsi et al.: Dominant resource fairness (NSDI 2011), for the share.
     """
-    workload = trajectory.workload
+    workload = schedule.workload
     shares = np.zeros(len(workload))
-    for resource, capacity in enumerate(capacity_units(trajectory)):
+    for resource, capacity in enumerate(capacity_units(schedule)):
         np.maximum(shares, workload.request_units[:, resource] / max(int(capacity), 1), out=shares)
     shares *= workload.instances
     shares *= workload.run_s
@@ -89,7 +89,7 @@ def _running_max(values: FloatArray, segment: IntArray) -> FloatArray:
     return np.asarray(values[by_size[largest]], dtype=np.float64)
 
 
-def finish_time_fairness(trajectory: Trajectory, counted: IntArray) -> FloatArray:
+def finish_time_fairness(schedule: Schedule, counted: IntArray) -> FloatArray:
     """Return rho of the jobs `counted` (rows): time from arrival to end, over the same in a private 1/N share.
 
     At most 1 is what sharing promises. All users who ever came count for N, and all their jobs for their queues.
@@ -100,11 +100,11 @@ def finish_time_fairness(trajectory: Trajectory, counted: IntArray) -> FloatArra
     Mahajan et al.: Themis (NSDI 2020), finish-time fairness; its independent finish time is that of an app alone on 1/N
     of the cluster. Here the app is a user, and the share a fluid, so that it needs no second simulation.
     """
-    workload = trajectory.workload
-    fits = np.flatnonzero((workload.arrive_s <= trajectory.end_s) & ~trajectory.never_fits)
+    workload = schedule.workload
+    fits = np.flatnonzero((workload.arrive_s <= schedule.end_s) & ~schedule.never_fits)
     alone_s = np.full(len(workload), np.nan)
     alone_s[fits] = private_finish_s(
-        workload.arrive_s[fits], workload.user[fits], workload.run_s[fits], dominant_share_s(trajectory)[fits]
+        workload.arrive_s[fits], workload.user[fits], workload.run_s[fits], dominant_share_s(schedule)[fits]
     )
     arrive_s = workload.arrive_s[counted]
-    return np.asarray((trajectory.finished_s[counted] - arrive_s) / (alone_s[counted] - arrive_s), dtype=np.float64)
+    return np.asarray((schedule.finished_s[counted] - arrive_s) / (alone_s[counted] - arrive_s), dtype=np.float64)

@@ -1,6 +1,6 @@
 """Fragmentation over a simulation's time: what of the free GPUs a target workload could not use, and why.
 
-What is free comes from a trajectory with devices; what it is worth is in `fragmentation`. Called by experiments.
+What is free comes from a schedule with devices; what it is worth is in `fragmentation`. Called by experiments.
 """
 
 import math
@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.measures.holding import instance_units
 from pipelines.simulation.measures.series import step_edges_s
 from scheduler_core.cluster import Cluster
@@ -20,13 +20,13 @@ from scheduler_core.target import TargetWorkload
 from scheduler_core.types import FloatArray, IntArray
 
 ROWS_AT_ONCE: Final = 2_000
-"""Machines looked at in one go: bounds the memory that takes, whatever the trajectory's length."""
+"""Machines looked at in one go: bounds the memory that takes, whatever the schedule's length."""
 
 
-def fragmentation_course(trajectory: Trajectory, target: TargetWorkload, step_s: float) -> dict[str, FloatArray]:
+def fragmentation_course(schedule: Schedule, target: TargetWorkload, step_s: float) -> dict[str, FloatArray]:
     """Return columns over steps from 0 to the end, the last step being what is left: exact averages over each.
 
-    The end is the trajectory's: without a horizon it may be long after the last arrival (`mean_fragmented_gpus`).
+    The end is the schedule's: without a horizon it may be long after the last arrival (`mean_fragmented_gpus`).
 
     `time_s` and `until_s` are the step's begin and end, `free_gpus` what is free, and `fragmented_gpus` what of it a
     pod of the target could not use on average; `<use>_gpus` split what is free by `fragmentation.Use`. A machine that
@@ -35,14 +35,14 @@ def fragmentation_course(trajectory: Trajectory, target: TargetWorkload, step_s:
     Raises
     ------
     BadInput
-        If the trajectory's GPUs were pooled, or the step is not one (as in `series`).
+        If the schedule's GPUs were pooled, or the step is not one (as in `series`).
     """
-    if trajectory.host_devices is None:
-        raise BadInput("fragmentation course: found a trajectory with pooled GPUs, expected sharing by devices")
-    return _course(trajectory, trajectory.host_devices, target, step_edges_s(trajectory, step_s))
+    if schedule.host_devices is None:
+        raise BadInput("fragmentation course: found a schedule with pooled GPUs, expected sharing by devices")
+    return _course(schedule, schedule.host_devices, target, step_edges_s(schedule, step_s))
 
 
-def mean_fragmented_gpus(trajectory: Trajectory, target: TargetWorkload, since_s: float, until_s: float) -> float:
+def mean_fragmented_gpus(schedule: Schedule, target: TargetWorkload, since_s: float, until_s: float) -> float:
     """Return the exact average of `fragmented_gpus` from a moment to another; NaN where no time passes.
 
     What comes after `until_s` is of no account: a few long runs after the last arrival would make any average theirs.
@@ -50,20 +50,20 @@ def mean_fragmented_gpus(trajectory: Trajectory, target: TargetWorkload, since_s
     Raises
     ------
     BadInput
-        If the trajectory's GPUs were pooled.
+        If the schedule's GPUs were pooled.
     """
-    if trajectory.host_devices is None:
-        raise BadInput("mean fragmentation: found a trajectory with pooled GPUs, expected sharing by devices")
+    if schedule.host_devices is None:
+        raise BadInput("mean fragmentation: found a schedule with pooled GPUs, expected sharing by devices")
     if not until_s > since_s:
         return math.nan
-    course = _course(trajectory, trajectory.host_devices, target, np.array([since_s, until_s]))
+    course = _course(schedule, schedule.host_devices, target, np.array([since_s, until_s]))
     return float(course["fragmented_gpus"][0])
 
 
 def _course(
-    trajectory: Trajectory, host_devices: IntArray, target: TargetWorkload, edges_s: FloatArray
+    schedule: Schedule, host_devices: IntArray, target: TargetWorkload, edges_s: FloatArray
 ) -> dict[str, FloatArray]:
-    states = _states(trajectory, host_devices)
+    states = _states(schedule, host_devices)
     uses = _changes(states, target)
     averages = _averages(states.at_s, uses, edges_s) / (WHOLE * max(target.total, 1))
     free = _averages(states.at_s, _since_before(states, states.devices.sum(axis=1)[:, None]), edges_s) / WHOLE
@@ -83,18 +83,18 @@ class _States:
     gpu_type: tuple[str | None, ...]
 
 
-def _states(trajectory: Trajectory, host_devices: IntArray) -> _States:
-    cluster = Cluster(trajectory.machines)
+def _states(schedule: Schedule, host_devices: IntArray) -> _States:
+    cluster = Cluster(schedule.machines)
     gpus = cluster.capacity[:, 2:] // WHOLE
     whole = np.column_stack([cluster.capacity[:, 0], np.where(np.arange(host_devices.shape[1]) < gpus, WHOLE, 0)])
-    run = np.repeat(np.arange(len(trajectory.job)), np.diff(trajectory.host_offsets))
-    cpu = instance_units(trajectory, 0)[run] * trajectory.host_counts
+    run = np.repeat(np.arange(len(schedule.job)), np.diff(schedule.host_offsets))
+    cpu = instance_units(schedule, 0)[run] * schedule.host_counts
     held = np.column_stack([cpu, host_devices])
     count = len(whole)
-    machine = np.concatenate([np.arange(count), trajectory.hosts, trajectory.hosts])
-    # What is still going then ends with the trajectory, which may be never.
-    until_s = np.minimum(trajectory.end_run_s[run], trajectory.end_s)
-    at_s = np.concatenate([np.zeros(count), trajectory.start_s[run], until_s])
+    machine = np.concatenate([np.arange(count), schedule.hosts, schedule.hosts])
+    # What is still going then ends with the schedule, which may be never.
+    until_s = np.minimum(schedule.end_run_s[run], schedule.end_s)
+    at_s = np.concatenate([np.zeros(count), schedule.start_s[run], until_s])
     # A machine's whole comes before what happens at 0 s.
     order = np.lexsort((np.arange(len(machine)), at_s, machine))
     free = np.cumsum(np.concatenate([whole, -held, held])[order], axis=0)
@@ -108,7 +108,7 @@ def _states(trajectory: Trajectory, host_devices: IntArray) -> _States:
         at_s=at_s[last],
         cpu_milli=free[last, 0],
         devices=free[last, 1:],
-        gpu_type=tuple(each.gpu_type for each in trajectory.machines),
+        gpu_type=tuple(each.gpu_type for each in schedule.machines),
     )
 
 

@@ -1,6 +1,6 @@
 """What a simulation comes to: jobs finished, capacity held and truly used, the harm that was done, and to whom.
 
-Pure functions of a finished trajectory; nothing is simulated or printed here.
+Pure functions of a finished schedule; nothing is simulated or printed here.
 Called by `pipelines` and by tests.
 """
 
@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
-from pipelines.simulation.engine.trajectory import Ending, Trajectory
+from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.measures.fairness import dominant_share_s, finish_time_fairness, jain, user_means
 from pipelines.simulation.measures.holding import Uses, capacity_units, drawn_units, gang_units, held_s
 from pipelines.simulation.measures.outcomes import Outcomes, outcomes
@@ -148,27 +148,27 @@ class Metrics:
     unfair_share: float
 
 
-def summarise(trajectory: Trajectory, *, uses: Uses | None = None, warm_up_s: float = 0.0) -> Metrics:
-    """Measure a trajectory from `warm_up_s` to its end; without `uses` what was truly used is NaN.
+def summarise(schedule: Schedule, *, uses: Uses | None = None, warm_up_s: float = 0.0) -> Metrics:
+    """Measure a schedule from `warm_up_s` to its end; without `uses` what was truly used is NaN.
 
     Raises
     ------
     BadInput
         If the warm-up does not lie within the simulation, or `uses` are of other jobs.
     """
-    workload = trajectory.workload
-    if not 0.0 <= warm_up_s < max(trajectory.end_s, 1e-9):
-        raise BadInput(f"metrics: found a warm-up of {warm_up_s} s, expected 0 or more and below {trajectory.end_s} s")
+    workload = schedule.workload
+    if not 0.0 <= warm_up_s < max(schedule.end_s, 1e-9):
+        raise BadInput(f"metrics: found a warm-up of {warm_up_s} s, expected 0 or more and below {schedule.end_s} s")
     if uses is not None and uses.mean.shape != workload.request_units.shape:
         raise BadInput(f"metrics: found uses of shape {uses.mean.shape}, expected {workload.request_units.shape}")
-    became = outcomes(trajectory)
+    became = outcomes(schedule)
     in_window = workload.arrive_s >= warm_up_s
     counted = became.arrived & in_window
     completed = int((counted & became.completed).sum())
     waiting = int((counted & became.waiting).sum())
     return Metrics(
         submitted=int(counted.sum()),
-        never_fits=int((in_window & trajectory.never_fits & (workload.arrive_s <= trajectory.end_s)).sum()),
+        never_fits=int((in_window & schedule.never_fits & (workload.arrive_s <= schedule.end_s)).sum()),
         deployed=int((counted & ~np.isnan(became.first_start_s)).sum()),
         completed=completed,
         failed=int((counted & became.failed).sum()),
@@ -180,63 +180,63 @@ def summarise(trajectory: Trajectory, *, uses: Uses | None = None, warm_up_s: fl
         interrupted=int((counted & became.interrupted).sum()),
         users=int(np.count_nonzero(np.bincount(workload.user[counted]))),
         complete_rate=completed / (completed + waiting) if completed + waiting else math.nan,
-        **_held(trajectory, uses, warm_up_s),
-        **_lost(trajectory, became, warm_up_s),
-        **_service(trajectory, became, counted),
-        **_completions(trajectory, became, counted),
+        **_held(schedule, uses, warm_up_s),
+        **_lost(schedule, became, warm_up_s),
+        **_service(schedule, became, counted),
+        **_completions(schedule, became, counted),
     )
 
 
-def _held(trajectory: Trajectory, uses: Uses | None, warm_up_s: float) -> dict[str, float]:
+def _held(schedule: Schedule, uses: Uses | None, warm_up_s: float) -> dict[str, float]:
     """Integrate what was held, drawn and reclaimed over the window, one resource at a time."""
-    during_s = held_s(trajectory, warm_up_s, trajectory.end_s)
-    window_s = trajectory.end_s - warm_up_s
+    during_s = held_s(schedule, warm_up_s, schedule.end_s)
+    window_s = schedule.end_s - warm_up_s
     figures: dict[str, float] = {}
-    for at, ((name, unit), capacity) in enumerate(zip(_RESOURCES, capacity_units(trajectory), strict=True)):
-        held = gang_units(trajectory, at) * during_s
+    for at, ((name, unit), capacity) in enumerate(zip(_RESOURCES, capacity_units(schedule), strict=True)):
+        held = gang_units(schedule, at) * during_s
         allocated, over = float(held.sum()), float(capacity) * window_s
         drawn, known = math.nan, math.nan
         if uses is not None:
-            draws = drawn_units(trajectory, uses, at)
+            draws = drawn_units(schedule, uses, at)
             says = ~np.isnan(draws)
             known = float(held[says].sum())
             drawn = float(draws[says] @ during_s[says]) if says.any() else math.nan
         figures[f"{name}_allocated_frac"] = _ratio(allocated, over)
         figures[f"{name}_used_frac"] = _ratio(drawn, over)
         figures[f"{name}_use_known_frac"] = _ratio(known, allocated)
-        less = _requested_beyond(trajectory, at)
+        less = _requested_beyond(schedule, at)
         figures["_".join(filter(None, ("reclaimed", name, unit, "h")))] = (
             float(less @ during_s) / UNITS[at] / SECONDS_PER_HOUR
         )
     return figures
 
 
-def _requested_beyond(trajectory: Trajectory, resource: int) -> FloatArray:
+def _requested_beyond(schedule: Schedule, resource: int) -> FloatArray:
     """Return what the gang of each run asked for beyond what it was given (k,), in units."""
-    workload = trajectory.workload
+    workload = schedule.workload
     less = (workload.request_units[:, resource] - workload.granted_units[:, resource]) * workload.instances
-    return np.where(trajectory.full, 0.0, less[trajectory.job])
+    return np.where(schedule.full, 0.0, less[schedule.job])
 
 
-def _lost(trajectory: Trajectory, became: Outcomes, warm_up_s: float) -> dict[str, float]:
+def _lost(schedule: Schedule, became: Outcomes, warm_up_s: float) -> dict[str, float]:
     """Sum the GPU time whose work was lost, and what stood stranded."""
     lost = {"killed_gpu_h": 0.0, "interrupted_gpu_h": 0.0}
     if (became.lost_to >= 0).any():
-        gpu_s = gang_units(trajectory, 2) * held_s(trajectory, warm_up_s, trajectory.end_s) / UNITS[2]
+        gpu_s = gang_units(schedule, 2) * held_s(schedule, warm_up_s, schedule.end_s) / UNITS[2]
         for name, ending in (("killed_gpu_h", Ending.KILLED), ("interrupted_gpu_h", Ending.INTERRUPTED)):
             lost[name] = float(gpu_s[became.lost_to == ending].sum()) / SECONDS_PER_HOUR
-    gpus = float(capacity_units(trajectory)[2]) / UNITS[2]
-    return {**lost, "stranded_gpu_frac": _ratio(trajectory.stranded_gpu_s, gpus * trajectory.end_s)}
+    gpus = float(capacity_units(schedule)[2]) / UNITS[2]
+    return {**lost, "stranded_gpu_frac": _ratio(schedule.stranded_gpu_s, gpus * schedule.end_s)}
 
 
-def _service(trajectory: Trajectory, became: Outcomes, counted: BoolArray) -> dict[str, float]:
+def _service(schedule: Schedule, became: Outcomes, counted: BoolArray) -> dict[str, float]:
     """Describe how long counted jobs waited, how far their runs stretched, and how much of their work was done."""
-    workload = trajectory.workload
+    workload = schedule.workload
     wait_s = (became.first_start_s - workload.arrive_s)[counted]
-    at_least_s = np.where(np.isnan(wait_s), trajectory.end_s - workload.arrive_s[counted], wait_s)
+    at_least_s = np.where(np.isnan(wait_s), schedule.end_s - workload.arrive_s[counted], wait_s)
     stretches = became.stretch[counted & ~np.isnan(became.first_start_s)]
-    work_s = dominant_share_s(trajectory)[counted]
-    ends_s = trajectory.finished_s[counted]
+    work_s = dominant_share_s(schedule)[counted]
+    ends_s = schedule.finished_s[counted]
     over = bool(len(ends_s)) and not np.isnan(ends_s).any()
     return {
         **_distribution("wait", wait_s[~np.isnan(wait_s)], "_s", ("mean", "p50", "p95", "p99")),
@@ -248,13 +248,13 @@ def _service(trajectory: Trajectory, became: Outcomes, counted: BoolArray) -> di
     }
 
 
-def _completions(trajectory: Trajectory, became: Outcomes, counted: BoolArray) -> dict[str, float]:
+def _completions(schedule: Schedule, became: Outcomes, counted: BoolArray) -> dict[str, float]:
     """Describe JCT, bounded slowdown and finish-time fairness of counted jobs that completed."""
-    workload = trajectory.workload
+    workload = schedule.workload
     rows = np.flatnonzero(counted & became.completed)
-    jct_s = trajectory.finished_s[rows] - workload.arrive_s[rows]
+    jct_s = schedule.finished_s[rows] - workload.arrive_s[rows]
     slowdown = np.maximum(jct_s / np.maximum(workload.run_s[rows], SLOWDOWN_BOUND_S), 1.0)
-    rho = finish_time_fairness(trajectory, rows)
+    rho = finish_time_fairness(schedule, rows)
     return {
         **_distribution("jct", jct_s, "_s", ("mean", "p50", "p95", "p99")),
         **_distribution("slowdown", slowdown, "", ("mean", "p50", "p95", "p99")),

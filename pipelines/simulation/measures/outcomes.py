@@ -1,4 +1,4 @@
-"""What became of every job of a trajectory: whether it started, ended, waits; what it lost; how far it came.
+"""What became of every job of a schedule: whether it started, ended, waits; what it lost; how far it came.
 
 Columns over jobs and runs; sums and quantiles of them are `metrics`' and `fairness`' matter, who call this.
 """
@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.simulation.engine.trajectory import Ending, Trajectory
+from pipelines.simulation.engine.schedule import Ending, Schedule
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 LOSSES: Final = (Ending.KILLED, Ending.INTERRUPTED)
@@ -61,29 +61,29 @@ class Outcomes:
     lost_to: IntArray
 
 
-def outcomes(trajectory: Trajectory) -> Outcomes:
+def outcomes(schedule: Schedule) -> Outcomes:
     """Sort the runs by job, and read off what became of each."""
-    workload, count = trajectory.workload, len(trajectory.workload)
-    doomed = _doomed(trajectory)
-    lives = _lives(trajectory, doomed)
-    arrived = (workload.arrive_s <= trajectory.end_s) & ~trajectory.never_fits
+    workload, count = schedule.workload, len(schedule.workload)
+    doomed = _doomed(schedule)
+    lives = _lives(schedule, doomed)
+    arrived = (workload.arrive_s <= schedule.end_s) & ~schedule.never_fits
     first_start_s = np.full(count, np.nan)
-    first_start_s[lives.job] = trajectory.start_s[lives.first]
+    first_start_s[lives.job] = schedule.start_s[lives.first]
     last_ending = np.full(count, KEPT)
-    last_ending[lives.job] = trajectory.ending[lives.last]
+    last_ending[lives.job] = schedule.ending[lives.last]
     completed, failed, running = (last_ending == ending for ending in (Ending.COMPLETED, Ending.FAILED, Ending.RUNNING))
     waiting = arrived & ~completed & ~failed & ~running
 
     full_next = np.zeros(count, dtype=np.bool_)
-    full_next[lives.job] = trajectory.full[lives.last] | (lives.lost_to[lives.last] == Ending.KILLED)
+    full_next[lives.job] = schedule.full[lives.last] | (lives.lost_to[lives.last] == Ending.KILLED)
     whole_s = np.where(full_next, workload.run_s, workload.granted_run_s)
     attained_s = np.zeros(count)
     attained_s[lives.job] = lives.attained_s
-    to_come = waiting | _ever(trajectory, doomed)
+    to_come = waiting | _ever(schedule, doomed)
     awaited_s = np.where(to_come, np.maximum(whole_s - attained_s, 0.0), 0.0)
     # What waits on its way to a kill runs in full after it.
     awaited_s += np.where(waiting & workload.dies & ~full_next, workload.run_s, 0.0)
-    busy_s = np.bincount(trajectory.job, weights=trajectory.end_run_s - trajectory.start_s, minlength=count)
+    busy_s = np.bincount(schedule.job, weights=schedule.end_run_s - schedule.start_s, minlength=count)
     return Outcomes(
         arrived=arrived,
         first_start_s=first_start_s,
@@ -91,26 +91,26 @@ def outcomes(trajectory: Trajectory) -> Outcomes:
         failed=failed,
         running=running,
         waiting=waiting,
-        killed=_ever(trajectory, trajectory.ending == Ending.KILLED),
-        preempted=_ever(trajectory, trajectory.ending == Ending.PREEMPTED),
-        interrupted=_ever(trajectory, trajectory.ending == Ending.INTERRUPTED),
-        retried=_ever(trajectory, trajectory.full),
+        killed=_ever(schedule, schedule.ending == Ending.KILLED),
+        preempted=_ever(schedule, schedule.ending == Ending.PREEMPTED),
+        interrupted=_ever(schedule, schedule.ending == Ending.INTERRUPTED),
+        retried=_ever(schedule, schedule.full),
         stretch=np.where(np.isnan(first_start_s), np.nan, (busy_s + awaited_s) / workload.run_s),
         done_frac=np.where(completed | failed, 1.0, np.minimum(attained_s / whole_s, 1.0)),
         lost_to=lives.lost_to,
     )
 
 
-def _doomed(trajectory: Trajectory) -> BoolArray:
+def _doomed(schedule: Schedule) -> BoolArray:
     """Mark the runs (k) that the end cut before the kill they were heading for."""
-    going = trajectory.ending == Ending.RUNNING
-    return np.asarray(going & ~trajectory.full & trajectory.workload.dies[trajectory.job], dtype=np.bool_)
+    going = schedule.ending == Ending.RUNNING
+    return np.asarray(going & ~schedule.full & schedule.workload.dies[schedule.job], dtype=np.bool_)
 
 
-def _ever(trajectory: Trajectory, of_run: BoolArray) -> BoolArray:
+def _ever(schedule: Schedule, of_run: BoolArray) -> BoolArray:
     """Return which jobs have a run of which it holds (n,)."""
-    ever = np.zeros(len(trajectory.workload), dtype=np.bool_)
-    ever[trajectory.job[of_run]] = True
+    ever = np.zeros(len(schedule.workload), dtype=np.bool_)
+    ever[schedule.job[of_run]] = True
     return ever
 
 
@@ -128,11 +128,11 @@ class _Lives:
     lost_to: IntArray
 
 
-def _lives(trajectory: Trajectory, doomed: BoolArray) -> _Lives:
-    runs = len(trajectory.job)
-    order = np.argsort(trajectory.job, kind="stable")
-    job = trajectory.job[order]
-    ending = np.where(doomed, Ending.KILLED, trajectory.ending)[order]
+def _lives(schedule: Schedule, doomed: BoolArray) -> _Lives:
+    runs = len(schedule.job)
+    order = np.argsort(schedule.job, kind="stable")
+    job = schedule.job[order]
+    ending = np.where(doomed, Ending.KILLED, schedule.ending)[order]
     lost = np.isin(ending, LOSSES)
     begins_job = np.diff(job, prepend=-1) != 0
     begins_life = begins_job.copy()
@@ -143,7 +143,7 @@ def _lives(trajectory: Trajectory, doomed: BoolArray) -> _Lives:
     life_lost_to = np.where(lost[life_last], ending[life_last], KEPT)
     lost_to = np.empty(runs, dtype=np.int64)
     lost_to[order] = np.repeat(life_lost_to, life_last - life_at + 1)
-    ran_s = (np.minimum(trajectory.end_run_s, trajectory.end_s) - trajectory.start_s)[order]
+    ran_s = (np.minimum(schedule.end_run_s, schedule.end_s) - schedule.start_s)[order]
     life_s = np.add.reduceat(ran_s, life_at) if runs else ran_s
 
     job_at = np.flatnonzero(begins_job)

@@ -62,7 +62,7 @@ def drawn_rows(
 def _rows(scene: str, seed: int, run: Run, meters: Meters) -> Iterator[Row]:
     share = np.random.default_rng([seed, 2]).random()
     offset_s = math.floor(share * min(hours_of(grid) for grid in meters.grids)) * HOUR_S
-    for found in meters.read(run.trajectory, run.uses, lambda grid: first_s(grid) + offset_s):
+    for found in meters.read(run.schedule, run.uses, lambda grid: first_s(grid) + offset_s):
         for machines in (ON, OFF):
             yield {
                 "scene": scene,
@@ -76,5 +76,5 @@ def _rows(scene: str, seed: int, run: Run, meters: Meters) -> Iterator[Row]:
                 "finished": run.metrics.completed + run.metrics.failed,
                 "killed": run.metrics.killed,
                 "jct_mean_h": run.metrics.jct_mean_s / HOUR_S,
-                "hours": run.trajectory.end_s / HOUR_S,
+                "hours": run.schedule.end_s / HOUR_S,
             }

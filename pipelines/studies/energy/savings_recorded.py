@@ -15,8 +15,8 @@ from pipelines.simulation.energy.amounts import Amounts
 from pipelines.simulation.energy.energy_rows import G_PER_KG
 from pipelines.simulation.energy.meters import AMOUNTS, OFF, ON, Metered, Meters
 from pipelines.simulation.energy.site import start_on
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate
-from pipelines.simulation.engine.trajectory import Trajectory
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.measures.holding import Uses
 from pipelines.simulation.workloads import recorded_workload
@@ -101,19 +101,19 @@ def fewer_gpus(workload: Workload, frac: float) -> Workload:
     return replace(workload, request_units=units, granted_units=units)
 
 
-def waited(run: Trajectory) -> int:
+def waited(run: Schedule) -> int:
     """Return how many jobs started later than they came."""
     first: FloatArray = np.full(len(run.workload), np.inf)
     np.minimum.at(first, run.job, run.start_s)
     return int((np.isfinite(first) & (first > run.workload.arrive_s)).sum())
 
 
-def _read(meters: Meters, run: Trajectory, first_ts: float) -> Iterator[Metered]:
+def _read(meters: Meters, run: Schedule, first_ts: float) -> Iterator[Metered]:
     nobody_knows = Uses(mean=np.full((len(run.workload), len(UNITS)), np.nan))
     return meters.read(run, nobody_knows, lambda grid: start_on(grid, None, first_ts)[0])
 
 
-def _days(arm: str, machines: str, found: Metered, run: Trajectory) -> pl.DataFrame:
+def _days(arm: str, machines: str, found: Metered, run: Schedule) -> pl.DataFrame:
     day = np.floor((found.on.hour_ts - found.on.start_ts) / SECONDS_PER_DAY).astype(np.int64).clip(0)
     count = int(day.max()) + 1
     drawn = _by_day(found.on.hours, day, count)

@@ -19,8 +19,8 @@ from pipelines.simulation.energy.amounts import by
 from pipelines.simulation.energy.meters import Meters, Row
 from pipelines.simulation.energy.site import start_on
 from pipelines.simulation.energy.slack import as_submitted, held_back
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate
-from pipelines.simulation.engine.trajectory import Trajectory
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.job_pool import PARAMETER_SERVER
 from pipelines.simulation.measures.holding import Uses
@@ -149,7 +149,7 @@ def queue_of(
     return queue, [*taken.notes, reading.note, *sizes.notes, since, used]
 
 
-def shifted(queue: Queue, series: HourlySeries, slack_h: float, how: str, start_ts: float) -> Trajectory:
+def shifted(queue: Queue, series: HourlySeries, slack_h: float, how: str, start_ts: float) -> Schedule:
     """Run the jobs with each held up to its slack; a forecast goes by predicted run times, hindsight by true ones."""
     jobs = queue.workload
     release = released_s(
@@ -164,7 +164,7 @@ def shifted(queue: Queue, series: HourlySeries, slack_h: float, how: str, start_
     return as_submitted(simulate(held, queue.machines, Discipline()), jobs.arrive_s, order)
 
 
-def outcome(queue: Queue, run: Trajectory, meters: Meters, grid: Grid, start_ts: float) -> Outcome:
+def outcome(queue: Queue, run: Schedule, meters: Meters, grid: Grid, start_ts: float) -> Outcome:
     """Sum by day of submission what the measured jobs of a run drew, emitted, cost, and took."""
     powers = meters.table.nodes(run.machines)
     found = account(run, queue.uses, powers, grid, start_ts, assumed=meters.table.assumed).jobs

@@ -15,8 +15,8 @@ import polars as pl
 from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
 from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate
-from pipelines.simulation.engine.trajectory import Trajectory
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.measures.fragmentation_course import fragmentation_course
 from pipelines.simulation.measures.metrics import summarise
@@ -180,26 +180,26 @@ def run_task(task: Task) -> Ran:
         discipline = Discipline(
             placement=ARMS[arm].made(churn.target, task.seed), sharing="devices", match_gpu_type=True, seed=task.seed
         )
-        trajectory = simulate(workload, machines, discipline, horizon_s=horizon_s, engine="plain")
-        course = fragmentation_course(trajectory, churn.target, step_s)
+        schedule = simulate(workload, machines, discipline, horizon_s=horizon_s, engine="plain")
+        course = fragmentation_course(schedule, churn.target, step_s)
         key: Row = {"load": _said(task.load), "arm": arm, "seed": task.seed}
         warm_up_s = 0.0 if task.load is None else WARM_UP_S
-        rows.append({**key, **figures(trajectory, course, warm_up_s)})
+        rows.append({**key, **figures(schedule, course, warm_up_s)})
         frame = pl.DataFrame(dict(course))
         courses.append(frame.select(*(pl.lit(value).alias(name) for name, value in key.items()), pl.all()))
     return Ran(runs=pl.DataFrame(rows, infer_schema_length=None), courses=pl.concat(courses))
 
 
-def figures(trajectory: Trajectory, course: Mapping[str, FloatArray], warm_up_s: float) -> Row:
+def figures(schedule: Schedule, course: Mapping[str, FloatArray], warm_up_s: float) -> Row:
     """Return one run's figures from the end of the warm-up on; see `FIGURES`."""
-    found = summarise(trajectory, warm_up_s=warm_up_s)
-    gpus = sum(machine.gpus for machine in trajectory.machines)
+    found = summarise(schedule, warm_up_s=warm_up_s)
+    gpus = sum(machine.gpus for machine in schedule.machines)
     kept = course["time_s"] >= warm_up_s
     steps_s = (course["until_s"] - course["time_s"])[kept]
     to_pct = 100.0 / gpus / steps_s.sum()
-    waits_s = waits(trajectory)
-    large = trajectory.workload.request_units[:, 2] >= WHOLE * max(machine.gpus for machine in trajectory.machines)
-    of_large = waits_s[large & (trajectory.workload.arrive_s >= warm_up_s) & ~np.isnan(waits_s)]
+    waits_s = waits(schedule)
+    large = schedule.workload.request_units[:, 2] >= WHOLE * max(machine.gpus for machine in schedule.machines)
+    of_large = waits_s[large & (schedule.workload.arrive_s >= warm_up_s) & ~np.isnan(waits_s)]
     return {
         "allocated_pct": 100.0 * found.gpu_allocated_frac,
         "fragmented_pct": float((course["fragmented_gpus"][kept] * steps_s).sum() * to_pct),
@@ -213,10 +213,10 @@ def figures(trajectory: Trajectory, course: Mapping[str, FloatArray], warm_up_s:
     }
 
 
-def waits(trajectory: Trajectory) -> FloatArray:
+def waits(schedule: Schedule) -> FloatArray:
     """Return each job's wait until its first start or the end (n,); NaN where it never came or can never fit."""
-    became, workload = outcomes(trajectory), trajectory.workload
-    until_s = np.where(np.isnan(became.first_start_s), trajectory.end_s, became.first_start_s)
+    became, workload = outcomes(schedule), schedule.workload
+    until_s = np.where(np.isnan(became.first_start_s), schedule.end_s, became.first_start_s)
     return np.where(became.arrived, until_s - workload.arrive_s, np.nan)
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 
 from pipelines.errors import LakeError
+from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
-from pipelines.simulation.engine.trajectory import Ending, Trajectory
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.submissions import submissions
 from pipelines.simulation.workloads import recorded_workload
@@ -145,7 +145,7 @@ class _Queue:
     run_s: FloatArray
     offered_gpus: float
 
-    def outcome(self, run: Trajectory, order: str, sizes: str) -> Outcome:
+    def outcome(self, run: Schedule, order: str, sizes: str) -> Outcome:
         """Take from a run what became of the measured jobs."""
         preempted = run.job[run.ending == Ending.PREEMPTED]
         return Outcome(

@@ -12,7 +12,7 @@ import polars as pl
 
 from pipelines.simulation.advice import Advice
 from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
-from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.series import series
 from pipelines.simulation.paired_runs import Run, paired_runs
@@ -84,14 +84,14 @@ def run_cases(
 
 def asked_cores(run: Run) -> float:
     """Return the CPU cores that a submitted gang is queued with on average: its request, or what it is shrunk to."""
-    workload, counted = run.trajectory.workload, ~run.trajectory.never_fits
+    workload, counted = run.schedule.workload, ~run.schedule.never_fits
     cores = workload.granted_units[:, 0] * workload.instances / UNITS[0]
     return float(cores[counted].mean()) if counted.any() else float("nan")
 
 
 def _lacked(run: Run) -> dict[str, float]:
     """Return the shares of waiting jobs that lack each resource, under the names of its other columns."""
-    return {f"{SHORT[name]}_lacked_share": share for name, share in lacking(run.trajectory).items()}
+    return {f"{SHORT[name]}_lacked_share": share for name, share in lacking(run.schedule).items()}
 
 
 def over_time(run: Run) -> dict[str, FloatArray]:
@@ -99,16 +99,16 @@ def over_time(run: Run) -> dict[str, FloatArray]:
 
     `asked_*` is what all submitted jobs that had not ended by the step's end were queued with, over capacity.
     """
-    trajectory = run.trajectory
-    course = series(trajectory, STEP_S, uses=run.uses)
-    totals = [sum(getattr(machine, name) for machine in trajectory.machines) for name in RESOURCES]
+    schedule = run.schedule
+    course = series(schedule, STEP_S, uses=run.uses)
+    totals = [sum(getattr(machine, name) for machine in schedule.machines) for name in RESOURCES]
     columns: dict[str, FloatArray] = {"time_h": np.asarray(course["time_s"], dtype=np.float64) / SECONDS_PER_HOUR}
     for at, (name, total) in enumerate(zip(RESOURCES, totals, strict=True)):
         columns[f"allocated_{name}_frac"] = np.asarray(course[f"allocated_{name}"]) / total
         columns[f"used_{name}_frac"] = np.asarray(course[f"used_{name}"]) / total
-        columns[f"asked_{name}_frac"] = _asked(trajectory, at, np.asarray(course["until_s"])) / total
+        columns[f"asked_{name}_frac"] = _asked(schedule, at, np.asarray(course["until_s"])) / total
     until_s = np.asarray(course["until_s"])
-    first_s = np.sort(trajectory.start_s[np.unique(trajectory.job, return_index=True)[1]])
+    first_s = np.sort(schedule.start_s[np.unique(schedule.job, return_index=True)[1]])
     columns["deployed"] = np.searchsorted(first_s, until_s, side="right").astype(np.float64)
     columns["completed"] = np.asarray(course["completed"], dtype=np.float64)
     columns["waiting"] = np.asarray(course["waiting"], dtype=np.float64)
@@ -122,11 +122,11 @@ def cpu_met_h(levels: Mapping[str, FloatArray]) -> float:
     return float(hours[full.argmax()]) if full.any() else float(hours[-1] + STEP_S / SECONDS_PER_HOUR)
 
 
-def _asked(trajectory: Trajectory, resource: int, until_s: FloatArray) -> FloatArray:
+def _asked(schedule: Schedule, resource: int, until_s: FloatArray) -> FloatArray:
     """Return what submitted jobs that have not ended ask for at each moment (k,), in cores, GiB or GPUs."""
-    workload, counted = trajectory.workload, ~trajectory.never_fits
+    workload, counted = schedule.workload, ~schedule.never_fits
     units = (workload.granted_units[:, resource] * workload.instances)[counted] / UNITS[resource]
-    ends_s = np.nan_to_num(trajectory.finished_s[counted], nan=np.inf)
+    ends_s = np.nan_to_num(schedule.finished_s[counted], nan=np.inf)
     order = np.argsort(ends_s, kind="stable")
     came, gone = (np.concatenate([[0.0], np.cumsum(each)]) for each in (units, units[order]))
     arrived = np.searchsorted(workload.arrive_s[counted], until_s, side="right")

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from pipelines.simulation.energy.accounting import account
-from pipelines.simulation.engine.trajectory import Ending, Trajectory
+from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.measures.holding import Uses
 from scheduler_core.cluster import Machine
@@ -31,7 +31,7 @@ BAR: Final = Bar(side="under", value=5.0)
 
 def accounting_rows() -> list[Row]:
     """Time both, in CPU seconds of the one thread, the median of some takes."""
-    ran, grid = _trajectory(np.random.default_rng(0)), _grid(np.random.default_rng(1))
+    ran, grid = _schedule(np.random.default_rng(0)), _grid(np.random.default_rng(1))
     node = NodePower(name="n", cpu_idle_w=40.0, cpu_full_w=330.0, gpu_idle_w=30.0, gpu_full_w=300.0)
     uses, jobs = Uses(mean=np.full((RUNS, 3), np.nan)), ran.workload
     assumed = Assumed(cpu_frac=0.26, gpu_frac=0.52)
@@ -67,7 +67,7 @@ def _grid(rng: np.random.Generator) -> Grid:
     return Grid(zone="made up", carbon=carbon, price=price, pue=1.2)
 
 
-def _trajectory(rng: np.random.Generator) -> Trajectory:
+def _schedule(rng: np.random.Generator) -> Schedule:
     start_s, run_s = np.sort(rng.uniform(0.0, 100 * DAY_S, RUNS)), rng.exponential(10 * HOUR_S, RUNS)
     never, units = np.zeros(RUNS, dtype=np.bool_), np.tile(np.array([0, 0, 1000]), (RUNS, 1))
     workload = Workload(
@@ -84,7 +84,7 @@ def _trajectory(rng: np.random.Generator) -> Trajectory:
         fails=never,
         predicted_s=run_s,
     )
-    return Trajectory(
+    return Schedule(
         workload=workload,
         machines=tuple(Machine(name=f"m{i}", cpu_cores=0.0, mem_gib=0.0, gpus=8) for i in range(MACHINES)),
         end_s=110 * DAY_S,

@@ -230,7 +230,7 @@ def test_every_run_is_shown_before_it_is_forgotten() -> None:
         (row["arm"], row["truth"], row["devices"]) for row in result.rows
     ]
     for run in seen:
-        workload = run.trajectory.workload
+        workload = run.schedule.workload
         assert [pool.jobs[row].measured.run_s for row in run.arrivals.picks.tolist()] == workload.run_s.tolist()
 
 

@@ -9,20 +9,20 @@ import polars as pl
 import pytest
 
 from pipelines.errors import BadUsage
-from pipelines.simulation.engine.trajectory import Ending, Trajectory
+from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.measures.metrics import summarise
 from pipelines.simulation.simulation_files import event_table, write_simulation
 from pipelines.simulation.simulation_settings import SimulationSettings
-from tests.pipelines.simulation.engine.trajectories import Came, Ran, trajectory
+from tests.pipelines.simulation.engine.schedules import Came, Ran, schedule
 
 
-def two_jobs() -> Trajectory:
+def two_jobs() -> Schedule:
     came = [Came(run_s=20.0), Came(at_s=10.0, run_s=500.0)]
     ran = [Ran(job=0, start_s=0.0, end_s=20.0), Ran(job=1, start_s=20.0, end_s=520.0, ending=Ending.RUNNING)]
-    return trajectory(came, ran)
+    return schedule(came, ran)
 
 
-def written(folder: Path, ran: Trajectory | None = None) -> Path:
+def written(folder: Path, ran: Schedule | None = None) -> Path:
     ran = ran or two_jobs()
     return write_simulation(
         folder,
@@ -74,7 +74,7 @@ def test_the_tables_are_named_with_their_checksums(tmp_path: Path) -> None:
 
 def test_the_same_simulation_gives_the_same_bytes_and_replaces_another(tmp_path: Path) -> None:
     written(tmp_path / "one")
-    written(tmp_path / "two", trajectory([Came()], end_s=10.0, on=2))
+    written(tmp_path / "two", schedule([Came()], end_s=10.0, on=2))
     (tmp_path / "two" / "events.parquet.partial").write_bytes(b"left by a run that was killed")
     written(tmp_path / "two")
 
@@ -125,7 +125,7 @@ def test_a_summary_never_stands_beside_other_tables(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(Path, "replace", breaks_at_series)
     with pytest.raises(OSError, match="no space"):
-        written(tmp_path, trajectory([Came()], end_s=10.0))
+        written(tmp_path, schedule([Came()], end_s=10.0))
 
     assert not (tmp_path / "simulation.json").exists()
     monkeypatch.undo()
@@ -138,7 +138,7 @@ def test_names_of_other_jobs_are_refused() -> None:
 
 
 def test_no_job_at_all_can_be_written(tmp_path: Path) -> None:
-    nothing = trajectory([], end_s=100.0)
+    nothing = schedule([], end_s=100.0)
 
     write_simulation(tmp_path, nothing, summarise(nothing), settings={}, capacity_assumption="one machine", step_s=50.0)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipelines.simulation.engine.compiled.loop import advance
 from pipelines.simulation.engine.compiled.setup import breaks_of, log_of, queue_of, rules_of
-from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import Outages, Workload
 from scheduler_core import cluster as machinery
 from scheduler_core.discipline import Discipline
@@ -24,7 +24,7 @@ def run_compiled(
     discipline: Discipline,
     horizon_s: float,
     outages: Outages,
-) -> Trajectory:
+) -> Schedule:
     """Run a workload under a discipline of named policy and placement.
 
     The arguments are those that `simulator.simulate` has checked.
@@ -35,7 +35,7 @@ def run_compiled(
     tally, jobs, log = state.queue.tally[0], state.queue.jobs, state.log
     runs = log.runs[: tally["runs"] + 1]
     hosts = int(tally["hosts"])
-    return Trajectory(
+    return Schedule(
         workload=workload,
         machines=tuple(machines),
         end_s=float(horizon_s if math.isfinite(horizon_s) else tally["now_s"]),

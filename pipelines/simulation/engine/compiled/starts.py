@@ -9,7 +9,7 @@ import numpy as np
 
 from pipelines.simulation.engine.compiled.ends import put_end, take_end
 from pipelines.simulation.engine.compiled.waiting import bucket_of, put
-from pipelines.simulation.engine.trajectory import Ending
+from pipelines.simulation.engine.schedule import Ending
 from scheduler_core.kernels.fitting import hosted, open_to
 from scheduler_core.kernels.kernel import kernel
 from scheduler_core.kernels.placing import placed, shift

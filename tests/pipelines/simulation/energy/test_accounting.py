@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.simulation.energy.accounting import EnergyAccount, account
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate
-from pipelines.simulation.engine.trajectory import Trajectory
 from pipelines.simulation.engine.workload import NO_OUTAGES, Outages
 from pipelines.simulation.measures.holding import Uses
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.grid import Grid
 from scheduler_core.queueing import QUEUE_POLICIES
 from tests.pipelines.simulation.energy.sites import ASSUMED, START_TS, grid, hourly, known, power, powers, uses
+from tests.pipelines.simulation.engine.schedules import Came, Ran, schedule, schedules
 from tests.pipelines.simulation.engine.simulations import outages
-from tests.pipelines.simulation.engine.trajectories import Came, Ran, trajectories, trajectory
 from tests.pipelines.simulation.engine.worlds import OPTIONS, world
 
 NAMES = ("kwh", "carbon_g", "cost_usd")
@@ -26,7 +26,7 @@ NAMES = ("kwh", "carbon_g", "cost_usd")
 
 def test_one_job_on_one_machine_by_hand() -> None:
     # 8 cores, 4 GPUs; 2 h in all, the job holds 4 cores and 2 GPUs for the second hour, at 1 core and 1.5 GPUs.
-    ran = trajectory([Came(request=(4.0, 8.0, 2.0))], [Ran(job=0, start_s=3600.0, end_s=7200.0)], end_s=7200.0)
+    ran = schedule([Came(request=(4.0, 8.0, 2.0))], [Ran(job=0, start_s=3600.0, end_s=7200.0)], end_s=7200.0)
     site = Grid(zone="z", carbon=hourly([100.0, 400.0]), price=hourly([0.1, -0.2], "USD/kWh"), pue=1.5)
 
     found = account(ran, known((1.0, 1.0, 1.5)), [power()], site, 0.0, assumed=ASSUMED)
@@ -48,7 +48,7 @@ def test_one_job_on_one_machine_by_hand() -> None:
 
 
 def test_unknown_use_is_assumed_and_said() -> None:
-    ran = trajectory([Came(), Came()], [Ran(job=0, start_s=0.0, end_s=100.0)])
+    ran = schedule([Came(), Came()], [Ran(job=0, start_s=0.0, end_s=100.0)])
 
     found = account(ran, known((math.nan, 1.0, math.nan), (1.0, 1.0, 1.0)), [power()], None, 0.0, assumed=ASSUMED)
 
@@ -63,7 +63,7 @@ def test_unknown_use_is_assumed_and_said() -> None:
 def test_every_instance_of_a_gang_draws_its_part_by_hand() -> None:
     # Three instances of 2 cores and 1 GPU, two of them on the first machine, at 1 core and 0.5 GPUs each.
     gang = Came(request=(2.0, 4.0, 1.0), instances=3)
-    ran = trajectory([gang], [Ran(job=0, start_s=0.0, end_s=3600.0, hosts=((0, 2), (1, 1)))], end_s=3600.0, on=2)
+    ran = schedule([gang], [Ran(job=0, start_s=0.0, end_s=3600.0, hosts=((0, 2), (1, 1)))], end_s=3600.0, on=2)
 
     found = account(ran, known((1.0, 1.0, 0.5)), powers(ran.machines), None, 0.0, assumed=ASSUMED)
 
@@ -72,7 +72,7 @@ def test_every_instance_of_a_gang_draws_its_part_by_hand() -> None:
 
 
 def test_where_no_job_asks_for_cores_the_cpus_go_with_the_gpus() -> None:
-    ran = trajectory([Came(request=(0.0, 0.0, 2.0))], [Ran(job=0, start_s=0.0, end_s=100.0)])
+    ran = schedule([Came(request=(0.0, 0.0, 2.0))], [Ran(job=0, start_s=0.0, end_s=100.0)])
 
     found = account(ran, known((math.nan, math.nan, 2.0)), [power()], None, 0.0, assumed=ASSUMED)
 
@@ -83,7 +83,7 @@ def test_where_no_job_asks_for_cores_the_cpus_go_with_the_gpus() -> None:
 
 
 def test_a_machine_that_is_away_draws_nothing_however_often_it_went() -> None:
-    ran = trajectory([], end_s=100.0, on=2)
+    ran = schedule([], end_s=100.0, on=2)
     away = outages((0, 20.0, 60.0), (0, 30.0, 40.0), (0, 50.0, 80.0), (1, 90.0, math.inf))
 
     found = account(ran, Uses(mean=np.empty((0, 3))), powers(ran.machines), None, 0.0, assumed=ASSUMED, outages=away)
@@ -114,8 +114,8 @@ def test_jobs_and_idle_machines_and_hours_add_up_to_the_same(seed: int, policy: 
     assert found.jobs_parts_kwh.sum(axis=1) == pytest.approx(found.jobs.kwh)
 
 
-@given(ran=trajectories(), seed=st.integers(0, 10_000), from_s=st.integers(0, 19))
-def test_the_account_is_the_sum_second_by_second(ran: Trajectory, seed: int, from_s: int) -> None:
+@given(ran=schedules(), seed=st.integers(0, 10_000), from_s=st.integers(0, 19))
+def test_the_account_is_the_sum_second_by_second(ran: Schedule, seed: int, from_s: int) -> None:
     use, site = uses(ran.workload, np.random.default_rng(seed)), grid(seed)
     start_ts = START_TS - START_TS % 3600.0 + 3550.0  # the hour turns at 50 s
 
@@ -127,7 +127,7 @@ def test_the_account_is_the_sum_second_by_second(ran: Trajectory, seed: int, fro
 
 
 def test_figures_of_other_machines_and_beginnings_after_the_end_are_refused() -> None:
-    ran = trajectory([], end_s=100.0, on=2)
+    ran = schedule([], end_s=100.0, on=2)
     nobody = Uses(mean=np.empty((0, 3)))
 
     with pytest.raises(BadInput, match="figures of 1 machines, expected 2"):
@@ -137,7 +137,7 @@ def test_figures_of_other_machines_and_beginnings_after_the_end_are_refused() ->
 
 
 def test_a_series_that_ends_before_the_simulation_is_refused() -> None:
-    ran = trajectory([], end_s=7201.0)
+    ran = schedule([], end_s=7201.0)
     site = Grid(zone="z", carbon=hourly([1.0, 2.0]))
 
     with pytest.raises(BadInput, match="longer series"):
@@ -155,7 +155,7 @@ def check_conserved(found: EnergyAccount) -> None:
 
 
 def second_by_second(
-    ran: Trajectory, use: Uses, site: Grid, start_ts: float, from_s: int, away: Outages = NO_OUTAGES
+    ran: Schedule, use: Uses, site: Grid, start_ts: float, from_s: int, away: Outages = NO_OUTAGES
 ) -> list[float]:
     """Sum whole seconds over machines and the runs there; all moments are whole."""
     assert not len(away.machine)
@@ -172,7 +172,7 @@ def second_by_second(
     return sums
 
 
-def _busy_w(ran: Trajectory, use: Uses, at: int, *, asks_cores: bool) -> float:
+def _busy_w(ran: Schedule, use: Uses, at: int, *, asks_cores: bool) -> float:
     job, machine = int(ran.job[at]), int(ran.hosts[at])
     jobs, node = ran.workload, powers(ran.machines)[machine]
     held = (jobs.request_units if ran.full[at] else jobs.granted_units)[job]

@@ -7,7 +7,7 @@ from pipelines.simulation.energy.energy_rows import energy_figures
 from pipelines.simulation.measures.metrics import summarise
 from scheduler_core.planning.grid import Grid
 from tests.pipelines.simulation.energy.sites import ASSUMED, hourly, known, power
-from tests.pipelines.simulation.engine.trajectories import Came, Ran, trajectory
+from tests.pipelines.simulation.engine.schedules import Came, Ran, schedule
 
 HOUR_S = 3600.0
 
@@ -15,7 +15,7 @@ HOUR_S = 3600.0
 def figures(gpus_used: float, base_gpus_used: float, price: float = 0.1) -> dict[str, float]:
     """Return the figures of an hour of one job on 2 GPUs, 160 W idle beside it, against another use of them."""
     site = Grid(zone="z", carbon=hourly([200.0]), price=hourly([price], "USD/kWh"), pue=1.0)
-    ran = trajectory([Came(request=(4.0, 8.0, 2.0))], [Ran(job=0, start_s=0.0, end_s=HOUR_S)], end_s=HOUR_S)
+    ran = schedule([Came(request=(4.0, 8.0, 2.0))], [Ran(job=0, start_s=0.0, end_s=HOUR_S)], end_s=HOUR_S)
     found, base = (
         account(ran, known((0.0, 1.0, each)), [power()], site, 0.0, assumed=ASSUMED)
         for each in (gpus_used, base_gpus_used)

@@ -7,16 +7,16 @@ from hypothesis import strategies as st
 
 from pipelines.simulation.energy.accounting import account
 from pipelines.simulation.energy.idleness import empty_spans, spared, unused_gpu_kwh
-from pipelines.simulation.engine.trajectory import Ending, Trajectory
+from pipelines.simulation.engine.schedule import Ending, Schedule
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.grid import Grid
 from tests.pipelines.simulation.energy.sites import ASSUMED, START_TS, grid, hourly, known, power, powers, uses
-from tests.pipelines.simulation.engine.trajectories import Came, Ran, trajectories, trajectory
+from tests.pipelines.simulation.engine.schedules import Came, Ran, schedule, schedules
 
 
 def test_a_machine_is_empty_before_between_and_after_its_runs() -> None:
     came = [Came(), Came(), Came(), Came()]
-    ran = trajectory(
+    ran = schedule(
         came,
         [
             Ran(job=0, start_s=10.0, end_s=40.0),
@@ -35,7 +35,7 @@ def test_a_machine_is_empty_before_between_and_after_its_runs() -> None:
 
 def test_what_is_off_draws_nothing_from_the_wait_to_the_next_run() -> None:
     # Empty for the hours 0 and 2 of three; off for half of each.
-    ran = trajectory([Came()], [Ran(job=0, start_s=3600.0, end_s=7200.0)], end_s=10_800.0)
+    ran = schedule([Came()], [Ran(job=0, start_s=3600.0, end_s=7200.0)], end_s=10_800.0)
     site = Grid(zone="z", carbon=hourly([100.0, 500.0, 300.0]), price=hourly([0.1, 9.0, -0.2], "USD/kWh"), pue=1.5)
     idle_kw = (40.0 + 4 * 30.0) / 1000
 
@@ -48,15 +48,15 @@ def test_what_is_off_draws_nothing_from_the_wait_to_the_next_run() -> None:
 
 
 def test_gpus_held_and_not_used_burn_their_idle_watts() -> None:
-    ran = trajectory([Came(request=(4.0, 8.0, 2.0))], [Ran(job=0, start_s=0.0, end_s=3600.0)], end_s=3600.0)
+    ran = schedule([Came(request=(4.0, 8.0, 2.0))], [Ran(job=0, start_s=0.0, end_s=3600.0)], end_s=3600.0)
 
     found = unused_gpu_kwh(ran, known((1.0, 1.0, 0.5)), [power()], assumed=ASSUMED)
 
     assert found == pytest.approx(1.5 * 30.0 / 1000)
 
 
-@given(ran=trajectories())
-def test_empty_seconds_are_those_in_which_nothing_runs(ran: Trajectory) -> None:
+@given(ran=schedules())
+def test_empty_seconds_are_those_in_which_nothing_runs(ran: Schedule) -> None:
     found = empty_spans(ran)
 
     host_run = np.repeat(np.arange(len(ran.job)), np.diff(ran.host_offsets))
@@ -69,8 +69,8 @@ def test_empty_seconds_are_those_in_which_nothing_runs(ran: Trajectory) -> None:
             assert off == (not busy)
 
 
-@given(ran=trajectories(), seed=st.integers(0, 10_000))
-def test_what_can_be_spared_is_a_part_of_the_account(ran: Trajectory, seed: int) -> None:
+@given(ran=schedules(), seed=st.integers(0, 10_000))
+def test_what_can_be_spared_is_a_part_of_the_account(ran: Schedule, seed: int) -> None:
     use, site = uses(ran.workload, np.random.default_rng(seed)), grid(seed)
     whole = account(ran, use, powers(ran.machines), site, START_TS, assumed=ASSUMED)
 
@@ -86,4 +86,4 @@ def test_what_can_be_spared_is_a_part_of_the_account(ran: Trajectory, seed: int)
 
 def test_a_wait_below_nothing_is_refused() -> None:
     with pytest.raises(BadInput, match="wait of -1"):
-        spared(trajectory([]), [power()], None, 0.0, off_after_s=-1.0)
+        spared(schedule([]), [power()], None, 0.0, off_after_s=-1.0)

@@ -133,7 +133,7 @@ def test_tables_add_up_to_the_rows() -> None:
     [row] = result.rows
     names: dict[str, list[str | None]] = {"job_id": ["a", "b"]}
 
-    tables = energy_tables(kept.energy, site, T4S.machines, names, kept.trajectory.workload.arrive_s)
+    tables = energy_tables(kept.energy, site, T4S.machines, names, kept.schedule.workload.arrive_s)
 
     jobs, hours, machines = tables[JOBS], tables[HOURS], tables[MACHINES]
     assert jobs["energy_consumed"].sum() == pytest.approx(row["energy_jobs_kwh"])
@@ -159,7 +159,7 @@ def test_a_job_that_never_ran_has_no_power() -> None:
     site = Site(table=power_file())
     _, [kept] = ran(site, {"req_gpus": 9.0})
 
-    jobs = energy_tables(kept.energy, site, T4S.machines, {}, kept.trajectory.workload.arrive_s)[JOBS]
+    jobs = energy_tables(kept.energy, site, T4S.machines, {}, kept.schedule.workload.arrive_s)[JOBS]
 
     assert jobs.select("duration", "energy_consumed", "cpu_power", "emissions", "zone").row(0) == (0, 0, None, None, "")
 

@@ -1,4 +1,4 @@
-"""Small workloads and what a trajectory of them says, for the simulator's tests.
+"""Small workloads and what a schedule of them says, for the simulator's tests.
 
 Builders, hypothesis strategies and readers only; nothing is asserted here.
 Imported by the tests of this folder.
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
-from pipelines.simulation.engine.trajectory import Ending, Trajectory
 from pipelines.simulation.engine.workload import Outages, Workload
 from scheduler_core.cluster import Machine
 from scheduler_core.demand import ANY_GPU_TYPE
@@ -71,34 +71,34 @@ def outages(*spans: tuple[int, float, float]) -> Outages:
     )
 
 
-def run(jobs: Workload, machines: Sequence[Machine], discipline: Discipline | None = None, **fields: Any) -> Trajectory:
+def run(jobs: Workload, machines: Sequence[Machine], discipline: Discipline | None = None, **fields: Any) -> Schedule:
     return simulate(jobs, machines, discipline, **{"engine": "plain", **fields})
 
 
-def hosts_of(trajectory: Trajectory, at: int) -> dict[int, int]:
+def hosts_of(schedule: Schedule, at: int) -> dict[int, int]:
     """Return what run `at` held where: machine -> instances, in the order of first use."""
-    begin, end = trajectory.host_offsets[at], trajectory.host_offsets[at + 1]
-    held = zip(trajectory.hosts[begin:end].tolist(), trajectory.host_counts[begin:end].tolist(), strict=True)
+    begin, end = schedule.host_offsets[at], schedule.host_offsets[at + 1]
+    held = zip(schedule.hosts[begin:end].tolist(), schedule.host_counts[begin:end].tolist(), strict=True)
     return dict(held)
 
 
-def schedule(trajectory: Trajectory) -> list[tuple[int, float, float, str]]:
+def schedule(schedule: Schedule) -> list[tuple[int, float, float, str]]:
     """Return every run as (job, start, end, ending) in the order of starts."""
     return [
         (job, start_s, end_s, Ending(ending).name.lower())
         for job, start_s, end_s, ending in zip(
-            trajectory.job.tolist(),
-            trajectory.start_s.tolist(),
-            trajectory.end_run_s.tolist(),
-            trajectory.ending.tolist(),
+            schedule.job.tolist(),
+            schedule.start_s.tolist(),
+            schedule.end_run_s.tolist(),
+            schedule.ending.tolist(),
             strict=True,
         )
     ]
 
 
-def starts_of(trajectory: Trajectory) -> dict[int, float]:
+def starts_of(schedule: Schedule) -> dict[int, float]:
     """Return each job's first start."""
-    return {job: start_s for job, start_s, _, _ in reversed(schedule(trajectory))}
+    return {job: start_s for job, start_s, _, _ in reversed(schedule(schedule))}
 
 
 @st.composite

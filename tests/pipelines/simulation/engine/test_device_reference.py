@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.schedule import Schedule
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
 from tests.pipelines.simulation.engine.simulations import run, schedule, workload
@@ -129,12 +129,12 @@ def by_machine(taken: list[tuple[int, list[int]]]) -> dict[int, list[int]]:
     return summed
 
 
-def hosts(trajectory: Trajectory, at: int) -> dict[int, list[int]]:
-    assert trajectory.host_devices is not None
-    span = range(int(trajectory.host_offsets[at]), int(trajectory.host_offsets[at + 1]))
+def hosts(schedule: Schedule, at: int) -> dict[int, list[int]]:
+    assert schedule.host_devices is not None
+    span = range(int(schedule.host_offsets[at]), int(schedule.host_offsets[at + 1]))
     return {
-        int(trajectory.hosts[host]): [
-            milli // 10 for milli in trajectory.host_devices[host].tolist()[: SHAPES[trajectory.hosts[host]][1]]
+        int(schedule.hosts[host]): [
+            milli // 10 for milli in schedule.host_devices[host].tolist()[: SHAPES[schedule.hosts[host]][1]]
         ]
         for host in span
     }
@@ -152,13 +152,13 @@ def test_devices_agree_with_brute_force(
     machines = [Machine(name=str(at), cpu_cores=c, mem_gib=1, gpus=g) for at, (c, g) in enumerate(SHAPES)]
     rules = Discipline(policy=policy, placement=placement, overtakes=overtakes, sharing="devices")
 
-    trajectory = run(workload(*jobs), machines, rules)
+    schedule = run(workload(*jobs), machines, rules)
 
     expected, too_large = by_seconds(jobs, rules)
-    found = [(*one[:3], hosts(trajectory, at)) for at, one in enumerate(schedule(trajectory))]
+    found = [(*one[:3], hosts(schedule, at)) for at, one in enumerate(schedule(schedule))]
     assert found == expected
     assert [list(one[-1]) for one in found] == [list(one[-1]) for one in expected], "hosts in the order of first use"
-    assert set(trajectory.never_fits.nonzero()[0].tolist()) == too_large
+    assert set(schedule.never_fits.nonzero()[0].tolist()) == too_large
 
 
 def test_the_reference_sees_what_it_should() -> None:

@@ -1,4 +1,4 @@
-"""The two engines give the same trajectory to the bit, whatever they are asked to run."""
+"""The two engines give the same schedule to the bit, whatever they are asked to run."""
 
 import math
 from dataclasses import fields, replace
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
-from pipelines.simulation.engine.trajectory import Ending, Trajectory
 from scheduler_core.cluster import paper_machines
 from scheduler_core.discipline import Discipline
 from scheduler_core.queueing import QUEUE_POLICIES
@@ -19,7 +19,7 @@ from tests.pipelines.simulation.engine.worlds import OPTIONS, World, world
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def ran(asked: World, engine: str) -> Trajectory:
+def ran(asked: World, engine: str) -> Schedule:
     return simulate(
         asked.jobs,
         asked.machines,
@@ -30,8 +30,8 @@ def ran(asked: World, engine: str) -> Trajectory:
     )
 
 
-def check_same(one: Trajectory, other: Trajectory) -> None:
-    for name in {field.name for field in fields(Trajectory)} - {"workload"}:
+def check_same(one: Schedule, other: Schedule) -> None:
+    for name in {field.name for field in fields(Schedule)} - {"workload"}:
         mine, theirs = getattr(one, name), getattr(other, name)
         if isinstance(mine, np.ndarray):
             assert mine.dtype == theirs.dtype, name
@@ -62,10 +62,10 @@ def test_both_engines_do_the_same_with_long_queues(policy, option, seed):
 def test_the_worlds_hold_what_could_differ():
     endings, most_hosts, never_fitted = set(), 0, 0
     for seed in range(80):
-        trajectory = ran(world(seed, 40, "srtf", "preempt"), "compiled")
-        endings |= set(trajectory.ending.tolist())
-        most_hosts = max(most_hosts, int(np.diff(trajectory.host_offsets).max(initial=0)))
-        never_fitted += int(trajectory.never_fits.sum())
+        schedule = ran(world(seed, 40, "srtf", "preempt"), "compiled")
+        endings |= set(schedule.ending.tolist())
+        most_hosts = max(most_hosts, int(np.diff(schedule.host_offsets).max(initial=0)))
+        never_fitted += int(schedule.never_fits.sum())
     assert endings == set(Ending)
     assert most_hosts > 2
     assert never_fitted > 0

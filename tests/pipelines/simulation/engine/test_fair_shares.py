@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.simulation.engine.trajectory import Trajectory
+from pipelines.simulation.engine.schedule import Schedule
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
 from tests.pipelines.simulation.engine.simulations import run, schedule, workload
@@ -39,10 +39,10 @@ def water_filling(asks: list[list[float]], jobs: list[int]) -> list[float]:
     return shares.tolist()
 
 
-def shares_of(trajectory: Trajectory, users: int) -> list[float]:
+def shares_of(schedule: Schedule, users: int) -> list[float]:
     held = np.zeros((users, 3))
-    for job, *_ in schedule(trajectory):
-        held[trajectory.workload.user[job]] += trajectory.workload.request_units[job] / np.array([1000, 1024, 1000])
+    for job, *_ in schedule(schedule):
+        held[schedule.workload.user[job]] += schedule.workload.request_units[job] / np.array([1000, 1024, 1000])
     return (held / TOTAL).max(axis=1).tolist()
 
 
@@ -59,9 +59,9 @@ def test_the_example_of_the_paper() -> None:
     machine = (Machine(name="all", cpu_cores=9, mem_gib=18, gpus=0),)
     jobs = [{"cores": 1, "gib": 4, "user": 0, "run": 10.0}] * 9 + [{"cores": 3, "gib": 1, "user": 1, "run": 10.0}] * 9
 
-    trajectory = run(workload(*jobs), machine, Discipline(policy="drf"), horizon_s=1.0)
+    schedule = run(workload(*jobs), machine, Discipline(policy="drf"), horizon_s=1.0)
 
-    started = trajectory.workload.user[trajectory.job].tolist()
+    started = schedule.workload.user[schedule.job].tolist()
     assert (started.count(0), started.count(1)) == (3, 2)
 
 
@@ -76,11 +76,11 @@ def test_shares_are_those_of_water_filling(asks: list[list[float]], data: st.Dat
     asks = [[round(value, 2) for value in ask] for ask in asks]
     jobs = data.draw(st.lists(st.integers(1, 250), min_size=len(asks), max_size=len(asks)))
 
-    trajectory = run(workload(*crowd(asks, jobs)), MACHINE, Discipline(policy="drf"), horizon_s=1.0)
+    schedule = run(workload(*crowd(asks, jobs)), MACHINE, Discipline(policy="drf"), horizon_s=1.0)
 
     # One job of the largest user is what indivisibility may cost, per user that competes for the last room.
     step = max(max(np.array(ask) / TOTAL) for ask in asks)
-    assert shares_of(trajectory, len(asks)) == pytest.approx(water_filling(asks, jobs), abs=2 * len(asks) * step)
+    assert shares_of(schedule, len(asks)) == pytest.approx(water_filling(asks, jobs), abs=2 * len(asks) * step)
 
 
 def test_the_oracle_is_worked_by_hand() -> None:
@@ -95,9 +95,9 @@ def test_a_gang_counts_as_one_unit() -> None:
     machine = (Machine(name="all", cpu_cores=1, mem_gib=1, gpus=8),)
     jobs = [{"gpus": 1, "instances": 6, "user": 0, "run": 10.0}] + [{"gpus": 1, "user": 1, "run": 10.0}] * 6
 
-    trajectory = run(workload(*jobs), machine, Discipline(policy="drf"), horizon_s=1.0)
+    schedule = run(workload(*jobs), machine, Discipline(policy="drf"), horizon_s=1.0)
 
-    assert trajectory.job.tolist() == [0, 1, 2]
+    assert schedule.job.tolist() == [0, 1, 2]
 
 
 def test_aging_brings_in_who_has_waited_longest() -> None:

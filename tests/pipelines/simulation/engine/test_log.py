@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given, settings
 
 from pipelines.simulation.engine.log import events
-from pipelines.simulation.engine.trajectory import Ending, Trajectory
+from pipelines.simulation.engine.schedule import Ending, Schedule
 from scheduler_core.cluster import Cluster
-from tests.pipelines.simulation.engine.trajectories import Came, Ran, trajectories, trajectory
+from tests.pipelines.simulation.engine.schedules import Came, Ran, schedule, schedules
 
 
-def rows(ran: Trajectory, *names: str) -> list[tuple[object, ...]]:
+def rows(ran: Schedule, *names: str) -> list[tuple[object, ...]]:
     columns = events(ran)
     return list(zip(*(columns[name].tolist() for name in names), strict=True))
 
@@ -24,7 +24,7 @@ def test_a_life_with_a_kill_by_hand() -> None:
     ]
 
     assert rows(
-        trajectory([killed], ran, on=2),
+        schedule([killed], ran, on=2),
         *("time_s", "event", "serial", "instances", "cpu_cores", "mem_gib", "gpus", "machines"),
     ) == [
         (0.0, "arrive", 0, 3, 4.0, 8.0, 2.0, ""),
@@ -45,7 +45,7 @@ def test_at_one_moment_what_is_given_back_comes_before_what_is_taken() -> None:
         Ran(job=5, start_s=10.0, end_s=160.0, ending=Ending.RUNNING),
     ]
 
-    assert [row[1:] for row in rows(trajectory(came, ran), "time_s", "event", "serial") if row[0] == 10.0] == [
+    assert [row[1:] for row in rows(schedule(came, ran), "time_s", "event", "serial") if row[0] == 10.0] == [
         ("fail", 1),
         ("complete", 0),
         ("interrupt", 3),
@@ -55,7 +55,7 @@ def test_at_one_moment_what_is_given_back_comes_before_what_is_taken() -> None:
         ("preempt", 2),
         ("start", 5),
     ]
-    assert len(rows(trajectory(came, ran), "event")) == 8 + 8, "neither who comes, nor who ends after the end"
+    assert len(rows(schedule(came, ran), "event")) == 8 + 8, "neither who comes, nor who ends after the end"
 
 
 def test_devices_are_said_where_gpus_are_not_pooled() -> None:
@@ -63,7 +63,7 @@ def test_devices_are_said_where_gpus_are_not_pooled() -> None:
         Ran(job=0, start_s=0.0, end_s=20.0, hosts=((1, 2), (0, 1))),
         Ran(job=1, start_s=5.0, end_s=25.0, hosts=((0, 1),)),
     ]
-    pooled = trajectory([Came(instances=3), Came(at_s=5.0)], ran, on=2)
+    pooled = schedule([Came(instances=3), Came(at_s=5.0)], ran, on=2)
     held = np.array([[400, 0, 400, 0], [0, 400, 0, 0], [1000, 0, 0, 1000]])
 
     assert "devices" not in events(pooled)
@@ -78,12 +78,12 @@ def test_devices_are_said_where_gpus_are_not_pooled() -> None:
 
 
 def test_nothing_happened() -> None:
-    assert {len(column) for column in events(trajectory([])).values()} == {0}
+    assert {len(column) for column in events(schedule([])).values()} == {0}
 
 
 @settings(deadline=None)
-@given(ran=trajectories())
-def test_replaying_the_log_never_exceeds_a_machine_and_ends_as_it_should(ran: Trajectory) -> None:
+@given(ran=schedules())
+def test_replaying_the_log_never_exceeds_a_machine_and_ends_as_it_should(ran: Schedule) -> None:
     columns = events(ran)
     free = Cluster(ran.machines).capacity.sum(axis=0).astype(np.float64)
     units = np.array([1000.0, 1024.0, 1000.0])

@@ -21,9 +21,9 @@ def test_a_gang_with_an_instance_there_loses_its_run_and_waits_in_its_old_place(
         {"at": 2.0, "gpus": 4, "run": 10.0},
     )
 
-    trajectory = run(jobs, gpu_machines(4, 4), Discipline(placement="first_fit"), outages=outages((1, 30.0, 60.0)))
+    schedule = run(jobs, gpu_machines(4, 4), Discipline(placement="first_fit"), outages=outages((1, 30.0, 60.0)))
 
-    assert schedule(trajectory) == [
+    assert schedule(schedule) == [
         (0, 0.0, 30.0, "interrupted"),
         (1, 1.0, 30.0, "interrupted"),
         # m0 is whole at 30 and m1 away: the gang of three does not fit, and job 1 passes it.
@@ -31,52 +31,52 @@ def test_a_gang_with_an_instance_there_loses_its_run_and_waits_in_its_old_place(
         (0, 60.0, 160.0, "completed"),
         (2, 160.0, 170.0, "completed"),
     ]
-    assert hosts_of(trajectory, 2) == {0: 1}
+    assert hosts_of(schedule, 2) == {0: 1}
     # Never are more GPUs free than job 2 asks for: three until 60, then one, then two.
-    assert trajectory.stranded_gpu_s == 0.0
+    assert schedule.stranded_gpu_s == 0.0
 
 
 def test_overlapping_outages_hold_a_machine_until_the_last_is_over() -> None:
     away = outages((0, 5.0, 20.0), (0, 10.0, 30.0), (0, 30.0, 40.0))
 
-    trajectory = run(workload({"at": 0.0, "gpus": 1, "run": 10.0}), gpu_machines(4), outages=away)
+    schedule = run(workload({"at": 0.0, "gpus": 1, "run": 10.0}), gpu_machines(4), outages=away)
 
-    assert schedule(trajectory) == [(0, 0.0, 5.0, "interrupted"), (0, 40.0, 50.0, "completed")]
+    assert schedule(schedule) == [(0, 0.0, 5.0, "interrupted"), (0, 40.0, 50.0, "completed")]
 
 
 def test_a_run_that_ends_as_its_machine_goes_has_ended() -> None:
-    trajectory = run(workload({"gpus": 1, "run": 10.0}), gpu_machines(4), outages=outages((0, 10.0, 20.0)))
+    schedule = run(workload({"gpus": 1, "run": 10.0}), gpu_machines(4), outages=outages((0, 10.0, 20.0)))
 
-    assert schedule(trajectory) == [(0, 0.0, 10.0, "completed")]
-    assert trajectory.end_s == 20.0, "a machine that comes back is a moment too"
+    assert schedule(schedule) == [(0, 0.0, 10.0, "completed")]
+    assert schedule.end_s == 20.0, "a machine that comes back is a moment too"
 
 
 def test_a_machine_that_never_comes_back_leaves_its_jobs_waiting() -> None:
-    trajectory = run(workload({"gpus": 1, "run": 10.0}), gpu_machines(4), outages=outages((0, 5.0, math.inf)))
+    schedule = run(workload({"gpus": 1, "run": 10.0}), gpu_machines(4), outages=outages((0, 5.0, math.inf)))
 
-    assert schedule(trajectory) == [(0, 0.0, 5.0, "interrupted")]
-    assert not trajectory.never_fits.any()
-    assert math.isnan(trajectory.finished_s[0])
+    assert schedule(schedule) == [(0, 0.0, 5.0, "interrupted")]
+    assert not schedule.never_fits.any()
+    assert math.isnan(schedule.finished_s[0])
 
 
 def test_a_kill_is_remembered_over_an_outage() -> None:
     jobs = workload({"gpus": 2, "run": 100.0, "granted": (0, 0, 1.0), "granted_run": 40.0, "dies": True})
 
-    trajectory = run(jobs, gpu_machines(4), outages=outages((0, 10.0, 20.0), (0, 70.0, 80.0)))
+    schedule = run(jobs, gpu_machines(4), outages=outages((0, 10.0, 20.0), (0, 70.0, 80.0)))
 
-    assert schedule(trajectory) == [
+    assert schedule(schedule) == [
         (0, 0.0, 10.0, "interrupted"),
         (0, 20.0, 60.0, "killed"),
         (0, 60.0, 70.0, "interrupted"),
         (0, 80.0, 180.0, "completed"),
     ]
-    assert trajectory.full.tolist() == [False, False, True, True]
+    assert schedule.full.tolist() == [False, False, True, True]
 
 
 def test_even_a_gang_that_asks_for_nothing_needs_a_machine_that_is_up() -> None:
-    trajectory = run(workload({"at": 1.0, "run": 10.0}), gpu_machines(4), outages=outages((0, 0.0, 9.0)))
+    schedule = run(workload({"at": 1.0, "run": 10.0}), gpu_machines(4), outages=outages((0, 0.0, 9.0)))
 
-    assert schedule(trajectory) == [(0, 9.0, 19.0, "completed")]
+    assert schedule(schedule) == [(0, 9.0, 19.0, "completed")]
 
 
 def test_an_outage_of_a_machine_that_is_not_there_is_refused() -> None:

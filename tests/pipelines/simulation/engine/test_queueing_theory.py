@@ -45,9 +45,9 @@ def drawn(servers: int, utilisation: float, count: int, seed: int) -> tuple[Colu
 
 
 def waits_of(arrive_s: Column, run_s: Column, servers: int, engine: str = "plain") -> Column:
-    trajectory = run(queue_of(arrive_s, run_s), gpu_machines(servers), engine=engine)
+    schedule = run(queue_of(arrive_s, run_s), gpu_machines(servers), engine=engine)
     waits_s = np.empty(len(arrive_s))
-    waits_s[trajectory.job] = trajectory.start_s - arrive_s[trajectory.job]
+    waits_s[schedule.job] = schedule.start_s - arrive_s[schedule.job]
     return waits_s
 
 
@@ -117,9 +117,9 @@ def test_mean_responses_are_those_of_srpt(utilisation: float) -> None:
     # The formula stops whoever runs at once; a job that may run on for 1 of its 100 s is near enough.
     rules = Discipline(policy="srtf", quantum_s=1.0)
 
-    trajectory = run(queue_of(arrive_s, run_s), gpu_machines(1), rules, engine="auto")
+    schedule = run(queue_of(arrive_s, run_s), gpu_machines(1), rules, engine="auto")
 
-    batches = (trajectory.finished_s - arrive_s).reshape(30, 1000)[1:].mean(axis=1)
+    batches = (schedule.finished_s - arrive_s).reshape(30, 1000)[1:].mean(axis=1)
     error_s = batches.std(ddof=1) / math.sqrt(len(batches))
     expected_s = srpt_response_s(arrivals_per_s, 100.0)
     assert error_s < 0.1 * expected_s, "sharp enough to fail"

@@ -138,13 +138,13 @@ def test_the_simulator_agrees_with_brute_force(drawn: list[dict[str, Any]], rule
     sizes = gpu_machines(*(gpus for _, gpus in MACHINES))
     machines = tuple(replace(each, cpu_cores=cores) for each, (cores, _) in zip(sizes, MACHINES, strict=True))
 
-    trajectory = run(workload(*drawn), machines, rules, horizon_s=float(horizon_s))
+    schedule = run(workload(*drawn), machines, rules, horizon_s=float(horizon_s))
 
     expected, too_large = by_seconds(drawn, rules, horizon_s)
-    found = [(*one, hosts_of(trajectory, at)) for at, one in enumerate(schedule(trajectory))]
+    found = [(*one, hosts_of(schedule, at)) for at, one in enumerate(schedule(schedule))]
     assert found == expected
     assert [list(one[-1]) for one in found] == [list(one[-1]) for one in expected], "hosts in the order of first use"
-    assert set(trajectory.never_fits.nonzero()[0].tolist()) == too_large
+    assert set(schedule.never_fits.nonzero()[0].tolist()) == too_large
 
 
 def test_the_reference_sees_what_it_should() -> None:

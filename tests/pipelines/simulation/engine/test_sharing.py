@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
-from pipelines.simulation.engine.trajectory import Ending, Trajectory
 from pipelines.simulation.engine.workload import Workload
 from scheduler_core.cluster import Allocation, Demand, Machine, Room
 from scheduler_core.devices import Sharing, shape
@@ -33,7 +33,7 @@ def scaled(jobs: Workload, part: float) -> Workload:
     return replace(jobs, **units)
 
 
-def shared(asked: World, sharing: Sharing = "devices", **rules: Any) -> Trajectory:
+def shared(asked: World, sharing: Sharing = "devices", **rules: Any) -> Schedule:
     rules = {"sharing": sharing, **rules}
     return simulate(
         asked.jobs,
@@ -45,51 +45,51 @@ def shared(asked: World, sharing: Sharing = "devices", **rules: Any) -> Trajecto
     )
 
 
-def asked_units(trajectory: Trajectory, at: int) -> np.ndarray[Any, Any]:
-    jobs, job = trajectory.workload, trajectory.job[at]
-    return (jobs.request_units if trajectory.full[at] else jobs.granted_units)[job]
+def asked_units(schedule: Schedule, at: int) -> np.ndarray[Any, Any]:
+    jobs, job = schedule.workload, schedule.job[at]
+    return (jobs.request_units if schedule.full[at] else jobs.granted_units)[job]
 
 
-def hosts_by_run(trajectory: Trajectory) -> list[slice]:
-    return [slice(*span) for span in zip(trajectory.host_offsets[:-1], trajectory.host_offsets[1:], strict=True)]
+def hosts_by_run(schedule: Schedule) -> list[slice]:
+    return [slice(*span) for span in zip(schedule.host_offsets[:-1], schedule.host_offsets[1:], strict=True)]
 
 
-def check_devices(trajectory: Trajectory) -> None:
+def check_devices(schedule: Schedule) -> None:
     """Check every device at every start, and what every instance has of devices."""
-    assert trajectory.host_devices is not None
-    gpus = np.array([machine.gpus for machine in trajectory.machines])
+    assert schedule.host_devices is not None
+    gpus = np.array([machine.gpus for machine in schedule.machines])
     whole = np.where(np.arange(gpus.max()) < gpus[:, None], 1000, 0)
     held = []
-    for at, span in enumerate(hosts_by_run(trajectory)):
-        count, milli = shape(int(asked_units(trajectory, at)[2]))
-        rows, instances = trajectory.host_devices[span], trajectory.host_counts[span]
+    for at, span in enumerate(hosts_by_run(schedule)):
+        count, milli = shape(int(asked_units(schedule, at)[2]))
+        rows, instances = schedule.host_devices[span], schedule.host_counts[span]
         assert rows.sum(axis=1).tolist() == (instances * count * milli).tolist()
         if milli:
             # Parts of one GPU are parts of one device each; beyond that it is whole devices.
             assert (rows % milli == 0).all()
             assert milli < 1000 or set(np.unique(rows).tolist()) <= {0, 1000}
         by_machine = np.zeros_like(whole)
-        by_machine[trajectory.hosts[span]] += rows
+        by_machine[schedule.hosts[span]] += rows
         held.append(by_machine)
-    for at, start_s in enumerate(trajectory.start_s.tolist()):
-        live = trajectory.end_run_s[: at + 1] > start_s
+    for at, start_s in enumerate(schedule.start_s.tolist()):
+        live = schedule.end_run_s[: at + 1] > start_s
         together = np.array(held[: at + 1])[live].sum(axis=0)
         assert (together <= whole).all(), "no device gives more than it has"
 
 
-def check_that_all_end(asked: World, trajectory: Trajectory) -> None:
+def check_that_all_end(asked: World, schedule: Schedule) -> None:
     """Check that jobs end, are too large, run still, or wait where nothing lets them start any more."""
-    arrived = asked.jobs.arrive_s <= trajectory.end_s
-    done = np.isfinite(trajectory.finished_s)
-    running = set(trajectory.job[trajectory.ending == Ending.RUNNING].tolist())
-    assert not (done & trajectory.never_fits).any()
-    left = set(np.flatnonzero(arrived & ~done & ~trajectory.never_fits).tolist()) - running
+    arrived = asked.jobs.arrive_s <= schedule.end_s
+    done = np.isfinite(schedule.finished_s)
+    running = set(schedule.job[schedule.ending == Ending.RUNNING].tolist())
+    assert not (done & schedule.never_fits).any()
+    left = set(np.flatnonzero(arrived & ~done & ~schedule.never_fits).tolist()) - running
     if math.isinf(asked.horizon_s) and np.isfinite(asked.outages.up_s).all():
         assert not left
         assert not running
-    for job in left & set(trajectory.job.tolist()):
-        last = np.flatnonzero(trajectory.job == job)[-1]
-        assert trajectory.ending[last] in (Ending.KILLED, Ending.PREEMPTED, Ending.INTERRUPTED), "it waits again"
+    for job in left & set(schedule.job.tolist()):
+        last = np.flatnonzero(schedule.job == job)[-1]
+        assert schedule.ending[last] in (Ending.KILLED, Ending.PREEMPTED, Ending.INTERRUPTED), "it waits again"
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -100,10 +100,10 @@ def test_devices_hold_under_every_policy(policy: str, option: str, seed: int, pa
     asked = world(seed, 25, policy, option)
     asked = replace(asked, jobs=scaled(asked.jobs, part))
 
-    trajectory = shared(asked)
+    schedule = shared(asked)
 
-    check_devices(trajectory)
-    check_that_all_end(asked, trajectory)
+    check_devices(schedule)
+    check_that_all_end(asked, schedule)
 
 
 @pytest.mark.parametrize("placement", sorted(PLACEMENTS))
@@ -113,10 +113,10 @@ def test_devices_hold_under_every_placement(placement: str, seed: int, option: s
     asked = world(seed, 25, policy, option)
     asked = replace(asked, jobs=scaled(asked.jobs, 0.7))
 
-    trajectory = shared(asked, placement=placement)
+    schedule = shared(asked, placement=placement)
 
-    check_devices(trajectory)
-    check_that_all_end(asked, trajectory)
+    check_devices(schedule)
+    check_that_all_end(asked, schedule)
 
 
 def test_the_worlds_share_devices() -> None:
@@ -124,18 +124,18 @@ def test_the_worlds_share_devices() -> None:
     endings, shares, waited = set(), 0, 0
     for seed in range(60):
         asked = world(seed, 25, "srtf", "preempt")
-        trajectory = shared(replace(asked, jobs=scaled(asked.jobs, 0.7)))
-        assert trajectory.host_devices is not None
-        endings |= set(trajectory.ending.tolist())
-        shares += int(((trajectory.host_devices > 0) & (trajectory.host_devices < 1000)).sum())
-        waited += len(set(starts_of(trajectory)) - set(starts_of(shared(asked, "pooled"))))
+        schedule = shared(replace(asked, jobs=scaled(asked.jobs, 0.7)))
+        assert schedule.host_devices is not None
+        endings |= set(schedule.ending.tolist())
+        shares += int(((schedule.host_devices > 0) & (schedule.host_devices < 1000)).sum())
+        waited += len(set(starts_of(schedule)) - set(starts_of(shared(asked, "pooled"))))
     assert endings == set(Ending)
     assert shares > 100
     assert waited > 0
 
 
-def check_same_but_devices(one: Trajectory, other: Trajectory) -> None:
-    for name in {field.name for field in fields(Trajectory)} - {"workload", "machines", "host_devices"}:
+def check_same_but_devices(one: Schedule, other: Schedule) -> None:
+    for name in {field.name for field in fields(Schedule)} - {"workload", "machines", "host_devices"}:
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
 
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.simulation.engine.log import events
+from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
-from pipelines.simulation.engine.trajectory import Ending, Trajectory
 from pipelines.simulation.engine.workload import Outages
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
@@ -70,28 +70,28 @@ srtf      as sjf: nobody runs whose rest is longer than that of who waits.
     ],
 )
 def test_five_jobs_run_as_worked_by_hand(policy: str, starts: dict[int, float]) -> None:
-    trajectory = run(FIVE_JOBS, gpu_machines(4), Discipline(policy=policy, quantum_s=1000.0))
+    schedule = run(FIVE_JOBS, gpu_machines(4), Discipline(policy=policy, quantum_s=1000.0))
 
-    assert starts_of(trajectory) == starts
-    assert trajectory.job.tolist() == list(starts), "in the order of starts"
-    assert (trajectory.finished_s[trajectory.job] == trajectory.end_run_s).all()
+    assert starts_of(schedule) == starts
+    assert schedule.job.tolist() == list(starts), "in the order of starts"
+    assert (schedule.finished_s[schedule.job] == schedule.end_run_s).all()
 
 
 def test_without_overtaking_the_five_go_one_after_the_other() -> None:
-    trajectory = run(FIVE_JOBS, gpu_machines(4), Discipline(overtakes=0))
+    schedule = run(FIVE_JOBS, gpu_machines(4), Discipline(overtakes=0))
 
     # B starts at 10; C needs all 4 and gets them at 40; D and E follow it.
-    assert starts_of(trajectory) == {0: 0, 1: 10, 2: 40, 3: 48, 4: 48}
+    assert starts_of(schedule) == {0: 0, 1: 10, 2: 40, 3: 48, 4: 48}
 
 
 def test_aging_lets_the_long_job_in_before_the_last_short_one() -> None:
     # sjf with 3 s off per second waited: keys 30+3, 8+6, 20+9, 12+12 for B C D E instead of 30, 8, 20, 12.
-    trajectory = run(FIVE_JOBS, gpu_machines(4), Discipline(policy="sjf", aging=3.0))
-    assert trajectory.job.tolist() == [0, 2, 4, 3, 1]
+    schedule = run(FIVE_JOBS, gpu_machines(4), Discipline(policy="sjf", aging=3.0))
+    assert schedule.job.tolist() == [0, 2, 4, 3, 1]
 
     # With 10 s: 40, 28, 50, 52. C first, then B and D, and E when D has ended.
-    trajectory = run(FIVE_JOBS, gpu_machines(4), Discipline(policy="sjf", aging=10.0))
-    assert starts_of(trajectory) == {0: 0, 2: 10, 1: 18, 3: 18, 4: 38}
+    schedule = run(FIVE_JOBS, gpu_machines(4), Discipline(policy="sjf", aging=10.0))
+    assert starts_of(schedule) == {0: 0, 2: 10, 1: 18, 3: 18, 4: 38}
 
 
 EVERYTHING = workload(
@@ -106,9 +106,9 @@ EVENTFUL = Discipline(policy="srtf", quantum_s=20.0, checkpoint_s=5.0)
 
 
 def test_the_event_log_is_the_golden_one_to_the_byte() -> None:
-    trajectory = run(EVERYTHING, gpu_machines(4, 4), EVENTFUL, outages=outages((1, 15.0, 20.0)))
+    schedule = run(EVERYTHING, gpu_machines(4, 4), EVENTFUL, outages=outages((1, 15.0, 20.0)))
 
-    columns = {name: values.tolist() for name, values in events(trajectory).items()}
+    columns = {name: values.tolist() for name, values in events(schedule).items()}
     lines = [json.dumps(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
     assert "".join(line + "\n" for line in lines).encode() == GOLDEN.read_bytes()
     assert len(set(columns["event"])) == 8, "everything that can happen does"
@@ -122,18 +122,18 @@ def test_a_killed_job_runs_again_in_full_when_that_fits() -> None:
         {"at": 41.0, "gpus": 1, "run": 5.0},
     )
 
-    trajectory = run(jobs, gpu_machines(4))
+    schedule = run(jobs, gpu_machines(4))
 
-    assert schedule(trajectory) == [
+    assert schedule(schedule) == [
         (0, 0.0, 40.0, "killed"),
         (1, 0.0, 60.0, "completed"),
         (2, 41.0, 46.0, "completed"),
         (0, 60.0, 110.0, "completed"),
     ]
-    assert trajectory.full.tolist() == [False, False, False, True]
-    assert trajectory.finished_s.tolist() == [110.0, 60.0, 46.0]
+    assert schedule.full.tolist() == [False, False, False, True]
+    assert schedule.finished_s.tolist() == [110.0, 60.0, 46.0]
     # 2 GPUs are free from 40 to 41, when only A waits, for 3; and never more beside a waiting job.
-    assert trajectory.stranded_gpu_s == 0.0
+    assert schedule.stranded_gpu_s == 0.0
 
 
 def test_gpus_that_stand_free_beside_a_job_that_asks_no_more_are_stranded() -> None:
@@ -144,21 +144,21 @@ def test_gpus_that_stand_free_beside_a_job_that_asks_no_more_are_stranded() -> N
 
 
 def test_the_horizon_cuts_runs_but_not_the_moment_it_falls_on() -> None:
-    trajectory = run(FIVE_JOBS, gpu_machines(4), horizon_s=10.0)
+    schedule = run(FIVE_JOBS, gpu_machines(4), horizon_s=10.0)
 
-    assert schedule(trajectory) == [
+    assert schedule(schedule) == [
         (0, 0.0, 10.0, "completed"),
         (1, 10.0, 40.0, "running"),
         (3, 10.0, 30.0, "running"),
     ]
-    assert trajectory.end_s == 10.0
-    assert np.isnan(trajectory.finished_s).tolist() == [False, True, True, True, True]
+    assert schedule.end_s == 10.0
+    assert np.isnan(schedule.finished_s).tolist() == [False, True, True, True, True]
 
 
 def test_arrivals_beyond_the_horizon_are_not_looked_at() -> None:
-    trajectory = run(workload({"at": 5.0, "gpus": 9}, {"at": 6.0, "gpus": 9}), gpu_machines(4), horizon_s=5.0)
+    schedule = run(workload({"at": 5.0, "gpus": 9}, {"at": 6.0, "gpus": 9}), gpu_machines(4), horizon_s=5.0)
 
-    assert trajectory.never_fits.tolist() == [True, False]
+    assert schedule.never_fits.tolist() == [True, False]
 
 
 def test_nothing_at_all_ends_at_once() -> None:
@@ -220,44 +220,44 @@ def test_more_than_was_requested_is_never_granted() -> None:
 
 
 def test_a_run_that_never_ends_is_cut_by_the_horizon() -> None:
-    trajectory = run(workload({"gpus": 4, "run": math.inf}, {"gpus": 1}), gpu_machines(4), horizon_s=50.0)
+    schedule = run(workload({"gpus": 4, "run": math.inf}, {"gpus": 1}), gpu_machines(4), horizon_s=50.0)
 
-    assert schedule(trajectory) == [(0, 0.0, math.inf, "running")]
+    assert schedule(schedule) == [(0, 0.0, math.inf, "running")]
     assert run(workload({"run": math.inf}), gpu_machines(4)).end_s == 0.0
 
 
-def check_capacity(trajectory: Trajectory, away: Outages) -> None:
+def check_capacity(schedule: Schedule, away: Outages) -> None:
     """Assert at every moment that no machine gives more than it has, and nothing while it is away."""
-    capacity = np.array([[m.cpu_cores * 1000, m.mem_gib * 1024, m.gpus * 1000] for m in trajectory.machines])
+    capacity = np.array([[m.cpu_cores * 1000, m.mem_gib * 1024, m.gpus * 1000] for m in schedule.machines])
     units = np.where(
-        trajectory.full[:, None],
-        trajectory.workload.request_units[trajectory.job],
-        trajectory.workload.granted_units[trajectory.job],
+        schedule.full[:, None],
+        schedule.workload.request_units[schedule.job],
+        schedule.workload.granted_units[schedule.job],
     )
-    for now_s in np.unique(trajectory.start_s):
+    for now_s in np.unique(schedule.start_s):
         held = np.zeros_like(capacity)
-        for at in np.flatnonzero((trajectory.start_s <= now_s) & (trajectory.end_run_s > now_s)):
-            for machine, count in hosts_of(trajectory, int(at)).items():
+        for at in np.flatnonzero((schedule.start_s <= now_s) & (schedule.end_run_s > now_s)):
+            for machine, count in hosts_of(schedule, int(at)).items():
                 held[machine] += count * units[at]
                 gone = (away.machine == machine) & (away.down_s <= now_s) & (away.up_s > now_s)
                 assert not gone.any(), "nobody runs on a machine that is away"
         assert (held <= capacity).all()
 
 
-def check_runs(trajectory: Trajectory, rules: Discipline) -> None:
+def check_runs(schedule: Schedule, rules: Discipline) -> None:
     """Assert that every job is accounted for, and every second of its runs."""
-    jobs = trajectory.workload
+    jobs = schedule.workload
     for serial in range(len(jobs)):
-        own = [one for one in schedule(trajectory) if one[0] == serial]
+        own = [one for one in schedule(schedule) if one[0] == serial]
         assert all(earlier[2] <= later[1] for earlier, later in pairwise(own)), "one run at a time"
         assert all(one[3] in ("killed", "preempted", "interrupted") for one in own[:-1]), "who comes back was stopped"
-        if trajectory.never_fits[serial]:
+        if schedule.never_fits[serial]:
             assert own == []
             continue
         done = bool(own) and own[-1][3] in ("completed", "failed")
-        assert done == (not math.isnan(trajectory.finished_s[serial]))
+        assert done == (not math.isnan(schedule.finished_s[serial]))
         if done:
-            assert own[-1][2] == trajectory.finished_s[serial]
+            assert own[-1][2] == schedule.finished_s[serial]
             assert (own[-1][3] == "failed") == jobs.fails[serial]
         ran_s, full = 0.0, False
         for _, start_s, end_s, how in own:
@@ -282,36 +282,36 @@ def test_what_holds_in_every_run(
 ) -> None:
     jobs, machines = workload(*drawn), gpu_machines(4, 4, cpu_cores=20)
 
-    trajectory = run(jobs, machines, rules, horizon_s=horizon_s, outages=away)
+    schedule = run(jobs, machines, rules, horizon_s=horizon_s, outages=away)
 
-    check_capacity(trajectory, away)
-    check_runs(trajectory, rules)
-    assert (trajectory.start_s >= jobs.arrive_s[trajectory.job]).all()
-    assert (np.diff(trajectory.start_s) >= 0.0).all()
-    assert (trajectory.start_s <= horizon_s).all()
-    running = trajectory.ending == Ending.RUNNING
-    assert (trajectory.end_run_s[running] > trajectory.end_s).all()
+    check_capacity(schedule, away)
+    check_runs(schedule, rules)
+    assert (schedule.start_s >= jobs.arrive_s[schedule.job]).all()
+    assert (np.diff(schedule.start_s) >= 0.0).all()
+    assert (schedule.start_s <= horizon_s).all()
+    running = schedule.ending == Ending.RUNNING
+    assert (schedule.end_run_s[running] > schedule.end_s).all()
     if math.isinf(horizon_s):
-        assert (np.isnan(trajectory.finished_s) == trajectory.never_fits).all(), "all machines come back: all jobs end"
+        assert (np.isnan(schedule.finished_s) == schedule.never_fits).all(), "all machines come back: all jobs end"
     again = run(jobs, machines, rules, horizon_s=horizon_s, outages=away)
     assert [getattr(again, name).tobytes() for name in COLUMNS] == [
-        getattr(trajectory, name).tobytes() for name in COLUMNS
+        getattr(schedule, name).tobytes() for name in COLUMNS
     ]
-    assert again.stranded_gpu_s == trajectory.stranded_gpu_s
+    assert again.stranded_gpu_s == schedule.stranded_gpu_s
 
 
 @given(drawn=rows(), rules=ANY_DISCIPLINE)
 def test_gpu_seconds_held_are_those_the_jobs_ask_for(drawn: list[dict[str, Any]], rules: Discipline) -> None:
-    trajectory = run(workload(*drawn), gpu_machines(4, 4, cpu_cores=20), rules)
+    schedule = run(workload(*drawn), gpu_machines(4, 4, cpu_cores=20), rules)
 
     held = 0.0
-    for at, (job, start_s, end_s, how) in enumerate(schedule(trajectory)):
+    for at, (job, start_s, end_s, how) in enumerate(schedule(schedule)):
         row = drawn[job]
-        gpus = row["gpus"] if trajectory.full[at] else row.get("granted", (0, 0, row["gpus"]))[2]
+        gpus = row["gpus"] if schedule.full[at] else row.get("granted", (0, 0, row["gpus"]))[2]
         lasts_s = end_s - start_s - (rules.checkpoint_s if how == "preempted" else 0.0)
-        held += gpus * sum(hosts_of(trajectory, at).values()) * lasts_s
+        held += gpus * sum(hosts_of(schedule, at).values()) * lasts_s
     expected = 0.0
-    for row, too_large in zip(drawn, trajectory.never_fits.tolist(), strict=True):
+    for row, too_large in zip(drawn, schedule.never_fits.tolist(), strict=True):
         first = row.get("granted", (0, 0, row["gpus"]))[2] * row.get("granted_run", row["run"])
         again = row["gpus"] * row["run"] if row.get("dies", False) else 0.0
         expected += 0.0 if too_large else row["instances"] * (first + again)
@@ -333,10 +333,10 @@ def test_the_order_of_simultaneous_rows_with_different_keys_decides_nothing(
     shuffled.sort(key=lambda row: row["at"])
 
     def named(these: list[dict[str, Any]]) -> Counter[Any]:
-        trajectory = run(workload(*these), gpu_machines(4, 4), Discipline(policy=policy, quantum_s=5.0))
+        schedule = run(workload(*these), gpu_machines(4, 4), Discipline(policy=policy, quantum_s=5.0))
         return Counter(
-            (these[job]["name"], *rest, tuple(hosts_of(trajectory, at).items()))
-            for at, (job, *rest) in enumerate(schedule(trajectory))
+            (these[job]["name"], *rest, tuple(hosts_of(schedule, at).items()))
+            for at, (job, *rest) in enumerate(schedule(schedule))
         )
 
     assert named(drawn) == named(shuffled)

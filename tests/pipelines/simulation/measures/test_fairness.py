@@ -15,7 +15,7 @@ from pipelines.simulation.measures.fairness import (
     user_means,
 )
 from pipelines.simulation.measures.metrics import summarise
-from tests.pipelines.simulation.engine.trajectories import Came, Ran, trajectory
+from tests.pipelines.simulation.engine.schedules import Came, Ran, schedule
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_users_without_weight_have_no_mean() -> None:
 def test_work_is_run_time_times_the_dominant_share_of_the_gang() -> None:
     gang = Came(request=(1.0, 2.0, 1.0), run_s=40.0, instances=2)
 
-    assert dominant_share_s(trajectory([gang])).tolist() == [pytest.approx(40.0 * 2 * max(1 / 8, 2 / 16, 1 / 4))]
+    assert dominant_share_s(schedule([gang])).tolist() == [pytest.approx(40.0 * 2 * max(1 / 8, 2 / 16, 1 / 4))]
 
 
 def test_a_private_share_serves_one_job_after_the_other() -> None:
@@ -55,7 +55,7 @@ def test_a_private_share_serves_one_job_after_the_other() -> None:
     came = [Came(at_s=at_s, request=(1.0, 1.0, 4.0), run_s=10.0, user=user) for at_s, user in ((0, 0), (0, 0), (5, 1))]
     ran = [Ran(job=job, start_s=10.0 * job, end_s=10.0 * job + 10.0) for job in (0, 1, 2)]
 
-    rho = finish_time_fairness(trajectory(came, ran), np.arange(3))
+    rho = finish_time_fairness(schedule(came, ran), np.arange(3))
 
     assert rho.tolist() == pytest.approx([10 / 20, 20 / 40, 25 / 20])
 
@@ -64,7 +64,7 @@ def test_a_small_job_alone_takes_its_run_time() -> None:
     came = [Came(request=(1.0, 1.0, 1.0), run_s=20.0, user=0), Came(request=(1.0, 1.0, 1.0), run_s=20.0, user=1)]
     ran = [Ran(job=0, start_s=0.0, end_s=20.0), Ran(job=1, start_s=20.0, end_s=40.0)]
 
-    figures = summarise(trajectory(came, ran))
+    figures = summarise(schedule(came, ran))
 
     assert (figures.ftf_mean, figures.ftf_max) == (1.5, 2.0)
     assert figures.unfair_share == 0.5
@@ -76,20 +76,18 @@ def test_slowdowns_are_shared_among_users_not_among_jobs() -> None:
     ran = [Ran(job=job, start_s=start_s, end_s=start_s + 20.0) for job, start_s in ((0, 0.0), (2, 20.0), (1, 40.0))]
 
     # Slowdowns of 1 and 3 of one user, of 2 of the other: both 2 on average.
-    assert summarise(trajectory(came, ran)).jain_slowdown == pytest.approx(1.0)
+    assert summarise(schedule(came, ran)).jain_slowdown == pytest.approx(1.0)
 
 
 def test_who_only_asks_for_what_never_fits_is_no_user_to_share_with() -> None:
     came = [Came(request=(1.0, 1.0, 4.0), run_s=20.0), Came(request=(99.0, 1.0, 4.0), user=1, never_fits=True)]
 
-    assert finish_time_fairness(trajectory(came, [Ran(job=0, start_s=0.0, end_s=20.0)]), np.array([0])).tolist() == [
-        1.0
-    ]
+    assert finish_time_fairness(schedule(came, [Ran(job=0, start_s=0.0, end_s=20.0)]), np.array([0])).tolist() == [1.0]
 
 
 def test_unfinished_jobs_have_no_rho_and_unserved_users_none_of_their_work() -> None:
     came = [Came(run_s=20.0, user=0), Came(run_s=20.0, user=1)]
-    served = trajectory(came, [Ran(job=0, start_s=0.0, end_s=20.0)])
+    served = schedule(came, [Ran(job=0, start_s=0.0, end_s=20.0)])
 
     assert np.isnan(finish_time_fairness(served, np.arange(2))).tolist() == [False, True]
     assert summarise(served).jain_served == pytest.approx(0.5)

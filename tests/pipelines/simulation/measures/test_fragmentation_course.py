@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate
-from pipelines.simulation.engine.trajectory import Trajectory
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.measures.fragmentation_course import fragmentation_course, mean_fragmented_gpus
 from scheduler_core.cluster import Cluster, Demand, Machine
@@ -45,7 +45,7 @@ def workload(arrivals: list[tuple[Demand, int, int]]) -> Workload:
     )
 
 
-def free_at(done: Trajectory, at_s: float) -> FreeNodes:
+def free_at(done: Schedule, at_s: float) -> FreeNodes:
     cluster = Cluster(done.machines, sharing="devices")
     cpu, devices = cluster.capacity[:, 0].copy(), cluster.room().devices.copy()
     for run in np.flatnonzero((done.start_s <= at_s) & (done.end_run_s > at_s)).tolist():

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
-from pipelines.simulation.engine.trajectory import Ending, Trajectory
 from pipelines.simulation.engine.workload import Outages
 from pipelines.simulation.measures.metrics import Uses, summarise
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
-from tests.pipelines.simulation.engine.trajectories import Came, Ran, machines, trajectories, trajectory, workload
+from tests.pipelines.simulation.engine.schedules import Came, Ran, machines, schedule, schedules, workload
 
 HALF = {"request": (4.0, 8.0, 2.0), "granted": (2.0, 4.0, 1.0)}
 
@@ -24,7 +24,7 @@ def uses(*amounts: tuple[float, float, float]) -> Uses:
 
 
 def test_one_job_by_hand() -> None:
-    ran = trajectory([Came(at_s=10.0, run_s=50.0)], [Ran(job=0, start_s=15.0, end_s=65.0)], stranded_gpu_s=20.0)
+    ran = schedule([Came(at_s=10.0, run_s=50.0)], [Ran(job=0, start_s=15.0, end_s=65.0)], stranded_gpu_s=20.0)
 
     figures = summarise(ran, uses=uses((1.0, 2.0, 0.5)))
 
@@ -47,7 +47,7 @@ def test_instances_of_a_gang_count_each() -> None:
     gang = Came(request=(1.0, 2.0, 0.5), run_s=40.0, instances=3)
 
     figures = summarise(
-        trajectory([gang], [Ran(job=0, start_s=0.0, end_s=40.0, hosts=((0, 2), (1, 1)))], on=2),
+        schedule([gang], [Ran(job=0, start_s=0.0, end_s=40.0, hosts=((0, 2), (1, 1)))], on=2),
         uses=uses((0.5, 1.0, 0.25)),
     )
 
@@ -64,7 +64,7 @@ def test_finished_over_finished_plus_queued_leaves_out_what_runs_and_what_failed
         Ran(job=2, start_s=80.0, end_s=120.0, ending=Ending.RUNNING),
     ]
 
-    figures = summarise(trajectory(came, ran))
+    figures = summarise(schedule(came, ran))
 
     assert (figures.completed, figures.failed, figures.running, figures.waiting) == (2, 1, 1, 2)
     assert figures.complete_rate == 0.5
@@ -77,7 +77,7 @@ def test_finished_over_finished_plus_queued_leaves_out_what_runs_and_what_failed
 def test_stretch_slows_the_work_and_reclaims_the_rest() -> None:
     slow = Came(**HALF, run_s=40.0, granted_run_s=80.0)
 
-    figures = summarise(trajectory([slow], [Ran(job=0, start_s=0.0, end_s=80.0)]), uses=uses((4.0, 2.0, 0.5)))
+    figures = summarise(schedule([slow], [Ran(job=0, start_s=0.0, end_s=80.0)]), uses=uses((4.0, 2.0, 0.5)))
 
     assert figures.stretch_mean == pytest.approx(2.0)
     assert figures.stretched_share == 1.0
@@ -97,7 +97,7 @@ def test_a_kill_is_harm() -> None:
         Ran(job=0, start_s=20.0, end_s=60.0, full=True),
     ]
 
-    figures = summarise(trajectory([killed], ran), uses=uses((1.5, 6.0, 0.5)))
+    figures = summarise(schedule([killed], ran), uses=uses((1.5, 6.0, 0.5)))
 
     assert (figures.killed, figures.retried, figures.completed) == (1, 1, 1)
     assert figures.stretch_mean == pytest.approx(1.5)
@@ -112,7 +112,7 @@ def test_a_kill_is_harm() -> None:
 def test_a_killed_job_that_waits_again_is_queued_and_its_stretch_counts_the_run_to_come() -> None:
     killed = Came(**HALF, run_s=40.0, granted_run_s=20.0, dies=True)
 
-    figures = summarise(trajectory([killed], [Ran(job=0, start_s=0.0, end_s=20.0, ending=Ending.KILLED)], end_s=30.0))
+    figures = summarise(schedule([killed], [Ran(job=0, start_s=0.0, end_s=20.0, ending=Ending.KILLED)], end_s=30.0))
 
     assert (figures.deployed, figures.killed, figures.retried, figures.waiting, figures.running) == (1, 1, 0, 1, 0)
     assert figures.stretch_mean == pytest.approx(1.5)
@@ -121,7 +121,7 @@ def test_a_killed_job_that_waits_again_is_queued_and_its_stretch_counts_the_run_
 def test_a_run_cut_before_its_kill_is_harm_though_no_kill_is_counted() -> None:
     doomed = Came(**HALF, run_s=40.0, granted_run_s=20.0, dies=True)
 
-    figures = summarise(trajectory([doomed], [Ran(job=0, start_s=0.0, end_s=20.0, ending=Ending.RUNNING)], end_s=10.0))
+    figures = summarise(schedule([doomed], [Ran(job=0, start_s=0.0, end_s=20.0, ending=Ending.RUNNING)], end_s=10.0))
 
     assert (figures.deployed, figures.killed, figures.running) == (1, 0, 1)
     # All 20 s until it dies, and 40 s from the beginning.
@@ -138,7 +138,7 @@ def test_a_preempted_job_keeps_its_work_and_an_interrupted_one_loses_all_of_it()
         Ran(job=1, start_s=30.0, end_s=50.0, ending=Ending.INTERRUPTED),
     ]
 
-    figures = summarise(trajectory(came, ran))
+    figures = summarise(schedule(came, ran))
 
     assert (figures.preempted, figures.interrupted, figures.waiting, figures.completed) == (2, 1, 2, 0)
     assert figures.interrupted_gpu_h == pytest.approx(2 * (10 + 20) / 3600), "what was preempted before is lost too"
@@ -150,7 +150,7 @@ def test_a_preempted_job_keeps_its_work_and_an_interrupted_one_loses_all_of_it()
 def test_a_run_cut_by_the_end_counts_in_full_for_the_stretch_and_in_part_for_what_was_held() -> None:
     slow = Came(**HALF, run_s=100.0, granted_run_s=150.0)
 
-    figures = summarise(trajectory([slow], [Ran(job=0, start_s=60.0, end_s=210.0, ending=Ending.RUNNING)]))
+    figures = summarise(schedule([slow], [Ran(job=0, start_s=60.0, end_s=210.0, ending=Ending.RUNNING)]))
 
     assert (figures.running, figures.stretch_mean) == (1, 1.5)
     assert figures.gpu_allocated_frac == pytest.approx(1 * 40 / (4 * 100))
@@ -158,7 +158,7 @@ def test_a_run_cut_by_the_end_counts_in_full_for_the_stretch_and_in_part_for_wha
 
 @pytest.mark.parametrize(("start_s", "slowdown"), [(0.0, 1.0), (8.0, 1.0), (39.0, 4.0)])
 def test_slowdown_counts_run_times_below_ten_seconds_as_ten(start_s: float, slowdown: float) -> None:
-    figures = summarise(trajectory([Came(run_s=1.0)], [Ran(job=0, start_s=start_s, end_s=start_s + 1.0)]))
+    figures = summarise(schedule([Came(run_s=1.0)], [Ran(job=0, start_s=start_s, end_s=start_s + 1.0)]))
 
     assert figures.slowdown_mean == slowdown
 
@@ -174,7 +174,7 @@ def test_work_served_weighs_jobs_by_their_size_and_counts_what_is_half_done() ->
         Ran(job=1, start_s=50.0, end_s=70.0),
     ]
 
-    figures = summarise(trajectory(came, ran))
+    figures = summarise(schedule(came, ran))
 
     # One user had 50 s of 100 s, the other 20 s of 80 s.
     assert figures.jain_served == pytest.approx((0.5 + 0.25) ** 2 / (2 * (0.5**2 + 0.25**2)))
@@ -183,14 +183,14 @@ def test_work_served_weighs_jobs_by_their_size_and_counts_what_is_half_done() ->
 def test_never_fits_lies_outside_the_rates() -> None:
     came = [Came(never_fits=True), Came(run_s=10.0)]
 
-    figures = summarise(trajectory(came, [Ran(job=1, start_s=0.0, end_s=10.0)]))
+    figures = summarise(schedule(came, [Ran(job=1, start_s=0.0, end_s=10.0)]))
 
     assert (figures.never_fits, figures.submitted, figures.waiting) == (1, 1, 0)
     assert figures.complete_rate == 1.0
 
 
 def test_who_comes_after_the_end_does_not_count() -> None:
-    figures = summarise(trajectory([Came(at_s=100.0), Came(at_s=101.0), Came(at_s=101.0, never_fits=True)]))
+    figures = summarise(schedule([Came(at_s=100.0), Came(at_s=101.0), Came(at_s=101.0, never_fits=True)]))
 
     assert (figures.submitted, figures.waiting, figures.never_fits) == (1, 1, 0)
 
@@ -199,7 +199,7 @@ def test_warm_up_leaves_out_what_came_before() -> None:
     came = [Came(at_s=0.0, run_s=60.0, request=(1.0, 1.0, 4.0)), Came(at_s=50.0, run_s=20.0, request=(1.0, 1.0, 4.0))]
     ran = [Ran(job=0, start_s=0.0, end_s=60.0), Ran(job=1, start_s=60.0, end_s=80.0)]
 
-    figures = summarise(trajectory(came, ran, stranded_gpu_s=40.0), warm_up_s=40.0)
+    figures = summarise(schedule(came, ran, stranded_gpu_s=40.0), warm_up_s=40.0)
 
     assert (figures.submitted, figures.completed) == (1, 1)
     assert figures.stranded_gpu_frac == pytest.approx(40 / (4 * 100)), "which is of the whole time"
@@ -211,7 +211,7 @@ def test_unknown_use_is_left_out_and_its_share_is_told() -> None:
     came = [Came(run_s=30.0), Came(run_s=50.0)]
     ran = [Ran(job=0, start_s=0.0, end_s=30.0), Ran(job=1, start_s=30.0, end_s=80.0)]
 
-    figures = summarise(trajectory(came, ran), uses=uses((1.0, math.nan, 0.5), (math.nan, math.nan, 0.5)))
+    figures = summarise(schedule(came, ran), uses=uses((1.0, math.nan, 0.5), (math.nan, math.nan, 0.5)))
 
     assert figures.cpu_used_frac == pytest.approx(30 / (8 * 100))
     assert figures.cpu_use_known_frac == pytest.approx(30 / 80)
@@ -221,7 +221,7 @@ def test_unknown_use_is_left_out_and_its_share_is_told() -> None:
 
 
 def test_nothing_happened_is_nan_not_zero() -> None:
-    figures = summarise(trajectory([], end_s=50.0))
+    figures = summarise(schedule([], end_s=50.0))
 
     assert (figures.submitted, figures.users) == (0, 0)
     assert math.isnan(figures.complete_rate)
@@ -234,17 +234,17 @@ def test_nothing_happened_is_nan_not_zero() -> None:
 @pytest.mark.parametrize("warm_up_s", [-1.0, 100.0, math.nan])
 def test_a_warm_up_outside_the_run_is_refused(warm_up_s: float) -> None:
     with pytest.raises(BadInput, match="warm-up"):
-        summarise(trajectory([]), warm_up_s=warm_up_s)
+        summarise(schedule([]), warm_up_s=warm_up_s)
 
 
 def test_uses_of_other_jobs_are_refused() -> None:
     with pytest.raises(BadInput, match="uses of shape"):
-        summarise(trajectory([Came()]), uses=uses((1.0, 1.0, 1.0), (1.0, 1.0, 1.0)))
+        summarise(schedule([Came()]), uses=uses((1.0, 1.0, 1.0), (1.0, 1.0, 1.0)))
 
 
 @settings(deadline=None)
-@given(ran=trajectories(), draws=st.tuples(*[st.floats(0, 20)] * 3))
-def test_fractions_are_what_an_integral_run_by_run_says(ran: Trajectory, draws: tuple[float, float, float]) -> None:
+@given(ran=schedules(), draws=st.tuples(*[st.floats(0, 20)] * 3))
+def test_fractions_are_what_an_integral_run_by_run_says(ran: Schedule, draws: tuple[float, float, float]) -> None:
     amounts = np.minimum(np.tile(np.array(draws) * 1000, (len(ran.workload), 1)), ran.workload.request_units)
     known = Uses(mean=amounts)
 
@@ -260,7 +260,7 @@ def test_fractions_are_what_an_integral_run_by_run_says(ran: Trajectory, draws: 
             assert used <= allocated + 1e-6
 
 
-def brute_force(ran: Trajectory, known: Uses, at: int) -> tuple[float, float]:
+def brute_force(ran: Schedule, known: Uses, at: int) -> tuple[float, float]:
     """Add up what runs held and drew, one by one; every granted run takes twice its time."""
     allocated = used = 0.0
     for run, job in enumerate(ran.job.tolist()):
@@ -273,8 +273,8 @@ def brute_force(ran: Trajectory, known: Uses, at: int) -> tuple[float, float]:
 
 
 @settings(deadline=None)
-@given(ran=trajectories())
-def test_counts_are_consistent(ran: Trajectory) -> None:
+@given(ran=schedules())
+def test_counts_are_consistent(ran: Schedule) -> None:
     figures = summarise(ran)
 
     assert figures.submitted == figures.completed + figures.failed + figures.running + figures.waiting
@@ -286,8 +286,8 @@ def test_counts_are_consistent(ran: Trajectory) -> None:
 
 
 @settings(deadline=None)
-@given(ran=trajectories(), names=st.permutations([0, 1, 2]))
-def test_how_users_are_numbered_changes_nothing(ran: Trajectory, names: list[int]) -> None:
+@given(ran=schedules(), names=st.permutations([0, 1, 2]))
+def test_how_users_are_numbered_changes_nothing(ran: Schedule, names: list[int]) -> None:
     renamed = replace(ran, workload=replace(ran.workload, user=np.array(names)[ran.workload.user]))
 
     before, after = summarise(ran), summarise(renamed)

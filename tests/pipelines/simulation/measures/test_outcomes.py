@@ -2,10 +2,10 @@
 
 import pytest
 
-from pipelines.simulation.engine.trajectory import Ending
+from pipelines.simulation.engine.schedule import Ending
 from pipelines.simulation.measures.metrics import summarise
 from pipelines.simulation.measures.outcomes import outcomes
-from tests.pipelines.simulation.engine.trajectories import Came, Ran, trajectory
+from tests.pipelines.simulation.engine.schedules import Came, Ran, schedule
 
 DOOMED = Came(granted=(2.0, 4.0, 1.0), run_s=40.0, granted_run_s=20.0, dies=True)
 """It would run 40 s, and dies 20 s into what it is given."""
@@ -20,7 +20,7 @@ DOOMED = Came(granted=(2.0, 4.0, 1.0), run_s=40.0, granted_run_s=20.0, dies=True
     ],
 )
 def test_what_waits_on_its_way_to_a_kill_still_has_the_full_run_before_it(ending: Ending, stretch: float) -> None:
-    became = outcomes(trajectory([DOOMED], [Ran(job=0, start_s=0.0, end_s=10.0, ending=ending)], end_s=30.0))
+    became = outcomes(schedule([DOOMED], [Ran(job=0, start_s=0.0, end_s=10.0, ending=ending)], end_s=30.0))
 
     assert became.waiting.all()
     assert became.stretch.tolist() == [pytest.approx(stretch)]
@@ -33,7 +33,7 @@ def test_after_the_kill_only_the_full_run_is_to_come(ending: Ending) -> None:
         Ran(job=0, start_s=20.0, end_s=30.0, ending=ending, full=True),
     ]
 
-    became = outcomes(trajectory([DOOMED], ran, end_s=50.0))
+    became = outcomes(schedule([DOOMED], ran, end_s=50.0))
 
     kept_s = 10 if ending == Ending.PREEMPTED else 0
     assert became.stretch.tolist() == [pytest.approx((20 + 10 + 40 - kept_s) / 40)]
@@ -49,8 +49,7 @@ def test_stopped_or_not_a_job_comes_to_the_stretch_it_ends_with(ending: Ending) 
     ]
 
     waiting, done = (
-        outcomes(trajectory([DOOMED], ran, end_s=end_s))
-        for ran, end_s in (([stopped], 20.0), ([stopped, *later], 120.0))
+        outcomes(schedule([DOOMED], ran, end_s=end_s)) for ran, end_s in (([stopped], 20.0), ([stopped, *later], 120.0))
     )
 
     assert waiting.stretch.tolist() == done.stretch.tolist()
@@ -60,14 +59,14 @@ def test_stopped_or_not_a_job_comes_to_the_stretch_it_ends_with(ending: Ending) 
     ("ending", "figure"), [(Ending.KILLED, "killed_gpu_h"), (Ending.INTERRUPTED, "interrupted_gpu_h")]
 )
 def test_what_was_lost_counts_from_the_end_of_the_warm_up(ending: Ending, figure: str) -> None:
-    ran = trajectory([DOOMED], [Ran(job=0, start_s=0.0, end_s=20.0, ending=ending)], end_s=30.0)
+    ran = schedule([DOOMED], [Ran(job=0, start_s=0.0, end_s=20.0, ending=ending)], end_s=30.0)
 
     assert getattr(summarise(ran), figure) == pytest.approx(1 * 20 / 3600)
     assert getattr(summarise(ran, warm_up_s=15.0), figure) == pytest.approx(1 * 5 / 3600)
 
 
 def test_what_never_fits_counts_only_where_it_came_after_the_warm_up() -> None:
-    ran = trajectory([Came(never_fits=True), Came(at_s=50.0, never_fits=True)])
+    ran = schedule([Came(never_fits=True), Came(at_s=50.0, never_fits=True)])
 
     assert summarise(ran).never_fits == 2
     assert summarise(ran, warm_up_s=40.0).never_fits == 1

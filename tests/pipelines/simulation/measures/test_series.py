@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.simulation.engine.trajectory import Ending, Trajectory
+from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.measures.metrics import Uses, summarise
 from pipelines.simulation.measures.series import series
 from scheduler_core.errors import BadInput
-from tests.pipelines.simulation.engine.trajectories import Came, Ran, trajectories, trajectory
+from tests.pipelines.simulation.engine.schedules import Came, Ran, schedule, schedules
 
 
 def test_averages_count_every_second_of_a_step() -> None:
     came = [Came(at_s=5.0, run_s=20.0), Came(at_s=5.0, run_s=50.0)]
     ran = [Ran(job=0, start_s=5.0, end_s=25.0), Ran(job=1, start_s=25.0, end_s=75.0, ending=Ending.RUNNING)]
 
-    columns = series(trajectory(came, ran, end_s=45.0), 20.0)
+    columns = series(schedule(came, ran, end_s=45.0), 20.0)
 
     assert columns["time_s"].tolist() == [0.0, 20.0, 40.0]
     assert columns["until_s"].tolist() == [20.0, 40.0, 45.0]
@@ -36,12 +36,12 @@ def test_what_is_killed_waits_again_and_what_never_fits_never_waits() -> None:
     came = [Came(run_s=10.0), Came(never_fits=True)]
     ran = [Ran(job=0, start_s=0.0, end_s=10.0, ending=Ending.KILLED), Ran(job=0, start_s=30.0, end_s=40.0, full=True)]
 
-    assert series(trajectory(came, ran, end_s=40.0), 10.0)["waiting"].tolist() == [0.0, 1.0, 1.0, 0.0]
+    assert series(schedule(came, ran, end_s=40.0), 10.0)["waiting"].tolist() == [0.0, 1.0, 1.0, 0.0]
 
 
 def test_use_is_drawn_slower_by_the_stretch_and_unknown_use_is_left_out() -> None:
     stretched = Came(granted=(2.0, 4.0, 1.0), run_s=10.0, granted_run_s=20.0)
-    ran = trajectory([stretched], [Ran(job=0, start_s=0.0, end_s=20.0)], end_s=40.0)
+    ran = schedule([stretched], [Ran(job=0, start_s=0.0, end_s=20.0)], end_s=40.0)
 
     columns = series(ran, 20.0, uses=Uses(mean=np.array([[3000.0, math.nan, 1000.0]])))
 
@@ -53,21 +53,21 @@ def test_use_is_drawn_slower_by_the_stretch_and_unknown_use_is_left_out() -> Non
 @pytest.mark.parametrize("step_s", [0.0, -1.0, math.nan, 1e-9])
 def test_a_step_that_makes_no_sense_is_refused(step_s: float) -> None:
     with pytest.raises(BadInput, match="step"):
-        series(trajectory([]), step_s)
+        series(schedule([]), step_s)
 
 
 def test_a_simulation_of_no_time_has_no_steps() -> None:
-    assert {len(column) for column in series(trajectory([], end_s=0.0), 60.0).values()} == {0}
+    assert {len(column) for column in series(schedule([], end_s=0.0), 60.0).values()} == {0}
 
 
 def test_rounding_makes_no_step_of_its_own() -> None:
-    assert series(trajectory([], end_s=3 * 0.7 + 1e-12), 0.7)["time_s"].tolist() == [0.0, 0.7, 1.4]
-    assert len(series(trajectory([], end_s=1e-9), 1.0)["time_s"]) == 1
+    assert series(schedule([], end_s=3 * 0.7 + 1e-12), 0.7)["time_s"].tolist() == [0.0, 0.7, 1.4]
+    assert len(series(schedule([], end_s=1e-9), 1.0)["time_s"]) == 1
 
 
 @settings(deadline=None)
-@given(ran=trajectories(), step_s=st.sampled_from([0.7, 1.0, 7.0, 60.0, 1000.0]))
-def test_steps_add_up_to_the_metrics_and_stay_within_capacity(ran: Trajectory, step_s: float) -> None:
+@given(ran=schedules(), step_s=st.sampled_from([0.7, 1.0, 7.0, 60.0, 1000.0]))
+def test_steps_add_up_to_the_metrics_and_stay_within_capacity(ran: Schedule, step_s: float) -> None:
     known = Uses(mean=ran.workload.request_units * 0.3)
 
     columns, figures = series(ran, step_s, uses=known), summarise(ran, uses=known)
@@ -89,8 +89,8 @@ def test_steps_add_up_to_the_metrics_and_stay_within_capacity(ran: Trajectory, s
 
 
 @settings(deadline=None)
-@given(ran=trajectories())
-def test_an_average_is_a_mean_over_moments_of_who_waits(ran: Trajectory) -> None:
+@given(ran=schedules())
+def test_an_average_is_a_mean_over_moments_of_who_waits(ran: Schedule) -> None:
     # Every moment drawn is a whole second, so between two of them nothing changes.
     columns = series(ran, 1.0)
 
@@ -98,7 +98,7 @@ def test_an_average_is_a_mean_over_moments_of_who_waits(ran: Trajectory) -> None
         assert found == pytest.approx(waiting_at(ran, second + 0.5))
 
 
-def waiting_at(ran: Trajectory, moment_s: float) -> int:
+def waiting_at(ran: Schedule, moment_s: float) -> int:
     count = 0
     for job, came_s in enumerate(ran.workload.arrive_s.tolist()):
         mine = np.flatnonzero(ran.job == job)

@@ -20,7 +20,7 @@ from pipelines.studies.energy.savings_recorded import PACKED, SPREAD, WHAT_IF, R
 from pipelines.studies.energy.savings_tables import recorded_savings, right_sizing, shares
 from scheduler_core.planning.grid import Grid
 from tests.pipelines.simulation.energy.sites import hourly
-from tests.pipelines.simulation.engine.trajectories import Came, workload
+from tests.pipelines.simulation.engine.schedules import Came, workload
 from tests.pipelines.statistics.lakes import T0, make_lake, ran
 from tests.pipelines.studies.shrinking.tiny import PREDICTOR, pool
 

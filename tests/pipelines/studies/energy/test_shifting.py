@@ -19,7 +19,7 @@ from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
 from scheduler_core.planning.grid import Grid
 from tests.pipelines.simulation.energy.sites import hourly
-from tests.pipelines.simulation.engine.trajectories import Came, workload
+from tests.pipelines.simulation.engine.schedules import Came, workload
 from tests.pipelines.statistics.lakes import T0, make_lake, ran, used
 
 UNKNOWN = Uses(mean=np.full((2, 3), np.nan))

@@ -76,16 +76,16 @@ def hand_run() -> Run:
         predicted_s=np.full(count, np.nan),
     )
     machines = ClusterSpec(machines=(Machine(name="m", cpu_cores=10.0, mem_gib=10.0, gpus=2),), source="").machines
-    trajectory = simulate(workload, machines, horizon_s=5400.0, engine="plain")
+    schedule = simulate(workload, machines, horizon_s=5400.0, engine="plain")
     uses = Uses(mean=np.array([[3000.0, 512.0, 100.0]] * count))
     arrivals = Arrivals(devices="all", seed=0, at_s=workload.arrive_s, picks=np.arange(count), outages=NO_OUTAGES)
     return Run(
         arm="requested",
         truth="unchanged",
         arrivals=arrivals,
-        trajectory=trajectory,
+        schedule=schedule,
         uses=uses,
-        metrics=summarise(trajectory, uses=uses),
+        metrics=summarise(schedule, uses=uses),
     )
 
 
@@ -105,11 +105,11 @@ def test_the_course_of_two_jobs_is_as_worked_by_hand() -> None:
 def test_gangs_that_never_fit_ask_for_nothing() -> None:
     run = hand_run()
     units = np.array([[6000, 1024, 1000], [60_000, 1024, 1000]])
-    larger = replace(run.trajectory.workload, request_units=units, granted_units=units)
+    larger = replace(run.schedule.workload, request_units=units, granted_units=units)
 
     def asked(never_fits: list[bool]) -> float:
-        trajectory = replace(run.trajectory, workload=larger, never_fits=np.array(never_fits))
-        return asked_cores(replace(run, trajectory=trajectory))
+        schedule = replace(run.schedule, workload=larger, never_fits=np.array(never_fits))
+        return asked_cores(replace(run, schedule=schedule))
 
     assert (asked([False, False]), asked([False, True])) == (33.0, 6.0)
     assert np.isnan(asked([True, True]))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate
-from pipelines.simulation.engine.trajectory import Trajectory
 from pipelines.simulation.engine.workload import Workload
 from pipelines.studies.shrinking.shortage import lacking
 from scheduler_core.cluster import Machine
@@ -23,7 +23,7 @@ def ran(
     dies: Sequence[bool] | None = None,
     granted: Sequence[tuple[float, float, float, int]] | None = None,
     machines: Sequence[Machine] = TWO,
-) -> Trajectory:
+) -> Schedule:
     """Run gangs of (cores, GiB, GPUs, instances), all there at the start, an hour each or half of it until it dies."""
     units = np.array([[1000, 1024, 1000]])
     count = len(gangs)

@@ -1,4 +1,4 @@
-"""Trajectories made by hand: jobs and runs as rows, turned into the columns that metrics read.
+"""Schedules made by hand: jobs and runs as rows, turned into the columns that metrics read.
 
 Builders and hypothesis strategies only; nothing is asserted here. Imported by the tests of what is measured.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from pipelines.simulation.engine.trajectory import Ending, Trajectory
+from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.workload import Workload
 from scheduler_core.cluster import UNITS, Machine
 
@@ -49,15 +49,15 @@ def machines(count: int = 1) -> tuple[Machine, ...]:
     return tuple(Machine(name=f"m{i}", cpu_cores=8.0, mem_gib=16.0, gpus=4) for i in range(count))
 
 
-def trajectory(
+def schedule(
     came: Sequence[Came], ran: Sequence[Ran] = (), *, end_s: float = 100.0, on: int = 1, stranded_gpu_s: float = 0.0
-) -> Trajectory:
+) -> Schedule:
     finished = np.full(len(came), math.nan)
     for run in ran:
         if run.ending in (Ending.COMPLETED, Ending.FAILED):
             finished[run.job] = run.end_s
     hosts = [host for run in ran for host in run.hosts]
-    return Trajectory(
+    return Schedule(
         workload=workload(came),
         machines=machines(on),
         end_s=end_s,
@@ -98,7 +98,7 @@ def units(amounts: Sequence[Amounts]) -> np.ndarray:
 
 
 @st.composite
-def trajectories(draw: st.DrawFn) -> Trajectory:
+def schedules(draw: st.DrawFn) -> Schedule:
     """Draw jobs that each run alone on a machine, one after the other, in up to three pieces, however they end."""
     end_s, on = float(draw(st.integers(20, 120))), draw(st.integers(1, 3))
     free_s = [0.0] * on
@@ -137,4 +137,4 @@ def trajectories(draw: st.DrawFn) -> Trajectory:
             if how == Ending.RUNNING:
                 break
     in_order = sorted(ran, key=lambda run: run.start_s)
-    return trajectory(came, in_order, end_s=end_s, on=on)
+    return schedule(came, in_order, end_s=end_s, on=on)

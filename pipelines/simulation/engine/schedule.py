@@ -28,7 +28,7 @@ class Ending(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trajectory:
+class Schedule:
     """One finished simulation; runs (k) are in the order of their starts.
 
     Attributes
