@@ -15,7 +15,7 @@ from scheduler_core.gangs import Running, Waiting
 from scheduler_core.placement import best_fit
 from scheduler_core.preemption import Stoppable, preempts, victims
 from scheduler_core.queueing import QUEUE_POLICIES
-from tests.pipelines.simulation.engine.simulations import gpu_machines, rows, run, schedule, workload
+from tests.pipelines.simulation.engine.simulations import gpu_machines, rows, run, simulated, workload
 
 
 def test_srtf_as_worked_by_hand() -> None:
@@ -35,7 +35,7 @@ def test_srtf_as_worked_by_hand() -> None:
 
     schedule = run(jobs, gpu_machines(4), Discipline(policy="srtf", quantum_s=5.0, checkpoint_s=2.0))
 
-    assert schedule(schedule) == [
+    assert simulated(schedule) == [
         (0, 0.0, 5.0, "preempted"),
         (1, 5.0, 15.0, "completed"),
         (2, 6.0, 10.0, "completed"),
@@ -62,7 +62,7 @@ def test_las_as_worked_by_hand() -> None:
 
     schedule = run(jobs, gpu_machines(4), Discipline(policy="las", quantum_s=10.0, checkpoint_s=1.0))
 
-    assert schedule(schedule) == [
+    assert simulated(schedule) == [
         (0, 0.0, 10.0, "preempted"),
         (1, 10.0, 20.0, "preempted"),
         (2, 20.0, 23.0, "completed"),
@@ -81,7 +81,7 @@ def test_sjf_with_preemption_looks_at_the_whole_run_and_not_at_its_rest(policy: 
 
     schedule = run(jobs, gpu_machines(4), Discipline(policy=policy, preempt=True, quantum_s=10.0))
 
-    assert (schedule(schedule)[0] == (0, 0.0, 80.0, "preempted")) == stopped
+    assert (simulated(schedule)[0] == (0, 0.0, 80.0, "preempted")) == stopped
 
 
 def test_a_killed_job_that_was_stopped_before_pays_and_loses_as_it_should() -> None:
@@ -93,7 +93,7 @@ def test_a_killed_job_that_was_stopped_before_pays_and_loses_as_it_should() -> N
 
     schedule = run(jobs, gpu_machines(4), Discipline(policy="srtf", quantum_s=10.0, checkpoint_s=2.0))
 
-    assert schedule(schedule) == [
+    assert simulated(schedule) == [
         (0, 0.0, 20.0, "preempted"),
         (1, 20.0, 30.0, "completed"),
         (0, 30.0, 72.0, "killed"),
@@ -182,7 +182,7 @@ def test_a_gang_stops_whole() -> None:
 
     schedule = run(jobs, gpu_machines(4, 4), Discipline(policy="srtf", quantum_s=10.0))
 
-    assert schedule(schedule) == [(0, 0, 50, "preempted"), (1, 50, 51, "completed"), (0, 51, 101, "completed")]
+    assert simulated(schedule) == [(0, 0, 50, "preempted"), (1, 50, 51, "completed"), (0, 51, 101, "completed")]
 
 
 def test_ticks_are_whole_multiples_of_the_quantum() -> None:
@@ -210,7 +210,7 @@ def test_preemption_keeps_work_and_adds_a_checkpoint_for_each_stop(
     schedule = run(workload(*drawn), gpu_machines(4, 4, cpu_cores=20), rules)
 
     for serial, row in enumerate(drawn):
-        own = [one for one in schedule(schedule) if one[0] == serial]
+        own = [one for one in simulated(schedule) if one[0] == serial]
         stops = sum(one[3] == "preempted" for one in own)
         again_s = row["run"] if row.get("dies", False) else 0.0
         whole_s = row.get("granted_run", row["run"]) + again_s

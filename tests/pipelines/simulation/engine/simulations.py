@@ -82,7 +82,7 @@ def hosts_of(schedule: Schedule, at: int) -> dict[int, int]:
     return dict(held)
 
 
-def schedule(schedule: Schedule) -> list[tuple[int, float, float, str]]:
+def simulated(schedule: Schedule) -> list[tuple[int, float, float, str]]:
     """Return every run as (job, start, end, ending) in the order of starts."""
     return [
         (job, start_s, end_s, Ending(ending).name.lower())
@@ -98,7 +98,7 @@ def schedule(schedule: Schedule) -> list[tuple[int, float, float, str]]:
 
 def starts_of(schedule: Schedule) -> dict[int, float]:
     """Return each job's first start."""
-    return {job: start_s for job, start_s, _, _ in reversed(schedule(schedule))}
+    return {job: start_s for job, start_s, _, _ in reversed(simulated(schedule))}
 
 
 @st.composite

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pipelines.simulation.engine.schedule import Schedule
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
-from tests.pipelines.simulation.engine.simulations import run, schedule, workload
+from tests.pipelines.simulation.engine.simulations import run, simulated, workload
 
 Free = list[dict[str, Any]]
 """By machine: free cores, and free hundredths of each GPU."""
@@ -155,7 +155,7 @@ def test_devices_agree_with_brute_force(
     schedule = run(workload(*jobs), machines, rules)
 
     expected, too_large = by_seconds(jobs, rules)
-    found = [(*one[:3], hosts(schedule, at)) for at, one in enumerate(schedule(schedule))]
+    found = [(*one[:3], hosts(schedule, at)) for at, one in enumerate(simulated(schedule))]
     assert found == expected
     assert [list(one[-1]) for one in found] == [list(one[-1]) for one in expected], "hosts in the order of first use"
     assert set(schedule.never_fits.nonzero()[0].tolist()) == too_large

@@ -13,7 +13,7 @@ from pipelines.simulation.engine.simulator import simulate
 from scheduler_core.cluster import paper_machines
 from scheduler_core.discipline import Discipline
 from scheduler_core.queueing import QUEUE_POLICIES
-from tests.pipelines.simulation.engine.simulations import gpu_machines, hosts_of, outages, schedule, workload
+from tests.pipelines.simulation.engine.simulations import gpu_machines, hosts_of, outages, simulated, workload
 from tests.pipelines.simulation.engine.worlds import OPTIONS, World, world
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -89,7 +89,7 @@ def test_five_jobs_by_hand():
         {"at": 30.0, "run": 9.0, "gpus": 9.0},
     )
     found = simulate(jobs, paper_machines(), engine="compiled")
-    assert schedule(found) == [
+    assert simulated(found) == [
         (0, 0.0, 100.0, "completed"),
         (2, 20.0, 35.0, "killed"),
         (3, 20.0, 25.0, "failed"),

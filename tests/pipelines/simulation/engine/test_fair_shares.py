@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pipelines.simulation.engine.schedule import Schedule
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
-from tests.pipelines.simulation.engine.simulations import run, schedule, workload
+from tests.pipelines.simulation.engine.simulations import run, simulated, workload
 
 TOTAL = np.array([90.0, 90.0, 180.0])
 """Cores, GiB and GPUs of one large machine."""
@@ -41,7 +41,7 @@ def water_filling(asks: list[list[float]], jobs: list[int]) -> list[float]:
 
 def shares_of(schedule: Schedule, users: int) -> list[float]:
     held = np.zeros((users, 3))
-    for job, *_ in schedule(schedule):
+    for job, *_ in simulated(schedule):
         held[schedule.workload.user[job]] += schedule.workload.request_units[job] / np.array([1000, 1024, 1000])
     return (held / TOTAL).max(axis=1).tolist()
 

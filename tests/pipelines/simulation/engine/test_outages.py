@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pipelines.simulation.engine.outages import draw_outages
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
-from tests.pipelines.simulation.engine.simulations import gpu_machines, hosts_of, outages, run, schedule, workload
+from tests.pipelines.simulation.engine.simulations import gpu_machines, hosts_of, outages, run, simulated, workload
 
 
 def test_a_gang_with_an_instance_there_loses_its_run_and_waits_in_its_old_place() -> None:
@@ -23,7 +23,7 @@ def test_a_gang_with_an_instance_there_loses_its_run_and_waits_in_its_old_place(
 
     schedule = run(jobs, gpu_machines(4, 4), Discipline(placement="first_fit"), outages=outages((1, 30.0, 60.0)))
 
-    assert schedule(schedule) == [
+    assert simulated(schedule) == [
         (0, 0.0, 30.0, "interrupted"),
         (1, 1.0, 30.0, "interrupted"),
         # m0 is whole at 30 and m1 away: the gang of three does not fit, and job 1 passes it.
@@ -41,20 +41,20 @@ def test_overlapping_outages_hold_a_machine_until_the_last_is_over() -> None:
 
     schedule = run(workload({"at": 0.0, "gpus": 1, "run": 10.0}), gpu_machines(4), outages=away)
 
-    assert schedule(schedule) == [(0, 0.0, 5.0, "interrupted"), (0, 40.0, 50.0, "completed")]
+    assert simulated(schedule) == [(0, 0.0, 5.0, "interrupted"), (0, 40.0, 50.0, "completed")]
 
 
 def test_a_run_that_ends_as_its_machine_goes_has_ended() -> None:
     schedule = run(workload({"gpus": 1, "run": 10.0}), gpu_machines(4), outages=outages((0, 10.0, 20.0)))
 
-    assert schedule(schedule) == [(0, 0.0, 10.0, "completed")]
+    assert simulated(schedule) == [(0, 0.0, 10.0, "completed")]
     assert schedule.end_s == 20.0, "a machine that comes back is a moment too"
 
 
 def test_a_machine_that_never_comes_back_leaves_its_jobs_waiting() -> None:
     schedule = run(workload({"gpus": 1, "run": 10.0}), gpu_machines(4), outages=outages((0, 5.0, math.inf)))
 
-    assert schedule(schedule) == [(0, 0.0, 5.0, "interrupted")]
+    assert simulated(schedule) == [(0, 0.0, 5.0, "interrupted")]
     assert not schedule.never_fits.any()
     assert math.isnan(schedule.finished_s[0])
 
@@ -64,7 +64,7 @@ def test_a_kill_is_remembered_over_an_outage() -> None:
 
     schedule = run(jobs, gpu_machines(4), outages=outages((0, 10.0, 20.0), (0, 70.0, 80.0)))
 
-    assert schedule(schedule) == [
+    assert simulated(schedule) == [
         (0, 0.0, 10.0, "interrupted"),
         (0, 20.0, 60.0, "killed"),
         (0, 60.0, 70.0, "interrupted"),
@@ -76,7 +76,7 @@ def test_a_kill_is_remembered_over_an_outage() -> None:
 def test_even_a_gang_that_asks_for_nothing_needs_a_machine_that_is_up() -> None:
     schedule = run(workload({"at": 1.0, "run": 10.0}), gpu_machines(4), outages=outages((0, 0.0, 9.0)))
 
-    assert schedule(schedule) == [(0, 9.0, 19.0, "completed")]
+    assert simulated(schedule) == [(0, 9.0, 19.0, "completed")]
 
 
 def test_an_outage_of_a_machine_that_is_not_there_is_refused() -> None:

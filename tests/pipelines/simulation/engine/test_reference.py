@@ -14,7 +14,7 @@ from tests.pipelines.simulation.engine.simulations import (
     hosts_of,
     rows,
     run,
-    schedule,
+    simulated,
     workload,
 )
 
@@ -141,7 +141,7 @@ def test_the_simulator_agrees_with_brute_force(drawn: list[dict[str, Any]], rule
     schedule = run(workload(*drawn), machines, rules, horizon_s=float(horizon_s))
 
     expected, too_large = by_seconds(drawn, rules, horizon_s)
-    found = [(*one, hosts_of(schedule, at)) for at, one in enumerate(schedule(schedule))]
+    found = [(*one, hosts_of(schedule, at)) for at, one in enumerate(simulated(schedule))]
     assert found == expected
     assert [list(one[-1]) for one in found] == [list(one[-1]) for one in expected], "hosts in the order of first use"
     assert set(schedule.never_fits.nonzero()[0].tolist()) == too_large

@@ -18,7 +18,7 @@ from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput, SchedulerError
 from scheduler_core.placement import PLACEMENTS, first_fit
 from scheduler_core.queueing import QUEUE_POLICIES
-from tests.pipelines.simulation.engine.simulations import gpu_machines, outages, run, schedule, starts_of, workload
+from tests.pipelines.simulation.engine.simulations import gpu_machines, outages, run, simulated, starts_of, workload
 from tests.pipelines.simulation.engine.worlds import OPTIONS, World, world
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -165,7 +165,7 @@ def test_three_jobs_of_six_tenths_fit_two_gpus_pooled_and_not_by_devices() -> No
     devices = run(jobs, gpu_machines(2), Discipline(sharing="devices"))
 
     assert list(starts_of(pooled).values()) == [0.0, 0.0, 0.0]
-    assert schedule(devices) == [
+    assert simulated(devices) == [
         (0, 0.0, 100.0, "completed"),
         (1, 0.0, 100.0, "completed"),
         (2, 100.0, 200.0, "completed"),
@@ -203,10 +203,10 @@ def test_a_job_is_stopped_where_pooled_gpus_would_have_done() -> None:
 
     devices, pooled = (run(jobs, gpu_machines(2), replace(rules, sharing=s)) for s in ("devices", "pooled"))
 
-    assert schedule(pooled)[2] == (2, 50.0, 60.0, "completed")
+    assert simulated(pooled)[2] == (2, 50.0, 60.0, "completed")
     assert Ending.PREEMPTED not in pooled.ending
-    assert schedule(devices)[1] == (0, 0.0, 50.0, "preempted")
-    assert schedule(devices)[2:] == [(2, 50.0, 60.0, "completed"), (0, 60.0, 1010.0, "completed")]
+    assert simulated(devices)[1] == (0, 0.0, 50.0, "preempted")
+    assert simulated(devices)[2:] == [(2, 50.0, 60.0, "completed"), (0, 60.0, 1010.0, "completed")]
 
 
 def test_backfill_keeps_the_device_that_the_head_is_promised() -> None:
@@ -235,7 +235,7 @@ def test_gangs_of_a_machine_that_goes_give_their_devices_back() -> None:
         jobs, gpu_machines(2, 1), Discipline(sharing="devices", overtakes=None), outages=outages((1, 10.0, 15.0))
     )
 
-    assert schedule(found) == [
+    assert simulated(found) == [
         (0, 0.0, 10.0, "interrupted"),
         (1, 12.0, 32.0, "completed"),
         (0, 32.0, 132.0, "completed"),

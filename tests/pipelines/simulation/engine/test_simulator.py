@@ -30,7 +30,7 @@ from tests.pipelines.simulation.engine.simulations import (
     outages,
     rows,
     run,
-    schedule,
+    simulated,
     starts_of,
     workload,
 )
@@ -124,7 +124,7 @@ def test_a_killed_job_runs_again_in_full_when_that_fits() -> None:
 
     schedule = run(jobs, gpu_machines(4))
 
-    assert schedule(schedule) == [
+    assert simulated(schedule) == [
         (0, 0.0, 40.0, "killed"),
         (1, 0.0, 60.0, "completed"),
         (2, 41.0, 46.0, "completed"),
@@ -146,7 +146,7 @@ def test_gpus_that_stand_free_beside_a_job_that_asks_no_more_are_stranded() -> N
 def test_the_horizon_cuts_runs_but_not_the_moment_it_falls_on() -> None:
     schedule = run(FIVE_JOBS, gpu_machines(4), horizon_s=10.0)
 
-    assert schedule(schedule) == [
+    assert simulated(schedule) == [
         (0, 0.0, 10.0, "completed"),
         (1, 10.0, 40.0, "running"),
         (3, 10.0, 30.0, "running"),
@@ -184,7 +184,7 @@ def test_policies_and_placements_go_by_name_or_by_value() -> None:
 
     valued = simulate(FIVE_JOBS, gpu_machines(4), by_value)
 
-    assert schedule(valued) == schedule(run(FIVE_JOBS, gpu_machines(4), Discipline(policy="qssf")))
+    assert simulated(valued) == simulated(run(FIVE_JOBS, gpu_machines(4), Discipline(policy="qssf")))
     with pytest.raises(BadInput, match="expected names; pass plain"):
         simulate(FIVE_JOBS, gpu_machines(4), by_value, engine="compiled")
 
@@ -222,7 +222,7 @@ def test_more_than_was_requested_is_never_granted() -> None:
 def test_a_run_that_never_ends_is_cut_by_the_horizon() -> None:
     schedule = run(workload({"gpus": 4, "run": math.inf}, {"gpus": 1}), gpu_machines(4), horizon_s=50.0)
 
-    assert schedule(schedule) == [(0, 0.0, math.inf, "running")]
+    assert simulated(schedule) == [(0, 0.0, math.inf, "running")]
     assert run(workload({"run": math.inf}), gpu_machines(4)).end_s == 0.0
 
 
@@ -248,7 +248,7 @@ def check_runs(schedule: Schedule, rules: Discipline) -> None:
     """Assert that every job is accounted for, and every second of its runs."""
     jobs = schedule.workload
     for serial in range(len(jobs)):
-        own = [one for one in schedule(schedule) if one[0] == serial]
+        own = [one for one in simulated(schedule) if one[0] == serial]
         assert all(earlier[2] <= later[1] for earlier, later in pairwise(own)), "one run at a time"
         assert all(one[3] in ("killed", "preempted", "interrupted") for one in own[:-1]), "who comes back was stopped"
         if schedule.never_fits[serial]:
@@ -305,7 +305,7 @@ def test_gpu_seconds_held_are_those_the_jobs_ask_for(drawn: list[dict[str, Any]]
     schedule = run(workload(*drawn), gpu_machines(4, 4, cpu_cores=20), rules)
 
     held = 0.0
-    for at, (job, start_s, end_s, how) in enumerate(schedule(schedule)):
+    for at, (job, start_s, end_s, how) in enumerate(simulated(schedule)):
         row = drawn[job]
         gpus = row["gpus"] if schedule.full[at] else row.get("granted", (0, 0, row["gpus"]))[2]
         lasts_s = end_s - start_s - (rules.checkpoint_s if how == "preempted" else 0.0)
@@ -336,7 +336,7 @@ def test_the_order_of_simultaneous_rows_with_different_keys_decides_nothing(
         schedule = run(workload(*these), gpu_machines(4, 4), Discipline(policy=policy, quantum_s=5.0))
         return Counter(
             (these[job]["name"], *rest, tuple(hosts_of(schedule, at).items()))
-            for at, (job, *rest) in enumerate(schedule(schedule))
+            for at, (job, *rest) in enumerate(simulated(schedule))
         )
 
     assert named(drawn) == named(shuffled)
