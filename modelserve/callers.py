@@ -3,11 +3,15 @@
 No HTTP and no hashing here; tokens are read in `modelserve.tokens`. Called by the service and its routes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from modelserve.errors import Forbidden
+from modelserve.errors import BadRequest, Forbidden
+
+if TYPE_CHECKING:
+    from modelserve.contract.requests import JobRow  # numpy, which the parent process does without
 
 
 class Scope(StrEnum):
@@ -54,3 +58,23 @@ class Caller:
 
 ANYONE: Final = Caller(name="anyone", scopes=frozenset(Scope))
 """Who calls where tokens are switched off, which only a loopback address allows."""
+
+
+def check_jobs(rows: "Sequence[JobRow]", trace: str | None, caller: Caller, *, field: str = "jobs") -> None:
+    """Check that every job has a trace that the caller reaches; `field` names the jobs in the message.
+
+    Raises
+    ------
+    BadRequest
+        A job names no trace, and neither does anything else.
+    Forbidden
+        A job is out of reach.
+    """
+    bound = caller.traces is not None or caller.clusters is not None
+    for i, row in enumerate(rows):
+        of = row.trace or trace
+        if of is None or bound:
+            where = f"{field}.{i}" if field == "jobs" else field
+            if of is None:
+                raise BadRequest(f"{where}.trace: found none, expected one here, in the call or in the settings")
+            caller.check_reach(of, row.cluster, field=where)

@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from modelserve.callers import Scope
+from modelserve.contract.fields import Minimums
 
 PREFIX = "TAUT_SERVE_"
 
-Amount = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0.0, le=86_400.0)]
 Margin = Annotated[float, Field(ge=0.0, le=10.0)]
 
@@ -29,16 +29,6 @@ class Token(BaseModel):
     scopes: frozenset[Scope]
     traces: frozenset[str] | None = None
     clusters: frozenset[str] | None = None
-
-
-class Minimums(BaseModel):
-    """The least that is ever recommended, per instance."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    cpu_cores: Amount | None = None
-    mem_gib: Amount | None = None
-    gpus: Amount | None = None
 
 
 class TypePolicy(BaseModel):

@@ -16,11 +16,12 @@ from modelserve.answered import Answered, moment, written
 from modelserve.bundle.boosters import contributions
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.predictor import QUANTILE_NAMES, calibrated_run_times
-from modelserve.callers import Caller
+from modelserve.callers import Caller, check_jobs
 from modelserve.calls.live import asked_of_row
 from modelserve.calls.predictions import Reason
 from modelserve.calls.sight import Sight
-from modelserve.contract.requests import JobRow, Text, check_jobs
+from modelserve.contract.fields import Text
+from modelserve.contract.requests import JobRow
 from modelserve.loading.scored import Scored
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray

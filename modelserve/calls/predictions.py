@@ -16,11 +16,12 @@ from features.online import JobAsked
 from modelserve.answered import Answered, Call, moment, written
 from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
 from modelserve.bundle.predictor import calibrated_run_times, calibrated_use
-from modelserve.callers import Caller
+from modelserve.callers import Caller, check_jobs
 from modelserve.calls.context import PREDICTION, as_json, log_answer
 from modelserve.calls.live import asked_of_row
 from modelserve.calls.sight import Kind, Sight
-from modelserve.contract.requests import MAX_JOBS, JobRow, Text, check_jobs
+from modelserve.contract.fields import Text
+from modelserve.contract.requests import MAX_JOBS, JobRow
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import IntArray
 

@@ -14,14 +14,15 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from modelserve.answered import Answered, Call, written
 from modelserve.bundle.predictor import Sources
-from modelserve.callers import Caller
+from modelserve.callers import Caller, check_jobs
 from modelserve.calls.context import RECOMMENDATION, as_json, log_answer
 from modelserve.calls.live import LivePredictor
 from modelserve.calls.predictions import ModelsSaid, RunTimeSaid
 from modelserve.calls.sight import Sight
-from modelserve.contract.requests import MAX_JOBS, NO_FLOORS, RecommendJob, Text, check_jobs, job_of, request_of
+from modelserve.contract.fields import Minimums, Text
+from modelserve.contract.requests import MAX_JOBS, NO_FLOORS, RecommendJob, job_of, request_of
 from modelserve.recommend import POLICY, answer_of, decide
-from modelserve.settings import Minimums, TypePolicy
+from modelserve.settings import TypePolicy
 from scheduler_core.shrink import MAX_ALPHA, ShrinkPolicy
 from scheduler_core.types import RESOURCES, Job, Reason, Recommendation, Request
 

@@ -13,12 +13,11 @@ from pydantic import ValidationError
 
 from modelserve.answered import Answered, Call
 from modelserve.bundle.flavor import INPUTS, OUTPUTS
-from modelserve.callers import Caller
+from modelserve.callers import Caller, check_jobs
 from modelserve.calls.context import PREDICTION, as_json, log_answer
 from modelserve.calls.predictions import OUTPUTS as WANTED
 from modelserve.calls.predictions import Output, PredictAnswer, PredictBody, Prediction, predicted
 from modelserve.calls.sight import Sight
-from modelserve.contract.requests import check_jobs
 from modelserve.errors import BadRequest, NotKnown
 from scheduler_core.errors import PredictorUnavailable
 

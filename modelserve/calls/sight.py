@@ -18,7 +18,8 @@ from scheduler_core.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from features.online import JobAsked
-    from modelserve.learning.learned import Learned, Mode
+    from modelserve.contract.fields import Mode
+    from modelserve.learning.learned import Learned
     from modelserve.loading.models import Snapshot
     from modelserve.loading.served import ServedModel
 

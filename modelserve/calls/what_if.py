@@ -12,11 +12,12 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from modelserve.answered import Answered, known, moment, written
 from modelserve.bundle.card import Resource
-from modelserve.callers import Caller
+from modelserve.callers import Caller, check_jobs
 from modelserve.calls.live import LivePredictor
 from modelserve.calls.predictions import Reason, RunTimeSaid
 from modelserve.calls.sight import Sight
-from modelserve.contract.requests import JobRow, Text, check_jobs, job_of
+from modelserve.contract.fields import Text
+from modelserve.contract.requests import JobRow, job_of
 from modelserve.recommend import POLICY
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.shrink import round_up_gpus

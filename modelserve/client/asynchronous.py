@@ -22,30 +22,21 @@ from modelserve.client.calls import (
 )
 from modelserve.client.connected import Connected
 from modelserve.client.standing import Advice, askable, recommendation_of, stands
-from modelserve.contract import (
-    CardShown,
+from modelserve.contract.feedback import FeedbackRow
+from modelserve.contract.fields import Minimums, Mode
+from modelserve.contract.jobs import (
     Curve,
-    Drift,
-    Erased,
     Explanation,
-    FeedbackTaken,
-    Importances,
-    Mode,
-    ModelList,
-    ModelShown,
-    Modes,
-    ModesChanged,
     Prediction,
     PredictionsSaid,
-    Readiness,
     RecentSaid,
     RecommendationsSaid,
     Recommended,
 )
-from modelserve.contract.feedback import FeedbackRow
+from modelserve.contract.learning import Drift, Erased, FeedbackTaken, Modes, ModesChanged
+from modelserve.contract.models import CardShown, Importances, ModelList, ModelShown, Readiness
 from modelserve.contract.requests import JobRow, RecommendJob
 from modelserve.errors import ClientError
-from modelserve.settings import Minimums
 from scheduler_core.types import Job
 
 Jobs = Sequence[JobRow | Mapping[str, object]]

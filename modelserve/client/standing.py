@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from modelserve.client.calls import rows_as
-from modelserve.contract import Amounts, Mode, Recommended
+from modelserve.contract.fields import Mode
+from modelserve.contract.jobs import Amounts, Recommended
 from modelserve.contract.requests import RecommendJob
 from modelserve.errors import BadRequest
 from scheduler_core.types import LEAST_GIVEN, RESOURCES, Job, Reason, Recommendation, Request

@@ -10,28 +10,13 @@ from modelserve.bundle.card import Resource
 from modelserve.client.asynchronous import Jobs
 from modelserve.client.standing import Advice, stands
 from modelserve.client.waiting import Waiting
-from modelserve.contract import (
-    CardShown,
-    Curve,
-    Drift,
-    Erased,
-    Explanation,
-    FeedbackTaken,
-    Importances,
-    Mode,
-    ModelList,
-    ModelShown,
-    Modes,
-    ModesChanged,
-    Prediction,
-    Readiness,
-    RecentSaid,
-    Recommended,
-)
 from modelserve.contract.feedback import FeedbackRow
+from modelserve.contract.fields import Minimums, Mode
+from modelserve.contract.jobs import Curve, Explanation, Prediction, RecentSaid, Recommended
+from modelserve.contract.learning import Drift, Erased, FeedbackTaken, Modes, ModesChanged
+from modelserve.contract.models import CardShown, Importances, ModelList, ModelShown, Readiness
 from modelserve.contract.requests import JobRow
 from modelserve.errors import ClientError
-from modelserve.settings import Minimums
 from scheduler_core.types import Job
 
 

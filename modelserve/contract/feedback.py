@@ -9,7 +9,8 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from features.vocabulary import ROLE_WHOLE_JOB
-from modelserve.contract.requests import MAX_JOBS, Cores, Moment, RequestRow, Text
+from modelserve.contract.fields import Amount, Text
+from modelserve.contract.requests import MAX_JOBS, Moment, RequestRow
 
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 SLACK_S: Final = 1.0
@@ -30,10 +31,10 @@ class UsedRow(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cpu_cores: Cores | None = None
-    gpus: Cores | None = None
-    mem_max_gib: Cores | None = None
-    gpu_mem_max_gib: Cores | None = None
+    cpu_cores: Amount | None = None
+    gpus: Amount | None = None
+    mem_max_gib: Amount | None = None
+    gpu_mem_max_gib: Amount | None = None
 
 
 class FeedbackRow(BaseModel):

@@ -8,11 +8,11 @@ from typing import Literal
 from pydantic import AwareDatetime
 
 from modelserve.bundle.card import Resource
-from modelserve.contract.frozen import Finite, Frozen, Mode
+from modelserve.contract.fields import Answer, Finite, Mode
 from scheduler_core.types import Reason
 
 
-class Amounts(Frozen):
+class Amounts(Answer):
     """Something of each resource, per instance; None where the job did not ask for it or it is not known."""
 
     cpu_cores: Finite | None
@@ -26,21 +26,21 @@ class PeakUse(Amounts):
     gpu_mem_gib: Finite | None
 
 
-class RunTime(Frozen):
+class RunTime(Answer):
     """Quantiles of the run time in seconds; None where the model has none."""
 
     p50: Finite | None
     p90: Finite | None
 
 
-class Models(Frozen):
+class Models(Answer):
     """What answered, by name and version, as `runtime.pai.ctr@7`; None where nothing did, or nothing was asked."""
 
     run_time: str | None
     usage: str | None
 
 
-class Prediction(Frozen):
+class Prediction(Answer):
     """What is to be expected of one job; `reason` and `note` say why something that was asked for is None.
 
     `history` is when the models' training data ends, `answer_id` the name under which the answer can be replayed.
@@ -57,7 +57,7 @@ class Prediction(Frozen):
     note: str | None
 
 
-class Reasons(Frozen):
+class Reasons(Answer):
     """Why each resource is what it is; None where the job did not ask for it."""
 
     cpu_cores: Reason | None
@@ -65,7 +65,7 @@ class Reasons(Frozen):
     gpus: Reason | None
 
 
-class Recommended(Frozen):
+class Recommended(Answer):
     """What one job should be given, per instance, and why; as `scheduler_core.types.Recommendation` says it.
 
     `mode` says whether to follow it (`enforce`) or only to note it (`observe`).
@@ -88,21 +88,21 @@ class Recommended(Frozen):
     note: str | None
 
 
-class PredictionsSaid(Frozen):
+class PredictionsSaid(Answer):
     """What one call of predictions is answered."""
 
     answer_id: str
     predictions: tuple[Prediction, ...]
 
 
-class RecommendationsSaid(Frozen):
+class RecommendationsSaid(Answer):
     """What one call of recommendations is answered."""
 
     answer_id: str
     recommendations: tuple[Recommended, ...]
 
 
-class Became(Frozen):
+class Became(Answer):
     """What became of a recommended job; `applied`: it was given less, `saved_hours` are over all its instances."""
 
     outcome: str
@@ -111,7 +111,7 @@ class Became(Frozen):
     saved_hours: Amounts
 
 
-class Recent(Frozen):
+class Recent(Answer):
     """One recommendation as it was given; `freed` is over all instances, `finished` None while no feedback tells."""
 
     answer_id: str
@@ -130,14 +130,14 @@ class Recent(Frozen):
     finished: Became | None
 
 
-class RecentSaid(Frozen):
+class RecentSaid(Answer):
     """The newest recommendations within reach, the newest first."""
 
     shown_at_most: int
     recommendations: tuple[Recent, ...]
 
 
-class Contribution(Frozen):
+class Contribution(Answer):
     """What one feature does: the run time is multiplied by `factor`, which is worth `seconds`; `value` is in `unit`."""
 
     feature: str
@@ -147,7 +147,7 @@ class Contribution(Frozen):
     seconds: Finite
 
 
-class Explanation(Frozen):
+class Explanation(Answer):
     """Why a run time is predicted: `base_s`, the seconds of the features named, and `rest_s` add up to it.
 
     `reference_s` is what the job's like ran lately, None where the model takes none.
@@ -167,7 +167,7 @@ class Explanation(Frozen):
     note: str | None
 
 
-class Point(Frozen):
+class Point(Answer):
     """The run time predicted at one value; `supported` where training saw requests around it."""
 
     value: Finite
@@ -176,7 +176,7 @@ class Point(Frozen):
     requested: bool
 
 
-class Curve(Frozen):
+class Curve(Answer):
     """A job's predicted run time along one resource, and the lowest and highest request seen in training.
 
     Where the model is `silent`, it saw one value only and the curve says nothing; `important` resources never shrink.

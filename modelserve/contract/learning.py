@@ -7,18 +7,18 @@ from typing import Literal
 
 from pydantic import AwareDatetime
 
-from modelserve.contract.frozen import Alias, Finite, Frozen, Kind, Mode
+from modelserve.contract.fields import Alias, Answer, Finite, Kind, Mode
 from modelserve.contract.verdict import Thresholds, Verdict
 
 
-class FeedbackResult(Frozen):
+class FeedbackResult(Answer):
     """What became of one row: stored, there already, or there already and otherwise."""
 
     job_id: str
     status: Literal["accepted", "duplicate", "conflict"]
 
 
-class FeedbackTaken(Frozen):
+class FeedbackTaken(Answer):
     """What became of finished jobs, in their order; of the same job the first report stands."""
 
     accepted: int
@@ -27,7 +27,7 @@ class FeedbackTaken(Frozen):
     results: tuple[FeedbackResult, ...]
 
 
-class ModeHeld(Frozen):
+class ModeHeld(Answer):
     """A mode that was set; None means every cluster, type or group."""
 
     trace: str
@@ -37,7 +37,7 @@ class ModeHeld(Frozen):
     mode: Mode
 
 
-class BrakeHeld(Frozen):
+class BrakeHeld(Answer):
     """A type whose jobs are not shrunk until its brake is released, and since when that is so."""
 
     trace: str
@@ -47,7 +47,7 @@ class BrakeHeld(Frozen):
     since: AwareDatetime
 
 
-class Hours(Frozen):
+class Hours(Answer):
     """Resource-hours over all instances: what was asked for, what was given, and the difference."""
 
     asked: Finite
@@ -55,7 +55,7 @@ class Hours(Frozen):
     saved: Finite
 
 
-class Stretch(Frozen):
+class Stretch(Answer):
     """Medians of run time over the p50 predicted at submission, of completed jobs; `ratio` is shrunk over unshrunk."""
 
     shrunk: Finite | None
@@ -65,14 +65,14 @@ class Stretch(Frozen):
     unshrunk_jobs: int
 
 
-class NotApplied(Frozen):
+class NotApplied(Answer):
     """Jobs that could have been shrunk by an answer still in the log, and ran as asked for all the same."""
 
     jobs: int
     hours: dict[str, Finite]
 
 
-class Realised(Frozen):
+class Realised(Answer):
     """What came of the finished jobs of one type; `kill_rate` is of the shrunk ones."""
 
     trace: str
@@ -86,7 +86,7 @@ class Realised(Frozen):
     not_applied: NotApplied
 
 
-class Modes(Frozen):
+class Modes(Answer):
     """The modes and brakes within reach, the mode where none was set, and what was realised."""
 
     default: Mode
@@ -102,7 +102,7 @@ class ModesChanged(Modes):
     released: tuple[BrakeHeld, ...]
 
 
-class Coverage(Frozen):
+class Coverage(Answer):
     """The share of finished jobs at or below the upper quantile, beside the card's; `standard_error` is binomial."""
 
     of: str
@@ -113,7 +113,7 @@ class Coverage(Frozen):
     verdict: Verdict
 
 
-class Error(Frozen):
+class Error(Answer):
     """Errors of the p50 in log seconds: median (above zero: jobs ran longer), and mean absolute beside the card's."""
 
     jobs: int
@@ -123,7 +123,7 @@ class Error(Frozen):
     verdict: Verdict
 
 
-class FeatureDrift(Frozen):
+class FeatureDrift(Answer):
     """One feature's population stability index, and how much it matters to the model."""
 
     feature: str
@@ -131,7 +131,7 @@ class FeatureDrift(Frozen):
     importance: Finite | None
 
 
-class InputDrift(Frozen):
+class InputDrift(Answer):
     """How far what a model is asked now lies from what it was trained on; `psi` is weighted by importance."""
 
     rows: int
@@ -140,7 +140,7 @@ class InputDrift(Frozen):
     verdict: Verdict
 
 
-class ModelDrift(Frozen):
+class ModelDrift(Answer):
     """How one version of a model stands; `verdict` is the worst of its parts that could be judged."""
 
     name: str
@@ -155,7 +155,7 @@ class ModelDrift(Frozen):
     verdict: Verdict
 
 
-class Drift(Frozen):
+class Drift(Answer):
     """Every model within reach, over the last `window` finished jobs of each, and what the verdicts mean."""
 
     window: int
@@ -163,7 +163,7 @@ class Drift(Frozen):
     models: tuple[ModelDrift, ...]
 
 
-class Erased(Frozen):
+class Erased(Answer):
     """What was deleted; runs of the user that ended before `before` are forgotten, also by models loaded later."""
 
     trace: str

@@ -8,10 +8,10 @@ from typing import Literal
 from pydantic import AwareDatetime
 
 from modelserve.bundle.card import Card, Importance, Resource, ResourceImportance
-from modelserve.contract.frozen import Alias, Frozen, Kind
+from modelserve.contract.fields import Alias, Answer, Kind
 
 
-class ModelRow(Frozen):
+class ModelRow(Answer):
     """One version of a model that is loaded under an alias, by its card; `digest` names every byte of it."""
 
     name: str
@@ -30,7 +30,7 @@ class ModelRow(Frozen):
     features: int
 
 
-class ModelFailure(Frozen):
+class ModelFailure(Answer):
     """An alias whose version cannot be loaded; the former version, where there was one, serves on."""
 
     name: str
@@ -38,7 +38,7 @@ class ModelFailure(Frozen):
     error: str
 
 
-class ModelList(Frozen):
+class ModelList(Answer):
     """Every model within reach, by name; `generation` grows with each change."""
 
     generation: int
@@ -46,7 +46,7 @@ class ModelList(Frozen):
     failures: tuple[ModelFailure, ...]
 
 
-class ShadowSeen(Frozen):
+class ShadowSeen(Answer):
     """How a challenger answered beside the champion: logs of its p50 run times over the champion's, newest jobs.
 
     `dropped` are the answers, of any model, that the worker asked had no time to compare.
@@ -58,7 +58,7 @@ class ShadowSeen(Frozen):
     dropped: int
 
 
-class ModelShown(Frozen):
+class ModelShown(Answer):
     """One model: what is loaded of it, how its challenger does, and what is wrong with what is not loaded."""
 
     name: str
@@ -69,7 +69,7 @@ class ModelShown(Frozen):
     failures: tuple[ModelFailure, ...]
 
 
-class Importances(Frozen):
+class Importances(Answer):
     """Permutation importances on held-out rows, the most important first, and what their numbers mean."""
 
     name: str
@@ -83,7 +83,7 @@ class Importances(Frozen):
     resources: tuple[ResourceImportance, ...] | None
 
 
-class CardShown(Frozen):
+class CardShown(Answer):
     """A model's card as it was written at training."""
 
     name: str
@@ -93,7 +93,7 @@ class CardShown(Frozen):
     card: Card
 
 
-class Readiness(Frozen):
+class Readiness(Answer):
     """Whether calls should be sent to a worker, and what is amiss."""
 
     status: Literal["ready", "draining", "no model"]

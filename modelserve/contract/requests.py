@@ -5,7 +5,7 @@ device is no error. Called by the service's calls and the commands.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Final, cast
 
@@ -15,16 +15,13 @@ from pydantic_core.core_schema import ErrorType
 
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.bundle.card import complaint
-from modelserve.callers import Caller
+from modelserve.contract.fields import Amount, Minimums, Text
 from modelserve.errors import BadRequest
-from modelserve.settings import Minimums
 from scheduler_core.types import Job, Request
 
 MAX_JOBS: Final = 10_000
 NO_FLOORS: Final = Minimums()
 """What is meant where no floors are named."""
-Text = Annotated[str, Field(min_length=1, max_length=256)]
-Cores = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
 
 _IN_TEXT: Final = TypeAdapter(AwareDatetime)
 
@@ -54,9 +51,9 @@ class RequestRow(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cpu_cores: Cores | None = None
-    mem_gib: Cores | None = None
-    gpus: Cores | None = None
+    cpu_cores: Amount | None = None
+    mem_gib: Amount | None = None
+    gpus: Amount | None = None
 
 
 class JobRow(BaseModel):
@@ -144,26 +141,6 @@ def request_of(row: JobRow) -> Request:
     """Return what one instance of a job asks for; NaN where nothing is said."""
     asked = row.request
     return Request(cpu_cores=_or_nan(asked.cpu_cores), mem_gib=_or_nan(asked.mem_gib), gpus=_or_nan(asked.gpus))
-
-
-def check_jobs(rows: Sequence[JobRow], trace: str | None, caller: Caller, *, field: str = "jobs") -> None:
-    """Make sure that every job is of a trace, and that the caller reaches it; `field` is what holds the jobs.
-
-    Raises
-    ------
-    BadRequest
-        A job names no trace, and neither does anything else.
-    Forbidden
-        A job is out of reach.
-    """
-    bound = caller.traces is not None or caller.clusters is not None
-    for i, row in enumerate(rows):
-        of = row.trace or trace
-        if of is None or bound:
-            where = f"{field}.{i}" if field == "jobs" else field
-            if of is None:
-                raise BadRequest(f"{where}.trace: found none, expected one here, in the call or in the settings")
-            caller.check_reach(of, row.cluster, field=where)
 
 
 def _or_nan(value: float | None) -> float:

@@ -15,10 +15,10 @@ import numpy as np
 
 from features.errors import FeatureError
 from features.online import GROWTH_ROWS, EndedRun
-from modelserve.contract.feedback_rules import STATUS_OF_OUTCOME, Lessons, teachable_use
+from modelserve.contract.feedback_rules import STATUS_OF_OUTCOME, teachable_use
 from modelserve.errors import StoreError
-from modelserve.learning.learned import Learned
-from modelserve.learning.relearning import apply, lessons_of
+from modelserve.learning.learned import FeedbackState, Learned
+from modelserve.learning.relearning import apply, state_of
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
 from modelserve.store.controls import Brake, Erasure, ModeSet, Reset, controls_between, write_brake
@@ -66,13 +66,13 @@ class Feed:
         self._erased = erased
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._lessons = Lessons(settings=settings)
+        self._state = FeedbackState(settings=settings)
         self._erasures: tuple[Erasure, ...] = ()
         self._unstruck: tuple[Erasure, ...] = ()
         self._unfed: set[str] = set()
         self._silent_until = -np.inf
         self.trouble: str | None = None
-        self.learned: Learned = self._lessons.frozen()
+        self.learned: Learned = self._state.frozen()
         with self._lock:
             self._attempt(self._start)
 
@@ -128,20 +128,20 @@ class Feed:
         self._silent_until = self._monotonic() + RETRY_S
 
     def _start(self) -> int:
-        """Learn the lessons of all that is stored; the models take their runs as they are loaded, by `past`."""
+        """Rebuild the state from all that is stored; the models take their runs as they are loaded, by `past`."""
         upto = self._store.seq()
         self._erasures = tuple(controls_between(self._store, Erasure, 0, upto))
-        self._lessons = lessons_of(self._store, self._settings, upto)
-        self.learned = self._lessons.frozen()
+        self._state = state_of(self._store, self._settings, upto)
+        self.learned = self._state.frozen()
         return upto
 
     def _read_on(self) -> int:
         for trace in list(self._unfed):
             self._models.learn([ended_run(row) for row in past_of(self._store, trace, each=PAST_RUNS)])
             self._unfed.discard(trace)
-        begin, end = self._lessons.seq, self._store.seq()
-        while self._lessons.seq < end:
-            self._apply_between(self._lessons.seq, min(self._lessons.seq + PAGE, end))
+        begin, end = self._state.seq, self._store.seq()
+        while self._state.seq < end:
+            self._apply_between(self._state.seq, min(self._state.seq + PAGE, end))
         while self._unstruck:
             self._erased(self._unstruck[0])
             self._unstruck = self._unstruck[1:]
@@ -159,7 +159,7 @@ class Feed:
         changes.sort(key=lambda change: change.seq)
         erased = [change for change in changes if isinstance(change, Erasure)]
         # What a user's jobs taught goes with them, and only what is left can tell what that leaves.
-        relearnt = lessons_of(self._store, self._settings, upto) if erased else None
+        relearnt = state_of(self._store, self._settings, upto) if erased else None
         # Before the models forget: one that is loaded meanwhile has to know. An attempt may be the second one.
         known = {each.seq for each in self._erasures}
         new = tuple(each for each in erased if each.seq not in known)
@@ -169,11 +169,11 @@ class Feed:
         if relearnt is None:
             for change in changes:
                 if not isinstance(change, Erasure):
-                    apply(self._lessons, change)
+                    apply(self._state, change)
         else:
-            self._lessons = relearnt
-        self.learned = replace(self._lessons.frozen(), seq=upto)
-        self._lessons.seq = upto
+            self._state = relearnt
+        self.learned = replace(self._state.frozen(), seq=upto)
+        self._state.seq = upto
 
     def _tell_models(self, changes: Sequence[Finished | ModeSet | Reset | Brake | Erasure]) -> None:
         runs: list[EndedRun] = []
@@ -201,10 +201,10 @@ class Feed:
 
     def _write_brakes(self) -> None:
         # Kept apart from the jobs that caused them: those may be erased, the brake stands until it is released.
-        for (trace, cluster, task_type), stop in list(self._lessons.unwritten.items()):
+        for (trace, cluster, task_type), stop in list(self._state.unwritten.items()):
             brake = Brake(trace=trace, cluster=cluster, task_type=task_type, why=stop.why, at=stop.since)
-            if write_brake(self._store, brake, seen=self._lessons.seq):
-                del self._lessons.unwritten[trace, cluster, task_type]
+            if write_brake(self._store, brake, seen=self._state.seq):
+                del self._state.unwritten[trace, cluster, task_type]
             # Else what is read next takes it away.
 
 

@@ -1,17 +1,30 @@
-"""What feedback taught and people decided, frozen: modes, brakes, and floors of memory under what was killed.
+"""State learnt from feedback: modes, brakes on task types, and memory floors above allocations that were killed.
 
-It is looked up here and made in `modelserve.contract.feedback_rules`. Called by whatever recommends, through
-`modelserve.learning.feed`.
+No input or output; the rules for one job are `modelserve.contract.feedback_rules`. Built by `modelserve.learning.feed`,
+looked up by `modelserve.calls`.
 """
 
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Final
 
 import numpy as np
 
-Mode = Literal["observe", "enforce"]
+from modelserve.contract.feedback_rules import is_below, shrunk_resources
+from modelserve.contract.fields import Mode
+from modelserve.settings import ServeSettings
+from modelserve.store.controls import Brake, ModeSet, Reset
+from modelserve.store.finished import OOM, Finished, Outcome
+
+OOM_MARGIN: Final = 1.2
+"""Ratio of a memory floor to the allocation that was killed. A kill shows that the peak is higher, not by how much;
+widely used autoscalers also raise memory by a fifth after a kill."""
+CALM_RUNS: Final = 20
+"""Later unshrunk, measured runs of similar jobs (same group or user, and role) that must all stay below the killed
+allocation before the floor is removed."""
+
 Place = tuple[str, str, str, str]
 """Trace, cluster, task type, group; an empty text stands for every one."""
 Key = tuple[str, str, str, str, str]
@@ -96,3 +109,94 @@ class Learned:
             held = (self.floors.get((trace, each, whose, name, role)) for each in (cluster, EVERY))
             found = [gib for gib in held if gib is not None]
         return max(found, default=np.nan)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Floor:
+    floor_gib: float
+    killed_gib: float
+    calm: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class FeedbackState:
+    """The modes, brakes and memory floors after the changes applied so far; `frozen()` returns a copy to look up."""
+
+    settings: ServeSettings
+    modes: dict[Place, Mode] = field(default_factory=dict)
+    brakes: dict[tuple[str, str, str], Stop] = field(default_factory=dict)
+    unwritten: dict[tuple[str, str, str], Stop] = field(default_factory=dict)
+    seq: int = 0
+    _windows: dict[tuple[str, str, str], deque[bool]] = field(default_factory=dict)
+    _floors: dict[Key, _Floor] = field(default_factory=dict)
+
+    def frozen(self) -> Learned:
+        """Return the current state as an immutable look-up."""
+        return Learned(
+            default=self.settings.mode,
+            modes=dict(self.modes),
+            brakes=dict(self.brakes),
+            floors={key: each.floor_gib for key, each in self._floors.items()},
+            seq=self.seq,
+        )
+
+    def set_mode(self, change: ModeSet) -> None:
+        """Set the mode of a place, or remove it."""
+        if change.mode:
+            self.modes[change.place] = "enforce" if change.mode == "enforce" else "observe"
+        else:
+            self.modes.pop(change.place, None)
+
+    def brake(self, change: Brake) -> None:
+        """Apply a brake that a worker has written to the store."""
+        key = (change.trace, change.cluster, change.task_type)
+        self.brakes[key] = Stop(why=change.why, since=change.at)
+        self.unwritten.pop(key, None)
+
+    def reset(self, change: Reset) -> None:
+        """Release a brake and restart its count of kills."""
+        for key in [*self.brakes, *self._windows]:
+            if change.releases(*key):
+                self.brakes.pop(key, None)
+                self.unwritten.pop(key, None)
+                self._windows.pop(key, None)
+
+    def finish(self, row: Finished | Outcome) -> None:
+        """Update kill counts and floors from one finished job."""
+        self._count_kill(row)
+        self._move_floor(row)
+
+    def _count_kill(self, row: Finished | Outcome) -> None:
+        if not shrunk_resources(row):
+            return
+        key = (row.trace, row.cluster, row.task_type)
+        window = self._windows.setdefault(key, deque(maxlen=self.settings.kill_window))
+        window.append(row.outcome == OOM)
+        kills = sum(window) if row.outcome == OOM else 0
+        limit = self.settings.kill_limit_frac
+        if kills >= self.settings.kill_least and kills > limit * len(window) and key not in self.brakes:
+            why = f"{kills} of the last {len(window)} shrunk jobs were killed for memory, expected at most {limit:.2%}"
+            self.brakes[key] = self.unwritten[key] = Stop(why=why, since=row.at)
+
+    def _move_floor(self, row: Finished | Outcome) -> None:
+        whose, name = ("user", row.user) if row.group is None else ("group", row.group)
+        if name is None:
+            return
+        key = (row.trace, row.cluster, whose, name, row.role)
+        if row.outcome == OOM:
+            # Fall back to peak use if the allocation is unknown.
+            killed = row.mem_max_gib if row.alloc_mem_gib is None else row.alloc_mem_gib
+            if killed is not None:
+                known = self._floors.get(key) or _Floor(floor_gib=0.0, killed_gib=0.0)
+                higher = max(known.killed_gib, killed)
+                self._floors[key] = _Floor(floor_gib=higher * OOM_MARGIN, killed_gib=higher)
+            return
+        floor = self._floors.get(key)
+        if floor is None or row.mem_max_gib is None or is_below(row.alloc_mem_gib, row.req_mem_gib):
+            return
+        if row.mem_max_gib >= floor.killed_gib:
+            self._floors[key] = replace(floor, calm=0)
+        elif floor.calm + 1 >= CALM_RUNS:
+            del self._floors[key]
+        else:
+            self._floors[key] = replace(floor, calm=floor.calm + 1)

@@ -12,9 +12,10 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validato
 
 from modelserve.callers import Caller
 from modelserve.contract.feedback import Name
+from modelserve.contract.fields import Mode
 from modelserve.errors import BadRequest
 from modelserve.learning.applied import Foregone, foregone_of
-from modelserve.learning.learned import Learned, Mode, Place, Stop
+from modelserve.learning.learned import Learned, Place, Stop
 from modelserve.store.controls import ModeSet, Reset, write_control
 from modelserve.store.realised import RESOURCES, Ran, Totals, newest_ran, totals
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from modelserve.client import Client, Timeouts
-from modelserve.contract import Prediction, Recommended
+from modelserve.contract.jobs import Prediction, Recommended
 from modelserve.contract.requests import MAX_JOBS, JobRow
 from modelserve.errors import ClientError
 from modelserve.recommend import flat

@@ -16,9 +16,47 @@ from modelserve.loading.models import Snapshot
 from modelserve.service import Service
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
+from modelserve.store.finished import Finished
 
 NOW = 1_600_000_000.0
 NO_MODELS = Snapshot(champions={}, challengers={}, failures={}, generation=0, loaded_at=0.0)
+
+JOB = Finished(
+    trace="pai",
+    cluster="east",
+    job_id="a1",
+    role="worker",
+    task_type="ctr",
+    user="u7",
+    group="g3",
+    vc=None,
+    workload="ctr",
+    gpu_type="T4",
+    answer_id=None,
+    instances=2,
+    submit_us=1_000_000,
+    start_us=2_000_000,
+    end_us=62_000_000,
+    run_s=60.0,
+    outcome="completed",
+    req_cpu_cores=6.0,
+    req_mem_gib=20.0,
+    req_gpus=0.5,
+    alloc_cpu_cores=6.0,
+    alloc_mem_gib=20.0,
+    alloc_gpus=0.5,
+    used_cpu_cores=2.0,
+    used_gpus=0.1,
+    mem_max_gib=8.0,
+    gpu_mem_max_gib=3.0,
+    peak_cpu_cores=3.0,
+    peak_mem_gib=9.0,
+    peak_gpus=0.2,
+    peak_gpu_mem_gib=4.0,
+    digest="d",
+    caller="tester",
+    at=1.0,
+)
 
 
 @dataclass(kw_only=True)

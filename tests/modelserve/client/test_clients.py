@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from modelserve.client import AsyncClient, Client
 from modelserve.client.calls import parts
 from modelserve.client.exchange import Surroundings
+from modelserve.contract.fields import Minimums
 from modelserve.errors import BadRequest, ClientError, Refused, ServiceUnavailable, WrongAnswer
-from modelserve.settings import Minimums
 from scheduler_core.types import Job, Reason, Recommendation, Request
 from tests.modelserve.client.conftest import FakeService, hang, recommending, reply, reset
 

@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from modelserve import contract as answers
 from modelserve.api.app import OPERATIONS
 from modelserve.api.operations import add_operations
 from modelserve.client import AsyncClient
+from modelserve.contract import jobs, learning, models
+from modelserve.contract.fields import Minimums
 from modelserve.errors import WrongAnswer
-from modelserve.settings import Minimums
 
 Schema = dict[str, Any]  # JSON Schema is as deep as it likes
 
@@ -44,31 +44,31 @@ Ask = Callable[[AsyncClient], Any]
 
 CALLS: dict[tuple[str, str], tuple[type[BaseModel], Ask]] = {
     ("POST", "/v1/predictions"): (
-        answers.PredictionsSaid,
+        jobs.PredictionsSaid,
         lambda c: c.predictions([JOB], trace="pai", outputs=["run_time", "peak_use"]),
     ),
     ("POST", "/v1/recommendations"): (
-        answers.RecommendationsSaid,
+        jobs.RecommendationsSaid,
         lambda c: c.recommendations(
             [{**JOB, "floors": {"gpus": 0.2}}], theta=0.1, alpha=0.4, guard="none", floors=Minimums(mem_gib=1.0)
         ),
     ),
-    ("GET", "/v1/recommendations"): (answers.RecentSaid, lambda c: c.recent_recommendations(task_type="ctr")),
-    ("POST", "/v1/explanations"): (answers.Explanation, lambda c: c.explanations(JOB, top=3, quantile="p90")),
-    ("POST", "/v1/what-if"): (answers.Curve, lambda c: c.what_if(JOB, "cpu_cores", trace="pai", points=5)),
-    ("POST", "/v1/feedback"): (answers.FeedbackTaken, lambda c: c.feedback([FINISHED], trace="pai")),
-    ("GET", "/v1/mode"): (answers.Modes, lambda c: c.modes()),
-    ("POST", "/v1/mode"): (answers.ModesChanged, lambda c: c.set_mode("enforce", trace="pai", cluster="c", group="g")),
-    ("GET", "/v1/drift"): (answers.Drift, lambda c: c.drift(trace="pai", task_type="ctr")),
+    ("GET", "/v1/recommendations"): (jobs.RecentSaid, lambda c: c.recent_recommendations(task_type="ctr")),
+    ("POST", "/v1/explanations"): (jobs.Explanation, lambda c: c.explanations(JOB, top=3, quantile="p90")),
+    ("POST", "/v1/what-if"): (jobs.Curve, lambda c: c.what_if(JOB, "cpu_cores", trace="pai", points=5)),
+    ("POST", "/v1/feedback"): (learning.FeedbackTaken, lambda c: c.feedback([FINISHED], trace="pai")),
+    ("GET", "/v1/mode"): (learning.Modes, lambda c: c.modes()),
+    ("POST", "/v1/mode"): (learning.ModesChanged, lambda c: c.set_mode("enforce", trace="pai", cluster="c", group="g")),
+    ("GET", "/v1/drift"): (learning.Drift, lambda c: c.drift(trace="pai", task_type="ctr")),
     ("DELETE", "/v1/users/{user}/history"): (
-        answers.Erased,
+        learning.Erased,
         lambda c: c.erase_user("a/b", trace="pai", cluster="c1"),
     ),
-    ("GET", "/v1/models"): (answers.ModelList, lambda c: c.models()),
-    ("GET", "/v1/models/{name}"): (answers.ModelShown, lambda c: c.model("runtime.pai.ctr")),
-    ("GET", "/v1/models/{name}/importances"): (answers.Importances, lambda c: c.importances("runtime.pai.ctr")),
-    ("GET", "/v1/models/{name}/card"): (answers.CardShown, lambda c: c.card("runtime.pai.ctr")),
-    ("GET", "/readyz"): (answers.Readiness, lambda c: c.ready()),
+    ("GET", "/v1/models"): (models.ModelList, lambda c: c.models()),
+    ("GET", "/v1/models/{name}"): (models.ModelShown, lambda c: c.model("runtime.pai.ctr")),
+    ("GET", "/v1/models/{name}/importances"): (models.Importances, lambda c: c.importances("runtime.pai.ctr")),
+    ("GET", "/v1/models/{name}/card"): (models.CardShown, lambda c: c.card("runtime.pai.ctr")),
+    ("GET", "/readyz"): (models.Readiness, lambda c: c.ready()),
 }
 OWN = {"answer_id"}
 """What the client writes into each row itself."""

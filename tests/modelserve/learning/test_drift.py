@@ -22,8 +22,7 @@ from modelserve.loading.scored import Scored, encode_features
 from modelserve.store.answers import write_answers
 from modelserve.store.finished import Finished, insert_finished
 from tests.modelserve.conftest import make_jobs, make_usage
-from tests.modelserve.contract.test_feedback_rules import JOB
-from tests.modelserve.feedback_cases import service_of
+from tests.modelserve.feedback_cases import JOB, service_of
 from tests.modelserve.mirrored import NAME, USAGE, Folder, models_of
 
 EAST = Caller(name="east", scopes=frozenset({Scope.PREDICT}), traces=frozenset({"pai"}), clusters=frozenset({"east"}))

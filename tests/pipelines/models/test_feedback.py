@@ -18,7 +18,7 @@ from pipelines.models.boosting import Boosting, predict
 from pipelines.models.feedback import read_feedback, with_feedback
 from pipelines.models.model import TrainedModel
 from pipelines.models.peaks import UsageRecipe
-from tests.modelserve.contract.test_feedback_rules import JOB
+from tests.modelserve.feedback_cases import JOB
 from tests.pipelines.models.conftest import T0, make_jobs
 from tests.pipelines.models.test_usage import use_of
 

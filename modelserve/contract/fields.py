@@ -1,0 +1,32 @@
+"""Types of the fields that requests and answers share, and the base class of every answer.
+
+Light: pydantic only, no numpy. Called by the modules of this package and by `modelserve.settings`.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Mode = Literal["observe", "enforce"]
+Alias = Literal["champion", "challenger"]
+Kind = Literal["runtime", "usage"]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Text = Annotated[str, Field(min_length=1, max_length=256)]
+Amount = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
+"""An amount of one resource, in cores, GiB or GPUs."""
+
+
+class Answer(BaseModel):
+    """Base of every answer: frozen; fields that a newer service adds are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Minimums(BaseModel):
+    """The least that is ever recommended, per instance."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cpu_cores: Amount | None = None
+    mem_gib: Amount | None = None
+    gpus: Amount | None = None
