@@ -45,7 +45,7 @@ def carbon(
     from pipelines.studies.carbon.experiment import Question, ask
     from pipelines.studies.carbon.months import ask_months, together
     from pipelines.studies.carbon.recorded import recorded
-    from pipelines.studies.study import shown, write
+    from pipelines.studies.study import rendered, write
 
     folder = None if out is None else fresh_folder(out)
     found = None
@@ -71,7 +71,7 @@ def carbon(
         return
     for title, rows in findings.tables.items():
         say(f"\n{title}")
-        emit(shown(rows), form)
+        emit(rendered(rows), form)
 
 
 EXPERIMENTS: Final[dict[str, Callable[..., None]]] = {"carbon": carbon}

@@ -58,7 +58,7 @@ def cost(
     from pipelines.simulation.results_folder import fresh_folder
     from pipelines.studies.cost.experiment import ZONES, Question, ask
     from pipelines.studies.cost.studies import AT_LOADS, LOADS
-    from pipelines.studies.study import shown, write
+    from pipelines.studies.study import rendered, write
 
     folder = None if out is None else fresh_folder(out)
     run = tuple(dict.fromkeys(loads or LOADS))
@@ -85,7 +85,7 @@ def cost(
         return
     for title, rows in found.tables.items():
         say(f"\n{title}")
-        emit(shown(rows), form)
+        emit(rendered(rows), form)
 
 
 EXPERIMENTS: Final[dict[str, Callable[..., None]]] = {"cost": cost}

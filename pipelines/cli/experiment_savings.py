@@ -159,7 +159,7 @@ def _meters(grid: Path | None, zones: Sequence[str] | None, power: Path | None, 
 
 
 def _tell(findings: "Findings", folder: Path | None, form: Format) -> None:
-    from pipelines.studies.study import shown, write
+    from pipelines.studies.study import rendered, write
 
     for note in findings.notes:
         say(f"note: {note}")
@@ -170,7 +170,7 @@ def _tell(findings: "Findings", folder: Path | None, form: Format) -> None:
         return
     for title, rows in findings.tables.items():
         say(f"\n{title}")
-        emit(shown(rows), form)
+        emit(rendered(rows), form)
 
 
 EXPERIMENTS: Final[dict[str, Callable[..., None]]] = {"savings": savings, "slack": slack}

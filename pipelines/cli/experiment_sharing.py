@@ -198,7 +198,7 @@ def _studied(
 
 def _told(findings: "Findings", folder: Path | None, form: Format) -> None:
     """Write a study's notes, its folder if there is to be one, and its rows."""
-    from pipelines.studies.study import shown, write
+    from pipelines.studies.study import rendered, write
 
     for note in findings.notes:
         say(f"note: {note}")
@@ -209,7 +209,7 @@ def _told(findings: "Findings", folder: Path | None, form: Format) -> None:
         return
     for title, rows in findings.tables.items():
         say(f"\n{title}")
-        emit(shown(rows), form)
+        emit(rendered(rows), form)
 
 
 EXPERIMENTS: Final[dict[str, Callable[..., None]]] = {

@@ -1,12 +1,19 @@
-"""`taut experiment ...`: experiments as subcommands of their own group; the replay of recorded traces is here.
+"""`taut study NAME`: every study as a command, its options made from its config, and its former names.
 
-No logic beyond reading options and writing rows. Called by `pipelines.cli`, which registers the group.
+Opens what a study takes and writes its findings; a study is imported when it is run. Called by `pipelines.cli`.
 """
 
+import dataclasses
+import inspect
+from collections.abc import Callable
+from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from pipelines.cli.experiment_carbon import EXPERIMENTS as CARBON_EXPERIMENTS
 from pipelines.cli.experiment_carbon_gap import EXPERIMENTS as CARBON_GAP_EXPERIMENTS
@@ -18,87 +25,24 @@ from pipelines.cli.experiment_grid import EXPERIMENTS as GRID_EXPERIMENTS
 from pipelines.cli.experiment_paper import EXPERIMENTS as PAPER_EXPERIMENTS
 from pipelines.cli.experiment_savings import EXPERIMENTS as SAVINGS_EXPERIMENTS
 from pipelines.cli.experiment_sharing import EXPERIMENTS as SHARING_EXPERIMENTS
-from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Seed, Threads, Trace, emit, say
+from pipelines.cli.options import Format, FormatOption, Lake, Threads, emit, say
+from pipelines.studies.registry import RENAMED, STUDIES
 
-experiment = typer.Typer(no_args_is_help=True, help="Experiments on real and synthetic jobs, net of harm.")
+if TYPE_CHECKING:
+    from pipelines.studies.study import Context, Findings, Study
 
+Processes = Annotated[
+    int | None,
+    typer.Option("--processes", help="Processes for the runs.", min=1, max=256, show_default="TAUT_THREADS, else all"),
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="New folder for rows, runs and charts.", show_default="none is written")
+]
 
-def replay(
-    lake: Lake = None,
-    trace: Trace = None,
-    cluster: Cluster = None,
-    readings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--reading",
-            help="How large the cluster is taken to be: machine_list, revised, daily_total, vc_table, vc_inferred or "
-            "load (may be repeated).",
-            show_default="all that the lake allows",
-        ),
-    ] = None,
-    orders: Annotated[
-        list[str] | None,
-        typer.Option("--order", help="Only this queue order (may be repeated).", show_default="all that apply"),
-    ] = None,
-    sizes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--sizes",
-            help="Only this source of sizes: predicted, oracle, or a baseline from history (may be repeated).",
-            show_default="all that apply",
-        ),
-    ] = None,
-    loads: Annotated[
-        list[float] | None,
-        typer.Option(
-            "--load",
-            help="Offered load of the reading `load` (may be repeated).",
-            min=0.1,
-            max=1.5,
-            show_default="0.7 and 0.9",
-        ),
-    ] = None,
-    checkpoint_s: Annotated[
-        float, typer.Option("--checkpoint-s", help="Seconds that every start after a preemption costs.", min=0.0)
-    ] = 60.0,
-    detail: Annotated[bool, typer.Option("--detail", help="Rows by VC and by size of gang as well.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the rows and the charts.", show_default="none is written")
-    ] = None,
-    seed: Seed = 0,
-    threads: Threads = None,
-    form: FormatOption = Format.TABLE,
-) -> None:
-    """Replay a trace's own jobs: every queue order with predicted, oracle and history sizes."""
-    from pipelines.cli.opening import opened, threads_of
-    from pipelines.cli.progress import compiling
-    from pipelines.simulation.results_folder import open_folder
-    from pipelines.studies.replay.experiment import Question, ask
-    from pipelines.studies.replay.shown import shown
+SHARED: Final[dict[str, Any]] = {"lake": Lake, "threads": Threads, "processes": Processes}  # Any: annotations
+"""The options that a study takes by name, besides those of its config."""
 
-    folder = None if out is None else open_folder(out)
-    with compiling(), opened(lake, trace) as (source, name):
-        question = Question(
-            trace=name,
-            cluster=cluster,
-            readings=readings,
-            orders=orders,
-            sizes=sizes,
-            loads=tuple(loads or (0.7, 0.9)),
-            checkpoint_s=checkpoint_s,
-            seed=seed,
-            threads=threads_of(threads),
-        )
-        answer = ask(source, question, talk=say)
-    rows = answer.rows(detail=detail)
-    emit(shown(rows) if form is Format.TABLE else rows, form)
-    if folder is not None:
-        from pipelines.studies.replay.folder import write
-
-        say(f"written: {', '.join(str(path) for path in write(answer, folder))}")
-
-
-EXPERIMENTS = {
+FORMER: Final = {
     **PAPER_EXPERIMENTS,
     **FGD_EXPERIMENTS,
     **SHARING_EXPERIMENTS,
@@ -109,14 +53,142 @@ EXPERIMENTS = {
     **CARBON_EXPERIMENTS,
     **CARBON_GAP_EXPERIMENTS,
     **SAVINGS_EXPERIMENTS,
-    "replay": replay,
 }
-"""By the name of the subcommand."""
+"""Experiments that are not yet studies, by name."""
 
-for _name, _command in EXPERIMENTS.items():
-    experiment.command(_name)(_command)
+
+class StudyCommand(TyperCommand):
+    """A study's line in the overview; the command itself, with its options, is made when it is called."""
+
+    def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:  # Any: click's
+        """Parse the options of the study; under a former name, print the new one first."""
+        name = str(self.name)
+        if parent is not None and parent.info_name == "experiment":
+            say(f"taut experiment {name} is now taut study {RENAMED[name]}")
+            name = RENAMED[name]
+        made: Any = command_of(load(name), STUDIES[name].help)
+        return made.make_context(info_name, args, parent, **extra)
+
+
+def load(name: str) -> "Study[Any]":  # Any: each study has a config of its own
+    """Import the study of this name."""
+    module, _, attribute = STUDIES[name].at.partition(":")
+    study: Study[Any] = getattr(import_module(module), attribute)
+    return study
+
+
+def command_of(study: "Study[Any]", about: str) -> Any:  # Any: the command class of typer's own click
+    """Return the command of a study: its config's fields as options, then the shared ones."""
+    options: dict[str, inspect.Parameter] = {name: _parameter(name, SHARED[name], None) for name in study.takes}
+    hints = get_type_hints(study.config)
+    options |= {each.name: _option(each, hints[each.name]) for each in dataclasses.fields(study.config)}
+    options |= {"out": _parameter("out", Out, None), "form": _parameter("form", FormatOption, Format.TABLE)}
+
+    def command(**given: Any) -> None:
+        shared = {name: given.pop(name) for name in (*study.takes, "out", "form")}
+        config = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+        _run(study, study.config(**{name: value for name, value in config.items() if value is not None}), **shared)
+
+    command.__doc__ = "\n\n".join([about, *(f"{name}: {what}" for name, what in study.arms.items())])
+    command.__signature__ = inspect.Signature(list(options.values()))  # type: ignore[attr-defined]
+    command.__annotations__ = {name: parameter.annotation for name, parameter in options.items()}
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    return typer.main.get_command(app)
+
+
+def _option(each: "dataclasses.Field[Any]", kind: Any) -> inspect.Parameter:
+    """Return the option of a config's field: a tuple may be repeated, and falls back to its default if not given."""
+    known = dict(each.metadata)
+    flag = known.pop("name") or f"--{each.name.replace('_', '-')}"
+    default = each.default
+    members = [member for member in get_args(kind) if member is not type(None)]
+    if get_origin(kind) in (Union, UnionType):
+        (kind,) = members
+    if get_origin(kind) is tuple:
+        kind, default = list[get_args(kind)[0]], None  # type: ignore[misc]
+    kind = kind if default is not None else kind | None
+    known = {name: value for name, value in known.items() if value is not None}
+    return _parameter(each.name, Annotated[kind, typer.Option(flag, **known)], default)
+
+
+def _parameter(name: str, annotation: Any, default: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _run(
+    study: "Study[Any]",
+    config: object,
+    *,
+    out: Path | None,
+    form: Format,
+    lake: Path | None = None,
+    threads: int | None = None,
+    processes: int | None = None,
+) -> None:
+    """Run a study; write its notes and progress to stderr, its folder, and its rows to stdout."""
+    from pipelines.cli.progress import compiling
+    from pipelines.simulation.results_folder import fresh_folder
+
+    folder = None if out is None else fresh_folder(out)
+    with compiling(), ExitStack() as stack:
+        findings = study.run(config, _context(stack, lake, threads, processes))
+    for note in findings.notes:
+        say(f"note: {note}")
+    if folder is not None:
+        from pipelines.studies.study import write
+
+        say(f"written: {', '.join(str(path) for path in write(findings, folder))}")
+    _print(findings, form)
+
+
+def _context(stack: ExitStack, lake: Path | None, threads: int | None, processes: int | None) -> "Context":
+    from functools import cache
+
+    from pipelines.cli.opening import champions, chosen_trace, place_of, threads_of
+    from pipelines.lake.lake import Lake as OpenLake
+    from pipelines.settings import load_settings
+    from pipelines.studies.study import Context
+
+    settings, place = load_settings(), place_of(lake)
+    opened: Callable[[], OpenLake] = cache(lambda: stack.enter_context(OpenLake(place.lake)))
+    return Context(
+        lake=opened,
+        trace=lambda trace: chosen_trace(opened(), trace),
+        champions=lambda offline: champions(place, offline=offline),
+        energy=settings.energy,
+        traces=settings.traces,
+        threads=threads_of(threads),
+        processes=threads_of(processes),
+        talk=say,
+    )
+
+
+def _print(findings: "Findings", form: Format) -> None:
+    from pipelines.studies.study import rendered
+
+    if form is not Format.TABLE:
+        emit(findings.rows(), form, kinds=True)
+        return
+    for title, rows in findings.every_table().items():
+        if title:
+            say(f"\n{title}")
+        emit(rendered(rows), form)
+
+
+def _group(about: str) -> typer.Typer:
+    return typer.Typer(no_args_is_help=True, help=about)
 
 
 def register(app: typer.Typer) -> None:
-    """Add this file's group to the app."""
-    app.add_typer(experiment, name="experiment")
+    """Add `taut study`, and `taut experiment` with the former names, to the app."""
+    studies = _group("Studies: one question each, answered on real, rebuilt or synthetic jobs, with intervals.")
+    former = _group("Former names of studies.")
+    for name, entry in STUDIES.items():
+        studies.command(name, help=entry.help, cls=StudyCommand)(lambda: None)
+    for old, run in FORMER.items():
+        former.command(old)(run)
+    for old, name in RENAMED.items():
+        former.command(old, help=f"Now `taut study {name}`.", cls=StudyCommand)(lambda: None)
+    app.add_typer(studies, name="study")
+    app.add_typer(former, name="experiment", hidden=True)

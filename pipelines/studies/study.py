@@ -1,6 +1,16 @@
-"""What a study past the paper comes to: tables of rows, the frames behind them, charts, and what has to be said.
+"""The frame of every study: config, context, findings, the folder of results, and the pool of processes.
 
-What is studied is in `departures`, `shrinking`, `online` and `large_jobs`. Called by them and by their command.
+What is studied stands in the folders; options are read in `pipelines.cli.study`. Called by both.
+
+To add a study, or to convert one:
+
+1. Write its config: a frozen dataclass. Each field is `name: type = option(default, help=...)`, or `trace_option()` and
+   the others below. `bool`, `int`, `float`, `str`, `Path`, `Literal` and `StrEnum` become options, `X | None` optional
+   ones, `tuple[X, ...]` repeatable ones.
+2. Write `run(config, context) -> Findings`. `context` opens the lake and holds threads, processes, the folders of the
+   settings and `talk`. Deal simulations to processes by `dealt`.
+3. Declare `Study(name=..., config=..., run=..., takes=(...))` in the folder's `study.py`, and add its line to
+   `registry.STUDIES`, and its former name, if any, to `registry.RENAMED`.
 """
 
 import json
@@ -10,51 +20,153 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Literal, NoReturn, TypeVar
 
-import altair as alt
 import polars as pl
 
-from pipelines.report.charts.saving import saved
+from pipelines.errors import BadUsage
 from pipelines.studies.intervals import mean
 
+if TYPE_CHECKING:
+    import altair as alt
+
+    from modelserve.bundle.predictor import InProcessPredictor
+    from pipelines.lake.lake import Lake
+
 Row = dict[str, object]
+Draw = Callable[[], "alt.TopLevelMixin"]
+Default = TypeVar("Default")
+Config = TypeVar("Config")
 Task = TypeVar("Task")
 Done = TypeVar("Done")
 
 SEED: Final = "seed"
 
 
+def option(
+    default: Default,
+    *,
+    help: str,  # noqa: A002 - named as typer names it
+    name: str | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    shown: str | None = None,
+) -> Default:
+    """Declare a field of a config as an option; `name` is `--field-name` by default, `shown` the default in words."""
+    about = {"help": help, "name": name, "min": minimum, "max": maximum, "show_default": shown}
+    declared: Default = field(default=default, metadata=about)
+    return declared
+
+
+def trace_option() -> str | None:
+    """Declare `--trace`; `Context.trace` settles which trace None stands for."""
+    return option(None, help="Name of the trace in the lake.", shown="TAUT_TRACE, else the only one")
+
+
+def cluster_option() -> str | None:
+    """Declare `--cluster`."""
+    return option(None, help="Only this cluster of the trace.", shown="all of them")
+
+
+def seed_option(default: int = 0) -> int:
+    """Declare `--seed`: of everything random, or the first of several."""
+    return option(default, help="The first seed of everything random.", minimum=0, maximum=2**31)
+
+
+def seeds_option(default: int) -> int:
+    """Declare `--seeds`, at least two, for an interval."""
+    return option(default, help="Seeds of every setting, from --seed on.", minimum=2, maximum=1000)
+
+
+def _absent(*_: object) -> NoReturn:
+    raise BadUsage("this study opens no lake and no models here")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The resources of a run besides its config; the defaults suffice for a study that opens nothing.
+
+    `lake` opens the lake once and `trace` settles a trace's name in it; `champions` opens the registry's models, the
+    locally cached ones alone if its argument is true. `energy` and `traces` are folders of the settings.
+    """
+
+    lake: "Callable[[], Lake]" = _absent
+    trace: Callable[[str | None], str] = _absent
+    champions: "Callable[[bool], InProcessPredictor]" = _absent
+    energy: Path = Path()
+    traces: Path | None = None
+    threads: int = 1
+    processes: int = 1
+    talk: Callable[[str], None] = lambda _: None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """One study: `tables` by their titles, `frames` and `charts` by the names of their files."""
+    """The result of a study: tables by title, frames and charts by file name, claims and notes.
+
+    `claims` compare findings with published or expected figures, and are the first table. JSON, CSV and `rows.json`
+    have the rows of all tables, or `flat` if given; `full` replaces them in `rows.json`.
+    """
 
     study: str
     trace: str
     tables: Mapping[str, list[Row]]
+    claims: Sequence[Row] = ()
+    charts: Mapping[str, Draw] = field(default_factory=dict)
     frames: Mapping[str, pl.DataFrame] = field(default_factory=dict)
-    charts: Mapping[str, Callable[[], alt.TopLevelMixin]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
+    flat: Sequence[Row] | None = None
+    full: Sequence[Row] | None = None
+
+    def every_table(self) -> dict[str, list[Row]]:
+        """Return the tables, the claims first."""
+        return {**({"claims": list(self.claims)} if self.claims else {}), **self.tables}
 
     def rows(self) -> list[Row]:
-        """Return the rows of all tables, each saying what it is of."""
-        said = {"study": self.study, "trace": self.trace}
-        return [{**said, "table": title, **row} for title, rows in self.tables.items() for row in rows]
+        """Return flat rows for programs: `flat`, or the rows of all tables, each with the title of its table."""
+        if self.flat is not None:
+            return list(self.flat)
+        of = {"study": self.study, "trace": self.trace}
+        return [{**of, "table": title, **row} for title, rows in self.every_table().items() for row in rows]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study(Generic[Config]):
+    """A study: its name, its options, the arms it compares (in words, by name), and how it is run.
+
+    `takes` names the shared options that it has besides its config; `--out` and `--format` are always there.
+    """
+
+    name: str
+    config: type[Config]
+    run: Callable[[Config, Context], Findings]
+    arms: Mapping[str, str] = field(default_factory=dict)
+    takes: Sequence[Literal["lake", "threads", "processes"]] = ()
 
 
 def write(findings: Findings, folder: Path) -> list[Path]:
-    """Write `rows.json` with the notes, every frame as Parquet, and each chart as HTML, SVG and PNG."""
+    """Write `rows.json` with the notes, every frame as Parquet, and each chart as HTML, SVG and PNG.
+
+    Values that are NaN or infinite are null in `rows.json`.
+    """
+    from pipelines.report.charts.saving import saved
+
     folder.mkdir(parents=True, exist_ok=True)
-    book = folder / "rows.json"
-    text = json.dumps({"notes": list(findings.notes), "rows": findings.rows()}, indent=1, ensure_ascii=False)
-    book.write_text(text + "\n", encoding="utf-8", newline="\n")
-    written = [book]
+    rows = findings.rows() if findings.full is None else findings.full
+    book = {"notes": list(findings.notes), "rows": [{name: _finite(row[name]) for name in row} for row in rows]}
+    text = json.dumps(book, indent=1, ensure_ascii=False, allow_nan=False)
+    written = [folder / "rows.json"]
+    written[0].write_text(text + "\n", encoding="utf-8", newline="\n")
     for name, frame in findings.frames.items():
         frame.write_parquet(folder / f"{name}.parquet")
         written.append(folder / f"{name}.parquet")
     for name, draw in findings.charts.items():
         written += saved(draw(), folder, name)
     return written
+
+
+def _finite(value: object) -> object:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def summed_up(runs: pl.DataFrame, keys: Sequence[str], figures: Iterable[str]) -> list[Row]:
@@ -78,10 +190,10 @@ def differences(runs: pl.DataFrame, keys: Sequence[str], arm: str, base: str, fi
     return [{**row, "less": base} for row in summed_up(less, [*keys, arm], figures)]
 
 
-def shown(rows: Sequence[Row]) -> list[Row]:
-    """Return rows for eyes: a figure and the ends of its interval in one cell.
+def rendered(rows: Sequence[Row]) -> list[Row]:
+    """Return rows for the screen: a figure and the ends of its interval in one cell.
 
-    >>> shown([{"wait_s": 12.34, "wait_s_lo": 10.0, "wait_s_hi": 14.68}])
+    >>> rendered([{"wait_s": 12.34, "wait_s_lo": 10.0, "wait_s_hi": 14.68}])
     [{'wait_s': '12.3 [10, 14.7]'}]
     """
     found: list[Row] = []
@@ -100,7 +212,7 @@ def _in_one(value: object, ends: tuple[object, object] | None) -> object:
 
 
 def dealt(run: Callable[[Task], Done], tasks: Sequence[Task], processes: int) -> Iterator[Done]:
-    """Yield what each task comes to, in their order; the first is done here, and what it compiles is read back."""
+    """Yield the result of each task in order; the first runs here, so that the others find its compiled code."""
     yield run(tasks[0])
     rest = tasks[1:]
     if processes == 1 or not rest:

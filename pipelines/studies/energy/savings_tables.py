@@ -14,8 +14,7 @@ from pipelines.simulation.advice import REQUESTED
 from pipelines.simulation.energy.meters import OFF, ON, Row
 from pipelines.studies.energy.savings_drawn import ARMS
 from pipelines.studies.energy.savings_recorded import FINISHED, PACKED, SPREAD, WHAT_IF
-from pipelines.studies.intervals import Interval, mean, ratio
-from pipelines.studies.resamples import BLOCK_DAYS, LEAST_BLOCKS, LEVEL, day_counts
+from pipelines.studies.intervals import BLOCK_DAYS, LEAST_BLOCKS, LEVEL, Interval, day_counts, mean, ratio
 from scheduler_core.types import FloatArray
 
 PERCENT: Final = 100.0

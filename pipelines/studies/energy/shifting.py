@@ -27,10 +27,10 @@ from pipelines.simulation.measures.holding import Uses
 from pipelines.simulation.submissions import KEYS
 from pipelines.simulation.workloads import DRAWN, gangs_of, recorded_workload, uses_of
 from pipelines.studies.energy.savings_recorded import GPUS, READING, SECONDS_PER_DAY
+from pipelines.studies.intervals import BLOCK_DAYS, LEAST_BLOCKS, LEVEL, day_counts
 from pipelines.studies.replay.capacity import evidence_of, readings_of
 from pipelines.studies.replay.replay import replayed
 from pipelines.studies.replay.sizes import PREDICTED, sizes_of
-from pipelines.studies.resamples import BLOCK_DAYS, LEAST_BLOCKS, LEVEL, day_counts
 from pipelines.studies.study import Findings
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline

@@ -10,7 +10,7 @@ import altair as alt
 import polars as pl
 
 from pipelines.report.charts.looks import ARMS, BLACK, BLUE, VERMILLION, titled
-from pipelines.studies.spreads import spreads
+from pipelines.studies.intervals import spreads
 
 PLACEMENTS: Final = {"best_fit": "best fit", "fgd": "FGD", "fgd_used_first": "FGD, machines in use first"}
 FIGURES: Final = {

@@ -11,7 +11,7 @@ import altair as alt
 import polars as pl
 
 from pipelines.report.charts.looks import BLUE, VERMILLION, titled
-from pipelines.studies.spreads import spreads
+from pipelines.studies.intervals import spreads
 
 TIES: Final = {"first": "ties to the first machine", "random": "random ties"}
 WIDTH, COLUMNS = 210, 4

@@ -1,6 +1,6 @@
 """What replays come to, as flat rows: JCT, delay and slowdown, by VC and by size of gang, against FIFO and the oracle.
 
-Nothing is simulated here. Called by `taut experiment replay`; the charts are drawn from the same rows.
+Nothing is simulated here. Called by `taut study replay`; the charts are drawn from the same rows.
 """
 
 import math
@@ -10,13 +10,11 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.studies.replay.orders import FIFO
-from pipelines.studies.replay.replay import UNSIZED, Outcome
+from pipelines.studies.intervals import Resamples
+from pipelines.studies.replay.replay import FIFO, UNSIZED, Outcome
 from pipelines.studies.replay.sizes import ORACLE, PREDICTED
-from pipelines.studies.resamples import Resamples
+from pipelines.studies.study import Row
 from scheduler_core.types import BoolArray, FloatArray
-
-Row = dict[str, object]
 
 ALL: Final = "all"
 CLASSES: Final[dict[str, tuple[float, float]]] = {
@@ -203,3 +201,46 @@ def _mean(values: FloatArray | BoolArray) -> float:
 
 def _quantile(values: FloatArray, level: float) -> float:
     return float(np.quantile(values, level)) if len(values) else math.nan
+
+
+SECONDS_PER_HOUR: Final = 3600.0
+
+_NAMED: Final = ("reading", "capacity_gpus", "offered_load", "order", "sizes")
+_PARTS: Final = ("vc", "gang_gpus")
+_HOURS: Final[Mapping[str, str]] = {"jct_mean_h": "jct_mean_s", "delay_mean_h": "delay_mean_s"}
+_RATIOS: Final = ("fifo_jct_ratio", "gain_kept", "oracle_jct_ratio", "predicted_jct_ratio")
+
+
+def rendered(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows for eyes; the parts of a cluster and the classes of gangs stand there if there are any."""
+    parts = [name for name in _PARTS if any(row[name] != ALL for row in rows)]
+    return [
+        {
+            **{name: row[name] for name in (*_NAMED[:1], *parts, *_NAMED[1:])},
+            "jobs": row["jobs"],
+            **{name: _cell(row, column, SECONDS_PER_HOUR) for name, column in _HOURS.items()},
+            "delay_p99_h": _number(row["delay_p99_s"]) / SECONDS_PER_HOUR,
+            **{name: _cell(row, name) for name in _RATIOS},
+            "preemptions": row["preemptions"],
+        }
+        for row in rows
+    ]
+
+
+def _cell(row: Row, name: str, unit: float = 1.0) -> str | None:
+    """Return a figure with its interval, or alone where nothing is said of one.
+
+    >>> _cell({"x": 7200.0, "x_low": 3600.0, "x_high": 10800.0}, "x", 3600.0)
+    '2.00 [1.00, 3.00]'
+    """
+    if row[name] is None:
+        return None
+    value, low, high = (row[key] for key in (name, f"{name}_low", f"{name}_high"))
+    alone = f"{_number(value) / unit:.2f}"
+    if low is None or high is None:
+        return alone
+    return f"{alone} [{_number(low) / unit:.2f}, {_number(high) / unit:.2f}]"
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else float("nan")

@@ -16,13 +16,71 @@ import polars as pl
 from features.history import History
 from features.vocabulary import ZONES
 from pipelines.errors import BadUsage
-from pipelines.models.baselines import HISTORY_BASELINES, history_forecasts
+from pipelines.models.baselines import (
+    HISTORY_BASELINES,
+    UNINFORMED_S,
+    HistoryBaseline,
+    Key,
+    history_forecasts,
+    key_codes,
+)
 from pipelines.models.examples import Examples, examples_of, task_types
 from pipelines.models.fitted import Recipe, calibrated, fit_runtime
 from pipelines.models.metrics import FloatArray
-from pipelines.models.splits import time_later
-from pipelines.studies.replay.means import LIKE_MEAN, MEANS, mean_sizes
+from pipelines.models.splits import finished, time_later
 from scheduler_core.types import BoolArray, IntArray
+
+LIKE_MEAN: Final = "like_mean"
+"""Of (VC, GPUs), or of GPUs where the trace tells no VC: the one mean that applies to every trace."""
+
+MEANS: Final[dict[str, HistoryBaseline]] = {
+    "user_mean": HistoryBaseline(keys=(("user",), ("cluster",))),
+    "group_mean": HistoryBaseline(keys=(("group",), ("user",), ("cluster",))),
+    LIKE_MEAN: HistoryBaseline(keys=(("cluster", "vc", "gpus"), ("cluster", "gpus"), ("cluster",))),
+}
+"""Chains of keys, the first with an ended job answers; every mean is over all of the key's past, whatever the window.
+`gpus` is the GPU count of the whole gang."""
+
+
+def mean_sizes(jobs: pl.DataFrame, keys: tuple[Key, ...]) -> FloatArray:
+    """Return for each job (n,) the mean run time in seconds under the first of its keys that has ended jobs.
+
+    Only finished jobs that ended strictly before a job's `submit_ts` count; before any has, the answer is
+    `UNINFORMED_S`.
+    """
+    sizes = np.full(jobs.height, UNINFORMED_S[0.5])
+    for key in reversed(keys):
+        means = _ended_means(jobs, key)
+        sizes = np.where(np.isnan(means), sizes, means)
+    return sizes
+
+
+def _ended_means(jobs: pl.DataFrame, key: Key) -> FloatArray:
+    """Return the mean under one key as of each submission (n,), NaN where nothing had ended."""
+    codes = key_codes(jobs, key)
+    submit_us = jobs["submit_ts"].dt.epoch("us").to_numpy()
+    ended = np.flatnonzero(jobs.select(finished()).to_series().to_numpy() & (codes >= 0))
+    end_us = jobs["end_ts"].dt.epoch("us").to_numpy()[ended].astype(np.int64)
+    order = np.lexsort((end_us, codes[ended]))
+    ended, end_us = ended[order], end_us[order]
+    totals = np.concatenate([[0.0], np.cumsum(jobs["run_s"].to_numpy()[ended])])
+    firsts = np.searchsorted(codes[ended], codes)
+    # Ends by key, then time, as one ascending column: where each question would stand in it.
+    ranks = _ranks(codes, submit_us, codes[ended], end_us)
+    counts = np.where(codes >= 0, ranks - firsts, 0)
+    with np.errstate(invalid="ignore"):
+        return np.where(counts > 0, (totals[ranks] - totals[firsts]) / np.maximum(counts, 1), np.nan)
+
+
+def _ranks(asked_code: IntArray, asked_us: IntArray, code: IntArray, us: IntArray) -> IntArray:
+    """Return how many of the ascending pairs (code, us) come before each asked pair."""
+    is_end = np.concatenate([np.zeros(len(asked_code), dtype=np.bool_), np.ones(len(code), dtype=np.bool_)])
+    order = np.lexsort((is_end, np.concatenate([asked_us, us]), np.concatenate([asked_code, code])))
+    before = np.cumsum(is_end[order])
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = before
+    return ranks[: len(asked_code)]
+
 
 ORACLE: Final = "oracle"
 PREDICTED: Final = "predicted"

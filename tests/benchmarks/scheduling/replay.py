@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from pipelines.lake.lake import Lake
-from pipelines.studies.replay.experiment import Question, ask
+from pipelines.studies.replay.study import Config, replays_of
+from pipelines.studies.study import Context
 from tests.benchmarks.scheduling.arrivals import PHILLY_TRACE, philly_lake
 from tests.benchmarks.serving.figures import Bar, Row, amount_row
 
-QUESTION: Final = Question(
-    trace=PHILLY_TRACE, readings=["machine_list"], orders=["srtf"], sizes=["predicted"], threads=2
-)
+CONFIG: Final = Config(readings=("machine_list",), orders=("srtf",), sizes=("predicted",))
 CORES: Final = 2
 MOST_S: Final = 600.0
 """A replay that takes longer is stopped, and an error."""
@@ -46,8 +45,8 @@ def main(folder: Path) -> None:
     """Replay once, and print what it took."""
     wall_s, cpu_s = time.perf_counter(), time.process_time()
     with Lake(folder) as lake:
-        answer = ask(lake, QUESTION)
-        rows = answer.rows()
+        replays = replays_of(lake, PHILLY_TRACE, CONFIG, Context(threads=CORES))
+        rows = replays.rows(detail=False, seed=CONFIG.seed)
     took = {"wall_s": time.perf_counter() - wall_s, "cpu_s": time.process_time() - cpu_s}
     print(json.dumps({**took, "jobs": max(int(str(row["jobs"])) for row in rows)}))
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipelines.studies.resamples import BLOCK_DAYS, DRAWS, Resamples, day_counts
+from pipelines.studies.intervals import BLOCK_DAYS, DRAWS, Resamples, day_counts
 
 
 def resamples(days: int, *, seed: int = 0) -> Resamples:

@@ -14,7 +14,7 @@ from pipelines.simulation.energy.power_file import power_file
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.measures.holding import Uses
 from pipelines.studies.energy.shifting import Outcome, Queue, ask, compared, outcome, queue_of, shifted
-from pipelines.studies.resamples import day_counts
+from pipelines.studies.intervals import day_counts
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
 from scheduler_core.planning.grid import Grid

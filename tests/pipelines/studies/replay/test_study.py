@@ -1,4 +1,4 @@
-"""`taut experiment replay` from a lake of four tiny jobs: rows, notes, files, and what is refused."""
+"""`taut study replay` from a lake of four tiny jobs: rows, notes, files, and what is refused."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def taut(lake: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(app, ["experiment", "replay", "--lake", str(lake), "--format", "json", *arguments])
+    return CliRunner().invoke(app, ["study", "replay", "--lake", str(lake), "--format", "json", *arguments])
 
 
 def test_rows_are_flat_and_every_assumption_is_said(lake: Path) -> None:
@@ -39,10 +39,10 @@ def test_a_folder_holds_the_rows_with_their_notes_and_the_charts(lake: Path, tmp
     result = taut(lake, "--trace", "philly", "--load", "0.9", "--out", str(tmp_path / "out"))
 
     assert result.exit_code == 0, result.stderr
-    book = json.loads((tmp_path / "out" / "replay.json").read_text())
+    book = json.loads((tmp_path / "out" / "rows.json").read_text())
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"replay.json"} | {
-        f"{chart}.{kind}" for chart in ("gain_kept", "delays", "tails") for kind in ("html", "svg")
+    assert names == {"rows.json"} | {
+        f"{chart}.{kind}" for chart in ("gain_kept", "delays", "tails") for kind in ("html", "svg", "png")
     }
     assert {row["gang_gpus"] for row in book["rows"]} == {"all", "1", "2-7", "8", ">8"}
     assert any("NOT THE TRACE'S CLUSTER" in note for note in book["notes"])
@@ -52,7 +52,7 @@ def test_a_folder_holds_the_rows_with_their_notes_and_the_charts(lake: Path, tmp
 def test_a_screen_shows_hours_and_leaves_out_what_is_the_same(lake: Path) -> None:
     asked = ["--trace", "philly", "--reading", "machine_list", "--order", "sjf", "--sizes", "recent_20"]
 
-    result = CliRunner().invoke(app, ["experiment", "replay", "--lake", str(lake), *asked])
+    result = CliRunner().invoke(app, ["study", "replay", "--lake", str(lake), *asked])
 
     heading, _, fifo, *_ = result.stdout.splitlines()
     assert heading.split()[:7] == ["reading", "capacity_gpus", "offered_load", "order", "sizes", "jobs", "jct_mean_h"]

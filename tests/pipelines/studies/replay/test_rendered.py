@@ -1,7 +1,7 @@
 """What a screen shows of a replay: hours, intervals beside their figures, nothing where nothing is known."""
 
-from pipelines.studies.replay.rows import Row
-from pipelines.studies.replay.shown import shown
+from pipelines.studies.replay.rows import rendered
+from pipelines.studies.study import Row
 
 FIGURES = ("jct_mean_s", "delay_mean_s", "fifo_jct_ratio", "gain_kept", "oracle_jct_ratio", "predicted_jct_ratio")
 
@@ -22,19 +22,19 @@ def row(**figures: object) -> Row:
 
 
 def test_a_figure_stands_with_its_interval_in_hours() -> None:
-    (found,) = shown([row(jct_mean_s=7200.0, jct_mean_s_low=3600.0, jct_mean_s_high=9000.0)])
+    (found,) = rendered([row(jct_mean_s=7200.0, jct_mean_s_low=3600.0, jct_mean_s_high=9000.0)])
 
     assert found["jct_mean_h"] == "2.00 [1.00, 2.50]"
     assert found["delay_p99_h"] == 0.5
 
 
 def test_a_figure_without_an_interval_stands_alone_and_what_is_not_known_is_empty() -> None:
-    (found,) = shown([row(gain_kept=-17.7)])
+    (found,) = rendered([row(gain_kept=-17.7)])
 
     assert (found["gain_kept"], found["fifo_jct_ratio"]) == ("-17.70", None)
 
 
 def test_parts_and_classes_stand_there_if_there_are_any() -> None:
-    assert "gang_gpus" not in shown([row()])[0]
-    assert [each["gang_gpus"] for each in shown([row(), row(gang_gpus=">8")])] == ["all", ">8"]
-    assert "vc" not in shown([row(), row(gang_gpus=">8")])[0]
+    assert "gang_gpus" not in rendered([row()])[0]
+    assert [each["gang_gpus"] for each in rendered([row(), row(gang_gpus=">8")])] == ["all", ">8"]
+    assert "vc" not in rendered([row(), row(gang_gpus=">8")])[0]

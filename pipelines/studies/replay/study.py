@@ -1,0 +1,169 @@
+"""The study of replays, from a lake to rows and charts: which jobs, sizes and readings, and what every figure assumes.
+
+Puts the parts of this folder together. Called by `taut study replay`.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+import polars as pl
+
+from pipelines.errors import BadUsage
+from pipelines.lake.lake import Lake
+from pipelines.studies.intervals import BLOCK_DAYS, DRAWS
+from pipelines.studies.replay.capacity import Reading, evidence_of, readings_of
+from pipelines.studies.replay.charts import delays, gain_kept, tails
+from pipelines.studies.replay.replay import AGING, AGING_GPU_S, Outcome, orders_for, planned, replay, replayed
+from pipelines.studies.replay.rows import rendered, rows_of
+from pipelines.studies.replay.sizes import ORACLE, sizes_of
+from pipelines.studies.study import (
+    Context,
+    Findings,
+    Row,
+    Study,
+    cluster_option,
+    option,
+    seed_option,
+    trace_option,
+)
+
+CHARTS: Final = {"gain_kept": gain_kept, "delays": delays, "tails": tails}
+"""By the name of the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What is replayed; an empty choice takes everything that applies. `loads` are those of the reading `load`."""
+
+    trace: str | None = trace_option()
+    cluster: str | None = cluster_option()
+    readings: tuple[str, ...] = option(
+        (),
+        name="--reading",
+        help="Reading of the cluster's size: machine_list, revised, daily_total, vc_table, vc_inferred or load (may be "
+        "repeated).",
+        shown="all that the lake allows",
+    )
+    orders: tuple[str, ...] = option(
+        (), name="--order", help="Only this queue order (may be repeated).", shown="all that apply"
+    )
+    sizes: tuple[str, ...] = option(
+        (),
+        help="Only this source of sizes: predicted, oracle, or a baseline from history (may be repeated).",
+        shown="all that apply",
+    )
+    loads: tuple[float, ...] = option(
+        (0.7, 0.9),
+        name="--load",
+        help="Offered load of the reading `load` (may be repeated).",
+        minimum=0.1,
+        maximum=1.5,
+        shown="0.7 and 0.9",
+    )
+    checkpoint_s: float = option(60.0, help="Seconds that every start after a preemption costs.", minimum=0.0)
+    detail: bool = option(False, help="Rows by VC and by size of gang as well.")
+    seed: int = seed_option()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replays:
+    """The outcomes of all runs in one cluster of a trace, and the notes that belong to every figure of theirs."""
+
+    trace: str
+    cluster: str
+    outcomes: tuple[Outcome, ...]
+    notes: tuple[str, ...]
+
+    def rows(self, *, detail: bool, seed: int) -> list[Row]:
+        """Return the outcomes as flat rows, as `rows` measures them."""
+        rows = rows_of(self.outcomes, detail=detail, seed=seed)
+        return [{"trace": self.trace, "cluster": self.cluster, **row} for row in rows]
+
+
+def run(config: Config, context: Context) -> Findings:
+    """Replay the jobs of one cluster of a trace under every reading, order and source of sizes of the config.
+
+    Raises
+    ------
+    BadUsage
+        If a name is unknown, or the trace has several clusters and the config names none.
+    LakeError
+        If the lake lacks what is needed.
+    """
+    replays = replays_of(context.lake(), context.trace(config.trace), config, context)
+    rows = replays.rows(detail=config.detail, seed=config.seed)
+    full = rows if config.detail else replays.rows(detail=True, seed=config.seed)
+    of = subtitle_of(replays)
+    return Findings(
+        study="replay",
+        trace=replays.trace,
+        tables={"": rendered(rows)},
+        charts={name: partial(draw, pl.DataFrame(full, infer_schema_length=None), of) for name, draw in CHARTS.items()},
+        notes=replays.notes,
+        flat=rows,
+        full=full,
+    )
+
+
+def replays_of(lake: Lake, trace: str, config: Config, context: Context) -> Replays:
+    """Run the replays of a config; raise as `run` does."""
+    every = lake.table("jobs", trace, config.cluster).collect()
+    clusters = every["cluster"].unique().sort().to_list()
+    if len(clusters) != 1:
+        raise BadUsage(f"{trace} has the clusters {', '.join(clusters) or 'none'}: say which with --cluster")
+    taken = replayed(every)
+    jobs, talk = taken.jobs, context.talk
+    orders = orders_for(jobs, config.orders)
+    began = time.perf_counter()
+    learnt_from = lake.table("jobs", trace).filter(pl.col("req_gpus") > 0.0).collect()
+    sources = list(dict.fromkeys([*config.sizes, ORACLE])) if config.sizes else None
+    sizes = sizes_of(jobs, learnt_from, sources, seed=config.seed, nthread=context.threads, talk=talk)
+    talk(f"sizes took {time.perf_counter() - began:.1f} s")
+    found = evidence_of(lake, jobs, since=sizes.since, loads=config.loads)
+    readings = readings_of(found, config.readings)
+    plan = planned(orders, list(sizes.predicted_s), everywhere=bool(config.sizes))
+    outcomes: list[Outcome] = []
+    for reading in readings:
+        began = time.perf_counter()
+        own = list(replay(jobs, sizes.predicted_s, reading, plan, since=sizes.since, checkpoint_s=config.checkpoint_s))
+        talk(f"{reading.name}: {len(own)} outcomes took {time.perf_counter() - began:.1f} s")
+        outcomes.extend(own)
+    notes = (*taken.notes, *assumptions(config, jobs, readings, sizes.since), *sizes.notes)
+    return Replays(trace=trace, cluster=clusters[0], outcomes=tuple(outcomes), notes=notes)
+
+
+def assumptions(config: Config, jobs: pl.DataFrame, readings: Sequence[Reading], since: datetime) -> list[str]:
+    """Return what every figure rests on that the trace does not record."""
+    recorded = jobs["queue_s"].null_count() < jobs.height
+    return [
+        *(f"capacity {reading.name}: {reading.note}" for reading in readings),
+        "arrivals and run times are real; recorded starts are not used"
+        if recorded
+        else "the trace does not tell when jobs started: arrivals and run times are real, recorded ends assume no wait",
+        "only GPUs bind; a gang larger than a machine is divided into equal instances, fewer GPUs are never split",
+        "history knows a job's run time from its recorded end on, though in the replay it may end later",
+        f"figures are of jobs submitted from {since:%Y-%m-%d %H:%M} UTC on; earlier ones warm the cluster up",
+        f"intervals are 95 %, of {DRAWS} draws of blocks of {BLOCK_DAYS} days of submission, the same for all orders: "
+        "what single weeks weigh, not what other arrivals would come to",
+        f"preempting orders pay {config.checkpoint_s:g} s for every restart; aging is {AGING:g} s a second waited, "
+        f"for qssf {AGING_GPU_S:g} GPU-seconds",
+    ]
+
+
+def subtitle_of(replays: Replays) -> list[str]:
+    """Return the lines below the title of a chart: which jobs, and how many."""
+    first = replays.outcomes[0]
+    key = (first.reading.name, first.order, first.sizes)
+    of_one_run = [each for each in replays.outcomes if (each.reading.name, each.order, each.sizes) == key]
+    measured = sum(len(each.jct_s) for each in of_one_run)
+    return [
+        f"{replays.trace}, {replays.cluster}: {measured} measured jobs, submissions and run times as in the log",
+        f"95 % intervals over blocks of {BLOCK_DAYS} days of submission; a panel for each reading of its size",
+    ]
+
+
+REPLAY: Final = Study(name="replay", config=Config, run=run, takes=("lake", "threads"))
