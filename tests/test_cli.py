@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.cli.reference import command_line, command_names, command_paths, pages
+from pipelines.cli.study import load
+from pipelines.studies.registry import RENAMED, STUDIES
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("xgboost", "mlflow", "sklearn", "pandas", "polars", "duckdb", "numpy", "scipy", "pyarrow")
@@ -17,21 +19,27 @@ HEAVY = ("xgboost", "mlflow", "sklearn", "pandas", "polars", "duckdb", "numpy", 
 def test_every_command_of_the_design_is_there() -> None:
     expected = {
         "demo", "fetch", "synth", "ingest", "sql", "train", "evaluate", "promote", "models", "predict", "recommend",
-        "report", "serve", "simulate", "stats", "token", "rightsize", "experiment",
+        "report", "serve", "simulate", "stats", "token", "rightsize", "study",
     }  # fmt: skip
     assert set(command_names()) == expected
 
 
 def test_every_command_of_a_group_has_its_own_help_in_the_reference() -> None:
     paths = command_paths()
-    assert {("experiment", name) for name in ("1", "2", "3", "ablate", "frontier", "replay", "fgd")} <= set(paths)
+    assert {("study", name) for name in STUDIES} <= set(paths)
     text = command_line()
     assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == [
         "taut",
         *(" ".join(("taut", *path)) for path in paths),
     ]
-    assert text.count("Usage: taut experiment 1 ") == 1
-    assert "--popularity" in text
+    assert text.count("Usage: taut study replay ") == 1
+    assert "--checkpoint-s" in text
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_registry_names_the_study_it_loads(name: str) -> None:
+    assert load(name).name == name
+    assert set(RENAMED.values()) <= set(STUDIES)
 
 
 @pytest.mark.parametrize("name", ["cli.md", "modules.md"])

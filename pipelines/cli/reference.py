@@ -55,6 +55,8 @@ def modules() -> str:
 def _paths(group: TyperGroup, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     paths = []
     for name, command in group.commands.items():
+        if command.hidden:
+            continue
         paths.append((*above, name))
         if isinstance(command, TyperGroup):
             paths += _paths(command, (*above, name))
