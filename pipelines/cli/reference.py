@@ -1,10 +1,9 @@
-"""The generated pages of `docs/`: the command-line reference, and the list of modules by their own first lines.
+"""The generated page `docs/cli.md`: the help of every command.
 
-Writes nothing unless run as a program; a test holds the pages against it.
+Writes nothing unless run as a program; a test compares the page with it.
 Run by hand: `python -m pipelines.cli.reference`.
 """
 
-import ast
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -15,14 +14,8 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-PACKAGES: Final = ("features", "pipelines", "modelserve", "scheduler_core")
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 WIDTH: Final = "100"
-
-
-def pages() -> dict[Path, str]:
-    """Return every generated page by its path."""
-    return {ROOT / "docs" / "cli.md": command_line(), ROOT / "docs" / "modules.md": modules()}
 
 
 def command_names() -> list[str]:
@@ -42,16 +35,6 @@ def command_line() -> str:
     return "# Command line\n\nGenerated from `--help`.\n\n" + "\n".join(sections)
 
 
-def modules() -> str:
-    """Return one table per package: every module, and the first line of its docstring."""
-    sections = []
-    for package in PACKAGES:
-        found = sorted((ROOT / package).rglob("*.py"))
-        rows = [f"| `{file.relative_to(ROOT).as_posix()}` | {_first_line(file)} |" for file in found]
-        sections.append(f"## {package}\n\n| module | purpose |\n|---|---|\n" + "\n".join(rows) + "\n")
-    return "# Modules\n\nGenerated from the first line of every module.\n\n" + "\n".join(sections)
-
-
 def _paths(group: TyperGroup, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     paths = []
     for name, command in group.commands.items():
@@ -69,12 +52,5 @@ def _help(command: Sequence[str]) -> str:
     return "\n".join(line.rstrip() for line in result.stdout.strip().splitlines())
 
 
-def _first_line(file: Path) -> str:
-    docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-    # A bar would end the table's cell.
-    return docstring.partition("\n")[0].replace("|", r"\|")
-
-
 if __name__ == "__main__":
-    for path, text in pages().items():
-        path.write_text(text, encoding="utf-8")
+    PAGE.write_text(command_line(), encoding="utf-8")
