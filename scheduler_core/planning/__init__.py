@@ -1,5 +1,5 @@
-"""Energy, carbon and money: models of speed and watts, hourly grids, accounting, and allocation under a budget.
+"""Decide by energy, carbon and cost: models of speed and power, hourly grid series, release times, allocation.
 
-Pure functions on arrays (numpy only): no files, no clock; tables and experiments are `pipelines.studies.energy`'s.
-Called by `pipelines.studies.energy`, and by whoever schedules where power is told.
+Pure functions on arrays: no files, no clock. Files and accounts are in `pipelines.simulation.energy`. Called by
+`pipelines.simulation` and `pipelines.studies`.
 """

@@ -1,6 +1,6 @@
-"""Forecasts of an hourly series that anyone can make: the newest value, or that of the same hour yesterday.
+"""Simple forecasts of an hourly series: the newest value, or the value of the same hour yesterday.
 
-A forecast is a known hour whose value is repeated, so none can look ahead. Called by `slack` and `taut experiment`.
+A forecast repeats the value of a known hour, so it cannot use the future. Called by `release` and the studies.
 """
 
 from collections.abc import Callable
@@ -14,14 +14,14 @@ from scheduler_core.planning.hourly import HOURS_PER_DAY, HourlySeries
 from scheduler_core.types import FloatArray, IntArray
 
 Forecast = Callable[[IntArray, int], IntArray]
-"""`(hours that are now, hours ahead) -> the known hours` whose values are forecast, none later than now."""
+"""`(current hours, hours ahead) -> hours whose values are the forecast`; none is later than the current hour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastError:
-    """How far forecasts lay from what came (reported hours only); the unit is the series'.
+    """Errors of a forecast over reported hours, in the unit of the series.
 
-    `bias` is the mean of forecast minus truth; `mae_frac` the mean absolute error over the mean absolute truth.
+    `bias` is the mean of forecast minus actual value; `mae_frac` the mean absolute error over the mean absolute value.
     """
 
     hours: int
@@ -32,13 +32,13 @@ class ForecastError:
 
 
 def persistence(hours: IntArray, ahead_h: int) -> IntArray:
-    """Repeat the newest value, whichever hour is asked for."""
+    """Repeat the newest value for every hour ahead."""
     del ahead_h
     return hours
 
 
 def yesterday(hours: IntArray, ahead_h: int) -> IntArray:
-    """Repeat the newest known value of the same hour of the day: yesterday's for the next 24 hours, and so on.
+    """Repeat the newest known value of the same hour of the day: that of yesterday for the next 24 hours, and so on.
 
     >>> yesterday(np.array([100]), 3).tolist(), yesterday(np.array([100]), 24).tolist()
     ([79], [100])
@@ -50,15 +50,15 @@ FORECASTS: Final[dict[str, Forecast]] = {"persistence": persistence, "yesterday"
 
 
 def forecast(series: HourlySeries, hours: IntArray, ahead_h: int, how: str) -> FloatArray:
-    """Return what is expected `ahead_h` hours after each of the hours (n,), indices into the series.
+    """Return the forecast for `ahead_h` hours after each of the `hours` (n,), which are indices into the series.
 
-    What holds in the running hour is known. Before a day is known, `yesterday` repeats the newest value; a series that
-    wraps is known before its begin.
+    The value of the current hour is known. If less than a day is known, `yesterday` repeats the newest value; a series
+    that wraps is known before its first hour.
 
     Raises
     ------
     BadInput
-        If there is no such forecast, or it is asked of the past.
+        If the forecast is unknown, or `ahead_h` is negative.
     """
     if how not in FORECASTS or ahead_h < 0:
         raise BadInput(
@@ -70,14 +70,14 @@ def forecast(series: HourlySeries, hours: IntArray, ahead_h: int, how: str) -> F
 
 
 def forecast_error(series: HourlySeries, ahead_h: int, how: str) -> ForecastError:
-    """Judge a forecast over every hour of the series from which it can be made and judged.
+    """Return the error of a forecast over every hour of the series that has both a forecast and a reported value.
 
-    The first day is left out for every forecast, so that all are judged over the same hours; wrapping is not used.
+    The first day is left out for every forecast, so that all are compared over the same hours. Wrapping is not used.
 
     Raises
     ------
     BadInput
-        If the series is too short to judge any.
+        If the series is too short.
     """
     hours = np.arange(HOURS_PER_DAY, len(series) - ahead_h, dtype=np.int64)
     hours = hours[~series.filled[hours + ahead_h]]

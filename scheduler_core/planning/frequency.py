@@ -1,7 +1,6 @@
-"""Speed and watts of a GPU against its core frequency: two lines of two numbers each, fitted to a table.
+"""Speed and power of a GPU as functions of its core frequency: two fitted lines with two coefficients each.
 
-Reading tables is `pipelines.studies.energy.measured`'s. Called by allocators under a carbon budget, and by
-`pipelines.studies.energy`.
+Measured tables are read in `pipelines.studies.energy.measured`. Called by the carbon and energy studies.
 """
 
 from collections.abc import Sequence
@@ -14,20 +13,20 @@ from scheduler_core.errors import BadInput
 from scheduler_core.types import FloatArray
 
 LEAST_STEPS = 2
-"""Two numbers are fitted to the times, and two to the watts."""
+"""Fewest frequencies in a table: two coefficients are fitted to the times, and two to the watts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrequencyModel:
-    """How long a step takes and how many watts a GPU draws at each core frequency.
+    """Step time and power of a GPU at each core frequency f.
 
-    The time of a step relative to that at `reference_mhz` is `a + b_mhz / f` (one at the reference up to the error of
-    the fit); a running GPU draws `p0_w + c_w_per_mhz3 * f**3` watts.
+    The step time relative to that at `reference_mhz` is `a + b_mhz / f` (1 at the reference, up to the error of the
+    fit); a running GPU draws `p0_w + c_w_per_mhz3 * f**3` watts.
 
     References
     ----------
-    PowerFlow: energy-efficient GPU clusters scheduling for deep learning (arXiv 2304.06381), which models step time
-    and power by frequency; the forms here are those that fit the measured tables best of those tried.
+    PowerFlow: energy-efficient GPU clusters scheduling for deep learning (arXiv 2304.06381) models step time and power
+    by frequency; of the formulas tried, these fit the measured tables best.
 
     >>> model = FrequencyModel(
     ...     steps_mhz=(500.0, 1000.0), reference_mhz=1000.0, a=0.5, b_mhz=500.0, p0_w=50.0, c_w_per_mhz3=1e-7
@@ -44,19 +43,19 @@ class FrequencyModel:
     c_w_per_mhz3: float
 
     def time_ratio(self, mhz: npt.ArrayLike) -> FloatArray:
-        """Return the time of a step over that at the reference frequency."""
+        """Return the step time relative to that at the reference frequency."""
         return np.asarray(self.a + self.b_mhz / np.asarray(mhz, dtype=np.float64))
 
     def perf(self, mhz: npt.ArrayLike) -> FloatArray:
-        """Return the speed over that at the reference frequency, one there."""
+        """Return the speed relative to that at the reference frequency."""
         return np.asarray(self.time_ratio(self.reference_mhz) / self.time_ratio(mhz))
 
     def watts(self, mhz: npt.ArrayLike) -> FloatArray:
-        """Return the watts of one GPU while it runs."""
+        """Return the watts of one running GPU."""
         return np.asarray(self.p0_w + self.c_w_per_mhz3 * np.asarray(mhz, dtype=np.float64) ** 3)
 
     def optimal_mhz(self) -> float:
-        """Return the step of least energy per unit of work; the slower of equals."""
+        """Return the frequency with the least energy per unit of work; of equal ones the lower."""
         steps = np.asarray(self.steps_mhz)
         return self.steps_mhz[int(np.argmin(self.watts(steps) * self.time_ratio(steps)))]
 
@@ -64,15 +63,15 @@ class FrequencyModel:
 def fit_frequency(
     mhz: npt.ArrayLike, perf: npt.ArrayLike, watts: npt.ArrayLike, *, reference_mhz: float | None = None
 ) -> FrequencyModel:
-    """Fit a model to speeds, relative to those at the reference (by default the highest step), and to watts.
+    """Fit a model to watts and to speeds relative to those at the reference, by default the highest frequency.
 
-    Both fits are least squares of relative errors, which is what is reported of them.
+    Both fits minimise squared relative errors.
 
     Raises
     ------
     BadInput
-        If there are fewer than two steps, one comes twice, a figure is not finite and above zero, or no model that
-        slows down and draws less at lower frequencies comes out.
+        If there are fewer than two frequencies, one is repeated, a value is not finite and above zero, or the fitted
+        times or watts are not above zero at every frequency.
     """
     steps, speeds, drawn = _columns(mhz, perf, watts)
     reference = float(steps.max()) if reference_mhz is None else float(reference_mhz)
@@ -95,7 +94,7 @@ def fit_frequency(
 
 
 def line(x: FloatArray, y: FloatArray) -> tuple[float, float]:
-    """Return intercept and slope of the line of least squared relative errors in y (all above zero).
+    """Return intercept and slope of the line with the least squared relative errors in y (all above zero).
 
     >>> intercept, slope = line(np.array([1.0, 2.0, 4.0]), np.array([3.0, 5.0, 9.0]))
     >>> round(intercept, 9), round(slope, 9)
@@ -107,17 +106,17 @@ def line(x: FloatArray, y: FloatArray) -> tuple[float, float]:
     return float(intercept), float(slope) / scale
 
 
-def mean_error(told: FloatArray, measured: FloatArray) -> float:
+def mean_error(modelled: FloatArray, measured: FloatArray) -> float:
     """Return the mean absolute relative error.
 
     >>> mean_error(np.array([1.1, 0.9]), np.array([1.0, 1.0]))
     0.1...
     """
-    return float(np.abs(told / measured - 1.0).mean())
+    return float(np.abs(modelled / measured - 1.0).mean())
 
 
 def _columns(*given: npt.ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Check the columns of a table: equally long, finite, above zero, no step twice."""
+    """Return the checked columns of a table: equal lengths, finite, above zero, no frequency repeated."""
     steps, speeds, drawn = (np.asarray(each, dtype=np.float64) for each in given)
     if steps.ndim != 1 or steps.shape != speeds.shape or steps.shape != drawn.shape or len(steps) < LEAST_STEPS:
         raise BadInput(

@@ -1,7 +1,6 @@
-"""The grid a site hangs on: carbon intensity and price by the hour, and the site's power usage effectiveness.
+"""The electricity grid of a site: hourly carbon intensity and price, and the site's power usage effectiveness (PUE).
 
-Reading files is `pipelines.simulation.energy.grid_files`' matter. Called by `accounting`, `slack` and whoever asks a
-provider.
+Files are read in `pipelines.simulation.energy.grid_files`. Called by the energy accounts and the studies.
 """
 
 from dataclasses import dataclass
@@ -15,11 +14,11 @@ from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 CARBON_UNIT: Final = "g/kWh"
 PRICE_UNIT: Final = "USD/kWh"
 MOST_PUE: Final = 10.0
-"""More than any site's: what lies beyond is a mistake."""
+"""Higher than the PUE of any site; a larger value is refused as a mistake."""
 
 
 class GridProvider(Protocol):
-    """Whatever tells carbon intensity and price at a moment (Unix time); prices may be negative."""
+    """Source of carbon intensity and price at a moment (Unix time); prices may be negative."""
 
     def carbon_g_per_kwh(self, ts: float) -> float:
         """Return grams of CO2 equivalent per kWh."""
@@ -32,9 +31,9 @@ class GridProvider(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """One zone's series and the site there; a series is None where nobody tells it.
+    """The series of one zone and the PUE of a site there; a series is None if it is not available.
 
-    `pue` is the site's energy over that of its machines: emissions and cost are the whole site's.
+    `pue` is the site's energy over that of its machines; emissions and cost are those of the whole site.
 
     Raises
     ------
@@ -67,9 +66,9 @@ class Grid:
         Raises
         ------
         BadInput
-            If nobody tells it, or not for that moment.
+            If the zone has no carbon series, or the series does not cover the moment.
         """
-        return _told(self.carbon, self.zone, "carbon intensity").at(ts)
+        return _required(self.carbon, self.zone, "carbon intensity").at(ts)
 
     def price_usd_per_kwh(self, ts: float) -> float:
         """Return USD per kWh, which may be negative.
@@ -77,24 +76,24 @@ class Grid:
         Raises
         ------
         BadInput
-            If nobody tells it, or not for that moment.
+            If the zone has no price series, or the series does not cover the moment.
         """
-        return _told(self.price, self.zone, "price").at(ts)
+        return _required(self.price, self.zone, "price").at(ts)
 
 
-def _told(series: HourlySeries | None, zone: str, what: str) -> HourlySeries:
+def _required(series: HourlySeries | None, zone: str, what: str) -> HourlySeries:
     if series is None:
         raise BadInput(f"grid {zone}: found no {what}, expected an hourly series of it")
     return series
 
 
 def sampled(provider: GridProvider, zone: str, *, start_s: float, hours: int, pue: float = 1.0) -> Grid:
-    """Return what a provider tells at the begin of each of so many hours, as a grid to account on.
+    """Return a grid of the provider's values at the start of each of `hours` hours.
 
     Raises
     ------
     BadInput
-        If the begin is no whole hour, there is no hour, or the provider tells what is no finite number.
+        If `start_s` is not a whole hour, `hours` is 0, or a value is not a finite number.
     """
     moments = [start_s + hour * HOUR_S for hour in range(hours)]
     carbon = np.array([provider.carbon_g_per_kwh(each) for each in moments], dtype=np.float64)

@@ -1,6 +1,6 @@
-"""Hourly series of a grid: what held in each hour (UTC), and its exact integral between any two moments.
+"""An hourly series, one constant value per hour (UTC), and its exact integral between any two moments.
 
-No file is read and nothing is forecast here. Made from `readings`; read by `grid`, `forecast` and `accounting`.
+No file is read and nothing is forecast here. Called by `grid`, `forecast`, `release` and the energy accounts.
 """
 
 from dataclasses import dataclass, field, replace
@@ -17,26 +17,25 @@ HOURS_PER_DAY: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HourlySeries:
-    """Values of consecutive hours: `values[i]` holds from `start_s` + i hours on, for an hour.
+    """Values of consecutive hours: `values[i]` is valid for the hour that begins i hours after `start_s`.
 
     Attributes
     ----------
     start_s
-        Unix time (UTC) of the first hour's begin, a whole hour.
+        Unix time (UTC) at which the first hour begins, a whole hour.
     values
-        One finite value an hour (n), at least one.
+        One finite value per hour (n), at least one.
     unit
-        Of the values, such as "g/kWh".
+        Unit of the values, such as "g/kWh".
     filled
-        The hours that nobody reported (n); none where it is left out.
+        Marks the hours (n) without a reported value; by default none.
     wrap
-        After the last hour the first one comes again, and before the first the last. Otherwise moments beyond the
-        series are refused.
+        Repeat the series before its first and after its last hour. Otherwise moments outside the series are refused.
 
     Raises
     ------
     BadInput
-        If there is no value, one is not finite, or the begin is no whole hour.
+        If there is no value, one is not finite, or `start_s` is not a whole hour.
 
     Examples
     --------
@@ -71,7 +70,7 @@ class HourlySeries:
 
     @property
     def until_s(self) -> float:
-        """Return when the last hour ends, Unix time."""
+        """Return the Unix time at which the last hour ends."""
         return self.start_s + len(self.values) * HOUR_S
 
     @overload
@@ -79,23 +78,23 @@ class HourlySeries:
     @overload
     def at(self, ts: FloatArray) -> FloatArray: ...
     def at(self, ts: float | FloatArray) -> float | FloatArray:
-        """Return what holds at a moment, or at each of several; Unix time.
+        """Return the value at a moment (Unix time), or at each of several.
 
         Raises
         ------
         BadInput
-            If the series does not reach there.
+            If a moment is outside the series.
         """
         found = self.values[self.hour(np.asarray(ts, dtype=np.float64))]
         return float(found) if np.ndim(ts) == 0 else np.asarray(found, dtype=np.float64)
 
     def hour(self, ts: FloatArray) -> IntArray:
-        """Return in which hour of the series moments lie.
+        """Return the index of the hour that contains each moment.
 
         Raises
         ------
         BadInput
-            If the series does not reach there.
+            If a moment is outside the series.
         """
         hours = np.floor((ts - self.start_s) / HOUR_S)
         beyond = ~np.isfinite(hours) if self.wrap else ~((hours >= 0) & (hours < len(self.values)))
@@ -108,46 +107,46 @@ class HourlySeries:
     @overload
     def integral(self, from_s: FloatArray, until_s: FloatArray) -> FloatArray: ...
     def integral(self, from_s: float | FloatArray, until_s: float | FloatArray) -> float | FloatArray:
-        """Return value times hours between two moments, exactly; negative where they stand in the wrong order.
+        """Return the exact integral (value times hours) between two moments; negative if `until_s` is the earlier one.
 
         Raises
         ------
         BadInput
-            If the series does not reach there.
+            If a moment is outside the series.
         """
         between = self._up_to(np.asarray(until_s, dtype=np.float64)) - self._up_to(np.asarray(from_s, dtype=np.float64))
         return float(between) if np.ndim(from_s) == 0 else np.asarray(between, dtype=np.float64)
 
     def mean(self, from_s: float, until_s: float) -> float:
-        """Return the mean over time between two moments; at one moment what holds there.
+        """Return the mean over time between two moments; the value there if they are equal.
 
         Raises
         ------
         BadInput
-            If the series does not reach there.
+            If a moment is outside the series.
         """
         if until_s == from_s:
             return self.at(from_s)
         return self.integral(from_s, until_s) / ((until_s - from_s) / HOUR_S)
 
     def truncated(self, until_s: float) -> "HourlySeries":
-        """Return the hours that begin before a moment: what is known then.
+        """Return the hours that begin before a moment: the part of the series known then.
 
         Raises
         ------
         BadInput
-            If there is none.
+            If no hour begins before it.
         """
         count = int(np.ceil((until_s - self.start_s) / HOUR_S))
         return replace(self, values=self.values[: max(count, 0)], filled=self.filled[: max(count, 0)])
 
     def going_round(self) -> "HourlySeries":
-        """Return the series wrapped; a last day that is not whole is left out, so that hours stay those of a day."""
+        """Return the series with `wrap`; an incomplete last day is dropped, so that hours of the day stay aligned."""
         count = len(self.values) - len(self.values) % HOURS_PER_DAY or len(self.values)
         return replace(self, values=self.values[:count], filled=self.filled[:count], wrap=True)
 
     def _up_to(self, ts: FloatArray) -> FloatArray:
-        """Return the integral from the begin of the series to moments, in value times hours."""
+        """Return the integral from the start of the series to each moment, in value times hours."""
         hours = (ts - self.start_s) / HOUR_S
         count = len(self.values)
         if self.wrap:

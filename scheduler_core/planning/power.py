@@ -1,24 +1,26 @@
-"""What machines draw: idle and at full load, from their GPU type, their CPU model, or their own name.
+"""Power of machines, idle and at full load, by their name or by their GPU type and CPU model.
 
-Reading tables from files is `pipelines.simulation.energy.power_file`'s matter. Called by `accounting` and `taut
-simulate`.
+Tables are read from files in `pipelines.simulation.energy.power_file`. Called by the energy accounts and the report.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from scheduler_core.cluster import Machine
 from scheduler_core.errors import BadInput
 
+JOULES_PER_KWH: Final = 3.6e6
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watts:
-    """What a device draws when idle and at full load, W.
+    """Power of a device when idle and at full load, W.
 
     Raises
     ------
     BadInput
-        If it draws less at full load than idle, or less than nothing.
+        If the idle power is negative, or above the power at full load.
     """
 
     idle_w: float
@@ -39,15 +41,15 @@ class Package:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePower:
-    """One machine: its CPUs together, and each of its GPUs.
+    """Power of one machine: all its CPUs together, and each of its GPUs.
 
-    Draw is linear in use between idle and full (ours: the published figures are these two ends); memory, disks and fans
-    are not in them.
+    Power is linear in use between idle and full load (ours: only these two values are published). Memory, disks and
+    fans are not included.
 
     Raises
     ------
     BadInput
-        If anything draws less at full load than idle, or less than nothing.
+        If an idle power is negative, or above the power at full load.
     """
 
     name: str
@@ -61,7 +63,7 @@ class NodePower:
         Watts(idle_w=self.gpu_idle_w, full_w=self.gpu_full_w)
 
     def idle_w(self, gpus: int) -> float:
-        """Return what the machine draws when nothing runs on it.
+        """Return the power of the machine when nothing runs on it.
 
         >>> NodePower(name="n", cpu_idle_w=40.0, cpu_full_w=330.0, gpu_idle_w=30.0, gpu_full_w=300.0).idle_w(8)
         280.0
@@ -71,7 +73,7 @@ class NodePower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumed:
-    """Which part of what it holds a run draws, where nobody measured it."""
+    """Use assumed for runs without a measurement: fractions of the CPUs and of the GPUs they hold."""
 
     cpu_frac: float
     gpu_frac: float
@@ -83,28 +85,28 @@ class Assumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerTable:
-    """What is known of a site's power.
+    """Power figures of a site.
 
     Attributes
     ----------
     gpus, cpus
-        By GPU type, and by CPU model.
+        Figures by GPU type, and by CPU model.
     hosts
-        The CPU model of machines with a GPU type.
+        CPU model of a machine by its GPU type.
     default_gpu, default_cpu
-        Of machines whose type is unknown or not in the table.
+        Used for machines whose type is unknown or not in the table.
     threads_per_core
-        Cores that a machine's description counts for each physical one.
+        Cores counted in a machine's description per physical core.
     packages
-        CPUs of a machine that tells no cores.
+        CPUs of a machine without a core count.
     assumed
-        What runs of unknown use draw.
+        Use assumed for runs without a measurement.
     machines
-        Machines with figures of their own, by name.
+        Machines with their own figures, by name.
     pue
         The site's power usage effectiveness.
     source
-        Who says so.
+        Origin of the figures.
     """
 
     gpus: Mapping[str, Watts]
@@ -132,15 +134,15 @@ class PowerTable:
             )
 
     def node(self, machine: Machine) -> NodePower:
-        """Return what a machine draws: by its name, else by its GPU type and the CPU that goes with it."""
+        """Return the power of a machine: by its name, else by its GPU type and the CPU of that type's hosts."""
         if machine.name in self.machines:
             return self.machines[machine.name]
         kind = machine.gpu_type or self.default_gpu
         gpu = kind if kind in self.gpus else self.default_gpu
         model = self.hosts.get(kind, self.default_cpu)
         package = self.cpus[model]
-        told = machine.cpu_cores / (package.cores * self.threads_per_core)
-        packages = told if machine.cpu_cores else float(self.packages)
+        counted = machine.cpu_cores / (package.cores * self.threads_per_core)
+        packages = counted if machine.cpu_cores else float(self.packages)
         return NodePower(
             name=f"{gpu} on {model}" if machine.gpus else model,
             cpu_idle_w=packages * package.watts.idle_w,
@@ -150,10 +152,10 @@ class PowerTable:
         )
 
     def nodes(self, machines: Sequence[Machine]) -> tuple[NodePower, ...]:
-        """Return what each machine draws, in their order."""
+        """Return the power of each machine, in the given order."""
         return tuple(self.node(machine) for machine in machines)
 
     def guessed(self, machines: Sequence[Machine]) -> int:
-        """Return how many machines with GPUs are taken as the default, because the table does not know their type."""
+        """Return how many machines with GPUs use the default because their type is not in the table."""
         known = self.gpus.keys()
         return sum(each.gpus > 0 and each.name not in self.machines and each.gpu_type not in known for each in machines)

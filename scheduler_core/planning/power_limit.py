@@ -1,6 +1,6 @@
-"""Speed and watts against a GPU's power limit, where that is what a site can set instead of a frequency.
+"""Speed and power of a GPU as functions of its power limit, for sites that set a limit and not a frequency.
 
-Between measured limits both are interpolated; beyond them nothing is told. Called by `pipelines.studies.energy`.
+Interpolated between measured limits; values outside them are refused. Called by `pipelines.studies.energy`.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from scheduler_core.types import FloatArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerLimitModel:
-    """Measured seconds of an epoch and mean watts by power limit, limits ascending.
+    """Measured seconds per epoch and mean watts by power limit, limits ascending.
 
     References
     ----------
@@ -30,7 +30,7 @@ class PowerLimitModel:
     drawn_w: tuple[float, ...]
 
     def epoch_s(self, limit_w: npt.ArrayLike) -> FloatArray:
-        """Return the seconds of an epoch, straight lines between logarithms of limits and seconds.
+        """Return the seconds per epoch, interpolated linearly between logarithms of limits and of seconds.
 
         Raises
         ------
@@ -41,7 +41,7 @@ class PowerLimitModel:
         return np.asarray(np.exp(np.interp(at, np.log(self.limits_w), np.log(self.epochs_s))))
 
     def watts(self, limit_w: npt.ArrayLike) -> FloatArray:
-        """Return the mean watts of a running GPU, straight lines between limits.
+        """Return the mean watts of a running GPU, interpolated linearly between limits.
 
         Raises
         ------
@@ -51,7 +51,7 @@ class PowerLimitModel:
         return np.asarray(np.interp(self._measured(limit_w), self.limits_w, self.drawn_w))
 
     def optimal_limit_w(self) -> float:
-        """Return the measured limit of least energy an epoch; the lower of equals."""
+        """Return the measured limit with the least energy per epoch; of equal ones the lower."""
         return self.limits_w[int(np.argmin(np.multiply(self.epochs_s, self.drawn_w)))]
 
     def _measured(self, limit_w: npt.ArrayLike) -> FloatArray:
@@ -65,12 +65,12 @@ class PowerLimitModel:
 
 
 def fit_power_limit(limit_w: npt.ArrayLike, epoch_s: npt.ArrayLike, watts: npt.ArrayLike) -> PowerLimitModel:
-    """Make a model of one setting's rows, one of each limit, in any order.
+    """Return a model of the rows of one setting, one row per limit, in any order.
 
     Raises
     ------
     BadInput
-        If columns differ in length or are empty, a limit comes twice, or a figure is not finite and above zero.
+        If columns differ in length or are empty, a limit is repeated, or a value is not finite and above zero.
     """
     limits, seconds, drawn = (np.asarray(each, dtype=np.float64) for each in (limit_w, epoch_s, watts))
     if limits.ndim != 1 or not len(limits) or not limits.shape == seconds.shape == drawn.shape:

@@ -1,6 +1,6 @@
-"""Deadline slack: when a job that may wait enters the queue, by a forecast of the grid known at its arrival.
+"""Deadline slack: decide at a job's arrival when it enters the queue, by a forecast of the grid.
 
-Pure; no job is simulated here. Called by `pipelines.simulation` and the studies.
+No job is simulated here. Called by `pipelines.simulation` and the studies.
 """
 
 from dataclasses import dataclass
@@ -14,32 +14,27 @@ from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
 from scheduler_core.types import FloatArray, IntArray
 
 MOST_SLACK_H: Final = 7 * HOURS_PER_DAY
-"""A forecast that repeats a day says nothing of later weeks."""
-
+"""Longest slack: a forecast that repeats one day is of no use for later weeks."""
 
 MOST_RUN_FRAC: Final = 100.0
-"""Of the predicted run time: a job of two hours then waits the week, and more is a mistake (ours)."""
-
+"""Largest slack as a multiple of the predicted run time (ours); a larger value is refused as a mistake."""
 
 CLAIRVOYANT: Final = "clairvoyant"
-"""Instead of a forecast: what the series will hold. A bound for comparison; nobody has it."""
-
+"""Name of the comparison with perfect knowledge of the series: a bound, not a forecast."""
 
 UNKNOWN_RUN_S: Final = HOUR_S
-"""The run time taken where none is predicted: the hour that a job starts in is what counts then (ours)."""
-
+"""Run time assumed if none is predicted, so that the hour in which the job starts decides (ours)."""
 
 LONGEST_RUN_S: Final = 366 * HOURS_PER_DAY * HOUR_S
-"""Of a longer run, or one without end, the first year counts."""
-
+"""Longest run time considered; only the first year of a longer or endless run counts."""
 
 _BETTER: Final = 1e-9
-"""Relative gain from which an hour counts as cleaner."""
+"""Least relative gain for an hour to count as better."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slack:
-    """How long a job may be held: seconds, or a fraction of its predicted run time (nothing where none is)."""
+    """Longest delay of a job: in seconds, or as a fraction of its predicted run time (0 if none is predicted)."""
 
     longest_s: float | None = None
     run_frac: float | None = None
@@ -59,7 +54,7 @@ class Slack:
             )
 
     def of(self, predicted_s: FloatArray) -> FloatArray:
-        """Return how long each job (n) may be held, never longer than a week."""
+        """Return the longest delay of each job (n), at most a week."""
         if self.longest_s is not None:
             return np.full(len(predicted_s), self.longest_s)
         known = np.where(np.isfinite(predicted_s), predicted_s, 0.0)
@@ -69,25 +64,25 @@ class Slack:
 def released_s(
     arrive_s: FloatArray, slack_s: FloatArray, run_s: FloatArray, series: HourlySeries, start_ts: float, how: str
 ) -> FloatArray:
-    """Return when each job (n) is let into the queue: at once, or at the begin of a better hour within its slack.
+    """Return when each job (n) enters the queue: at once, or at the start of a better hour within its slack.
 
-    A job goes where the mean of the series over its run is expected lowest, if it starts when released; among equals
-    the earliest. A pure function of what is known at each arrival, decided once (ours): the running hour's value and a
-    forecast, of the names in `forecast.FORECASTS`, or `CLAIRVOYANT`.
+    A job is released when the forecast mean of the series over its run is lowest, assuming that it starts then; among
+    equal hours at the earliest. Each job is decided once, at its arrival (ours), from the value of the current hour and
+    the forecast `how`: a name in `forecast.FORECASTS`, or `CLAIRVOYANT`.
 
     Parameters
     ----------
     arrive_s, slack_s
-        Seconds of the simulation (n), and how long each job may be held.
+        Arrival in seconds of the simulation (n), and longest delay.
     run_s
-        How long it is expected to run; NaN is `UNKNOWN_RUN_S`.
+        Predicted run time; NaN stands for `UNKNOWN_RUN_S`.
     start_ts
         Unix time of the simulation's 0 s.
 
     Raises
     ------
     BadInput
-        If there is no such forecast, or the series does not reach as far as it is looked at.
+        If the forecast is unknown, or the series is too short.
 
     Examples
     --------
@@ -99,7 +94,7 @@ def released_s(
     moments = start_ts + arrive_s
     begins = np.floor(moments / HOUR_S) * HOUR_S
     lasts_s = np.where(np.isnan(run_s), UNKNOWN_RUN_S, np.clip(run_s, 1.0, LONGEST_RUN_S))
-    outlook = _Truth(series=series) if how == CLAIRVOYANT else _Forecast.made(series, begins, how)
+    outlook = _Actual(series=series) if how == CLAIRVOYANT else _Forecast.made(series, begins, how)
     best = outlook.mean(moments - begins, lasts_s, begins)
     release = arrive_s.copy()
     for hour in range(1, int(slack_s.max(initial=0.0) / HOUR_S) + 2):
@@ -116,7 +111,7 @@ def released_s(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Forecast:
-    """The next day as each job (n) expects it, (n, 25) sums over its hours from the running one on; then it repeats."""
+    """Forecast of the next day for each job (n), repeated after 24 h: cumulative sums (n, 25) from the current hour."""
 
     sums: FloatArray
 
@@ -129,30 +124,30 @@ class _Forecast:
     def mean(
         self, from_s: FloatArray, lasts_s: FloatArray, begins: FloatArray, rows: IntArray | slice = slice(None)
     ) -> FloatArray:
-        """Return the mean over so many seconds from so many after the running hour's begin."""
+        """Return the mean over `lasts_s`, starting `from_s` after the start of the current hour."""
         del begins
         sums = self.sums[rows]
-        lot = _through(sums, (from_s + lasts_s) / HOUR_S) - _through(sums, from_s / HOUR_S)
-        return np.asarray(lot / (lasts_s / HOUR_S), dtype=np.float64)
+        total = _through(sums, (from_s + lasts_s) / HOUR_S) - _through(sums, from_s / HOUR_S)
+        return np.asarray(total / (lasts_s / HOUR_S), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Truth:
-    """The series as it will be."""
+class _Actual:
+    """The actual series."""
 
     series: HourlySeries
 
     def mean(
         self, from_s: FloatArray, lasts_s: FloatArray, begins: FloatArray, rows: IntArray | slice = slice(None)
     ) -> FloatArray:
-        """Return the mean over so many seconds from so many after the running hour's begin."""
+        """Return the mean over `lasts_s`, starting `from_s` after the start of the current hour."""
         del rows
         starts = begins + from_s
         return np.asarray(self.series.integral(starts, starts + lasts_s) / (lasts_s / HOUR_S), dtype=np.float64)
 
 
 def _through(sums: FloatArray, hours: FloatArray) -> FloatArray:
-    """Return the integral over the first hours of days that repeat, given their sums (n, 25)."""
+    """Return the integral over the first `hours` of a repeated day, given its cumulative sums (n, 25)."""
     days = np.floor(hours / HOURS_PER_DAY)
     left = hours - days * HOURS_PER_DAY
     whole = np.minimum(left.astype(np.int64), HOURS_PER_DAY - 1)

@@ -1,6 +1,6 @@
-"""Step time and throughput of training against the number of GPUs, nodes and the batch on each GPU.
+"""Step time and throughput of training as functions of the GPUs, the nodes and the batch on each GPU.
 
-Reading measured step times is `pipelines.studies.energy.measured`'s. Called by the experiments under a carbon budget.
+Measured step times are read in `pipelines.studies.energy.measured`. Called by the carbon and energy studies.
 """
 
 from dataclasses import dataclass, replace
@@ -13,20 +13,20 @@ from scheduler_core.errors import BadInput
 from scheduler_core.types import FloatArray
 
 LEAST_GAMMA, MOST_GAMMA = 1.0, 10.0
-"""One adds computing and synchronising; ten takes the longer of the two."""
+"""Range of gamma: at 1 computing and synchronising add up, at 10 the longer of the two counts almost alone."""
 
 ROUNDS: Final = 60
-"""Of the fit; it has settled long before."""
+"""Iterations of the fit; it converges in far fewer."""
 
 LEAST_S: Final = 1e-6
-"""What a coefficient starts from where least squares find none above zero; a step takes milliseconds."""
+"""Least starting value of a coefficient, used where least squares give less; a step takes milliseconds."""
 
 DAMPING: Final = 1e-2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingModel:
-    """How long a step of data-parallel training takes.
+    """Step time of data-parallel training.
 
     Computing takes `grad_s + grad_s_per_sample * batch`; synchronising n GPUs `local_s + local_s_per_gpu * (n - 2)` on
     one node and `remote_s + remote_s_per_gpu * (n - 2)` across nodes, nothing for one GPU. The two overlap:
@@ -59,7 +59,7 @@ class ScalingModel:
     def step_s(
         self, gpus: npt.ArrayLike, nodes: npt.ArrayLike | None = None, batch_per_gpu: npt.ArrayLike | None = None
     ) -> FloatArray:
-        """Return the seconds of a step; without nodes, on as few as hold the GPUs."""
+        """Return the seconds of a step; if `nodes` is None, on as few nodes as can hold the GPUs."""
         many = np.asarray(gpus, dtype=np.float64)
         across = np.ceil(many / self.gpus_per_node) if nodes is None else np.asarray(nodes, dtype=np.float64)
         batch = np.asarray(self.batch_per_gpu if batch_per_gpu is None else batch_per_gpu, dtype=np.float64)
@@ -73,12 +73,12 @@ class ScalingModel:
         return np.asarray(_joined(self.grad_s + self.grad_s_per_sample * batch, sync, self.gamma))
 
     def throughput(self, gpus: npt.ArrayLike, nodes: npt.ArrayLike | None = None) -> FloatArray:
-        """Return samples per second with the same batch on every GPU, n · batch / T_iter; none without a GPU."""
+        """Return samples per second with the same batch on every GPU, n · batch / T_iter; 0 without a GPU."""
         many = np.asarray(gpus, dtype=np.float64)
         return np.asarray(many * self.batch_per_gpu / self.step_s(np.maximum(many, 1.0), nodes))
 
     def split_throughput(self, gpus: npt.ArrayLike, nodes: npt.ArrayLike | None = None, *, batch: float) -> FloatArray:
-        """Return samples per second where one batch is split among the GPUs, so that training stays as it was."""
+        """Return samples per second if one batch is split among the GPUs, which keeps the training result the same."""
         many = np.asarray(gpus, dtype=np.float64)
         at_least_one = np.maximum(many, 1.0)
         return np.asarray(np.where(many > 0.0, batch / self.step_s(at_least_one, nodes, batch / at_least_one), 0.0))
@@ -93,11 +93,11 @@ def fit_scaling(
     *,
     gpus_per_node: int,
 ) -> ScalingModel:
-    """Fit a model to measured steps, least squares of logarithms of the step times and of computing times.
+    """Fit a model to measured steps by least squares on logarithms of step times and of computing times.
 
-    What a step takes beyond `sync_s`, the part of it that waits for others, is computing. Where only one node or only
-    several were measured, the other's synchronising is taken to be the same. `batch_per_gpu` of the model is the
-    median measured.
+    Computing time is `step_s` minus `sync_s`, the part that waits for other GPUs. If only runs on one node or only runs
+    across nodes were measured, both are given the same synchronising time. `batch_per_gpu` of the model is the median
+    measured.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def _joined(grad: FloatArray | float, sync: FloatArray, gamma: float) -> FloatAr
 def _start(
     many: FloatArray, across: FloatArray, batch: FloatArray, step: FloatArray, sync: FloatArray, gpus_per_node: int
 ) -> ScalingModel:
-    """Take computing and waiting as they were measured, without overlap."""
+    """Return a starting model: computing and waiting as measured, fitted without overlap."""
     grad = _above_zero(batch, step - sync)
     waits = {}
     for name, rows in {"local": (across == 1) & (many > 1), "remote": (across > 1) & (many > 1)}.items():
@@ -173,8 +173,8 @@ def _settled(
 
     def misses(theta: FloatArray) -> FloatArray:
         model = _of(start, theta)
-        told_grad = model.grad_s + model.grad_s_per_sample * batch
-        return np.concatenate([np.log(model.step_s(many, across, batch) / step), np.log(told_grad / grad)])
+        computing_s = model.grad_s + model.grad_s_per_sample * batch
+        return np.concatenate([np.log(model.step_s(many, across, batch) / step), np.log(computing_s / grad)])
 
     theta, damping = _theta(start), DAMPING
     found = misses(theta)
@@ -202,10 +202,10 @@ def _theta(model: ScalingModel) -> FloatArray:
 
 
 def _of(model: ScalingModel, theta: FloatArray) -> ScalingModel:
-    """Return the model of a point: exponentials keep coefficients above zero, a logistic curve keeps gamma in range."""
+    """Return the model with parameters `theta`: exponentials keep coefficients above 0, a logistic bounds gamma."""
     gamma = LEAST_GAMMA + (MOST_GAMMA - LEAST_GAMMA) / (1.0 + np.exp(-np.clip(theta[-1], -30.0, 30.0)))
-    told = dict(zip(COEFFICIENTS, np.exp(np.clip(theta[:-1], -40.0, 10.0)).tolist(), strict=True))
-    return replace(model, **told, gamma=float(gamma))
+    coefficients = dict(zip(COEFFICIENTS, np.exp(np.clip(theta[:-1], -40.0, 10.0)).tolist(), strict=True))
+    return replace(model, **coefficients, gamma=float(gamma))
 
 
 def _check(many: FloatArray, across: FloatArray, batch: FloatArray, step: FloatArray, sync: FloatArray) -> None:

@@ -8,7 +8,7 @@ import heapq
 import numpy as np
 
 from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
-from scheduler_core.planning.carbon.emissions import JOULES_PER_KWH
+from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import FloatArray, IntArray
 
 

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from scheduler_core.planning.carbon.arriving import ArrivingJobs
-from scheduler_core.planning.carbon.emissions import JOULES_PER_KWH
+from pipelines.studies.carbon.arriving import ArrivingJobs
+from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import FloatArray
 
 BOUND: Final = "bound"
@@ -30,9 +30,9 @@ def least_mean(jobs: ArrivingJobs, *, round_s: float) -> tuple[FloatArray, Float
     --------
     >>> from pipelines.studies.carbon.curves import Front
     >>> jobs = ArrivingJobs(
-    ...     submit_s=np.array([0.0]), steps=np.array([3600.0]), told_steps=np.array([3600.0]),
-    ...     steps_per_s=np.array([[0.0, 1.0, 1.5]]), perf=np.ones((1, 1)), told_perf=np.ones((1, 1)),
-    ...     watts=np.full((1, 1), 100.0), told_watts=np.full((1, 1), 100.0), mhz=np.array([1500.0]),
+    ...     submit_s=np.array([0.0]), steps=np.array([3600.0]), predicted_steps=np.array([3600.0]),
+    ...     steps_per_s=np.array([[0.0, 1.0, 1.5]]), perf=np.ones((1, 1)), modelled_perf=np.ones((1, 1)),
+    ...     watts=np.full((1, 1), 100.0), modelled_watts=np.full((1, 1), 100.0), mhz=np.array([1500.0]),
     ...     requested=np.array([1]), elastic=np.array([True]),
     ... )
     >>> front = Front.of(*least_mean(jobs, round_s=0.0))

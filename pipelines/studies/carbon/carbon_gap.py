@@ -12,8 +12,7 @@ import numpy as np
 from pipelines.studies.carbon.carbon_optimum import exhaustive
 from pipelines.studies.carbon.carbon_rounds import INSTANCES, Round, drawn_round
 from scheduler_core.planning.carbon.allocator import allocate
-from scheduler_core.planning.carbon.elastic import CountsAndFrequencies
-from scheduler_core.planning.carbon.emissions import mean_completion_s
+from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, mean_completion_s
 from scheduler_core.planning.carbon.exchange import exchange
 from scheduler_core.types import FloatArray, IntArray
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
-from scheduler_core.planning.carbon.emissions import JOULES_PER_KWH, least_plan_s
+from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs, least_plan_s
+from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import FloatArray, IntArray
 
 MOST_PLANS = 40_000_000

@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 
 from pipelines.errors import SourceError
+from pipelines.studies.carbon.arriving import ArrivingJobs
 from pipelines.studies.energy.measured import frequency_models, frequency_table, scaling_models, step_times
-from scheduler_core.planning.carbon.arriving import ArrivingJobs
 from scheduler_core.planning.frequency import FrequencyModel
 from scheduler_core.planning.scaling import ScalingModel
 from scheduler_core.types import FloatArray, IntArray
@@ -122,12 +122,12 @@ def elastic(
     return ArrivingJobs(
         submit_s=submit_s,
         steps=run_s * asked_speed,
-        told_steps=told_s * asked_speed,
+        predicted_steps=told_s * asked_speed,
         steps_per_s=speeds,
         perf=measured.perf[workload],
-        told_perf=np.array([model.perf(measured.mhz) for model in told]),
+        modelled_perf=np.array([model.perf(measured.mhz) for model in told]),
         watts=measured.watts[workload],
-        told_watts=np.array([model.watts(measured.mhz) for model in told]),
+        modelled_watts=np.array([model.watts(measured.mhz) for model in told]),
         mhz=measured.mhz,
         requested=requested,
         elastic=np.ones(jobs, dtype=np.bool_) if rigid is None else ~np.asarray(rigid, dtype=np.bool_),

@@ -26,8 +26,8 @@ from pipelines.studies.intervals import mean
 from pipelines.studies.study import Findings, Row, dealt
 from scheduler_core.planning.carbon.allocator import allocate
 from scheduler_core.planning.carbon.budget import Bank
-from scheduler_core.planning.carbon.emissions import JOULES_PER_KWH
 from scheduler_core.planning.hourly import HourlySeries
+from scheduler_core.planning.power import JOULES_PER_KWH
 
 ZONES: Final = ("DE-LU", "US-CAL-CISO")
 MONTHS: Final = (6, 12)

@@ -12,8 +12,7 @@ import numpy as np
 
 from pipelines.studies.carbon.simulation import Planner
 from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
-from scheduler_core.planning.carbon.foresight import foreseen
-from scheduler_core.planning.carbon.priced import priced
+from scheduler_core.planning.carbon.priced import foreseen, priced
 from scheduler_core.planning.forecast import forecast
 from scheduler_core.planning.hourly import HOURS_PER_DAY, HourlySeries
 from scheduler_core.types import FloatArray

@@ -14,10 +14,10 @@ import polars as pl
 from pipelines.errors import LakeError
 from pipelines.lake.lake import Lake
 from pipelines.studies.carbon.arms import BASELINES, TAUT, TWO_STAGES
+from pipelines.studies.carbon.arriving import ArrivingJobs
 from pipelines.studies.carbon.jobs import MOST_GPUS, Measured, elastic
 from pipelines.studies.carbon.runs import Setting, Task
 from pipelines.studies.replay.sizes import ORACLE, PREDICTED, sizes_of
-from scheduler_core.planning.carbon.arriving import ArrivingJobs
 
 MOST_RUN: Final = timedelta(days=3)
 """Longer runs are left out, and counted: one of them outlasts all others of a window."""

@@ -10,13 +10,13 @@ from typing import Final
 import numpy as np
 
 from pipelines.studies.carbon.arms import ARMS, Arm
+from pipelines.studies.carbon.arriving import ArrivingJobs
 from pipelines.studies.carbon.bound import BOUND, PRICES_S_PER_KWH, least_mean
 from pipelines.studies.carbon.jobs import HOUR_S, Measured, drawn
 from pipelines.studies.carbon.simulation import Course, Site, simulate
 from pipelines.studies.study import Row
-from scheduler_core.planning.carbon.arriving import ArrivingJobs
 from scheduler_core.planning.carbon.budget import Bank
-from scheduler_core.planning.carbon.emissions import JOULES_PER_KWH
+from scheduler_core.planning.power import JOULES_PER_KWH
 
 SHARES: Final = (0.15, 0.25, 0.4, 0.6, 1.0, math.inf)
 """Budgets, as parts of what all GPUs draw at the highest frequency, which is the mean of the workloads measured."""

@@ -9,11 +9,11 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from pipelines.studies.carbon.arriving import ArrivingJobs
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.carbon.arriving import ArrivingJobs
 from scheduler_core.planning.carbon.budget import Bank
 from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
-from scheduler_core.planning.carbon.emissions import JOULES_PER_KWH
+from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import FloatArray, IntArray
 
 STUCK_S: Final = 86_400.0
@@ -137,7 +137,7 @@ class _World:
         span_s = self.period_ends_s - self.now_s
         count, step = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
         if len(rows):
-            seen = self.jobs.seen(rows, self.done[rows], self.now_s, as_requested=as_requested)
+            seen = self.jobs.planner_view(rows, self.done[rows], self.now_s, as_requested=as_requested)
             plan = planner(
                 seen,
                 gpus=self.site.gpus,

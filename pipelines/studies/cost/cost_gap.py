@@ -12,10 +12,9 @@ from typing import Final
 import numpy as np
 
 from pipelines.studies.cost.cost_optimum import optimum
-from scheduler_core.planning.cost.decision import METHODS, Method, decide
+from scheduler_core.planning.cost.decision import METHODS, Method, Search, decide, sought
 from scheduler_core.planning.cost.objective import cost
 from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem, WaitingJobs
-from scheduler_core.planning.cost.randomised import Search, sought
 from scheduler_core.types import FloatArray
 
 Row = dict[str, object]

@@ -1,4 +1,4 @@
-"""Plans of jobs on nodes compiled (numba): made at random, improved move by move, walked from one to another.
+"""Compiled search over plans of jobs on nodes (numba): random plans, single moves, path relinking, look-ahead.
 
-Importing this imports numba; `scheduler_core.planning.cost.randomised` does so. The readable greedy is `cost.greedy`.
+Called by `scheduler_core.planning.cost`, whose `greedy` is the same greedy in plain Python. Its modules import numba.
 """

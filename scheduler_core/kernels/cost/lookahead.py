@@ -1,6 +1,6 @@
-"""Plans run out to the end (numba): jobs placed in an order, and placed anew whenever one of them completes.
+"""Simulate plans to the end (numba): jobs are placed in an order, and placed again at each completion.
 
-Which orders are tried is `scheduler_core.planning.cost.lookahead`'s matter, who calls this.
+`scheduler_core.planning.cost.lookahead` chooses the orders and calls this.
 """
 
 import math
@@ -17,9 +17,9 @@ NONE = -1
 class Ahead(NamedTuple):
     """The constants of one problem: J jobs, M nodes, K node types, O configurations a job.
 
-    `fast_kind`, `fast_gpus`, `cheap_kind` and `cheap_gpus` (J, O) name the configurations, the fastest and the cheapest
-    first; `options` (J,) says how many are possible, `least_gpus` (J,) with how few GPUs: no bound is below that.
-    `now_usd` and `later_usd` are of a joule, until `period_s` and after it.
+    `fast_kind` and `fast_gpus` (J, O) are the configurations by run time, `cheap_kind` and `cheap_gpus` (J, O) by cost;
+    `options` (J,) is their number, `least_gpus` (J,) the fewest GPUs with which a job can run: no bound is below it.
+    `now_usd` and `later_usd` are prices per joule until `period_s` and after it.
     """
 
     run_s: FloatArray
@@ -44,7 +44,7 @@ class Ahead(NamedTuple):
 
 
 class Running(NamedTuple):
-    """What changes as a plan is run out: by job what is left, what it owes, where it runs; by node what is free."""
+    """State of a simulated plan: each job's remaining part, restart time left, node and GPUs; each node's free GPUs."""
 
     left: FloatArray
     owed_s: FloatArray
@@ -55,7 +55,7 @@ class Running(NamedTuple):
 
 
 def room_for(jobs: int, nodes: int, kinds: int) -> "Running":
-    """Return arrays to run plans out in."""
+    """Return the work arrays for simulating plans."""
     return Running(
         left=np.zeros(jobs),
         owed_s=np.zeros(jobs),
@@ -68,7 +68,7 @@ def room_for(jobs: int, nodes: int, kinds: int) -> "Running":
 
 @kernel
 def take(data: Ahead, now: Running, job: int, kind: int, gpus: int, was: int, had: int) -> None:
-    """Give a job GPUs of a node of a type that has room: its own as before if it can stay, else the fullest one."""
+    """Place a job on a node of a type that has room: on its own node if it can stay, else by best fit."""
     found = NONE
     if was != NONE and had == gpus and data.kind[was] == kind and now.free[was] >= gpus:
         found = was
@@ -87,7 +87,7 @@ def take(data: Ahead, now: Running, job: int, kind: int, gpus: int, was: int, ha
 
 @kernel
 def place(data: Ahead, now: Running, order: IntArray, most_gpus: IntArray, thrifty: BoolArray, ts_s: float) -> None:
-    """Place all jobs that are not done, in order; a thrifty one takes the cheapest configuration that is in time."""
+    """Place all unfinished jobs in order; thrifty jobs take the cheapest configuration in time, others the fastest."""
     now.most[:] = 0
     spare = 0
     for node in range(len(data.kind)):
@@ -99,7 +99,7 @@ def place(data: Ahead, now: Running, order: IntArray, most_gpus: IntArray, thrif
         now.node[job], now.gpus[job] = NONE, 0
         if now.left[job] <= 0.0:
             continue
-        options = data.options[job] if spare > 0 else 0  # who is stopped on a full cluster owes a restart too
+        options = data.options[job] if spare > 0 else 0  # a job stopped on a full cluster also needs a restart
         bound = max(most_gpus[job], data.least_gpus[job])
         if thrifty[job]:
             for option in range(options):
@@ -121,7 +121,7 @@ def place(data: Ahead, now: Running, order: IntArray, most_gpus: IntArray, thrif
 
 @kernel
 def watts_of(data: Ahead, now: Running) -> float:
-    """Return what the nodes with jobs draw, and their busy GPUs."""
+    """Return the power of the nodes that have jobs, with their busy GPUs, in watts."""
     watts = 0.0
     for node in range(len(data.kind)):
         if now.free[node] < data.room[node]:
@@ -134,9 +134,9 @@ def watts_of(data: Ahead, now: Running) -> float:
 def run_out(
     data: Ahead, now: Running, order: IntArray, most_gpus: IntArray, thrifty: BoolArray, node: IntArray, gpus: IntArray
 ) -> float:
-    """Return the cost of all jobs to their end, tardiness and energy; `node` and `gpus` (J,) get the first placement.
+    """Return the cost of all jobs to their end, tardiness and energy; write the first placement to `node` and `gpus`.
 
-    `now` is room to work in, whatever it holds. Jobs that nothing can run cost nothing.
+    `now` is overwritten. Jobs that no node can run cost nothing.
     """
     jobs = len(data.weight)
     for job in range(jobs):

@@ -1,18 +1,21 @@
-"""The whole search: plans made at random, improved, walked towards the best ones known; the best one refilled.
+"""The whole search: make random plans, improve them, relink them with the best plans, and refill the best.
 
-Called by `scheduler_core.planning.cost.randomised`.
+Called by `scheduler_core.planning.cost.decision`. Without random changes a plan equals that of `planning.cost.greedy`.
 """
 
+import math
 from typing import Final
 
 from scheduler_core.kernels.cost.descent import DRAWS, refill, settle
-from scheduler_core.kernels.cost.making import make
 from scheduler_core.kernels.cost.state import (
     NONE,
     SOURCES,
     Data,
     Plans,
+    assign,
+    clear,
     copy,
+    first_completions,
     tolerance,
     total,
     touch_all,
@@ -22,20 +25,84 @@ from scheduler_core.kernels.cost.walking import walk
 from scheduler_core.kernels.kernel import Compiled, kept, kernel
 from scheduler_core.types import FloatArray
 
+
+@kernel
+def shuffle(data: Data, plan: Plans, draws: FloatArray, row: int, swapping: float) -> None:
+    """Shuffle the jobs a little: each may swap with the next, with a probability that grows with the next's weight."""
+    jobs = len(data.weight)
+    for job in range(jobs):
+        plan.order[job] = job
+    for place in range(jobs - 1):
+        here, there = plan.order[place], plan.order[place + 1]
+        both = data.weight[here] + data.weight[there]
+        share = data.weight[there] / both if both > 0.0 else 0.5
+        if draws[row, place] < swapping * share:
+            plan.order[place], plan.order[place + 1] = there, here
+
+
+@kernel
+def fitting(data: Data, plan: Plans, p: int, job: int, kind: int, gpus: int) -> int:
+    """Return the node for a configuration: the job's own node, else the best fit that is on, else one off."""
+    stay: int = data.stay_node[job]
+    if stay != NONE and data.kind[stay] == kind and data.stay_gpus[job] == gpus and plan.free[p, stay] >= gpus:
+        return stay
+    found, off = NONE, NONE
+    for node in range(len(data.kind)):
+        if data.kind[node] != kind or plan.free[p, node] < gpus:
+            continue
+        if plan.jobs[p, node] == 0:
+            if off == NONE:
+                off = node
+        elif found == NONE or plan.free[p, node] < plan.free[p, found]:
+            found = node
+    return off if found == NONE else found
+
+
+@kernel
+def make(
+    data: Data, plan: Plans, p: int, draws: FloatArray, row: int, way: int, swapping: float, wandering: float
+) -> None:
+    """Make plan `p`; a job first tries its r-th configuration with probability proportional to `wandering` ** r.
+
+    `way` is the order of configurations: 0 the greedy's, 1 by energy alone (ours: on a crowded cluster the greedy gives
+    many GPUs to few jobs, and no single move improves such a plan).
+    """
+    clear(data, plan, p)
+    shuffle(data, plan, draws, row, swapping)
+    jobs = len(data.weight)
+    for place in range(jobs):
+        job = plan.order[place]
+        count = data.options[job]
+        if count == 0:
+            continue
+        first = 0
+        if wandering > 0.0:
+            first = min(int(math.log(1.0 - draws[row, jobs + place]) / math.log(wandering)), count - 1)
+        for step in range(count):
+            # The chosen configuration comes first, the others follow in their order.
+            option = first if step == 0 else (step - 1 if step <= first else step)
+            kind, gpus = data.option_kind[way, job, option], data.option_gpus[way, job, option]
+            node = fitting(data, plan, p, job, kind, gpus)
+            if node != NONE:
+                assign(data, plan, p, job, node, gpus)
+                break
+    first_completions(plan, p)
+
+
 NOW: Final = 0
 BETTER: Final = 1
 SPARE: Final = 2
 ELITE: Final = 3
-"""Places among the plans: the one in hand, the best of a walk, one to go back to, and the elite from here on."""
+"""Indices of plans: the current one, the best of a walk, a backup, and the first of the elite."""
 
 MADE: Final = 0
 WALKED: Final = 1
-"""What a turn does: a plan made, one walked to; in turns after these the best one known is refilled."""
+"""Turns of an iteration: make a plan, relink it; later turns refill the best plan."""
 
 
 @kernel
 def worst_of(data: Data, plan: Plans, known: int) -> int:
-    """Return the dearest elite plan."""
+    """Return the index of the elite plan with the highest cost."""
     worst = ELITE
     for p in range(ELITE + 1, ELITE + known):
         if total(data, plan, p) > total(data, plan, worst):
@@ -45,7 +112,7 @@ def worst_of(data: Data, plan: Plans, known: int) -> int:
 
 @kernel
 def best_of(data: Data, plan: Plans, known: int) -> int:
-    """Return the cheapest elite plan."""
+    """Return the index of the elite plan with the lowest cost."""
     best = ELITE
     for p in range(ELITE + 1, ELITE + known):
         if total(data, plan, p) < total(data, plan, best):
@@ -55,14 +122,14 @@ def best_of(data: Data, plan: Plans, known: int) -> int:
 
 @kernel
 def wanted(data: Data, plan: Plans, p: int, known: int) -> bool:
-    """Return whether a plan is to be improved to the end: there is a place among the elite, or it is cheaper."""
+    """Return whether a plan may join the elite: there is a free place, or it is cheaper than the worst elite plan."""
     full = known == plan.node.shape[0] - ELITE
     return not full or total(data, plan, p) < total(data, plan, worst_of(data, plan, known))
 
 
 @kernel
 def admit(data: Data, plan: Plans, p: int, known: int) -> int:
-    """Take a wanted plan into the elite, and return how many there are; one that costs the same is the same to us."""
+    """Add a wanted plan to the elite unless one there has the same cost; return the new size of the elite."""
     for q in range(ELITE, ELITE + known):
         if abs(total(data, plan, p) - total(data, plan, q)) <= tolerance(data, plan, p):
             return known
@@ -83,14 +150,14 @@ def _searching(sources: str) -> Compiled:
         displacing: bool,
         walking: bool,
         renewing: int,
-        course: FloatArray,
+        best_usd: FloatArray,
     ) -> int:
-        """Make a plan for every row of `draws`, the first one by the plain greedy; return the best's place.
+        """Make a plan for every row of `draws`, the first by the plain greedy; return the index of the best plan.
 
-        `draws` (N, 2 J + renewing * DRAWS) are uniform within 0..1. `course` (N,) is the least cost known after each.
-        What a row leads to depends on it and on earlier rows alone.
+        `draws` (N, 2 J + renewing * DRAWS) are uniform in 0..1. `best_usd` (N,) gets the lowest cost after each row.
+        The result of a row depends only on it and on earlier rows.
         """
-        _ = sources  # part of what the compiled code is kept under
+        _ = sources  # part of the cache key of the compiled code
         known, turns = 0, 2 + (renewing if len(data.kind) else 0)
         for row in range(len(draws)):
             for turn in range(turns):
@@ -108,7 +175,7 @@ def _searching(sources: str) -> Compiled:
                     refill(data, plan, p, draws, row, 2 * len(data.weight) + (turn - 2) * DRAWS)
                 if turn <= WALKED:
                     touch_all(plan)
-                # One call for all: each would be compiled, with all it calls, once more.
+                # A single call site: numba would compile `settle` again for each further one.
                 for deep in range(2):
                     thorough = displacing and (deep == 1 or turn > WALKED)
                     if (
@@ -123,7 +190,7 @@ def _searching(sources: str) -> Compiled:
                         known = admit(data, plan, p, known)
                 elif total(data, plan, p) < total(data, plan, best) - tolerance(data, plan, best):
                     copy(plan, p, best)
-            course[row] = total(data, plan, best_of(data, plan, known))
+            best_usd[row] = total(data, plan, best_of(data, plan, known))
         return best_of(data, plan, known) if known else NONE
 
     return search

@@ -1,7 +1,7 @@
-"""A problem's constants, several plans side by side, and what a plan costs: kept up to date job by job.
+"""Constants of a problem, several plans, and each plan's cost, updated job by job.
 
-A plan's cost is fixed + rate · horizon: `fixed` is what does not depend on the next decision's time, `rate` is USD per
-second until then, and the horizon is the first completion, at most a period. Called by every other file here.
+A plan's cost is fixed + rate · horizon: `fixed` does not depend on the time of the next decision, `rate` is USD per
+second until then, and the horizon is the first completion, at most a period. Called by `moves`, `descent`, `search`.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from scheduler_core.kernels.kernel import digest, kernel
 from scheduler_core.types import FloatArray, IntArray
 
 SOURCES: Final = digest(Path(__file__).parent)
-"""Part of what entry points are kept under: a change in any file of this folder compiles anew."""
+"""Part of the cache key of compiled entry points: a change in any file of this folder recompiles them."""
 
 NONE: Final = -1
 FIXED: Final = 0
@@ -21,11 +21,11 @@ RATE: Final = 1
 
 
 class Data(NamedTuple):
-    """Constants (J jobs, M nodes, K types): as in `objective.Terms`.
+    """Constants (J jobs, M nodes, K types), as in `objective.Terms`.
 
-    `gpu_rate` (K,) is a busy GPU's USD per second until the next decision less what it costs later; `postponed` (J,) is
-    all that postponing costs. `option_kind` and `option_gpus` (2, J, C) are each job's configurations, the one tried
-    first leading: in the greedy's order, and by their energy alone; `options` (J,) says how many there are.
+    `gpu_rate` (K,) is a busy GPU's cost in USD per second until the next decision minus its cost later; `postponed`
+    (J,) is the whole cost of postponing. `option_kind` and `option_gpus` (2, J, C) are each job's configurations in the
+    greedy's order and by energy; `options` (J,) is their number.
     """
 
     run_s: FloatArray
@@ -47,10 +47,10 @@ class Data(NamedTuple):
 
 
 class Plans(NamedTuple):
-    """Plans side by side (P): by job (P, J), by node (P, M), and their sums.
+    """P plans: columns by job (P, J), by node (P, M), and their sums (P, 2).
 
-    `low_run` and `low_job` (P, 3) are the three first completions. What follows is scratch: `touched_job` (J,) and
-    `touched_node` (M,) are when one last changed, `looked` (J,) when a job's place was last offered to others.
+    `low_run` and `low_job` (P, 3) are the three first completions. The remaining arrays are scratch: `touched_job` (J,)
+    and `touched_node` (M,) hold the clock of the last change, `looked` (J,) that of the last exchange tried for a job.
     """
 
     node: IntArray
@@ -75,7 +75,7 @@ class Plans(NamedTuple):
 
 
 def plans(count: int, data: Data) -> Plans:
-    """Make room for `count` plans."""
+    """Return arrays for `count` plans."""
     jobs, nodes = len(data.weight), len(data.kind)
     return Plans(
         node=np.full((count, jobs), NONE, np.int64),
@@ -102,7 +102,7 @@ def plans(count: int, data: Data) -> Plans:
 
 @kernel
 def run_of(data: Data, job: int, node: int, gpus: int) -> float:
-    """Return a job's run time on a node, its restart included; inf where impossible."""
+    """Return a job's run time on a node, with its restart; inf if impossible."""
     run_s: float = data.run_s[job, data.kind[node], gpus]
     if data.stay_node[job] != NONE and not (data.stay_node[job] == node and data.stay_gpus[job] == gpus):
         run_s += data.restart_s
@@ -111,14 +111,14 @@ def run_of(data: Data, job: int, node: int, gpus: int) -> float:
 
 @kernel
 def fixed_of(data: Data, job: int, kind: int, gpus: int, run_s: float) -> float:
-    """Return what a job costs whatever the horizon: its tardiness, and its whole run at the later price."""
+    """Return a job's cost that does not depend on the horizon: tardiness, and its whole run at the later price."""
     usd: float = data.weight[job] * max(0.0, run_s - data.slack_s[job]) + gpus * run_s * data.later[kind]
     return usd
 
 
 @kernel
 def horizon(data: Data, plan: Plans, p: int, without: int, nor: int) -> float:
-    """Return the time to the next decision if two jobs (or NONE) did not run."""
+    """Return the time to the next decision if the jobs `without` and `nor` (each may be NONE) did not run."""
     for place in range(3):
         job = plan.low_job[p, place]
         if job == NONE:
@@ -138,14 +138,14 @@ def total(data: Data, plan: Plans, p: int) -> float:
 
 @kernel
 def tolerance(data: Data, plan: Plans, p: int) -> float:
-    """Return by how much a cost has to fall to be called lower: above what adding up may lose."""
+    """Return the least decrease that counts as a lower cost; it exceeds rounding errors of the sums."""
     size: float = abs(plan.sums[p, FIXED]) + abs(plan.sums[p, RATE]) * data.period_s
     return 1e-11 * size + 1e-15
 
 
 @kernel
 def first_completions(plan: Plans, p: int) -> None:
-    """Find the three first completions anew."""
+    """Update the three first completions of a plan."""
     for place in range(3):
         plan.low_run[p, place], plan.low_job[p, place] = np.inf, NONE
     for job in range(plan.node.shape[1]):
@@ -161,7 +161,7 @@ def first_completions(plan: Plans, p: int) -> None:
 
 @kernel
 def assign(data: Data, plan: Plans, p: int, job: int, node: int, gpus: int) -> None:
-    """Move a job to a node, or to none; the first completions are the caller's to find again."""
+    """Move a job to a node, or to none; the caller must update the first completions."""
     old = plan.node[p, job]
     plan.sums[p, FIXED] -= plan.fixed[p, job]
     if old != NONE:
@@ -187,7 +187,7 @@ def assign(data: Data, plan: Plans, p: int, job: int, node: int, gpus: int) -> N
 
 @kernel
 def touch(plan: Plans, p: int, job: int, old: int) -> None:
-    """Remember that a job just came from a node, or from none, to where it is."""
+    """Record that a job has just moved from node `old` (or NONE) to its current node."""
     plan.clock[0] += 1
     plan.touched_job[job] = plan.clock[0]
     if old != NONE:
@@ -198,7 +198,7 @@ def touch(plan: Plans, p: int, job: int, old: int) -> None:
 
 @kernel
 def touch_all(plan: Plans) -> None:
-    """Begin to remember anew: everything has just changed."""
+    """Reset the clock, with every job and node marked as changed."""
     plan.clock[0] = 1
     for job in range(len(plan.touched_job)):
         plan.touched_job[job], plan.looked[job] = 1, 0
@@ -208,7 +208,7 @@ def touch_all(plan: Plans) -> None:
 
 @kernel
 def touch_none(plan: Plans) -> None:
-    """Begin to remember anew: nothing has changed since it was looked at."""
+    """Reset the clock, with no job or node marked as changed."""
     plan.clock[0] = 1
     for job in range(len(plan.touched_job)):
         plan.touched_job[job], plan.looked[job] = 0, 1
@@ -231,7 +231,7 @@ def clear(data: Data, plan: Plans, p: int) -> None:
 
 @kernel
 def copy(plan: Plans, p: int, q: int) -> None:
-    """Make plan `q` what plan `p` is."""
+    """Copy plan `p` to plan `q`."""
     for job in range(plan.node.shape[1]):
         plan.node[q, job], plan.gpus[q, job] = plan.node[p, job], plan.gpus[p, job]
         plan.run_s[q, job], plan.fixed[q, job] = plan.run_s[p, job], plan.fixed[p, job]

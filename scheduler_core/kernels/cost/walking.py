@@ -1,4 +1,4 @@
-"""Path relinking: from one plan towards another, one job at a time, keeping the best plan on the way.
+"""Path relinking: change one plan into another, one job at a time, and keep the best plan between them.
 
 Called by `search`.
 """
@@ -22,7 +22,7 @@ from scheduler_core.kernels.kernel import kernel
 
 @kernel
 def aim(data: Data, plan: Plans, p: int, guide: int) -> None:
-    """Write the guide's plan as targets, its nodes renamed within their type so that most jobs are there already."""
+    """Set the guide's plan as target; its nodes are matched within their type so that most jobs are there already."""
     nodes, jobs = len(data.kind), len(data.weight)
     for node in range(nodes):
         plan.match[node], plan.matched[node], plan.common[node] = NONE, NONE, 0
@@ -46,13 +46,13 @@ def aim(data: Data, plan: Plans, p: int, guide: int) -> None:
 
 @kernel
 def differs(plan: Plans, p: int, job: int) -> bool:
-    """Return whether a job is not yet where it is to go."""
+    """Return whether a job is not yet at its target."""
     return bool(plan.node[p, job] != plan.target_node[job] or plan.gpus[p, job] != plan.target_gpus[job])
 
 
 @kernel
 def cost_there(data: Data, plan: Plans, p: int, job: int) -> float:
-    """Return the plan's cost with a job at its target; inf where there is no room for it."""
+    """Return the plan's cost with a job at its target; inf if there is no room."""
     old, to, gpus = plan.node[p, job], plan.target_node[job], plan.target_gpus[job]
     fixed: float = plan.sums[p, FIXED] - plan.fixed[p, job]
     rate: float = plan.sums[p, RATE]
@@ -76,7 +76,7 @@ def cost_there(data: Data, plan: Plans, p: int, job: int) -> float:
 
 @kernel
 def make_room(data: Data, plan: Plans, p: int, job: int) -> None:
-    """Postpone whatever keeps a job from its target; all of it has a target elsewhere."""
+    """Postpone the jobs that occupy a job's target node and have another target themselves."""
     for other in range(len(data.weight)):
         if other != job and plan.node[p, other] == plan.target_node[job] and differs(plan, p, other):
             assign(data, plan, p, other, NONE, 0)
@@ -84,9 +84,9 @@ def make_room(data: Data, plan: Plans, p: int, job: int) -> None:
 
 @kernel
 def walk(data: Data, plan: Plans, p: int, guide: int, best: int) -> None:
-    """Walk plan `p` to the guide, always by the cheapest next step; write the best plan between them to `best`.
+    """Change plan `p` into the guide, always by the cheapest next step; copy the best plan between them to `best`.
 
-    Both ends are left out where there is anything between them, so that the way leads to something new.
+    If there are plans between them, both ends are excluded, so that the result is a new plan.
     """
     aim(data, plan, p, guide)
     copy(plan, p, best)

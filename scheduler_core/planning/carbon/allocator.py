@@ -1,7 +1,7 @@
 """One round under a carbon budget: GPU counts first, then frequencies, by the source's marginal benefit.
 
-The two stages and what they start from; the heap is in `climb`, a variant of ours that comes closer to the optimum in
-`exchange`. Called by the simulation of elastic jobs, with the intensity of `intensity` and the jobs of `monitor`.
+Holds the two stages and their starting point; the greedy climb is in `climb`, our closer approximation of the optimum
+in `exchange`. Called by `round` and by the carbon study.
 """
 
 from collections.abc import Collection
@@ -10,9 +10,16 @@ from typing import Final, Literal
 import numpy as np
 
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.carbon.climb import Climbed, PastBudget, climb
+from scheduler_core.planning.carbon.climb import (
+    Charge,
+    Climbed,
+    PastBudget,
+    Period,
+    climb,
+    count_ladders,
+    frequency_ladders,
+)
 from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
-from scheduler_core.planning.carbon.ladders import Charge, Period, count_ladders, frequency_ladders
 from scheduler_core.types import IntArray
 
 Stage = Literal["counts", "frequency"]
@@ -33,20 +40,24 @@ def allocate(
     past_budget: PastBudget = "next",
     charge: Charge = "job",
 ) -> CountsAndFrequencies:
-    """Choose every job's GPUs and frequency for one period, emissions within it at most `budget_g`.
+    """Choose every job's GPUs and frequency for one period, with at most `budget_g` emitted within the period.
 
-    `start` is f0, at which counts are chosen: each job's energy-optimal frequency, or one index into `mhz` for all.
-    Without the stage `counts` jobs get first GPUs only (fixed counts are `rigid_gpus`), without `frequency` they stay
-    at f0. A rigid job's first step is its whole count. Where not all jobs can have their first GPUs, what fits runs,
-    by shortest T·C, and the rest is postponed, as a note says. Where the best step would pass the budget the next best
-    that fits is taken (ours); ``past_budget="stop"`` ends the stage there, as the source does.
+    The budget of one period is ours. The source compares the emissions to completion with a budget.
 
-    ``charge="period"`` divides the benefit by emissions within the period (ours), which is what the budget bounds:
-    where jobs outlast the period, a job that scales well has nearly the same emissions in all with any count, and takes
-    all GPUs though each draws on the budget as any other. That shortens a round's plan if it is kept; over many rounds
-    on tight budgets the source's charge, which prefers work that costs little energy, can be shorter.
+    `start` is f0, the frequency at which counts are chosen: each job's energy-optimal one, or one index into `mhz` for
+    all. Without the stage `counts`, jobs get their first GPUs only (fixed counts are `rigid_gpus`); without
+    `frequency`, they stay at f0. A rigid job's first step is its whole count. If not all jobs can get their first GPUs,
+    jobs are started by smallest T·C, the others are postponed, and a note reports it. If the best step would exceed the
+    budget, the next best step that fits is taken (ours); ``past_budget="stop"`` ends the stage there, as the source
+    does.
 
-    Equal steps go to the older job, then by what the jobs are: the order of rows changes nothing.
+    ``charge="period"`` divides the benefit by the emissions within the period (ours), the quantity that the budget
+    bounds. With the source's charge, a job that scales well has nearly the same total emissions with any count, and
+    takes all GPUs although each of them uses up the period's budget. Charging by the period gives shorter completion
+    times if the plan is kept to the end. Over many rounds on tight budgets the source's charge can be shorter, because
+    it prefers work that needs little energy.
+
+    Equal steps go to the older job, then to the job whose numbers sort first: the order of rows changes nothing.
 
     Raises
     ------
@@ -70,18 +81,21 @@ def allocate(
         past_budget=past_budget,
         least_only="counts" not in stages,
     )
-    count, notes = climbed.choice, _said(climbed, "counts")
+    count, notes = climbed.choice, _limit_note(climbed, "counts")
     if "frequency" in stages:
         ladders = frequency_ladders(sorted_jobs, count, step, period, charge)
         climbed = climb(ladders, gpus=gpus, budget_g=budget_g, past_budget=past_budget)
-        step, notes = climbed.choice, notes + _said(climbed, "frequency")
+        step, notes = climbed.choice, notes + _limit_note(climbed, "frequency")
     return planned(count, step, order, notes)
 
 
 def planned(
     count: IntArray, step: IntArray, order: IntArray, notes: list[str], *, why: str = DID_NOT_FIT
 ) -> CountsAndFrequencies:
-    """Return the plan of counts and frequencies found for rows in `order`, with a note on who is postponed and why."""
+    """Return the plan in the caller's row order, given counts and frequencies of the rows `order`.
+
+    If jobs are postponed, the first note gives their number and the reason `why`.
+    """
     waits = int((count == 0).sum())
     if waits:
         notes = [f"{waits} of {len(count)} jobs postponed: {why}", *notes]
@@ -99,14 +113,14 @@ def starting_step(jobs: ElasticJobs, start: Literal["optimal"] | int) -> IntArra
 
 
 def canonical_order(jobs: ElasticJobs) -> IntArray:
-    """Return the rows (J,), older jobs first, equal ages by content: jobs that tie still differ by nothing else."""
+    """Return the rows (J,), older jobs first, equal ages by their numbers; jobs that still tie are identical."""
     content = np.hstack([jobs.steps_left[:, None], jobs.rigid_gpus[:, None], jobs.steps_per_s, jobs.perf, jobs.watts])
     keys = [(-age, row.tobytes()) for age, row in zip(jobs.age_s.tolist(), content, strict=True)]
     return np.asarray(sorted(range(len(jobs)), key=keys.__getitem__), dtype=np.int64)
 
 
 def checked_period(*, gpus: int, intensity_g_per_kwh: float, budget_g: float, period_s: float, pue: float) -> Period:
-    """Return the period, if its numbers are what they can be; an endless budget is one."""
+    """Return the period, or raise `BadInput` if a number is out of range; the budget may be infinite."""
     fine = {
         f"{gpus} GPUs, expected 0 or more": gpus >= 0,
         f"an intensity of {intensity_g_per_kwh} g/kWh, expected 0 or more": 0.0 <= intensity_g_per_kwh < np.inf,
@@ -120,7 +134,7 @@ def checked_period(*, gpus: int, intensity_g_per_kwh: float, budget_g: float, pe
     return Period.of(intensity_g_per_kwh=intensity_g_per_kwh, pue=pue, period_s=period_s, budget_g=budget_g)
 
 
-def _said(climbed: Climbed, stage: Stage) -> list[str]:
+def _limit_note(climbed: Climbed, stage: Stage) -> list[str]:
     if climbed.short_of_budget:
-        return [f"{stage}: steps that pay were left for want of budget"]
-    return [f"{stage}: steps that pay were left for want of GPUs"] if climbed.short_of_gpus else []
+        return [f"{stage}: stopped at the budget; worthwhile steps remain"]
+    return [f"{stage}: no GPUs left; worthwhile steps remain"] if climbed.short_of_gpus else []

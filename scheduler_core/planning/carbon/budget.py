@@ -1,7 +1,7 @@
-"""Budgets of periods from a cap over many, and a bank for what was not given off (both ours).
+"""Split a carbon cap over many periods into period budgets, and carry unused grams over in a bank (both ours).
 
-The source takes a period's budget as given. As intensity cancels in the marginal benefit, budgets are where awareness
-of carbon comes from. Called before every round, and with what was given off after it.
+The source takes the budget as given and compares emissions to completion with it. Intensity cancels in the marginal
+benefit, so only budgets make a plan carbon-aware. Called by the carbon study before and after every round.
 """
 
 from dataclasses import dataclass, replace
@@ -13,15 +13,16 @@ from scheduler_core.types import FloatArray
 
 
 def shares_g(cap_g: float, weights: FloatArray) -> FloatArray:
-    """Return each period's share (P,) of a cap over all of them, such as a month's, in proportion to its weight.
+    """Return each period's share (P,) of a cap over all periods, such as a month, in proportion to its weight.
 
-    Equal weights let jobs draw less in dirty hours; weights like the expected intensity let them draw the same in all;
-    weights like the expected demand follow the jobs. The shares sum to the cap.
+    With equal weights jobs use less energy in hours of high intensity. With weights proportional to the expected
+    intensity they use the same energy in all hours; with weights proportional to the expected demand, budgets follow
+    the demand. The shares sum to the cap.
 
     Raises
     ------
     BadInput
-        If the cap or a weight is negative or no number, or all weights are 0.
+        If the cap or a weight is negative or not a number, or all weights are 0.
 
     Examples
     --------
@@ -32,16 +33,16 @@ def shares_g(cap_g: float, weights: FloatArray) -> FloatArray:
         raise BadInput(f"carbon budget: found a cap of {cap_g} g, expected 0 or more")
     total = float(weights.sum())
     if not (weights >= 0.0).all() or not 0.0 < total < np.inf:
-        raise BadInput("carbon budget: found weights that are negative, no numbers or all 0; expected some above 0")
+        raise BadInput("carbon budget: found weights that are negative, not numbers or all 0; expected some above 0")
     return np.asarray(cap_g * (weights / total), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bank:
-    """What earlier periods left, at most `most_g`; below 0 it is what they took too much, and is owed.
+    """Unused grams of earlier periods, at most `most_g`; a negative balance is what they emitted too much.
 
-    No plan passes `allowance_g`, so that plans alone never take more than was shared out. What a period truly gave off
-    may differ from its plan, as run times are predicted; then the next ones have less.
+    No plan exceeds `allowance_g`, so the plans together never exceed the sum of the shares. Actual emissions may differ
+    from the plan because run times are predicted; later periods then get less.
 
     Examples
     --------
@@ -56,22 +57,22 @@ class Bank:
     def __post_init__(self) -> None:
         if not self.most_g >= 0.0 or not self.balance_g <= self.most_g:
             raise BadInput(
-                f"carbon bank: found {self.balance_g} g of at most {self.most_g} g, expected a limit of 0 or more, and "
-                "no more than it"
+                f"carbon bank: found a balance of {self.balance_g} g and a limit of {self.most_g} g, expected a limit "
+                "of 0 or more and a balance within it"
             )
 
     def allowance_g(self, *, share_g: float) -> float:
-        """Return what a period may give off: its share and what is banked, less what is owed; never below 0."""
+        """Return what a period may emit: its share plus the balance, at least 0."""
         return max(share_g + self.balance_g, 0.0)
 
     def after(self, *, share_g: float, spent_g: float) -> "Bank":
-        """Return the bank after a period that gave off `spent_g`; what passes `most_g` is lost.
+        """Return the bank after a period that emitted `spent_g`; a balance above `most_g` is cut to `most_g`.
 
         Raises
         ------
         BadInput
-            If the share or what was given off is negative or no number.
+            If the share or the emissions are negative or not a number.
         """
         if not (share_g >= 0.0 and spent_g >= 0.0):
-            raise BadInput(f"carbon bank: found a share of {share_g} g and {spent_g} g given off, expected 0 or more")
+            raise BadInput(f"carbon bank: found a share of {share_g} g and {spent_g} g emitted, expected 0 or more")
         return replace(self, balance_g=min(self.balance_g + share_g - spent_g, self.most_g))

@@ -1,6 +1,6 @@
-"""Take the best next step, again and again, while GPUs and the period's budget last: both stages of the source.
+"""Rank every job's next steps (more GPUs, or a higher frequency), and take the best while GPUs and budget last.
 
-The heap; what the steps are and how they rank is in `ladders`. Called by `allocator`.
+Both stages of the source use this climb; where they start is in `allocator`, which calls this module.
 """
 
 import heapq
@@ -8,19 +8,131 @@ import math
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from scheduler_core.planning.carbon.ladders import FIRST_GPUS, NO_STEP, Ladders
-from scheduler_core.types import IntArray
+import numpy as np
+
+from scheduler_core.planning.carbon.elastic import ElasticJobs
+from scheduler_core.planning.power import JOULES_PER_KWH
+from scheduler_core.types import BoolArray, FloatArray, IntArray
+
+NO_STEP: Final = -1
+FIRST_GPUS: Final = 0
+SAVES_ENERGY: Final = 1
+COSTS_ENERGY: Final = 2
+"""Kinds of steps; the lowest number is taken first, `NO_STEP` never."""
+
+SAME_CHARGE: Final = 1e-12
+"""Charges that differ by less than this part are taken as equal: the difference is rounding."""
+
+Charge = Literal["job", "period"]
+"""Emissions that a step is charged for: those until the job's end (the source), or within the period (ours)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """The period to plan: `g_per_j` (intensity times PUE, per joule), its length and its budget."""
+
+    g_per_j: float
+    period_s: float
+    budget_g: float
+
+    @classmethod
+    def of(cls, *, intensity_g_per_kwh: float, pue: float, period_s: float, budget_g: float) -> "Period":
+        """Return the period of an intensity and a budget."""
+        return cls(g_per_j=intensity_g_per_kwh * pue / JOULES_PER_KWH, period_s=period_s, budget_g=budget_g)
+
+    def grams(self, watts: FloatArray, left_s: FloatArray) -> FloatArray:
+        """Return I·P·PUE·min(T, period) of columns of equal shape."""
+        return np.asarray(self.g_per_j * watts * np.minimum(left_s, self.period_s), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladders:
+    """R settings (rungs) of each of J jobs in the order they can be reached, and the R-1 steps between them.
+
+    `choice` (J, R) is the GPU count or the index of the frequency, `gpus` (J, R) the GPUs held, `period_g` (J, R) the
+    emissions within the period. Steps (J, R-1) are taken by `kind`, then by `rank`, lowest first.
+    """
+
+    choice: IntArray
+    gpus: IntArray
+    period_g: FloatArray
+    kind: IntArray
+    rank: FloatArray
+
+
+def count_ladders(jobs: ElasticJobs, step: IntArray, period: Period, charge: Charge = "job") -> Ladders:
+    """Return the ladder of GPU counts of every job at its frequency `step` (J,): 0, then the allowed counts."""
+    rows = np.arange(len(jobs))
+    with np.errstate(divide="ignore"):
+        left_s = (jobs.steps_left / jobs.perf[rows, step])[:, None] / jobs.steps_per_s
+    watts = np.arange(jobs.most_gpus + 1) * jobs.watts[rows, step][:, None]
+    held = jobs.allowed
+    held[:, 0] = True
+    # Allowed counts move to the front; the others follow, and no step leads to them.
+    choice = np.argsort(~held, axis=1, kind="stable").astype(np.int64)
+    left_s, watts = np.take_along_axis(left_s, choice, axis=1), np.take_along_axis(watts, choice, axis=1)
+    return _ladders(choice, choice, left_s, watts, np.take_along_axis(held, choice, axis=1), period, charge)
+
+
+def frequency_ladders(
+    jobs: ElasticJobs, gpus: IntArray, step: IntArray, period: Period, charge: Charge = "job"
+) -> Ladders:
+    """Return the ladder of frequencies of every job on its `gpus` (J,), from `step` (J,) up; none if postponed."""
+    rows = np.arange(len(jobs))
+    choice = np.minimum(step[:, None] + np.arange(len(jobs.mhz)), len(jobs.mhz) - 1)
+    held = (step[:, None] + np.arange(len(jobs.mhz)) < len(jobs.mhz)) & (gpus > 0)[:, None]
+    with np.errstate(divide="ignore"):
+        left_s = (jobs.steps_left / jobs.steps_per_s[rows, gpus])[:, None] / jobs.perf[rows[:, None], choice]
+    watts = gpus[:, None] * jobs.watts[rows[:, None], choice]
+    return _ladders(choice, np.broadcast_to(gpus[:, None], choice.shape), left_s, watts, held, period, charge)
+
+
+def _ladders(
+    choice: IntArray,
+    gpus: IntArray,
+    left_s: FloatArray,
+    watts: FloatArray,
+    held: BoolArray,
+    period: Period,
+    charge: Charge,
+) -> Ladders:
+    # Without GPUs the time is infinite and the energy 0.
+    energy_j = watts * np.where(np.isinf(left_s), 0.0, left_s)
+    period_g = period.grams(watts, left_s)
+    kind, rank = ranked(left_s, energy_j, energy_j if charge == "job" else period_g)
+    kind[~held[:, 1:]] = NO_STEP
+    return Ladders(choice=choice, gpus=gpus, period_g=period_g, kind=kind, rank=rank)
+
+
+def ranked(left_s: FloatArray, energy_j: FloatArray, charged: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return the kind and the rank of the steps (J, R-1), given times, energies and charges of the rungs (J, R).
+
+    The source's benefit is ((T1 - T2)/T̄) / ((C2 - C1)/C). T̄ and C are the same for all steps at one moment, and
+    intensity and PUE are factors of C1, C2 and C. All of them are left out: the order is the same, and ranks stay valid
+    while other jobs take steps. First GPUs come before all (their T1 is infinite), by T·C; then steps that need no more
+    energy (within `SAME_CHARGE`), by T1 - T2; then the others by (T1 - T2)/(C2 - C1). A step that does not make the job
+    faster is never taken.
+    """
+    next_s = left_s[:, 1:]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        faster_s, dearer = left_s[:, :-1] - next_s, np.diff(charged, axis=1)
+        # If a job scales in proportion to its GPUs, the two charges are equal up to rounding.
+        first, saves = np.isinf(left_s[:, :-1]), dearer <= SAME_CHARGE * charged[:, 1:]
+        rank = np.where(first, next_s * energy_j[:, 1:], np.where(saves, -faster_s, -faster_s / dearer))
+        kind = np.where(first, FIRST_GPUS, np.where(saves, SAVES_ENERGY, COSTS_ENERGY))
+        return np.where(faster_s > 0.0, kind, NO_STEP).astype(np.int64), rank
+
 
 PastBudget = Literal["next", "stop"]
-"""Where the best step would pass the budget: take the next best that fits, or end the stage, as the source has it."""
+"""If the best step would exceed the budget: take the next best step that fits, or end the stage as the source does."""
 
 BUDGET_MARGIN: Final = 1e-11
-"""Part of the budget left alone, so that sums in another order do not pass it by rounding."""
+"""Part of the budget kept unused, so that sums in another order do not exceed the budget by rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Climbed:
-    """Where a climb ended: each job's choice (J,), and whether a step that pays was left for want of budget or GPUs."""
+    """Result of a climb: each job's choice (J,), and whether the budget or the GPUs stopped worthwhile steps."""
 
     choice: IntArray
     short_of_budget: bool
@@ -32,12 +144,12 @@ def climb(
 ) -> Climbed:
     """Climb from the lowest rungs by marginal benefit; ties go to the job listed first.
 
-    A step is taken only if the emissions within the period, which may also fall by a step, are within the budget after
-    it, and if there are GPUs for it. First GPUs that do not fit are passed over under either `past_budget`. What was
-    passed over is asked again once a step has lowered emissions. `least_only` gives first GPUs and nothing more.
+    A step is taken only if enough GPUs are free and the emissions within the period stay within the budget. First GPUs
+    that do not fit are passed over under either `past_budget`. Steps that were passed over are tried again after a step
+    that lowers emissions. `least_only` takes first GPUs and no other step.
     """
     limit_g = budget_g * (1.0 - BUDGET_MARGIN)
-    # Lists: these are read one at a time, where arrays are slow.
+    # Lists, because single elements are read: arrays are slow at that.
     kind, rank = ladders.kind.tolist(), ladders.rank.tolist()
     held, period_g = ladders.gpus.tolist(), ladders.period_g.tolist()
     steps = ladders.kind.shape[1]

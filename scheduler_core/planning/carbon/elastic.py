@@ -1,7 +1,7 @@
-"""The nouns of a round under a carbon budget: jobs that can run on several GPU counts and frequencies, and a plan.
+"""Jobs that can run on several GPU counts and frequencies, a plan for one period, and the plan's time and emissions.
 
-Columns and checks only; what a plan emits is in `emissions`, who makes one is `allocator`.
-Called by every module here, and by the simulation of elastic jobs.
+Columns, checks and arithmetic; nothing is chosen here (see `allocator`). Called by every module of this package, by the
+carbon study and by tests.
 """
 
 from dataclasses import dataclass
@@ -10,15 +10,16 @@ from typing import Final
 import numpy as np
 
 from scheduler_core.errors import BadInput
+from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 ELASTIC: Final = 0
-"""What `rigid_gpus` holds for a job whose count may be chosen."""
+"""Value of `rigid_gpus` for a job whose GPU count may be chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticJobs:
-    """J jobs that wait or run, with up to N GPUs each, at one of F frequencies.
+    """J waiting or running jobs, each on up to N GPUs at one of F frequencies.
 
     `steps_left` (J,) is work in the job's own steps, `steps_per_s` (J, N+1) its speed at the reference frequency with
     0..N GPUs: column 0 is 0, NaN is a count that is not allowed. `perf` (J, F) is the speed at a frequency relative to
@@ -30,7 +31,7 @@ class ElasticJobs:
     Raises
     ------
     BadInput
-        If shapes disagree, a number is not what it can be, or a job has no count that it may run with.
+        If shapes disagree, a number is out of range, or a job has no allowed count.
 
     Examples
     --------
@@ -72,12 +73,12 @@ class ElasticJobs:
 
     @property
     def most_gpus(self) -> int:
-        """Return N, the largest count that speeds are given for."""
+        """Return N, the largest GPU count with a speed."""
         return int(self.steps_per_s.shape[1]) - 1
 
     @property
     def allowed(self) -> BoolArray:
-        """Return which counts a job may run with (J, N+1); 0 is none of them."""
+        """Return which GPU counts each job may run with (J, N+1); a count of 0 is never allowed."""
         known = self.steps_per_s > 0.0
         counts = np.arange(self.steps_per_s.shape[1])
         known &= (self.rigid_gpus[:, None] == ELASTIC) | (counts == self.rigid_gpus[:, None])
@@ -85,11 +86,14 @@ class ElasticJobs:
 
     @property
     def optimal_step(self) -> IntArray:
-        """Return the frequency of least energy per unit of work (J,), the source's f0; the lower of equal ones."""
+        """Return the index of the frequency with the least energy per unit of work (J,), the source's f0.
+
+        Of equal frequencies, return the lower one.
+        """
         return np.asarray(np.argmin(self.watts / self.perf, axis=1), dtype=np.int64)
 
     def rows(self, rows: IntArray) -> "ElasticJobs":
-        """Return some of the jobs, or all in another order."""
+        """Return the jobs of the given rows, in that order."""
         return ElasticJobs(
             steps_left=self.steps_left[rows],
             steps_per_s=self.steps_per_s[rows],
@@ -136,11 +140,100 @@ class ElasticJobs:
 class CountsAndFrequencies:
     """A plan for one period: GPUs (J,) and frequency (J,) of every job, as an index into `ElasticJobs.mhz`.
 
-    `postponed` (J,) marks jobs that get no GPU this period. `notes` say in words what a reader has to know: that a
-    budget was below the minimum plan, that a stage stopped at it.
+    `postponed` (J,) marks jobs that get no GPU in this period. `notes` are messages for the reader: how many jobs are
+    postponed and why, and whether a stage stopped at the budget.
     """
 
     gpus: IntArray
     step: IntArray
     postponed: BoolArray
     notes: tuple[str, ...] = ()
+
+
+def remaining_s(jobs: ElasticJobs, plan: CountsAndFrequencies) -> FloatArray:
+    """Return the remaining run time under the plan (J,), steps_left / (thr(n)·perf(f)); infinite without GPUs."""
+    rows = np.arange(len(jobs))
+    speed = jobs.steps_per_s[rows, plan.gpus] * jobs.perf[rows, plan.step]
+    with np.errstate(divide="ignore"):
+        return np.asarray(jobs.steps_left / speed, dtype=np.float64)
+
+
+def drawn_w(jobs: ElasticJobs, plan: CountsAndFrequencies) -> FloatArray:
+    """Return the total power of each job's GPUs (J,), P(n, f) = n·watts(f)."""
+    return np.asarray(plan.gpus * jobs.watts[np.arange(len(jobs)), plan.step], dtype=np.float64)
+
+
+def period_emissions_g(
+    jobs: ElasticJobs, plan: CountsAndFrequencies, *, intensity_g_per_kwh: float, period_s: float, pue: float = 1.0
+) -> FloatArray:
+    """Return the grams each job emits within the period (J,): I·P_j·PUE·min(T_j, period), busy GPUs only.
+
+    Their sum is what a period's budget bounds. This constraint, like the PUE, is ours: the patent compares emissions
+    to completion (`job_emissions_g`) with its budget.
+    """
+    running_s = np.minimum(remaining_s(jobs, plan), period_s)
+    return np.asarray(intensity_g_per_kwh * pue * drawn_w(jobs, plan) * running_s / JOULES_PER_KWH, dtype=np.float64)
+
+
+def job_emissions_g(
+    jobs: ElasticJobs, plan: CountsAndFrequencies, *, intensity_g_per_kwh: float, pue: float = 1.0
+) -> FloatArray:
+    """Return the grams each job emits to its completion at this intensity (J,): C_j = I·P_j·PUE·T_j; 0 if postponed.
+
+    References
+    ----------
+    The patent's constraint compares the sum of these emissions with the budget; the PUE is ours.
+    """
+    running_s = np.where(plan.gpus > 0, remaining_s(jobs, plan), 0.0)
+    return np.asarray(intensity_g_per_kwh * pue * drawn_w(jobs, plan) * running_s / JOULES_PER_KWH, dtype=np.float64)
+
+
+def completion_s(jobs: ElasticJobs, plan: CountsAndFrequencies, *, period_s: float) -> FloatArray:
+    """Return the time from submission to completion under the plan (J,).
+
+    Postponed jobs are assumed to start after this period, shortest first, on GPUs freed by running jobs, and to take
+    `least_plan_s` then (ours: the source does not define it). No GPU is counted twice, so postponing jobs gains nothing
+    where speed is proportional to the GPU count. If a postponed job needs more GPUs than run now, the missing ones
+    become free with the last running job.
+    """
+    left_s = remaining_s(jobs, plan)
+    running = plan.gpus > 0
+    later_s, fewest = least_plan_s(jobs), jobs.allowed.argmax(axis=1)
+    free_s = np.repeat(np.maximum(left_s[running], period_s), plan.gpus[running]).tolist()
+    for row in sorted(np.flatnonzero(~running), key=lambda row: float(later_s[row])):
+        free_s.sort()
+        taken = int(fewest[row])
+        start_s = free_s[min(taken, len(free_s)) - 1] if free_s else period_s
+        left_s[row] = start_s + later_s[row]
+        free_s[:taken] = [left_s[row]] * taken
+    return np.asarray(jobs.age_s + left_s, dtype=np.float64)
+
+
+def least_plan_s(jobs: ElasticJobs) -> FloatArray:
+    """Return each job's remaining run time on the fewest allowed GPUs, at its energy-optimal frequency (J,)."""
+    rows = np.arange(len(jobs))
+    fewest = jobs.allowed.argmax(axis=1)
+    return np.asarray(
+        jobs.steps_left / (jobs.steps_per_s[rows, fewest] * jobs.perf[rows, jobs.optimal_step]), dtype=np.float64
+    )
+
+
+def mean_completion_s(jobs: ElasticJobs, plan: CountsAndFrequencies, *, period_s: float) -> float:
+    """Return the mean of `completion_s`, the mean JCT used to compare plans; 0 without jobs.
+
+    Examples
+    --------
+    >>> jobs = ElasticJobs(
+    ...     steps_left=np.array([100.0, 100.0]),
+    ...     steps_per_s=np.array([[0.0, 1.0], [0.0, 1.0]]),
+    ...     perf=np.ones((2, 1)),
+    ...     watts=np.full((2, 1), 200.0),
+    ...     mhz=np.array([1500.0]),
+    ...     age_s=np.array([10.0, 0.0]),
+    ...     rigid_gpus=np.array([0, 0]),
+    ... )
+    >>> one = CountsAndFrequencies(gpus=np.array([1, 0]), step=np.array([0, 0]), postponed=np.array([False, True]))
+    >>> mean_completion_s(jobs, one, period_s=60.0)
+    155.0
+    """
+    return float(completion_s(jobs, plan, period_s=period_s).mean()) if len(jobs) else 0.0

@@ -1,35 +1,130 @@
-"""A variant of ours: the source's plan and relaxed plans, improved by exchanges between pairs of jobs.
+"""Improve the source's plan and relaxed plans by exchanges between pairs of jobs (ours).
 
-The source ranks steps by benefit per gram alone and never takes anything back; here GPUs have a price as well, counts
-and frequencies are chosen together, and any count may follow any other. Called as `allocator.allocate` is.
+The source ranks steps by benefit per gram and never reverses one. Here GPUs have a price too, and counts and
+frequencies are chosen together. Called like `allocator.allocate`, by the carbon study and the benchmarks.
 """
 
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
 
 from scheduler_core.planning.carbon.allocator import DID_NOT_FIT, allocate, canonical_order, checked_period, planned
-from scheduler_core.planning.carbon.climb import BUDGET_MARGIN
-from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
-from scheduler_core.planning.carbon.emissions import completion_s, least_plan_s, mean_completion_s, remaining_s
-from scheduler_core.planning.carbon.ladders import Period
-from scheduler_core.planning.carbon.pairs import Limits, candidates, exchanged
-from scheduler_core.planning.carbon.relaxation import Options, relax
-from scheduler_core.types import FloatArray
+from scheduler_core.planning.carbon.climb import BUDGET_MARGIN, Period
+from scheduler_core.planning.carbon.elastic import (
+    CountsAndFrequencies,
+    ElasticJobs,
+    completion_s,
+    least_plan_s,
+    mean_completion_s,
+    remaining_s,
+)
+from scheduler_core.planning.carbon.relaxation import Options, Relaxed, relax
+from scheduler_core.types import FloatArray, IntArray
+
+MOST_OPTIONS: Final = 256
+"""Number of options searched over all jobs: those with the least loss at the relaxed prices."""
+
+MOST_EXCHANGES: Final = 64
+
+_ROUNDING: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of a plan: GPUs held, grams emitted within the period, and jobs postponed."""
+
+    gpus: int
+    period_g: float
+    postponed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """L options as columns (L,): job, GPU count, frequency index, remaining run time, and grams within the period."""
+
+    job: IntArray
+    gpus: IntArray
+    step: IntArray
+    left_s: FloatArray
+    period_g: FloatArray
+
+
+def candidates(options: Options, relaxed: Relaxed) -> Candidates:
+    """Return the options with the least loss: their cost at the relaxed prices minus that of the job's best option.
+
+    An option whose loss exceeds the distance between a plan and the relaxed bound cannot be part of a better plan.
+    """
+    counts = np.arange(options.left_s.shape[2])
+    loss_s = options.left_s + relaxed.s_per_g * options.period_g + relaxed.s_per_gpu * counts
+    loss_s -= loss_s.min(axis=(0, 2), keepdims=True)
+    # One option to postpone is enough: a postponed job has no frequency.
+    loss_s[1:, :, 0] = np.inf
+    flat = loss_s.ravel()
+    kept = np.argpartition(flat, MOST_OPTIONS)[:MOST_OPTIONS] if flat.size > MOST_OPTIONS else np.arange(flat.size)
+    kept = np.sort(kept[np.isfinite(flat[kept])])
+    step, job, gpus = np.unravel_index(kept, loss_s.shape)
+    return Candidates(
+        job=job,
+        gpus=gpus,
+        step=step,
+        left_s=options.left_s.ravel()[kept],
+        period_g=options.period_g.ravel()[kept],
+    )
+
+
+def exchanged(
+    options: Options, found: Candidates, gpus: IntArray, step: IntArray, limits: Limits
+) -> tuple[IntArray, IntArray]:
+    """Apply the exchange that saves the most time until none saves any; return counts and frequencies (J,)."""
+    gpus, step = gpus.copy(), step.copy()
+    for _ in range(MOST_EXCHANGES):
+        best = _best(options, found, gpus, step, limits)
+        if not best:
+            break
+        for option in best:
+            gpus[found.job[option]], step[found.job[option]] = found.gpus[option], found.step[option]
+    return gpus, step
+
+
+def _best(options: Options, found: Candidates, gpus: IntArray, step: IntArray, limits: Limits) -> list[int]:
+    """Return the one or two options that together save the most time within the limits; none if no time is saved."""
+    rows = np.arange(len(gpus))
+    left_s, period_g = options.left_s[step, rows, gpus], options.period_g[step, rows, gpus]
+    # An extra last option leaves the other job unchanged.
+    longer_s = np.append(found.left_s - left_s[found.job], 0.0)
+    more_gpus = np.append(found.gpus - gpus[found.job], 0)
+    more_g = np.append(found.period_g - period_g[found.job], 0.0)
+    more_off = np.append((found.gpus == 0).astype(np.int64) - (gpus[found.job] == 0), 0)
+    job = np.append(found.job, -1)
+    takes = np.flatnonzero(longer_s < 0.0)
+    if not takes.size:
+        return []
+    fits = more_gpus[takes, None] + more_gpus <= limits.gpus - int(gpus.sum())
+    fits &= more_g[takes, None] + more_g <= limits.period_g - float(period_g.sum())
+    fits &= more_off[takes, None] + more_off <= limits.postponed - int((gpus == 0).sum())
+    fits &= job[takes, None] != job
+    saved_s = np.where(fits, -(longer_s[takes, None] + longer_s), -np.inf)
+    best = int(saved_s.argmax())
+    if not saved_s.flat[best] > _ROUNDING * float(left_s.sum()):
+        return []
+    take, give = divmod(best, len(longer_s))
+    return [option for option in (int(takes[take]), give) if option < len(found.job)]
+
 
 PutOff = Literal["forced", "chosen"]
-"""Postpone no more jobs than the source's procedure has to, or also jobs whose GPUs others use better."""
+"""Postpone no more jobs than the source's procedure does, or also jobs whose GPUs other jobs use better."""
 
 WHY: Final[dict[PutOff, str]] = {
     "forced": DID_NOT_FIT,
     "chosen": f"others make more of the GPUs and grams, or {DID_NOT_FIT}",
 }
-"""What is said of those postponed."""
+"""Reason given in the note on postponed jobs."""
 
 PASSES: Final = 2
 
 _WAITS: Final = (1.0, 0.6, 0.3, 0.1, 0.0)
-"""Of the longest least plan, after which a postponed job is taken to start; chosen on seeds that are not reported."""
+"""When a postponed job is assumed to start, as a part of the longest `least_plan_s`; tuned on seeds not reported."""
 
 
 def exchange(
@@ -42,15 +137,15 @@ def exchange(
     pue: float = 1.0,
     put_off: PutOff = "forced",
 ) -> CountsAndFrequencies:
-    """Choose every job's GPUs and frequency for one period, emissions within it at most `budget_g`.
+    """Choose every job's GPUs and frequency for one period, with at most `budget_g` emitted within the period.
 
-    Never worse in `mean_completion_s` than `allocate` that charges by the period, where it starts. It ends where no
-    exchange between two jobs shortens it. Under ``"forced"`` no more jobs are postponed than there; ``"chosen"`` is
-    shorter in the mean, but what it puts off for shorter jobs it may put off again in the next round.
+    Start from `allocate` charged by the period, and stop when no exchange between two jobs lowers `mean_completion_s`:
+    never worse than the start. Under ``"forced"`` no more jobs are postponed than at the start. ``"chosen"`` has a
+    lower mean, but a job postponed for shorter ones may be postponed again in the next round.
 
-    Shorter is meant as if the plan were kept until the jobs end. Rounds come again, and on budgets that stay tight work
-    per gram counts more than this round's times: there the source's charge by the job can be shorter over time. So this
-    is the measure of a round, and an alternative where budgets are wide; `allocate` stays the default.
+    `mean_completion_s` assumes that the plan is kept until the jobs end. Over many rounds on tight budgets, work per
+    gram matters more, and the source's charge by the job can give shorter times. Use this to measure a single round, or
+    where budgets are wide; `allocate` is the default.
 
     Raises
     ------
@@ -78,7 +173,7 @@ def exchange(
     options = Options.of(jobs, period)
     for _ in range(PASSES):
         before_s = mean_s
-        # Where nobody may be postponed, what postponing costs does not matter.
+        # If no job may be postponed, the cost of postponing is never used: one guess is enough.
         for later_s in _guesses(jobs, plan, period_s)[: None if most_put_off else 1]:
             for tried in _searched(jobs, plan, options.postponing(later_s), gpus, period, most_put_off):
                 tried_s = mean_completion_s(jobs, tried, period_s=period_s)
@@ -90,7 +185,7 @@ def exchange(
 
 
 def _guesses(jobs: ElasticJobs, plan: CountsAndFrequencies, period_s: float) -> list[FloatArray]:
-    """Return what postponing may cost (J,): several guesses, as it depends on the plan that is sought."""
+    """Return several guesses of each postponed job's completion (J,), which depends on the plan not yet known."""
     least_s = least_plan_s(jobs)
     running = plan.gpus > 0
     first_end_s = float(remaining_s(jobs, plan)[running].min()) if running.any() else 0.0
@@ -102,7 +197,7 @@ def _guesses(jobs: ElasticJobs, plan: CountsAndFrequencies, period_s: float) -> 
 def _searched(
     jobs: ElasticJobs, plan: CountsAndFrequencies, options: Options, gpus: int, period: Period, most_put_off: int
 ) -> list[CountsAndFrequencies]:
-    """Return what exchanges make of the plan and of the relaxed one."""
+    """Return the plan and the relaxed plan, both improved by exchanges."""
     limits = Limits(gpus=gpus, period_g=period.budget_g * (1.0 - BUDGET_MARGIN), postponed=most_put_off)
     relaxed = relax(options, gpus=gpus, budget_g=limits.period_g)
     found = candidates(options, relaxed)

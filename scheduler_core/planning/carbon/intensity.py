@@ -1,6 +1,6 @@
-"""The intensity getter: at every period's begin the newest carbon intensity, or what stands in while nobody tells it.
+"""The intensity getter: the newest carbon intensity at the start of a period, or a substitute if none is available.
 
-No feed is read here: whoever tells is a callable. Called at every round, with the reading of the round before.
+No feed is read here: the caller passes a callable. Called by `round`, with the reading of the round before.
 """
 
 import math
@@ -12,63 +12,63 @@ from typing import Final
 from scheduler_core.errors import BadInput
 
 MOST_AGE_S: Final = 6 * 3600.0
-"""How long the last value told stands in by default (ours): feeds come by the hour, and days repeat themselves."""
+"""How long the last reported value is used by default (ours); feeds are usually hourly."""
 
 
 class Source(StrEnum):
-    """Where a reading is from."""
+    """Origin of a reading: the feed, an earlier value of the feed, or the fallback."""
 
-    TOLD = "told"
+    REPORTED = "reported"
     KEPT = "kept"
     FALLBACK = "fallback"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """An intensity as a round takes it; `told_ts` is when it was told, minus infinity for the fallback."""
+    """The intensity used in a round; `reported_ts` is when the feed gave it, minus infinity for the fallback."""
 
     g_per_kwh: float
-    told_ts: float
+    reported_ts: float
     source: Source
 
 
 def read_intensity(
-    told: Callable[[float], float | None],
+    feed: Callable[[float], float | None],
     now_ts: float,
     *,
     before: Reading | None,
     fallback_g_per_kwh: float,
     most_age_s: float = MOST_AGE_S,
 ) -> Reading:
-    """Return the intensity at `now_ts` (Unix time): told, else the last one told if not too old, else the fallback.
+    """Return the intensity at `now_ts` (Unix time): from the feed, else its last recent value, else the fallback.
 
-    `told` is `GridProvider.carbon_g_per_kwh`, `HourlySeries.at` or the like. That it raises, or answers
-    what no intensity can be (None, negative, no number), counts as silence: a round is never lost for it.
-    The fallback should be the highest intensity of the zone: a budget then holds whatever the truth is (ours).
+    `feed` is a callable such as `GridProvider.carbon_g_per_kwh` or `HourlySeries.at`. An exception, None, a negative
+    value or NaN counts as no value, so that a broken feed never stops a round. If the fallback is the highest intensity
+    of the zone, a budget holds whatever the true intensity is (ours).
 
     Raises
     ------
     BadInput
-        If the fallback is negative or no number.
+        If the fallback is negative or not a number.
 
     Examples
     --------
     >>> first = read_intensity(lambda ts: 210.0, 0.0, before=None, fallback_g_per_kwh=800.0)
     >>> first.g_per_kwh, str(first.source)
-    (210.0, 'told')
+    (210.0, 'reported')
     >>> str(read_intensity(lambda ts: float("nan"), 900.0, before=first, fallback_g_per_kwh=800.0).source)
     'kept'
     """
     if not 0.0 <= fallback_g_per_kwh < math.inf:
         raise BadInput(f"carbon intensity: found a fallback of {fallback_g_per_kwh} g/kWh, expected 0 or more")
     try:
-        answer = told(now_ts)
+        answer = feed(now_ts)
         value = math.nan if answer is None else float(answer)
-    except Exception:  # somebody else's feed may raise whatever it likes
+    except Exception:  # a feed outside this package may raise anything
         value = math.nan
     if 0.0 <= value < math.inf:
-        return Reading(g_per_kwh=value, told_ts=now_ts, source=Source.TOLD)
-    # A reading from after now is another clock's, and as good as none.
-    if before is not None and 0.0 <= now_ts - before.told_ts <= most_age_s:
-        return Reading(g_per_kwh=before.g_per_kwh, told_ts=before.told_ts, source=Source.KEPT)
-    return Reading(g_per_kwh=fallback_g_per_kwh, told_ts=-math.inf, source=Source.FALLBACK)
+        return Reading(g_per_kwh=value, reported_ts=now_ts, source=Source.REPORTED)
+    # A reading later than now comes from a wrong clock and is not used.
+    if before is not None and 0.0 <= now_ts - before.reported_ts <= most_age_s:
+        return Reading(g_per_kwh=before.g_per_kwh, reported_ts=before.reported_ts, source=Source.KEPT)
+    return Reading(g_per_kwh=fallback_g_per_kwh, reported_ts=-math.inf, source=Source.FALLBACK)

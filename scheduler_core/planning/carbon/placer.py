@@ -1,6 +1,6 @@
-"""The placer: GPU counts to nodes, each job on as few nodes as can be.
+"""The placer: assign each job's GPUs to nodes, with as few nodes per job as possible.
 
-Nodes are GPU counts; how many GPUs a job gets is `allocator`'s matter. Called after it at every round.
+A node is its number of free GPUs; `allocator` chooses the jobs' GPU counts. Called by `round`, after `allocator`.
 """
 
 from dataclasses import dataclass
@@ -13,24 +13,24 @@ from scheduler_core.types import BoolArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """GPUs of every job on every node (J, M), and which jobs (J,) did not fit whole: they have none anywhere."""
+    """GPUs of every job on every node (J, M), and the jobs (J,) that did not fit and got no GPU at all."""
 
     gpus: IntArray
     unplaced: BoolArray
 
 
 def place(gpus: IntArray, free_gpus: IntArray, *, before: IntArray | None = None) -> Placed:
-    """Put `gpus` (J,) of every job on nodes with `free_gpus` (M,), the largest jobs first, equal ones as listed.
+    """Place `gpus` (J,) of every job on nodes with `free_gpus` (M,), the largest jobs first, equal ones as listed.
 
-    A job that fits on one node goes to the one with least left after it. One that does not takes the nodes with most
-    free GPUs, which are the fewest, and its last part goes where least is left. `before` (J, M) is where jobs were: one
-    whose count has not changed stays there if there is room, before all others (ours: moving costs a restart);
-    `free_gpus` includes what they held.
+    A job that fits on one node goes to the node with the fewest GPUs left after it. A larger job takes the nodes with
+    most free GPUs, and its last part the node with the fewest GPUs left. `before` (J, M) is the previous placement: a
+    job with an unchanged count keeps its nodes if they have room, before all other jobs (ours: moving costs a restart).
+    `free_gpus` includes the GPUs that these jobs held.
 
     Raises
     ------
     BadInput
-        If a count is negative, or `before` is not of these jobs and nodes.
+        If a count is negative, or `before` does not have the shape (J, M).
 
     Examples
     --------
@@ -46,7 +46,7 @@ def place(gpus: IntArray, free_gpus: IntArray, *, before: IntArray | None = None
         if before.shape != placed.shape:
             raise BadInput(f"placer: found places of shape {before.shape}, expected {placed.shape}")
         if (before < 0).any():
-            raise BadInput("placer: found a job that was on a negative number of GPUs, expected 0 or more")
+            raise BadInput("placer: found a negative number of GPUs in the previous placement, expected 0 or more")
         for row in np.flatnonzero((before.sum(axis=1) == gpus) & (gpus > 0)):
             if (before[row] <= free).all():
                 placed[row] = before[row]
@@ -59,14 +59,14 @@ def place(gpus: IntArray, free_gpus: IntArray, *, before: IntArray | None = None
 
 
 def _split(wanted: int, free: IntArray) -> IntArray:
-    """Return a job's GPUs by node (M,); none where all nodes together have too few."""
+    """Return a job's GPUs by node (M,); all 0 if the nodes together have too few."""
     taken = np.zeros_like(free)
     if wanted > free.sum():
         return taken
     left = free.copy()
     while wanted > 0:
         holds = np.flatnonzero(left >= wanted)
-        # Best fit where the rest fits on one node, else all of the node with most.
+        # If the rest fits on one node, take the best fit; otherwise take all GPUs of the node with most.
         node = int(holds[left[holds].argmin()]) if holds.size else int(left.argmax())
         part = min(wanted, int(left[node]))
         taken[node] += part

@@ -1,7 +1,7 @@
-"""Every job's options with GPUs and grams at a price: the relaxed round, its bound and its plan.
+"""The relaxed round (Lagrangian): prices for GPUs and grams replace the two limits; gives a bound and a plan.
 
-With a price per GPU and per gram every job chooses for itself; the prices at which the choices fit are found by
-halving. Called by `exchange`.
+With prices, each job's best option does not depend on other jobs; bisection finds the prices at which the choices fit.
+Called by `exchange`.
 """
 
 from collections.abc import Callable
@@ -10,21 +10,22 @@ from typing import Final
 
 import numpy as np
 
+from scheduler_core.planning.carbon.climb import Period
 from scheduler_core.planning.carbon.elastic import ElasticJobs
-from scheduler_core.planning.carbon.ladders import Period
 from scheduler_core.types import FloatArray, IntArray
 
 HALVINGS: Final = 12
 DECADES: Final = 9.0
-"""Prices are sought over so many powers of ten."""
+"""Width of the price search in powers of ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What each job can be given: (F, J, N+1), frequencies first, as the least over them is most often asked for.
+    """Run time and emissions of every option (F, J, N+1): frequency, job, GPU count.
 
-    `left_s` is the run time left, infinite where a count is not allowed, `period_g` the emissions within the period.
-    Without GPUs `left_s` is what postponing is taken to cost, infinite until it is told.
+    `left_s` is the remaining run time, infinite where a count is not allowed, `period_g` the emissions within the
+    period. At 0 GPUs `left_s` is the time at which a postponed job would end, infinite until `postponing` sets it.
+    Frequencies come first because the minimum is taken over them most often.
     """
 
     left_s: FloatArray
@@ -50,7 +51,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relaxed:
-    """The choices at the prices found (J,), within both limits, and what any plan's times sum to at least."""
+    """The choices (J,) at the prices found, within both limits, and a lower bound on the sum of any plan's times."""
 
     gpus: IntArray
     step: IntArray
@@ -60,9 +61,10 @@ class Relaxed:
 
 
 def relax(options: Options, *, gpus: int, budget_g: float) -> Relaxed:
-    """Return the cheapest choices that fit at the least prices found for grams and GPUs.
+    """Return the cheapest choices at the lowest prices found for grams and GPUs at which they fit.
 
-    Σ min (T + λ·grams + μ·GPUs) - λ·budget - μ·all GPUs is a bound from below for any prices; the best seen is given.
+    Σ min (T + λ·grams + μ·GPUs) - λ·budget - μ·all GPUs is a lower bound for any prices λ and μ; `least_sum_s` is the
+    highest bound found.
     """
     counts = np.arange(options.left_s.shape[2], dtype=np.float64)
     rows = np.arange(options.left_s.shape[1])
@@ -100,7 +102,7 @@ def relax(options: Options, *, gpus: int, budget_g: float) -> Relaxed:
 
 
 def _least_price(fits: Callable[[float], bool], most: float) -> float:
-    """Return about the least price that fits: 0, or one within `DECADES` below `most`."""
+    """Return roughly the lowest price that fits: 0, or one at most `DECADES` powers of ten below `most`."""
     if fits(0.0) or most == 0.0:
         return 0.0
     high = 2.0 * most

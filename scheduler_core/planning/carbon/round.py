@@ -1,15 +1,14 @@
-"""One round of a real scheduler: read the intensity, look at the jobs, choose GPUs and frequencies, put them on nodes.
+"""One round of a live scheduler: read the intensity, update the jobs, choose GPUs and frequencies, place them on nodes.
 
-Joins `intensity`, `monitor`, `allocator` and `placer`; no clock is read, and what to keep is handed back. Called by
-schedulers outside, once a period; simulations have no feed and no nodes and ask `allocator` alone.
+Joins `intensity`, `monitor`, `allocator` and `placer`; no clock is read, and the state to keep is returned. For live
+schedulers, once a period; simulations have no feed and no nodes and call `allocator` directly.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from scheduler_core.planning.carbon.allocator import allocate
-from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
-from scheduler_core.planning.carbon.emissions import period_emissions_g
+from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs, period_emissions_g
 from scheduler_core.planning.carbon.intensity import Reading, read_intensity
 from scheduler_core.planning.carbon.monitor import JobStates, next_round
 from scheduler_core.planning.carbon.placer import Placed, place
@@ -18,7 +17,7 @@ from scheduler_core.types import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What does not change between rounds: the period, the PUE, and the intensity where nobody tells one."""
+    """Constants of all rounds: the period, the PUE, and the intensity to use if the feed gives none."""
 
     period_s: float
     fallback_g_per_kwh: float
@@ -27,20 +26,20 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What to do in a period, for the jobs that have not ended.
+    """Plan of one period for the K jobs that have not ended.
 
     Attributes
     ----------
     reading
-        The intensity that was planned with; hand it to the next round.
+        The intensity used; pass it to the next round.
     rows
-        Which of the submitted jobs (K,) the others are of.
+        Indices of these jobs (K,) among the submitted jobs.
     plan
         Their GPUs and frequencies.
     placed
-        Their GPUs by node (K, M). All are placed: no more are planned than are free, and a job may span nodes.
+        Their GPUs by node (K, M). All jobs are placed: the plan uses at most the free GPUs, and a job may span nodes.
     planned_g
-        What each (K,) gives off within the period; the sum is within the budget.
+        Grams each job (K,) emits within the period; the sum is within the budget.
     """
 
     reading: Reading
@@ -55,27 +54,28 @@ def carbon_round(
     states: JobStates,
     now_ts: float,
     *,
-    told: Callable[[float], float | None],
+    feed: Callable[[float], float | None],
     reading: Reading | None,
     budget_g: float,
     free_gpus: IntArray,
     site: Site,
     places: IntArray | None = None,
 ) -> Round:
-    """Plan the period that begins at `now_ts` (Unix time) for jobs as submitted and as last seen.
+    """Plan the period that begins at `now_ts` (Unix time) for jobs as submitted and as last reported.
 
-    `told` answers the intensity of a moment, `reading` is that of the round before. `free_gpus` (M,) are those of the
-    nodes, with what these jobs hold; `places` (J, M) is where all submitted jobs were. `budget_g` is the period's, such
-    as `budget.Bank.allowance_g` of a share of `budget.shares_g`.
+    `feed` returns the intensity at a moment, `reading` is that of the round before. `free_gpus` (M,) are the nodes'
+    GPUs that are free or held by these jobs; `places` (J, M) is the previous placement of all submitted jobs.
+    `budget_g` bounds the emissions within the period (ours; the source compares emissions to completion with a budget),
+    for example `budget.Bank.allowance_g` of a share of `budget.shares_g`.
 
     Raises
     ------
     BadInput
-        If an argument is not what it can be.
+        If an argument is out of range.
 
     Examples
     --------
-    Within an hour at 300 g/kWh 61 g allow for 200 W, and so for two GPUs, on the node that has both.
+    61 g in an hour at 300 g/kWh allow 200 W: two GPUs of 100 W, on the node that has two.
 
     >>> import numpy as np
     >>> jobs = ElasticJobs(
@@ -99,7 +99,7 @@ def carbon_round(
     ...     jobs,
     ...     states,
     ...     3600.0,
-    ...     told=lambda ts: 300.0,
+    ...     feed=lambda ts: 300.0,
     ...     reading=None,
     ...     budget_g=61.0,
     ...     free_gpus=np.array([1, 4]),
@@ -108,7 +108,7 @@ def carbon_round(
     >>> found.plan.gpus, found.placed.gpus, found.planned_g
     (array([2]), array([[0, 2]]), array([60.]))
     """
-    intensity = read_intensity(told, now_ts, before=reading, fallback_g_per_kwh=site.fallback_g_per_kwh)
+    intensity = read_intensity(feed, now_ts, before=reading, fallback_g_per_kwh=site.fallback_g_per_kwh)
     rows, jobs = next_round(submitted, states, now_ts)
     plan = allocate(
         jobs,

@@ -1,5 +1,5 @@
-"""Jobs with due dates on nodes of several types, at the lowest cost: tardiness and the energy of switched-on nodes.
+"""Schedule jobs with due dates on nodes of several types at the lowest cost of tardiness and energy.
 
-The accounting of a finished simulation is not here: see `pipelines.simulation.energy.accounting`.
-`decision.decide` takes one decision; called by the simulation of costs and by the experiments in `pipelines`.
+`decision.decide` takes one decision. The energy accounts of a finished simulation are in
+`pipelines.simulation.energy.accounting`. Called by `pipelines.studies.cost`.
 """

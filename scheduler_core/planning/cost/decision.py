@@ -1,38 +1,115 @@
-"""One decision on all the jobs there are: the greedy, many of them at random, and path relinking between the best.
+"""Take one decision for all jobs: by the greedy, by the best of random plans, or by these with path relinking.
 
-What a decision costs is told by `objective`. Called by the simulation of costs, the experiments and the benchmarks.
+The cost of a decision is in `objective`, the compiled search in `scheduler_core.kernels.cost`. Called by the cost study
+and the benchmarks.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.cost.greedy import greedy
-from scheduler_core.planning.cost.problem import Decision, Problem
-from scheduler_core.planning.cost.randomised import Search, sought
+from scheduler_core.kernels.cost.descent import DRAWS
+from scheduler_core.kernels.cost.search import ELITE, search
+from scheduler_core.kernels.cost.state import Data, plans
+from scheduler_core.planning.cost.greedy import by_pressure, configurations, greedy
+from scheduler_core.planning.cost.objective import Terms
+from scheduler_core.planning.cost.problem import POSTPONED, Decision, Problem
+from scheduler_core.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """Settings of the search; the values are ours.
+
+    Two neighbours of equal weight change places with probability `swapping` / 2. A job's r-th configuration is tried
+    first with probability proportional to `wandering` ** r. `moving` improves every plan by single moves and emptied
+    nodes, `displacing` every elite plan by exchanges, and `walking` relinks paths to the `elite` best plans.
+    `renewing` times per plan, one to three nodes of the best plan are emptied and filled again.
+    """
+
+    swapping: float = 0.9
+    wandering: float = 0.4
+    elite: int = 3
+    moving: bool = True
+    displacing: bool = True
+    walking: bool = True
+    renewing: int = 2
+
+    def __post_init__(self) -> None:
+        if not (0.0 <= self.swapping <= 1.0 and 0.0 <= self.wandering < 1.0 and self.elite >= 1 and self.renewing >= 0):
+            found = f"swapping={self.swapping}, wandering={self.wandering}, elite={self.elite}"
+            raise BadInput(f"search: found {found}, expected 0..1, 0 up to below 1, and at least 1")
+
+
+def sought(problem: Problem, rng: np.random.Generator, iterations: int, how: Search) -> tuple[Decision, FloatArray]:
+    """Return the best decision of `iterations` plans, and the lowest cost after each of them (iterations,).
+
+    Jobs and nodes are sorted first, so their given order changes nothing. More iterations with the same `rng` state
+    begin with the same plans, so they are never worse.
+    """
+    if iterations < 1:
+        raise BadInput(f"iterations: found {iterations}, expected at least 1")
+    terms = Terms.of(problem)
+    order = by_pressure(terms)
+    nodes = np.argsort(terms.kind, kind="stable")
+    data = _in_order(problem, terms, order, nodes)
+    plan = plans(ELITE + how.elite, data)
+    best_usd = np.zeros(iterations)
+    draws = rng.random((iterations, 2 * len(order) + DRAWS * how.renewing))
+    steps = (how.moving, how.displacing, how.walking, how.renewing)
+    best = search(data, plan, draws, how.swapping, how.wandering, *steps, best_usd)
+    decision = Decision.nothing(len(order))
+    # A node of -1 (postponed) indexes the appended last element.
+    decision.node[order], decision.gpus[order] = np.append(nodes, POSTPONED)[plan.node[best]], plan.gpus[best]
+    return decision, best_usd
+
+
+def _in_order(problem: Problem, terms: Terms, order: IntArray, nodes: IntArray) -> Data:
+    """Return the constants of the compiled search, with jobs and nodes in the given orders."""
+    kinds, counts, many = configurations(problem, terms)
+    return Data(
+        run_s=np.ascontiguousarray(terms.run_s[order]),
+        slack_s=terms.slack_s[order],
+        weight=terms.weight[order],
+        stay_node=np.append(np.argsort(nodes), POSTPONED)[terms.stay_node[order]],
+        stay_gpus=terms.stay_gpus[order],
+        restart_s=float(terms.restart_s),
+        period_s=float(terms.period_s),
+        kind=np.ascontiguousarray(terms.kind[nodes], np.int64),
+        room=terms.room[nodes],
+        node_rate=terms.node_usd_per_s,
+        gpu_rate=terms.gpu_usd_per_s - terms.later_usd_per_s,
+        later=terms.later_usd_per_s,
+        postponed=(terms.postponed_usd + terms.postponed_rest_usd)[order],
+        option_kind=np.ascontiguousarray(kinds[:, order]),
+        option_gpus=np.ascontiguousarray(counts[:, order]),
+        options=many[order],
+    )
+
 
 ITERATIONS: Final = 10
-"""Plans made for one decision; a hundred nodes and 450 jobs then take about a second."""
+"""Plans per decision; 100 nodes and 450 jobs then take about a second."""
 
 Method = Callable[[Problem, np.random.Generator, int], Decision]
-"""What takes a decision: the problem, chance, and how many plans to make."""
+"""A method takes the problem, a random generator and a number of plans, and returns a decision."""
 
 
 def plain(problem: Problem, rng: np.random.Generator, iterations: int) -> Decision:
-    """Decide by the greedy alone, without chance."""
-    _ = rng, iterations  # every method is called alike
+    """Decide by the deterministic greedy."""
+    _ = rng, iterations  # all methods have the same signature
     return greedy(problem)
 
 
 def randomised(problem: Problem, rng: np.random.Generator, iterations: int) -> Decision:
-    """Decide by the cheapest of many greedy plans made at random, as the source does before relinking."""
+    """Decide by the cheapest of many randomised greedy plans, as the source does before path relinking."""
     return sought(problem, rng, iterations, Search(moving=False, displacing=False, walking=False, renewing=0))[0]
 
 
 def relinked(problem: Problem, rng: np.random.Generator, iterations: int) -> Decision:
-    """Decide by random plans, improved move by move (ours), relinked with the best known; the best refilled (ours)."""
+    """Decide by random plans improved by moves (ours), relinked with the best plans; the best is refilled (ours)."""
     return sought(problem, rng, iterations, Search())[0]
 
 
@@ -42,10 +119,10 @@ METHODS: Final[dict[str, Method]] = {"greedy": plain, "randomised": randomised, 
 def decide(
     problem: Problem, rng: np.random.Generator, iterations: int = ITERATIONS, method: str | Method = "relinked"
 ) -> Decision:
-    """Return where every job runs until the next decision, and with how many GPUs.
+    """Return the node and GPU count of every job until the next decision.
 
-    The same problem, state of `rng` and number of iterations give the same decision; more iterations from the same
-    state never a dearer one.
+    The same problem, `rng` state and number of iterations give the same decision; more iterations from the same state
+    never give a more expensive one.
 
     Raises
     ------

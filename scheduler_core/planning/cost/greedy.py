@@ -1,32 +1,33 @@
-"""The deterministic greedy, readable: jobs by pressure, each with its cheapest configuration that is in time.
+"""The deterministic greedy in plain Python: jobs by pressure, each with its cheapest configuration that is in time.
 
-Chance, improvement and relinking are in `randomised` and `relinking`, whose compiled greedy equals this one.
-Called by `randomised` for each job's configurations, by the experiments as the plan to beat, and by tests.
+The compiled greedy in `scheduler_core.kernels.cost.search` equals this one. Called by `decision` and `lookahead` for
+the jobs' configurations, by the cost study as the plan to beat, and by tests.
 """
 
 import numpy as np
 
-from scheduler_core.planning.cost.objective import JOULES_PER_KWH, Terms
+from scheduler_core.planning.cost.objective import Terms
 from scheduler_core.planning.cost.problem import POSTPONED, Decision, Problem
+from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 
 def pressure_s(terms: Terms) -> FloatArray:
-    """Return now + best remaining run time - due date of every job (J,): -inf where there is nothing to hurry for."""
+    """Return now + shortest remaining run time - due date of every job (J,); -inf without a due date or a node."""
     fastest = terms.run_s.min(axis=(1, 2), initial=np.inf)
     return np.where(np.isfinite(fastest), fastest, -np.inf) - terms.slack_s
 
 
 def by_pressure(terms: Terms) -> IntArray:
-    """Return the jobs by falling pressure; equal ones by what tells them apart, not by the order they come in."""
+    """Return the jobs by falling pressure; ties are broken by the jobs' numbers, not by their given order."""
     fastest = terms.run_s.min(axis=(1, 2), initial=np.inf)
     return np.lexsort((fastest, -terms.postponed_usd, -terms.weight, -pressure_s(terms)))
 
 
 def run_usd(problem: Problem, run_s: FloatArray) -> FloatArray:
-    """Return the energy of whole runs (J, K, 1 + most GPUs) in USD, each GPU with its share of a full node.
+    """Return the energy cost of whole runs (J, K, 1 + most GPUs) in USD, each GPU with its share of a full node.
 
-    At the later price where there is one, for it stands for most of the run, else at the present one.
+    The later price is used if there is one, because it holds for most of the run; otherwise the current price.
     """
     price = problem.usd_per_kwh if problem.later_usd_per_kwh is None else problem.later_usd_per_kwh
     watts = np.array([kind.gpu_active_w + kind.idle_w / kind.gpus for kind in problem.nodes.types], np.float64)
@@ -35,10 +36,9 @@ def run_usd(problem: Problem, run_s: FloatArray) -> FloatArray:
 
 
 def configurations(problem: Problem, terms: Terms) -> tuple[IntArray, IntArray, IntArray]:
-    """Return each job's node types and GPU counts (2, J, C) in two orders, and how many there are (J,).
+    """Return each job's node types and GPU counts, both (2, J, C), in two orders, and their number (J,).
 
-    The greedy's: those in time first, the cheapest leading; then the others, the fastest leading. The other: the
-    cheapest leading throughout.
+    Order 0 is the greedy's: configurations in time by cost, then late ones by run time. Order 1: all by cost.
     """
     jobs, kinds, counts = terms.run_s.shape
     run_s = terms.run_s.reshape(jobs, kinds * counts)
@@ -51,14 +51,14 @@ def configurations(problem: Problem, terms: Terms) -> tuple[IntArray, IntArray, 
 
 
 def greedy(problem: Problem) -> Decision:
-    """Decide as the source's greedy does, once and without chance.
+    """Decide as the source's greedy does.
 
-    A job takes the first of its configurations that fits: on a node that is on already (best fit; first of all where
-    the job runs so now), else on one to be switched on; where none fits, it is postponed.
+    A job takes the first of its configurations that fits: where it runs now with that configuration, else on a node
+    already switched on (best fit), else on a node to be switched on. If none fits, the job is postponed.
 
     References
     ----------
-    ANDREAS (arXiv 2105.05080); the order of tries beyond the first one is ours.
+    ANDREAS (arXiv 2105.05080); the order of configurations after the first is ours.
     """
     terms = Terms.of(problem)
     kinds, counts, many = configurations(problem, terms)
@@ -77,7 +77,7 @@ def greedy(problem: Problem) -> Decision:
 
 
 def _fitting(terms: Terms, job: int, kind: int, gpus: int, free: IntArray, on: BoolArray) -> int:
-    """Return the node for a configuration, or `POSTPONED`."""
+    """Return the node for a configuration, or `POSTPONED` if none has room."""
     fits = (terms.kind == kind) & (free >= gpus)
     stay = int(terms.stay_node[job])
     if stay != POSTPONED and terms.stay_gpus[job] == gpus and fits[stay]:

@@ -1,6 +1,6 @@
-"""Decisions judged to the end of all jobs that are there, instead of by what they cost until the next one (ours).
+"""Take decisions by their cost to the end of all present jobs, not only until the next decision (ours).
 
-The source's objective is `objective`'s, and plans that make it small are `decision`'s. Called by experiments on costs.
+The source's objective is in `objective`, searches that minimise it in `decision`. Called by the cost study.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,29 +13,31 @@ import numpy as np
 from scheduler_core.errors import BadInput
 from scheduler_core.kernels.cost.lookahead import Ahead, Running, room_for, run_out
 from scheduler_core.planning.cost.greedy import run_usd
-from scheduler_core.planning.cost.objective import JOULES_PER_KWH, Terms
+from scheduler_core.planning.cost.objective import Terms
 from scheduler_core.planning.cost.problem import Decision, Problem
+from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 ITERATIONS: Final = 20
-"""Plans changed at random for one decision, beside those that rules make."""
+"""Randomly changed plans per decision, in addition to the plans made by rules."""
 
 ELITE: Final = 5
 STEPS: Final = (0.25, 0.5, 0.75)
-"""Where plans are looked at on the way from the best one to another of the elite."""
+"""Positions on the path from the best plan to another elite plan at which a plan is evaluated."""
 
 CHANGED: Final = 0.1
-"""The chance that a job of a random plan changes its most GPUs, and that it changes its thrift."""
+"""Probability that a random change gives a job another GPU bound; likewise, that it flips `thrifty`."""
 
 _LOOKS_FORWARD: Final = (0.5, 2.0)
-"""Of the apparent tardiness cost, in mean run times."""
+"""Look-ahead parameters of the apparent tardiness cost rule, in mean run times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Plan:
-    """An order of jobs (J), the most GPUs each may get, whether it takes the cheapest configuration that is in time.
+    """A plan of J jobs, its cost to the end, and its decision for now.
 
-    With it what it costs to the end, and what it decides now.
+    `order` (J,) is the order of placement, `most_gpus` (J,) the bound on each job's GPUs, and `thrifty` (J,) marks jobs
+    that take their cheapest configuration that is in time.
     """
 
     order: IntArray
@@ -49,18 +51,18 @@ _Run = Callable[[IntArray, IntArray, BoolArray], _Plan]
 
 
 def look_ahead(problem: Problem, rng: np.random.Generator, iterations: int = ITERATIONS) -> Decision:
-    """Return where every job runs until the next decision, by the cheapest of many plans run out to the end.
+    """Return the node and GPUs of every job until the next decision, by the cheapest plan simulated to the end.
 
-    A plan is an order of jobs and a bound on each one's GPUs. It is run out with the predicted run times, everybody
-    placed anew at each completion, as if nobody else arrived: its cost is all tardiness and energy until then. Plans
-    by rules come first (pressure, due date, weight over work, apparent tardiness cost; each with every bound), then
-    random changes of the best ones, swaps weighted by tardiness weight, then paths between the best. That a
-    postponed job is later run as the plan says, and not at its worst, is what the objective of one decision lacks.
+    A plan is an order of jobs with a bound on each job's GPUs. It is simulated with predicted run times and without
+    further arrivals; all jobs are placed again at each completion. Its cost is all tardiness and energy until the last
+    completion. Plans made by rules come first (pressure, due date, weight over work, apparent tardiness cost; each with
+    every bound), then random changes of the best plans (swaps weighted by tardiness weight), then paths between the
+    best. Unlike the objective of one decision, this charges a postponed job its planned run, not its worst case.
 
     References
     ----------
     ANDREAS (arXiv 2105.05080): random greedy plans with elites; apparent tardiness cost: Vepsalainen and Morton,
-    Priority rules for job shops with weighted tardiness costs (1987). Judging plans to their end is ours.
+    Priority rules for job shops with weighted tardiness costs (1987). Simulating plans to their end is ours.
 
     Raises
     ------
@@ -124,7 +126,7 @@ def _ahead(problem: Problem, terms: Terms) -> Ahead:
 
 
 def _rules(terms: Terms, most: int) -> Iterator[tuple[IntArray, IntArray, BoolArray]]:
-    """Yield the plans that rules make: every order, with every bound that is a power of two, thrifty or not."""
+    """Yield the plans made by rules: every order with every power of two as GPU bound, thrifty or not."""
     jobs = len(terms.weight)
     bounds = sorted({min(2**power, most) for power in range(most.bit_length() + 1)})
     for order in _orders(terms):
@@ -155,7 +157,7 @@ def _run(data: Ahead, now: Running, order: IntArray, most_gpus: IntArray, thrift
 
 
 def _changed(run: _Run, weight: FloatArray, plan: _Plan, most: int, rng: np.random.Generator) -> _Plan:
-    """Change a plan at random: neighbours trade places, the more so the more the second one weighs."""
+    """Return a randomly changed plan; neighbours swap with a probability that grows with the second one's weight."""
     order, jobs = plan.order.copy(), len(plan.order)
     for place in np.flatnonzero(rng.random(max(jobs - 1, 0)) < _swap_chance(weight[order])).tolist():
         order[place], order[place + 1] = order[place + 1], order[place]
@@ -171,7 +173,7 @@ def _swap_chance(weight: FloatArray) -> FloatArray:
 
 
 def _between(run: _Run, plan: _Plan, other: _Plan, step: float, rng: np.random.Generator) -> _Plan:
-    """Return the plan so far on the way to another one: places in the order mixed, the rest taken job by job."""
+    """Return the plan at `step` (0..1) on the path to another plan: ranks interpolated, other choices drawn per job."""
     ranks = [np.argsort(each.order, kind="stable") for each in (plan, other)]
     order = np.argsort((1.0 - step) * ranks[0] + step * ranks[1], kind="stable")
     theirs = rng.random(len(order)) < step

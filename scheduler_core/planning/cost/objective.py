@@ -1,24 +1,22 @@
-"""What a decision costs: tardiness, the worst case of postponed jobs, and energy until the next decision.
+"""Cost of a decision: tardiness, the worst case of postponed jobs, and energy until the next decision.
 
-Nothing is chosen here. The numbers every search works on are in `Terms`; `cost` adds them up for one decision.
-Called by every search of this package, by the simulation of costs and by the exact optimum in `pipelines`.
+Nothing is chosen here. `Terms` holds the numbers of a problem, `cost` adds them up for one decision. Called by every
+search of this package and by the cost study.
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.cost.problem import POSTPONED, Decision, Problem
+from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import FloatArray, IntArray
-
-JOULES_PER_KWH: Final = 3.6e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostParts:
-    """A decision's cost in USD by part, and the time to the next decision that its energy is counted for."""
+    """Cost of a decision in USD by part, and the time to the next decision, for which energy is counted."""
 
     tardiness_usd: float
     postponed_usd: float
@@ -28,7 +26,7 @@ class CostParts:
 
     @property
     def total(self) -> float:
-        """Return what every search makes small."""
+        """Return the total cost, which every search minimises."""
         return self.tardiness_usd + self.postponed_usd + self.energy_usd + self.rest_usd
 
 
@@ -36,10 +34,11 @@ class CostParts:
 class Terms:
     """The constants of one problem, for J jobs, M nodes and K node types.
 
-    `run_s` (J, K, 1 + most GPUs) is +inf where impossible; a job that runs now at `stay_node`, with `stay_gpus`, takes
-    `restart_s` more anywhere else. `node_usd_per_s` and `gpu_usd_per_s` (K,) are until the next decision,
-    `later_usd_per_s` (K,) after it, for one GPU and its share of the idle power of a full node. `postponed_usd` and
-    `postponed_rest_usd` (J,) are what postponing costs: rho times the worst tardiness, and the least energy of the run.
+    `run_s` (J, K, 1 + most GPUs) is +inf where impossible. A job that runs now on `stay_node` with `stay_gpus` takes
+    `restart_s` longer in any other configuration. `node_usd_per_s` and `gpu_usd_per_s` (K,) hold until the next
+    decision; `later_usd_per_s` (K,) holds after it, for one GPU and its share of the idle power of a full node.
+    `postponed_usd` (J,) is rho times the worst tardiness of a postponed job, `postponed_rest_usd` (J,) its least energy
+    cost.
     """
 
     run_s: FloatArray
@@ -59,10 +58,10 @@ class Terms:
 
     @classmethod
     def of(cls, problem: Problem) -> "Terms":
-        """Work the constants out.
+        """Return the constants of a problem.
 
-        The worst case of a postponed job is its slowest configuration, begun a whole period from now (that the wait
-        counts is ours). A job that no node can run costs nothing: no decision changes that.
+        The worst case of a postponed job is its slowest configuration, started a whole period from now (counting the
+        wait is ours). A job that no node can run costs nothing, because no decision changes its cost.
         """
         jobs, kinds = problem.jobs, problem.nodes.types
         idle_w = np.array([kind.idle_w for kind in kinds], np.float64)
@@ -96,7 +95,7 @@ class Terms:
 
 
 def _possible_run_s(problem: Problem, gpus: IntArray) -> FloatArray:
-    """Return the run times with +inf where the node type lacks the GPUs, or no node is of that type."""
+    """Return the run times, +inf where the node type has too few GPUs or no node is of that type."""
     counts = np.arange(problem.jobs.run_s.shape[2])
     present = np.bincount(problem.nodes.type_of, minlength=len(gpus)) > 0
     possible = (counts >= 1) & (counts <= gpus[:, None]) & present[:, None]
@@ -104,7 +103,7 @@ def _possible_run_s(problem: Problem, gpus: IntArray) -> FloatArray:
 
 
 def _least_usd(run_s: FloatArray, later_usd_per_s: FloatArray) -> FloatArray:
-    """Return the least cost of each job's whole run (J,), each GPU paying its share of a full node; 0 if none."""
+    """Return the least energy cost of each job's whole run (J,), with each GPU's share of a full node; 0 if none."""
     finite = np.isfinite(run_s)
     usd = np.where(finite, run_s, 0.0) * np.arange(run_s.shape[2]) * later_usd_per_s[:, None]
     least = np.where(finite, usd, np.inf).min(axis=(1, 2), initial=np.inf)
@@ -112,7 +111,7 @@ def _least_usd(run_s: FloatArray, later_usd_per_s: FloatArray) -> FloatArray:
 
 
 def chosen_run_s(terms: Terms, decision: Decision) -> FloatArray:
-    """Return the run time of every job as decided, restarts included; +inf where postponed (or impossible)."""
+    """Return the run time (J,) of every job as decided, with restarts; +inf where postponed or impossible."""
     jobs, runs = np.arange(len(decision.node)), decision.node != POSTPONED
     run_s = np.full(len(jobs), np.inf)
     node, gpus = decision.node[runs], decision.gpus[runs]
@@ -123,20 +122,20 @@ def chosen_run_s(terms: Terms, decision: Decision) -> FloatArray:
 
 
 def cost(problem: Problem, decision: Decision) -> CostParts:
-    """Return what the decision costs.
+    """Return the cost of a decision, by part.
 
     tardiness  Σ ω_j max(0, now + run_j - due_j)                                over jobs that run
     postponed  rho Σ ω_j max(0, now + H + slowest run_j - due_j)                   over jobs that do not
     energy     h · Σ (idle of nodes with a job + active GPUs) · price · PUE      h: first completion, at most H
     rest       Σ GPUs · (run_j - h) · (active + share of idle) · later price     (ours; 0 without a later price)
 
-    A node without a job is switched off. `rest` charges postponed jobs their least energy, so that postponing hides
-    no energy; it carries a configuration to its end, as the tardiness does.
+    A node without a job is switched off. `rest` includes the least energy of postponed jobs, so that postponing saves
+    no energy on paper. Like tardiness, it assumes that a configuration is kept until the job ends.
 
     Raises
     ------
     BadInput
-        If a node is given more jobs than it has GPUs for, or a job a configuration that is impossible for it.
+        If the jobs on a node need more GPUs than it has, or a job has an impossible configuration.
 
     References
     ----------
@@ -161,7 +160,7 @@ def cost(problem: Problem, decision: Decision) -> CostParts:
 
 
 def check(terms: Terms, decision: Decision) -> Decision:
-    """Return the decision if it can be carried out, else raise `BadInput` telling what cannot."""
+    """Return the decision, or raise `BadInput` with the reason if it cannot be carried out."""
     jobs, nodes = len(terms.weight), len(terms.kind)
     if not len(decision.node) == len(decision.gpus) == jobs:
         raise BadInput(f"decision: found {len(decision.node)} jobs, expected {jobs}")

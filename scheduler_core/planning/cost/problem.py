@@ -1,7 +1,6 @@
-"""What one decision is about: jobs with due dates, nodes of several types, a price until the next decision.
+"""The input of one decision: jobs with due dates, nodes of several types, and a price until the next decision.
 
-No cost is computed and nothing is chosen here: see `objective` and `decision`.
-Called by everything in this package, by the simulation of costs and by the exact optimum in `pipelines`.
+Costs are in `objective`, searches in `decision`. Called by every module of this package and by the cost study.
 """
 
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ POSTPONED: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeType:
-    """A kind of node: its GPUs, what it draws switched on with idle GPUs, and what a busy GPU adds to that, in watts.
+    """A node type: its GPUs, its power when switched on with idle GPUs, and the power a busy GPU adds, in watts.
 
     Raises
     ------
@@ -43,7 +42,7 @@ class NodeType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
-    """The nodes (M): `type_of` (M,) is the place of each node's type in `types` (K)."""
+    """M nodes: `type_of` (M,) is the index of each node's type in `types` (K)."""
 
     types: tuple[NodeType, ...]
     type_of: IntArray
@@ -62,11 +61,11 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingJobs:
-    """The jobs in the system (J), running ones included: every decision is taken anew for all of them.
+    """All J jobs in the system, running ones included: every decision covers all of them.
 
-    `due_s` (J,) is on the clock of `Problem.now_s`, +inf for no due date; `weight_usd_per_s` (J,) is what a second of
-    tardiness costs; `run_s` (J, K, 1 + most GPUs) is the remaining run time by node type and number of GPUs, NaN
-    where that is impossible (so always with 0 GPUs).
+    `due_s` (J,) uses the clock of `Problem.now_s`, +inf means no due date. `weight_usd_per_s` (J,) is the cost of a
+    second of tardiness. `run_s` (J, K, 1 + most GPUs) is the remaining run time by node type and number of GPUs, NaN
+    where impossible (always with 0 GPUs).
     """
 
     due_s: FloatArray
@@ -79,7 +78,7 @@ class WaitingJobs:
             shapes = f"weights {self.weight_usd_per_s.shape}, run times {self.run_s.shape}"
             raise BadInput(f"jobs: found {shapes}, expected ({jobs},) and ({jobs}, node types, 1 + most GPUs)")
         if np.isnan(self.due_s).any() or (self.due_s == -np.inf).any():
-            raise BadInput("jobs: found a due date that is no number, expected seconds, or inf for none")
+            raise BadInput("jobs: found a due date that is not a number, expected seconds, or inf for none")
         if not ((self.weight_usd_per_s >= 0.0) & (self.weight_usd_per_s < np.inf)).all():
             raise BadInput("jobs: found a weight below 0 or not finite, expected USD per second of tardiness")
         if (self.run_s <= 0.0).any() or np.isinf(self.run_s).any():
@@ -91,7 +90,7 @@ class WaitingJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Where every job runs until the next decision: `node` (J,), or `POSTPONED`, and `gpus` (J,), 0 where postponed."""
+    """Node and GPUs of every job until the next decision: `node` (J,) or `POSTPONED`, `gpus` (J,), 0 if postponed."""
 
     node: IntArray
     gpus: IntArray
@@ -104,13 +103,13 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One decision to take.
+    """The input of one decision.
 
-    `period_s` is the longest time to the next decision (H); `rho` weighs the worst case of postponed jobs (the
-    authors' code uses 100). `usd_per_kwh` holds until the next decision and may be negative; it is multiplied by `pue`.
-    `later_usd_per_kwh` (ours) prices the work that is left after that; None leaves it out, as the source does, which
-    then counts the energy until the next decision alone. `current` is where jobs run now: one that is stopped, moved
-    or given another number of GPUs needs `restart_s` more.
+    `period_s` is the longest time to the next decision (H); `rho` weights the worst case of postponed jobs (the
+    authors' code uses 100). `usd_per_kwh` holds until the next decision, may be negative, and is multiplied by `pue`.
+    `later_usd_per_kwh` (ours) is the price of work after that; with None only energy until the next decision counts, as
+    in the source. `current` is where jobs run now: a job that is stopped, moved or given another number of GPUs needs
+    `restart_s` more.
     """
 
     jobs: WaitingJobs

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.studies.carbon.baselines import fifo_at_max, fixed_at_optimal, greedy_at_max
-from scheduler_core.planning.carbon.elastic import ElasticJobs
-from scheduler_core.planning.carbon.emissions import period_emissions_g
+from scheduler_core.planning.carbon.elastic import ElasticJobs, period_emissions_g
 
 MOST = 4
 

@@ -33,9 +33,9 @@ def test_jobs_are_drawn_from_what_was_measured(measured: Measured) -> None:
 def test_a_planner_is_told_the_fitted_models(measured: Measured) -> None:
     jobs = drawn(measured, np.random.default_rng(2), jobs=20, jobs_per_h=20.0)
 
-    assert jobs.told_perf == pytest.approx(jobs.perf, rel=1e-3)
-    assert jobs.told_watts == pytest.approx(jobs.watts, rel=1e-3)
-    assert not np.array_equal(jobs.told_watts, jobs.watts)
+    assert jobs.modelled_perf == pytest.approx(jobs.perf, rel=1e-3)
+    assert jobs.modelled_watts == pytest.approx(jobs.watts, rel=1e-3)
+    assert not np.array_equal(jobs.modelled_watts, jobs.watts)
 
 
 def test_counts_leave_each_gpu_a_batch_within_those_measured(measured: Measured) -> None:
@@ -71,7 +71,7 @@ def test_told_run_times_are_at_the_request_and_the_highest_frequency(measured: M
 
     speed = jobs.steps_per_s[[0, 1], [1, 4]]
     assert jobs.steps / speed == pytest.approx([100.0, 200.0])
-    assert jobs.told_steps / speed == pytest.approx([50.0, 400.0])
+    assert jobs.predicted_steps / speed == pytest.approx([50.0, 400.0])
     assert jobs.elastic.tolist() == [False, True]
 
 

@@ -49,8 +49,8 @@ def test_what_runs_is_the_same_whatever_is_told(made_up: Path, held: Recorded) -
     assert oracle is not None
     for name in ("submit_s", "steps", "steps_per_s", "perf", "watts", "requested"):
         assert getattr(predicted, name).tobytes() == getattr(oracle, name).tobytes()
-    assert predicted.told_steps == pytest.approx(2.0 * predicted.steps)
-    assert oracle.told_steps == pytest.approx(oracle.steps)
+    assert predicted.predicted_steps == pytest.approx(2.0 * predicted.steps)
+    assert oracle.predicted_steps == pytest.approx(oracle.steps)
 
 
 def test_arrivals_keep_their_proportions(made_up: Path, held: Recorded) -> None:

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines.studies.carbon.arriving import ArrivingJobs
 from pipelines.studies.carbon.baselines import fifo_at_max, fixed_at_optimal, greedy_at_max
 from pipelines.studies.carbon.simulation import STUCK_S, Planner, Site, simulate
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.carbon.allocator import allocate
-from scheduler_core.planning.carbon.arriving import ArrivingJobs
 from scheduler_core.planning.carbon.budget import Bank
 from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
-from tests.scheduler_core.planning.carbon.arrivals import arriving, drawn
+from tests.pipelines.studies.carbon.arrivals import arriving, drawn
 
 PLANNERS: dict[str, Planner] = {
     "allocate": allocate,

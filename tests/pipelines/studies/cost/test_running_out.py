@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from scheduler_core.kernels.cost.lookahead import room_for, run_out
 from scheduler_core.planning.cost.lookahead import _ahead  # the constants as decisions have them
-from scheduler_core.planning.cost.objective import JOULES_PER_KWH, Terms
+from scheduler_core.planning.cost.objective import Terms
 from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem, WaitingJobs
+from scheduler_core.planning.power import JOULES_PER_KWH
 from tests.pipelines.studies.cost.naive_running import naive_usd
 
 TYPES = (

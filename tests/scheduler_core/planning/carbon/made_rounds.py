@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
-from scheduler_core.planning.carbon.emissions import period_emissions_g
+from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs, period_emissions_g
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

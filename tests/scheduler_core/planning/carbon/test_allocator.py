@@ -5,7 +5,7 @@ import pytest
 
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.carbon.allocator import allocate
-from scheduler_core.planning.carbon.emissions import mean_completion_s, remaining_s
+from scheduler_core.planning.carbon.elastic import mean_completion_s, remaining_s
 from tests.scheduler_core.planning.carbon.made_rounds import Around, check_feasible, jobs_of, random_round, spent_g
 from tests.scheduler_core.planning.carbon.naive_allocator import naive_allocate
 
@@ -218,8 +218,8 @@ def test_notes_say_what_ran_short() -> None:
     by_gpus = allocate(jobs, **{**PLENTY.arguments(), "gpus": 3})
     by_budget = allocate(jobs, **{**PLENTY.arguments(), "budget_g": 400.0 * 300.0 * 600.0 / 3.6e6 * 1.01})
 
-    assert by_gpus.notes == ("counts: steps that pay were left for want of GPUs",)
-    assert by_budget.notes == ("counts: steps that pay were left for want of budget",)
+    assert by_gpus.notes == ("counts: no GPUs left; worthwhile steps remain",)
+    assert by_budget.notes == ("counts: stopped at the budget; worthwhile steps remain",)
 
 
 @pytest.mark.parametrize(

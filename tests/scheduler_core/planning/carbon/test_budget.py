@@ -55,6 +55,6 @@ def test_banks_that_cannot_be_are_refused(most_g: float, balance_g: float) -> No
 
 
 @pytest.mark.parametrize(("share_g", "spent_g"), [(-1.0, 0.0), (1.0, -1.0), (1.0, np.nan)])
-def test_periods_that_cannot_be_are_refused(share_g: float, spent_g: float) -> None:
-    with pytest.raises(BadInput, match="given off"):
+def test_impossible_periods_are_refused(share_g: float, spent_g: float) -> None:
+    with pytest.raises(BadInput, match="emitted"):
         Bank(most_g=1.0).after(share_g=share_g, spent_g=spent_g)

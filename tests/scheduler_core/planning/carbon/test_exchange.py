@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from scheduler_core.planning.carbon.allocator import allocate
-from scheduler_core.planning.carbon.emissions import mean_completion_s
+from scheduler_core.planning.carbon.climb import Period
+from scheduler_core.planning.carbon.elastic import mean_completion_s
 from scheduler_core.planning.carbon.exchange import PutOff, exchange
-from scheduler_core.planning.carbon.ladders import Period
 from scheduler_core.planning.carbon.relaxation import Options, relax
 from tests.scheduler_core.planning.carbon.made_rounds import Around, check_feasible, jobs_of, random_round
 

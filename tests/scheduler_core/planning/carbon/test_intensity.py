@@ -8,7 +8,7 @@ from scheduler_core.planning.carbon.intensity import Reading, Source, read_inten
 from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.hourly import HourlySeries
 
-EARLIER = Reading(g_per_kwh=200.0, told_ts=1000.0, source=Source.TOLD)
+EARLIER = Reading(g_per_kwh=200.0, reported_ts=1000.0, source=Source.REPORTED)
 SERIES = HourlySeries(start_s=0.0, values=np.array([120.0, 240.0]), unit="g/kWh")
 
 
@@ -24,7 +24,7 @@ def away(ts: float) -> float:
 def test_the_newest_value_is_taken(told) -> None:
     reading = read_intensity(told, 3700.0, before=EARLIER, fallback_g_per_kwh=900.0)
 
-    assert reading == Reading(g_per_kwh=240.0, told_ts=3700.0, source=Source.TOLD)
+    assert reading == Reading(g_per_kwh=240.0, reported_ts=3700.0, source=Source.REPORTED)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_the_newest_value_is_taken(told) -> None:
 def test_the_last_value_told_stands_in_while_nobody_tells(told) -> None:
     reading = read_intensity(told, 8000.0, before=EARLIER, fallback_g_per_kwh=900.0, most_age_s=7000.0)
 
-    assert reading == Reading(g_per_kwh=200.0, told_ts=1000.0, source=Source.KEPT)
+    assert reading == Reading(g_per_kwh=200.0, reported_ts=1000.0, source=Source.KEPT)
 
 
 def test_its_age_counts_from_when_it_was_told_not_from_when_it_was_kept() -> None:

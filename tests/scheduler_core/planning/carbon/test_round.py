@@ -31,7 +31,7 @@ def test_a_round_keeps_its_budget_and_every_planned_gpu_has_a_node(budget_g: flo
     nodes = np.array(free)
 
     found = carbon_round(
-        JOBS, STATES, 1000.0, told=lambda ts: 300.0, reading=None, budget_g=budget_g, free_gpus=nodes, site=SITE
+        JOBS, STATES, 1000.0, feed=lambda ts: 300.0, reading=None, budget_g=budget_g, free_gpus=nodes, site=SITE
     )
 
     assert found.rows.tolist() == [0, 2]
@@ -43,7 +43,7 @@ def test_a_round_keeps_its_budget_and_every_planned_gpu_has_a_node(budget_g: flo
 
 def test_rounds_follow_each_other_by_reading_and_place() -> None:
     first = carbon_round(
-        JOBS, STATES, 1000.0, told=lambda ts: 300.0, reading=None, budget_g=1e3, free_gpus=NODES, site=SITE
+        JOBS, STATES, 1000.0, feed=lambda ts: 300.0, reading=None, budget_g=1e3, free_gpus=NODES, site=SITE
     )
     places = np.zeros((3, 2), dtype=np.int64)
     places[first.rows] = first.placed.gpus
@@ -52,7 +52,7 @@ def test_rounds_follow_each_other_by_reading_and_place() -> None:
         JOBS,
         STATES,
         1900.0,
-        told=lambda ts: float("nan"),
+        feed=lambda ts: float("nan"),
         reading=first.reading,
         budget_g=1e3,
         free_gpus=NODES,
@@ -68,7 +68,7 @@ def test_rounds_follow_each_other_by_reading_and_place() -> None:
 def test_a_dirtier_hour_gives_the_same_budget_less() -> None:
     clean, dirty = (
         carbon_round(
-            JOBS, STATES, 1000.0, told=lambda ts, g=g: g, reading=None, budget_g=20.0, free_gpus=NODES, site=SITE
+            JOBS, STATES, 1000.0, feed=lambda ts, g=g: g, reading=None, budget_g=20.0, free_gpus=NODES, site=SITE
         )
         for g in (100.0, 800.0)
     )
@@ -82,7 +82,7 @@ def test_what_cannot_be_is_refused() -> None:
             JOBS,
             STATES,
             1000.0,
-            told=lambda ts: 1.0,
+            feed=lambda ts: 1.0,
             reading=None,
             budget_g=1.0,
             free_gpus=NODES,

@@ -4,11 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.cost.decision import METHODS, decide
+from scheduler_core.planning.cost.decision import METHODS, Search, decide, sought
 from scheduler_core.planning.cost.greedy import greedy
 from scheduler_core.planning.cost.objective import Terms, check, cost
 from scheduler_core.planning.cost.problem import POSTPONED, Decision, Nodes, NodeType, Problem, WaitingJobs
-from scheduler_core.planning.cost.randomised import Search, sought
 
 TYPES = (
     NodeType(name="p", gpu_type="P100", gpus=4, idle_w=120.0, gpu_active_w=225.0),

@@ -1,6 +1,6 @@
-"""Jobs that arrive over time: what they truly are, and what a planner is told of them.
+"""Jobs that arrive over time: their actual work, speed and power, and the predictions that a planner gets.
 
-Columns and checks only; time passes in `simulation`. Made by whoever draws or replays jobs.
+Columns and checks only; `simulation` runs the jobs. Made in `jobs` (drawn) and `recorded`.
 """
 
 from dataclasses import dataclass, fields
@@ -12,27 +12,27 @@ from scheduler_core.planning.carbon.elastic import ElasticJobs
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 OVERRUN = 0.1
-"""Part of the work done that a job past its predicted work is taken to have left (ours)."""
+"""Remaining work of a job that has passed its predicted work, as a part of the work done (ours)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivingJobs:
     """J jobs in the order of their submission.
 
-    `steps` (J,) is a job's work, `steps_per_s` (J, N+1) its speed by GPU count at the highest frequency, as of
-    `ElasticJobs`; `perf` and `watts` (J, F) are those it truly has at the frequencies `mhz`. What a planner is told
-    instead is `told_steps`, `told_perf` and `told_watts`. `requested` (J,) is the count that its user asked for, and
-    `elastic` (J,) says whether another may be given.
+    `steps` (J,) is a job's work, `steps_per_s` (J, N+1) its speed by GPU count at the highest frequency, as in
+    `ElasticJobs`; `perf` and `watts` (J, F) are its actual speed and power at the frequencies `mhz`. A planner gets
+    `predicted_steps`, `modelled_perf` and `modelled_watts` instead. `requested` (J,) is the GPU count that the user
+    requested, and `elastic` (J,) marks jobs that may get another count.
     """
 
     submit_s: FloatArray
     steps: FloatArray
-    told_steps: FloatArray
+    predicted_steps: FloatArray
     steps_per_s: FloatArray
     perf: FloatArray
-    told_perf: FloatArray
+    modelled_perf: FloatArray
     watts: FloatArray
-    told_watts: FloatArray
+    modelled_watts: FloatArray
     mhz: FloatArray
     requested: IntArray
     elastic: BoolArray
@@ -56,15 +56,15 @@ class ArrivingJobs:
     def __len__(self) -> int:
         return len(self.submit_s)
 
-    def seen(self, rows: IntArray, done: FloatArray, now_s: float, *, as_requested: bool) -> ElasticJobs:
-        """Return what a planner sees of some jobs now, `done` (rows,) being the steps they have behind them."""
-        told = self.told_steps[rows] - done
+    def planner_view(self, rows: IntArray, done: FloatArray, now_s: float, *, as_requested: bool) -> ElasticJobs:
+        """Return the planner's view of the jobs `rows` now; `done` (rows,) is the number of steps they have done."""
+        predicted = self.predicted_steps[rows] - done
         fixed = np.ones(len(rows), dtype=np.bool_) if as_requested else ~self.elastic[rows]
         return ElasticJobs(
-            steps_left=np.maximum(told, np.maximum(OVERRUN * done, np.finfo(np.float64).tiny)),
+            steps_left=np.maximum(predicted, np.maximum(OVERRUN * done, np.finfo(np.float64).tiny)),
             steps_per_s=self.steps_per_s[rows],
-            perf=self.told_perf[rows],
-            watts=self.told_watts[rows],
+            perf=self.modelled_perf[rows],
+            watts=self.modelled_watts[rows],
             mhz=self.mhz,
             age_s=now_s - self.submit_s[rows],
             rigid_gpus=np.where(fixed, self.requested[rows], 0),

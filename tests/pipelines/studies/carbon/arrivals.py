@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from scheduler_core.planning.carbon.arriving import ArrivingJobs
+from pipelines.studies.carbon.arriving import ArrivingJobs
 
 MOST = 4
 
@@ -23,12 +23,12 @@ def arriving(
     return ArrivingJobs(
         submit_s=np.array(submit_s),
         steps=np.array(run_s),
-        told_steps=told * np.array(run_s),
+        predicted_steps=told * np.array(run_s),
         steps_per_s=speeds,
         perf=perf,
-        told_perf=perf,
+        modelled_perf=perf,
         watts=watts,
-        told_watts=watts,
+        modelled_watts=watts,
         mhz=np.array([900.0, 1500.0]),
         requested=asked,
         elastic=np.full(many, elastic),
