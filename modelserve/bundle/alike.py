@@ -1,6 +1,6 @@
 """Whose measured runs bound what a job needs: its own group's, else those of jobs alike in role and request.
 
-Pure; the bounds are counted in training (`pipelines.models.alike`) and travel in the card.
+Pure; the bounds are counted in training (`pipelines.models.peaks`) and travel in the card.
 Called by `modelserve.bundle.predictor` and `modelserve.calls.live`.
 """
 

@@ -1,7 +1,7 @@
 """What the rows of a model look like as a population: shares by bin and category; and how far another lies from it.
 
 Pure arithmetic on encoded matrices; which rows are compared is the caller's choice. Made by
-`pipelines.models.packaging`, kept in the bundle, read by `modelserve.learning.drift`.
+`pipelines.models.model`, kept in the bundle, read by `modelserve.learning.drift`.
 
 References: Siddiqi, "Credit Risk Scorecards" (2006), for the population stability index and its bounds 0.1 and 0.2.
 """

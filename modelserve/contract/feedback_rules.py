@@ -1,7 +1,7 @@
 """Rules for learning from feedback: when a finished job counts as shrunk, and which of its measurements may be learnt.
 
 Pure functions; the state built from many jobs is `modelserve.learning.learned`. Called by `modelserve.learning` and
-`pipelines.models.feedback`.
+`pipelines.models.retrain`.
 """
 
 from dataclasses import dataclass

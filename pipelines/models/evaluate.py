@@ -14,12 +14,11 @@ import polars as pl
 
 from features.history import History
 from pipelines.errors import TrainingError
-from pipelines.models.baselines import applicable, history_forecasts
+from pipelines.models.baselines import applicable, forest_forecast, history_forecasts
 from pipelines.models.boosting import Rows
 from pipelines.models.comparison import EVALUATION_SCHEMA, MODEL, Judged, compare
 from pipelines.models.examples import By, Examples, encoded, examples_of, task_types
 from pipelines.models.fitted import Fitted, Recipe, calibrated, fit_runtime, static_calibrated
-from pipelines.models.forest import forest_forecast
 from pipelines.models.metrics import Forecast
 from pipelines.models.splits import Split, SplitName, finished, group_folds, random_split, time_later
 

@@ -5,16 +5,22 @@ Made by `training.runtime` and `training.usage`; read by `pipelines.models.track
 `pipelines.cli`.
 """
 
+import math
 from dataclasses import dataclass, field
 from datetime import datetime
+from importlib.metadata import version as installed_version
+from pathlib import Path
 from typing import Final, Literal
 
+import numpy as np
 import polars as pl
 import xgboost as xgb
 
 from features.contract import FeatureContract
 from features.history import History
 from modelserve.bundle.alike import Alike
+from modelserve.bundle.bundle import write_bundle
+from modelserve.bundle.card import Card, Importance, card_from
 from modelserve.bundle.population import Population
 
 Kind = Literal["runtime", "usage"]
@@ -99,3 +105,65 @@ class TrainedModel:
     population: Population | None = None
     alike: tuple[Alike, ...] | None = None
     resource_importances: list[dict[str, str | float | int | None]] = field(default_factory=list)
+
+
+def card_of(model: TrainedModel, *, created: datetime) -> Card:
+    """Return the model card: what the model is, what it was trained on, how it was judged."""
+    return card_from(
+        {
+            "name": model.name,
+            "kind": model.kind,
+            "trace": model.trace,
+            "task_type": model.task_type,
+            "targets": tuple(model.boosters),
+            "quantiles": model.quantiles,
+            "relative": model.relative,
+            "offsets": model.offsets,
+            "important": model.important,
+            "resource_importances": model.resource_importances or None,
+            "support": model.support,
+            "params": model.params,
+            "metrics": model.metrics,
+            "until": model.until,
+            "created": created,
+            "rows": model.rows,
+            "data_fingerprint": model.data_fingerprint,
+            "contract_fingerprint": model.contract.fingerprint,
+            "made_with": made_with(),
+            "alike": model.alike,
+        }
+    )
+
+
+def write_model(model: TrainedModel, folder: Path, *, created: datetime) -> str:
+    """Write the model's bundle to a new folder and return its digest; the same model and `created`: same bytes."""
+    return write_bundle(
+        folder,
+        card=card_of(model, created=created),
+        contract=model.contract,
+        boosters=model.boosters,
+        history=model.history,
+        importances=[Importance.model_validate(row) for row in model.importances],
+        population=model.population,
+    )
+
+
+def figures(model: TrainedModel) -> dict[str, float]:
+    """Return every figure of the evaluation as `<split>/<model>/[<target>/]<figure>`, and the model's own plain."""
+    found = dict(model.metrics)
+    for row in model.evaluation.to_dicts():
+        place = [str(row[key]) for key in ("split", "model", "target") if row.get(key) is not None]
+        for key, value in row.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                found["/".join([*place, key])] = float(value)
+    return {key: value for key, value in found.items() if math.isfinite(value)}
+
+
+def made_with() -> dict[str, str]:
+    """Return the versions of what a bundle's bytes depend on."""
+    return {
+        "taut": installed_version("taut"),
+        "xgboost": str(xgb.__version__),
+        "polars": pl.__version__,
+        "numpy": np.__version__,
+    }

@@ -6,16 +6,136 @@ Called by `taut train` and `taut demo`.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
+import polars as pl
+
+from features.tables import TABLES, TASK_TYPES, has_ended
+from features.vocabulary import TASK_TYPE_OF_WORKLOAD, TaskType
+from modelserve.contract.feedback_rules import STATUS_OF_OUTCOME, shrunk_resources, teachable_use
+from modelserve.errors import StoreError
+from modelserve.store import Store
+from modelserve.store.finished import Finished, newest_finished
 from pipelines.errors import RegistryError, TrainingError
 from pipelines.lake.lake import Lake
 from pipelines.models.examples import By
-from pipelines.models.feedback import read_feedback, with_feedback
 from pipelines.models.model import TrainedModel
 from pipelines.models.runtime import train_runtime
 from pipelines.models.tracking import ModelVersion, promote, track
 from pipelines.models.usage import train_usage
+
+IDENTITY: Final = ("trace", "cluster", "job_id", "role")
+EVERY_ROW: Final = 10**9
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+_JOBS: Final = TABLES["jobs"].create_empty().schema
+_USAGE: Final = TABLES["usage"].create_empty().schema
+_KEY: Final = dict.fromkeys(IDENTITY, pl.String())
+
+
+def read_feedback(url: str, trace: str, cluster: str | None) -> list[Finished]:
+    """Read the finished jobs of a trace from the service's store, in the order they were reported.
+
+    Raises
+    ------
+    TrainingError
+        The store cannot be read, or holds no finished job of the trace.
+    """
+    clusters = None if cluster is None else (cluster, "")
+    try:
+        store = Store.open(url)
+        try:
+            found = newest_finished(store, traces=(trace,), clusters=clusters, limit=EVERY_ROW)
+        finally:
+            store.close()
+    except StoreError as error:
+        raise TrainingError(f"feedback: {error}") from error
+    if not found:
+        raise TrainingError(f"feedback: found no finished job of {trace}, expected some; is it the service's store?")
+    return found
+
+
+def with_feedback(
+    jobs: pl.DataFrame, usage: pl.DataFrame, finished: Sequence[Finished]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the tables of training with finished jobs appended; a job that ended in the lake stays as it is there.
+
+    What a shrunk job used of a resource it was short of counts only where it lies above the peak predicted for it, and
+    that holds for the lake's own rows of these jobs as well: capped use teaches floors only upwards.
+    """
+    if not finished:
+        return jobs, usage
+    home = _usual_cluster(jobs)
+    reported = pl.DataFrame([_job(row, home) for row in finished], schema=_JOBS)
+    measured = pl.DataFrame([each for row in finished if (each := _use(row, home))], schema=_USAGE)
+    over = jobs.filter(has_ended()).select(IDENTITY)
+    open_jobs = jobs.join(over, on=IDENTITY, how="anti").join(reported.select(IDENTITY), on=IDENTITY, how="anti")
+    known = jobs.join(over, on=IDENTITY, how="semi")
+    fresh = reported.join(over, on=IDENTITY, how="anti")
+
+    # The use of shrunk jobs is the feedback's to give: it knows what of it lies above what was predicted.
+    capped = pl.DataFrame([_identity(row, home) for row in finished if shrunk_resources(row)], schema=_KEY)
+    kept = usage.join(capped, on=IDENTITY, how="anti")
+    new = measured.join(kept.select(IDENTITY), on=IDENTITY, how="anti")
+    return pl.concat([known, open_jobs, fresh]), pl.concat([kept, new])
+
+
+def _usual_cluster(jobs: pl.DataFrame) -> str:
+    """Return where a job ran that names no cluster: where most did."""
+    counted = jobs["cluster"].drop_nulls().value_counts().sort("count", "cluster")
+    return str(counted["cluster"][-1]) if counted.height else ""
+
+
+def _identity(row: Finished, home: str) -> dict[str, str]:
+    return {"trace": row.trace, "cluster": row.cluster or home, "job_id": row.job_id, "role": row.role}
+
+
+def _job(row: Finished, home: str) -> dict[str, object]:
+    known = row.task_type in TASK_TYPES
+    by_tag = TASK_TYPE_OF_WORKLOAD.get(row.workload or "", TaskType.OTHER)
+    return {
+        **dict.fromkeys(_JOBS),
+        **_identity(row, home),
+        "user": row.user,
+        "vc": row.vc,
+        "group": row.group,
+        "workload": row.workload,
+        "task_type": row.task_type if known else str(by_tag),
+        "gpu_type": row.gpu_type,
+        "submit_ts": _moment(row.submit_us),
+        "start_ts": None if row.start_us is None else _moment(row.start_us),
+        "end_ts": _moment(row.end_us),
+        "queue_s": None if row.start_us is None else (row.start_us - row.submit_us) / 1e6,
+        "run_s": row.run_s,
+        # A job that ran into its limit would have run longer.
+        "run_s_censored": row.outcome == "timeout",
+        "status": str(STATUS_OF_OUTCOME[row.outcome]),
+        "instances": row.instances,
+        "req_cpu_cores": row.req_cpu_cores,
+        "req_mem_gib": row.req_mem_gib,
+        "req_gpus": row.req_gpus,
+    }
+
+
+def _use(row: Finished, home: str) -> dict[str, object] | None:
+    use = teachable_use(row)
+    if not use.measured:
+        return None
+    return {
+        **dict.fromkeys(_USAGE),
+        **_identity(row, home),
+        "used_cpu_cores": use.cpu_cores,
+        "used_gpus": use.gpus,
+        "mem_max_gib": use.mem_max_gib,
+        "gpu_mem_max_gib": use.gpu_mem_max_gib,
+        "instances_measured": row.instances,
+    }
+
+
+def _moment(us: int) -> datetime:
+    return EPOCH + timedelta(microseconds=us)
+
 
 Talk = Callable[[str], None]
 

@@ -19,7 +19,7 @@ from modelserve.bundle.quiet import in_short, is_unknown, quietly, without_passw
 from modelserve.errors import ServeError
 from pipelines.errors import PipelineError, RegistryError
 from pipelines.models.gate import Verdict, judge
-from pipelines.models.packaging import card_of, figures, write_model
+from pipelines.models.model import card_of, figures, write_model
 
 if TYPE_CHECKING:
     from pipelines.models.model import TrainedModel

@@ -16,7 +16,6 @@ from features.history import History
 from modelserve.bundle.population import Population
 from pipelines.errors import TrainingError
 from pipelines.models import boosting, metrics
-from pipelines.models.alike import alike_of
 from pipelines.models.boosting import Columns, Matrix
 from pipelines.models.comparison import MODEL
 from pipelines.models.evaluate import LEAST_TRAINED, default_until
@@ -34,7 +33,7 @@ from pipelines.models.examples import (
 from pipelines.models.importance import Importance, permuted
 from pipelines.models.metrics import FloatArray
 from pipelines.models.model import TrainedModel
-from pipelines.models.peaks import Peak, UsageRecipe, fit_peak, learnable, log1p_use
+from pipelines.models.peaks import Peak, UsageRecipe, alike_of, fit_peak, learnable, log1p_use
 from pipelines.models.splits import time_later
 
 MEASURED_COLUMN: Final = {

@@ -8,6 +8,7 @@ from typing import Final
 import polars as pl
 
 from pipelines.report.charts.distributions import duration_ranges, durations
+from pipelines.report.charts.grids import BUSY, by_machine_type, utilisation
 from pipelines.report.parts import Figure, Part, Section, Table, Traces, with_short_names
 
 _COLUMNS: Final = ("trace", "jobs", "mean_s", "p50_s", "p90_s", "p99_s", "max_s", "over_24h_share")
@@ -62,3 +63,32 @@ def _most_jobs(rows: pl.DataFrame, dimension: str) -> pl.DataFrame:
 
     order = {name: i for i, name in enumerate(("0", *SIZES))}
     return kept.filter(pl.col("size").is_not_null()).sort(pl.col("size").replace_strict(order, return_dtype=pl.Int64))
+
+
+def busyness(traces: Traces) -> Section:
+    """Return heat maps of the busy fraction of each resource, and its range over types of machines."""
+    hours, kinds = traces.ask("utilisation_by_hour", "weekday"), traces.ask("utilisation_by_machine_type")
+    parts: list[Part] = []
+    for trace in hours.traces:
+        for resource in BUSY:
+            rows = _of(hours.of(trace), resource)
+            if rows.height:
+                chart = utilisation(rows, resource, trace, traces.lake.manifest(trace).zone)
+                parts.append(Figure(name=f"busy-{trace}-{resource}", chart=chart, rows=rows))
+    for trace in kinds.traces:
+        for resource in BUSY:
+            rows = _of(kinds.of(trace), resource)
+            if rows.height:
+                chart = by_machine_type(rows, resource, trace, traces.colour(trace))
+                parts.append(Figure(name=f"busy-by-type-{trace}-{resource}", chart=chart, rows=rows))
+    return Section(
+        name="utilisation",
+        title="Utilisation",
+        intro="Means over machine-hours in the trace's own time zone: a machine sampled each minute weighs no more "
+        "than one sampled each hour. Hours without a sample are empty, not idle.",
+        parts=(*parts, *hours.notes),
+    )
+
+
+def _of(rows: pl.DataFrame, resource: str) -> pl.DataFrame:
+    return rows.filter(pl.col("resource") == resource)

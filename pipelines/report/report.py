@@ -9,18 +9,16 @@ from typing import Final
 
 from pipelines.errors import BadUsage, LakeError
 from pipelines.lake.lake import Lake
-from pipelines.report.busyness import busyness
 from pipelines.report.charts.panels import SERIES
 from pipelines.report.claims import claims
-from pipelines.report.durations import run_times, waits
+from pipelines.report.durations import busyness, run_times, waits
 from pipelines.report.energy import energy
 from pipelines.report.models import Bundles, models
-from pipelines.report.overview import overview
+from pipelines.report.overview import overview, quality
 from pipelines.report.page import page
 from pipelines.report.parts import Section, Traces
 from pipelines.report.people import people
 from pipelines.report.price import Price
-from pipelines.report.quality import quality
 from pipelines.simulation.energy.meters import Meters
 
 MOST_TRACES: Final = len(SERIES)

@@ -17,8 +17,7 @@ from features.history import History
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.predictor import InProcessPredictor
 from pipelines.errors import TrainingError
-from pipelines.models.model import TrainedModel
-from pipelines.models.packaging import card_of
+from pipelines.models.model import TrainedModel, card_of
 from pipelines.models.peaks import UsageRecipe
 from pipelines.models.runtime import train_runtime
 from pipelines.models.splits import IntArray, group_folds

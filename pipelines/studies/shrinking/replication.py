@@ -18,10 +18,10 @@ from features.contract import FeatureContract
 from features.history import History
 from pipelines.errors import TrainingError
 from pipelines.models import boosting, metrics
+from pipelines.models.baselines import Forest, fit_forest
 from pipelines.models.boosting import Boosting, Columns, Matrix, Rows
 from pipelines.models.evaluate import LEAST_TRAINED, default_until, enough
 from pipelines.models.examples import Examples, IntArray, encoded, examples_of
-from pipelines.models.forest import Forest, fit_forest
 from pipelines.models.metrics import FloatArray
 from pipelines.models.splits import Split, finished, group_folds, random_split, time_later
 

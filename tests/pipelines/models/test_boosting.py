@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipelines.models import boosting, forest
+from pipelines.models import baselines, boosting
 from pipelines.models.boosting import Boosting, Columns, Rows
 
 COLUMNS = Columns(names=("x", "noise", "kind"), types=("q", "q", "c"))
@@ -91,7 +91,7 @@ def test_no_rows_no_answers() -> None:
 def test_the_forest_finds_the_quantiles_of_a_known_population() -> None:
     judged = known_rows(1500, 2)
 
-    forecast = forest.forest_forecast(known_rows(6000, 0), judged.matrix, seed=0)
+    forecast = baselines.forest_forecast(known_rows(6000, 0), judged.matrix, seed=0)
 
     x, kind = judged.matrix[:, 0], judged.matrix[:, 2]
     assert np.abs(forecast.p50 - (x + kind)).mean() < 0.35
@@ -102,7 +102,7 @@ def test_the_forest_finds_the_quantiles_of_a_known_population() -> None:
 def test_the_forest_is_the_same_twice() -> None:
     rows, judged = known_rows(500, 0), known_rows(50, 1).matrix
 
-    first, second = (forest.forest_forecast(rows, judged, seed=4) for _ in range(2))
+    first, second = (baselines.forest_forecast(rows, judged, seed=4) for _ in range(2))
 
     assert first.p90.tolist() == second.p90.tolist()
 
@@ -111,6 +111,6 @@ def test_the_forest_takes_missing_values_and_few_rows() -> None:
     rows = known_rows(15, 0)
     rows.matrix[::3, 0] = np.nan
 
-    forecast = forest.forest_forecast(rows, rows.matrix, seed=0)
+    forecast = baselines.forest_forecast(rows, rows.matrix, seed=0)
 
     assert np.isfinite(forecast.p50).all()

@@ -9,11 +9,10 @@ import pytest
 
 from pipelines.errors import TrainingError
 from pipelines.models import boosting, usage
-from pipelines.models.alike import AlikeRecipe
 from pipelines.models.boosting import Boosting
 from pipelines.models.gate import judge
 from pipelines.models.model import TrainedModel
-from pipelines.models.peaks import UsageRecipe
+from pipelines.models.peaks import AlikeRecipe, UsageRecipe
 from tests.pipelines.models.conftest import T0, make_jobs
 
 CUT = T0 + timedelta(days=30)

@@ -3,8 +3,8 @@
 import numpy as np
 import polars as pl
 
-from pipelines.report.attribution import EXPLAINED_FEATURES, EXPLAINED_JOBS
 from pipelines.report.charts.attributions import beeswarm, importances
+from pipelines.report.models import EXPLAINED_FEATURES, EXPLAINED_JOBS
 from pipelines.report.parts import Figure, Section
 
 IN_A_SECTION = 9

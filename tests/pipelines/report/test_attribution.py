@@ -15,8 +15,7 @@ from modelserve.bundle.boosters import raw_outputs
 from modelserve.bundle.bundle import Bundle, read_bundle, write_bundle
 from modelserve.bundle.card import USAGE_TARGETS, Card, Importance
 from pipelines.lake.lake import Lake
-from pipelines.report.attribution import EXPLAINED_FEATURES, LEAST_LATER, attributions, explained_jobs, shap_values
-from pipelines.report.models import models
+from pipelines.report.models import EXPLAINED_FEATURES, LEAST_LATER, attributions, explained_jobs, models, shap_values
 from pipelines.report.parts import Note, Traces
 from tests.pipelines.report.tiny import JOBS, figures, tables
 from tests.pipelines.statistics.lakes import T0

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from pipelines.report.cells import csv_of
+from pipelines.report.page import csv_of
 from pipelines.report.parts import Section
 from tests.deploy.tools import tool
 from tests.pipelines.report.tiny import ATTACK, figures, tables

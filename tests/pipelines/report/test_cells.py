@@ -11,8 +11,8 @@ import pytest
 import vl_convert
 
 from pipelines.errors import BadUsage
-from pipelines.report.cells import MOST_COLUMNS, csv_of, download, table
 from pipelines.report.claims import priced
+from pipelines.report.page import MOST_COLUMNS, csv_of, download, table
 from pipelines.report.parts import Section
 from pipelines.report.price import MOST_AMOUNT, price_of
 from tests.pipelines.report.tiny import figures, tables

@@ -14,9 +14,8 @@ import pytest
 
 from pipelines.errors import BadUsage, LakeError
 from pipelines.lake.lake import Lake
-from pipelines.report.cells import csv_of, shown
 from pipelines.report.claims import claims
-from pipelines.report.page import page
+from pipelines.report.page import csv_of, page, shown
 from pipelines.report.parts import Section, Table, Traces, shortened
 from pipelines.report.people import people
 from pipelines.report.price import price_of

@@ -14,7 +14,7 @@ from modelserve.bundle.predictor import run_time_features, run_time_quantiles
 from modelserve.bundle.registry import mirror
 from modelserve.errors import BundleError, MirrorError
 from pipelines.errors import RegistryError
-from pipelines.models.packaging import write_model
+from pipelines.models.model import write_model
 from pipelines.models.tracking import promote, rollback, track, versions
 from tests.pipelines.models.tracking.tracked import CUT, jobs_of, model_of
 

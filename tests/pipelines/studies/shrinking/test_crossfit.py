@@ -6,8 +6,7 @@ import polars as pl
 import pytest
 
 from pipelines.errors import TrainingError
-from pipelines.models.alike import AlikeRecipe
-from pipelines.models.peaks import UsageRecipe
+from pipelines.models.peaks import AlikeRecipe, UsageRecipe
 from pipelines.simulation.job_pool import Pool, job_pool
 from pipelines.studies.shrinking.crossfit import Crossfit, crossfit, handing_out
 from scheduler_core.shrink import ShrinkPolicy

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pipelines.models.alike import AlikeRecipe
+from pipelines.models.peaks import AlikeRecipe
 from pipelines.simulation.engine.predictors import ConstantPredictor
 from pipelines.studies.shrinking.frontier import Eased, Point, frontier, points, undominated
 from scheduler_core.shrink import ShrinkPolicy

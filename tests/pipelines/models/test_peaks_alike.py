@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from pipelines.models.alike import AlikeRecipe, Bound, alike_of
+from pipelines.models.peaks import AlikeRecipe, Bound, alike_of
 
 COLUMNS = {"cpu_cores": "used_cpu_cores", "mem_gib": "mem_max_gib", "gpu_mem_gib": "gpu_mem_max_gib"}
 PLAIN = AlikeRecipe(least_groups=3, bounds=dict.fromkeys(COLUMNS, Bound(level=0.5, factor=1.0)))

@@ -15,9 +15,9 @@ from modelserve.store.finished import Finished, insert_finished
 from pipelines.errors import TrainingError
 from pipelines.models import usage as usage_training
 from pipelines.models.boosting import Boosting, predict
-from pipelines.models.feedback import read_feedback, with_feedback
 from pipelines.models.model import TrainedModel
 from pipelines.models.peaks import UsageRecipe
+from pipelines.models.retrain import read_feedback, with_feedback
 from tests.modelserve.feedback_cases import JOB
 from tests.pipelines.models.conftest import T0, make_jobs
 from tests.pipelines.models.test_usage import use_of
