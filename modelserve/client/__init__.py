@@ -3,9 +3,9 @@
 No model and no data frame is loaded here. Called by schedulers, scripts and the commands.
 """
 
+from modelserve.client.advice import Advice
 from modelserve.client.asynchronous import AsyncClient
 from modelserve.client.policy import Retries, Timeouts
-from modelserve.client.standing import Advice
 from modelserve.client.synchronous import Client
 
 __all__ = ["Advice", "AsyncClient", "Client", "Retries", "Timeouts"]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from modelserve.bundle.card import Resource
+from modelserve.client.advice import Advice, read_advice, rows_of, unchanged
 from modelserve.client.calls import (
     check_ids,
     delete,
@@ -21,7 +22,6 @@ from modelserve.client.calls import (
     with_list,
 )
 from modelserve.client.connected import Connected
-from modelserve.client.standing import Advice, askable, recommendation_of, stands
 from modelserve.contract.feedback import FeedbackRow
 from modelserve.contract.fields import Minimums, Mode
 from modelserve.contract.jobs import (
@@ -108,20 +108,25 @@ class AsyncClient(Connected):
 
         Where no answer comes, or none that can be meant, requests stand (`predictor_unavailable`), and `note` says why.
         """
-        rows, notes = askable(jobs)
-        found = [stands(job, note) for job, note in zip(jobs, notes, strict=True)]
-        asked = [(i, row) for i, row in enumerate(rows) if row is not None]
+        rows, notes = rows_of(jobs)
+        found = [unchanged(job, note) for job, note in zip(jobs, notes, strict=True)]
+        valid = [(job, row) for job, row in zip(jobs, rows, strict=True) if row is not None]
+        places = [i for i, row in enumerate(rows) if row is not None]
         deadline = self.exchange.deadline()
-        for part in parts(asked, self.jobs_per_call):
+        for part, at in zip(parts(valid, self.jobs_per_call), parts(places, self.jobs_per_call), strict=True):
             try:
-                said = await self.halved([row for _, row in part], self._recommended, deadline)
+                answers = await self.halved(part, self._advice, deadline)
             except ClientError as error:
-                for i, _ in part:
-                    found[i] = stands(jobs[i], str(error))
-                continue
-            for (i, _), answer in zip(part, said, strict=True):
-                found[i] = recommendation_of(jobs[i], answer)
+                answers = [unchanged(job, str(error)) for job, _ in part]
+            for i, answer in zip(at, answers, strict=True):
+                found[i] = answer
         return found
+
+    async def _advice(self, part: Sequence[tuple[Job, RecommendJob]], deadline: float) -> list[Advice]:
+        call = post("/v1/recommendations", with_list("jobs", [row for _, row in part]), repeatable=True)
+        # The settings of the service may allow targets without a lower bound.
+        content = await self.exchange.send(call, deadline)
+        return read_advice(content, [job for job, _ in part], call, floors_expected=False)
 
     async def explanations(
         self,

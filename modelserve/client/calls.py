@@ -1,6 +1,6 @@
-"""Calls as values: what is sent for a method of the client, long lists in parts, and what came back, checked.
+"""Calls as values: the request of each client method, lists split into parts, and replies checked and read.
 
-No I/O and no retries here. Called by `modelserve.client.asynchronous` and `modelserve.client.exchange`.
+No I/O and no retries here. Called by the other modules of this package.
 """
 
 import json
@@ -21,12 +21,14 @@ Row = TypeVar("Row", bound=BaseModel)
 
 OK: Final = frozenset({200})
 SHOWN: Final = 300
-"""Characters of somebody else's text that an error carries on."""
+"""Most characters of the service's text that an error message repeats."""
+MOST_BYTES: Final = 256 * 2**20
+"""Largest answer that is read unless the call sets another limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request of the service; `repeatable` says that sending it twice does what sending it once does."""
+    """One request to the service; a `repeatable` one may be sent twice without further effect."""
 
     method: str
     path: str
@@ -34,6 +36,7 @@ class Call:
     body: bytes | None = field(default=None, repr=False)
     params: Mapping[str, str] = field(default_factory=dict)
     expected: frozenset[int] = OK
+    most_bytes: int = MOST_BYTES
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -41,7 +44,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What came back, whatever its status."""
+    """A reply with any status."""
 
     status: int
     content: bytes = field(repr=False)
@@ -53,23 +56,23 @@ def get(path: str, *, expected: frozenset[int] = OK, **params: str | None) -> Ca
     return Call(method="GET", path=path, repeatable=True, params=_given(params), expected=expected)
 
 
-def post(path: str, body: bytes, *, repeatable: bool) -> Call:
-    """Return a call that sends a body of JSON."""
-    return Call(method="POST", path=path, repeatable=repeatable, body=body)
+def post(path: str, body: bytes, *, repeatable: bool, most_bytes: int = MOST_BYTES) -> Call:
+    """Return a call that sends a JSON body."""
+    return Call(method="POST", path=path, repeatable=repeatable, body=body, most_bytes=most_bytes)
 
 
 def delete(path: str, **params: str | None) -> Call:
-    """Return a call that deletes; it is not sent twice."""
+    """Return a call that deletes; it is sent once only."""
     return Call(method="DELETE", path=path, repeatable=False, params=_given(params))
 
 
 def segment(name: str) -> str:
-    """Return a name as a part of a path.
+    """Return a name quoted as one segment of a path.
 
     Raises
     ------
     BadRequest
-        It cannot be one.
+        The name is empty or a dot segment.
 
     Examples
     --------
@@ -77,12 +80,12 @@ def segment(name: str) -> str:
     'a%2Fb%20c'
     """
     if name in ("", ".", ".."):
-        raise BadRequest(f"found the name {name!r}, expected one that can stand in a path")
+        raise BadRequest(f"found the name {name!r}, expected one that is valid in a path")
     return quote(name, safe="")
 
 
 def fields(**values: object) -> bytes:
-    """Return a body of JSON; values that are None are left out.
+    """Return a JSON object; values that are None are left out.
 
     Examples
     --------
@@ -93,22 +96,22 @@ def fields(**values: object) -> bytes:
 
 
 def with_list(name: str, rows: Iterable[BaseModel], **values: object) -> bytes:
-    """Return a body of JSON with a list of rows in it; what a row does not say is left out."""
+    """Return a JSON body with a list of rows; fields that are not set are left out."""
     return _with(name, b"[" + b",".join(map(_row, rows)) + b"]", values)
 
 
 def with_job(row: JobRow, **values: object) -> bytes:
-    """Return a body of JSON about one job; what it does not say is left out."""
+    """Return a JSON body about one job; fields that are not set are left out."""
     return _with("job", _row(row), values)
 
 
 def rows_as(kind: type[Row], items: Iterable[BaseModel | Mapping[str, object]], *, field: str = "jobs") -> list[Row]:
-    """Return items as rows of a kind, checked; `field` is the list that they go into.
+    """Return items validated as rows of a kind; `field` is the name of their list in messages.
 
     Raises
     ------
     BadRequest
-        One is no such row; the message names its place and the field.
+        An item is not valid; the message names its index and the field.
     """
     rows = []
     for place, item in enumerate(items):
@@ -116,8 +119,8 @@ def rows_as(kind: type[Row], items: Iterable[BaseModel | Mapping[str, object]], 
             if type(item) is kind:
                 rows.append(item)
             else:
-                said = item.model_dump(exclude_unset=True) if isinstance(item, BaseModel) else item
-                rows.append(kind.model_validate(said))
+                values = item.model_dump(exclude_unset=True) if isinstance(item, BaseModel) else item
+                rows.append(kind.model_validate(values))
         except ValidationError as error:
             raise BadRequest(f"{field}.{place}.{complaint(error)}") from error
     return rows
@@ -141,7 +144,7 @@ def read_answer(kind: type[Answer], content: bytes, call: Call) -> Answer:
     Raises
     ------
     WrongAnswer
-        It is not of the kind asked for.
+        It does not have the expected shape.
     """
     try:
         return kind.model_validate_json(content)
@@ -153,7 +156,7 @@ def read_answer(kind: type[Answer], content: bytes, call: Call) -> Answer:
 
 
 def check_ids(asked: Sequence[str], answered: Sequence[str], call: Call) -> None:
-    """Raise `WrongAnswer` unless the jobs answered are those asked, in the same order."""
+    """Raise `WrongAnswer` unless the answered jobs are the requested ones, in the same order."""
     if len(asked) != len(answered):
         raise WrongAnswer(f"{call}: found {len(answered)} jobs answered, expected the {len(asked)} asked")
     for place, (left, right) in enumerate(zip(asked, answered, strict=True)):
@@ -162,47 +165,47 @@ def check_ids(asked: Sequence[str], answered: Sequence[str], call: Call) -> None
 
 
 def check_status(call: Call, reply: Reply) -> None:
-    """Raise what a reply's status means, unless it is one of those the call expects.
+    """Raise the error that belongs to a reply's status, unless the call expects it.
 
     Raises
     ------
     Refused
-        The service said no (4xx).
+        The service refused the call (4xx).
     ServiceUnavailable
-        It failed (5xx).
+        The service failed (5xx).
     WrongAnswer
-        Anything else, as a redirect: the token is not carried elsewhere.
+        Any other status, such as a redirect: the token is sent to no other address.
     """
     if reply.status in call.expected:
         return
     problem = problem_of(reply)
-    said = saying(reply.status, problem)
+    text = problem_text(reply.status, problem)
     if 400 <= reply.status < 500:
-        raise Refused(f"{call}: {said}", status=reply.status, problem=problem)
+        raise Refused(f"{call}: {text}", status=reply.status, problem=problem)
     if reply.status >= 500:
-        raise ServiceUnavailable(f"{call}: {said}")
+        raise ServiceUnavailable(f"{call}: {text}")
     raise WrongAnswer(f"{call}: found status {reply.status}, expected {sorted(call.expected)}")
 
 
 def problem_of(reply: Reply) -> Mapping[str, object]:
-    """Return the problem that a reply tells of (RFC 9457); {} where it tells of none."""
+    """Return the problem document of a reply (RFC 9457); {} if it has none."""
     try:
         found = json.loads(reply.content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def saying(status: int, problem: Mapping[str, object]) -> str:
-    """Return a problem in one line.
+def problem_text(status: int, problem: Mapping[str, object]) -> str:
+    """Return a problem document as one line of text.
 
     Examples
     --------
-    >>> saying(422, {"title": "Unprocessable", "detail": "jobs.0.instances: found 0"})
+    >>> problem_text(422, {"title": "Unprocessable", "detail": "jobs.0.instances: found 0"})
     '422 Unprocessable: jobs.0.instances: found 0'
     """
-    told = [str(problem[key])[:SHOWN] for key in ("title", "detail") if problem.get(key)]
-    return " ".join([str(status), ": ".join(told)]).strip()
+    texts = [str(problem[key])[:SHOWN] for key in ("title", "detail") if problem.get(key)]
+    return " ".join([str(status), ": ".join(texts)]).strip()
 
 
 def _with(name: str, written: bytes, values: Mapping[str, object]) -> bytes:

@@ -1,7 +1,7 @@
-"""Send a call until it is answered or its time is over: connections, tries, and the end of patience.
+"""HTTP exchange with the service: connections, one try of a call within bounds, and repeated tries until the deadline.
 
-What is sent and what the answer means is elsewhere, and when to try again is `modelserve.client.policy`'s.
-Called by `modelserve.client.asynchronous`; the one file of the client that knows httpx2.
+What is sent and how an answer is read is `modelserve.client.calls`; when to try again is `modelserve.client.policy`.
+Called by both clients and by `modelserve.client.http_scale`; the only module here that uses httpx2's client.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from modelserve.client.calls import SHOWN, Call, Reply, check_status, problem_of, saying
+from modelserve.client.calls import OK, SHOWN, Call, Reply, check_status, problem_of, problem_text
 from modelserve.client.policy import BUSY_STATUSES, Retries, Timeouts, Turns, retry_after_s
-from modelserve.errors import BadRequest, ClientError, ServiceUnavailable
+from modelserve.errors import BadRequest, ClientError, ServiceUnavailable, WrongAnswer
 
 FOREIGN: Final = (
     httpx2.HTTPError,
@@ -31,15 +31,24 @@ FOREIGN: Final = (
     httpx2.SSEError,
     OSError,
 )
-"""Whatever httpx2 and the sockets under it raise; none of it leaves this file."""
+"""Every error of httpx2 and of the sockets below it; both callers translate them."""
 
-HEADERS: Final = MappingProxyType({"content-type": "application/json", "accept": "application/json"})
+DROPPED: Final = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
+"""Errors of a lost connection. The server may have closed a kept connection while it was idle."""
+
+REFUSAL_BYTES: Final = 65_536
+"""Bytes read of a reply whose status is not the expected one."""
+
+HEADERS: Final = MappingProxyType(
+    # Compressed answers are refused, so that the byte limit holds for what is read.
+    {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
+)
 TOKEN: Final = re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What time and chance a client goes by; tests bring their own."""
+    """The clocks, the sleep and the random numbers that a client uses; tests replace them."""
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -48,7 +57,13 @@ class Surroundings:
 
 
 class Exchange:
-    """The connections to one service at one or several addresses, which are tried in turn."""
+    """Connections to one service at one or several addresses, which are tried in turn.
+
+    Raises
+    ------
+    BadRequest
+        An address, the token or the certificate file is not valid.
+    """
 
     def __init__(
         self,
@@ -56,18 +71,19 @@ class Exchange:
         *,
         token: str | None,
         ca_file: Path | None,
-        verify: bool,
         timeouts: Timeouts,
-        retries: Retries,
-        surroundings: Surroundings,
-        transport: httpx2.AsyncBaseTransport | None,
+        verify: bool = True,
+        retries: Retries | None = None,
+        surroundings: Surroundings | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self.addresses = [checked_address(address) for address in addresses]
         if not self.addresses:
             raise BadRequest("client: found no address, expected at least one, as http://127.0.0.1:8080")
-        self._timeouts, self._retries, self._around = timeouts, retries, surroundings
+        self._timeouts, self._retries = timeouts, retries or Retries()
+        self._around = surroundings or Surroundings()
         self._first = 0
-        # Neither proxies nor passwords of the environment: the token goes to the addresses given, and nowhere else.
+        # Ignore proxies and passwords from the environment: the token goes to the given addresses only.
         self._http = httpx2.AsyncClient(
             headers={**HEADERS, **_authorization(token)},
             verify=_tls(self.addresses, ca_file, verify=verify),
@@ -79,23 +95,52 @@ class Exchange:
         )
 
     def deadline(self) -> float:
-        """Return the clock's reading at which a method that begins now gives up."""
+        """Return the clock reading at which a call that starts now gives up."""
         return self._around.clock() + self._timeouts.total_s
 
+    async def once(self, call: Call, *, address: int = 0) -> Reply:
+        """Send a call once to one of the addresses and read the reply, whatever its status.
+
+        Raises
+        ------
+        WrongAnswer
+            The answer is compressed or larger than `call.most_bytes`.
+        httpx2.HTTPError, OSError
+            The connection failed; see `FOREIGN`.
+        """
+        async with self._http.stream(
+            call.method, self.addresses[address] + call.path, content=call.body, params=dict(call.params)
+        ) as response:
+            encoding = response.headers.get("content-encoding", "identity")
+            if encoding != "identity":
+                raise WrongAnswer(f"found an answer compressed as {encoding[:40]!r}, expected a plain one")
+            answered = response.status_code in OK
+            most_bytes = call.most_bytes if answered else REFUSAL_BYTES
+            content = bytearray()
+            async for chunk in response.aiter_bytes():
+                content += chunk
+                if len(content) > most_bytes:
+                    break
+            if answered and len(content) > most_bytes:
+                raise WrongAnswer(f"found an answer of more than {most_bytes} bytes")
+            return Reply(
+                status=response.status_code, content=bytes(content), retry_after=response.headers.get("retry-after")
+            )
+
     async def send(self, call: Call, deadline: float) -> bytes:
-        """Send a call, again where that is safe, and return the answer's body.
+        """Send a call, again where that is safe, and return the body of the answer.
 
         Raises
         ------
         ServiceUnavailable
             No address answered before `deadline`, or one failed.
         Refused, WrongAnswer
-            One did, with another status than the call expects.
+            The service answered with a status that the call does not expect.
         """
         if self._http.is_closed:
             raise ClientError(f"{call}: found the client closed; expected calls before `close()` only")
         turns = Turns(addresses=len(self.addresses), first=self._first, retries=self._retries, rng=self._around.rng)
-        said, tries = "its time was over before the first try", 0
+        last, tries = "its time was over before the first try", 0
         while (turn := turns.next()) is not None and max(turn[1], self._around.clock()) < deadline:
             address, free_at = turn
             if (wait := free_at - self._around.clock()) > 0.0:
@@ -106,40 +151,35 @@ class Exchange:
                 self._first = address
                 check_status(call, outcome)
                 return outcome.content
-            said = self._note(turns, address, outcome)
+            last = self._note(turns, address, outcome)
             if not call.repeatable:
-                said += "; it is not sent again, and may have been done"
+                last += "; it is not sent again, and may have been done"
                 break
         raise ServiceUnavailable(
-            f"{call}: found no answer in {tries} tries at {', '.join(self.addresses)}; the last: {said}; "
+            f"{call}: found no answer in {tries} tries at {', '.join(self.addresses)}; the last: {last}; "
             f"expected one within {self._timeouts.total_s:g} s; see that the service runs and is ready"
         )
 
     async def _try(self, address: int, call: Call, deadline: float) -> Reply | str:
-        """Send a call once; a string says why nothing came back."""
+        """Send a call once; a string is the reason why no reply came."""
         limit_s = min(self._timeouts.connect_s + self._timeouts.answer_s, deadline - self._around.clock())
         try:
-            # httpx2 limits each read; a whole try, with names looked up and answers that trickle, ends here.
+            # httpx2 limits each read. This limits the whole try: name look-up and slow answers included.
             async with asyncio.timeout(limit_s):
-                response = await self._http.request(
-                    call.method, self.addresses[address] + call.path, content=call.body, params=dict(call.params)
-                )
+                return await self.once(call, address=address)
         except TimeoutError:
             return f"{self.addresses[address]} did not answer within {limit_s:.3g} s"
         except FOREIGN as error:
             return f"{self.addresses[address]}: {type(error).__name__} {str(error)[:SHOWN]}".rstrip()
-        return Reply(
-            status=response.status_code, content=response.content, retry_after=response.headers.get("retry-after")
-        )
 
     def _note(self, turns: Turns, address: int, outcome: Reply | str) -> str:
         now = self._around.clock()
         if isinstance(outcome, str):
             turns.failed(address, now=now)
             return outcome
-        asked_s = retry_after_s(outcome.retry_after, self._around.now())
-        turns.failed(address, now=now, status=outcome.status, retry_after_s=asked_s)
-        return f"{self.addresses[address]} said {saying(outcome.status, problem_of(outcome))}"
+        rest_s = retry_after_s(outcome.retry_after, self._around.now())
+        turns.failed(address, now=now, status=outcome.status, retry_after_s=rest_s)
+        return f"{self.addresses[address]} replied {problem_text(outcome.status, problem_of(outcome))}"
 
     async def close(self) -> None:
         """Close the connections."""
@@ -147,7 +187,7 @@ class Exchange:
 
 
 def checked_address(address: str) -> str:
-    """Return an address as the calls are appended to it.
+    """Return an address without the final slash, ready for a path to be appended.
 
     Raises
     ------
@@ -165,14 +205,33 @@ def checked_address(address: str) -> str:
     except ValueError:
         parsed, named = urlsplit(""), False
     if parsed.scheme not in ("http", "https") or not named or parsed.query or parsed.fragment:
-        raise BadRequest(f"client: found no address in {_shown(address)!r}, expected one as http://127.0.0.1:8080")
+        raise BadRequest(
+            f"client: found no address in {_without_password(address)!r}, expected one as http://127.0.0.1:8080"
+        )
     if "@" in parsed.netloc:
         raise BadRequest("client: found a user name in the address, expected none; give a token instead")
     return address.rstrip("/")
 
 
-def _shown(address: str) -> str:
-    """Return an address without what might be a password."""
+def token_from(token: str | None, file: Path | None) -> str | None:
+    """Return the given token, or the one in a file; None if neither is given.
+
+    Raises
+    ------
+    BadRequest
+        Both are given, or the file cannot be read.
+    """
+    if token is not None and file is not None:
+        raise BadRequest("client: found a token and a token file, expected one of them")
+    if file is None:
+        return token
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        raise BadRequest(f"client: found no token in {file} ({type(error).__name__}), expected a text file") from error
+
+
+def _without_password(address: str) -> str:
     return address.rpartition("@")[2][:60]
 
 

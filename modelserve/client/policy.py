@@ -1,31 +1,38 @@
-"""How long a call may take, and when and where it is tried again.
+"""When calls are sent and when not: timeouts, retries over several addresses, and a circuit breaker.
 
-No I/O: the clock and the random draws come in as arguments. Called by `modelserve.client.exchange`.
+No I/O: clock and random numbers are arguments. Called by `modelserve.client.exchange` and
+`modelserve.client.http_scale`.
 """
 
 import random
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Final, Literal
 
 from modelserve.errors import BadRequest
 
 BUSY_STATUSES: Final = frozenset({429, 502, 503, 504})
-"""What a service says that may answer the same call a little later."""
+"""Statuses after which the same call may succeed a little later."""
 
 JOBS_PER_CALL: Final = 1_000
-"""How many jobs go into one call: a second's work for a service, which others wait for no longer, and which is lost
-with a connection."""
+"""Jobs in one call: about a second of work for a service. Other callers wait no longer than that, and a lost connection
+loses no more."""
 
 TOO_MANY_CALLS: Final = 429
-"""Said to the caller, whichever replica says it: the others are left alone as well."""
+"""This status concerns the caller, whichever replica replies it: all addresses rest."""
+
+LONGEST_REST_S: Final = 300.0
+"""Longest rest that a `Retry-After` can cause: a wrong value must not switch predictions off for good."""
+
+State = Literal["closed", "open", "half_open"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """Seconds to a connection, to one try's answer once connected, and to the end of a method with all its tries."""
+    """Seconds to connect, to answer one try once connected, and in total for a method with all its tries."""
 
     connect_s: float = 1.0
     answer_s: float = 10.0
@@ -39,9 +46,9 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """How often a call that changes nothing is tried at each address, and how the waits between tries grow.
+    """The number of tries of a repeatable call at each address, and the waits between them.
 
-    Before try n of an address lies a wait drawn from 0 to `first_wait_s * 2**(n - 1)`, at most `longest_wait_s`.
+    The wait before try n of an address is drawn from 0 to `first_wait_s * 2**(n - 1)`, at most `longest_wait_s`.
     """
 
     tries: int = 4
@@ -65,7 +72,7 @@ class Retries:
 
 @dataclass(slots=True, kw_only=True)
 class Turns:
-    """Which of several addresses is tried next, and from when on; one object lives as long as one call."""
+    """The order in which addresses are tried, and from when on; one object serves one call."""
 
     addresses: int
     first: int
@@ -79,7 +86,7 @@ class Turns:
         self._free_at = [0.0] * self.addresses
 
     def next(self) -> tuple[int, float] | None:
-        """Return the address to try and the clock's reading before which it is not to be tried; None when all is tried.
+        """Return the next address and the clock reading before which to wait; None when all tries are used.
 
         The address that is free soonest comes first; among equals, those after the one that answered last time.
         """
@@ -90,16 +97,16 @@ class Turns:
         return chosen, self._free_at[chosen]
 
     def failed(self, address: int, *, now: float, status: int | None = None, retry_after_s: float = 0.0) -> None:
-        """Take note that an address failed at `now`, what it said, and how long it asked to be left alone."""
+        """Record a failure of an address at `now`, its status, and the rest it requested."""
         self._failures[address] += 1
         free_at = now + retry_after_s + self.retries.wait_s(self._failures[address], self.rng.random())
-        told: Sequence[int] = range(self.addresses) if status == TOO_MANY_CALLS else (address,)
-        for i in told:
+        resting: Sequence[int] = range(self.addresses) if status == TOO_MANY_CALLS else (address,)
+        for i in resting:
             self._free_at[i] = max(self._free_at[i], free_at)
 
 
-def retry_after_s(said: str | None, now: datetime) -> float:
-    """Return the seconds that a `Retry-After` asks for: a number or a date; 0 when absent, past or unreadable.
+def retry_after_s(header: str | None, now: datetime) -> float:
+    """Return the seconds of a `Retry-After` header, a number or a date; 0 if absent, past or unreadable.
 
     Examples
     --------
@@ -107,7 +114,7 @@ def retry_after_s(said: str | None, now: datetime) -> float:
     >>> retry_after_s("7", noon), retry_after_s("Fri, 20 Nov 2026 12:00:05 GMT", noon), retry_after_s("soon", noon)
     (7.0, 5.0, 0.0)
     """
-    text = (said or "").strip()
+    text = (header or "").strip()
     if text.isascii() and text.isdecimal():
         return float(text[:9])
     try:
@@ -117,3 +124,73 @@ def retry_after_s(said: str | None, now: datetime) -> float:
     if at.tzinfo is None:
         at = at.replace(tzinfo=UTC)
     return max((at - now).total_seconds(), 0.0)
+
+
+class Breaker:
+    """A circuit breaker that opens after `failures` failures in a row and admits one trial call after `cool_down_s`.
+
+    Safe from several threads. An admitted caller that never reports blocks the others for one cool-down only.
+
+    Examples
+    --------
+    >>> now = [0.0]
+    >>> breaker = Breaker(failures=2, cool_down_s=30.0, clock=lambda: now[0])
+    >>> breaker.failed()
+    >>> breaker.failed()
+    >>> breaker.state, breaker.admits()
+    ('open', False)
+    >>> now[0] = 30.0
+    >>> breaker.state, breaker.admits(), breaker.admits()
+    ('half_open', True, False)
+    >>> breaker.succeeded()
+    >>> breaker.state
+    'closed'
+    """
+
+    def __init__(self, *, failures: int = 3, cool_down_s: float = 30.0, clock: Callable[[], float]) -> None:
+        if failures < 1 or not 0.0 < cool_down_s < float("inf"):
+            raise BadRequest(
+                f"breaker: found failures={failures}, cool_down_s={cool_down_s}; expected at least 1, and seconds"
+            )
+        self.failures, self.cool_down_s = failures, cool_down_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failed_in_a_row = 0
+        self._rests_until_s: float | None = None
+
+    @property
+    def state(self) -> State:
+        """Return the current state."""
+        if self._rests_until_s is None:
+            return "closed"
+        return "open" if self._clock() < self._rests_until_s else "half_open"
+
+    @property
+    def rest_s(self) -> float:
+        """Return the seconds until the next call is admitted."""
+        return 0.0 if self._rests_until_s is None else max(self._rests_until_s - self._clock(), 0.0)
+
+    def admits(self) -> bool:
+        """Return whether a call may be sent now; an admitted caller reports `succeeded` or `failed`."""
+        with self._lock:
+            state = self.state
+            if state == "half_open":
+                self._rest(self.cool_down_s)  # the others wait for the result of this call
+            return state != "open"
+
+    def succeeded(self) -> None:
+        """Record an answer."""
+        with self._lock:
+            self._failed_in_a_row, self._rests_until_s = 0, None
+
+    def failed(self, *, asked_rest_s: float = 0.0) -> None:
+        """Record a failure; a requested rest (`Retry-After`) is granted at once."""
+        with self._lock:
+            self._failed_in_a_row += 1
+            if self._failed_in_a_row >= self.failures:
+                self._rest(max(self.cool_down_s, min(asked_rest_s, LONGEST_REST_S)))
+            elif asked_rest_s > 0.0:
+                self._rest(min(asked_rest_s, LONGEST_REST_S))
+
+    def _rest(self, seconds: float) -> None:
+        self._rests_until_s = self._clock() + seconds

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from modelserve.bundle.card import Resource
+from modelserve.client.advice import Advice, unchanged
 from modelserve.client.asynchronous import Jobs
-from modelserve.client.standing import Advice, stands
 from modelserve.client.waiting import Waiting
 from modelserve.contract.feedback import FeedbackRow
 from modelserve.contract.fields import Minimums, Mode
@@ -72,7 +72,7 @@ class Client(Waiting):
         try:
             return self.wait(lambda client: client.recommend(jobs))
         except ClientError as error:
-            return [stands(job, str(error)) for job in jobs]
+            return [unchanged(job, str(error)) for job in jobs]
 
     def explanations(
         self,

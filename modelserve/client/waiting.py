@@ -1,7 +1,7 @@
-"""The thread in which a waiting caller's calls run, and what opens, forks and closes around it.
+"""A thread with an event loop for callers that wait, and what it needs at closing and after a fork.
 
-One implementation serves both clients, so that a call ends when its time is over whatever it hangs on: a name that does
-not resolve, an answer that trickles. Called by `modelserve.client.synchronous`.
+Both clients share one asynchronous implementation, so a call ends at its deadline even during a name look-up or a slow
+answer. Called by `modelserve.client.synchronous` and `modelserve.client.http_scale`.
 """
 
 import asyncio
@@ -11,34 +11,77 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from functools import partial
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Final, Generic, Protocol, Self, TypeVar
 
 from modelserve.client.asynchronous import AsyncClient
 from modelserve.client.exchange import Surroundings
 from modelserve.client.policy import JOBS_PER_CALL, Retries, Timeouts
 from modelserve.errors import ClientError
 
+
+class Closable(Protocol):
+    """Anything with connections to close."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
 Result = TypeVar("Result")
+Owned = TypeVar("Owned", bound=Closable)
 
 CLOSED: Final = "found the client closed, expected calls before `close()` only"
 
 
-class LoopThread:
-    """An event loop in a thread that ends with the process, and the client that lives in it."""
+class LoopThread(Generic[Owned]):
+    """An event loop in a daemon thread, and the client that lives in it; safe from several threads.
 
-    def __init__(self, make: Callable[[], AsyncClient]) -> None:
-        self.client, self.pid = make(), os.getpid()
+    A forked process makes a thread and connections of its own.
+    """
+
+    def __init__(self, make: Callable[[], Owned]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._closed = False
+        self._start()
+
+    def _start(self) -> None:
+        self._client, self._pid = self._make(), os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="taut-client", daemon=True)
         self._thread.start()
 
-    def start(self, work: Coroutine[object, object, Result]) -> "Future[Result]":
-        """Begin `work` in the loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+    def run(self, call: Callable[[Owned], Coroutine[object, object, Result]], limit_s: float | None = None) -> Result:
+        """Run a call in the thread and return its result.
+
+        Raises
+        ------
+        ClientError
+            The client is closed.
+        TimeoutError
+            No result after `limit_s`; the call is cancelled.
+        """
+        with self._lock:
+            if self._closed:
+                raise ClientError(CLOSED)
+            if self._pid != os.getpid():
+                self._start()
+            future = asyncio.run_coroutine_threadsafe(call(self._client), self._loop)
+        try:
+            return future.result(limit_s)
+        except CancelledError:
+            raise ClientError(CLOSED) from None
+        finally:
+            future.cancel()  # no effect once the call is done
 
     def close(self) -> None:
-        """Close the client and break off what is under way, end the thread, and close the loop."""
-        self.start(self._end()).result()
+        """Cancel running calls, close the connections and end the thread; closing again does nothing."""
+        with self._lock:
+            closed, self._closed = self._closed, True
+        if closed or self._pid != os.getpid():
+            return
+        future: Future[None] = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+        future.result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -48,14 +91,11 @@ class LoopThread:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        await self.client.close()
+        await self._client.close()
 
 
 class Waiting:
-    """An `AsyncClient` in a thread of its own, for callers that wait; safe from several threads.
-
-    A process that is forked from its owner's makes connections of its own.
-    """
+    """An `AsyncClient` in a thread of its own, for callers that wait; safe from several threads."""
 
     def __init__(
         self,
@@ -68,7 +108,7 @@ class Waiting:
         jobs_per_call: int = JOBS_PER_CALL,
         surroundings: Surroundings | None = None,
     ) -> None:
-        self._make = partial(
+        make = partial(
             AsyncClient,
             *addresses,
             token=token,
@@ -80,9 +120,7 @@ class Waiting:
             surroundings=surroundings,
         )
         self._shown = f"{type(self).__name__}({', '.join(map(repr, addresses))})"
-        self._lock = threading.Lock()
-        self._closed = False
-        self._thread = LoopThread(self._make)
+        self._thread = LoopThread(make)
 
     def __repr__(self) -> str:
         return self._shown
@@ -95,24 +133,8 @@ class Waiting:
 
     def close(self) -> None:
         """Close the connections; calls after it are refused, and closing again does nothing."""
-        with self._lock:
-            closed, self._closed = self._closed, True
-        if not closed and self._thread.pid == os.getpid():
-            self._thread.close()
+        self._thread.close()
 
     def wait(self, call: Callable[[AsyncClient], Coroutine[object, object, Result]]) -> Result:
         """Run a call in the thread and return its answer."""
-        with self._lock:
-            if self._closed:
-                raise ClientError(CLOSED)
-            if self._thread.pid != os.getpid():
-                self._thread = LoopThread(self._make)
-            future = self._thread.start(call(self._thread.client))
-        try:
-            return future.result()
-        except CancelledError:
-            raise ClientError(CLOSED) from None
-        except BaseException:
-            # Whoever waits was interrupted: nobody wants the answer any more.
-            future.cancel()
-            raise
+        return self._thread.run(call)

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 Mode = Literal["observe", "enforce"]
 Alias = Literal["champion", "challenger"]
 Kind = Literal["runtime", "usage"]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
+Guard = Literal["usage", "none"]
+Finite = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 Text = Annotated[str, Field(min_length=1, max_length=256)]
 Amount = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
 """An amount of one resource, in cores, GiB or GPUs."""

@@ -12,7 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from modelserve.client.http_scale import MOST_JOBS_PER_CALL, HttpScale
+from modelserve.client.http_scale import HttpScale
+from modelserve.contract.requests import MAX_JOBS
 from modelserve.errors import ServiceUnavailable
 from pipelines.cli.opening import champions
 from pipelines.cli.place import Place
@@ -90,7 +91,7 @@ def service(address: str, asked: Asked) -> Advisers:
             address,
             token=None if asked.token_file else os.environ.get(TOKEN_VARIABLE) or None,
             token_file=asked.token_file,
-            deadline_s=min(PART_LIMIT_S * -(-len(jobs) // MOST_JOBS_PER_CALL), 86_400.0),
+            deadline_s=min(PART_LIMIT_S * -(-len(jobs) // MAX_JOBS), 86_400.0),
             theta=asked.settings.shrink_policy.theta,
             alpha=asked.settings.shrink_policy.alpha0,
             guard=guard,

@@ -153,7 +153,7 @@ def test_a_scheduler_gets_its_own_nouns_back(serve: Serve, client_of: Callable[.
         ([reply(503, {"detail": "busy"})], "503 busy"),
         ([reply(401, {"title": "Unauthorized"})], "401 Unauthorized"),
         ([reply(500)], "500"),
-        ([reply(200, b"{")], "found an answer with"),
+        ([reply(200, b"{")], "found no JSON in the answer, read 1 bytes"),
         ([recommending(swapped)], "found job 'b'"),
     ],
 )

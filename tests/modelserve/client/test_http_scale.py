@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from modelserve.client import Client
+from modelserve.client.advice import row_of
 from modelserve.client.http_scale import HttpScale
-from modelserve.client.standing import row_of
 from scheduler_core.types import RESOURCES, Job, Reason, Request
 from tests.modelserve.running import running
 

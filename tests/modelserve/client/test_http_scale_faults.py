@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from modelserve.client.http_scale import HttpScale
+from modelserve.errors import BadRequest
 from scheduler_core.advice import Scale
 from scheduler_core.discipline import Discipline
-from scheduler_core.errors import BadInput
 from scheduler_core.rounds import Scheduler
 from scheduler_core.shrink import shrink
 from scheduler_core.types import RESOURCES, Job, Reason, Request
@@ -173,7 +173,7 @@ def test_a_reply_after_its_deadline_is_late_and_not_wrong() -> None:
 def test_an_answer_that_breaks_off_says_how_much_of_it_came() -> None:
     with serving(replying(b"HTTP/1.1 200 OK\r\n\r\n" + CUT[-21:])) as service, patient(service.address) as scale:
         [answer] = scale(asked(1))
-    assert "found no JSON in the answer, 21 bytes that came in time" in answer.note
+    assert "found no JSON in the answer, read 21 bytes" in answer.note
 
 
 def test_a_kept_connection_that_was_closed_is_made_anew() -> None:
@@ -252,13 +252,13 @@ def test_whatever_a_refusal_says_can_be_written() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"job_id": "x" * 257}, "job_id of 257 characters"),
-        ({"user": ""}, "user of 0 characters"),
-        ({"group": "\ud800"}, "no Unicode"),
-        ({"wants": request(cpu_cores=math.inf)}, "amount of inf"),
-        ({"instances": 0}, "0 instances"),
-        ({"submit_ts": 1e300}, "submission 1e+300"),
-        ({"minimum": request(gpus=-1.0)}, "amount of -1.0"),
+        ({"job_id": "x" * 257}, "job_id: String should have at most 256 characters"),
+        ({"user": ""}, "user: String should have at least 1 character"),
+        ({"group": "\ud800"}, "group: Input should be a valid string"),
+        ({"wants": request(cpu_cores=math.inf)}, "request.cpu_cores: Input should be a finite number"),
+        ({"instances": 0}, "instances: Input should be greater than or equal to 1"),
+        ({"submit_ts": 1e300}, "submit_ts: found 1e+300"),
+        ({"minimum": request(gpus=-1.0)}, "floors.gpus: Input should be greater than or equal to 0"),
     ],
 )
 def test_a_job_that_would_be_refused_is_not_asked_about(fields: dict, said: str) -> None:
@@ -283,7 +283,7 @@ def test_a_job_is_told_whole() -> None:
         {
             "job_id": "a", "trace": "toy", "task_type": "ctr", "role": "worker", "cluster": "c", "user": "u",
             "group": "g", "vc": "v", "workload": "bert", "gpu_type": "T4",
-            "request": {"cpu_cores": 4.0, "gpus": 0.5}, "instances": 3, "submit_ts": "2020-08-01T09:30:00+00:00",
+            "request": {"cpu_cores": 4.0, "gpus": 0.5}, "instances": 3, "submit_ts": "2020-08-01T09:30:00Z",
             "opted_out": True, "floors": {"cpu_cores": 2.0},
         }
     ]  # fmt: skip
@@ -337,7 +337,7 @@ def test_a_closed_scale_leaves_requests_standing() -> None:
     ],
 )
 def test_parameters_that_cannot_be_meant_are_refused(arguments: dict) -> None:
-    with pytest.raises(BadInput) as refusal:
+    with pytest.raises(BadRequest) as refusal:
         HttpScale(**{"address": "http://127.0.0.1:8080", **arguments})
     assert "secret" not in str(refusal.value)
 

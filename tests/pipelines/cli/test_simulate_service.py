@@ -70,7 +70,7 @@ def test_jobs_without_an_answer_are_counted(lake: Path) -> None:
     result, _ = simulated(lake, answering(spoil))
     assert result.exit_code == 0, result.stderr
     assert "1 of " in result.stderr
-    assert "found target.mem_gib=-1.0" in " ".join(result.stderr.split())
+    assert "found the target mem_gib=-1.0" in " ".join(result.stderr.split())
 
 
 def test_a_service_that_answers_about_no_job_ends_the_command(lake: Path) -> None:

@@ -1,4 +1,4 @@
-"""Whatever a service answers: it is read or refused, and no recommendation goes beyond its bounds."""
+"""Answers about jobs, valid or not: each is read or refused, and no recommendation goes beyond its bounds."""
 
 import copy
 import json
@@ -9,15 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modelserve.client.advice import Advice, read_advice, row_of
+from modelserve.client.calls import post, with_list
+from modelserve.errors import WrongAnswer
 from scheduler_core.demand import UNITS
-from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import RESOURCES, Job, Reason
-from scheduler_core.wire import Said, body_of, read_answer
 from tests.modelserve.client.services import Row, rows_of
 from tests.scheduler_core.cases import job, request
 
 JOBS = [job("a", request(4.0, 8.0, 0.5)), job("b", request(1.0, 0.0, math.nan))]
-SOUND = rows_of(json.loads(body_of(JOBS, {})))
+CALL = post("/v1/recommendations", b"", repeatable=True)
+
+
+def answer_to(jobs: list[Job]) -> list[Row]:
+    return rows_of(json.loads(with_list("jobs", [row_of(each) for each in jobs])))
+
+
+SOUND = answer_to(JOBS)
 
 LEAVES = (
     st.none()
@@ -42,7 +50,7 @@ PLACES = st.lists(
 
 
 def check_within(answer_of: Job, answers: list[Any]) -> None:
-    [said] = [each.recommendation for each in answers if each.recommendation.job_id == answer_of.job_id]
+    [said] = [each for each in answers if each.job_id == answer_of.job_id]
     assert said.request == answer_of.request or math.isnan(answer_of.request.gpus)
     for target, lower, wanted in zip(said.target.row(), said.lower_bound.row(), answer_of.request.row(), strict=True):
         assert math.isnan(target) == math.isnan(wanted)
@@ -62,8 +70,8 @@ def test_an_answer_with_anything_anywhere_keeps_every_bound(
         else:
             rows[at][field] = value
     try:
-        answers = read_answer(json.dumps({"recommendations": rows}).encode(), JOBS, floors_expected=True)
-    except PredictorUnavailable:
+        answers = read_advice(json.dumps({"recommendations": rows}).encode(), JOBS, CALL, floors_expected=True)
+    except WrongAnswer:
         return
     for one in JOBS:
         check_within(one, answers)
@@ -71,22 +79,22 @@ def test_an_answer_with_anything_anywhere_keeps_every_bound(
 
 @given(said=st.binary(max_size=40) | ANYTHING.map(lambda value: json.dumps(value).encode()))
 def test_an_answer_of_anything_is_refused(said: bytes) -> None:
-    with pytest.raises(PredictorUnavailable):
-        read_answer(said, JOBS, floors_expected=True)
+    with pytest.raises(WrongAnswer):
+        read_advice(said, JOBS, CALL, floors_expected=True)
 
 
 def test_a_sound_answer_is_read() -> None:
-    first, second = read_answer(json.dumps({"recommendations": SOUND}).encode(), JOBS, floors_expected=True)
-    assert first.recommendation.target.row() == (3.0, 4.6, 0.1)
+    first, second = read_advice(json.dumps({"recommendations": SOUND}).encode(), JOBS, CALL, floors_expected=True)
+    assert first.target.row() == (3.0, 4.6, 0.1)
     assert first.models == ("runtime.toy.ctr@7", "usage.toy.ctr@5")
-    assert first.enforced
-    assert second.recommendation.target.row()[:2] == (1.0, 0.0)
+    assert first.mode == "enforce"
+    assert second.target.row()[:2] == (1.0, 0.0)
 
 
-def one_said(**changes: object) -> Said:
+def one_said(**changes: object) -> Advice:
     """Return what is read of a sound answer about one job of 4 cores, 8 GiB and half a GPU, with changes."""
     content = json.dumps({"recommendations": [copy.deepcopy(SOUND[0]) | changes]}).encode()
-    return read_answer(content, JOBS[:1], floors_expected=True)[0]
+    return read_advice(content, JOBS[:1], CALL, floors_expected=True)[0]
 
 
 @pytest.mark.parametrize(("resource", "least"), [*zip(RESOURCES, [1.0 / units for units in UNITS], strict=True)])
@@ -99,25 +107,23 @@ def test_a_target_of_less_than_a_cluster_can_give_is_not_believed(resource: str,
         for target in (least, 1e-9)
     )
 
-    assert getattr(believed.recommendation.target, resource) == least
-    assert absurd.recommendation.target == JOBS[0].request
-    assert set(absurd.recommendation.reasons.values()) == {Reason.PREDICTOR_UNAVAILABLE}
-    assert f"found the target {resource}=1e-09, expected one of at least" in absurd.recommendation.note
+    assert getattr(believed.target, resource) == least
+    assert absurd.target == JOBS[0].request
+    assert set(absurd.reasons.values()) == {Reason.PREDICTOR_UNAVAILABLE}
+    assert f"found the target {resource}=1e-09, expected one of at least" in absurd.note
 
 
 def test_a_request_of_less_than_a_cluster_can_give_may_stand() -> None:
     tiny = [job("a", request(0.0004, 8.0, 0.5))]
 
-    [said] = read_answer(
-        json.dumps({"recommendations": rows_of(json.loads(body_of(tiny, {})))}).encode(), tiny, floors_expected=True
-    )
+    [said] = read_advice(json.dumps({"recommendations": answer_to(tiny)}).encode(), tiny, CALL, floors_expected=True)
 
-    assert said.recommendation.target.cpu_cores == 0.0004
-    assert Reason.PREDICTOR_UNAVAILABLE not in said.recommendation.reasons.values()
+    assert said.target.cpu_cores == 0.0004
+    assert Reason.PREDICTOR_UNAVAILABLE not in said.reasons.values()
 
 
 def test_half_of_a_surrogate_pair_in_what_is_said_can_be_written() -> None:
     said = one_said(note="half \ud83d of a pair", models={"run_time": "runtime.\udc00@7", "usage": None})
 
-    assert said.recommendation.note.encode() == b"half ? of a pair"
+    assert said.note.encode() == b"half ? of a pair"
     assert said.models[0].encode() == b"runtime.?@7"
