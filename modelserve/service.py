@@ -1,65 +1,203 @@
-"""The service put together: settings, models, store, log of answers and feed.
+"""The service put together: settings, models, store, log of answers and feed, and every call on just the parts it uses.
 
-No HTTP here, and nothing is started: what runs in the background is started by whoever serves.
-Opened by `modelserve.server`; handed to every call of the logic.
+No HTTP here, and nothing is started: background work is started by the process that serves.
+Opened by `modelserve.server`; called by the routes of `modelserve.api`.
 """
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from modelserve.answer_log import AnswerLog
+from modelserve.answer_writer import StoreWriter, WriterProcess
+from modelserve.answered import Answered, Call
+from modelserve.callers import Caller, check_jobs
+from modelserve.calls.catalogue import (
+    Alias,
+    CardAnswer,
+    Compared,
+    ImportancesAnswer,
+    ModelAnswer,
+    ModelsAnswer,
+    card_of,
+    importances_of,
+    list_models,
+    show_model,
+)
+from modelserve.calls.context import PREDICTION, RECOMMENDATION, as_json, record_of
+from modelserve.calls.explanations import ExplainBody, explain_job
+from modelserve.calls.predictions import PredictBody, predicted
+from modelserve.calls.recent import RecentAnswer, recent_recommendations
+from modelserve.calls.recommendations import RecommendBody, recommended
+from modelserve.calls.scoring import Columns, Scores, body_of, model_named, scores_of
+from modelserve.calls.shadow import Shadow
+from modelserve.calls.sight import Sight
+from modelserve.calls.what_if import WhatIfBody, what_if
+from modelserve.contract.feedback import FeedbackBody
+from modelserve.learning.drift import DriftAnswer, Error, champion_errors, read_drift
+from modelserve.learning.erasure import ErasureAnswer, erase_user, strike_late
+from modelserve.learning.feed import Feed
+from modelserve.learning.feedback import FeedbackAnswer, take_feedback
+from modelserve.learning.modes import ModeAnswer, ModeBody, ModeChange, read_modes, set_mode
+from modelserve.loading.histories import Forgotten
+from modelserve.loading.models import ModelSet
 from modelserve.settings import ServeSettings
+from modelserve.store import Store
+from modelserve.store.comparisons import write_comparisons
 
 if TYPE_CHECKING:
-    from modelserve.answer_log import AnswerLog
-    from modelserve.calls.shadow import Shadow
-    from modelserve.learning.feed import Feed
-    from modelserve.loading.models import ModelSet
-    from modelserve.store import Store
+    from modelserve.loading.served import ServedModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """What answers calls; `clock` tells Unix time in seconds."""
+    """The parts of the service, and its calls; `clock` returns Unix time in seconds.
+
+    A call raises what the function of the same name raises; those that take jobs also raise `BadRequest` for a job
+    without a trace and `Forbidden` for one out of the caller's reach.
+    """
 
     settings: ServeSettings
-    models: "ModelSet"
-    store: "Store"
-    log: "AnswerLog"
-    feed: "Feed"
-    shadow: "Shadow | None" = None
+    models: ModelSet
+    store: Store
+    log: AnswerLog
+    feed: Feed
+    shadow: Shadow | None = None
     clock: Callable[[], float] = time.time
 
+    def predict_jobs(self, body: PredictBody, caller: Caller, *, answer_id: str, said: bytes = b"") -> Answered:
+        """Predict the outputs asked for of each job, and log the answer with the call's JSON (`said`, if at hand)."""
+        call = self._call(answer_id, body.trace)
+        check_jobs(body.jobs, call.trace, caller)
+        sight = self._sight()
+        answered = predicted(sight, body, call)
+        self._keep(PREDICTION, sight, call, caller, said or as_json(body), answered)
+        return answered
+
+    def recommend_jobs(self, body: RecommendBody, caller: Caller, *, answer_id: str, said: bytes = b"") -> Answered:
+        """Recommend a target for each job, and log the answer with the call's JSON (`said`, if at hand).
+
+        New feedback in the store is applied first.
+        """
+        call = self._call(answer_id, body.trace)
+        check_jobs(body.jobs, call.trace, caller)
+        sight = Sight(snapshot=self.models.current, learned=self.feed.fresh())
+        answered = recommended(sight, body, call, self.settings.types)
+        self._keep(RECOMMENDATION, sight, call, caller, said or as_json(body), answered)
+        return answered
+
+    def score(self, model: "ServedModel", columns: Columns, caller: Caller, *, answer_id: str) -> Scores:
+        """Predict jobs given as columns with one model, whatever workload they name, and log the answer."""
+        body = body_of(model, columns, caller)
+        card = model.bundle.card
+        call = Call(answer_id=answer_id, trace=card.trace, now=self.clock())
+        snapshot = replace(self.models.current, champions={card.name: model}, failures={})
+        sight = Sight(snapshot=snapshot, learned=self.feed.learned)
+        answered = predicted(sight, body, call)
+        self._keep(PREDICTION, sight, call, caller, as_json(body), answered)
+        return scores_of(model, answered)
+
+    def explain_job(self, body: ExplainBody, caller: Caller) -> Answered:
+        """Explain the predicted run time of one job."""
+        return explain_job(self._sight(), body, caller, default_trace=self.settings.trace, now=self.clock())
+
+    def what_if(self, body: WhatIfBody, caller: Caller) -> Answered:
+        """Predict the run time of one job along one resource."""
+        return what_if(self._sight(), body, caller, default_trace=self.settings.trace, now=self.clock())
+
+    def recent_recommendations(
+        self, caller: Caller, trace: str | None = None, task_type: str | None = None
+    ) -> RecentAnswer:
+        """Return the newest logged recommendations within the caller's reach."""
+        return recent_recommendations(self.store, caller, trace, task_type)
+
+    def model_named(self, caller: Caller, name: str | None, version: str | None = None) -> "ServedModel":
+        """Return the model that serves under a name."""
+        return model_named(self.models.current, caller, name, version)
+
+    def list_models(self, caller: Caller) -> ModelsAnswer:
+        """Return the models within the caller's reach."""
+        return list_models(self.models.current, caller)
+
+    def show_model(self, caller: Caller, name: str) -> ModelAnswer:
+        """Return one model, and how its challenger does."""
+        compared = None
+        if self.shadow is not None:
+            window, dropped = self.settings.drift_window, self.shadow.dropped
+            compared = Compared(store=self.store, window=window, dropped=dropped)
+        return show_model(self.models.current, caller, name, compared)
+
+    def importances_of(self, caller: Caller, name: str, alias: Alias = "champion") -> ImportancesAnswer:
+        """Return a model's features, the most important first."""
+        return importances_of(self.models.current, caller, name, alias)
+
+    def card_of(self, caller: Caller, name: str, alias: Alias = "champion") -> CardAnswer:
+        """Return a model's card."""
+        return card_of(self.models.current, caller, name, alias)
+
+    def take_feedback(self, body: FeedbackBody, caller: Caller) -> FeedbackAnswer:
+        """Store the reports of finished jobs, and learn from them."""
+        default_trace, at = self.settings.trace, self.clock()
+        snapshot = self.models.current
+        return take_feedback(self.store, self.feed, snapshot, body, caller, default_trace=default_trace, at=at)
+
+    def read_drift(self, caller: Caller, trace: str | None = None, task_type: str | None = None) -> DriftAnswer:
+        """Judge every model within the caller's reach by its newest finished jobs and answers."""
+        window = self.settings.drift_window
+        return read_drift(self.store, self.models.current, caller, trace, task_type, window=window)
+
+    def champion_errors(self) -> dict[str, Error]:
+        """Return the errors of every run-time champion by its name."""
+        return champion_errors(self.store, self.models.current, window=self.settings.drift_window)
+
+    def read_modes(self, caller: Caller) -> ModeAnswer:
+        """Return the modes and brakes within the caller's reach, and what finished jobs saved."""
+        return read_modes(self.store, self.feed, caller)
+
+    def set_mode(self, body: ModeBody, caller: Caller) -> ModeChange:
+        """Set a mode, take one back or release a brake."""
+        default_trace = self.settings.trace
+        return set_mode(self.store, self.feed, body, caller, default_trace=default_trace, at=self.clock())
+
+    def erase_user(self, caller: Caller, trace: str, user: str, cluster: str | None = None) -> ErasureAnswer:
+        """Delete a user's history in one cluster, or in all within the caller's reach."""
+        return erase_user(self.store, self.log, self.feed, caller, trace, user, cluster, at=self.clock())
+
     def close(self) -> None:
-        """Let go of the store, once nothing compares any more."""
+        """Stop comparing challengers, then close the store."""
         if self.shadow is not None:
             self.shadow.stop()
         self.store.close()
+
+    def _call(self, answer_id: str, trace: str | None) -> Call:
+        return Call(answer_id=answer_id, trace=trace or self.settings.trace, now=self.clock())
+
+    def _sight(self) -> Sight:
+        return Sight(snapshot=self.models.current, learned=self.feed.learned)
+
+    def _keep(self, kind: str, sight: Sight, call: Call, caller: Caller, body: bytes, answered: Answered) -> None:
+        """Log an answer if answers are kept, and offer it to the challengers if there are any."""
+        if self.settings.answers_kept:
+            types = self.settings.types if kind == RECOMMENDATION else {}
+            self.log.put(record_of(kind, sight, call, caller, body, answered, types))
+        if self.shadow is not None and sight.snapshot.challengers:
+            self.shadow.offer(sight, call)
 
 
 def open_service(
     settings: ServeSettings, *, clock: Callable[[], float] = time.time, log_apart: bool = False
 ) -> Service:
-    """Open the store, load the models that the folder holds, and read the feedback that there is.
+    """Open the store, load the models in the folder, and read the stored feedback.
 
-    With `log_apart`, answers are written by a process of their own once the log is started.
+    With `log_apart`, answers are written by a separate process once the log is started.
 
     Raises
     ------
     StoreError
         The store cannot be opened.
     """
-    from modelserve.answer_log import AnswerLog
-    from modelserve.answer_writer import StoreWriter, WriterProcess
-    from modelserve.calls.shadow import Shadow
-    from modelserve.learning.erasure import strike_late
-    from modelserve.learning.feed import Feed
-    from modelserve.loading.histories import Forgotten
-    from modelserve.loading.models import ModelSet
-    from modelserve.store import Store
-    from modelserve.store.comparisons import write_comparisons
 
     def forgotten(trace: str) -> list[Forgotten]:
         return [

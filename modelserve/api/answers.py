@@ -17,9 +17,9 @@ from modelserve.api.learning import TRACE, TYPE, said
 from modelserve.api.operations import BODY, CALL, SLOT, Operation
 from modelserve.api.queries import asked_for
 from modelserve.callers import Scope
-from modelserve.calls.predictions import PredictAnswer, PredictBody, predict_jobs
-from modelserve.calls.recent import RecentAnswer, recent_recommendations
-from modelserve.calls.recommendations import RecommendAnswer, RecommendBody, recommend_jobs
+from modelserve.calls.predictions import PredictAnswer, PredictBody
+from modelserve.calls.recent import RecentAnswer
+from modelserve.calls.recommendations import RecommendAnswer, RecommendBody
 from modelserve.errors import BadRequest
 
 TAG: Final = "jobs"
@@ -37,7 +37,7 @@ async def predictions(request: Request) -> Response:
     caller = call.allowed(Scope.PREDICT)
     body = await PREDICT.of(call)
     call.rows = _counted(call, len(body.jobs))
-    ask = partial(predict_jobs, call.service, body, caller, answer_id=call.answer_id, said=call.body)
+    ask = partial(call.service.predict_jobs, body, caller, answer_id=call.answer_id, said=call.body)
     return answer(call, ask() if call.rows <= JOBS_AT_ONCE else await call.desk.slots.run(ask))
 
 
@@ -47,7 +47,7 @@ async def recommendations(request: Request) -> Response:
     caller = call.allowed(Scope.PREDICT)
     body = await RECOMMEND.of(call)
     call.rows = _counted(call, len(body.jobs))
-    ask = partial(recommend_jobs, call.service, body, caller, answer_id=call.answer_id, said=call.body)
+    ask = partial(call.service.recommend_jobs, body, caller, answer_id=call.answer_id, said=call.body)
     return answer(call, await call.desk.slots.run(ask))
 
 
@@ -56,7 +56,7 @@ async def recent(request: Request) -> Response:
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
     asked = asked_for(request)
-    return said(await call.desk.slots.run(partial(recent_recommendations, call.service, caller, **asked)))
+    return said(await call.desk.slots.run(partial(call.service.recent_recommendations, caller, **asked)))
 
 
 def _counted(call: Call, jobs: int) -> int:

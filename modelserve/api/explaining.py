@@ -14,8 +14,8 @@ from modelserve.api.bodies import JsonBody
 from modelserve.api.calls import call_of
 from modelserve.api.operations import BODY, CALL, SLOT, Operation
 from modelserve.callers import Scope
-from modelserve.calls.explanations import ExplainAnswer, ExplainBody, explain_job
-from modelserve.calls.what_if import WhatIfAnswer, WhatIfBody, what_if
+from modelserve.calls.explanations import ExplainAnswer, ExplainBody
+from modelserve.calls.what_if import WhatIfAnswer, WhatIfBody
 
 TAG: Final = "jobs"
 
@@ -29,7 +29,7 @@ async def explanations(request: Request) -> Response:
     caller = call.allowed(Scope.PREDICT)
     body = await EXPLAIN.of(call)
     call.rows = 1
-    ask = partial(explain_job, call.service, body, caller)
+    ask = partial(call.service.explain_job, body, caller)
     return answer(call, await call.desk.slots.run(ask))
 
 
@@ -39,7 +39,7 @@ async def what_ifs(request: Request) -> Response:
     caller = call.allowed(Scope.PREDICT)
     body = await WHAT_IF.of(call)
     call.rows = 1
-    ask = partial(what_if, call.service, body, caller)
+    ask = partial(call.service.what_if, body, caller)
     return answer(call, await call.desk.slots.run(ask))
 
 

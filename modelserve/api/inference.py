@@ -20,7 +20,6 @@ from modelserve.api.problems import Refusal
 from modelserve.api.tensors import DATATYPE, Datatype, InferBody, OutputTensor, columns_of, refuse_binary, tensors_of
 from modelserve.bundle.flavor import INPUTS, OUTPUTS
 from modelserve.callers import Caller, Scope
-from modelserve.calls.scoring import model_named, score
 from modelserve.errors import BadRequest
 from modelserve.loading.served import ServedModel
 
@@ -135,7 +134,7 @@ async def infer(request: Request) -> Response:
     refuse_binary(body, call.headers)
     columns = columns_of(body, rows_limit=call.desk.settings.rows_limit)
     call.rows = len(next(iter(columns.values())))
-    ask = partial(score, call.service, model, columns, caller, answer_id=call.answer_id)
+    ask = partial(call.service.score, model, columns, caller, answer_id=call.answer_id)
     try:
         scores = await call.desk.slots.run(ask)
     except BadRequest as error:
@@ -157,7 +156,7 @@ def _model(request: Request) -> tuple[ServedModel, Caller]:
     call: Call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
     named = request.path_params
-    return model_named(call.service, caller, named["model"], named.get("version")), caller
+    return call.service.model_named(caller, named["model"], named.get("version")), caller
 
 
 def _said(answer: BaseModel) -> Response:

@@ -19,9 +19,9 @@ from modelserve.api.queries import asked_for
 from modelserve.callers import Scope
 from modelserve.contract.feedback import FeedbackBody
 from modelserve.errors import BadRequest
-from modelserve.learning.drift import DriftAnswer, read_drift
-from modelserve.learning.feedback import FeedbackAnswer, take_feedback
-from modelserve.learning.modes import ModeAnswer, ModeBody, ModeChange, read_modes, set_mode
+from modelserve.learning.drift import DriftAnswer
+from modelserve.learning.feedback import FeedbackAnswer
+from modelserve.learning.modes import ModeAnswer, ModeBody, ModeChange
 
 TAG: Final = "feedback"
 
@@ -37,7 +37,7 @@ async def feedback(request: Request) -> Response:
     call.rows = len(body.feedback)
     if call.rows > call.desk.settings.rows_limit:
         raise BadRequest(f"feedback: {call.rows} rows, expected at most {call.desk.settings.rows_limit}")
-    taken = await call.desk.slots.run(partial(take_feedback, call.service, body, caller))
+    taken = await call.desk.slots.run(partial(call.service.take_feedback, body, caller))
     outcomes = Counter(
         row.outcome if result.status == "accepted" else str(result.status)
         for row, result in zip(body.feedback, taken.results, strict=True)
@@ -52,14 +52,14 @@ async def drift(request: Request) -> Response:
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
     asked = asked_for(request)
-    return said(await call.desk.slots.run(partial(read_drift, call.service, caller, **asked)))
+    return said(await call.desk.slots.run(partial(call.service.read_drift, caller, **asked)))
 
 
 async def modes(request: Request) -> Response:
     """Say where recommendations are applied, and what came of it."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
-    return said(await call.desk.slots.run(partial(read_modes, call.service, caller)))
+    return said(await call.desk.slots.run(partial(call.service.read_modes, caller)))
 
 
 async def mode(request: Request) -> Response:
@@ -67,7 +67,7 @@ async def mode(request: Request) -> Response:
     call = call_of(request)
     caller = call.allowed(Scope.ADMIN)
     body = await MODE.of(call)
-    return said(await call.desk.slots.run(partial(set_mode, call.service, body, caller)))
+    return said(await call.desk.slots.run(partial(call.service.set_mode, body, caller)))
 
 
 def said(answer: BaseModel) -> Response:

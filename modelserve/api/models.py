@@ -22,10 +22,6 @@ from modelserve.calls.catalogue import (
     ImportancesAnswer,
     ModelAnswer,
     ModelsAnswer,
-    card_of,
-    importances_of,
-    list_models,
-    show_model,
 )
 
 TAG: Final = "models"
@@ -34,28 +30,28 @@ TAG: Final = "models"
 async def models(request: Request) -> Response:
     """List the models."""
     call = call_of(request)
-    return said(list_models(call.service, call.allowed(Scope.PREDICT)))
+    return said(call.service.list_models(call.allowed(Scope.PREDICT)))
 
 
 async def model(request: Request) -> Response:
     """Show one model."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
-    return said(await call.desk.slots.run(partial(show_model, call.service, caller, request.path_params["name"])))
+    return said(await call.desk.slots.run(partial(call.service.show_model, caller, request.path_params["name"])))
 
 
 async def importances(request: Request) -> Response:
     """Show what a model's answers depend on."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
-    return said(importances_of(call.service, caller, request.path_params["name"], _alias(request)))
+    return said(call.service.importances_of(caller, request.path_params["name"], _alias(request)))
 
 
 async def card(request: Request) -> Response:
     """Show a model's card."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
-    return said(card_of(call.service, caller, request.path_params["name"], _alias(request)))
+    return said(call.service.card_of(caller, request.path_params["name"], _alias(request)))
 
 
 def _alias(request: Request) -> Literal["champion", "challenger"]:

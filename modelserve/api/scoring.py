@@ -20,7 +20,6 @@ from modelserve.api.problems import Refusal
 from modelserve.api.queries import asked_for
 from modelserve.api.scoring_formats import Columns, InvocationBody, columns_of, columns_of_csv
 from modelserve.callers import Scope
-from modelserve.calls.scoring import model_named, score
 from modelserve.errors import BadRequest
 
 TAG: Final = "MLflow scoring"
@@ -58,9 +57,9 @@ async def invocations(request: Request) -> Response:
     if call.rows > call.desk.settings.rows_limit:
         raise Refusal(400, f"{call.rows} rows, expected at most {call.desk.settings.rows_limit}")
     try:
-        model = model_named(call.service, caller, name or named)
+        model = call.service.model_named(caller, name or named)
         scores = await call.desk.slots.run(
-            partial(score, call.service, model, columns, caller, answer_id=call.answer_id)
+            partial(call.service.score, model, columns, caller, answer_id=call.answer_id)
         )
     except BadRequest as error:
         raise Refusal(400, str(error)) from error

@@ -12,7 +12,6 @@ from typing import Final
 
 from modelserve.api.calls import Desk
 from modelserve.api.mirror_state import read_mirror_state
-from modelserve.learning.drift import champion_errors
 
 ERRORS_EVERY_S: Final = 30.0
 """How often errors are measured: over hundreds of jobs, which do not end in a moment."""
@@ -60,7 +59,7 @@ def follow_feedback(desk: Desk) -> None:
 
 def follow_errors(desk: Desk) -> None:
     """Say in metrics how large the errors of late are beside those on each model's card."""
-    for name, error in champion_errors(desk.service).items():
+    for name, error in desk.service.champion_errors().items():
         if error.mean_absolute_log is not None and error.expected_mean_absolute_log:
             desk.metrics.error_ratio.labels(name).set(error.mean_absolute_log / error.expected_mean_absolute_log)
 

@@ -14,7 +14,7 @@ from modelserve.api.learning import said
 from modelserve.api.operations import CALL, SLOT, Operation, Parameter
 from modelserve.api.queries import asked_for, in_path
 from modelserve.callers import Scope
-from modelserve.learning.erasure import ErasureAnswer, erase_user
+from modelserve.learning.erasure import ErasureAnswer
 
 TAG: Final = "users"
 
@@ -25,7 +25,7 @@ async def erasure(request: Request) -> Response:
     caller = call.allowed(Scope.ADMIN)
     asked = asked_for(request, required=("trace",))
     user = in_path(request, "user")
-    return said(await call.desk.slots.run(partial(erase_user, call.service, caller, user=user, **asked)))
+    return said(await call.desk.slots.run(partial(call.service.erase_user, caller, user=user, **asked)))
 
 
 OPERATIONS: Final = (

@@ -5,6 +5,7 @@ Called by the routes of the service.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -20,7 +21,7 @@ from modelserve.store.comparisons import newest_comparisons
 if TYPE_CHECKING:
     from modelserve.loading.models import Snapshot
     from modelserve.loading.served import ServedModel
-    from modelserve.service import Service
+    from modelserve.store import Store
 
 Alias = Literal["champion", "challenger"]
 
@@ -129,9 +130,17 @@ class CardAnswer(_Answer):
     card: Card
 
 
-def list_models(service: "Service", caller: Caller) -> ModelsAnswer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """Where comparisons with challengers are stored, how many jobs to summarise, and how many answers were dropped."""
+
+    store: "Store"
+    window: int
+    dropped: int
+
+
+def list_models(snapshot: "Snapshot", caller: Caller) -> ModelsAnswer:
     """Return the models of the traces within the caller's reach."""
-    snapshot = service.models.current
     names = _within_reach(snapshot, caller)
     return ModelsAnswer(
         generation=snapshot.generation,
@@ -140,8 +149,8 @@ def list_models(service: "Service", caller: Caller) -> ModelsAnswer:
     )
 
 
-def show_model(service: "Service", caller: Caller, name: str) -> ModelAnswer:
-    """Return one model.
+def show_model(snapshot: "Snapshot", caller: Caller, name: str, compared: Compared | None) -> ModelAnswer:
+    """Return one model; with `compared`, how its challenger does.
 
     Raises
     ------
@@ -150,7 +159,6 @@ def show_model(service: "Service", caller: Caller, name: str) -> ModelAnswer:
     StoreError
         The comparisons with its challenger cannot be read.
     """
-    snapshot = service.models.current
     if name not in _within_reach(snapshot, caller):
         raise _not_known(name, _within_reach(snapshot, caller))
     rows = {row.alias: row for row in _rows(snapshot, name)}
@@ -159,12 +167,12 @@ def show_model(service: "Service", caller: Caller, name: str) -> ModelAnswer:
         generation=snapshot.generation,
         champion=rows.get("champion"),
         challenger=rows.get("challenger"),
-        shadow=_shadow(service, caller, snapshot.champions.get(name), snapshot.challengers.get(name)),
+        shadow=_shadow(compared, caller, snapshot.champions.get(name), snapshot.challengers.get(name)),
         failures=tuple(_failures(snapshot, name)),
     )
 
 
-def importances_of(service: "Service", caller: Caller, name: str, alias: Alias = "champion") -> ImportancesAnswer:
+def importances_of(snapshot: "Snapshot", caller: Caller, name: str, alias: Alias = "champion") -> ImportancesAnswer:
     """Return what a model's answers depend on, the most important feature first.
 
     Raises
@@ -172,7 +180,7 @@ def importances_of(service: "Service", caller: Caller, name: str, alias: Alias =
     NotKnown
         No model within the caller's reach has that name, or none of its versions that alias.
     """
-    model = _model(service.models.current, caller, name, alias)
+    model = _model(snapshot, caller, name, alias)
     ranked = sorted(model.bundle.importances, key=lambda each: -(each.mean if each.mean is not None else float("-inf")))
     return ImportancesAnswer(
         name=name,
@@ -184,7 +192,7 @@ def importances_of(service: "Service", caller: Caller, name: str, alias: Alias =
     )
 
 
-def card_of(service: "Service", caller: Caller, name: str, alias: Alias = "champion") -> CardAnswer:
+def card_of(snapshot: "Snapshot", caller: Caller, name: str, alias: Alias = "champion") -> CardAnswer:
     """Return a model's card.
 
     Raises
@@ -192,7 +200,7 @@ def card_of(service: "Service", caller: Caller, name: str, alias: Alias = "champ
     NotKnown
         No model within the caller's reach has that name, or none of its versions that alias.
     """
-    bundle = _model(service.models.current, caller, name, alias).bundle
+    bundle = _model(snapshot, caller, name, alias).bundle
     return CardAnswer(name=name, version=bundle.version, alias=alias, digest=bundle.digest, card=bundle.card)
 
 
@@ -250,22 +258,21 @@ def _row(model: "ServedModel", alias: Alias) -> ModelRow:
 
 
 def _shadow(
-    service: "Service", caller: Caller, champion: "ServedModel | None", challenger: "ServedModel | None"
+    compared: Compared | None, caller: Caller, champion: "ServedModel | None", challenger: "ServedModel | None"
 ) -> ShadowRow | None:
-    if champion is None or challenger is None or service.shadow is None or champion.bundle.card.kind != "runtime":
+    if champion is None or challenger is None or compared is None or champion.bundle.card.kind != "runtime":
         return None
     pair = (champion.reference, challenger.reference)
-    window = service.settings.drift_window
-    compared = newest_comparisons(service.store, limit=window, pair=pair, clusters=caller.clusters)
-    known = [(each.challenger_p50_s, each.p50_s) for each in compared if each.challenger_p50_s and each.p50_s]
+    rows = newest_comparisons(compared.store, limit=compared.window, pair=pair, clusters=caller.clusters)
+    known = [(each.challenger_p50_s, each.p50_s) for each in rows if each.challenger_p50_s and each.p50_s]
     if not known:
-        return ShadowRow(jobs=0, median_log_ratio=None, p90_abs_log_ratio=None, dropped=service.shadow.dropped)
+        return ShadowRow(jobs=0, median_log_ratio=None, p90_abs_log_ratio=None, dropped=compared.dropped)
     theirs, ours = np.log(np.array(known)).T
     return ShadowRow(
         jobs=len(known),
         median_log_ratio=float(np.median(theirs - ours)),
         p90_abs_log_ratio=float(np.quantile(np.abs(theirs - ours), 0.9)),
-        dropped=service.shadow.dropped,
+        dropped=compared.dropped,
     )
 
 

@@ -5,12 +5,12 @@ Nothing is scored here. Written by `modelserve.calls` for the log; read by
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from types import MappingProxyType
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import to_json
 
-from modelserve.answer_log import AnswerRecord
 from modelserve.answered import Answered, Call
 from modelserve.bundle.card import complaint
 from modelserve.callers import Caller
@@ -18,9 +18,7 @@ from modelserve.calls.sight import Kind, Sight
 from modelserve.errors import BadRequest
 from modelserve.loading.scored import encode_features
 from modelserve.settings import TypePolicy
-
-if TYPE_CHECKING:
-    from modelserve.service import Service
+from modelserve.store.answers import AnswerRecord
 
 PREDICTION: Final = "prediction"
 RECOMMENDATION: Final = "recommendation"
@@ -139,24 +137,24 @@ def as_json(body: BaseModel) -> bytes:
     return body.__pydantic_serializer__.to_json(body, exclude_defaults=True)
 
 
-def log_answer(
-    service: "Service", kind: str, sight: Sight, call: Call, caller: Caller, said: tuple[bytes, Answered]
-) -> None:
-    """Hand one answer to the log, with the call's JSON and all else that it rests on; nothing where nothing is kept."""
-    if not service.settings.answers_kept:
-        return
-    asked, answered = said
-    types = {name: policy for name, policy in service.settings.types.items() if kind == RECOMMENDATION}
-    service.log.put(
-        AnswerRecord(
-            answer_id=call.answer_id,
-            at=call.now,
-            kind=kind,
-            caller=caller.name,
-            trace=call.trace or "",
-            models=" ".join(answered.models),
-            context=context_of(sight, call, asked, types),
-            features=encode_features(sight.scored),
-            response=answered.body,
-        )
+def record_of(
+    kind: str,
+    sight: Sight,
+    call: Call,
+    caller: Caller,
+    body: bytes,
+    answered: Answered,
+    types: Mapping[str, TypePolicy] = MappingProxyType({}),
+) -> AnswerRecord:
+    """Return an answer as it is logged, with the call's JSON `body` and all else that it rests on."""
+    return AnswerRecord(
+        answer_id=call.answer_id,
+        at=call.now,
+        kind=kind,
+        caller=caller.name,
+        trace=call.trace or "",
+        models=" ".join(answered.models),
+        context=context_of(sight, call, body, types),
+        features=encode_features(sight.scored),
+        response=answered.body,
     )

@@ -28,7 +28,6 @@ from scheduler_core.types import FloatArray
 
 if TYPE_CHECKING:
     from modelserve.loading.served import ServedModel
-    from modelserve.service import Service
 
 TOP: Final = 10
 LEVELS: Final = {name: level for level, name in QUANTILE_NAMES.items()}
@@ -94,7 +93,7 @@ class Shares:
     seconds: FloatArray
 
 
-def explain_job(service: "Service", body: ExplainBody, caller: Caller) -> Answered:
+def explain_job(sight: Sight, body: ExplainBody, caller: Caller, *, default_trace: str | None, now: float) -> Answered:
     """Explain the predicted run time of one job; where there is none, the answer says why. It is not logged.
 
     Raises
@@ -104,15 +103,14 @@ def explain_job(service: "Service", body: ExplainBody, caller: Caller) -> Answer
     Forbidden
         The job is out of the caller's reach.
     """
-    trace = body.trace or service.settings.trace
+    trace = body.trace or default_trace
     check_jobs([body.job], trace, caller, field="job")
-    sight = Sight(snapshot=service.models.current, learned=service.feed.learned)
     choice = sight.choice("runtime", (body.job.trace or trace or "", body.job.workload, body.job.task_type))
     if choice.model is None:
         reason: Reason = "predictor_unavailable" if choice.failure else "no_model"
         note = choice.failure or f"no run-time model for task type {body.job.task_type[:80]!r}"
         return _answered(body, None, {}, reason, note)
-    asked = asked_of_row(body.job, choice.model.history, trace=trace or "", now=service.clock())
+    asked = asked_of_row(body.job, choice.model.history, trace=trace or "", now=now)
     try:
         seen = sight.rows(choice.model, [asked], np.zeros(1, dtype=np.int64), counted=False)
         shares = shares_of(choice.model, seen, body.quantile, sight)

@@ -16,8 +16,6 @@ from features.online import JobAsked
 from modelserve.answered import Answered, Call, moment, written
 from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
 from modelserve.bundle.predictor import calibrated_run_times, calibrated_use
-from modelserve.callers import Caller, check_jobs
-from modelserve.calls.context import PREDICTION, as_json, log_answer
 from modelserve.calls.live import asked_of_row
 from modelserve.calls.sight import Kind, Sight
 from modelserve.contract.fields import Text
@@ -27,7 +25,6 @@ from scheduler_core.types import IntArray
 
 if TYPE_CHECKING:
     from modelserve.loading.served import ServedModel
-    from modelserve.service import Service
 
 Output = Literal["run_time", "peak_use"]
 Reason = Literal["no_model", "predictor_unavailable"]
@@ -101,29 +98,6 @@ class Part:
     runs: int = 0
     reason: Reason | None = None
     note: str | None = None
-
-
-def predict_jobs(
-    service: "Service", body: PredictBody, caller: Caller, *, answer_id: str, said: bytes = b""
-) -> Answered:
-    """Predict what was asked of each job, and log the answer with the call's JSON, `said` where it is at hand.
-
-    Raises
-    ------
-    BadRequest
-        A job is of no trace.
-    Forbidden
-        A job is out of the caller's reach.
-    """
-    trace = body.trace or service.settings.trace
-    check_jobs(body.jobs, trace, caller)
-    call = Call(answer_id=answer_id, trace=trace, now=service.clock())
-    sight = Sight(snapshot=service.models.current, learned=service.feed.learned)
-    answered = predicted(sight, body, call)
-    log_answer(service, PREDICTION, sight, call, caller, (said or as_json(body), answered))
-    if service.shadow is not None:
-        service.shadow.offer(sight, call)
-    return answered
 
 
 def predicted(sight: Sight, body: PredictBody, call: Call) -> Answered:

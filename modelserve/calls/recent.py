@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
@@ -16,11 +16,9 @@ from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.callers import Caller
 from modelserve.calls.context import RECOMMENDATION
 from modelserve.calls.recommendations import AmountsSaid, ReasonsSaid
+from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, Part, newest_answers
 from modelserve.store.realised import RESOURCES, Ran, named_ran
-
-if TYPE_CHECKING:
-    from modelserve.service import Service
 
 SHOWN: Final = 100
 """Recommendations, the newest, that are shown."""
@@ -74,7 +72,7 @@ class RecentAnswer(_Answer):
 
 
 def recent_recommendations(
-    service: "Service", caller: Caller, trace: str | None = None, task_type: str | None = None
+    store: Store, caller: Caller, trace: str | None = None, task_type: str | None = None
 ) -> RecentAnswer:
     """Return the newest logged recommendations within the caller's reach, of one trace and type where they are named.
 
@@ -83,12 +81,10 @@ def recent_recommendations(
     StoreError
         The store cannot be read.
     """
-    records = newest_answers(
-        service.store, parts=_PARTS, kind=RECOMMENDATION, limit=LOOKED_THROUGH, limit_bytes=READ_BYTES
-    )
+    records = newest_answers(store, parts=_PARTS, kind=RECOMMENDATION, limit=LOOKED_THROUGH, limit_bytes=READ_BYTES)
     asked = Asked(caller=caller, trace=trace, task_type=task_type)
     newest = list(islice((row for record in records for row in _rows(record, asked)), SHOWN))
-    ran = _by_name(named_ran(service.store, {(row.trace, row.job_id) for row in newest}))
+    ran = _by_name(named_ran(store, {(row.trace, row.job_id) for row in newest}))
     return RecentAnswer(recommendations=tuple(row.model_copy(update={"finished": _became(row, ran)}) for row in newest))
 
 

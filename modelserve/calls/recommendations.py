@@ -8,14 +8,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from modelserve.answered import Answered, Call, written
 from modelserve.bundle.predictor import Sources
-from modelserve.callers import Caller, check_jobs
-from modelserve.calls.context import RECOMMENDATION, as_json, log_answer
 from modelserve.calls.live import LivePredictor
 from modelserve.calls.predictions import ModelsSaid, RunTimeSaid
 from modelserve.calls.sight import Sight
@@ -25,9 +23,6 @@ from modelserve.recommend import POLICY, answer_of, decide
 from modelserve.settings import TypePolicy
 from scheduler_core.shrink import MAX_ALPHA, ShrinkPolicy
 from scheduler_core.types import RESOURCES, Job, Reason, Recommendation, Request
-
-if TYPE_CHECKING:
-    from modelserve.service import Service
 
 Types = Mapping[str, TypePolicy]
 
@@ -103,31 +98,6 @@ class RecommendAnswer(BaseModel):
 
     answer_id: str
     recommendations: tuple[Recommended, ...]
-
-
-def recommend_jobs(
-    service: "Service", body: RecommendBody, caller: Caller, *, answer_id: str, said: bytes = b""
-) -> Answered:
-    """Recommend a target for each job, and log the answer; what was learnt up to now is looked for first.
-
-    `said` is the call's JSON, where it is at hand.
-
-    Raises
-    ------
-    BadRequest
-        A job is of no trace.
-    Forbidden
-        A job is out of the caller's reach.
-    """
-    trace = body.trace or service.settings.trace
-    check_jobs(body.jobs, trace, caller)
-    call = Call(answer_id=answer_id, trace=trace, now=service.clock())
-    sight = Sight(snapshot=service.models.current, learned=service.feed.fresh())
-    answered = recommended(sight, body, call, service.settings.types)
-    log_answer(service, RECOMMENDATION, sight, call, caller, (said or as_json(body), answered))
-    if service.shadow is not None:
-        service.shadow.offer(sight, call)
-    return answered
 
 
 def recommended(sight: Sight, body: RecommendBody, call: Call, types: Types) -> Answered:

@@ -6,24 +6,22 @@ by the same code and logged the same way. No HTTP here. Called by `modelserve.ap
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
-from modelserve.answered import Answered, Call
+from modelserve.answered import Answered
 from modelserve.bundle.flavor import INPUTS, OUTPUTS
 from modelserve.callers import Caller, check_jobs
-from modelserve.calls.context import PREDICTION, as_json, log_answer
 from modelserve.calls.predictions import OUTPUTS as WANTED
-from modelserve.calls.predictions import Output, PredictAnswer, PredictBody, Prediction, predicted
-from modelserve.calls.sight import Sight
+from modelserve.calls.predictions import Output, PredictAnswer, PredictBody, Prediction
 from modelserve.errors import BadRequest, NotKnown
 from scheduler_core.errors import PredictorUnavailable
 
 if TYPE_CHECKING:
+    from modelserve.loading.models import Snapshot
     from modelserve.loading.served import ServedModel
-    from modelserve.service import Service
 
 _REQUEST: Final = "req_"
 _WANTED: Final[Mapping[str, Output]] = dict(zip(("runtime", "usage"), WANTED, strict=True))
@@ -42,7 +40,7 @@ class Scores:
     answered: Answered
 
 
-def model_named(service: "Service", caller: Caller, name: str | None, version: str | None = None) -> "ServedModel":
+def model_named(snapshot: "Snapshot", caller: Caller, name: str | None, version: str | None = None) -> "ServedModel":
     """Return the model that serves under a name; without a name, the only one within reach.
 
     Raises
@@ -52,7 +50,7 @@ def model_named(service: "Service", caller: Caller, name: str | None, version: s
     NotKnown
         No such model or version within reach.
     """
-    reached = {n: m for n, m in service.models.current.champions.items() if caller.reaches(m.bundle.card.trace)}
+    reached = {n: m for n, m in snapshot.champions.items() if caller.reaches(m.bundle.card.trace)}
     if name is None:
         if len(reached) != 1:
             raise BadRequest(f"model: found none, expected one of {', '.join(sorted(reached)) or 'none at all'}"[:400])
@@ -65,30 +63,15 @@ def model_named(service: "Service", caller: Caller, name: str | None, version: s
     return model
 
 
-def score(service: "Service", model: "ServedModel", columns: Columns, caller: Caller, *, answer_id: str) -> Scores:
-    """Ask one model about jobs; columns that are absent are null, or the usual value.
+def scores_of(model: "ServedModel", answered: Answered) -> Scores:
+    """Return the columns of an answer about one model's jobs.
 
     Raises
     ------
-    BadRequest
-        A column is not known, or a value cannot be meant.
-    Forbidden
-        A job is out of the caller's reach.
     PredictorUnavailable
         The model cannot answer.
     """
     card = model.bundle.card
-    body = _body(model, columns)
-    for i, job in enumerate(body.jobs):
-        check_jobs((job,), card.trace, caller, field=f"row {i}")
-    call = Call(answer_id=answer_id, trace=card.trace, now=service.clock())
-    # One model and no other, whatever workload a job names.
-    snapshot = replace(service.models.current, champions={card.name: model}, failures={})
-    sight = Sight(snapshot=snapshot, learned=service.feed.learned)
-    answered = predicted(sight, body, call)
-    log_answer(service, PREDICTION, sight, call, caller, (as_json(body), answered))
-    if service.shadow is not None:
-        service.shadow.offer(sight, call)
     predictions = PredictAnswer.model_validate_json(answered.body).predictions
     failed = next((each for each in predictions if each.reason is not None), None)
     if failed is not None:
@@ -100,6 +83,22 @@ def score(service: "Service", model: "ServedModel", columns: Columns, caller: Ca
         columns=dict(zip(OUTPUTS[card.kind], zip(*rows, strict=True), strict=True)),
         answered=answered,
     )
+
+
+def body_of(model: "ServedModel", columns: Columns, caller: Caller) -> PredictBody:
+    """Return the call that asks one model about jobs; columns that are absent are null, or the usual value.
+
+    Raises
+    ------
+    BadRequest
+        A column is unknown, or a value is invalid.
+    Forbidden
+        A job is out of the caller's reach.
+    """
+    body = _body(model, columns)
+    for i, job in enumerate(body.jobs):
+        check_jobs((job,), model.bundle.card.trace, caller, field=f"row {i}")
+    return body
 
 
 def _body(model: "ServedModel", columns: Columns) -> PredictBody:

@@ -5,7 +5,7 @@ No HTTP, and nothing is recommended here. Called by `modelserve.api`.
 
 import math
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import numpy as np
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
@@ -22,9 +22,6 @@ from modelserve.recommend import POLICY
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.shrink import round_up_gpus
 from scheduler_core.types import RESOURCES, FloatArray, Job
-
-if TYPE_CHECKING:
-    from modelserve.service import Service
 
 POINTS: Final = 20
 SMALLEST_SHARE: Final = 0.1
@@ -71,7 +68,7 @@ class WhatIfAnswer(BaseModel):
     note: str | None
 
 
-def what_if(service: "Service", body: WhatIfBody, caller: Caller) -> Answered:
+def what_if(sight: Sight, body: WhatIfBody, caller: Caller, *, default_trace: str | None, now: float) -> Answered:
     """Predict the run time of one job along one resource; where it cannot be, the answer says why. It is not logged.
 
     Raises
@@ -81,10 +78,9 @@ def what_if(service: "Service", body: WhatIfBody, caller: Caller) -> Answered:
     Forbidden
         The job is out of the caller's reach.
     """
-    trace, now = body.trace or service.settings.trace, service.clock()
+    trace = body.trace or default_trace
     check_jobs([body.job], trace, caller, field="job")
     job = job_of(body.job, trace=trace or "", submitted=datetime.fromtimestamp(now, UTC))
-    sight = Sight(snapshot=service.models.current, learned=service.feed.learned)
     choice = sight.choice("runtime", (job.trace, job.workload, job.task_type))
     said: dict[str, object] = {
         "job_id": job.job_id,

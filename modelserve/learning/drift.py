@@ -16,11 +16,12 @@ from modelserve.callers import ANYONE, Caller
 from modelserve.contract.feedback_rules import shrunk_resources
 from modelserve.contract.verdict import THRESHOLDS, Thresholds, Verdict, coverage_verdict, error_verdict, worst
 from modelserve.learning.inputs import InputDrift, Matrix, inputs_of, judged_inputs
+from modelserve.store import Store
 from modelserve.store.finished import Finished, ScoredBy, newest_finished
 
 if TYPE_CHECKING:
+    from modelserve.loading.models import Snapshot
     from modelserve.loading.served import ServedModel
-    from modelserve.service import Service
 
 LOWER_BOUNDS: Final = frozenset({"timeout"})
 """Outcomes whose run time says only that the job would have run longer."""
@@ -85,16 +86,21 @@ class DriftAnswer(_Answer):
 
 
 def read_drift(
-    service: "Service", caller: Caller, trace: str | None = None, task_type: str | None = None
+    store: Store,
+    snapshot: "Snapshot",
+    caller: Caller,
+    trace: str | None = None,
+    task_type: str | None = None,
+    *,
+    window: int,
 ) -> DriftAnswer:
-    """Judge every model within the caller's reach, by the jobs and answers within it.
+    """Judge every model within the caller's reach, by the jobs and answers within it; the newest `window` of each.
 
     Raises
     ------
     StoreError
         The store cannot be read.
     """
-    snapshot, window = service.models.current, service.settings.drift_window
     judged: list[tuple[Alias, ServedModel]] = []
     aliased: dict[Alias, Mapping[str, ServedModel]] = {
         "champion": snapshot.champions,
@@ -107,15 +113,18 @@ def read_drift(
                 continue
             if caller.reaches(card.trace):
                 judged.append((alias, model))
-    inputs = inputs_of(service.store, [model for _, model in judged], caller)
+    inputs = inputs_of(store, [model for _, model in judged], caller)
     return DriftAnswer(
         window=window,
         thresholds=THRESHOLDS,
-        models=tuple(_model(service, caller, alias, model, inputs.get(model.reference)) for alias, model in judged),
+        models=tuple(
+            _model(alias, model, _finished(store, caller, alias, model, window), inputs.get(model.reference))
+            for alias, model in judged
+        ),
     )
 
 
-def champion_errors(service: "Service") -> dict[str, Error]:
+def champion_errors(store: Store, snapshot: "Snapshot", *, window: int) -> dict[str, Error]:
     """Return the errors of every run-time champion by its name, from finished jobs alone: no answer is read for it.
 
     Raises
@@ -124,23 +133,23 @@ def champion_errors(service: "Service") -> dict[str, Error]:
         The store cannot be read.
     """
     return {
-        name: _run_times(model, _ran(_finished(service, ANYONE, "champion", model)), challenger=False)[1]
-        for name, model in service.models.current.champions.items()
+        name: _run_times(model, _ran(_finished(store, ANYONE, "champion", model, window)), challenger=False)[1]
+        for name, model in snapshot.champions.items()
         if model.bundle.card.kind == "runtime"
     }
 
 
-def _finished(service: "Service", caller: Caller, alias: Alias, model: "ServedModel") -> list[Finished]:
+def _finished(store: Store, caller: Caller, alias: Alias, model: "ServedModel", window: int) -> list[Finished]:
     kind = model.bundle.card.kind
     if (alias, kind) == ("challenger", "usage"):  # no use is predicted in the shadow
         return []
     by: ScoredBy = "challenger" if alias == "challenger" else "run_time" if kind == "runtime" else "usage"
     return newest_finished(
-        service.store,
+        store,
         traces=(model.bundle.card.trace,),
         clusters=caller.clusters,
         scored_by=(by, model.reference),
-        limit=service.settings.drift_window,
+        limit=window,
     )
 
 
@@ -148,14 +157,13 @@ def _ran(jobs: Sequence[Finished]) -> list[Finished]:
     return [job for job in jobs if job.outcome not in LOWER_BOUNDS]
 
 
-def _model(service: "Service", caller: Caller, alias: Alias, model: "ServedModel", shown: Matrix | None) -> ModelDrift:
+def _model(alias: Alias, model: "ServedModel", jobs: Sequence[Finished], inputs_seen: Matrix | None) -> ModelDrift:
     card = model.bundle.card
-    jobs = _finished(service, caller, alias, model)
     if card.kind == "runtime":
         coverage, error = _run_times(model, _ran(jobs), challenger=alias == "challenger")
     else:
         coverage, error = [_use(model, target, jobs) for target in card.targets], None
-    inputs = judged_inputs(model, shown)
+    inputs = judged_inputs(model, inputs_seen)
     parts = [*(each.verdict for each in coverage), inputs.verdict, *([] if error is None else [error.verdict])]
     return ModelDrift(
         name=card.name,

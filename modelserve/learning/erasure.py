@@ -8,7 +8,6 @@ Histories forget by `modelserve.learning.feed`, in every worker. Called by the r
 
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json
@@ -16,13 +15,11 @@ from pydantic_core import to_json
 from modelserve.answer_log import REFUSED_S, AnswerLog
 from modelserve.callers import Caller
 from modelserve.errors import BadRequest
+from modelserve.learning.feed import Feed
 from modelserve.store import Store
 from modelserve.store.answers import answer_contexts, delete_answers
 from modelserve.store.comparisons import delete_orphans
 from modelserve.store.controls import Erasure, write_erasures
-
-if TYPE_CHECKING:
-    from modelserve.service import Service
 
 
 class ErasureAnswer(BaseModel):
@@ -38,8 +35,12 @@ class ErasureAnswer(BaseModel):
     answers: int
 
 
-def erase_user(service: "Service", caller: Caller, trace: str, user: str, cluster: str | None = None) -> ErasureAnswer:
+def erase_user(
+    store: Store, log: AnswerLog, feed: Feed, caller: Caller, trace: str, user: str, cluster: str | None, *, at: float
+) -> ErasureAnswer:
     """Delete a user's history in one cluster, or in all within the caller's reach; a second time finds nothing left.
+
+    `at` is the time of the erasure (Unix, s).
 
     Raises
     ------
@@ -55,16 +56,15 @@ def erase_user(service: "Service", caller: Caller, trace: str, user: str, cluste
     clusters = caller.clusters if cluster is None else frozenset({cluster})
     for each in clusters or (None,):
         caller.check_reach(trace, each, field="user")
-    at = service.clock()
     marks = [
         Erasure(trace=trace, cluster=each, user=user, before_us=round(at * 1e6), caller=caller.name, at=at)
         for each in (sorted(clusters) if clusters is not None else [""])
     ]
-    service.log.flush()  # what waits is counted as well
-    gone = write_erasures(service.store, marks)
-    named = [said for said, of, context in answer_contexts(service.store) if any(_names(m, of, context) for m in marks)]
-    answers = delete_answers(service.store, named)
-    service.feed.poll()
+    log.flush()  # what waits is counted as well
+    gone = write_erasures(store, marks)
+    named = [said for said, of, context in answer_contexts(store) if any(_names(m, of, context) for m in marks)]
+    answers = delete_answers(store, named)
+    feed.poll()
     return ErasureAnswer(
         trace=trace,
         user=user,

@@ -16,13 +16,14 @@ from pydantic import BaseModel, ConfigDict
 from modelserve.callers import Caller
 from modelserve.contract.feedback import EARLIEST, FeedbackBody
 from modelserve.errors import BadRequest
+from modelserve.learning.feed import Feed
 from modelserve.learning.hindsight import scored_in_hindsight
+from modelserve.store import Store
 from modelserve.store.finished import Finished, insert_finished
 from modelserve.store.identities import Identity, Report, known_digests, reports_of
 
 if TYPE_CHECKING:
     from modelserve.loading.models import Snapshot
-    from modelserve.service import Service
 
 AHEAD: Final = timedelta(minutes=5)
 """How far a reported end may lie ahead of this machine's clock: clocks differ, jobs that have not ended are refused."""
@@ -49,7 +50,16 @@ class FeedbackAnswer(BaseModel):
     results: tuple[FeedbackResult, ...]
 
 
-def take_feedback(service: "Service", body: FeedbackBody, caller: Caller) -> FeedbackAnswer:
+def take_feedback(
+    store: Store,
+    feed: Feed,
+    snapshot: "Snapshot",
+    body: FeedbackBody,
+    caller: Caller,
+    *,
+    default_trace: str | None,
+    at: float,
+) -> FeedbackAnswer:
     """Store what finished jobs report and learn from it; all of the call is checked before any of it is stored.
 
     Raises
@@ -61,24 +71,22 @@ def take_feedback(service: "Service", body: FeedbackBody, caller: Caller) -> Fee
     StoreError
         Nothing was stored.
     """
-    at = service.clock()
-    snapshot = service.models.current
-    rows = [_finished(service, body, index, caller, at) for index in range(len(body.feedback))]
-    rows = _placed(service, rows, snapshot)
-    known = known_digests(service.store, [row.identity for row in rows])
+    rows = [_finished(body, index, caller, default_trace, at) for index in range(len(body.feedback))]
+    rows = _placed(store, rows, snapshot)
+    known = known_digests(store, [row.identity for row in rows])
     first: dict[Identity, Finished] = {}
     for row in rows:
         if row.identity not in known:
             first.setdefault(row.identity, row)
-    earlier = insert_finished(service.store, scored_in_hindsight(list(first.values()), snapshot))
-    service.feed.poll()
+    earlier = insert_finished(store, scored_in_hindsight(list(first.values()), snapshot))
+    feed.poll()
     return _answer(rows, {**known, **earlier}, first)
 
 
-def _placed(service: "Service", rows: Sequence[Finished], snapshot: "Snapshot") -> list[Finished]:
+def _placed(store: Store, rows: Sequence[Finished], snapshot: "Snapshot") -> list[Finished]:
     """Give jobs that name no cluster the one they were stored with, else that of their VC as it is known now."""
     unplaced = [(row.trace, row.job_id, row.role) for row in rows if not row.cluster]
-    stored = reports_of(service.store, unplaced) if unplaced else {}
+    stored = reports_of(store, unplaced) if unplaced else {}
     placed = []
     for row in rows:
         if not row.cluster:
@@ -120,9 +128,9 @@ def _answer(rows: Sequence[Finished], earlier: dict[Identity, str], first: dict[
     )
 
 
-def _finished(service: "Service", body: FeedbackBody, index: int, caller: Caller, at: float) -> Finished:
+def _finished(body: FeedbackBody, index: int, caller: Caller, default_trace: str | None, at: float) -> Finished:
     row = body.feedback[index]
-    trace = row.trace or body.trace or service.settings.trace
+    trace = row.trace or body.trace or default_trace
     if trace is None:
         raise BadRequest(f"feedback.{index}.trace: found none, expected the job's trace, the call's, or one by default")
     caller.check_reach(trace, row.cluster, field=f"feedback.{index}")

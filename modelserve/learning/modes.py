@@ -6,7 +6,7 @@ What the modes do to an answer is `modelserve.calls.recommendations`'. Called by
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from statistics import median
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
@@ -15,12 +15,11 @@ from modelserve.contract.feedback import Name
 from modelserve.contract.fields import Mode
 from modelserve.errors import BadRequest
 from modelserve.learning.applied import Foregone, foregone_of
+from modelserve.learning.feed import Feed
 from modelserve.learning.learned import Learned, Place, Stop
+from modelserve.store import Store
 from modelserve.store.controls import ModeSet, Reset, write_control
 from modelserve.store.realised import RESOURCES, Ran, Totals, newest_ran, totals
-
-if TYPE_CHECKING:
-    from modelserve.service import Service
 
 RECENT_JOBS: Final = 10_000
 """Finished jobs, the newest, over which stretch and what was not applied are told."""
@@ -128,7 +127,9 @@ class ModeChange(ModeAnswer):
     released: tuple[BrakeHeld, ...]
 
 
-def set_mode(service: "Service", body: ModeBody, caller: Caller) -> ModeChange:
+def set_mode(
+    store: Store, feed: Feed, body: ModeBody, caller: Caller, *, default_trace: str | None, at: float
+) -> ModeChange:
     """Set a mode, take one back or release a brake; return what stands now, and what stood there before.
 
     A caller that is bound to clusters sets modes of its clusters only, and has to name one: a mode of the whole trace
@@ -143,15 +144,15 @@ def set_mode(service: "Service", body: ModeBody, caller: Caller) -> ModeChange:
     StoreError
         Nothing was set.
     """
-    trace = body.trace or service.settings.trace
+    trace = body.trace or default_trace
     if trace is None:
         raise BadRequest("trace: found none, expected the trace that is meant, or one by default")
     caller.check_reach(trace, body.cluster, field="mode")
-    before = service.feed.fresh()
-    change = _change(body, trace, caller=caller.name, at=service.clock())
-    write_control(service.store, change)
-    service.feed.poll()
-    now = read_modes(service, caller)
+    before = feed.fresh()
+    change = _change(body, trace, caller=caller.name, at=at)
+    write_control(store, change)
+    feed.poll()
+    now = read_modes(store, feed, caller)
     return ModeChange(**dict(now), replaced=_replaced(before, change), released=_released(before, change))
 
 
@@ -188,7 +189,7 @@ def _brake_held(place: tuple[str, str, str], stop: Stop) -> BrakeHeld:
     return BrakeHeld(trace=trace, cluster=cluster or None, task_type=task_type, why=stop.why, since=since)
 
 
-def read_modes(service: "Service", caller: Caller) -> ModeAnswer:
+def read_modes(store: Store, feed: Feed, caller: Caller) -> ModeAnswer:
     """Return what stands within the caller's reach, and what came of it.
 
     Raises
@@ -196,10 +197,10 @@ def read_modes(service: "Service", caller: Caller) -> ModeAnswer:
     StoreError
         The store cannot be read.
     """
-    learned = service.feed.fresh()
-    ran = newest_ran(service.store, traces=caller.traces, clusters=caller.clusters, limit=RECENT_JOBS)
-    foregone = foregone_of(service.store, ran)
-    summed = totals(service.store, traces=caller.traces, clusters=caller.clusters)
+    learned = feed.fresh()
+    ran = newest_ran(store, traces=caller.traces, clusters=caller.clusters, limit=RECENT_JOBS)
+    foregone = foregone_of(store, ran)
+    summed = totals(store, traces=caller.traces, clusters=caller.clusters)
     return ModeAnswer(
         default=learned.default,
         modes=tuple(

@@ -10,12 +10,11 @@ from tests.modelserve.feedback_cases import body, row, service_of
 
 def main(url: str, name: str, calls: int) -> None:
     from modelserve.callers import ANYONE
-    from modelserve.learning.feedback import take_feedback
 
     service = service_of(url)
     for call in range(calls):
         rows = [row(f"{name}-{call}-{i}") for i in range(3)] + [row(f"shared-{call}")]
-        results = take_feedback(service, body(rows), ANYONE).results
+        results = service.take_feedback(body(rows), ANYONE).results
         for result in results:
             sys.stdout.write(f"{result.job_id} {result.status}\n")
         sys.stdout.flush()

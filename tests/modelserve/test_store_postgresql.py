@@ -15,9 +15,7 @@ import pytest
 
 from modelserve.callers import ANYONE
 from modelserve.errors import StoreError
-from modelserve.learning.erasure import erase_user
-from modelserve.learning.feedback import take_feedback
-from modelserve.learning.modes import ModeBody, read_modes, set_mode
+from modelserve.learning.modes import ModeBody
 from modelserve.store.answers import newest_answers, prune_answers, write_answers
 from modelserve.store.realised import named_ran
 from tests.modelserve.feedback_cases import body, row, service_of
@@ -97,8 +95,8 @@ def test_feedback_modes_and_answers_are_as_in_a_file(server: Server) -> None:
     service, other = service_of(url), service_of(url)
     rows = [row("a"), row("b", outcome="oom", allocation={"mem_gib": 10.0})]
 
-    taken = take_feedback(service, body([*rows, row("a")]), ANYONE)
-    set_mode(service, ModeBody(mode="enforce"), ANYONE)
+    taken = service.take_feedback(body([*rows, row("a")]), ANYONE)
+    service.set_mode(ModeBody(mode="enforce"), ANYONE)
     log = log_of(service.store, 10)
     log.put(record(1, context=b"\x00\xff"))
     log.stop()
@@ -106,7 +104,7 @@ def test_feedback_modes_and_answers_are_as_in_a_file(server: Server) -> None:
     assert (taken.accepted, taken.duplicates) == (2, 1)
     assert other.feed.fresh().mode("pai", "ctr", None) == "enforce"
     assert other.feed.learned.memory_floor_gib("pai", "pai", "g0", "worker") == pytest.approx(12.0)
-    [realised] = read_modes(other, ANYONE).realised
+    [realised] = other.read_modes(ANYONE).realised
     assert (realised.jobs, realised.shrunk_jobs, realised.kills) == (2, 1, 1)
     assert realised.hours["mem_gib"].saved == pytest.approx(20.0)
     named = named_ran(other.store, {("pai", "b"), ("pai", "nobody"), ("pai", "nul\x00")})
@@ -125,7 +123,7 @@ def test_the_log_is_bounded_and_searched_as_in_a_file(server: Server) -> None:
     gone = prune_answers(service.store, kept=20, kept_bytes=1_000_000)
     left = [each.answer_id for each in newest_answers(service.store, limit_bytes=500_000)]
     citing = [each.answer_id for each in newest_answers(service.store, citing=("m_1@1",), parts=(), limit=2)]
-    erased = erase_user(service, ANYONE, "pai", "u1")
+    erased = service.erase_user(ANYONE, "pai", "u1")
 
     assert gone == 21
     assert left == ["a000029", "a000028", "a000027", "a000026"]
@@ -137,7 +135,7 @@ def test_the_log_is_bounded_and_searched_as_in_a_file(server: Server) -> None:
 def test_a_server_that_goes_away_costs_no_answer_and_comes_back(server: Server) -> None:
     url = server.make_database("away")
     service = service_of(url)
-    set_mode(service, ModeBody(mode="enforce"), ANYONE)
+    service.set_mode(ModeBody(mode="enforce"), ANYONE)
     log = log_of(service.store, 100)
     log.start()
 
@@ -148,7 +146,7 @@ def test_a_server_that_goes_away_costs_no_answer_and_comes_back(server: Server) 
         taken = log.put(record(1))
         took_s = time.monotonic() - began
         with pytest.raises(StoreError):
-            take_feedback(service, body([row("a")]), ANYONE)
+            service.take_feedback(body([row("a")]), ANYONE)
     finally:
         server.start()
 
@@ -156,7 +154,7 @@ def test_a_server_that_goes_away_costs_no_answer_and_comes_back(server: Server) 
     assert taken
     assert took_s < 2.0
     assert service.feed.trouble is not None
-    assert take_feedback(service, body([row("a")]), ANYONE).accepted == 1
+    assert service.take_feedback(body([row("a")]), ANYONE).accepted == 1
     assert service.feed.trouble is None
     log.stop()
     service.store.close()

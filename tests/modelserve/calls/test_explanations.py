@@ -10,8 +10,8 @@ import pytest
 from features.rows import RowBuilder
 from modelserve.bundle.boosters import contributions, raw_outputs
 from modelserve.callers import ANYONE, Caller, Scope
-from modelserve.calls.explanations import ExplainAnswer, ExplainBody, explain_job
-from modelserve.calls.predictions import PredictBody, predict_jobs
+from modelserve.calls.explanations import ExplainAnswer, ExplainBody
+from modelserve.calls.predictions import PredictBody
 from modelserve.errors import Forbidden
 from modelserve.service import Service
 from tests.modelserve.answering import folder_of, job, service_of
@@ -25,7 +25,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, small_bundles: dict[str, P
 
 def explain(service: Service, job: dict[str, object], **said: object) -> dict:
     body = ExplainBody.model_validate({"job": job, **said})
-    answered = explain_job(service, body, ANYONE)
+    answered = service.explain_job(body, ANYONE)
     ExplainAnswer.model_validate_json(answered.body)
     return json.loads(answered.body)
 
@@ -55,7 +55,7 @@ def test_seconds_add_up_and_factors_multiply_to_the_run_time(
 ) -> None:
     service = with_card(service, **card)
     body = PredictBody.model_validate({"jobs": [job(i)]})
-    predicted = json.loads(predict_jobs(service, body, ANYONE, answer_id="a").body)["predictions"][0]
+    predicted = json.loads(service.predict_jobs(body, ANYONE, answer_id="a").body)["predictions"][0]
 
     found = explain(service, job(i), quantile=quantile, top=3)
 
@@ -137,4 +137,4 @@ def test_a_job_out_of_reach_is_refused(service: Service) -> None:
     bound = Caller(name="t", scopes=frozenset({Scope.PREDICT}), clusters=frozenset({"pai"}))
 
     with pytest.raises(Forbidden, match=r"^job\.cluster"):
-        explain_job(service, ExplainBody.model_validate({"job": job()}), bound)
+        service.explain_job(ExplainBody.model_validate({"job": job()}), bound)

@@ -9,8 +9,8 @@ import pytest
 
 from modelserve.answer_log import AnswerRecord
 from modelserve.callers import ANYONE
-from modelserve.calls.predictions import PredictBody, predict_jobs
-from modelserve.calls.recommendations import RecommendBody, recommend_jobs
+from modelserve.calls.predictions import PredictBody
+from modelserve.calls.recommendations import RecommendBody
 from modelserve.calls.replay import replay
 from modelserve.errors import BadRequest, NotKnown
 from modelserve.learning.learned import Learned, Stop
@@ -38,13 +38,13 @@ def service(small_bundles: dict[str, Path], tmp_path: Path) -> Service:
 
 def predicted(service: Service, jobs: list[dict[str, object]], **said: object) -> AnswerRecord:
     body = PredictBody.model_validate({"jobs": jobs, **said})
-    predict_jobs(service, body, ANYONE, answer_id="0190-p")
+    service.predict_jobs(body, ANYONE, answer_id="0190-p")
     return service.log.records[-1]  # type: ignore[attr-defined]
 
 
 def recommended(service: Service, jobs: list[dict[str, object]], **said: object) -> AnswerRecord:
     body = RecommendBody.model_validate({"jobs": jobs, **said})
-    recommend_jobs(service, body, ANYONE, answer_id="0190-r")
+    service.recommend_jobs(body, ANYONE, answer_id="0190-r")
     return service.log.records[-1]  # type: ignore[attr-defined]
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from modelserve.callers import ANYONE
 from modelserve.calls import shadow as shadow_module
-from modelserve.calls.predictions import PredictBody, predict_jobs
-from modelserve.calls.recommendations import RecommendBody, recommend_jobs
+from modelserve.calls.predictions import PredictBody
+from modelserve.calls.recommendations import RecommendBody
 from modelserve.calls.shadow import Shadow
 from modelserve.service import Service
 from modelserve.store.comparisons import Comparison
@@ -48,7 +48,7 @@ def service(small_bundles: dict[str, Path], other_version: Path, tmp_path: Path,
 
 
 def predict(service: Service, jobs: list[dict[str, object]]) -> bytes:
-    return predict_jobs(service, PredictBody.model_validate({"jobs": jobs}), ANYONE, answer_id="p").body
+    return service.predict_jobs(PredictBody.model_validate({"jobs": jobs}), ANYONE, answer_id="p").body
 
 
 def test_a_challenger_is_compared_and_never_returned(service: Service, kept: list[Sequence[Comparison]]) -> None:
@@ -82,7 +82,7 @@ def test_the_first_jobs_of_a_large_answer_are_compared(
 
 
 def test_recommendations_are_compared_at_the_request(service: Service, kept: list[Sequence[Comparison]]) -> None:
-    recommend_jobs(service, RecommendBody.model_validate({"jobs": [job()]}), ANYONE, answer_id="r")
+    service.recommend_jobs(RecommendBody.model_validate({"jobs": [job()]}), ANYONE, answer_id="r")
     predict(service, [job()])
 
     check_soon(lambda: len(kept) == 2)

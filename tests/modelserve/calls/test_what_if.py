@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelserve.callers import ANYONE
-from modelserve.calls.predictions import PredictBody, predict_jobs
-from modelserve.calls.what_if import WhatIfAnswer, WhatIfBody, values_along, what_if
+from modelserve.calls.predictions import PredictBody
+from modelserve.calls.what_if import WhatIfAnswer, WhatIfBody, values_along
 from modelserve.service import Service
 from tests.modelserve.answering import REQUEST, folder_of, job, service_of
 from tests.modelserve.mirrored import NAME
@@ -23,14 +23,14 @@ def service(tmp_path_factory: pytest.TempPathFactory, small_bundles: dict[str, P
 
 def ask(service: Service, job: dict[str, object], resource: str = "cpu_cores", **said: object) -> dict:
     body = WhatIfBody.model_validate({"job": job, "resource": resource, **said})
-    answered = what_if(service, body, ANYONE)
+    answered = service.what_if(body, ANYONE)
     WhatIfAnswer.model_validate_json(answered.body)
     return json.loads(answered.body)
 
 
 def predicted(service: Service, request: dict[str, float]) -> dict[str, float]:
     body = PredictBody.model_validate({"jobs": [job(request=request)]})
-    return json.loads(predict_jobs(service, body, ANYONE, answer_id="a").body)["predictions"][0]["run_time_s"]
+    return json.loads(service.predict_jobs(body, ANYONE, answer_id="a").body)["predictions"][0]["run_time_s"]
 
 
 @pytest.mark.parametrize("resource", ["cpu_cores", "mem_gib", "gpus"])

@@ -17,7 +17,7 @@ from modelserve.bundle.bundle import read_bundle, write_bundle
 from modelserve.bundle.population import Population
 from modelserve.callers import ANYONE, Caller, Scope
 from modelserve.contract.verdict import THRESHOLDS
-from modelserve.learning.drift import ModelDrift, champion_errors, read_drift
+from modelserve.learning.drift import ModelDrift
 from modelserve.loading.scored import Scored, encode_features
 from modelserve.store.answers import write_answers
 from modelserve.store.finished import Finished, insert_finished
@@ -76,7 +76,7 @@ def finished(count: int, **changes: Any) -> list[Finished]:
 
 
 def told(service: Any, name: str = NAME, caller: Caller = ANYONE) -> ModelDrift:
-    [model] = [each for each in read_drift(service, caller).models if each.name == name]
+    [model] = [each for each in service.read_drift(caller).models if each.name == name]
     return model
 
 
@@ -121,7 +121,7 @@ def test_errors_alone_read_no_answers(service: Any) -> None:
     with service.store.writing("taking the answers away") as connection:
         connection.execute(text("DROP TABLE taut_answers"))
 
-    errors = champion_errors(service)
+    errors = service.champion_errors()
 
     assert list(errors) == [NAME]
     assert (errors[NAME].jobs, errors[NAME].expected_mean_absolute_log) == (100, 0.5)
@@ -135,7 +135,7 @@ def rows_of(service: Any, name: str) -> np.ndarray:
 
 
 def test_nothing_is_said_of_what_nobody_reported(service: Any) -> None:
-    answer = read_drift(service, ANYONE)
+    answer = service.read_drift(ANYONE)
 
     assert [(each.name, each.verdict) for each in answer.models] == [(NAME, "unknown"), (USAGE, "unknown")]
     assert answer.window == 200
@@ -244,9 +244,9 @@ def test_tenants_are_judged_by_their_own(service: Any) -> None:
     assert (model.coverage[0].jobs, model.coverage[0].verdict) == (60, "ok")
     assert model.inputs.rows == 0
     nobody = Caller(name="n", scopes=frozenset({Scope.PREDICT}), traces=frozenset({"philly"}))
-    assert read_drift(service, nobody).models == ()
+    assert service.read_drift(nobody).models == ()
 
 
 @pytest.mark.parametrize(("asked", "found"), [({"trace": "pai"}, 2), ({"trace": "x"}, 0), ({"task_type": "nlp"}, 0)])
 def test_models_are_chosen_by_trace_and_type(service: Any, asked: dict[str, str], found: int) -> None:
-    assert len(read_drift(service, ANYONE, **asked).models) == found
+    assert len(service.read_drift(ANYONE, **asked).models) == found

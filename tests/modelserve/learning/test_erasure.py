@@ -12,8 +12,6 @@ import pytest
 from modelserve.answer_log import AnswerRecord
 from modelserve.callers import ANYONE, Caller, Scope
 from modelserve.errors import BadRequest, Forbidden
-from modelserve.learning.erasure import erase_user
-from modelserve.learning.feedback import take_feedback
 from modelserve.store.answers import newest_answers, write_answers
 from modelserve.store.comparisons import Comparison, newest_comparisons, write_comparisons
 from modelserve.store.finished import newest_finished
@@ -61,10 +59,10 @@ def answers_left(service: Any) -> list[str]:
 def test_a_users_jobs_go_and_every_worker_forgets(service: Any) -> None:
     other = service_of(service.store.where)
     rows = [row("a", user="u1"), row("b", user="u2"), row("c", user="u1", trace="philly"), row("d", user=None)]
-    take_feedback(service, body(rows), ANYONE)
+    service.take_feedback(body(rows), ANYONE)
     other.feed.poll()
 
-    answer = erase_user(service, ANYONE, "pai", "u1")
+    answer = service.erase_user(ANYONE, "pai", "u1")
 
     assert (answer.feedback, answer.clusters) == (1, None)
     assert jobs_left(service) == ["b", "c", "d"]
@@ -76,7 +74,7 @@ def test_a_users_jobs_go_and_every_worker_forgets(service: Any) -> None:
 
 
 def test_models_loaded_later_are_told_whom_to_forget(service: Any) -> None:
-    erase_user(service, ANYONE, "pai", "u1", cluster="west")
+    service.erase_user(ANYONE, "pai", "u1", cluster="west")
 
     again = service_of(service.store.where)
     marks = {
@@ -89,10 +87,10 @@ def test_models_loaded_later_are_told_whom_to_forget(service: Any) -> None:
 
 
 def test_what_comes_later_is_learnt_again(service: Any) -> None:
-    take_feedback(service, body([row("a")]), ANYONE)
-    erase_user(service, ANYONE, "pai", "u1")
+    service.take_feedback(body([row("a")]), ANYONE)
+    service.erase_user(ANYONE, "pai", "u1")
 
-    [result] = take_feedback(service, body([row("later")]), ANYONE).results
+    [result] = service.take_feedback(body([row("later")]), ANYONE).results
 
     assert result.status == "accepted"
     assert service.models.ids() == ["later"]
@@ -102,9 +100,9 @@ def test_a_floor_goes_with_the_jobs_that_raised_it_and_a_brake_stands(service: A
     other = service_of(service.store.where)
     kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 10.0}) for i in range(3)]
     theirs = row("x", user="u2", group="g9", outcome="oom", allocation={"mem_gib": 7.0})
-    take_feedback(service, body([*kills, theirs]), ANYONE)
+    service.take_feedback(body([*kills, theirs]), ANYONE)
 
-    erase_user(service, ANYONE, "pai", "u1")
+    service.erase_user(ANYONE, "pai", "u1")
     other.feed.poll()
 
     for each in (service, other, service_of(service.store.where)):
@@ -128,7 +126,7 @@ def test_answers_that_name_the_user_go_whole(service: Any) -> None:
         ],
     )
 
-    answer = erase_user(service, ANYONE, "pai", "ü1")
+    answer = service.erase_user(ANYONE, "pai", "ü1")
 
     assert answer.answers == 2
     assert answers_left(service) == ["a namesake", "elsewhere", "longer", "of another trace"]
@@ -140,7 +138,7 @@ def test_answers_that_still_wait_in_any_worker_go_as_well(service: Any) -> None:
     other.log.put(replace(answered("theirs", {"user": "u1"}), at=NOW - 1))
     other.log.put(replace(answered("someone else's", {"user": "u2"}), at=NOW - 1))
 
-    answer = erase_user(service, ANYONE, "pai", "u1")
+    answer = service.erase_user(ANYONE, "pai", "u1")
     other.feed.poll()
     other.log.put(replace(answered("at work until now", {"user": "u1"}), at=NOW - 1))
     other.log.put(replace(answered("asked since", {"user": "u1"}), at=NOW + 1))
@@ -153,7 +151,7 @@ def test_answers_that_still_wait_in_any_worker_go_as_well(service: Any) -> None:
 
 def test_what_another_worker_wrote_before_it_heard_goes_when_it_hears(service: Any) -> None:
     other = service_of(service.store.where)
-    erase_user(service, ANYONE, "pai", "u1")
+    service.erase_user(ANYONE, "pai", "u1")
     other.log.put(replace(answered("late", {"user": "u1"}), at=NOW - 1))
     other.log.flush()
     assert answers_left(service) == ["late"]
@@ -167,7 +165,7 @@ def test_what_another_worker_wrote_before_it_heard_goes_when_it_hears(service: A
 def test_comparisons_of_answers_that_went_do_not_come_back(service: Any) -> None:
     write_answers(service.store, [answered("theirs", {"user": "u1"}), answered("kept", {"user": "u2"})])
     write_comparisons(service.store, [compared("theirs"), compared("kept")], kept=100)
-    erase_user(service, ANYONE, "pai", "u1")
+    service.erase_user(ANYONE, "pai", "u1")
 
     late = [compared("theirs"), compared("kept"), compared("since", at=NOW + 1)]
     write_comparisons(service.store, late, kept=100)
@@ -181,18 +179,18 @@ def test_a_name_is_found_however_it_was_written(service: Any) -> None:
     unreadable = replace(answered("unreadable"), context='no JSON, "uü"'.encode())
     write_answers(service.store, [escaped, unreadable, answered("another's", {"user": "u\\ü"})])
 
-    assert erase_user(service, ANYONE, "pai", "uü").answers == 2
+    assert service.erase_user(ANYONE, "pai", "uü").answers == 2
     assert answers_left(service) == ["another's"]
 
 
 def test_a_tenant_erases_within_its_clusters_only(service: Any) -> None:
-    take_feedback(service, body([row("mine", cluster="east"), row("theirs", cluster="west")]), ANYONE)
+    service.take_feedback(body([row("mine", cluster="east"), row("theirs", cluster="west")]), ANYONE)
     write_answers(
         service.store,
         [answered("mine", {"user": "u1", "cluster": "east"}), answered("theirs", {"user": "u1", "cluster": "west"})],
     )
 
-    answer = erase_user(service, EAST, "pai", "u1")
+    answer = service.erase_user(EAST, "pai", "u1")
 
     assert (answer.clusters, answer.feedback, answer.answers) == (("east",), 1, 1)
     assert jobs_left(service) == ["theirs"]
@@ -203,11 +201,11 @@ def test_a_tenant_erases_within_its_clusters_only(service: Any) -> None:
 @pytest.mark.parametrize(("trace", "cluster"), [("pai", "west"), ("philly", None), ("philly", "east")])
 def test_what_is_out_of_reach_stays(service: Any, trace: str, cluster: str | None) -> None:
     with pytest.raises(Forbidden):
-        erase_user(service, EAST, trace, "u1", cluster)
+        service.erase_user(EAST, trace, "u1", cluster)
 
     assert service.store.seq() == 0
 
 
 def test_a_name_that_no_store_holds_is_refused(service: Any) -> None:
     with pytest.raises(BadRequest, match="NUL"):
-        erase_user(service, ANYONE, "pai", "u\x00")
+        service.erase_user(ANYONE, "pai", "u\x00")

@@ -12,10 +12,8 @@ from features.errors import ContractError
 from features.online import EndedRun
 from modelserve.callers import ANYONE
 from modelserve.learning import feed as feeds
-from modelserve.learning.erasure import erase_user
 from modelserve.learning.feed import Feed
-from modelserve.learning.feedback import take_feedback
-from modelserve.learning.modes import ModeBody, set_mode
+from modelserve.learning.modes import ModeBody
 from modelserve.store.controls import Brake, write_brake
 from tests.modelserve.feedback_cases import FakeModels, body, row, service_of
 
@@ -33,7 +31,7 @@ def rename(service: Any, old: str, new: str) -> None:
 
 
 def report(service: Any, *job_ids: str) -> None:
-    take_feedback(service, body([row(job_id) for job_id in job_ids]), ANYONE)
+    service.take_feedback(body([row(job_id) for job_id in job_ids]), ANYONE)
 
 
 def test_much_news_comes_in_pages_and_in_order(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +40,7 @@ def test_much_news_comes_in_pages_and_in_order(service: Any, monkeypatch: pytest
     reader = Feed(service.store, other, service.settings)
     names = [f"j{i}" for i in range(10)]
     report(service, *names[:5])
-    set_mode(service, ModeBody(mode="enforce"), ANYONE)
+    service.set_mode(ModeBody(mode="enforce"), ANYONE)
     report(service, *names[5:])
 
     assert reader.poll() == 11
@@ -65,13 +63,13 @@ def test_what_was_there_before_comes_with_the_models_and_not_again(service: Any)
 def test_no_cluster_takes_the_past_of_another(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "PAST_RUNS", 2)
     report(service, "a", "b", "c")
-    take_feedback(service, body([row(f"w{i}", cluster="west") for i in range(5)]), ANYONE)
+    service.take_feedback(body([row(f"w{i}", cluster="west") for i in range(5)]), ANYONE)
 
     assert [run.job_id for run in service.feed.past("pai")] == ["b", "c", "w3", "w4"]
 
 
 def test_while_the_store_is_away_the_last_state_stands(service: Any) -> None:
-    set_mode(service, ModeBody(mode="enforce"), ANYONE)
+    service.set_mode(ModeBody(mode="enforce"), ANYONE)
     now = [100.0]
     models = FakeModels()
     reader = Feed(service.store, models, service.settings, monotonic=lambda: now[0])
@@ -123,13 +121,13 @@ def test_a_history_that_refuses_stops_nothing_that_comes_after(service: Any) -> 
 
 def test_a_brake_is_not_written_over_what_was_decided_since(service: Any) -> None:
     kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(4)]
-    take_feedback(service, body(kills), ANYONE)
+    service.take_feedback(body(kills), ANYONE)
     seq = service.store.seq()
     brake = Brake(trace="pai", cluster="pai", task_type="ctr", why="kills", at=1.0)
 
     again = write_brake(service.store, brake, seen=seq - 1)
     elsewhere = write_brake(service.store, replace(brake, cluster="west"), seen=seq - 1)
-    set_mode(service, ModeBody(reset=True), ANYONE)
+    service.set_mode(ModeBody(reset=True), ANYONE)
     late = write_brake(service.store, brake, seen=seq)
     anew = write_brake(service.store, brake, seen=service.store.seq())
 
@@ -146,7 +144,7 @@ def test_an_erasure_that_is_met_twice_is_one_and_stops_nothing(service: Any, mon
     models = Refusing()
     reader = Feed(service.store, models, service.settings)
     report(service, "a")
-    erase_user(service, ANYONE, "pai", "u1")
+    service.erase_user(ANYONE, "pai", "u1")
     report(service, "b")
 
     with pytest.raises(RuntimeError):
@@ -160,7 +158,7 @@ def test_an_erasure_that_is_met_twice_is_one_and_stops_nothing(service: Any, mon
 
 def test_a_brake_is_written_once_and_found_by_who_comes_later(service: Any) -> None:
     kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(4)]
-    take_feedback(service, body(kills), ANYONE)
+    service.take_feedback(body(kills), ANYONE)
     before = service.store.seq()
 
     later = Feed(service.store, FakeModels(), service.settings)

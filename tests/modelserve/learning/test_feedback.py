@@ -14,7 +14,6 @@ from modelserve.callers import ANYONE, Caller, Scope
 from modelserve.contract.feedback import FeedbackRow
 from modelserve.errors import BadRequest, Forbidden
 from modelserve.learning import feedback
-from modelserve.learning.feedback import take_feedback
 from modelserve.store.finished import newest_finished
 from tests.modelserve.feedback_cases import FakeModels, body, row, service_of
 
@@ -36,14 +35,14 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 
 def statuses(service: Any, rows: list[dict[str, Any]], caller: Caller = ANYONE) -> list[str]:
-    return [each.status for each in take_feedback(service, body(rows), caller).results]
+    return [each.status for each in service.take_feedback(body(rows), caller).results]
 
 
 def test_the_first_report_stands_and_repeats_say_so(serve: Serve) -> None:
     service = serve()
 
-    first = take_feedback(service, body([row("a"), row("b"), row("a")]), ANYONE)
-    again = take_feedback(service, body([row("a"), row("b", outcome="failed"), row("c")]), ANYONE)
+    first = service.take_feedback(body([row("a"), row("b"), row("a")]), ANYONE)
+    again = service.take_feedback(body([row("a"), row("b", outcome="failed"), row("c")]), ANYONE)
 
     assert [(each.job_id, each.status) for each in first.results] == [
         ("a", "accepted"),

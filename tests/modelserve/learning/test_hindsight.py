@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from modelserve.callers import ANYONE
-from modelserve.calls.predictions import PredictBody, predict_jobs
-from modelserve.learning.feedback import take_feedback
+from modelserve.calls.predictions import PredictBody
 from modelserve.learning.hindsight import scored_in_hindsight
 from modelserve.loading.models import ModelSet
 from modelserve.store.finished import Finished, newest_finished
@@ -50,14 +49,14 @@ def asked(job: dict[str, Any]) -> dict[str, Any]:
 
 def predicted(service: Any, *jobs: dict[str, Any]) -> list[dict[str, Any]]:
     said = PredictBody.model_validate({"jobs": [asked(job) for job in jobs]})
-    return json.loads(predict_jobs(service, said, ANYONE, answer_id="x").body)["predictions"]
+    return json.loads(service.predict_jobs(said, ANYONE, answer_id="x").body)["predictions"]
 
 
 def test_what_is_stored_is_what_was_answered(service: Any) -> None:
     jobs = [finished("a"), finished("b", user="u3", group="g1"), finished("c", user="new", group=None)]
     answers = predicted(service, *jobs)
 
-    take_feedback(service, body(jobs), ANYONE)
+    service.take_feedback(body(jobs), ANYONE)
 
     for job_id, answer in zip("abc", answers, strict=True):
         kept = stored(service)[job_id]
@@ -74,7 +73,7 @@ def test_feedback_moves_later_answers_and_none_of_another_cluster(service: Any) 
     here, elsewhere = finished("later", 60), finished("later", 60, cluster="west")
     before = predicted(service, here, elsewhere)
 
-    take_feedback(service, body([finished(f"a{i}", i) for i in range(40)]), ANYONE)
+    service.take_feedback(body([finished(f"a{i}", i) for i in range(40)]), ANYONE)
     after = predicted(service, here, elsewhere)
 
     assert after[0]["run_time_s"] != before[0]["run_time_s"]
@@ -86,14 +85,14 @@ def test_a_job_that_names_no_cluster_is_of_its_histories(service: Any) -> None:
     unnamed = finished("a")
     del unnamed["cluster"]
 
-    [first, second] = take_feedback(service, body([unnamed, finished("a")]), ANYONE).results
+    [first, second] = service.take_feedback(body([unnamed, finished("a")]), ANYONE).results
 
     assert (first.status, second.status) == ("accepted", "duplicate")
     assert stored(service)["a"].cluster == "pai"
 
 
 def test_a_type_without_a_model_is_stored_without_figures(service: Any) -> None:
-    take_feedback(service, body([finished("a", task_type="nlp", workload="bert")]), ANYONE)
+    service.take_feedback(body([finished("a", task_type="nlp", workload="bert")]), ANYONE)
 
     kept = stored(service)["a"]
     assert (kept.run_time_model, kept.p50_s, kept.usage_model, kept.peak_mem_gib) == (None, None, None, None)
@@ -105,7 +104,7 @@ def test_a_model_that_fails_costs_its_figures_only(service: Any, monkeypatch: py
 
     monkeypatch.setattr("modelserve.learning.hindsight._run_times", fail)
 
-    take_feedback(service, body([finished("a")]), ANYONE)
+    service.take_feedback(body([finished("a")]), ANYONE)
 
     kept = stored(service)["a"]
     assert (kept.run_time_model, kept.p50_s) == (None, None)
@@ -113,7 +112,7 @@ def test_a_model_that_fails_costs_its_figures_only(service: Any, monkeypatch: py
 
 
 def test_rows_of_many_types_keep_their_order(service: Any) -> None:
-    take_feedback(service, body([finished("seed")]), ANYONE)
+    service.take_feedback(body([finished("seed")]), ANYONE)
     seed = stored(service)["seed"]
     rows = [replace(seed, job_id=f"j{i}", task_type="ctr" if i % 2 else "nlp", workload=None) for i in range(6)]
 
@@ -125,7 +124,7 @@ def test_rows_of_many_types_keep_their_order(service: Any) -> None:
 
 
 def test_what_was_fed_is_there_after_a_reload(service: Any, tmp_path: Path) -> None:
-    take_feedback(service, body([finished("a")]), ANYONE)
+    service.take_feedback(body([finished("a")]), ANYONE)
     again = ModelSet(tmp_path / "bundles", past=service.feed.past, clock=lambda: 0.0, challengers=False)
 
     again.refresh()

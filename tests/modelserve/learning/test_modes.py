@@ -11,8 +11,7 @@ from pydantic import ValidationError
 from modelserve.answer_log import AnswerRecord
 from modelserve.callers import ANYONE, Caller, Scope
 from modelserve.errors import BadRequest, Forbidden
-from modelserve.learning.feedback import take_feedback
-from modelserve.learning.modes import ModeBody, read_modes, set_mode
+from modelserve.learning.modes import ModeBody
 from modelserve.store.answers import write_answers
 from modelserve.store.finished import newest_finished
 from tests.modelserve.feedback_cases import body, row, service_of
@@ -66,7 +65,7 @@ def test_one_thing_is_asked_of_a_mode(said: dict[str, Any]) -> None:
 def test_a_mode_that_was_set_is_shown_and_holds_in_other_workers(service: Any) -> None:
     other = service_of(service.store.where)
 
-    answer = set_mode(service, ModeBody(task_type="ctr", mode="enforce"), ANYONE)
+    answer = service.set_mode(ModeBody(task_type="ctr", mode="enforce"), ANYONE)
 
     assert [(m.trace, m.cluster, m.task_type, m.group, m.mode) for m in answer.modes] == [
         ("pai", None, "ctr", None, "enforce")
@@ -78,11 +77,11 @@ def test_a_mode_that_was_set_is_shown_and_holds_in_other_workers(service: Any) -
 
 def test_a_mode_that_is_taken_back_leaves_the_wider_one(service: Any) -> None:
     other = service_of(service.store.where)
-    set_mode(service, ModeBody(mode="enforce"), ANYONE)
-    set_mode(service, ModeBody(task_type="ctr", mode="observe"), ANYONE)
+    service.set_mode(ModeBody(mode="enforce"), ANYONE)
+    service.set_mode(ModeBody(task_type="ctr", mode="observe"), ANYONE)
 
-    answer = set_mode(service, ModeBody(task_type="ctr", unset=True), ANYONE)
-    again = set_mode(service, ModeBody(task_type="ctr", unset=True), ANYONE)
+    answer = service.set_mode(ModeBody(task_type="ctr", unset=True), ANYONE)
+    again = service.set_mode(ModeBody(task_type="ctr", unset=True), ANYONE)
 
     assert [(m.task_type, m.mode) for m in answer.replaced] == [("ctr", "observe")]
     assert [(m.task_type, m.mode) for m in answer.modes] == [(None, "enforce")]
@@ -96,11 +95,11 @@ def test_a_mode_that_is_taken_back_leaves_the_wider_one(service: Any) -> None:
 
 def test_who_is_bound_to_clusters_sets_no_mode_for_all(service: Any) -> None:
     with pytest.raises(Forbidden, match=r"mode\.cluster"):
-        set_mode(service, ModeBody(mode="enforce"), EAST)
+        service.set_mode(ModeBody(mode="enforce"), EAST)
     with pytest.raises(Forbidden, match=r"mode\.trace"):
-        set_mode(service, ModeBody(trace="philly", cluster="east", mode="enforce"), EAST)
+        service.set_mode(ModeBody(trace="philly", cluster="east", mode="enforce"), EAST)
 
-    answer = set_mode(service, ModeBody(cluster="east", mode="enforce"), EAST)
+    answer = service.set_mode(ModeBody(cluster="east", mode="enforce"), EAST)
 
     assert [each.cluster for each in answer.modes] == ["east"]
     assert service.feed.learned.mode("pai", "ctr", None, "west") == "observe"
@@ -110,7 +109,7 @@ def test_without_a_trace_no_mode_is_set(tmp_path: Path) -> None:
     service = service_of(tmp_path / "traceless.db", trace=None)
 
     with pytest.raises(BadRequest, match="trace"):
-        set_mode(service, ModeBody(mode="enforce"), ANYONE)
+        service.set_mode(ModeBody(mode="enforce"), ANYONE)
     service.store.close()
 
 
@@ -122,9 +121,9 @@ def test_what_was_realised_is_what_the_jobs_say(service: Any) -> None:
         row("own fault", outcome="oom"),
         row("west", cluster="west", task_type="nlp"),
     ]
-    take_feedback(service, body(rows), ANYONE)
+    service.take_feedback(body(rows), ANYONE)
 
-    ctr, nlp = read_modes(service, ANYONE).realised
+    ctr, nlp = service.read_modes(ANYONE).realised
 
     assert (ctr.trace, ctr.task_type, ctr.jobs, ctr.shrunk_jobs, ctr.kills, ctr.kill_rate) == (
         *("pai", "ctr", 4, 2, 1),
@@ -155,9 +154,9 @@ def test_what_was_recommended_and_not_applied_is_told(service: Any) -> None:
         row("elsewhere"),
         row("never asked"),
     ]
-    take_feedback(service, body(rows), ANYONE)
+    service.take_feedback(body(rows), ANYONE)
 
-    [ctr] = read_modes(service, ANYONE).realised
+    [ctr] = service.read_modes(ANYONE).realised
 
     # Two instances for an hour: 20 - 15 GiB each by the newest answer.
     assert ctr.not_applied.jobs == 2
@@ -173,9 +172,9 @@ def test_a_call_that_named_no_cluster_is_matched_where_it_can_mean_one_job_only(
         ],
     )
     rows = [row("placed"), row("twice"), row("twice", cluster="west"), row("elsewhere")]
-    take_feedback(service, body(rows), ANYONE)
+    service.take_feedback(body(rows), ANYONE)
 
-    [ctr] = read_modes(service, ANYONE).realised
+    [ctr] = service.read_modes(ANYONE).realised
 
     assert ctr.not_applied.jobs == 1
     assert ctr.not_applied.hours["mem_gib"] == pytest.approx(16.0)
@@ -183,11 +182,11 @@ def test_a_call_that_named_no_cluster_is_matched_where_it_can_mean_one_job_only(
 
 def test_tenants_see_their_own_jobs_brakes_and_modes(service: Any) -> None:
     kills = [row(f"k{i}", cluster="west", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(3)]
-    take_feedback(service, body([*kills, row("mine", cluster="east")]), ANYONE)
-    set_mode(service, ModeBody(cluster="west", mode="enforce"), ANYONE)
-    set_mode(service, ModeBody(mode="observe"), ANYONE)
+    service.take_feedback(body([*kills, row("mine", cluster="east")]), ANYONE)
+    service.set_mode(ModeBody(cluster="west", mode="enforce"), ANYONE)
+    service.set_mode(ModeBody(mode="observe"), ANYONE)
 
-    east, everyone = read_modes(service, EAST), read_modes(service, ANYONE)
+    east, everyone = service.read_modes(EAST), service.read_modes(ANYONE)
 
     assert [each.jobs for each in east.realised] == [1]
     assert east.brakes == ()
@@ -199,11 +198,11 @@ def test_tenants_see_their_own_jobs_brakes_and_modes(service: Any) -> None:
 def test_a_reset_releases_the_brake_everywhere_and_for_good(service: Any) -> None:
     other = service_of(service.store.where)
     kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(3)]
-    take_feedback(service, body(kills), ANYONE)
+    service.take_feedback(body(kills), ANYONE)
     other.feed.poll()
     assert other.feed.learned.braked("pai", "ctr") is not None
 
-    answer = set_mode(service, ModeBody(task_type="ctr", reset=True), ANYONE)
+    answer = service.set_mode(ModeBody(task_type="ctr", reset=True), ANYONE)
 
     assert answer.brakes == ()
     assert [(each.trace, each.cluster, each.task_type) for each in answer.released] == [("pai", "pai", "ctr")]
@@ -216,11 +215,11 @@ def test_a_reset_releases_the_brake_everywhere_and_for_good(service: Any) -> Non
 
 def test_a_brake_says_since_when_in_every_worker(service: Any) -> None:
     kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(3)]
-    take_feedback(service, body(kills), ANYONE)
+    service.take_feedback(body(kills), ANYONE)
     reported = newest_finished(service.store, limit=1)[0].at
     anew = service_of(service.store.where)
 
-    found = [read_modes(each, ANYONE).brakes[0].since.timestamp() for each in (service, anew)]
+    found = [each.read_modes(ANYONE).brakes[0].since.timestamp() for each in (service, anew)]
 
     assert found == pytest.approx([reported] * 2, abs=1e-3)
     anew.store.close()
@@ -228,9 +227,9 @@ def test_a_brake_says_since_when_in_every_worker(service: Any) -> None:
 
 def test_a_reset_that_releases_nothing_says_so(service: Any) -> None:
     kills = [row(f"k{i}", outcome="oom", allocation={"mem_gib": 5.0}) for i in range(3)]
-    take_feedback(service, body(kills), ANYONE)
+    service.take_feedback(body(kills), ANYONE)
 
-    answer = set_mode(service, ModeBody(task_type="crt", reset=True), ANYONE)
+    answer = service.set_mode(ModeBody(task_type="crt", reset=True), ANYONE)
 
     assert answer.released == ()
     assert [each.task_type for each in answer.brakes] == ["ctr"]
@@ -241,7 +240,7 @@ def test_stretch_holds_shrunk_run_times_against_unshrunk_ones(service: Any) -> N
 
     from modelserve.store.finished import insert_finished
 
-    take_feedback(service, body([row("seed")]), ANYONE)
+    service.take_feedback(body([row("seed")]), ANYONE)
     [seed] = newest_finished(service.store, limit=1)
     made = [
         replace(seed, job_id=f"s{i}", run_s=run_s, p50_s=1000.0, alloc_mem_gib=10.0 if shrunk else 20.0)
@@ -249,7 +248,7 @@ def test_stretch_holds_shrunk_run_times_against_unshrunk_ones(service: Any) -> N
     ]
     insert_finished(service.store, made)
 
-    [ctr] = read_modes(service, ANYONE).realised
+    [ctr] = service.read_modes(ANYONE).realised
 
     assert ctr.stretch.model_dump() == pytest.approx(
         {"shrunk": 1.2, "unshrunk": 1.0, "ratio": 1.2, "shrunk_jobs": 1, "unshrunk_jobs": 3}
