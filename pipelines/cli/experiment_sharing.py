@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pipelines.cli.experiment_fgd import FirstSeed, Processes, Trace, Workloads
-from pipelines.cli.experiment_paper import Folds, PredictorOption, Who, advised
-from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Offline, Threads, emit, say
-from pipelines.cli.options import Trace as PaperTrace
+from pipelines.cli.experiment_fgd import FirstSeed, Processes, Trace
+from pipelines.cli.options import Format, FormatOption, Lake, emit, say
 
 if TYPE_CHECKING:
     from pipelines.lake.lake import Lake as Source
@@ -68,119 +66,6 @@ def departures(
     _studied(study, lake, processes, out, form)
 
 
-def large_jobs(
-    lake: Lake = None,
-    trace: Trace = "openb",
-    workloads: Workloads = None,
-    rules: Annotated[
-        list[str] | None, typer.Option("--rule", help="Only this rule (may be repeated).", show_default="all")
-    ] = None,
-    seeds: Seeds = 10,
-    seed: FirstSeed = 42,
-    processes: Processes = None,
-    out: Out = None,
-    form: FormatOption = Format.TABLE,
-) -> None:
-    """Room for jobs of whole machines: what ties have to do with it, and rules that keep such machines whole."""
-    from pipelines.studies.fragmentation.large_jobs import RULES, Question, ask
-
-    def study(source: "Source", count: int) -> "Findings":
-        question = Question(
-            trace=trace,
-            workloads=workloads,
-            rules=tuple(rules or RULES),
-            seed=seed,
-            seeds=seeds,
-            processes=count,
-        )
-        return ask(source, question, talk=say)
-
-    _studied(study, lake, processes, out, form)
-
-
-def online(
-    lake: Lake = None,
-    trace: Trace = "openb",
-    workloads: Workloads = None,
-    windows: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--window",
-            help="Last arrivals that a target is learnt from (may be repeated).",
-            min=1,
-            show_default="30, 100, 300, 1000 and 10000",
-        ),
-    ] = None,
-    seeds: Seeds = 10,
-    seed: FirstSeed = 42,
-    processes: Processes = None,
-    out: Out = None,
-    form: FormatOption = Format.TABLE,
-) -> None:
-    """Targets learnt from the pods that arrive, against one that knows all of them beforehand."""
-    from pipelines.studies.fragmentation.online import WINDOWS, Question, ask
-
-    def study(source: "Source", count: int) -> "Findings":
-        question = Question(
-            trace=trace,
-            workloads=workloads,
-            windows=tuple(windows or WINDOWS),
-            seed=seed,
-            seeds=seeds,
-            processes=count,
-        )
-        return ask(source, question, talk=say)
-
-    _studied(study, lake, processes, out, form)
-
-
-def shrinking(
-    lake: Lake = None,
-    trace: PaperTrace = None,
-    cluster: Cluster = None,
-    rate_per_h: Annotated[float, typer.Option("--load", help="Jobs per hour.", min=0.1, max=10_000.0)] = 70.0,
-    cpu_times: Annotated[
-        list[float] | None,
-        typer.Option(
-            "--cpu-times",
-            help="Times the CPU of the paper's machines (may be repeated).",
-            min=0.1,
-            max=100.0,
-            show_default="1 and 3",
-        ),
-    ] = None,
-    seeds: Seeds = 20,
-    predictor: Who = PredictorOption.OUT_OF_FOLD,
-    folds: Folds = 10,
-    offline: Offline = False,
-    seed: FirstSeed = 0,
-    threads: Threads = None,
-    processes: Processes = None,
-    out: Out = None,
-    form: FormatOption = Format.TABLE,
-) -> None:
-    """Smaller requests and placement against fragmentation, each alone and both, with the harm beside."""
-    from pipelines.cli.opening import threads_of
-    from pipelines.simulation.results_folder import fresh_folder
-    from pipelines.studies.fragmentation.shrinking import CPU_TIMES, Question, ask
-
-    folder = None if out is None else fresh_folder(out)
-    pool, who, notes = advised(
-        lake, trace, cluster, predictor, folds=folds, offline=offline, seed=seed, threads=threads_of(threads)
-    )
-    question = Question(
-        pool=pool,
-        predictor=who,
-        rate_per_h=rate_per_h,
-        cpu_times=tuple(cpu_times or CPU_TIMES),
-        seed=seed,
-        seeds=seeds,
-        processes=threads_of(processes),
-        notes=notes,
-    )
-    _told(ask(question, talk=say), folder, form)
-
-
 def _studied(
     study: "Callable[[Source, int], Findings]", lake: Path | None, processes: int | None, out: Path | None, form: Format
 ) -> None:
@@ -214,8 +99,5 @@ def _told(findings: "Findings", folder: Path | None, form: Format) -> None:
 
 EXPERIMENTS: Final[dict[str, Callable[..., None]]] = {
     "fgd-departures": departures,
-    "fgd-shrinking": shrinking,
-    "fgd-online": online,
-    "fgd-large-jobs": large_jobs,
 }
 """By the name of the subcommand."""

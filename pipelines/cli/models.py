@@ -27,7 +27,7 @@ from pipelines.cli.options import (
 )
 
 if TYPE_CHECKING:
-    import polars as pl
+    pass
 
 
 class By(StrEnum):
@@ -118,9 +118,6 @@ def evaluate(
     split: Annotated[SplitOption, typer.Option(help="How rows are held out.")] = SplitOption.TIME,
     by: Annotated[By, typer.Option(help="One model per kind of work, or per raw workload tag.")] = By.KIND,
     types: TypeOption = None,
-    paper: Annotated[
-        bool, typer.Option("--paper", help="Table 3 of the paper in its own set-up: measured features, three splits.")
-    ] = False,
     seed: Seed = 0,
     threads: Threads = None,
     form: FormatOption = Format.TABLE,
@@ -134,40 +131,19 @@ def evaluate(
         usage = source.table("usage", name, cluster).collect()
         measured = None if usage.is_empty() else usage
         zone = source.manifest(name).zone
-        if paper:
-            rows = _table3(jobs, measured, name, until=local_cut(until or since, zone), seed=seed, threads=threads)
-        else:
-            rows = run(
-                jobs,
-                measured,
-                trace=name,
-                split=split.value,
-                by=by.value,
-                until=local_cut(until, zone),
-                since=local_cut(since, zone),
-                types=types,
-                seed=seed,
-                nthread=threads_of(threads),
-            )
+        rows = run(
+            jobs,
+            measured,
+            trace=name,
+            split=split.value,
+            by=by.value,
+            until=local_cut(until, zone),
+            since=local_cut(since, zone),
+            types=types,
+            seed=seed,
+            nthread=threads_of(threads),
+        )
     emit(rows, form)
-
-
-def _table3(
-    jobs: "pl.DataFrame",
-    usage: "pl.DataFrame | None",
-    trace: str,
-    *,
-    until: datetime | None,
-    seed: int,
-    threads: int | None,
-) -> "pl.DataFrame":
-    from pipelines.cli.opening import threads_of
-    from pipelines.errors import TrainingError
-    from pipelines.studies.shrinking.replication import table3
-
-    if usage is None:
-        raise TrainingError(f"{trace} measures no use: the paper's features are all measured; try pai or pai-synth")
-    return table3(jobs, usage, trace=trace, until=until, seed=seed, nthread=threads_of(threads))
 
 
 def promote(

@@ -22,7 +22,6 @@ from pipelines.cli.experiment_cost_gap import EXPERIMENTS as COST_GAP_EXPERIMENT
 from pipelines.cli.experiment_energy import EXPERIMENTS as ENERGY_EXPERIMENTS
 from pipelines.cli.experiment_fgd import EXPERIMENTS as FGD_EXPERIMENTS
 from pipelines.cli.experiment_grid import EXPERIMENTS as GRID_EXPERIMENTS
-from pipelines.cli.experiment_paper import EXPERIMENTS as PAPER_EXPERIMENTS
 from pipelines.cli.experiment_savings import EXPERIMENTS as SAVINGS_EXPERIMENTS
 from pipelines.cli.experiment_sharing import EXPERIMENTS as SHARING_EXPERIMENTS
 from pipelines.cli.options import Format, FormatOption, Lake, Threads, emit, say
@@ -43,7 +42,6 @@ SHARED: Final[dict[str, Any]] = {"lake": Lake, "threads": Threads, "processes": 
 """The options that a study takes by name, besides those of its config."""
 
 FORMER: Final = {
-    **PAPER_EXPERIMENTS,
     **FGD_EXPERIMENTS,
     **SHARING_EXPERIMENTS,
     **ENERGY_EXPERIMENTS,

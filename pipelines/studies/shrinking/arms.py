@@ -1,25 +1,36 @@
 """Who is given what in an experiment: the arms of experiments 1 to 3, and those that show what each part buys.
 
-Every arm comes from one predictor's answers; percentile rules are in `percentiles`. Called by `experiment`.
+Every arm comes from one predictor's answers; percentile rules are in `percentiles`. Called by `designs`.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, at_request, oracle_of
 from pipelines.simulation.engine.predictors import oracle_policy
 from pipelines.simulation.job_pool import Pool
-from pipelines.studies.shrinking.percentiles import RULES, Rule, past_use
-from pipelines.studies.shrinking.wording import Reworded, WithUse
+from pipelines.studies.shrinking.percentiles import RULES, Rule, WithUse, past_use
 from scheduler_core.advice import advised
 from scheduler_core.floors import round_up_gpus
 from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, shrink
-from scheduler_core.types import RESOURCES, FloatArray, Job, Predictor, Reason, Recommendation, Request
+from scheduler_core.types import (
+    RESOURCES,
+    FloatArray,
+    IntArray,
+    Job,
+    Knowledge,
+    PeakUse,
+    Predictor,
+    Reason,
+    Recommendation,
+    Request,
+    RunTimes,
+)
 from scheduler_core.verdicts import standing
 
 GPUS: Final = RESOURCES.index("gpus")
@@ -232,3 +243,29 @@ ABLATION_ARMS: Final[Mapping[str, Arm]] = {
     ORACLE: Arm(what="what each job truly needed", give=oracle),
 }
 """Beside `requested`, in the order in which they are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reworded:
+    """Keep only some of what the run-time model knows: `important`, `support`, both or nothing."""
+
+    predictor: Predictor
+    keep: tuple[str, ...]
+
+    def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
+        """Answer as the predictor does."""
+        return self.predictor.run_times(jobs, rows, requests)
+
+    def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
+        """Answer as the predictor does."""
+        return self.predictor.peak_use(jobs)
+
+    def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
+        """Answer what is kept; without support the run-time model is silent wherever a floor guards."""
+        return [
+            Knowledge(**{name: getattr(known, name) for name in self.keep}) for known in self.predictor.knowledge(jobs)
+        ]
+
+
+if TYPE_CHECKING:
+    SATISFIES: tuple[type[Predictor], ...] = (Reworded, WithUse)

@@ -1,6 +1,6 @@
 """What an experiment varies: loads, mixes, who is drawn from, and seeds; each case with its arrivals.
 
-Arrivals are drawn here and run in `runs`. Called by `experiment`.
+Arrivals are drawn here and run in `runs`. Called by `designs`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """The paper's claims beside what was found: each figure with its gain, relative and in points, and its interval.
 
-Pure functions of the runs' rows; nothing is simulated here. Called by `experiment`; the charts read the same rows.
+Pure functions of the runs' rows; nothing is simulated here. Called by `tables`; the charts read the same rows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,9 +13,8 @@ import polars as pl
 from pipelines.simulation.advice import ORACLE, REQUESTED
 from pipelines.studies.intervals import NOTHING, Interval, mean, ratio
 from pipelines.studies.shrinking.runs import KEY
+from pipelines.studies.study import Row
 from scheduler_core.types import FloatArray
-
-Row = dict[str, object]
 
 PERCENT: Final = 100.0
 PLACE: Final = tuple(name for name in KEY if name != "arm")

@@ -11,7 +11,8 @@ import polars as pl
 
 from pipelines.simulation.advice import REQUESTED
 from pipelines.studies.intervals import Interval, ratio_difference
-from pipelines.studies.shrinking.claims import FIGURES, PERCENT, PLACE, Row, gain_of, paired
+from pipelines.studies.shrinking.claims import FIGURES, PERCENT, PLACE, gain_of, paired
+from pipelines.studies.study import Row
 from scheduler_core.types import FloatArray
 
 Arms = Mapping[str, Mapping[str, FloatArray]]

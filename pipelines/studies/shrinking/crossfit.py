@@ -1,14 +1,14 @@
-"""Advice out of fold: every job of a pool is advised by models that saw no job of its group.
+"""Predictors for the jobs of a pool: models trained without the job's group, the registry's champions, or the oracle.
 
-Trains and recommends; nothing is simulated, and no bundle is written.
-Called by `pipelines.cli` and `pipelines.studies.shrinking`.
+Trains and predicts; nothing is simulated, and no bundle is written. Called by the studies that draw measured jobs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 import polars as pl
@@ -20,26 +20,23 @@ from pipelines.errors import TrainingError
 from pipelines.models.model import TrainedModel, card_of
 from pipelines.models.peaks import UsageRecipe
 from pipelines.models.runtime import train_runtime
-from pipelines.models.splits import IntArray, group_folds
+from pipelines.models.splits import group_folds
 from pipelines.models.usage import train_usage
-from pipelines.simulation.job_pool import Pool
-from scheduler_core.shrink import ShrinkPolicy, shrink
-from scheduler_core.types import Job, Recommendation
-
-Known = Literal["own", "cold"]
-"""What a held-out job may look back on: `own`, whatever had ended before its submission, runs of its own group too, as
-a serving system knows them; `cold`, runs of the training groups only."""
+from pipelines.simulation.advice import oracle_of
+from pipelines.simulation.job_pool import Pool, job_pool
+from pipelines.studies.shrinking.cases import TYPES
+from pipelines.studies.study import Context, option, seed_option, trace_option
+from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
 
 Talk = Callable[[str], None]
 
-FOLDS: Final = 5
 
 _KEYS: Final = ("job_id", "role")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """The models of one fold: run time and use, and the histories that they can be asked over."""
+    """The models of one fold, of run time and use, and the history of the groups they were trained on."""
 
     models: tuple[TrainedModel, ...]
     trained: History
@@ -52,22 +49,11 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossfit:
-    """Models by fold, and which fold holds each job of the pool out (n,)."""
+    """Models by fold, the fold that holds out each job of the pool (n,), and the history of all jobs."""
 
     folds: tuple[Fold, ...]
     fold_of: IntArray
     whole: History
-
-    def advise(self, pool: Pool, policy: ShrinkPolicy, *, history: Known = "own") -> list[Recommendation]:
-        """Recommend for every job of the pool (n), each by the models of the fold that holds it out."""
-        policy = replace(policy, device_mem_gib=pool.device_mem_gib, assumed_device_mem_gib=pool.assumed_device_mem_gib)
-        answers: dict[int, Recommendation] = {}
-        for number, fold in enumerate(self.folds):
-            rows = np.flatnonzero(self.fold_of == number).tolist()
-            predictor = fold.predictor(self.whole if history == "own" else fold.trained)
-            found = shrink([pool.jobs[row].job for row in rows], predictor, policy)
-            answers.update(zip(rows, found, strict=True))
-        return [answers[row] for row in range(len(pool.jobs))]
 
 
 def crossfit(
@@ -75,7 +61,7 @@ def crossfit(
     jobs: pl.DataFrame,
     usage: pl.DataFrame,
     *,
-    folds: int = FOLDS,
+    folds: int = 5,
     seed: int = 0,
     usage_recipe: UsageRecipe | None = None,
     nthread: int = 1,
@@ -86,11 +72,11 @@ def crossfit(
     Parameters
     ----------
     pool
-        The jobs to be advised, of the same trace.
+        The jobs to predict for, of the same trace.
     jobs, usage
-        Canonical tables of one trace; every role is learnt from.
+        Canonical tables of one trace; every role is trained on.
     folds, seed
-        Groups are dealt to the folds whole.
+        No group is split between folds.
 
     Raises
     ------
@@ -111,12 +97,6 @@ def crossfit(
         models += train_usage(rest, measured, recipe=usage_recipe, **common)
         trained.append(Fold(models=tuple(models), trained=History.of(rest, measured), until=until))
     return Crossfit(folds=tuple(trained), fold_of=fold_of, whole=History.of(jobs, usage))
-
-
-def handing_out(pool: Pool, answers: Sequence[Recommendation]) -> Callable[[Sequence[Job]], list[Recommendation]]:
-    """Return the scale that hands every job of the pool its recommendation."""
-    by_job = {entry.job: answer for entry, answer in zip(pool.jobs, answers, strict=True)}
-    return lambda jobs: [by_job[job] for job in jobs]
 
 
 def _fold_of(pool: Pool, held_out: Mapping[tuple[str, str], int]) -> IntArray:
@@ -140,3 +120,133 @@ def _bundle(model: TrainedModel, history: History, created: datetime) -> Bundle:
         digest="",
         history_digest="",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldedPredictor:
+    """Predict for each job by the predictor of its fold."""
+
+    folds: Sequence[Predictor]
+    fold_of: Mapping[Job, int]
+
+    @classmethod
+    def of(cls, crossfit: Crossfit, pool: Pool) -> Self:
+        """Return the predictor of the pool's jobs: each sees what had ended before its submission, as when served."""
+        numbers = crossfit.fold_of.tolist()
+        return cls(
+            folds=[fold.predictor(crossfit.whole) for fold in crossfit.folds],
+            fold_of={entry.job: number for entry, number in zip(pool.jobs, numbers, strict=True)},
+        )
+
+    def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
+        """Predict `len(rows)` run times: row i is `jobs[rows[i]]` with `requests[i]` (k, 3)."""
+        p50, p90 = np.full((2, len(rows)), np.nan)
+        for predictor, members in self._members(jobs):
+            mine = np.flatnonzero(np.isin(rows, members))
+            place = np.searchsorted(members, rows[mine])
+            answer = predictor.run_times([jobs[row] for row in members.tolist()], place, requests[mine])
+            p50[mine], p90[mine] = answer.p50, answer.p90
+        return RunTimes(p50=p50, p90=p90)
+
+    def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
+        """Predict the upper quantile of use of each job's instances (n,)."""
+        use = {name: np.full(len(jobs), np.nan) for name in ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib")}
+        runs = np.zeros(len(jobs), dtype=np.int64)
+        for predictor, members in self._members(jobs):
+            answer = predictor.peak_use([jobs[row] for row in members.tolist()])
+            for name, values in use.items():
+                values[members] = getattr(answer, name)
+            runs[members] = answer.runs
+        return PeakUse(runs=runs, **use)
+
+    def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
+        """Return the knowledge of resources of the run-time model of each job (n,)."""
+        known = [Knowledge()] * len(jobs)
+        for predictor, members in self._members(jobs):
+            answers = predictor.knowledge([jobs[row] for row in members.tolist()])
+            for row, answer in zip(members.tolist(), answers, strict=True):
+                known[row] = answer
+        return known
+
+    def _members(self, jobs: Sequence[Job]) -> list[tuple[Predictor, IntArray]]:
+        """Return each fold's predictor with its rows of `jobs`, ascending."""
+        fold = np.array([self.fold_of[job] for job in jobs], dtype=np.int64)
+        members = [np.flatnonzero(fold == number) for number in range(len(self.folds))]
+        return [(self.folds[number], rows) for number, rows in enumerate(members) if len(rows)]
+
+
+def looking_back(pool: Pool, jobs: pl.DataFrame) -> int:
+    """Return how many jobs of the pool have a run of their own group and role, among `jobs`, that ended before them.
+
+    Models are trained on other groups, but histories are whole: the predictions of such a job rest on its own group's
+    earlier runs, as when served.
+    """
+    key = ["group", "role"]
+    first = jobs.filter(pl.col("group").is_not_null()).group_by(key).agg(pl.col("end_ts").min().alias("first_end_ts"))
+    back = pool.frame.join(first, on=key, how="left").select(pl.col("first_end_ts") <= pl.col("submit_ts"))
+    return int(back.to_series().sum())
+
+
+class PredictorName(StrEnum):
+    """Sources of predicted run times and peak use."""
+
+    OUT_OF_FOLD = "out-of-fold"
+    CHAMPION = "champion"
+    ORACLE = "oracle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictorConfig:
+    """The options of a study that draws measured jobs: which trace, and what predicts for its jobs."""
+
+    trace: str | None = trace_option()
+    predictor: PredictorName = option(
+        PredictorName.OUT_OF_FOLD,
+        help="Models trained here on other groups than each job's, the registry's champions (for the jobs submitted "
+        "after their cut), or the recorded values.",
+    )
+    folds: int = option(10, help="Parts that groups are dealt to, for out-of-fold.", minimum=2, maximum=100)
+    offline: bool = option(False, help="Use the locally cached champions; do not contact the registry.")
+    seed: int = seed_option()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """Jobs to draw from, their predictor, and notes on how it was made."""
+
+    pool: Pool
+    predictor: Predictor
+    notes: tuple[str, ...]
+
+
+def predicted(config: PredictorConfig, context: Context, cluster: str | None = None) -> Predicted:
+    """Read the jobs of the paper's four kinds, and open or train their predictor."""
+    lake, trace = context.lake(), context.trace(config.trace)
+    jobs, usage = (lake.table(table, trace, cluster).collect() for table in ("jobs", "usage"))
+    jobs = jobs.filter(pl.col("task_type").is_in(TYPES))
+    match config.predictor:
+        case PredictorName.OUT_OF_FOLD:
+            pool = job_pool(jobs, usage)
+            fitted = crossfit(
+                pool, jobs, usage, folds=config.folds, seed=config.seed, nthread=context.threads, talk=context.talk
+            )
+            note = (
+                f"predictions out of fold: {config.folds} times models of other groups than the ones they answer for; "
+                "of users they may know. Histories are whole, as when served: "
+                f"{looking_back(pool, jobs)} of {len(pool.jobs)} jobs look back on earlier runs of their own group"
+            )
+            return Predicted(pool=pool, predictor=FoldedPredictor.of(fitted, pool), notes=(note,))
+        case PredictorName.CHAMPION:
+            champions = context.champions(config.offline)
+            until = max(bundle.card.until for bundle in champions.bundles.values())
+            later = job_pool(jobs.filter(pl.col("submit_ts") >= until), usage)
+            note = f"predictions of the champions, for jobs submitted after their cut ({until:%Y-%m-%d %H:%M} UTC)"
+            return Predicted(pool=later, predictor=champions, notes=(note,))
+        case PredictorName.ORACLE:
+            pool = job_pool(jobs, usage)
+            note = "predictor oracle: run times and peak use are those that were recorded"
+            return Predicted(pool=pool, predictor=oracle_of(pool), notes=(note,))
+
+
+if TYPE_CHECKING:
+    SATISFIES: type[Predictor] = FoldedPredictor

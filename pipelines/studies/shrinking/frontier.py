@@ -1,6 +1,6 @@
 """Gain against harm: what a share of the oracle's gain costs in kills and stretch, over thresholds and margins.
 
-Asks one predictor under many policies, and runs every answer under the same arrivals. Called by `pipelines.cli`.
+Asks one predictor under many policies, and runs every answer under the same arrivals. Called by `study`.
 """
 
 import math
@@ -14,9 +14,10 @@ from pipelines.simulation.simulation_settings import SimulationSettings
 from pipelines.studies.intervals import mean
 from pipelines.studies.shrinking.arms import Arm, Asked, advice_of, asked_of, guarded, oracle
 from pipelines.studies.shrinking.cases import cases_of
-from pipelines.studies.shrinking.claims import PLACE, Row, paired, share_of_oracle
+from pipelines.studies.shrinking.claims import PLACE, paired, share_of_oracle
 from pipelines.studies.shrinking.goal import TRUTH, row_harm_rows
 from pipelines.studies.shrinking.runs import run_cases
+from pipelines.studies.study import Row
 from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, Recommendation, RunTimes
 

@@ -1,6 +1,6 @@
 """The goal of experiment 1 under contention, and the harm of every arm: as asked, as found, met or not.
 
-Pure functions of the runs' rows and of the advice; nothing is simulated here. Called by `experiment`.
+Pure functions of the runs' rows and of the advice; nothing is simulated here. Called by `tables`.
 """
 
 import math
@@ -17,8 +17,9 @@ from pipelines.simulation.measures.metrics import STRETCHED_ABOVE
 from pipelines.simulation.workloads import gangs_of, starts_under
 from pipelines.studies.intervals import clopper_pearson, mean
 from pipelines.studies.shrinking.cases import populations
-from pipelines.studies.shrinking.claims import PLACE, Row, paired, share_of_oracle
+from pipelines.studies.shrinking.claims import PLACE, paired, share_of_oracle
 from pipelines.studies.shrinking.runs import SHORT
+from pipelines.studies.study import Row
 from scheduler_core.types import FloatArray
 
 LEAST_OF_ORACLE: Final = 0.5

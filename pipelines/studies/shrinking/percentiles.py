@@ -4,13 +4,14 @@ The rules look at one figure per run (means of CPU and GPU, peaks of memory), as
 sample every minute see more. Called by `arms`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from scheduler_core.types import FloatArray, PeakUse
+from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
 
 GROUP: Final = ("trace", "cluster", "group", "role")
 USED: Final = {
@@ -107,3 +108,23 @@ def _weighing(rule: Rule, name: str, age_s: FloatArray) -> tuple[FloatArray, flo
     # From the newest on, so that even the oldest keep some weight.
     weights: FloatArray = 0.5 ** ((age_s - age_s.min()) / half_life_s)
     return weights, level
+
+
+@dataclass(frozen=True, slots=True)
+class WithUse:
+    """Answer another peak use, of the same jobs in the same order; the run-time model is silent."""
+
+    predictor: Predictor
+    use: PeakUse
+
+    def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
+        """Answer as the predictor does."""
+        return self.predictor.run_times(jobs, rows, requests)
+
+    def peak_use(self, jobs: Sequence[Job]) -> PeakUse:  # noqa: ARG002 -- the protocol gives the signature
+        """Answer the use that was given."""
+        return self.use
+
+    def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
+        """Answer that nothing is known."""
+        return [Knowledge()] * len(jobs)

@@ -1,28 +1,30 @@
-"""A grid of cases run under every policy, truth and arm: one row of figures per run, and how it went over time.
+"""Runs of a grid of cases under every policy, slowdown model and arm: one row per run, and levels over time.
 
-What the rows come to is `claims`' and `goal`'s matter. Called by `experiment`.
+Also counts which resources waiting jobs lack. `claims` and `goal` make tables of the rows. Called by `designs`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 import numpy as np
 import polars as pl
+from scipy.stats import t
 
 from pipelines.simulation.advice import Advice
 from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
-from pipelines.simulation.engine.schedule import Schedule
+from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.series import series
 from pipelines.simulation.paired_runs import Run, paired_runs
 from pipelines.simulation.simulation_settings import SimulationSettings
 from pipelines.simulation.workloads import gangs_of
+from pipelines.studies.intervals import LEVEL
 from pipelines.studies.shrinking.cases import Case
-from pipelines.studies.shrinking.shortage import lacking
-from scheduler_core.cluster import UNITS
+from scheduler_core.cluster import UNITS, Cluster
 from scheduler_core.discipline import Discipline
-from scheduler_core.types import RESOURCES, FloatArray
+from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray
 
 POLICIES: Final[Mapping[str, Discipline]] = {
     "fifo": Discipline(policy="fifo"),
@@ -145,3 +147,73 @@ def _key(case: Case, policy: str, run: Run) -> dict[str, object]:
         "arm": run.arm,
         "seed": case.seed,
     }
+
+
+LOOK_S = SECONDS_PER_HOUR / 2.0
+"""How often a run is looked at."""
+
+
+def lacking(schedule: Schedule, *, look_s: float = LOOK_S) -> dict[str, float]:
+    """Return, by resource, the share of waiting jobs that lack it, over jobs and moments; NaN where nobody waits.
+
+    A gang lacks a resource if machines have no room for all its instances even were they empty in every other one.
+    So a job may lack several, and one that finds each resource on other machines lacks none.
+    """
+    waited, lacked = 0, np.zeros(len(RESOURCES))
+    for now_s in np.arange(look_s, schedule.end_s, look_s).tolist():
+        gangs, waiting = _waiting(schedule, now_s)
+        if len(waiting):
+            waited += len(waiting)
+            lacked += (_room(_free(schedule, now_s), gangs) < schedule.workload.instances[waiting][:, None]).sum(0)
+    return dict(zip(RESOURCES, (lacked / waited if waited else lacked * np.nan).tolist(), strict=True))
+
+
+def _waiting(schedule: Schedule, now_s: float) -> tuple[IntArray, IntArray]:
+    """Return what an instance of each waiting job would be given (w, 3), and the jobs (w)."""
+    workload = schedule.workload
+    waits: BoolArray = (workload.arrive_s <= now_s) & ~schedule.never_fits & ~(schedule.finished_s <= now_s)
+    waits[schedule.job[_running(schedule, now_s)]] = False
+    full = np.zeros_like(waits)
+    full[schedule.job[(schedule.ending == Ending.KILLED) & (schedule.end_run_s <= now_s)]] = True
+    waiting = np.flatnonzero(waits)
+    units = np.where(full[waiting, None], workload.request_units[waiting], workload.granted_units[waiting])
+    return units, waiting
+
+
+def _running(schedule: Schedule, now_s: float) -> BoolArray:
+    return np.asarray((schedule.start_s <= now_s) & (now_s < schedule.end_run_s), dtype=np.bool_)
+
+
+def _free(schedule: Schedule, now_s: float) -> IntArray:
+    """Return what every machine has left (m, 3)."""
+    workload, job = schedule.workload, schedule.job
+    each = np.where(schedule.full[:, None], workload.request_units[job], workload.granted_units[job])
+    run = np.repeat(np.arange(len(job)), np.diff(schedule.host_offsets))
+    here = _running(schedule, now_s)[run]
+    free = Cluster(schedule.machines).capacity.astype(np.int64, copy=True)
+    np.subtract.at(free, schedule.hosts[here], each[run[here]] * schedule.host_counts[here][:, None])
+    return free
+
+
+def _room(free: IntArray, units: IntArray) -> FloatArray:
+    """Return how many instances all machines together have room for by each resource alone (w, 3)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fitting = np.floor(free[:, None, :] / units[None, :, :])
+    # What is not asked for never lacks.
+    room: FloatArray = np.where(units > 0, fitting.sum(axis=0), np.inf)
+    return room
+
+
+def course_of(over_time: pl.DataFrame) -> pl.DataFrame:
+    """Return the mean course over seeds, with Student's interval of every column as `_lo` and `_hi`."""
+    if over_time.is_empty():
+        return over_time
+    keys = ["mix", "gnn", "devices", "rate_per_h", "policy", "truth", "arm", "time_h"]
+    seeds = over_time["seed"].n_unique()
+    wide = float(t.ppf(0.5 + LEVEL / 2.0, seeds - 1)) / math.sqrt(seeds)
+    columns = [name for name in over_time.columns if name not in (*keys, "seed")]
+    return over_time.group_by(keys, maintain_order=True).agg(
+        *(pl.col(name).mean() for name in columns),
+        *((pl.col(name).mean() - wide * pl.col(name).std()).alias(f"{name}_lo") for name in columns),
+        *((pl.col(name).mean() + wide * pl.col(name).std()).alias(f"{name}_hi") for name in columns),
+    )

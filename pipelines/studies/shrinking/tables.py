@@ -1,6 +1,6 @@
-"""The tables of each experiment: what they are about, and which rows they take from its runs.
+"""The tables of each design by what they are about, and the function that makes their rows from its runs.
 
-What a row holds is decided in `claims`, `goal` and `slack`. Called by `experiment`.
+The columns of a row are decided in `claims`, `goal` and `slack`. Called by `designs`.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,12 +14,10 @@ from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.simulation_settings import PAPER_RATE_PER_H
 from pipelines.studies.intervals import mean
 from pipelines.studies.shrinking.arms import Arm
-from pipelines.studies.shrinking.binding import binding_rows
 from pipelines.studies.shrinking.cases import PAPER
 from pipelines.studies.shrinking.claims import (
     PERCENT,
     PLACE,
-    Row,
     bottleneck_rows,
     claim_rows,
     gain_of,
@@ -30,7 +28,8 @@ from pipelines.studies.shrinking.claims import (
 from pipelines.studies.shrinking.comparison import binding_truths, gained_in_all, largest_in
 from pipelines.studies.shrinking.goal import goal_rows, harm_rows, row_harm_rows
 from pipelines.studies.shrinking.runs import Outcomes
-from pipelines.studies.shrinking.slack import slack_rows
+from pipelines.studies.shrinking.slack import binding_rows, slack_rows
+from pipelines.studies.study import Row
 
 LEVELS: Final = (
     "submitted",
@@ -50,17 +49,17 @@ LEVELS: Final = (
     "stretch_p99",
     "wait_mean_s",
 )
-"""The columns of the runs whose means over seeds are told for every case."""
+"""The columns of the runs whose means over seeds are given for every case."""
 
 GAINED: Final = ("deployed", "completed")
-"""What the claims of experiments 2 and 3 are about."""
+"""The figures that the claims about mixes and policies compare."""
 
 COMPARED: Final = ("deployed", "completed", "completion_rate", "gpu_used", "cpu_used", "mem_used")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """All that the tables are made from."""
+    """The pool, advice, arms and runs that tables are made from."""
 
     pool: Pool
     advice: Advice
@@ -78,30 +77,30 @@ def at_paper_load(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def largest_with_most_ctr(seen: Seen) -> list[Row]:
-    """Say, for each truth and arm, whether the gain is largest in the paper's mix, the one with most CTR."""
+    """Return, for each slowdown model and arm, whether the gain is largest in the mix with most CTR."""
     return largest_in(seen.outcomes.runs, GAINED, across="mix", of=PAPER, claim="gain largest with most CTR")
 
 
 def under_every_policy(seen: Seen) -> list[Row]:
-    """Say, for each truth and arm, whether jobs are gained under every policy."""
+    """Return, for each slowdown model and arm, whether jobs are gained under every policy."""
     return gained_in_all(seen.outcomes.runs, GAINED, across="policy", of="fifo", claim="gain under all policies")
 
 
 def claims_by_truth(seen: Seen) -> list[Row]:
-    """Return the paper's figures beside what was found, and the truth that binds each."""
+    """Return the paper's figures next to those found, and the slowdown model under which each gains least."""
     runs = at_paper_load(seen.outcomes.runs)
     return binding_truths(runs, claim_rows(runs))
 
 
 def binding(seen: Seen) -> list[Row]:
-    """Return who lacks what at 70 jobs/h, and what holds back its slack."""
+    """Return which resources waiting jobs lack at 70 jobs/h, and what keeps unused requests in place."""
     return binding_rows(harm_rows(at_paper_load(seen.outcomes.runs)), slack_rows(seen.pool, seen.advice))
 
 
 def parts(seen: Seen) -> list[Row]:
-    """Return gains and harm of every arm, what it is in words beside them.
+    """Return gains and harm of every arm, with its description.
 
-    `completed_beside_shrunk` is how many jobs more than under `shrunk` finish, its interval paired over the seeds.
+    `completed_beside_shrunk` is how many jobs more than under `shrunk` finish, with its interval paired over the seeds.
     """
     rows: list[Row] = []
     for place in seen.outcomes.runs.select(PLACE).unique(maintain_order=True).rows(named=True):
@@ -134,30 +133,20 @@ _HARM: Final[Mapping[str, Table]] = {
     "jobs_harmed": lambda seen: row_harm_rows(seen.pool, seen.advice),
 }
 
-TABLES: Final[Mapping[str, Mapping[str, Table]]] = {
-    "1": {
-        "claim": claims_by_truth,
-        "bottleneck": lambda seen: bottleneck_rows(at_paper_load(seen.outcomes.runs)),
-        **_HARM,
-        "goal": lambda seen: goal_rows(at_paper_load(seen.outcomes.runs), SHRUNK),
-        "binding": binding,
-        "slack": lambda seen: slack_rows(seen.pool, seen.advice),
-        "load": lambda seen: level_rows(seen.outcomes.runs, LEVELS),
-    },
-    "2": {
-        "claim": largest_with_most_ctr,
-        "gain": lambda seen: claim_rows(seen.outcomes.runs, COMPARED),
-        **_HARM,
-    },
-    "3": {
-        "claim": under_every_policy,
-        "gain": lambda seen: claim_rows(seen.outcomes.runs, COMPARED),
-        **_HARM,
-    },
-    "ablate": {
-        "part": parts,
-        "binding": binding,
-        "jobs_harmed": lambda seen: row_harm_rows(seen.pool, seen.advice),
-    },
+LOAD_TABLES: Final[Mapping[str, Table]] = {
+    "claim": claims_by_truth,
+    "bottleneck": lambda seen: bottleneck_rows(at_paper_load(seen.outcomes.runs)),
+    **_HARM,
+    "goal": lambda seen: goal_rows(at_paper_load(seen.outcomes.runs), SHRUNK),
+    "binding": binding,
+    "slack": lambda seen: slack_rows(seen.pool, seen.advice),
+    "load": lambda seen: level_rows(seen.outcomes.runs, LEVELS),
 }
-"""By experiment, then by what the rows are about."""
+_GAIN: Final[Mapping[str, Table]] = {"gain": lambda seen: claim_rows(seen.outcomes.runs, COMPARED), **_HARM}
+MIX_TABLES: Final[Mapping[str, Table]] = {"claim": largest_with_most_ctr, **_GAIN}
+POLICY_TABLES: Final[Mapping[str, Table]] = {"claim": under_every_policy, **_GAIN}
+ABLATION_TABLES: Final[Mapping[str, Table]] = {
+    "part": parts,
+    "binding": binding,
+    "jobs_harmed": lambda seen: row_harm_rows(seen.pool, seen.advice),
+}

@@ -9,14 +9,14 @@ import polars as pl
 import pytest
 
 from pipelines.report.charts.looks import ARMS, CLAIM, arm_colour
-from pipelines.studies.shrinking.charts_course import cpu_over_time
-from pipelines.studies.shrinking.charts_frontier import gain_against_harm
-from pipelines.studies.shrinking.charts_loads import completion_over_load, deployed_over_load
-from pipelines.studies.shrinking.folder import CHARTS, OVER_TIME, course_of, subtitle_of
-from tests.pipelines.studies.shrinking.tiny import answered
+from pipelines.studies.shrinking.charts_gains import gain_against_harm
+from pipelines.studies.shrinking.charts_loads import completion_over_load, cpu_over_time, deployed_over_load
+from pipelines.studies.shrinking.runs import course_of
+from pipelines.studies.shrinking.study import CHARTS, OVER_TIME, subtitle_of
+from tests.pipelines.studies.shrinking.tiny import resulted
 
 OKABE_ITO = {"#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7"}
-ANSWERS = {experiment: answered(experiment) for experiment in CHARTS}
+ANSWERS = {experiment: resulted(experiment) for experiment in CHARTS}
 
 
 def frame(experiment: str, about: str) -> pl.DataFrame:

@@ -9,16 +9,10 @@ import pytest
 from pipelines.errors import BadUsage
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
-from pipelines.studies.fragmentation import departures, large_jobs, online, shrinking
+from pipelines.studies.fragmentation import departures
 from pipelines.studies.fragmentation.churn import Churn, churn_of, loaded
-from pipelines.studies.shrinking.arms import EXPERIMENT_ARMS, advice_of, asked_of
-from pipelines.studies.shrinking.cases import PAPER, cases_of
 from pipelines.studies.study import dealt, differences, summed_up, write
-from scheduler_core.cluster import Demand
-from scheduler_core.shrink import ShrinkPolicy
-from scheduler_core.target import target_of
 from tests.pipelines.studies.fragmentation.tiny import BIG, NODES, pod_rows
-from tests.pipelines.studies.shrinking.tiny import PREDICTOR, pool
 
 HEADER = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
 
@@ -82,81 +76,6 @@ def test_departures_tell_fragmentation_its_reasons_and_waits(place: Path, tmp_pa
 def test_an_arm_nobody_knows_is_refused(place: Path) -> None:
     with Lake(place) as lake, pytest.raises(BadUsage, match="no arm 'fgd, last 5'; expected random"):
         departures.ask(lake, departures.Question(arms=("fgd, last 5",)))
-
-
-def test_rules_are_compared_under_both_ways_to_settle_ties(place: Path) -> None:
-    question = large_jobs.Question(rules=("fgd", "used_first", "floor_95"), seeds=3)
-    with Lake(place) as lake:
-        found = large_jobs.ask(lake, question)
-
-    runs = found.frames["runs"]
-    assert runs["half"].to_list() == ["choosing"] * 6 + ["reporting"] * 3
-    assert (runs["gap"] - (runs["random"] - runs["first"])).abs().max() == 0.0
-    told = found.tables["rules, by half of the seeds"]
-    assert [(row["half"], row["rule"]) for row in told[:2]] == [("choosing", "fgd"), ("choosing", "used_first")]
-    assert all(row["within"] == (abs(float(str(row["widest_gap"]))) <= 0.5) for row in told)
-
-
-def test_a_rule_nobody_knows_is_refused(place: Path) -> None:
-    with Lake(place) as lake, pytest.raises(BadUsage, match="no rule 'luck'; expected fgd, used_first"):
-        large_jobs.ask(lake, large_jobs.Question(rules=("luck",)))
-
-
-def test_a_floor_leaves_a_target_alone_that_has_enough_whole_machines() -> None:
-    target = target_of([Demand(units=(0, 0, gpu), instances=1) for gpu in (8000, 500)])
-    assert large_jobs.with_floor(target, 8, 0.5) is target
-    raised = large_jobs.with_floor(target, 8, 0.75)
-    assert raised.popularity[raised.count == 8].sum() == 0.75
-
-
-def test_a_learnt_target_is_set_against_the_one_that_knows_all(place: Path) -> None:
-    with Lake(place) as lake:
-        found = online.ask(lake, online.Question(windows=(5, 1000), seeds=2))
-
-    runs = found.frames["runs"]
-    assert runs["target"].unique(maintain_order=True).to_list() == [
-        online.ORACLE,
-        "95 % of pods known",
-        "last 5",
-        "last 1000",
-    ]
-    assert {row["less"] for row in found.tables[f"less {online.ORACLE}, points, paired"]} == {online.ORACLE}
-
-
-def test_every_size_is_run_under_every_placement_and_the_same_arrivals() -> None:
-    jobs = pool()
-    arms = {name: EXPERIMENT_ARMS[name] for name in shrinking.SIZES}
-    advice = advice_of(asked_of(jobs, PREDICTOR, ShrinkPolicy()), arms)
-    (case, *_) = cases_of(jobs, seeds=range(1), mixes=(PAPER,), loads_per_h=(5.0,), horizon_s=43_200.0)
-
-    runs = shrinking.run_task(shrinking.Task(pool=jobs, advice=advice, arrivals=case.arrivals, cpu_times=1.0))
-
-    assert runs.select("placement", "sizes").unique().height == 3 * 3
-    assert runs["completed"].min() > 0.0
-    assert runs.filter(sizes="requested")["killed"].sum() == 0.0
-
-
-def test_effects_are_those_of_a_table_of_two_by_two() -> None:
-    finished = {
-        ("best_fit", "requested"): [10.0, 20.0],
-        ("best_fit", "shrunk"): [16.0, 26.0],
-        ("fgd", "requested"): [12.0, 22.0],
-        ("fgd", "shrunk"): [21.0, 31.0],
-    }
-    rows = [
-        {"cpu_times": 1.0, "placement": placement, "sizes": sizes, "seed": seed, "completed": values[seed]}
-        for (placement, sizes), values in finished.items()
-        for seed in range(2)
-    ]
-    told = shrinking.effect_rows(pl.DataFrame(rows))
-
-    assert {row["effect"]: row["jobs"] for row in told} == {
-        "sizes": 7.5,  # 6 under best fit, 9 under fgd
-        "placement": 3.5,  # 2 of requested jobs, 5 of shrunk ones
-        "interaction": 3.0,
-        "both together": 11.0,
-    }
-    assert {(row["sizes"], row["placement"]) for row in told} == {("shrunk", "fgd")}
 
 
 def test_differences_are_paired_by_seed_and_intervals_come_from_their_spread() -> None:

@@ -9,7 +9,7 @@ import pytest
 from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED
 from pipelines.simulation.engine.predictors import ConstantPredictor
 from pipelines.studies.shrinking.arms import ABLATION_ARMS, EXPERIMENT_ARMS, Asked, advice_of, asked_of
-from pipelines.studies.shrinking.folded import FoldedPredictor
+from pipelines.studies.shrinking.crossfit import FoldedPredictor
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import FloatArray, Knowledge, Predictor, Recommendation, Request, RunTimes
 from tests.pipelines.studies.shrinking.tiny import PREDICTOR, pool

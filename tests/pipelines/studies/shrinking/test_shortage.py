@@ -9,7 +9,7 @@ import pytest
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import Workload
-from pipelines.studies.shrinking.shortage import lacking
+from pipelines.studies.shrinking.runs import lacking
 from scheduler_core.cluster import Machine
 from scheduler_core.demand import ANY_GPU_TYPE
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
 
 import polars as pl
 
@@ -11,7 +10,9 @@ from pipelines.simulation.engine.predictors import ConstantPredictor
 from pipelines.simulation.job_pool import Pool, job_pool
 from pipelines.simulation.simulation_settings import SimulationSettings
 from pipelines.studies.shrinking.cases import TYPES
-from pipelines.studies.shrinking.experiment import Answer, Question, ask
+from pipelines.studies.shrinking.crossfit import Predicted
+from pipelines.studies.shrinking.designs import ABLATION, LOADS, MIXTURES, ORDERS, Config, Results, results_of
+from pipelines.studies.study import Context
 from scheduler_core.cluster import Machine
 from scheduler_core.types import Request
 from tests.pipelines.lake.canonical import measured_tables
@@ -19,6 +20,7 @@ from tests.pipelines.lake.canonical import measured_tables
 ONE_MACHINE = ClusterSpec(machines=(Machine(name="m", cpu_cores=96.0, mem_gib=512.0, gpus=8),), source="one machine")
 SMALL = SimulationSettings(horizon_s=3600.0, cluster=ONE_MACHINE)
 
+DESIGNS = {design.experiment: design for design in (LOADS, MIXTURES, ORDERS, ABLATION)}
 PREDICTOR = ConstantPredictor(run_s=600.0, peak=Request(cpu_cores=2.0, mem_gib=4.0, gpus=0.1), gpu_mem_gib=1.0, runs=10)
 
 
@@ -35,15 +37,15 @@ def pool() -> Pool:
 
 
 @cache
-def answered(experiment: str) -> Answer:
-    """Return the answer of an experiment over the tiny pool, made once for all tests."""
-    return asked(experiment)
+def resulted(experiment: str) -> Results:
+    """Return the results of a design over the tiny pool, made once for all tests."""
+    return run(experiment)
 
 
-def asked(experiment: str, **changes: Any) -> Answer:
-    """Return the answer of an experiment over the tiny pool: two seeds, one machine, an hour."""
-    question = {"pool": pool(), "predictor": PREDICTOR, "settings": SMALL, "seeds": 2, **changes}
-    return ask(Question(experiment=experiment, **question))
+def run(experiment: str, *, seeds: int = 2) -> Results:
+    """Return the results of a design over the tiny pool: two seeds, one machine, an hour."""
+    given = Predicted(pool=pool(), predictor=PREDICTOR, notes=())
+    return results_of(DESIGNS[experiment], Config(seeds=seeds), given, Context(), SMALL)
 
 
 def runs(arms: Mapping[str, Mapping[str, Sequence[float]]], **place: object) -> pl.DataFrame:

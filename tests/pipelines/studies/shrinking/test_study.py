@@ -1,4 +1,4 @@
-"""The paper's experiments from a tiny pool to rows, and `taut experiment` on a tiny lake."""
+"""The paper's experiments from a tiny pool to rows, and `taut study` on a tiny lake."""
 
 import json
 import os
@@ -11,22 +11,22 @@ from typer.testing import CliRunner, Result
 from pipelines.cli import app
 from pipelines.errors import BadUsage
 from pipelines.lake.ingest import ingest
-from pipelines.studies.shrinking.experiment import EXPERIMENTS
-from pipelines.studies.shrinking.folder import write
-from pipelines.studies.shrinking.shown import shown
+from pipelines.studies.shrinking.rendered import rendered
+from pipelines.studies.shrinking.study import findings_of
+from pipelines.studies.study import write
 from pipelines.synth.pai import synthesise
-from tests.pipelines.studies.shrinking.tiny import answered, asked
+from tests.pipelines.studies.shrinking.tiny import DESIGNS, resulted, run
 
-GOLDEN = Path(__file__).parents[3] / "golden" / "experiment_1.txt"
+GOLDEN = Path(__file__).parents[3] / "golden" / "study_shrinking.txt"
 
 
 def about(answer_rows: list[dict[str, Any]], what: str) -> list[dict[str, Any]]:
     return [row for row in answer_rows if row["about"] == what]
 
 
-@pytest.mark.parametrize("experiment", list(EXPERIMENTS))
+@pytest.mark.parametrize("experiment", list(DESIGNS))
 def test_every_row_says_what_it_is_of(experiment: str) -> None:
-    answer = answered(experiment)
+    answer = resulted(experiment)
 
     rows = answer.rows()
 
@@ -35,11 +35,11 @@ def test_every_row_says_what_it_is_of(experiment: str) -> None:
     assert set(answer.tables) == {row["about"] for row in rows}
     assert {row["devices"] for row in rows} == {"all", "known"}
     assert {row["gnn"] for row in rows} == {"with", "without"}
-    assert [title for title, _ in shown(answer)]
+    assert [title for title, _ in rendered(answer)]
 
 
 def test_experiment_one_tells_levels_of_every_load_and_the_goal_at_seventy() -> None:
-    rows = answered("1").rows()
+    rows = resulted("1").rows()
 
     assert sorted({row["rate_per_h"] for row in about(rows, "load")}) == [30, 40, 50, 60, 70, 80, 90, 100]
     assert {row["rate_per_h"] for row in about(rows, "claim")} == {70.0}
@@ -50,9 +50,9 @@ def test_experiment_one_tells_levels_of_every_load_and_the_goal_at_seventy() -> 
 
 
 def test_mixes_policies_and_ways_of_sizing_are_all_told() -> None:
-    assert {row["mix"] for row in about(answered("2").rows(), "gain")} == {"5:15:15:65", "40:30:20:10", "25:25:25:25"}
-    assert {row["policy"] for row in about(answered("3").rows(), "gain")} == {"fifo", "srtf", "drf"}
-    arms = {row["arm"] for row in about(answered("ablate").rows(), "part")}
+    assert {row["mix"] for row in about(resulted("2").rows(), "gain")} == {"5:15:15:65", "40:30:20:10", "25:25:25:25"}
+    assert {row["policy"] for row in about(resulted("3").rows(), "gain")} == {"fifo", "srtf", "drf"}
+    arms = {row["arm"] for row in about(resulted("ablate").rows(), "part")}
     assert arms >= {
         "requested",
         "run_time_only",
@@ -66,7 +66,7 @@ def test_mixes_policies_and_ways_of_sizing_are_all_told() -> None:
 
 
 def test_every_part_stands_beside_what_is_recommended() -> None:
-    rows = about(answered("ablate").rows(), "part")
+    rows = about(resulted("ablate").rows(), "part")
 
     completed = {(row["gnn"], row["devices"], row["truth"], row["arm"]): row["completed"] for row in rows}
     for row in rows:
@@ -76,21 +76,21 @@ def test_every_part_stands_beside_what_is_recommended() -> None:
 
 def test_claims_about_mixes_and_policies_are_judged() -> None:
     for experiment in ("2", "3"):
-        verdicts = {row["verdict"] for row in about(answered(experiment).rows(), "claim")}
+        verdicts = {row["verdict"] for row in about(resulted(experiment).rows(), "claim")}
         assert verdicts <= {"holds", "fails", "not told apart"}
 
 
 def test_every_figure_of_experiment_one_says_which_truth_binds_it() -> None:
-    claims = about(answered("1").rows(), "claim")
+    claims = about(resulted("1").rows(), "claim")
 
     assert {row["binding_truth"] for row in claims} <= {"none", "predicted", "contention"}
     assert {row["beside_unchanged_pct"] for row in claims if row["truth"] == "unchanged"} == {0.0}
 
 
 def test_rows_of_a_kind_share_their_names_and_hold_no_column_that_none_of_them_knows() -> None:
-    rows = answered("1").rows()
+    rows = resulted("1").rows()
 
-    for kind in answered("1").tables:
+    for kind in resulted("1").tables:
         mine = about(rows, kind)
         assert len({tuple(row) for row in mine}) == 1
         for name in mine[0]:
@@ -98,7 +98,7 @@ def test_rows_of_a_kind_share_their_names_and_hold_no_column_that_none_of_them_k
 
 
 def test_assumptions_are_notes() -> None:
-    notes = " | ".join(answered("1").notes)
+    notes = " | ".join(resulted("1").notes)
 
     for said in (
         "never_fits",
@@ -110,19 +110,17 @@ def test_assumptions_are_notes() -> None:
         assert said in notes
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"), [({"experiment": "4"}, "expected one of 1, 2, 3, ablate"), ({"seeds": 1}, "at least 2")]
-)
-def test_what_cannot_be_asked_is_refused(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadUsage, match=said):
-        asked(**{"experiment": "1", **changes})
+def test_a_single_seed_is_refused() -> None:
+    with pytest.raises(BadUsage, match="at least 2"):
+        run("1", seeds=1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("experiment", ["1", "ablate"])
 def test_the_same_question_leaves_the_same_bytes(experiment: str, tmp_path: Path) -> None:
     first, second = (
-        {path.name: path.read_bytes() for path in write(asked(experiment), tmp_path / name)} for name in ("a", "b")
+        {path.name: path.read_bytes() for path in write(findings_of(run(experiment)), tmp_path / name)}
+        for name in ("a", "b")
     )
 
     assert first == second
@@ -142,11 +140,11 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def taut(lake: Path, *arguments: str) -> Result:
     where = ["--lake", str(lake), "--predictor", "oracle", "--seeds", "2"]
-    return CliRunner().invoke(app, ["experiment", *arguments, *where])
+    return CliRunner().invoke(app, ["study", *arguments, *where])
 
 
 def test_the_tables_of_experiment_one_are_the_golden_ones(lake: Path) -> None:
-    result = taut(lake, "1", "--load", "70")
+    result = taut(lake, "shrinking", "--load", "70")
 
     assert result.exit_code == 0, result.stderr
     assert "synthetic jobs drawn with replacement" in result.stderr
@@ -156,7 +154,7 @@ def test_the_tables_of_experiment_one_are_the_golden_ones(lake: Path) -> None:
 
 
 def test_json_is_one_list_of_flat_rows(lake: Path) -> None:
-    result = taut(lake, "3", "--format", "json")
+    result = taut(lake, "shrinking-policies", "--format", "json")
 
     rows = json.loads(result.stdout)
     assert {row["policy"] for row in rows if row["about"] == "gain"} == {"fifo", "srtf", "drf"}
@@ -164,10 +162,17 @@ def test_json_is_one_list_of_flat_rows(lake: Path) -> None:
     assert "verdict" not in next(row for row in rows if row["about"] == "harm")
 
 
+def test_the_former_name_prints_the_new_one_and_runs_the_study(lake: Path) -> None:
+    found = CliRunner().invoke(app, ["experiment", "2", "--lake", str(lake / "none")])
+
+    assert found.stderr.splitlines()[0] == "taut experiment 2 is now taut study shrinking-mixes"
+    assert "no trace in" in found.stderr
+
+
 def test_a_folder_that_holds_something_is_left_alone(lake: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
 
-    result = taut(lake, "2", "--out", str(tmp_path))
+    result = taut(lake, "shrinking-mixes", "--out", str(tmp_path))
 
     assert result.exit_code == 2
     assert "not empty" in result.stderr

@@ -1,6 +1,6 @@
-"""What of an experiment's rows a screen shows: claims with a column for each arm, harm and goal at a glance.
+"""Tables of the shrinking studies for the screen: claims with a column for each arm, and a selection of harm and goal.
 
-All figures are in the rows themselves (`--format json`). Called by `taut experiment 1|2|3|ablate`.
+All figures are in the rows themselves (`--format json`). Called by `study`.
 """
 
 import math
@@ -8,23 +8,24 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pipelines.simulation.simulate import ALL
-from pipelines.studies.shrinking.claims import FIGURES, Row
-from pipelines.studies.shrinking.experiment import Answer
+from pipelines.studies.shrinking.claims import FIGURES
+from pipelines.studies.shrinking.designs import Results
+from pipelines.studies.study import Row
 
 TITLES: Final = {
-    "claim": "Gains over the jobs' own requests, with 95 % intervals (devices=all)",
+    "claim": "The paper's claims, and the gains found over the jobs' own requests, with 95 % intervals (devices=all)",
     "gain": "Gains over the jobs' own requests, with 95 % intervals (devices=all)",
     "part": "What each way of sizing gains, and the harm it does (contention, devices=all)",
     "bottleneck": "When the CPU was first held but for a twentieth, in hours (devices=all)",
     "goal": "The goal, under contention",
     "harm": "Harm, and the resources that at least half of the waiting jobs lacked (devices=all)",
-    "binding": "Whom each resource keeps waiting, and what holds back its slack (contention, devices=all)",
+    "binding": "Which resources waiting jobs lack, and what keeps their slack in place (contention, devices=all)",
     "jobs_harmed": "Harm under contention, each distinct job counted once: exact 95 % bounds of jobs and of groups",
 }
-"""What is shown, in this order; the rest is in the rows."""
+"""The tables that are rendered, in this order; the others are in the rows only."""
 
 BINDING_TITLE: Final = (
-    "The truth that leaves least of each of the paper's figures (devices=all; none: all truths alike)"
+    "The slowdown model that leaves least of each of the paper's figures (devices=all; none: no difference)"
 )
 
 _GAINS: Final = ("claim", "gain")
@@ -47,22 +48,22 @@ _PART: Final[Mapping[str, int]] = {
     "killed": 1,
     "stretch_p99": 3,
 }
-"""Columns of the ablation that stand with their intervals, and their decimals."""
+"""Columns of the ablation that are rendered with their intervals, and their decimals."""
 
 
-def shown(answer: Answer) -> list[tuple[str, list[Row]]]:
-    """Return each table for eyes with its title, those first that answer the question."""
+def rendered(results: Results) -> list[tuple[str, list[Row]]]:
+    """Return each table with its title, the claims first."""
     found = []
     for about, title in TITLES.items():
-        if rows := answer.tables.get(about):
+        if rows := results.tables.get(about):
             known = [row for row in rows if about in ("goal", "jobs_harmed") or row.get("devices") == ALL]
-            found.append((title, _shown(about, known)))
+            found.append((title, _rendered(about, known)))
             if "binding_truth" in rows[0]:
                 found.append((BINDING_TITLE, _binding(known)))
     return found
 
 
-def _shown(about: str, rows: Sequence[Row]) -> list[Row]:
+def _rendered(about: str, rows: Sequence[Row]) -> list[Row]:
     if about in _GAINS and "gain_pct" in rows[0]:
         return _by_arm(rows)
     if about == "claim":
@@ -73,7 +74,7 @@ def _shown(about: str, rows: Sequence[Row]) -> list[Row]:
 
 
 def _judged(row: Row) -> Row:
-    """Return a claim that compares with each gain, and each lead, in one cell with its interval."""
+    """Return a comparing claim with each gain and each lead in one cell with its interval."""
     told: Row = {name: row[name] for name in ("gnn", "truth", "arm", "figure")}
     for name in row:
         unit, _, value = name.partition(" ")
@@ -84,7 +85,7 @@ def _judged(row: Row) -> Row:
 
 
 def _binding(rows: Sequence[Row]) -> list[Row]:
-    """Put the arms of a figure beside one another, each with the truth that binds it there."""
+    """Put the arms of a figure in one row, each with the slowdown model under which it gains least."""
     lines: dict[tuple[object, ...], Row] = {}
     for row in rows:
         if row["paper_gain_pct"] is not None:
@@ -99,7 +100,7 @@ def _part(row: Row) -> Row:
 
 
 def _by_arm(rows: Sequence[Row]) -> list[Row]:
-    """Put the arms of a figure beside one another, its gain in points on a line of its own."""
+    """Put the arms of a figure in one row; its gain in points has a row of its own."""
     lines: dict[tuple[object, ...], Row] = {}
     for row in rows:
         if row["figure"] not in _FIGURES:
@@ -119,7 +120,7 @@ def _by_arm(rows: Sequence[Row]) -> list[Row]:
 
 
 def _varied(rows: list[Row]) -> list[Row]:
-    """Leave out what is the same in every row of a table that varies something else."""
+    """Leave out mix and policy where they are the same in every row."""
     same = {name for name in ("mix", "policy") if len({row[name] for row in rows}) == 1}
     return [
         {name: value for name, value in row.items() if name not in same and name != "oracle_of_oracle"} for row in rows
