@@ -171,7 +171,7 @@ def _print(findings: "Findings", form: Format) -> None:
     for title, rows in findings.every_table().items():
         if title:
             say(f"\n{title}")
-        emit(rendered(rows), form)
+        emit(rows if findings.flat is not None else rendered(rows), form)
 
 
 def _group(about: str) -> typer.Typer:

@@ -105,7 +105,8 @@ class Findings:
     """The result of a study: tables by title, frames and charts by file name, claims and notes.
 
     `claims` compare findings with published or expected figures, and are the first table. JSON, CSV and `rows.json`
-    have the rows of all tables, or `flat` if given; `full` replaces them in `rows.json`.
+    have the rows of all tables, or `flat` if given: the tables are then for the screen alone. `full` replaces the rows
+    in `rows.json`.
     """
 
     study: str
