@@ -1,5 +1,5 @@
-"""Models and baselines from canonical jobs, and what they are worth.
+"""Train, judge, gate and track models of run time and use.
 
-Pure: frames in, boosters and tables out; no disk, no MLflow, no clock, and randomness only by seed.
-Called by `pipelines.cli`, `pipelines.cli.demo_tables`, `pipelines.models.tracking` and `pipelines.models.gate`.
+Training and judging are pure: frames in, boosters and tables out, randomness only by seed. `model` writes the bundle,
+`tracking` writes MLflow, `retrain` joins them. Called by `pipelines.cli` and `pipelines.studies`.
 """

@@ -1,7 +1,7 @@
-"""What a scheduler could answer without a model: empirical quantiles of the jobs of the like that ended before.
+"""Baselines: quantiles of recent run times by key, and a random forest on the same features.
 
-No fitting: each answer is the p50 and p90 of a bounded window of run times, the last ones to have ended under the
-job's key, point in time. Called by `training.evaluate`; the forest, which is fitted, is `training.forest`.
+A history baseline fits nothing: its forecast is the p50 and p90 of the last run times that ended under the job's key
+before its submission. Called by `pipelines.models.evaluate` and the replay study.
 """
 
 from bisect import bisect_left, insort
@@ -27,17 +27,17 @@ LONG_WINDOW: Final = 1000
 RECENT_WINDOW: Final = 20
 
 LEAST_ENDED: Final = 3
-"""Ended jobs a key needs before it answers: the p90 of fewer is the longest of them, and says little."""
+"""Minimum of ended jobs per key. With fewer, the p90 is just the longest of them."""
 
 UNINFORMED_S: Final = {0.5: 3600.0, 0.9: 36000.0}
-"""The answer to the first jobs of a trace, before anything ended."""
+"""Forecast for the first jobs of a trace, before any job has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryBaseline:
-    """A chain of keys, the first with history answers, and how many ended jobs each looks back on.
+    """A chain of keys and the window of each; the first key with enough history gives the forecast.
 
-    A column that is null leaves its keys without history. The last key of every chain is `()`: all jobs.
+    A null column leaves its keys without history. The last key of every chain is `()`: all jobs.
     """
 
     keys: tuple[Key, ...]
@@ -57,13 +57,13 @@ HISTORY_BASELINES: Final[dict[str, HistoryBaseline]] = {
     "global_median": HistoryBaseline(keys=(("cluster",), ())),
 }
 """`gpus` is the GPU count of the whole gang, requests times instances.
-The like of `recent_20` is that of the history features."""
+`recent_20` uses the same keys of similar jobs as the history features."""
 
 
 def applicable(jobs: pl.DataFrame) -> list[str]:
-    """Return the baselines whose first key this trace fills at all (a trace without users has no user median).
+    """Return the baselines whose first key has values in this trace (without users there is no user median).
 
-    `recent_20` always applies: its chain passes over the columns a trace lacks.
+    `recent_20` always applies: its chain skips columns that the trace lacks.
     """
     jobs = _with_gang(jobs)
     filled = {c for c in jobs.columns if jobs[c].null_count() < jobs.height}
@@ -71,11 +71,10 @@ def applicable(jobs: pl.DataFrame) -> list[str]:
 
 
 def history_forecasts(jobs: pl.DataFrame, names: list[str], *, least: int = LEAST_ENDED) -> dict[str, Forecast]:
-    """Answer every job by every named baseline, as of its submission.
+    """Forecast every job with every named baseline, as of its submission.
 
-    Only finished jobs that ended strictly before a job's `submit_ts` are its history, so baselines go on learning
-    through the judged period exactly as the history features of XGBoost do. Pass the jobs of one task type: the
-    medians are then of that type.
+    A job's history is the finished jobs that ended strictly before its `submit_ts`. So baselines keep learning during
+    the judged period, as the history features of XGBoost do. Pass the jobs of one task type to get medians per type.
 
     Parameters
     ----------
@@ -84,7 +83,7 @@ def history_forecasts(jobs: pl.DataFrame, names: list[str], *, least: int = LEAS
     names
         Keys of `HISTORY_BASELINES`.
     least
-        Ended jobs a key needs before it answers; below it the next key of the chain does.
+        Minimum of ended jobs per key; below it the next key of the chain is used.
 
     Returns
     -------
@@ -109,7 +108,7 @@ def history_forecasts(jobs: pl.DataFrame, names: list[str], *, least: int = LEAS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """Quantiles of one key's window as of each submission (NaN where nothing ended), and how many jobs were in it."""
+    """Quantiles of one key's window at each submission (NaN if it is empty), and the number of jobs in the window."""
 
     p50: FloatArray
     p90: FloatArray
@@ -119,7 +118,7 @@ class Answers:
 def window_quantiles(jobs: pl.DataFrame, key: Key, window: int) -> Answers:
     """Return p50 and p90 of log run time over the last `window` jobs to end under each job's key before it.
 
-    One sorted list per key, fed and asked in the order of time: O(n log n) whatever the window.
+    Keep one sorted list per key, updated and read in time order: O(n log n) for any window.
     """
     codes = key_codes(jobs, key)
     submit = jobs["submit_ts"].dt.epoch("us").to_numpy()
@@ -127,7 +126,7 @@ def window_quantiles(jobs: pl.DataFrame, key: Key, window: int) -> Answers:
     end = jobs["end_ts"].dt.epoch("us").to_numpy()[ended_rows].astype(np.int64)
     log_y = np.full(jobs.height, np.nan)
     log_y[ended_rows] = log_run(jobs["run_s"].to_numpy()[ended_rows])
-    # Events by key, then time; at one instant questions come before ends, because history is strictly earlier.
+    # Events by key, then time. At equal times submissions come before ends: history is strictly earlier.
     rows = np.concatenate([np.arange(jobs.height), ended_rows])
     is_end = np.concatenate([np.zeros(jobs.height, dtype=bool), np.ones(len(ended_rows), dtype=bool)])
     order = np.lexsort((rows, is_end, np.concatenate([submit, end]), codes[rows]))
@@ -160,7 +159,7 @@ def _by_key(codes: IntArray, order: IntArray) -> Iterator[IntArray]:
 def _answer_key(
     rows: list[int], is_end: list[bool], log_y: FloatArray, window: int, quantiles: FloatArray, ended: IntArray
 ) -> None:
-    """Walk one key's events in time order, filling `quantiles` and `ended` at its questions."""
+    """Walk one key's events in time order; fill `quantiles` and `ended` at each submission."""
     held: deque[float] = deque()
     ranked: list[float] = []
     for row, ends in zip(rows, is_end, strict=True):
@@ -189,7 +188,7 @@ def rank_quantile(ranked: list[float], tau: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forest:
-    """Bounds of the forest: trees, training rows each tree draws, rows a leaf keeps at least, values a leaf lends."""
+    """Size of the forest: trees, training rows per tree, minimum rows per leaf, values sampled per leaf."""
 
     trees: int = 60
     rows_per_tree: int = 15_000
@@ -201,24 +200,24 @@ class Forest:
 def forest_forecast(
     rows: Rows, judged: Matrix, *, seed: int, nthread: int = 1, forest: Forest | None = None
 ) -> Forecast:
-    """Fit on log run time, and answer the p50 and p90 of values drawn from each judged row's leaves.
+    """Fit a forest on log run time; return p50 and p90 of values sampled from each judged row's leaves.
 
-    Each tree lends `values_per_leaf` training values, drawn by lot from the leaf a judged row falls in, so every
-    tree has one voice as in Meinshausen's weights. Categories enter as their codes.
+    Each tree gives `values_per_leaf` training values, sampled from the leaf of the judged row, so all trees weigh the
+    same, as in quantile regression forests (Meinshausen 2006). Categories enter as their codes.
     """
     forest = forest or Forest()
     fitted = fit_forest(rows, seed=seed, nthread=nthread, forest=forest)
     rng = np.random.default_rng(seed)
-    lent = [
-        _lend(tree.apply(rows.matrix), tree.apply(judged), rows.target, forest.values_per_leaf, rng)
+    drawn = [
+        _sampled(tree.apply(rows.matrix), tree.apply(judged), rows.target, forest.values_per_leaf, rng)
         for tree in (t.tree_ for t in fitted.estimators_)
     ]
-    p50, p90 = np.quantile(np.concatenate(lent, axis=1), QUANTILES, axis=1)
+    p50, p90 = np.quantile(np.concatenate(drawn, axis=1), QUANTILES, axis=1)
     return Forecast(p50=p50, p90=p90)
 
 
 def fit_forest(rows: Rows, *, seed: int, nthread: int, forest: Forest | None = None) -> RandomForestRegressor:
-    """Fit the bounded forest on squared error; its `predict` is the mean that the paper's own set-up uses."""
+    """Fit the forest on squared error; its `predict` is the mean, as in the paper's own set-up."""
     forest = forest or Forest()
     regressor = RandomForestRegressor(
         n_estimators=forest.trees,
@@ -231,7 +230,7 @@ def fit_forest(rows: Rows, *, seed: int, nthread: int, forest: Forest | None = N
     return regressor.fit(rows.matrix, rows.target, sample_weight=rows.weights)
 
 
-def _lend(
+def _sampled(
     leaves: IntArray, judged_leaves: IntArray, target: FloatArray, values: int, rng: np.random.Generator
 ) -> FloatArray:
     """Draw `values` training values from the leaf of each judged row, with replacement (judged, values)."""
@@ -239,5 +238,5 @@ def _lend(
     sizes = np.bincount(leaves)
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     places = rng.random((len(judged_leaves), values)) * sizes[judged_leaves, None]
-    lent: FloatArray = target[order[starts[judged_leaves, None] + places.astype(np.int64)]]
-    return lent
+    drawn: FloatArray = target[order[starts[judged_leaves, None] + places.astype(np.int64)]]
+    return drawn

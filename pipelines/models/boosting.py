@@ -1,7 +1,7 @@
-"""XGBoost on log targets: one booster that answers several quantiles at once, fitted with a seed and stopped early.
+"""XGBoost on log targets: one booster with several quantile outputs, seeded, with early stopping.
 
-Matrices in, boosters out: what the columns mean is the contract's, which rows they are is the split's.
-Called by `training.runtime`, `training.usage`, `training.evaluate` and `training.search`.
+Matrices in, boosters out. The feature contract defines the columns, the split the rows.
+Called by the other modules of `pipelines.models`.
 
 References: Chen and Guestrin, "XGBoost: A Scalable Tree Boosting System" (2016), sections 2 and 3.
 """
@@ -20,7 +20,7 @@ Matrix = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boosting:
-    """How trees are grown. `rounds` is a ceiling where there are rows to stop on, and the number of rounds else."""
+    """Parameters of the trees. `rounds` is the maximum with early stopping, else the number of rounds."""
 
     rounds: int = 80
     patience: int = 80
@@ -44,9 +44,9 @@ class Columns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Rows to fit or to stop on: the matrix (n, k), the target in log units (n,), weights (n,) or all alike.
+    """Rows to fit or to stop on: the matrix (n, k), the target in log units (n,), weights (n,) or None for equal.
 
-    `margin` (n, outputs) is what the trees' answers are added to; without it, nothing.
+    `margin` (n, outputs) is added to the output of the trees; None adds nothing.
     """
 
     matrix: Matrix
@@ -56,7 +56,7 @@ class Rows:
 
 
 OBJECTIVES: Final = ("quantile", "absolute", "squared")
-"""`absolute` is the quantile objective at 0.5 by another road, `squared` what XGBoost does unasked."""
+"""`absolute` is equivalent to the quantile objective at 0.5; `squared` is XGBoost's default."""
 
 
 def fit(
@@ -70,18 +70,18 @@ def fit(
     seed: int,
     nthread: int,
 ) -> xgb.Booster:
-    """Fit one booster; with `stop`, keep the rounds up to the best one there.
+    """Fit one booster; with `stop`, keep the rounds up to the best loss on those rows.
 
     Parameters
     ----------
     rows, columns
-        What to fit on.
+        Training rows and their columns.
     quantiles
         Levels of the outputs, in order, for the objective `quantile`.
     objective
         One of `OBJECTIVES`; all but `quantile` have one output.
     stop
-        Rows the loss is watched on, submitted later than `rows` where the split allows.
+        Rows for early stopping, submitted later than `rows` if the split allows.
     seed, nthread
         The same rows, seed and number of threads give the same booster.
     """
@@ -89,7 +89,7 @@ def fit(
     train = _matrix(rows, columns, boosting, nthread)
     watched = [] if stop is None else [(_matrix(stop, columns, boosting, nthread, train), "stop")]
     params = xgboost_params(boosting, objective=objective, quantiles=quantiles, seed=seed, nthread=nthread)
-    # Training leaves a base score out where rows have a margin, answering would add it.
+    # With a margin, training ignores the base score but prediction would add it.
     start = {} if rows.margin is None else {"base_score": 0.0}
     booster = xgb.train(
         params | start,
@@ -107,7 +107,7 @@ def fit(
 def xgboost_params(
     boosting: Boosting, *, objective: str, quantiles: tuple[float, ...], seed: int, nthread: int
 ) -> dict[str, str | float | int | list[float]]:
-    """Return the parameters in XGBoost's own names.
+    """Return the parameters under XGBoost's names.
 
     >>> xgboost_params(Boosting(), objective="absolute", quantiles=(), seed=0, nthread=1)["objective"]
     'reg:absoluteerror'
@@ -122,7 +122,7 @@ def xgboost_params(
 
 
 def predict(booster: xgb.Booster, matrix: Matrix) -> FloatArray:
-    """Return the outputs of the trees alone (n, outputs): without a margin, and in no order."""
+    """Return the raw outputs of the trees (n, outputs): no margin added, quantiles not sorted."""
     if len(matrix) == 0:
         return np.zeros((0, 1))
     return np.asarray(booster.inplace_predict(matrix), dtype=np.float64).reshape(len(matrix), -1)
@@ -136,7 +136,7 @@ def rounds_of(booster: xgb.Booster) -> int:
 def _matrix(
     rows: Rows, columns: Columns, boosting: Boosting, nthread: int, reference: xgb.QuantileDMatrix | None = None
 ) -> xgb.QuantileDMatrix:
-    # Names are given to the finished booster: XGBoost would copy them all in every round.
+    # Set names on the finished booster only: XGBoost would copy them in every round.
     return xgb.QuantileDMatrix(
         rows.matrix,
         label=rows.target,

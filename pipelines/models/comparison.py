@@ -1,6 +1,6 @@
-"""One table of forecasts of the same rows: every metric, with intervals and the lead over each baseline.
+"""Compare forecasts of the same rows: every metric, with bootstrap intervals and the lead over each baseline.
 
-Takes forecasts as they come; makes none. Called by `training.runtime` and `training.evaluate`.
+No forecast is made here. Called by `pipelines.models.runtime`, `usage` and `evaluate`.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A statistic on all rows, and the range that holds 95 % of its resampled values."""
+    """A statistic on all rows, and the range of 95 % of its resampled values."""
 
     value: float
     lo: float
@@ -33,7 +33,7 @@ def day_blocks(submit_ts: pl.Series) -> IntArray:
 
 
 def day_draws(days: int, *, seed: int, draws: int = 1000) -> FloatArray:
-    """Return how often each day is drawn in each resample (draws, days); each row sums to `days`."""
+    """Return the count of each day in each resample (draws, days); each row sums to `days`."""
     rng = np.random.default_rng(seed)
     return rng.multinomial(days, np.full(days, 1.0 / days), size=draws).astype(np.float64)
 
@@ -44,14 +44,14 @@ def day_sums(blocks: IntArray, rows: FloatArray) -> FloatArray:
 
 
 def mean_interval(blocks: IntArray, rows: FloatArray, draws: FloatArray) -> Interval:
-    """Return the mean of `rows` with its interval; pairs are compared by passing row-wise differences."""
+    """Return the mean of `rows` with its interval; pass row-wise differences to compare pairs."""
     return ratio_interval(blocks, rows, np.ones_like(rows), draws)
 
 
 def ratio_interval(blocks: IntArray, top: FloatArray, bottom: FloatArray, draws: FloatArray) -> Interval:
     """Return Σtop / Σbottom with its interval, both sums over the same resampled days.
 
-    With one day only there is nothing to resample and the interval is the whole line.
+    With a single day nothing can be resampled, and the interval is infinite.
     """
     tops, bottoms = day_sums(blocks, top), day_sums(blocks, bottom)
     total = float(bottoms.sum())
@@ -65,7 +65,7 @@ def ratio_interval(blocks: IntArray, top: FloatArray, bottom: FloatArray, draws:
 
 
 MODEL: Final = "xgboost"
-"""The row that every other is compared with."""
+"""The reference row of the comparison."""
 
 EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
     "model": pl.String,
@@ -92,18 +92,18 @@ EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
     "coverage_p90_week_hi": pl.Float64,
     "coverage_p90_static": pl.Float64,
 }
-"""`lead` and `wmape_48h_diff` are baseline minus XGBoost, null on its own row; `_lo` and `_hi` hold 95 %.
+"""`lead` and `wmape_48h_diff` are baseline minus XGBoost, null for XGBoost itself; `_lo` and `_hi` bound 95 %.
 `coverage_p90_week_*` is the range over weeks of submission with at least `LEAST_WEEK_ROWS` rows;
-`coverage_p90_static` is what the static offset would have covered (XGBoost, time-later)."""
+`coverage_p90_static` is the coverage with a static offset (XGBoost, time-later split)."""
 
 LEAST_WEEK_ROWS: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The rows that forecasts are compared on: submissions and run times, in one order; `n` rows are distinct jobs.
+    """The judged rows: submissions and run times in one order; `n` is the number of distinct jobs.
 
-    Repeated folds stack their repeats: the days stay together, and `n` counts a job once.
+    Repeated folds are stacked: rows of one day stay in one block, and `n` counts a job once.
     """
 
     trace: str

@@ -1,7 +1,7 @@
-"""Calibration of quantiles by what was missed: static split conformal, and adaptive as jobs end.
+"""Conformal calibration of quantiles: a static offset, and an adaptive one that updates as jobs end.
 
-Adds an offset in log units to a quantile; fits nothing else. An adaptive offset at a submission has seen only jobs
-that ended strictly before it. Called by `training.runtime` and `training.evaluate`.
+An offset in log units is added to a quantile. The adaptive offset at a submission depends only on jobs that ended
+strictly before it. Called by `pipelines.models.fitted` and `peaks`.
 
 References: Vovk, Gammerman, Shafer, "Algorithmic Learning in a Random World" (2005); Romano, Patterson, Candes,
 "Conformalized Quantile Regression" (2019); Gibbs and Candes, "Adaptive Conformal Inference Under Distribution
@@ -24,20 +24,20 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adaptation:
-    """How an adaptive offset follows the workload.
+    """Parameters of an adaptive offset.
 
     Attributes
     ----------
     window
-        Ended jobs whose misses are remembered.
+        Number of ended jobs in the window of residuals.
     gain
-        Step of the level asked of the window after each ended job; 0 keeps the level at `tau`. Feedback is as late as
-        the jobs are long, so large steps overshoot.
+        Step of the quantile level after each ended job; 0 keeps the level at `tau`. Long jobs give late feedback, so
+        large steps overshoot.
     least
-        Ended jobs before the offset leaves 0.
+        Minimum of ended jobs; below it the offset is 0.
     shares
-        Shares of the offset to choose from, by the loss they would have had on the jobs of the window: `(1.0,)`
-        calibrates always, `(0.0, 0.5, 1.0)` only as far as it has been helping.
+        Candidate shares of the offset; the one with the least loss on the window is applied. `(1.0,)` always applies
+        the whole offset, `(0.0, 0.5, 1.0)` only as much as has reduced the loss.
     """
 
     window: int = 8000
@@ -48,11 +48,11 @@ class Adaptation:
 
 P90_ADAPTATION: Final = Adaptation()
 P50_ADAPTATION: Final = Adaptation(shares=(0.0,))
-"""Coverage is owed to p90, so its offset is always added; recentring p50 lost on every inner cut."""
+"""p90 promises coverage, so its offset always applies in full; recentring p50 lost on every inner cut."""
 
 
 def static_offset(log_y: FloatArray, log_q: FloatArray, tau: float) -> float:
-    """Return the split-conformal offset: the ceil((n + 1)·tau)-th smallest of y - q; 0 when there is nothing to go by.
+    """Return the split-conformal offset: the ceil((n + 1)·tau)-th smallest of y - q; 0 without rows.
 
     Adding it to q covers at least `tau` of exchangeable rows.
 
@@ -68,11 +68,11 @@ def static_offset(log_y: FloatArray, log_q: FloatArray, tau: float) -> float:
 
 @dataclass(slots=True, kw_only=True)
 class AdaptiveOffset:
-    """The offset of one quantile, as ended jobs teach it.
+    """The adaptive offset of one quantile.
 
-    The offset is the quantile, at a level that starts at `tau`, of the last `window` misses y - q. After each ended
-    job the level moves by gain·(tau - covered), covered being whether the whole offset of that job's submission held:
-    too many misses raise the level, too few lower it.
+    The offset is a quantile of the last `window` residuals y - q, at a level that starts at `tau`. After each ended job
+    the level moves by gain·(tau - covered), where `covered` is 1 if the job ended within its quantile plus offset: too
+    many misses raise the level, too few lower it.
     """
 
     tau: float
@@ -87,18 +87,18 @@ class AdaptiveOffset:
         self._losses = [0.0] * len(self.adaptation.shares)
 
     def whole(self) -> float:
-        """Return the offset that would calibrate the window, in log units."""
+        """Return the full offset that calibrates the window, in log units."""
         if len(self._ranked) < self.adaptation.least:
             return 0.0
         return rank_quantile(self._ranked, self._level)
 
     def share(self) -> float:
-        """Return the share of the offset that has lost least over the window; the first of equals."""
+        """Return the share of the offset with the least loss over the window; the first on ties."""
         best = min(range(len(self._losses)), key=lambda i: (round(self._losses[i], 9), i))
         return self.adaptation.shares[best]
 
     def learn(self, miss: float, whole: float) -> None:
-        """Take in an ended job: its miss y - q, and what `whole` was at its submission."""
+        """Add an ended job: its residual y - q, and the full offset at its submission."""
         if len(self._ranked) >= self.adaptation.least:
             covered = 1.0 if miss <= whole else 0.0
             self._level = min(max(self._level + self.adaptation.gain * (self.tau - covered), 0.0), 1.0)
@@ -117,7 +117,7 @@ class AdaptiveOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Offsets by row, as of each submission (n,), and the one that stands after all rows ended or were asked."""
+    """Offsets by row, as of each submission (n,), and the final one after all rows."""
 
     offsets: FloatArray
     final: float
@@ -132,17 +132,17 @@ def adaptive_offsets(
     tau: float,
     adaptation: Adaptation | None = None,
 ) -> Calibration:
-    """Walk submissions and ends in the order of time, and return the offset each submission was given.
+    """Walk submissions and ends in time order; return the offset in force at each submission.
 
-    Rows are the calibration rows and the judged rows together, in any order; each answers at its submission and
-    teaches at its end. At one instant submissions come before ends. A row never teaches itself an offset.
+    Rows are the calibration rows and the judged rows together, in any order. A row reads the offset at its submission
+    and updates it at its end. At equal times submissions come first, so no row influences its own offset.
 
     Parameters
     ----------
     submit_us, end_us
         Microseconds since the epoch (n,).
     log_y, log_q
-        Log run time, and the raw quantile predicted without sight of it (n,). A NaN `log_y` never teaches.
+        Log run time, and the raw quantile predicted without it (n,). Rows with NaN `log_y` never update the offset.
     tau
         The level of the quantile.
     """
@@ -152,7 +152,7 @@ def adaptive_offsets(
     wholes, offsets = [0.0] * n, [0.0] * n
     moments = np.concatenate([submit_us, end_us])
     is_end = np.repeat([False, True], n)
-    # Ties among ends fall back on the miss, not the row number: shuffling the rows changes nothing.
+    # Ties among ends are ordered by residual, not by row number, so shuffling rows changes nothing.
     order = np.lexsort((np.concatenate([log_y - log_q] * 2), is_end, moments))
     for event in order.tolist():
         if event < n:

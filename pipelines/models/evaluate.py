@@ -1,7 +1,7 @@
-"""Every model and baseline on one split, one table: what `taut evaluate` lists and the gate reads.
+"""Judge XGBoost, the forest and the history baselines on one split: the table of `taut evaluate` and of the gate.
 
-Fits XGBoost and the forest, asks the history baselines, and compares; the table itself is `comparison`'s.
-Called by `pipelines.cli`, `pipelines.cli.demo_tables` and `training.runtime`.
+The metrics and intervals are computed in `comparison`. Called by `pipelines.cli`, `pipelines.models.runtime` and
+`usage`.
 """
 
 from collections.abc import Sequence
@@ -24,18 +24,18 @@ from pipelines.models.splits import Split, SplitName, finished, group_folds, ran
 
 FOREST: Final = "random_forest"
 FOREST_RELATIVE: Final = "random_forest_relative"
-"""The forest on the usual features, and the forest that is given XGBoost's references: what boosting adds to them."""
+"""The forest on plain features, and the forest relative to the same references as XGBoost."""
 
 LEAST_TRAINED: Final = 60
-"""Training rows below which a type gets no model."""
+"""Minimum of training rows for a model of a type."""
 
 LATER_SHARE: Final = 0.2
-"""Share of a trace's submissions, the latest, that is judged when no cut is given."""
+"""Share of the latest submissions that is judged without an explicit cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one split gave: the fitted model, and every forecast of its test rows by name."""
+    """Result of one split: the fitted model, and every forecast of its test rows by name."""
 
     fitted: Fitted
     forecasts: dict[str, Forecast]
@@ -61,7 +61,7 @@ def evaluate(
 ) -> pl.DataFrame:
     """Judge XGBoost and every baseline, type by type, on one split of one trace.
 
-    The model is fitted as `train_runtime` fits it: the same rows, cut, recipe, seed and threads give the same trees.
+    The model is fitted as in `train_runtime`: the same rows, cut, recipe, seed and threads give the same trees.
 
     Parameters
     ----------
@@ -70,8 +70,8 @@ def evaluate(
     split
         `time` (cut at `until`), `group` (`repeats` times `folds` folds that share no group) or `random`.
     until, since
-        Of the time-later split: the cut on labels, and the first judged submission. Each stands for the other when it
-        is missing; with neither the cut is `default_until`.
+        For the time-later split: the cut on labels, and the first judged submission. Each defaults to the other;
+        without both the cut is `default_until`.
     types
         Only these types; all with enough rows by default.
 
@@ -83,7 +83,7 @@ def evaluate(
     Raises
     ------
     TrainingError
-        No type has enough rows on both sides of the split.
+        No type has enough rows to train and to judge.
     """
     recipe = recipe or Recipe()
     until = until or since or default_until(jobs)
@@ -102,8 +102,8 @@ def evaluate(
             tables.append(table(examples, splits, outcomes, trace=trace, seed=seed))
     if not tables:
         raise TrainingError(
-            f"no task type of {trace} has {LEAST_TRAINED} jobs to learn from and one to judge under the split {split} "
-            f"with the cut {until.isoformat()}: move the cut, or bring more jobs"
+            f"no task type of {trace} has {LEAST_TRAINED} training jobs and one judged job under the split {split} "
+            f"with the cut {until.isoformat()}: move the cut, or ingest more jobs"
         )
     return pl.concat(tables)
 
@@ -117,7 +117,7 @@ def default_until(jobs: pl.DataFrame) -> datetime:
 
 
 def enough(split: Split) -> bool:
-    """Return whether a split has rows to learn from, to stop on and to judge."""
+    """Return whether a split has rows to fit, to stop on and to judge."""
     return len(split.train) >= LEAST_TRAINED and len(split.stop) > 0 and len(split.fit) > 0 and len(split.test) > 0
 
 
@@ -131,7 +131,7 @@ def outcome(
     seed: int,
     nthread: int,
 ) -> Outcome:
-    """Fit on one split, and let the model and every baseline answer its test rows."""
+    """Fit on one split, and forecast its test rows with the model and every baseline."""
     fitted = fit_runtime(examples, split, recipe, until=until, seed=seed, nthread=nthread)
     forecasts = {MODEL: calibrated(examples, fitted, recipe)}
     if forest:
@@ -143,7 +143,7 @@ def outcome(
 
 
 def _forests(examples: Examples, fitted: Fitted, *, relative: bool, seed: int, nthread: int) -> dict[str, Forecast]:
-    """Answer with a forest on the features as they are; and, if XGBoost had the references, with one that has them."""
+    """Forecast with a forest on plain features and, if XGBoost used references, with a forest relative to them."""
     train, test = fitted.split.train, fitted.split.test
     plain, _ = encoded(examples.plain, fitted.contract)
     rows = Rows(matrix=plain[train], target=examples.log_y[train])
@@ -175,7 +175,7 @@ def table(
 
 
 def empty_table() -> pl.DataFrame:
-    """Return the evaluation of nothing: the columns, no rows."""
+    """Return an evaluation table without rows."""
     return pl.DataFrame(schema=EVALUATION_SCHEMA)
 
 

@@ -1,7 +1,7 @@
-"""The rows of one trace and task type as training sees them: jobs, features as of submission, and log run time.
+"""Training examples of one trace and task type: jobs, features as of submission, and log run time.
 
-Features come from `features.build` alone; nothing is fitted or split here.
-Called by `training.runtime`, `training.usage`, `training.evaluate` and `training.replication`.
+Features come from `features.build` alone; nothing is fitted or split here. Called by the other modules of
+`pipelines.models` and by the replay study.
 """
 
 import hashlib
@@ -37,9 +37,9 @@ _US_PER_S: Final = 1e6
 class Examples:
     """Jobs of one task type in canonical order, each with its features as of its submission.
 
-    `jobs` carries the columns of `usage` where there is any. `log_y` is NaN where there is no run time (n,), and
-    `reference` what its p50 and p90 are learnt against: 0, or those of the like's log run time (n, 2). `plain` are the
-    features as they are where `features` are seen against the reference.
+    `jobs` has the columns of `usage` if the trace measures use. `log_y` (n,) is NaN without a run time. `reference` (n,
+    2) is subtracted from log run time before fitting p50 and p90: 0, or the quantiles of similar jobs. `plain` are the
+    features before the reference is subtracted from them.
     """
 
     task_type: str
@@ -56,33 +56,33 @@ class Examples:
 
     @property
     def end_us(self) -> IntArray:
-        """Ends in microseconds of Unix time, far in the future where there is none (n,)."""
+        """Ends in microseconds of Unix time, far in the future for jobs without an end (n,)."""
         return self.jobs["end_ts"].dt.epoch("us").fill_null(np.iinfo(np.int64).max).to_numpy()
 
     @property
     def run_s(self) -> FloatArray:
-        """Run times in seconds, NaN where there is none (n,)."""
+        """Run times in seconds, NaN for jobs without one (n,)."""
         return self.jobs["run_s"].fill_null(float("nan")).to_numpy()
 
     def open_run_s(self, rows: IntArray, until: datetime) -> FloatArray:
-        """Return what these rows had run by `until`, 0 for those that had not started (m,)."""
+        """Return the seconds these rows had run by `until`, 0 before their start (m,)."""
         start_us = self.jobs["start_ts"].dt.epoch("us").fill_null(np.iinfo(np.int64).max).to_numpy()[rows]
         return np.maximum(until.timestamp() - start_us / _US_PER_S, 0.0)
 
 
 def task_types(jobs: pl.DataFrame, by: By) -> list[str]:
-    """Return the types a trace holds, most rows first; rows without a tag have no type by `workload`.
+    """Return the types of a trace, most rows first; by `workload`, untagged rows have no type.
 
     Raises
     ------
     TrainingError
-        No row has one.
+        No row has a type.
     """
     counts = (
         jobs[TYPE_COLUMN[by]].drop_nulls().value_counts().sort(["count", TYPE_COLUMN[by]], descending=[True, False])
     )
     if counts.is_empty():
-        raise TrainingError(f"no row has a {TYPE_COLUMN[by]}: expected tagged jobs; train by kind instead")
+        raise TrainingError(f"no row has a {TYPE_COLUMN[by]}: expected tagged jobs; train with --by kind")
     return counts[TYPE_COLUMN[by]].to_list()
 
 
@@ -96,10 +96,10 @@ def examples_of(
     names: str | Sequence[str],
     relative: bool = False,
 ) -> Examples:
-    """Build the examples of one type; `history` is the whole trace's, and each row sees its own past of it only.
+    """Build the examples of one type; `history` covers the whole trace, and each row uses only its own past.
 
-    With `relative`, run times are learnt against the reference of `features.reference`, and so are the features that
-    are run times.
+    With `relative`, the reference of `features.reference` is subtracted from run times and from the features that are
+    run times.
     """
     own = jobs.filter(pl.col(TYPE_COLUMN[by]) == task_type).sort("submit_ts", *_IDENTITY)
     if usage is not None and usage.height:
@@ -116,9 +116,9 @@ def examples_of(
 
 
 def contract_of(features: pl.DataFrame, rows: IntArray) -> FeatureContract:
-    """Fit the contract to training rows: columns that vary there, and every one that derives from the request.
+    """Fit the contract to training rows: columns that vary there, and every column derived from the request.
 
-    A constant column teaches nothing and costs time; the request's stay, so that what a request cannot change is seen.
+    A constant column costs time and adds nothing. Columns of the request stay, so that a model always sees the request.
     """
     trained = features[rows]
     varies = trained.select(pl.all().n_unique() > 1).row(0)
@@ -133,7 +133,7 @@ def encoded(features: pl.DataFrame, contract: FeatureContract) -> tuple[Matrix, 
 
 
 def known_at(jobs: pl.DataFrame, until: datetime) -> pl.DataFrame:
-    """Return the jobs as they stood at `until`: only those submitted, and no end, run time or status that lay ahead."""
+    """Return the jobs as known at `until`: only submitted ones, without later ends, run times and statuses."""
     ahead = pl.col("end_ts").is_null() | (pl.col("end_ts") >= until)
     unstarted = pl.col("start_ts") >= until
     return jobs.filter(pl.col("submit_ts") < until).with_columns(
@@ -150,7 +150,7 @@ def known_at(jobs: pl.DataFrame, until: datetime) -> pl.DataFrame:
 
 
 def history_at(jobs: pl.DataFrame, usage: pl.DataFrame | None, until: datetime) -> History:
-    """Return the history that serving starts from at `until`; it holds nothing of later ends."""
+    """Return the history that serving starts from at `until`, without later ends."""
     known = known_at(jobs, until)
     if usage is None:
         return History.of(known)
@@ -159,7 +159,7 @@ def history_at(jobs: pl.DataFrame, usage: pl.DataFrame | None, until: datetime) 
 
 
 def support_of(jobs: pl.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return the lowest and highest request of each resource that these rows request at all."""
+    """Return the lowest and highest request of each resource requested by these rows."""
     support = {}
     for resource, column in REQUEST_COLUMN.items():
         asked = jobs[column].drop_nulls()
@@ -169,7 +169,7 @@ def support_of(jobs: pl.DataFrame) -> dict[str, tuple[float, float]]:
 
 
 def fingerprint(jobs: pl.DataFrame) -> str:
-    """Return the SHA-256 of the rows that were trained on, whatever their order: names, times, requests, run times."""
+    """Return the SHA-256 of the training rows (names, times, requests, run times), independent of their order."""
     columns = [*_IDENTITY, "user", "vc", "group", "submit_ts", "start_ts", "end_ts", "run_s", *REQUEST_COLUMN.values()]
     text = jobs.select(columns).sort(_IDENTITY).write_csv()
     return hashlib.sha256(text.encode()).hexdigest()

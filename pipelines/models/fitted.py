@@ -1,7 +1,7 @@
-"""One run-time model on one split: trees stopped on the latest rows, grown again on all, calibrated as jobs end.
+"""Fit one run-time model on one split: early stopping on the latest rows, refit on all, conformal calibration.
 
-Fits and answers; what it is compared with and handed on as is decided in `evaluate` and `runtime`.
-Called by `training.runtime`, `training.evaluate` and `training.search`.
+Weights of censored jobs are here; comparison and packaging are in `evaluate` and `runtime`. Called by both, and by the
+replay study.
 """
 
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ from pipelines.models.metrics import QUANTILES, FloatArray, Forecast
 from pipelines.models.splits import Split
 
 WEIGHT_LIMIT: Final = 20.0
-"""No ended job stands for more than this many jobs, so that a handful of long ones cannot carry the fit."""
+"""Maximum weight of an ended job, so that a few long jobs cannot dominate the fit."""
 
 
 def survival_before(times: FloatArray, events: npt.NDArray[np.bool_], at: FloatArray) -> FloatArray:
@@ -49,7 +49,7 @@ def survival_before(times: FloatArray, events: npt.NDArray[np.bool_], at: FloatA
 
 
 def censoring_weights(ended_run_s: FloatArray, open_run_s: FloatArray) -> FloatArray:
-    """Weigh each ended job by one over the chance that a job of its length had ended by the cut.
+    """Return inverse-probability weights: one over the probability that a job of this length had ended by the cut.
 
     Parameters
     ----------
@@ -78,30 +78,30 @@ IntArray = npt.NDArray[np.int64]
 QUANTILE_NAMES: Final = {0.5: "p50", 0.9: "p90"}
 
 LEAST_ROUNDS: Final = 20
-"""Rounds grown at least: a handful of stopping rows may stop at the first by luck."""
+"""Minimum of rounds: with few stopping rows, chance may stop the first round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How a run-time model is trained; every field is a choice that was searched or may be compared.
+    """Choices for training a run-time model; each was searched or can be compared.
 
     Attributes
     ----------
     features
         Name of the feature set.
     relative
-        Learn log run time against the reference of the like (`features.reference`); an answer is raw + reference.
+        Fit log run time minus the reference of similar jobs (`features.reference`); a prediction is raw + reference.
     boosting
-        How trees are grown.
+        Parameters of the trees.
     censored
-        `weights`: jobs still running at the cut give their weight to the ended jobs that are as long;
-        `absent`: they are left out.
+        `weights`: ended jobs as long as jobs still running at the cut get their weight (`censoring_weights`);
+        `absent`: running jobs are left out.
     half_life_days
-        Weight of a row halves with every so many days between its submission and the last fitted one; None: all alike.
+        The weight of a row halves for each such period between its submission and the last one; None: equal weights.
     completed_only
-        Train on completed jobs only; the judged rows stay all finished jobs.
+        Train on completed jobs only; all finished jobs are judged.
     p50, p90
-        How the offsets adapt.
+        Parameters of the adaptive offsets.
     """
 
     features: str = "submit"
@@ -116,10 +116,10 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """A fitted run-time model, and the raw quantiles of log run time (n, 2) it gave the rows it never saw.
+    """A fitted run-time model, and its raw quantiles of log run time (n, 2) for rows outside the fit.
 
-    `raw` is NaN for the fitted rows only; for the stopping rows it is the answer of the first trees, which had not
-    seen them. `trained` are the rows the final trees saw.
+    `raw` is NaN for fitted rows. For stopping rows it comes from the first fit, which excludes them. `trained` are the
+    rows of the final fit.
     """
 
     contract: FeatureContract
@@ -135,12 +135,12 @@ class Fitted:
 def fit_runtime(
     examples: Examples, split: Split, recipe: Recipe, *, until: datetime | None, seed: int, nthread: int
 ) -> Fitted:
-    """Fit on the split's training rows: first to find the rounds and the stopping rows' misses, then on all of them.
+    """Fit twice: first to find the number of rounds and the residuals of the stopping rows, then on all training rows.
 
     Parameters
     ----------
     until
-        The cut, to know how long the censored rows had run; None where the split has none.
+        The cut, for the elapsed time of censored rows; None if the split has no cut.
     """
     fit_rows, stop_rows = (_kept(examples.jobs, rows, recipe) for rows in (split.fit, split.stop))
     trained = np.concatenate([fit_rows, stop_rows])
@@ -177,7 +177,7 @@ def fit_runtime(
 def row_weights(
     examples: Examples, trained: IntArray, split: Split, recipe: Recipe, until: datetime | None
 ) -> FloatArray:
-    """Return the weight of every row (n,): censoring times recency, mean 1 over the trained rows, 0 elsewhere."""
+    """Return the weight of every row (n,): censoring times recency, mean 1 over training rows, 0 elsewhere."""
     weights = np.ones(len(trained))
     if recipe.censored == "weights" and until is not None and len(split.censored):
         open_run_s = examples.open_run_s(split.censored, until)
@@ -191,11 +191,10 @@ def row_weights(
 
 
 def calibrated(examples: Examples, fitted: Fitted, recipe: Recipe) -> Forecast:
-    """Answer the test rows, each with the offsets that stood at its submission.
+    """Forecast the test rows, each with the offsets in force at its submission.
 
-    On a time-later split the misses of the stopping rows and of all rows that were not learnt from teach, the judged
-    ones among them, each when its job ends. Elsewhere time does not order the rows, and the static offset of the
-    stopping rows is added.
+    On a time-later split, all rows outside the fit update the offsets when their jobs end, judged rows included. Other
+    splits do not order rows by time, so the static offset of the stopping rows is added.
     """
     split = fitted.split
     if split.name != "time":
@@ -208,7 +207,7 @@ def calibrated(examples: Examples, fitted: Fitted, recipe: Recipe) -> Forecast:
 
 
 def offsets_at(examples: Examples, fitted: Fitted, recipe: Recipe, until: datetime) -> dict[str, float]:
-    """Return the offsets that stand at the cut: taught by the rows that had ended and were not fitted."""
+    """Return the offsets in force at the cut, from rows outside the fit that had ended by then."""
     answered = np.flatnonzero(~np.isnan(fitted.raw[:, 0]))
     ended = examples.end_us[answered] < until.timestamp() * 1e6
     walked = _walk(examples, fitted, answered[ended], recipe)
@@ -216,7 +215,7 @@ def offsets_at(examples: Examples, fitted: Fitted, recipe: Recipe, until: dateti
 
 
 def static_calibrated(examples: Examples, fitted: Fitted) -> Forecast:
-    """Answer the test rows with p90 shifted by split conformal on the stopping rows; p50 stands as it is."""
+    """Forecast the test rows with p90 shifted by split conformal on the stopping rows; p50 stays raw."""
     stop, test = np.intersect1d(fitted.split.stop, fitted.trained), fitted.split.test
     offset = static_offset(examples.log_y[stop], fitted.raw[stop, 1], QUANTILES[1])
     return Forecast(p50=fitted.raw[test, 0], p90=fitted.raw[test, 1] + offset).sorted()
@@ -245,5 +244,5 @@ def _kept(jobs: pl.DataFrame, rows: IntArray, recipe: Recipe) -> IntArray:
 
 
 def _scaled(grown: Boosting, rows: int) -> Boosting:
-    """Let leaves be smaller where there are few rows: a twentieth of them at most."""
+    """Reduce the minimum leaf weight to a twentieth of the rows when rows are few."""
     return replace(grown, min_child_weight=min(grown.min_child_weight, max(1.0, rows / 20)))

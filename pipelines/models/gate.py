@@ -1,7 +1,6 @@
-"""The gate: may this model become champion? A verdict with its reasons in words and figures.
+"""The gate: decide from its evaluation whether a model may become champion, with reasons and figures.
 
-Pure; judges the evaluation table that training made and knows no registry. Called by `pipelines.models.tracking` and
-the demo.
+Pure; no registry is read or written here. Called by `pipelines.models.tracking` and the demo.
 """
 
 import math
@@ -12,31 +11,31 @@ from typing import Final, Literal
 import polars as pl
 
 MODEL: Final = "xgboost"
-"""The name of the model's own row in an evaluation; every other row is a baseline."""
+"""Name of the model's row in an evaluation; all other rows are baselines."""
 
 FITTED_BASELINES: Final = frozenset({"random_forest", "random_forest_relative"})
-"""Baselines that are themselves fitted; the gate asks for a lead over those that only remember."""
+"""Fitted baselines; the gate requires a lead over the history baselines only."""
 
 TIME_LATER: Final = "time"
 LEAST_ROWS: Final = 50
-"""Held-out rows below which no lead is believed."""
+"""Minimum of held-out rows."""
 
 COVERAGE_TOLERANCE: Final = 0.05
-"""How far below its level the coverage of a usage quantile may lie; above, it is safe, only generous."""
+"""How far the coverage of a usage quantile may fall below its level; higher coverage is safe."""
 
 Row = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Whether a model passed, and why or why not, one sentence a reason."""
+    """The decision of the gate and its reasons, one sentence each."""
 
     passed: bool
     reasons: tuple[str, ...]
 
     @property
     def text(self) -> str:
-        """The reasons as one line."""
+        """Return the reasons as one line."""
         return "; ".join(self.reasons)
 
 
@@ -46,18 +45,18 @@ def judge(kind: Literal["runtime", "usage"], evaluation: pl.DataFrame) -> Verdic
     Parameters
     ----------
     kind
-        `runtime`: the lead over the best history baseline must exceed zero with its whole interval.
-        `usage`: each target's upper quantile must cover as much as it says, within `COVERAGE_TOLERANCE`.
+        `runtime`: the lead over the best history baseline must be above zero over its whole interval.
+        `usage`: the coverage of each target's upper quantile must reach its level, within `COVERAGE_TOLERANCE`.
     evaluation
         One row per model and baseline (`runtime`: `model, split, n, pinball, lead, lead_lo`) or per target
-        (`usage`: `model, target, split, n, level, coverage`). Rows of other splits are not looked at.
+        (`usage`: `model, target, split, n, level, coverage`). Rows of other splits are ignored.
     """
     missing = sorted(COLUMNS[kind] - set(evaluation.columns))
     if missing:
         return _refused(f"the evaluation lacks {', '.join(missing)}")
     rows = evaluation.filter(pl.col("split") == TIME_LATER).to_dicts()
     if not rows:
-        return _refused(f"no rows of the split {TIME_LATER}: a model is judged on jobs later than those it learnt from")
+        return _refused(f"no rows of the split {TIME_LATER}: a model is judged on jobs later than its training jobs")
     return _judge_runtime(rows) if kind == "runtime" else _judge_usage(rows)
 
 

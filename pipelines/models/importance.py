@@ -1,8 +1,8 @@
-"""Which features matter, by permutation on held-out rows; and which requestable resources do.
+"""Permutation importance of features and of requestable resources, on held-out rows.
 
-Permutation importance has no sign of effect: the sign beside it is the rank correlation of the feature with its SHAP
-value there, and is named so; of a resource, that of what a shuffle does to its request with what it does to the answer.
-Called by `training.runtime` and `training.usage`.
+Permutation importance has no sign. For a feature, `sign` is the rank correlation of its value with its SHAP value; for
+a resource, the rank correlation of the change of the request with the change of the prediction under shuffling.
+Called by `pipelines.models.runtime` and `usage`.
 
 References: Breiman, "Random Forests" (2001), section 10; Strobl and others, "Conditional variable importance for random
 forests" (2008), for shuffling within strata; Lundberg and others, "From Local Explanations to Global Understanding with
@@ -31,21 +31,21 @@ Importance = dict[str, str | float | int | None]
 
 REPEATS: Final = 5
 LARGEST_SAMPLE: Final = 400
-"""Held-out rows used at most: a spread over five shuffles is asked for, not a third digit."""
+"""Maximum of held-out rows: enough for the spread over five shuffles."""
 
 SHAP_SAMPLE: Final = 200
-"""Held-out rows behind the sign: SHAP costs more than a prediction by the square of the depth."""
+"""Maximum of held-out rows for SHAP values, whose cost grows with the square of the depth."""
 
 LEAST_SHARE: Final = 0.02
-"""A resource below this share of the total importance is not important, however steady it is."""
+"""Minimum share of the total importance for an important resource."""
 
 REQUEST_COLUMN: Final = {"cpu_cores": "req_cpu_cores", "mem_gib": "req_mem_gib", "gpus": "req_gpus"}
-"""Requestable resource to the canonical column that requests it."""
+"""Canonical request column of each resource."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Mean and standard deviation over the shuffles; `sign` as `permuted_requests` has it."""
+    """Mean and standard deviation over the shuffles; `sign` as in `permuted_requests`."""
 
     mean: float
     std: float
@@ -53,10 +53,10 @@ class Spread:
 
 
 class _Ready:
-    """A fitted estimator as scikit-learn wants to see one; the scoring function holds the model."""
+    """A placeholder estimator for scikit-learn; the scoring function holds the model."""
 
     def fit(self) -> "_Ready":
-        """Return itself: scikit-learn asks for the method and never calls it."""
+        """Return itself: scikit-learn requires the method and never calls it."""
         return self
 
 
@@ -70,25 +70,25 @@ def permuted(
     seed: int,
     repeats: int = REPEATS,
 ) -> list[Importance]:
-    """Return how much the loss of held-out rows grows when one column is shuffled, most important first.
+    """Return the increase of the held-out loss when one column is shuffled, most important first.
 
     Parameters
     ----------
     matrix, targets
-        Held-out rows (n, k), (n, ...); a sample by lot is taken where there are more than `LARGEST_SAMPLE`.
+        Held-out rows (n, k), (n, ...); a random sample is used above `LARGEST_SAMPLE` rows.
     columns
         Names and types of the matrix's columns.
     boosters
-        The boosters behind `loss`. A column that none splits on cannot matter: it has mean and std 0 unshuffled.
-        With one booster its first output also gives the sign; with several the sign is null.
+        The boosters behind `loss`. A column in no split gets mean and std 0 without shuffling. With one booster its
+        first output also gives the sign; with several the sign is null.
     loss
-        Of a matrix and its targets; smaller is better.
+        Loss of a matrix and its targets; smaller is better.
 
     Returns
     -------
     importances
         `feature`, `mean` and `std` over the repeats, `repeats`, and `sign`: Spearman's correlation of the feature with
-        its SHAP value on these rows, null for a category and where either is constant.
+        its SHAP value on these rows, null for categories and constants.
     """
     rng = np.random.default_rng(seed)
     if len(matrix) > LARGEST_SAMPLE:
@@ -127,26 +127,26 @@ def permuted_requests(
     seed: int,
     repeats: int = REPEATS,
 ) -> dict[str, Spread]:
-    """Return how much the loss grows when one resource's request is shuffled and what derives from it follows.
+    """Return the increase of the loss when one resource's request is shuffled along with its derived features.
 
-    Shuffling `cpu_cores_per_gpu` alone would charge the cores for what the GPUs say. Requests are shuffled among the
-    jobs of one role: between roles a request stands in for the role, and would be charged for what the role says.
+    Shuffling `cpu_cores_per_gpu` alone would attribute the effect of GPUs to cores. Requests are shuffled within a
+    role: between roles a request is a proxy for the role, whose effect would be attributed to the request.
 
     Parameters
     ----------
     frame, jobs, targets
         Features of held-out rows, their jobs, and their targets (n,).
     contract, loss
-        What turns features into the matrix that `loss` takes.
+        The encoding of features, and the loss of the encoded matrix.
     predict
-        Of the same matrix, what the model says (n,).
+        The prediction for the same matrix (n,).
 
     Returns
     -------
     spreads
         By requestable resource; zero where no feature of the contract derives from a request. `sign` is Spearman's
-        correlation, over rows and shuffles, of the change of the request with the change of what is predicted: null
-        where either never changes.
+        correlation, over rows and shuffles, of the change of the request with the change of the prediction; null
+        if either never changes.
     """
     rng = np.random.default_rng(seed)
     if frame.height > LARGEST_SAMPLE:
@@ -183,9 +183,9 @@ def permuted_requests(
 def important_resources(
     requests: Mapping[str, Spread], importances: Sequence[Importance], *, least_share: float = LEAST_SHARE
 ) -> tuple[str, ...]:
-    """Return the resources that Algorithm 1 leaves alone: mean above 2 std, and above a share of the total.
+    """Return the resources that Algorithm 1 does not shrink: mean above 2 std and above a share of the total.
 
-    The total is that of the resources and of every feature that derives from none.
+    The total is over resources and features not derived from a request.
 
     >>> important_resources({"cpu_cores": Spread(mean=0.3, std=0.1), "mem_gib": Spread(mean=0.3, std=0.2),
     ...     "gpus": Spread(mean=0.01, std=0.0)}, [])

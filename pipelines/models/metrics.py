@@ -1,7 +1,7 @@
-"""How good a run-time forecast is: pinball of log run time first, errors in hours and coverage beside it.
+"""Metrics of run-time forecasts: pinball loss of log run time, errors in hours, coverage.
 
-Pure functions of arrays, one formula each; no intervals (`bootstrap`) and no splits (`splits`).
-Called by `training.evaluate`, `training.conformal`, `training.importance` and the gate's tests.
+Pure functions of arrays, one formula each; intervals are in `comparison`, splits in `splits`. Called by the other
+modules of `pipelines.models`.
 
 References: Koenker and Bassett, "Regression Quantiles", Econometrica 46 (1978), for the pinball loss;
 `docs` glossary for p50, p90 and WMAPE.
@@ -16,17 +16,17 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 
 QUANTILES: Final = (0.5, 0.9)
-"""The levels every run-time model and baseline answers."""
+"""Quantile levels of every run-time model and baseline."""
 
 CLIP_H: Final = 48.0
-"""Where `wmape_48h` clips truth and prediction; two of the traces are clamped there by their publishers."""
+"""Clipping limit of `wmape_48h`; the publishers of two traces clamp run times at it."""
 
 _SECONDS_PER_HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """Quantiles of log run time (log of seconds), one per row; NaN nowhere."""
+    """Quantiles of log run time (log of seconds), one per row, never NaN."""
 
     p50: FloatArray
     p90: FloatArray
@@ -45,7 +45,7 @@ class Forecast:
 
 
 def log_run(run_s: FloatArray) -> FloatArray:
-    """Return log(max(run_s, 1)): a job of no seconds counts as one second.
+    """Return log(max(run_s, 1)): a job of zero seconds counts as one second.
 
     >>> log_run(np.array([0.0, 1.0])).tolist()
     [0.0, 0.0]
@@ -88,7 +88,7 @@ def mae_h(run_s: FloatArray, predicted_s: FloatArray) -> float:
 
 
 def wmape(run_s: FloatArray, predicted_s: FloatArray) -> float:
-    """Return Σ|ŷ - y| / Σy, or NaN where all run times are zero.
+    """Return Σ|ŷ - y| / Σy, or NaN if all run times are zero.
 
     >>> wmape(np.array([100.0, 300.0]), np.array([200.0, 300.0]))
     0.25
@@ -103,7 +103,7 @@ def clipped(seconds: FloatArray, limit_h: float = CLIP_H) -> FloatArray:
 
 
 def wmape_48h(run_s: FloatArray, predicted_s: FloatArray) -> float:
-    """Return WMAPE with truth and prediction both clipped at 48 h.
+    """Return WMAPE with run time and prediction both clipped at 48 h.
 
     >>> day = 86400.0
     >>> wmape_48h(np.array([10 * day]), np.array([1 * day]))

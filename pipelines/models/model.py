@@ -1,8 +1,6 @@
-"""What training hands on: one trained model of one trace and task type, with all that is known about it.
+"""A trained model of one trace and task type with its metadata, and the bundle and card made from it.
 
-No fitting and no files here; the bundle, the tracking run and the gate are made from this value.
-Made by `training.runtime` and `training.usage`; read by `pipelines.models.tracking`, `pipelines.models.gate` and
-`pipelines.cli`.
+Nothing is fitted here. Built by `pipelines.models.runtime` and `usage`; read by `tracking`, `gate` and `pipelines.cli`.
 """
 
 import math
@@ -41,17 +39,17 @@ class TrainedModel:
     name
         Registered name, `<kind>.<trace>.<type>`, e.g. `runtime.pai.ctr`.
     kind
-        `runtime` (how long) or `usage` (how much at most).
+        `runtime` (run time) or `usage` (upper quantiles of use).
     trace, task_type
-        What it was trained on; `task_type` holds the raw tag when trained by workload.
+        Its training data; `task_type` is the raw tag if trained by workload.
     contract
-        Names, order, kinds and categories of the features; `contract.encode` makes the matrix the boosters take.
+        Names, order, kinds and categories of the features; `contract.encode` builds the input matrix of the boosters.
     boosters
         Target to booster; `run_s` for a run-time model, `USAGE_TARGETS` (those with data) for a usage model.
     quantiles
         The quantile levels of the boosters' outputs, in order.
     relative
-        Whether the booster takes and answers run times against the reference of the like (`features.reference`).
+        Whether the booster predicts run times relative to the reference of similar jobs (`features.reference`).
     offsets
         Added to the raw outputs in log units, by quantile name (`p50`, `p90`) or by target.
     history
@@ -66,21 +64,21 @@ class TrainedModel:
     support
         Requestable resource to the lowest and highest request seen in training.
     params
-        What the boosters were fitted with, including the seed.
+        Parameters of the fit, including the seed.
     metrics
-        Held-out figures by name, as in the `xgboost` row of `evaluation`.
+        Held-out metrics by name, as in the `xgboost` row of `evaluation`.
     evaluation
         The model and every baseline on the same held-out rows, one row each.
     until
-        The cut on labels: every trained row ended before it.
+        The cut on labels: every training row ended before it.
     rows
-        Rows trained on.
+        Number of training rows.
     data_fingerprint
         Hash of the training rows.
     population
-        What the training rows look like, feature by feature, for telling drift later.
+        Distribution of each feature in the training rows, to detect drift.
     alike
-        What jobs of one role and request need at most, for usage models; None for run-time models.
+        Upper bounds of use by role and request, for usage models; None for run-time models.
     """
 
     name: str
@@ -108,7 +106,7 @@ class TrainedModel:
 
 
 def card_of(model: TrainedModel, *, created: datetime) -> Card:
-    """Return the model card: what the model is, what it was trained on, how it was judged."""
+    """Return the model card: identity, training data and evaluation."""
     return card_from(
         {
             "name": model.name,
@@ -136,7 +134,7 @@ def card_of(model: TrainedModel, *, created: datetime) -> Card:
 
 
 def write_model(model: TrainedModel, folder: Path, *, created: datetime) -> str:
-    """Write the model's bundle to a new folder and return its digest; the same model and `created`: same bytes."""
+    """Write the model's bundle to a new folder and return its digest; deterministic given the model and `created`."""
     return write_bundle(
         folder,
         card=card_of(model, created=created),
@@ -149,7 +147,7 @@ def write_model(model: TrainedModel, folder: Path, *, created: datetime) -> str:
 
 
 def figures(model: TrainedModel) -> dict[str, float]:
-    """Return every figure of the evaluation as `<split>/<model>/[<target>/]<figure>`, and the model's own plain."""
+    """Return all metrics of the evaluation as `<split>/<model>/[<target>/]<metric>`, the model's own without prefix."""
     found = dict(model.metrics)
     for row in model.evaluation.to_dicts():
         place = [str(row[key]) for key in ("split", "model", "target") if row.get(key) is not None]
@@ -160,7 +158,7 @@ def figures(model: TrainedModel) -> dict[str, float]:
 
 
 def made_with() -> dict[str, str]:
-    """Return the versions of what a bundle's bytes depend on."""
+    """Return the versions of the libraries that a bundle's bytes depend on."""
     return {
         "taut": installed_version("taut"),
         "xgboost": str(xgb.__version__),

@@ -1,7 +1,6 @@
-"""One upper quantile of one resource's use on one split: trees stopped on the latest rows, then grown on all.
+"""Fit one upper quantile of one resource's use, and the bounds of use of similar jobs (same role and request).
 
-Fits and answers one target; which targets a type has and how they are judged is `training.usage`'s.
-Called by `training.usage`.
+The targets of a type and their evaluation are in `usage`. Called by `pipelines.models.usage` and the shrinking study.
 """
 
 from collections.abc import Mapping
@@ -26,7 +25,7 @@ _REQUESTS: Final = {"cpu_cores": "req_cpu_cores", "mem_gib": "req_mem_gib", "gpu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """How one target is bounded: the rank over the measured needs, and the factor that the value there is taken by.
+    """Bound of one target: a quantile level of the measured needs, times a factor.
 
     A factor below one accepts that the jobs at the bound run longer by its inverse.
     """
@@ -41,29 +40,29 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "gpus": Bound(level=0.95, factor=1.0 / 1.05),
     "gpu_mem_gib": Bound(level=1.0, factor=1.3),
 }
-"""Memories are hard, so the largest need counts, with room above; GPUs are scarce and soft, so a stretch of up to a
-twentieth is accepted there, and one job in twenty beyond it."""
+"""Memory is a hard limit: the largest need plus a margin. GPU compute is soft and scarce: a stretch of up to 5 % is
+accepted, and one job in twenty may exceed it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlikeRecipe:
-    """How jobs alike are bounded: `least_groups` of measured jobs before anything is said of them."""
+    """Bounds of similar jobs; a role and request needs `least_groups` measured groups to get one."""
 
     least_groups: int = 50
     bounds: Mapping[str, Bound] = field(default_factory=lambda: dict(BOUNDS))
 
 
 def alike_of(jobs: pl.DataFrame, columns: Mapping[str, str], recipe: AlikeRecipe) -> tuple[Alike, ...]:
-    """Return the bounds of every role and request that enough groups were measured with, most groups first.
+    """Return the bounds of every role and request with enough measured groups, most groups first.
 
-    A need is the use, at most the request: what a job used beyond its request it got anyway.
+    A need is the use, capped at the request: a job got use above its request without asking for it.
 
     Parameters
     ----------
     jobs
         Measured jobs with their use (n rows).
     columns
-        Target to the column of its use.
+        Column of the use of each target.
     """
     kept = jobs.filter(pl.col("role") != PARAMETER_SERVER)
     if kept.is_empty():
@@ -105,7 +104,7 @@ def _bound(needs: FloatArray, bound: Bound) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRecipe:
-    """How usage models are trained: the quantile's level, features, trees, calibration, and bounds of jobs alike."""
+    """Choices for training usage models: quantile level, features, trees, calibration, bounds of similar jobs."""
 
     level: float = 0.95
     features: str = "usage"
@@ -122,8 +121,8 @@ class UsageRecipe:
 class Peak:
     """One target fitted on one split, in log1p of its unit.
 
-    `offset` is the one that stood at the cut; `answered` are the calibrated answers of the rows `test`, each with the
-    offset that stood at its submission; `log1p` is the use of every row, NaN where it was not measured.
+    `offset` is the one in force at the cut. `answered` are the calibrated predictions for the rows `test`, each with
+    the offset in force at its submission. `log1p` is the use of every row, NaN if not measured.
     """
 
     booster: xgb.Booster
@@ -136,7 +135,7 @@ class Peak:
 
 
 def log1p_use(jobs: pl.DataFrame, column: str) -> FloatArray:
-    """Return log1p of a column of `usage`, NaN where it was not measured or the trace has none (n,)."""
+    """Return log1p of a column of `usage`, NaN if not measured (n,)."""
     if column not in jobs.columns:
         return np.full(jobs.height, np.nan)
     used: FloatArray = np.log1p(jobs[column].fill_null(float("nan")).to_numpy())
@@ -144,7 +143,7 @@ def log1p_use(jobs: pl.DataFrame, column: str) -> FloatArray:
 
 
 def learnable(split: Split, log1p: FloatArray, least: int) -> bool:
-    """Return whether `least` training rows are measured, some of them to fit and some to stop on."""
+    """Return whether at least `least` training rows are measured, some to fit and some to stop on."""
     known = [int(np.count_nonzero(~np.isnan(log1p[rows]))) for rows in (split.fit, split.stop)]
     return sum(known) >= least and min(known) > 0
 
@@ -161,7 +160,7 @@ def fit_peak(
     seed: int,
     nthread: int,
 ) -> Peak:
-    """Fit one target: stop on the latest measured rows, grow again on all, calibrate as jobs end."""
+    """Fit one target: early stopping on the latest measured rows, refit on all, adaptive calibration."""
     fit_rows, stop_rows, test = (rows[~np.isnan(log1p[rows])] for rows in (split.fit, split.stop, split.test))
     trained = np.concatenate([fit_rows, stop_rows])
     least = min(recipe.boosting.min_child_weight, max(1.0, len(trained) / 50))

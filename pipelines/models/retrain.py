@@ -1,7 +1,6 @@
-"""From a lake to registered models: train both kinds for one trace, track each, and let the gate decide.
+"""Train all models of a trace from the lake and from feedback, track them, and promote those that pass the gate.
 
-Fitting is `pipelines.models`'s, the registry `pipelines.models.tracking`'s; here they are put in a row.
-Called by `taut train` and `taut demo`.
+Fitting is in `runtime` and `usage`, the registry in `tracking`. Called by `taut train` and `taut demo`.
 """
 
 from collections.abc import Callable, Sequence
@@ -59,10 +58,10 @@ def read_feedback(url: str, trace: str, cluster: str | None) -> list[Finished]:
 def with_feedback(
     jobs: pl.DataFrame, usage: pl.DataFrame, finished: Sequence[Finished]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the tables of training with finished jobs appended; a job that ended in the lake stays as it is there.
+    """Return the training tables with finished jobs appended; jobs that ended in the lake keep the lake's row.
 
-    What a shrunk job used of a resource it was short of counts only where it lies above the peak predicted for it, and
-    that holds for the lake's own rows of these jobs as well: capped use teaches floors only upwards.
+    The allocation caps the use of a shrunk job. So its use counts only above the peak predicted for it, also in the
+    lake's rows of the job: capped use can raise floors, never lower them.
     """
     if not finished:
         return jobs, usage
@@ -74,7 +73,7 @@ def with_feedback(
     known = jobs.join(over, on=IDENTITY, how="semi")
     fresh = reported.join(over, on=IDENTITY, how="anti")
 
-    # The use of shrunk jobs is the feedback's to give: it knows what of it lies above what was predicted.
+    # The use of shrunk jobs comes from feedback, which has the predicted peaks to compare with.
     capped = pl.DataFrame([_identity(row, home) for row in finished if shrunk_resources(row)], schema=_KEY)
     kept = usage.join(capped, on=IDENTITY, how="anti")
     new = measured.join(kept.select(IDENTITY), on=IDENTITY, how="anti")
@@ -82,7 +81,7 @@ def with_feedback(
 
 
 def _usual_cluster(jobs: pl.DataFrame) -> str:
-    """Return where a job ran that names no cluster: where most did."""
+    """Return the cluster of most jobs, for jobs that name none."""
     counted = jobs["cluster"].drop_nulls().value_counts().sort("count", "cluster")
     return str(counted["cluster"][-1]) if counted.height else ""
 
@@ -108,7 +107,7 @@ def _job(row: Finished, home: str) -> dict[str, object]:
         "end_ts": _moment(row.end_us),
         "queue_s": None if row.start_us is None else (row.start_us - row.submit_us) / 1e6,
         "run_s": row.run_s,
-        # A job that ran into its limit would have run longer.
+        # A job that hit its time limit would have run longer.
         "run_s_censored": row.outcome == "timeout",
         "status": str(STATUS_OF_OUTCOME[row.outcome]),
         "instances": row.instances,
@@ -148,7 +147,7 @@ class Retrained:
     version: ModelVersion
 
     def row(self) -> dict[str, object]:
-        """Return one flat row: what was trained on what, how it was judged, what the gate said."""
+        """Return one flat row: model, training data, evaluation, verdict of the gate."""
         metrics = self.model.metrics
         return {
             "name": self.version.name,
@@ -177,22 +176,22 @@ def retrain(
     feedback: str | None = None,
     talk: Talk = lambda _: None,
 ) -> list[Retrained]:
-    """Train the run-time and, where use was measured, the usage models of a trace; register each as a challenger.
+    """Train the run-time models of a trace and, if it measures use, usage models; register each as a challenger.
 
-    `feedback` is the URL of a service's store, whose finished jobs are learnt from as well.
+    `feedback` is the URL of a service's store; its finished jobs join the training rows.
 
     Raises
     ------
     TrainingError
         No type has enough jobs for a run-time model, or the feedback cannot be read. Too few measured jobs for a usage
-        model is said, not raised.
+        model give a message, not an error.
     """
     jobs = lake.table("jobs", trace, cluster).collect()
     usage = lake.table("usage", trace, cluster).collect()
     if feedback is not None:
         finished = read_feedback(feedback, trace, cluster)
         jobs, usage = with_feedback(jobs, usage, finished)
-        talk(f"learning from {len(finished)} jobs of feedback as well")
+        talk(f"training on {len(finished)} jobs of feedback as well")
     measured = None if usage.is_empty() else usage
     talk(f"training run-time models of {trace} on {jobs.height} jobs")
     models = train_runtime(
@@ -213,7 +212,7 @@ def retrain(
 
 
 def promote_all(trained: Sequence[Retrained], *, uri: str, force: bool, talk: Talk) -> list[ModelVersion]:
-    """Promote each model that the gate passed; with `force` also the refused ones, each said aloud."""
+    """Promote each model that the gate passed; with `force` also the refused ones, with a message each."""
     promoted = []
     for each in trained:
         version = each.version

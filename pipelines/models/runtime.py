@@ -1,7 +1,7 @@
-"""How long will it run: one run-time model per task type of one trace, judged on the jobs after its cut.
+"""Train one run-time model per task type of a trace, and judge it on the jobs after the cut.
 
-Puts the parts together; fitting is `fitted`'s, judging `evaluate`'s. Nothing is written here.
-Called by `pipelines.cli` and `pipelines.cli.demo_tables`.
+Fitting is in `fitted`, judging in `evaluate`; nothing is written here. Called by `pipelines.models.retrain` and the
+shrinking study.
 """
 
 from collections.abc import Sequence
@@ -60,10 +60,10 @@ def train_runtime(
     by
         `kind` (task type) or `workload` (raw tag).
     until
-        The cut on labels: a job is learnt from only if it ended before it. Jobs submitted later are judged, and are
-        nowhere in the model. Without it, `evaluate.default_until`.
+        The cut on labels: only jobs that ended before it are trained on. Jobs submitted later are judged, and have no
+        influence on the model. Default: `evaluate.default_until`.
     least_share
-        Share of the total importance a resource needs to be important.
+        Minimum share of the total importance for an important resource.
     forest
         Whether the random forest is among the baselines.
 
@@ -100,14 +100,14 @@ def train_runtime(
     if not models:
         raise TrainingError(
             f"no task type of {trace} has {LEAST_TRAINED} jobs that ended before {until.isoformat()}: "
-            "move --until later, or bring more jobs"
+            "move --until later, or ingest more jobs"
         )
     return models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Learnt:
-    """One type's fitted model, how it was judged, and what it was learnt from, as of the cut."""
+    """One type's fitted model, its evaluation and its training rows, as of the cut."""
 
     examples: Examples
     fitted: Fitted
@@ -125,7 +125,7 @@ def _model(
     least_share: float,
     seed: int,
 ) -> TrainedModel:
-    """Measure what matters to a fitted model, and hand on all that is known about it."""
+    """Measure the importances of a fitted model, and return it with its metadata."""
     examples, fitted, evaluation = learnt.examples, learnt.fitted, learnt.evaluation
     importances, requests = _importances(examples, fitted, seed=seed)
     return TrainedModel(
@@ -157,7 +157,7 @@ def _model(
 
 
 def metrics_of(evaluation: pl.DataFrame) -> dict[str, float]:
-    """Return the figures of the model's own row by column name; none when nothing was judged."""
+    """Return the metrics of the model's row by column name; empty without judged rows."""
     own = evaluation.filter(pl.col("model") == MODEL).to_dicts()
     if not own:
         return {}
@@ -165,12 +165,12 @@ def metrics_of(evaluation: pl.DataFrame) -> dict[str, float]:
 
 
 def _importances(examples: Examples, fitted: Fitted, *, seed: int) -> tuple[list[Importance], dict[str, Spread]]:
-    """Shuffle the judged rows, feature by feature and resource by resource.
+    """Measure permutation importance on the judged rows, by feature and by resource.
 
-    Where no row is judged, the stopping rows stand in, which the final trees have seen.
+    Without judged rows it uses the stopping rows, which are part of the final fit.
     """
     rows = fitted.split.test if len(fitted.split.test) else fitted.split.stop
-    # The pinball of raw + reference is that of raw against what the reference leaves.
+    # The pinball loss of raw + reference equals that of raw against run time minus reference.
     target = examples.log_y[rows, None] - examples.reference[rows]
 
     def loss(matrix: Matrix, wanted: FloatArray) -> float:
@@ -192,7 +192,7 @@ def _importances(examples: Examples, fitted: Fitted, *, seed: int) -> tuple[list
 
 
 def _params(recipe: Recipe, fitted: Fitted, *, seed: int, nthread: int) -> dict[str, str | float | int]:
-    """Return what the trees were grown with, in XGBoost's names, and the choices around them."""
+    """Return the parameters of the trees under XGBoost's names, and the recipe's choices."""
     chosen = {k: v if isinstance(v, str | bool) else str(v) for k, v in asdict(recipe).items() if k != "boosting"}
     grown = asdict(recipe.boosting)
     return {**chosen, **grown, "rounds": fitted.rounds, "seed": seed, "nthread": nthread}

@@ -1,7 +1,7 @@
-"""Which rows are learnt from and which are judged: random, by group, and time-later.
+"""Splits into training and judged rows: random, by group, and time-later.
 
-Row numbers only; nothing is fitted and no feature is read. The time-later split is the one that is trusted.
-Called by `training.runtime`, `training.usage`, `training.evaluate` and `training.replication`.
+Row numbers only; nothing is fitted and no feature is read. Only the time-later split decides on promotion.
+Called by the other modules of `pipelines.models` and by studies.
 """
 
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ class Split:
     Attributes
     ----------
     fit, stop
-        Rows the trees are grown on, and rows that say when to stop and calibrate; together the training rows.
+        Rows to fit trees on, and rows for early stopping and calibration; together the training rows.
         On a time-later split every `stop` row was submitted after every `fit` row.
     test
-        Rows that are judged; never fitted, never stopped on.
+        Judged rows; never used to fit or to stop.
     censored
-        Rows submitted before the cut that had not ended at it (time-later only): known only to be longer.
+        Rows submitted before the cut that had not ended at it (time-later only): their run times are lower bounds.
     """
 
     name: SplitName
@@ -43,17 +43,17 @@ class Split:
 
     @property
     def train(self) -> IntArray:
-        """All rows that may be learnt from."""
+        """Return all training rows."""
         return np.concatenate([self.fit, self.stop])
 
 
 def finished() -> pl.Expr:
-    """Return whether a row has an end and a run time to learn or be judged by."""
+    """Return an expression that is true for rows with an end and a run time."""
     return has_ended() & pl.col("run_s").is_not_null()
 
 
 def leak_key(jobs: pl.DataFrame) -> pl.Series:
-    """Return what recurring jobs share, one value per row: the group, else the user, else the VC, else the job.
+    """Return the key that recurring jobs share, one per row: group, else user, else VC, else job.
 
     >>> leak_key(pl.DataFrame({"group": ["g", None], "user": ["u", "u"], "vc": [None, None], "job_id": ["1", "2"]},
     ...     schema_overrides={"vc": pl.String})).to_list()
@@ -66,7 +66,7 @@ def leak_key(jobs: pl.DataFrame) -> pl.Series:
 def time_later(
     jobs: pl.DataFrame, *, until: datetime, since: datetime | None = None, stop_share: float = 0.15
 ) -> Split:
-    """Split at a cut on labels: learn from what ended before `until`, judge what was submitted at or after `since`.
+    """Split at a cut on labels: train on jobs that ended before `until`, judge jobs submitted at or after `since`.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def time_later(
 
 
 def random_split(jobs: pl.DataFrame, *, seed: int, test_share: float = 0.2, stop_share: float = 0.15) -> Split:
-    """Split finished rows by lot: recurring jobs leak across it, so it flatters (kept for comparison)."""
+    """Split finished rows at random. Recurring jobs leak across the split, so this is for comparison only."""
     rows = _rows(jobs.select(finished()).to_series())
     shuffled = np.random.default_rng(seed).permutation(rows)
     n_test = round(test_share * len(rows))
@@ -112,8 +112,8 @@ def random_split(jobs: pl.DataFrame, *, seed: int, test_share: float = 0.2, stop
 def group_folds(jobs: pl.DataFrame, *, folds: int, seed: int, stop_share: float = 0.15) -> list[Split]:
     """Split finished rows into folds that share no `leak_key`; each row is judged once.
 
-    Keys are dealt to the folds largest first, to the emptiest fold, ties by lot: folds differ in size by at most one
-    key. Stopping rows share no key with fitted rows either, unless one key holds everything that is left.
+    Keys go to the folds largest first, each to the smallest fold, ties at random: fold sizes differ by at most one
+    key. Stopping rows share no key with fitted rows either, unless a single key has all remaining rows.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def group_folds(jobs: pl.DataFrame, *, folds: int, seed: int, stop_share: float 
     sizes = np.bincount(keys)
     if len(sizes) < folds:
         raise TrainingError(
-            f"{len(sizes)} groups of jobs for {folds} folds: expected at least one group a fold; use fewer folds"
+            f"{len(sizes)} groups of jobs for {folds} folds: expected at least one group per fold; use fewer folds"
         )
     rng = np.random.default_rng(seed)
     fold_of_key = _deal(sizes, folds, rng)
@@ -147,7 +147,7 @@ def _rows(mask: pl.Series) -> IntArray:
 
 
 def _latest_apart(submit_ts: pl.Series, rows: IntArray, share: float) -> tuple[IntArray, IntArray]:
-    """Part the rows by submission: the latest `share` (whole instants, so that no tie is on both sides) apart."""
+    """Split off the latest `share` of the rows by submission; rows submitted at the same time stay together."""
     submitted = submit_ts.dt.epoch("us").to_numpy()[rows]
     if len(rows) == 0:
         return rows, rows
@@ -167,7 +167,7 @@ def _deal(sizes: IntArray, folds: int, rng: np.random.Generator) -> IntArray:
 
 
 def _lot_of_keys(sizes: IntArray, keys: IntArray, share: float, rng: np.random.Generator) -> IntArray:
-    """Draw keys by lot until they hold `share` of the rows, passing over keys that would hold twice that."""
+    """Draw random keys until they have `share` of the rows; skip keys that would double it."""
     wanted = share * sizes[keys].sum()
     drawn: list[int] = []
     held = 0

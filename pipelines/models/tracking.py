@@ -1,6 +1,7 @@
-"""Models into MLflow: the one file that writes it. A run, a registered version, and the aliases that move.
+"""Write models to MLflow: runs, registered versions and aliases. The only file that does.
 
-Nothing is trained or judged here. Called by `pipelines.cli`; read back by `modelserve.bundle.registry`.
+Nothing is trained or judged here. Called by `pipelines.models.retrain` and `pipelines.cli`;
+`modelserve.bundle.registry` reads what it writes.
 """
 
 import tempfile
@@ -28,7 +29,7 @@ EXPERIMENT: Final = "taut"
 CHAMPION: Final = "champion"
 CHALLENGER: Final = "challenger"
 LOADER: Final = "modelserve.bundle.flavor"
-"""The module that `mlflow.pyfunc.load_model` imports: it reads a bundle, so nothing is pickled."""
+"""Module imported by `mlflow.pyfunc.load_model`; it reads a bundle, so nothing is pickled."""
 
 STATUS: Final = "validation_status"
 REASONS: Final = "gate"
@@ -43,7 +44,7 @@ SQLITE: Final = "sqlite:///"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelVersion:
-    """One registered version: its aliases, what the gate said, and the run that made it."""
+    """One registered version: its aliases, the gate's verdict, and its run."""
 
     name: str
     version: int
@@ -56,19 +57,19 @@ class ModelVersion:
 
     @property
     def reference(self) -> str:
-        """The version as answers cite it: `runtime.pai.ctr@7`."""
+        """Return the name in answers, as `runtime.pai.ctr@7`."""
         return f"{self.name}@{self.version}"
 
 
 def track(model: "TrainedModel", *, uri: str, created: datetime | None = None) -> ModelVersion:
     """Log a run with the model, register it as a new version, and point `challenger` at it.
 
-    The gate's verdict is left in the tags `validation_status` (`passed` or `failed`) and `gate`; nothing is promoted.
+    The tags `validation_status` (`passed` or `failed`) and `gate` record the verdict; nothing is promoted.
 
     Raises
     ------
     RegistryError
-        The tracking server refuses or is away; no registered model without a version is left behind.
+        The tracking server refuses or does not answer; no registered model without a version is left behind.
     """
     verdict = judge(model.kind, model.evaluation)
     created = created or datetime.now(UTC)
@@ -89,9 +90,9 @@ def track(model: "TrainedModel", *, uri: str, created: datetime | None = None) -
 
 
 def promote(name: str, *, uri: str, version: int | None = None, force: bool = False) -> ModelVersion:
-    """Point `champion` at a version that the gate passed (the challenger by default); a tag keeps the one it replaces.
+    """Point `champion` at a version that passed the gate, by default the challenger; a tag records the replaced one.
 
-    With `force` a version goes through that the gate refused; its `validation_status` becomes `forced`.
+    `force` promotes a refused version too; its `validation_status` becomes `forced`.
 
     Raises
     ------
@@ -120,12 +121,12 @@ def promote(name: str, *, uri: str, version: int | None = None, force: bool = Fa
 
 
 def rollback(name: str, *, uri: str) -> ModelVersion:
-    """Point `champion` back at the version that the present one replaced, and leave a tag on the one that goes.
+    """Point `champion` back at the version it replaced; tag the version rolled back.
 
     Raises
     ------
     RegistryError
-        There is no champion, or it replaced none, or the one it replaced is gone.
+        There is no champion, or it replaced none, or the replaced version was deleted.
     """
     with _client(uri) as client:
         present = _by_alias(client, name, CHAMPION)
@@ -146,16 +147,16 @@ def versions(*, uri: str, name: str | None = None) -> list[ModelVersion]:
         found = []
         for ours in filter(MODEL_NAME.fullmatch, names):
             listed = client.search_model_versions(f"name='{ours}'")
-            # A search leaves the aliases out on some servers; each version asked alone has them.
+            # Some servers omit aliases in a search; fetching each version returns them.
             found += [_version(client, ours, int(each.version)) for each in listed]
         return sorted(found, key=lambda each: (each.name, each.version))
 
 
 @contextmanager
 def _client(uri: str, *, make: bool = False) -> Iterator[Any]:  # MLflow's client, which publishes no types
-    """Give a client of the tracking server; whatever MLflow raises comes out as one `RegistryError`.
+    """Yield a client of the tracking server; convert any exception of MLflow to `RegistryError`.
 
-    A SQLite database is made only where models are to be written: a question leaves no files behind.
+    Create a SQLite database only with `make`, so that reading leaves no files behind.
     """
     with quietly():
         try:
@@ -177,7 +178,7 @@ def _client(uri: str, *, make: bool = False) -> Iterator[Any]:  # MLflow's clien
 
 
 def _experiment(client: Any, uri: str) -> str:
-    """Return the id of our experiment, made at first need; with SQLite its artifacts lie beside the database."""
+    """Return the id of our experiment, created if missing; with SQLite, artifacts are stored next to the database."""
     found = client.get_experiment_by_name(EXPERIMENT)
     if found is not None:
         return str(found.experiment_id)
@@ -205,7 +206,7 @@ def _log_run(client: Any, run_id: str, model: "TrainedModel", created: datetime)
 def _log_model(
     client: Any, experiment: str, run_id: str, model: "TrainedModel", bundle: Path, place: Path
 ) -> tuple[str, str]:
-    """Store the bundle as an MLflow model of the run; return its id and where its files are."""
+    """Store the bundle as an MLflow model of the run; return its id and the location of its files."""
     import pandas as pd
     from mlflow import pyfunc
     from mlflow.entities import LoggedModelOutput
@@ -222,7 +223,7 @@ def _log_model(
             data_path=str(bundle),
             signature=ModelSignature(Schema(inputs), Schema(answers)),
             input_example=pd.DataFrame([EXAMPLE]),
-            # Said here, since finding them out would import and run the model.
+            # Given here: to infer them, MLflow would import and run the model.
             pip_requirements=[f"taut=={installed_version('taut')}"],
             mlflow_model=Model(run_id=run_id, model_id=logged.model_id, artifact_path=logged.artifact_location),
         )
@@ -236,12 +237,12 @@ def _log_model(
 
 
 def _register(client: Any, name: str, logged: tuple[str, str], run_id: str, tags: Mapping[str, str]) -> int:
-    """Make a version of the logged model; a registered model made for it goes again if that fails."""
+    """Create a version of the logged model; delete a registered model created for it if that fails."""
     made = not client.search_registered_models(f"name='{name}'")
     if made:
         client.create_registered_model(name)
     try:
-        # Not by `models:/<id>`: MLflow looks that up at the process's own tracking server, not at this client's.
+        # Not by `models:/<id>`: MLflow resolves that with the process's tracking server, not with this client's.
         model_id, source = logged
         made_version = client.create_model_version(
             name, source, run_id, tags=dict(tags), model_id=model_id, await_creation_for=0

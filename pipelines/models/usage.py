@@ -1,7 +1,7 @@
-"""What will it use at most: quantile models of CPU, GPU, peak memory and peak GPU memory per instance.
+"""Train quantile models of CPU, GPU, peak memory and peak GPU memory per instance, for traces with usage.
 
-They are the floor below which nothing is shrunk, so coverage is what they are judged by. Nothing is written here.
-Called by `pipelines.cli` and `pipelines.cli.demo_tables`, for traces that have usage.
+Requests are never shrunk below these quantiles, so the models are judged by coverage. Nothing is written here.
+Called by `pipelines.models.retrain` and the shrinking study.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ MEASURED_COLUMN: Final = {
     "gpus": "used_gpus",
     "gpu_mem_gib": "gpu_mem_max_gib",
 }
-"""Target to the column of `usage` it is learnt from: means for CPU and GPU, the largest peak for the memories."""
+"""Column of `usage` for each target: the mean of CPU and GPU, the largest peak of memories."""
 
 USAGE_EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
     "model": pl.String,
@@ -56,12 +56,12 @@ USAGE_EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
     "pinball": pl.Float64,
     "over": pl.Float64,
 }
-"""`coverage`: share of later rows whose use is at most the answer; `pinball` of log1p use at `level`;
-`over`: sum of the answers over the sum of the uses, the price of the coverage."""
+"""`coverage`: share of later rows with use at or below the prediction; `pinball` of log1p use at `level`;
+`over`: sum of predictions over sum of uses, the cost of the coverage."""
 
 
 _REPEATS: Final = 3
-"""Shuffles of a feature: each asks every target's booster."""
+"""Shuffles per feature; each evaluates every target's booster."""
 
 
 def train_usage(
@@ -78,17 +78,16 @@ def train_usage(
 ) -> list[TrainedModel]:
     """Train the usage model of every task type with at least `LEAST_TRAINED` measured jobs that ended before the cut.
 
-    A job's use is known when it ends: what ended later is neither learnt from nor in the served history. Instances of
-    one role use alike and roles do not, so `role` is among the features. A target that is nowhere measured, or by too
-    few jobs, has no booster. Beside the boosters stand the bounds of jobs alike (`training.alike`), which hold their
-    answers when requests are shrunk.
+    A job's use is known when it ends, so later ends are neither trained on nor in the served history. Use differs by
+    role, so `role` is a feature. A target measured in too few jobs gets no booster. The model also has the bounds of
+    similar jobs (`peaks.alike_of`), which limit how far requests shrink.
 
     Parameters
     ----------
     jobs, usage
         Canonical tables of one trace.
     by, until, types
-        As `runtime.train_runtime`.
+        As in `runtime.train_runtime`.
 
     Raises
     ------
@@ -200,7 +199,7 @@ def _evaluation(fitted: dict[str, Peak], recipe: UsageRecipe, *, trace: str, tas
 def _importances(
     fitted: dict[str, Peak], matrix: Matrix, columns: Columns, recipe: UsageRecipe, *, seed: int
 ) -> list[Importance]:
-    """Shuffle rows measured in every target; the loss is the pinball summed over targets, so no one sign is given."""
+    """Measure importances on rows with all targets; the loss is summed over targets, so there is no sign."""
     known = ~np.isnan(np.column_stack([f.log1p for f in fitted.values()])).any(axis=1)
     later = np.intersect1d(np.concatenate([f.test for f in fitted.values()]), np.flatnonzero(known))
     rows = later if len(later) else np.flatnonzero(known)
