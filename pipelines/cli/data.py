@@ -1,17 +1,23 @@
-"""`taut fetch | synth | ingest | sql`: published files in, a lake out, questions answered.
+"""`taut fetch | synth | ingest | sql`: download or generate files, read them into a lake, query the lake.
 
-No logic beyond reading options and writing rows; the work is in `pipelines.{fetch, synth, ingest, sql}`.
+Options and output only; the work is in `pipelines.fetch`, `pipelines.synth` and `pipelines.lake`.
 Called by `pipelines.cli`, which registers the commands.
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.options import Format, FormatOption, Lake, Seed, emit, say
+from pipelines.cli.options import Format, FormatOption, Lake, Seed, emit, place_of, say
+
+if TYPE_CHECKING:
+    from pipelines.lake.sources.source import Source
 
 
 class Fetchable(StrEnum):
@@ -105,12 +111,88 @@ def ingest(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Read files into the canonical tables; every row is kept or quarantined with its rule."""
-    from pipelines.cli.ingesting import check_files, ingest_files, opened_files
-    from pipelines.cli.opening import place_of
+    place = place_of(lake, demo=False)
+    with _opened_files(source.value, from_dir, mapping) as files:
+        (_check_files if check else _ingest_files)(files, place.lake, as_name, strict, form)
 
-    place = place_of(lake)
-    with opened_files(source.value, from_dir, mapping) as files:
-        (check_files if check else ingest_files)(files, place.lake, as_name, strict, form)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Files:
+    """A source, the folder of its files, and that folder's name in messages."""
+
+    source: "str | Source"
+    folder: Path
+    label: str
+
+
+@contextmanager
+def _opened_files(source: str, location: str, mapping: Path | None) -> Iterator[_Files]:
+    """Open the files to ingest: the folder of a published format, or own files read by a mapping.
+
+    Raises
+    ------
+    BadUsage
+        If a mapping is given for a published format, or none for own files.
+    """
+    from pipelines.cli.progress import step
+    from pipelines.errors import BadUsage
+    from pipelines.lake.sources import SOURCES
+
+    if source in SOURCES:
+        if mapping is not None:
+            raise BadUsage(f"--mapping given for {source}, whose columns are known; use it with `taut ingest generic`")
+        yield _Files(source=source, folder=Path(location), label=location)
+        return
+    # Published formats do not need the mapping code; importing it here saves their start-up time.
+    from pipelines.lake.generic.opening import opened_source
+
+    if mapping is None:
+        raise BadUsage("no --mapping; expected a TOML file as described in docs/own-cluster.md")
+    # A database address may contain a password, so it is never printed.
+    label = "the database" if "://" in location else location
+    with step(f"opening {label}"), opened_source(mapping, location) as opened:
+        yield _Files(source=opened.source, folder=opened.folder, label=label)
+
+
+def _ingest_files(files: _Files, lake: Path, as_name: str | None, strict: float | None, form: Format) -> None:
+    """Ingest the files; print one row per published table, and a warning for each file with quarantined rows."""
+    from pipelines.cli.progress import step
+    from pipelines.lake.ingest import ingest as run
+    from pipelines.lake.manifest import flat
+
+    with step(f"reading {files.label}"):
+        report = run(files.source, files.folder, lake, as_name=as_name, strict_share=strict)
+    for warning in report.manifest.warnings:
+        say(f"warning: {warning}")
+    for account in report.manifest.accounts:
+        if account.rows_quarantined:
+            rules = ", ".join(f"{rule} {rows}" for rule, rows in account.quarantined.items())
+            say(f"warning: {account.file}: {account.rows_quarantined} of {account.rows_in} rows quarantined ({rules})")
+    emit(list(flat(report.manifest)), form)
+    say(f"{'ingested' if report.changed else 'unchanged'}: trace {report.manifest.trace} in {lake}")
+
+
+def _check_files(files: _Files, lake: Path, as_name: str | None, strict: float | None, form: Format) -> None:
+    """Check the files; print each problem with its place and cure. Exit with 1 if an ingest would fail."""
+    from pipelines.cli.progress import step
+    from pipelines.lake.checking import check
+
+    with step(f"checking {files.label}"):
+        report = check(files.source, files.folder, lake, as_name=as_name, strict_share=strict)
+    for warning in report.warnings:
+        say(f"warning: {warning}")
+    emit(
+        [
+            {"file": p.file, "rule": p.rule, "rows": p.rows, "first": p.first, "found": p.found, "cure": p.cure}
+            for p in report.problems
+        ],
+        form,
+    )
+    if report.failure is not None:
+        say(f"taut: an ingest would fail: {report.failure}")
+        raise typer.Exit(1)
+    good = report.rows_in - report.rows_quarantined
+    say(f"checked: {good} of {report.rows_in} rows would be ingested as {report.trace}; nothing was written")
 
 
 def sql(
@@ -125,7 +207,6 @@ def sql(
     Tables: jobs, usage, machines, capacity, machine_usage, quarantine. Views: jobs_with_usage, gpu_hours, over_claim,
     machine_hours.
     """
-    from pipelines.cli.opening import place_of
     from pipelines.lake.lake import Lake as OpenLake
     from pipelines.lake.sql import query as run
 

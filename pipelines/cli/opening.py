@@ -15,9 +15,9 @@ from modelserve.bundle.predictor import InProcessPredictor
 from modelserve.bundle.registry import mirror
 from modelserve.contract.requests import JobRow, parse_lines
 from modelserve.errors import MirrorError
+from pipelines.cli.options import Place as Place  # the commands open what lies there, and import both from here
+from pipelines.cli.options import place_of as place_of
 from pipelines.cli.options import say
-from pipelines.cli.place import Place as Place  # the commands open what lies there, and import both from here
-from pipelines.cli.place import place_of as place_of
 from pipelines.errors import BadUsage, LakeError, RegistryError
 from pipelines.lake.lake import Lake
 from pipelines.models.tracking import ModelVersion

@@ -1,18 +1,22 @@
-"""Options that several subcommands share, declared once, and how rows reach stdout.
+"""Options that several commands share, where a command works, and how rows and messages are written.
 
-No command stands here and nothing heavy is imported. Called by the command files of `pipelines.cli`.
+No commands; nothing heavy is imported, nothing is opened. Called by the command files of `pipelines.cli`.
 """
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 if TYPE_CHECKING:
     import polars as pl
+
+DEMO_LAKE: Final = Path("data/demo/lake")
 
 
 class Format(StrEnum):
@@ -31,10 +35,10 @@ class GuardOption(StrEnum):
 
 
 Lake = Annotated[
-    Path | None, typer.Option("--lake", help="Folder of the lake.", show_default="TAUT_LAKE, else data/lake")
+    Path | None, typer.Option("--lake", help="Folder of the lake.", show_default="TAUT_LAKE, data/lake, the demo's")
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to write the rows to stdout.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", min=0)]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.", min=0)]
 Threads = Annotated[
     int | None, typer.Option("--threads", help="Threads for training.", min=1, show_default="TAUT_THREADS, else all")
 ]
@@ -49,25 +53,62 @@ TypeOption = Annotated[
     list[str] | None, typer.Option("--type", help="Only this task type (may be repeated).", show_default=False)
 ]
 
-JobsFile = Annotated[str, typer.Argument(help="File of jobs, one JSON object a line; - reads stdin.")]
-Offline = Annotated[bool, typer.Option("--offline", help="Use the champions brought before; do not ask the registry.")]
+JobsFile = Annotated[str, typer.Argument(help="File of jobs, one JSON object per line; - reads stdin.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Use the locally cached models; do not contact the registry.")]
 
 Urls = Annotated[
     list[str] | None,
-    typer.Option("--url", help="Ask the service there (repeat it for replicas).", show_default="in this process"),
+    typer.Option("--url", help="Address of the service; repeat it for replicas.", show_default="in this process"),
 ]
 TokenFile = Annotated[
-    Path | None, typer.Option("--token-file", help="File of the service's token.", show_default="TAUT_TOKEN")
+    Path | None, typer.Option("--token-file", help="File that holds the service's token.", show_default="TAUT_TOKEN")
 ]
 
 
 def emit(rows: "Sequence[Mapping[str, object]] | pl.DataFrame", form: Format, *, kinds: bool = False) -> None:
-    """Write rows to stdout in the form asked; those of several `kinds` keep to their own columns in JSON."""
+    """Write rows to stdout; with `kinds`, JSON rows keep only their own columns instead of sharing all of them."""
     from pipelines.render import render
 
     render(rows, form.value, stream=sys.stdout, kinds=kinds)
 
 
 def say(text: str) -> None:
-    """Write a line of talk to stderr."""
+    """Write a line to stderr."""
     typer.echo(text, err=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a command works: the lake, the model registry (a tracking URI), the folder of cached models."""
+
+    lake: Path
+    tracking_uri: str
+    bundles: Path
+
+
+def place_of(lake: Path | None, *, demo: bool = True) -> Place:
+    """Return where to work: the lake of the option, else of TAUT_LAKE, else data/lake, else the demo's lake.
+
+    The registry and the cached models lie next to the lake unless they are set. Commands that create a lake pass
+    `demo=False`. A notice on stderr names the demo's lake when it is used.
+    """
+    from pipelines.settings import load_settings
+
+    settings = load_settings()
+    folder = lake or settings.lake
+    unset = lake is None and "lake" not in settings.model_fields_set
+    if demo and unset and not folder.exists() and DEMO_LAKE.is_dir():
+        _notice_demo(folder.absolute())
+        folder = DEMO_LAKE
+    parent = folder.absolute().parent
+    return Place(
+        lake=folder,
+        tracking_uri=settings.tracking_uri or f"sqlite:///{parent / 'mlflow.db'}",
+        bundles=settings.bundles or parent / "bundles",
+    )
+
+
+@cache
+def _notice_demo(absent: Path) -> None:
+    """Write the notice once, though a command may ask for its place several times."""
+    say(f"no lake at {absent}: using the demo's, {DEMO_LAKE}; --lake or TAUT_LAKE names another")

@@ -16,7 +16,7 @@ from modelserve.client.http_scale import HttpScale
 from modelserve.contract.requests import MAX_JOBS
 from modelserve.errors import ServiceUnavailable
 from pipelines.cli.opening import champions
-from pipelines.cli.place import Place
+from pipelines.cli.options import Place
 from pipelines.cli.remote import PART_LIMIT_S, TOKEN_VARIABLE, cut_of
 from pipelines.errors import BadUsage
 from pipelines.simulation.advice import ARM_OF_GUARD, oracle_of, scales_of

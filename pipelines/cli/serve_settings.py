@@ -14,11 +14,10 @@ from pydantic_core import PydanticUndefined
 from pydantic_settings import SettingsError
 
 from modelserve.settings import PREFIX, ServeSettings, Token
-from pipelines.cli.place import Place, place_of
+from pipelines.cli.options import DEMO_LAKE, Place, place_of
 from pipelines.errors import BadUsage
 from pipelines.settings import load_settings
 
-DEMO: Final = Path("data/demo")
 SQLITE: Final = "sqlite:///"
 MASK: Final = "*****"
 SECRET: Final = frozenset({"tokens", "tls_key_password"})
@@ -115,8 +114,8 @@ def _check_names(environment: Mapping[str, str]) -> None:
 
 def _place(lake: Path | None) -> Place:
     """Return where models are looked for; the demo's folder where that is all there is."""
-    place = place_of(lake)
-    demo = place_of(DEMO / "lake")
+    place = place_of(lake, demo=False)
+    demo = place_of(DEMO_LAKE)
     nothing = not place.bundles.exists() and not _registry_of(place)
     return demo if lake is None and nothing and demo.bundles.exists() else place
 

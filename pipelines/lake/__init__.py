@@ -1,4 +1,4 @@
-"""The lake: sources are declared, ingested and quarantined here, and read back through one owner of DuckDB.
+"""The lake: read published or own files into canonical tables, quarantine bad rows, and read the tables back.
 
 No model is trained here. Called by `pipelines.cli`, `pipelines.models`, `pipelines.statistics` and the report.
 """

@@ -1,6 +1,6 @@
-"""A dry run of an ingest: everything is read and every rule applied, nothing is written beside a scratch folder.
+"""A dry run of an ingest: read everything, apply every rule, write only to a scratch folder; and the cure of each rule.
 
-What an ingest does with the same files is `pipelines.lake.ingest`'s. Called by `taut ingest --check`.
+The real ingest is in `pipelines.lake.ingest`. Called by `taut ingest --check`.
 """
 
 from collections.abc import Iterator
@@ -12,64 +12,74 @@ from typing import Final
 import duckdb
 
 from pipelines.errors import PipelineError, SourceError
-from pipelines.lake.ingest import check_any_good, check_share, prior_manifest, trace_named
-from pipelines.lake.lake import QUARANTINE, Lake
-from pipelines.lake.line_rows import header_lines, numbered_records
+from pipelines.lake.inputs import (
+    Cluster,
+    check_any_good,
+    check_share,
+    clusters_in,
+    prior_manifest,
+    published_tables,
+    source_named,
+    trace_named,
+)
+from pipelines.lake.lake import Lake
 from pipelines.lake.manifest import Account, Manifest
-from pipelines.lake.source_files import Cluster, clusters_in, published_tables, source_named
+from pipelines.lake.raw_rows import header_lines, numbered_records
+from pipelines.lake.sources.archive import Published
 from pipelines.lake.sources.source import RawTable, Source
-from pipelines.lake.staging import Published, load, parts, remarks, write
+from pipelines.lake.staging import load, parts, remarks, write
+from pipelines.lake.views import QUARANTINE
 
-_EXPORT: Final = "the row is at fault, not its form: correct or leave it; it stays out"
+_DEFAULT_CURE: Final = "the row contradicts itself: correct it, or leave it in quarantine"
 _ORDER: Final = (
-    "are the columns exchanged, or of different zones? In an hour that a change of clocks repeats, "
-    "times need their offset or must be epochs"
+    "are the columns swapped, or in different time zones? In the hour that a clock change repeats, "
+    "use times with an offset, or epoch seconds"
 )
 CURES: Final[dict[str, str]] = {
-    "capacity_beyond_measure": "no machine has that much: is the unit right?",
+    "capacity_beyond_measure": "no machine is that large: is the unit right?",
     "column_count": "the row has more or fewer fields than its header: fetch or export the file again",
-    "duplicate_key": "the key occurred before, and the first row was kept: leave one row per key",
-    "duration_contradicts_times": "the duration is not end less start: correct one of them",
-    "end_before_start": f"the end lies before the start: {_ORDER}",
-    "free_above_total": "more memory is free than there is: are the columns exchanged?",
-    "missing_key": "a row that names nothing cannot be referred to: fill in its key",
-    "negative": "a number below zero: correct it",
-    "negative_capacity": "a machine with less than nothing: correct the number",
-    "negative_request": "a request below zero: correct the number",
-    "negative_time": "a time span below zero: are start and end exchanged?",
-    "negative_use": "use below zero: correct the number",
-    "no_capacity": "a machine without its sizes cannot be used: fill them in",
-    "no_gpu_count": "a machine without its number of GPUs: fill it in, 0 for none",
-    "no_instances": "fewer than one instance: leave it empty where it is not known",
-    "no_job": "no job of that id in the job table: is one of the files older?",
-    "no_request": "a pod without a request: fill it in, 0 for none",
-    "no_submit_time": "a job without a time of submission has no place in any history: fill it in",
-    "no_task": "no task of that name in the task table: is one of the files older?",
-    "request_beyond_measure": "nobody asks for that much: is the unit right?",
-    "share_contradicts_gpus": "a share of a GPU is of one GPU: correct either number",
-    "start_before_submit": f"the start lies before the submission: {_ORDER}",
-    "start_outside_task": "an instance that starts while its task does not run: is one of the files older?",
+    "duplicate_key": "an earlier row has the same key and was kept: leave one row per key",
+    "duration_contradicts_times": "the duration differs from end - start: correct one of them",
+    "end_before_start": f"the end is before the start: {_ORDER}",
+    "free_above_total": "free memory exceeds total memory: are the columns swapped?",
+    "missing_key": "a key column is empty: fill it in",
+    "negative": "the number is negative: correct it",
+    "negative_capacity": "the capacity is negative: correct it",
+    "negative_request": "the request is negative: correct it",
+    "negative_time": "the time span is negative: are start and end swapped?",
+    "negative_use": "the use is negative: correct it",
+    "no_capacity": "the machine's sizes are missing: fill them in",
+    "no_gpu_count": "the machine's number of GPUs is missing: fill it in, 0 for none",
+    "no_instances": "fewer than one instance: leave it empty if it is unknown",
+    "no_job": "the job table has no job with this id: is one of the files older?",
+    "no_request": "the pod's request is missing: fill it in, 0 for none",
+    "no_submit_time": "the submission time is missing: fill it in",
+    "no_task": "the task table has no task with this name: is one of the files older?",
+    "request_beyond_measure": "no job requests that much: is the unit right?",
+    "share_contradicts_gpus": "a fraction of a GPU needs num_gpu = 1: correct either number",
+    "start_before_submit": f"the start is before the submission: {_ORDER}",
+    "start_outside_task": "the instance starts while its task does not run: is one of the files older?",
     "time_beyond_measure": "longer than three centuries: is the unit right?",
     "total_contradicts_sum": "the total is not the sum of its parts: correct one of them",
-    "unknown_status": "a state that no vocabulary lists: correct it",
-    "unparsable_attempt_time": "an attempt's time that is none: expected YYYY-MM-DD HH:MM:SS",
-    "unreadable_line": "the line is no UTF-8 text, or too long: fetch or export the file again",
+    "unknown_status": "the status is not in the list of known ones: correct it",
+    "unparsable_attempt_time": "an attempt's time cannot be read: expected YYYY-MM-DD HH:MM:SS",
+    "unreadable_line": "the line is not UTF-8 text, or is too long: fetch or export the file again",
     "use_beyond_measure": "no device is that busy: is the unit right?",
 }
 UNPARSABLE: Final = "unparsable_"
 
 
 def cure_of(source: Source, rule: str) -> str:
-    """Return what to do about rows that break a rule of a source.
+    """Return the cure for rows that break a rule of a source.
 
     >>> from pipelines.lake.sources import SOURCES
     >>> cure_of(SOURCES["pai"], "unparsable_plan_cpu")
-    'plan_cpu is not written as the format has it: correct it, or leave it empty'
+    'plan_cpu is not in the expected format: correct it, or leave it empty'
     """
     told = source.cures.get(rule) or CURES.get(rule)
     if told is None and rule.startswith(UNPARSABLE):
-        return f"{rule.removeprefix(UNPARSABLE)} is not written as the format has it: correct it, or leave it empty"
-    return told or _EXPORT
+        return f"{rule.removeprefix(UNPARSABLE)} is not in the expected format: correct it, or leave it empty"
+    return told or _DEFAULT_CURE
 
 
 SHOWN = 3
@@ -78,7 +88,7 @@ SHOWN_CHARACTERS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A rule that rows of a file break: how many, the first of them by their place in the file, and the cure."""
+    """A rule that rows of a file break: how many rows, the places of the first ones, an example, and the cure."""
 
     cluster: str
     file: str
@@ -92,7 +102,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """What an ingest would meet; `failure` is why it would commit nothing (None: it would go through)."""
+    """The result of a check; `failure` is the reason why an ingest would commit nothing (None: it would succeed)."""
 
     trace: str
     accounts: tuple[Account, ...]
@@ -118,14 +128,14 @@ def check(
     as_name: str | None = None,
     strict_share: float | None = None,
 ) -> CheckReport:
-    """Tell what an ingest of these files into this lake would do, and do nothing.
+    """Return what an ingest of these files into this lake would do; the lake is not changed.
 
     Parameters are those of `pipelines.lake.ingest.ingest`.
 
     Raises
     ------
     BadUsage
-        If the source is unknown, the name cannot be meant, or the trace holds what another source read.
+        If the source is unknown, the name is not valid, or the trace was ingested from another source.
     """
     declared = source if isinstance(source, Source) else source_named(source)
     trace = trace_named(declared, from_dir, as_name)
@@ -165,11 +175,11 @@ def _check_cluster(
     problems: list[Problem],
     warnings: list[str],
 ) -> None:
-    """Load a cluster as an ingest does, in a folder that is removed; what was found before a failure stays found."""
+    """Load a cluster as an ingest does, in a temporary folder; append to the lists, also when it then fails."""
     with TemporaryDirectory(prefix="taut-check-") as scratch:
         stage = Path(scratch)
         published, absent = published_tables(source, cluster, folder, stage)
-        warnings += [f"{cluster.name}: no {name} table: what it feeds is empty or null" for name in absent]
+        warnings += [f"{cluster.name}: no {name} table: its columns are empty or null" for name in absent]
         with Lake(stage).workbench(stage) as work:
             try:
                 accounts += load(work, source, cluster.name, published)
@@ -206,7 +216,7 @@ def _problems(
 
 
 def _places(work: duckdb.DuckDBPyConnection, table: RawTable, plain: Path | None, rule: str, numbers: list[int]) -> str:
-    """Return where the first rows stand: lines of a text, else rows from 1."""
+    """Return the places of the first rows: line numbers of a text file, else row numbers from 1."""
     word, places = "row", numbers
     if table.records is not None and plain is not None:
         found = (
@@ -214,7 +224,7 @@ def _places(work: duckdb.DuckDBPyConnection, table: RawTable, plain: Path | None
         )
         word, places = table.counted_in, [row[0] for row in work.execute(found).fetchall()]
     elif not table.json_array:
-        # What DuckDB could not read at all is numbered by its line already.
+        # Rows that DuckDB could not read carry their line number already.
         before = 0 if rule == "unreadable_line" else header_lines(table)
         word, places = "line", [number + before for number in numbers]
     return f"{word} {', '.join(map(str, places))}"

@@ -1,7 +1,7 @@
-"""DuckDB connections, whoever needs one: of bounded memory, without extensions, sealed; and what is said of bad files.
+"""DuckDB connections with bounded memory, no extensions and optional sealing; errors for missing or damaged files.
 
-Which files are read, and the views over them, are `pipelines.lake.lake`'s.
-Called by `pipelines.lake.lake`, and by `pipelines.lake.generic` for files of others.
+`pipelines.lake.lake` chooses the files and creates the views.
+Called by `pipelines.lake.lake`, and by `pipelines.lake.generic` to read own files.
 """
 
 import os
@@ -15,13 +15,13 @@ import duckdb
 from pipelines.errors import LakeError
 
 MEMORY_MB: Final = 1000
-"""What DuckDB may hold at most, beside what Python does."""
+"""DuckDB's memory limit; Python's own memory comes on top."""
 
 
 def configured(
     path: Path | None, *, read_only: bool = False, spill: Path | None = None, memory_mb: int | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """Connect to a database file, or to one in memory; times are shown in UTC."""
+    """Connect to a database file, or to a database in memory if `path` is None; times print in UTC."""
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{memory_mb or MEMORY_MB}MB",
         "threads": min(4, os.cpu_count() or 1),
@@ -36,7 +36,7 @@ def configured(
 
 
 def seal(connection: duckdb.DuckDBPyConnection) -> None:
-    """Let the connection reach no file but those already allowed, for good."""
+    """Forbid the connection all files except those already allowed; this cannot be undone."""
     for setting in ("python_enable_replacements", "allow_community_extensions", "enable_external_access"):
         connection.execute(f"SET {setting} = false")
     connection.execute("SET lock_configuration = true")
@@ -44,9 +44,9 @@ def seal(connection: duckdb.DuckDBPyConnection) -> None:
 
 @contextmanager
 def opened_sealed(path: Path, spill: Path, target: Path, *, database: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open somebody's file for reading (a DuckDB database, or another that is then named in a query).
+    """Open a user's file for reading: a DuckDB database, or another file that a query then names.
 
-    The connection reaches that file, writes `target` and spills to `spill`, and nothing else.
+    The connection can read that file, write `target` and spill to `spill`, and access nothing else.
     """
     connection = configured(path if database else None, read_only=database, spill=spill)
     try:
@@ -59,7 +59,7 @@ def opened_sealed(path: Path, spill: Path, target: Path, *, database: bool) -> I
 
 
 def sql_list(values: Iterable[str]) -> str:
-    """Return texts as a list in SQL.
+    """Return the SQL of a list of texts.
 
     >>> sql_list(["a", "it's"])
     "['a', 'it''s']"
@@ -68,26 +68,25 @@ def sql_list(values: Iterable[str]) -> str:
 
 
 def unreadable(connection: duckdb.DuckDBPyConnection, files: list[str], error: duckdb.Error) -> LakeError:
-    """Say which of a table's files cannot be read."""
+    """Return an error that names the first file of a table that cannot be read."""
     for file in files:
         if not Path(file).is_file():
             return missing(Path(file))
         try:
             connection.execute(f"FROM read_parquet({sql_list([file])}) LIMIT 0")
         except duckdb.Error as fault:
-            said = str(fault).partition("\n")[0].replace(file, "the file")[:200]
-            return damaged(Path(file), said)
-    said = str(error).partition("\n")[0][:200]
-    return LakeError(f"the lake's files cannot be read together ({said}); expected one schema. Ingest them again.")
+            return damaged(Path(file), str(fault).partition("\n")[0].replace(file, "the file")[:200])
+    reason = str(error).partition("\n")[0][:200]
+    return LakeError(f"the lake's files cannot be read together ({reason}); expected one schema. Ingest them again.")
 
 
 def missing(path: Path) -> LakeError:
-    """Return the error of a file that the manifest names and nobody finds."""
+    """Return the error for a file that the manifest names but that does not exist."""
     return LakeError(f"{path} is missing; expected every file that the manifest names. Ingest the trace again.")
 
 
-def damaged(path: Path, said: str) -> LakeError:
-    """Return the error of a file that is not as the ingest wrote it."""
+def damaged(path: Path, reason: str) -> LakeError:
+    """Return the error for a file that differs from what the ingest wrote."""
     return LakeError(
-        f"{path} is damaged ({said}); expected the Parquet file of the ingest. Remove it, and ingest again."
+        f"{path} is damaged ({reason}); expected the Parquet file of the ingest. Remove it, and ingest again."
     )

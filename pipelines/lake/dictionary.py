@@ -1,6 +1,6 @@
-"""The data dictionary, `docs/data-dictionary.md`: every table and view of a lake, its columns, types and meanings.
+"""Generate `docs/data-dictionary.md`: every table and view of a lake, with its columns, types and meanings.
 
-Descriptions are the schemas' and the views' own; a test holds the page against them.
+The descriptions come from the schemas and from `pipelines.lake.views`; a test compares the page with them.
 Run by hand: `python -m pipelines.lake.dictionary`.
 """
 
@@ -14,19 +14,19 @@ import duckdb
 from features.tables import TABLES
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE, TASK_TYPE_OF_WORKLOAD
 from pipelines.lake import views
-from pipelines.lake.lake import COLUMNS
+from pipelines.lake.views import COLUMNS
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "data-dictionary.md"
 
 _OPENING: Final = """# Data dictionary
 
-Generated from the schemas (`python -m pipelines.lake.dictionary`); `docs/queries.md` puts the tables to work.
+Generated from the schemas (`python -m pipelines.lake.dictionary`); `docs/queries.md` shows example queries.
 
-A lake keeps its tables as Parquet files, and `taut.duckdb` beside them holds a view of each, so that DuckDB's shell or
-any tool that reads its files can ask them: `duckdb data/lake/taut.duckdb`, or `taut sql`. The same descriptions stand
-there as comments (`FROM duckdb_columns()`). Units are in the names: `_s` seconds, `_h` hours, `_gib` GiB, `_cores`
-CPU cores, `_frac` a fraction from 0 to 1, `_ts` a time in UTC, `_local` a time in the trace's own zone. Null means
-that the trace does not tell.
+A lake stores its tables as Parquet files. The file `taut.duckdb` next to them has a view of each table, so DuckDB's
+shell, or any tool that reads DuckDB files, can query them: `duckdb data/lake/taut.duckdb`, or `taut sql`. It contains
+the same descriptions as comments (`FROM duckdb_columns()`). Units are in the names: `_s` seconds, `_h` hours, `_gib`
+GiB, `_cores` CPU cores, `_frac` a fraction from 0 to 1, `_ts` a time in UTC, `_local` a time in the trace's own time
+zone. Null means that the trace does not contain the value.
 """
 
 
@@ -57,14 +57,14 @@ def _section(view: views.View, heads: Sequence[str], rows: Sequence[Sequence[str
 
 
 def _rule(column: dy.Column) -> str:
-    """Return what holds for every value of a column, beside its type."""
+    """Return the constraints on a column's values besides its type."""
     said = ["key"] if column.primary_key else [] if column.nullable else ["never null"]
     least = getattr(column, "min", None)
     return ", ".join(said if least is None else [*said, f"at least {least:g}"])
 
 
 def _types_of_views() -> dict[str, dict[str, str]]:
-    """Return the columns of each view with their types, as DuckDB finds them over tables without rows."""
+    """Return the columns of each view with their types, which DuckDB derives from empty tables."""
     with duckdb.connect() as connection:
         for name, kinds in COLUMNS.items():
             columns = ", ".join(f'"{column}" {kind}' for column, kind in kinds.items())
@@ -85,9 +85,9 @@ def _vocabulary() -> str:
     tags = "\n".join(f"| `{tag}` | `{kind}` |" for tag, kind in TASK_TYPE_OF_WORKLOAD.items())
     devices = "\n".join(f"| `{name}` | {gib:g} |" for name, gib in GPU_MEM_GIB_OF_TYPE.items())
     return (
-        f"## Vocabulary\n\nA raw tag (`workload`) and its kind (`task_type`); any other tag, or none, is `other`.\n\n"
+        "## Vocabulary\n\nA raw tag (`workload`) and its task type (`task_type`); any other tag is `other`.\n\n"
         f"| workload | task_type |\n|---|---|\n{tags}\n\n"
-        f"Memory of one GPU, where its type tells it.\n\n| gpu_type | GiB |\n|---|---|\n{devices}\n"
+        f"Memory of one GPU, by its type.\n\n| gpu_type | GiB |\n|---|---|\n{devices}\n"
     )
 
 

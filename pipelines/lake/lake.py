@@ -1,7 +1,7 @@
-"""The lake folder: its layout, reading its tables, its DuckDB views, and who holds it for writing.
+"""The lake folder: its layout, its tables as frames, its DuckDB views, and the lock for writing.
 
-Writing tables is `pipelines.lake.ingest`'s; readers see only the files that a manifest names.
-Called by everything in `pipelines` that reads canonical tables.
+`pipelines.lake.ingest` writes tables; readers see only the files that a manifest names.
+Called by every part of `pipelines` that reads canonical tables.
 """
 
 import fcntl
@@ -10,34 +10,19 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 import duckdb
 
-from features.canonical import CANONICAL, Kind
 from pipelines.errors import LakeError
 from pipelines.lake import manifest as manifests
 from pipelines.lake import views
 from pipelines.lake.connections import MEMORY_MB, configured, damaged, missing, seal, sql_list, unreadable
 from pipelines.lake.manifest import Manifest, Output
+from pipelines.lake.views import COLUMNS, frame_schema
 
 if TYPE_CHECKING:
     import polars as pl
-
-QUARANTINE: Final = "quarantine"
-COLUMNS: Final[dict[str, dict[str, Kind]]] = {
-    **{name: {column: declared.kind for column, declared in t.columns.items()} for name, t in CANONICAL.items()},
-    QUARANTINE: {
-        "trace": "VARCHAR",
-        "cluster": "VARCHAR",
-        "table": "VARCHAR",
-        "file": "VARCHAR",
-        "rule": "VARCHAR",
-        "row": "BIGINT",
-        "raw": "VARCHAR",
-    },
-}
-"""The columns of every table in a lake, with their types in SQL."""
 
 
 class Lake:
@@ -84,7 +69,7 @@ class Lake:
         return manifests.from_json(path.read_text(), trace)
 
     def readable_manifests(self) -> dict[str, Manifest]:
-        """Return the manifests by trace, less those of another version or damaged."""
+        """Return the manifests by trace, without those that are damaged or of another version."""
         readable = {}
         for trace in self.traces():
             with suppress(LakeError):
@@ -92,14 +77,14 @@ class Lake:
         return readable
 
     def table(self, name: str, trace: str | None = None, cluster: str | None = None) -> "pl.LazyFrame":
-        """Return a canonical table (or `quarantine`), of one trace and cluster or of all; empty where none has rows.
+        """Return a canonical table (or `quarantine`), of one trace and cluster or of all; empty if no trace has rows.
 
         Raises
         ------
         LakeError
-            If there is no such table or trace, or the trace no such cluster; if a file is missing or cut.
+            If the table, trace or cluster does not exist, or a file is missing or has another size.
         """
-        # An ingest, and whoever asks in SQL, spares the time and memory that frames take.
+        # Ingest and SQL queries do not need polars; a late import saves them its time and memory.
         import polars as pl
 
         schema = frame_schema(name)
@@ -111,10 +96,10 @@ class Lake:
         )
 
     def connect(self, *, read_only: bool = True) -> duckdb.DuckDBPyConnection:
-        """Return a connection to the lake's DuckDB file of views, made anew first if the lake changed or moved.
+        """Return a connection to the lake's DuckDB file of views, which is rebuilt first if the lake changed or moved.
 
-        Where the file cannot be made anew (another process is writing, or the disk is read-only), the connection is
-        one in memory with the same views.
+        If the file cannot be rebuilt (another process is writing, or the disk is read-only), the connection is to a
+        database in memory with the same views.
         """
         self._require()
         if self._try_refresh():
@@ -124,9 +109,9 @@ class Lake:
         return connection
 
     def connect_sealed(self, spill: Path) -> duckdb.DuckDBPyConnection:
-        """Return a connection in memory with the views, that can reach no file but theirs and spills to `spill`.
+        """Return a sealed connection in memory with the views: it can read only their files, and spill to `spill`.
 
-        The first one of a lake also makes the DuckDB file of views anew where the lake changed or moved.
+        The first call also rebuilds the DuckDB file of views if the lake changed or moved.
 
         Raises
         ------
@@ -146,7 +131,7 @@ class Lake:
 
     @contextmanager
     def workbench(self, folder: Path, memory_mb: int = MEMORY_MB) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Open a scratch database in `folder`: bounded memory, spilling beside itself."""
+        """Open a scratch database in `folder`, with bounded memory; it spills to the same folder."""
         connection = configured(folder / "work.duckdb", spill=folder, memory_mb=memory_mb)
         try:
             yield connection
@@ -155,16 +140,16 @@ class Lake:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the lake for writing.
+        """Lock the lake for writing; create the folder if it does not exist.
 
         Raises
         ------
         LakeError
-            If another process is writing to it, or the folder holds what no lake does.
+            If another process is writing to the lake, or the folder holds files but is not a lake.
         """
         if self.path.exists() and not self.path.is_dir():
             raise LakeError(f"{self.path} is a file; expected the lake's folder")
-        # What a killed ingest left is swept away; in a folder that is no lake that would be somebody's files.
+        # An ingest deletes left-over files; in a folder that is not a lake they could be the user's own.
         ours = (self.path / ".lock").exists() or self.manifest_folder.is_dir()
         if self.path.is_dir() and not ours and any(self.path.iterdir()):
             raise LakeError(f"{self.path} is not empty and no lake; expected a new or empty folder, or a lake")
@@ -177,7 +162,7 @@ class Lake:
             yield
 
     def refresh_views(self) -> None:
-        """Make the DuckDB file of views anew unless it shows this lake, at this place, as it is; the lake is held."""
+        """Rebuild the DuckDB file of views unless it is up to date; the caller holds the lock."""
         if self._views_are_fresh():
             return
         fresh = self.views_file.with_suffix(".fresh")
@@ -192,14 +177,14 @@ class Lake:
         fresh.replace(self.views_file)
 
     def intact(self, manifest: Manifest) -> bool:
-        """Tell whether every file the manifest names is there with the size it had."""
+        """Return whether every file that the manifest names exists with its recorded size."""
         paths = ((self.path / o.path, o.bytes) for o in manifest.outputs)
         return all(path.is_file() and path.stat().st_size == size for path, size in paths)
 
     def sweep(self) -> None:
-        """Remove what no manifest names: left-over staging, and files of an ingest that was killed or replaced.
+        """Delete files that no manifest names: left-over staging, and files of a killed or replaced ingest.
 
-        The files of a trace whose manifest cannot be read stay.
+        Files of a trace with an unreadable manifest stay.
         """
         shutil.rmtree(self.staging_folder, ignore_errors=True)
         manifests = self.readable_manifests()
@@ -220,21 +205,21 @@ class Lake:
 
     @property
     def manifest_folder(self) -> Path:
-        """Return where the manifests are."""
+        """Return the folder of the manifests."""
         return self.path / "manifests"
 
     @property
     def staging_folder(self) -> Path:
-        """Return where an ingest works before it commits."""
+        """Return the folder in which an ingest works before it commits."""
         return self.path / "staging"
 
     @property
     def views_file(self) -> Path:
-        """Return the DuckDB file of views."""
+        """Return the path of the DuckDB file of views."""
         return self.path / "taut.duckdb"
 
     def _whole(self, output: Output) -> Path:
-        """Return where a file is, if it has the size that it was written with."""
+        """Return a file's path if it has its recorded size; raise LakeError otherwise."""
         path = self.path / output.path
         size = path.stat().st_size if path.is_file() else None
         if size != output.bytes:
@@ -286,7 +271,7 @@ class Lake:
         return False
 
     def _try_refresh(self) -> bool:
-        """Make the DuckDB file of views anew if need and means be; tell whether it is fresh."""
+        """Rebuild the DuckDB file of views if necessary and possible; return whether it is up to date."""
         if self._views_are_fresh():
             return True
         with suppress(LakeError, OSError, duckdb.Error), self.writing():
@@ -300,27 +285,3 @@ class Lake:
     def _own(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
         self._open.append(connection)
         return connection
-
-
-def frame_schema(name: str) -> "pl.Schema":
-    """Return the columns of a canonical table, or of `quarantine`, with their types in frames.
-
-    Raises
-    ------
-    LakeError
-        If there is no such table.
-    """
-    import polars as pl
-
-    if name not in COLUMNS:
-        raise LakeError(f"no table {name!r}; the lake has {', '.join(COLUMNS)}")
-    types: dict[Kind, pl.DataType] = {
-        "VARCHAR": pl.String(),
-        "DOUBLE": pl.Float64(),
-        "INTEGER": pl.Int32(),
-        "BIGINT": pl.Int64(),
-        "BOOLEAN": pl.Boolean(),
-        "DATE": pl.Date(),
-        "TIMESTAMPTZ": pl.Datetime("us", "UTC"),
-    }
-    return pl.Schema({column: types[kind] for column, kind in COLUMNS[name].items()})

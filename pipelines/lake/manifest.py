@@ -1,25 +1,28 @@
-"""The manifest of one trace: what went in, what came out, what was quarantined and by which rule.
+"""The manifest of one trace (inputs, outputs, row accounts), and the signatures that detect changed input files.
 
-It is what makes an ingest final: readers take only the files it names. Reading and writing files is not here.
-Called by `pipelines.lake.ingest` and `pipelines.lake.lake`.
+Readers use only the files a manifest names. The signatures are a cache, not part of the manifest: if they are lost, the
+files are read again. Called by `pipelines.lake.ingest` and `pipelines.lake.lake`.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Final
+from pathlib import Path
+from typing import Final, Self
 
 from features.vocabulary import ZONES
 from pipelines.errors import LakeError
 
 FORMAT_VERSION = 1
 REPRESENTATIVES_BEFORE: Final = {"openb": "default"}
-"""What older manifests do not tell: of which sources clusters are alternatives, and which one stands for the trace."""
+"""The representative cluster by source, for older manifests that do not contain it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """One published file, by what is in it; its path is relative to the folder that was ingested."""
+    """One published file and its checksum; the path is relative to the ingested folder."""
 
     file: str
     bytes: int
@@ -28,9 +31,9 @@ class Input:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Where the rows of one published table went: `rows_in == rows_good + sum(quarantined)`.
+    """The row account of one published table: `rows_in == rows_good + sum(quarantined)`.
 
-    `feeds` is the canonical table that the good rows are in, one for one or folded into fewer rows.
+    `feeds` is the canonical table made of the good rows, which may be aggregated into fewer rows.
     """
 
     cluster: str
@@ -52,7 +55,7 @@ class Account:
         Raises
         ------
         LakeError
-            If rows are missing: a defect of the ingest, never of the file.
+            If rows are missing, which is a bug of the ingest, not of the file.
         """
         found = self.rows_good + self.rows_quarantined
         if found != self.rows_in:
@@ -63,7 +66,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """One Parquet file of a canonical table (or of the quarantine); its path is relative to the lake."""
+    """One Parquet file of a canonical table or of the quarantine; the path is relative to the lake."""
 
     table: str
     cluster: str
@@ -74,10 +77,10 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Everything about one trace in the lake. The same files and options make the same manifest, to the byte.
+    """Everything about one trace in the lake; the same files and options give the same bytes.
 
-    Where clusters are alternatives of each other (each a list of its own, of the same machines), `representative` is
-    the one that stands for the trace; null: they are its parts, and may be added up.
+    `representative` is set if the clusters are alternatives (several job lists for the same machines): then only this
+    cluster stands for the trace. None: the clusters are parts of the trace and may be added up.
     """
 
     trace: str
@@ -96,7 +99,7 @@ class Manifest:
 
     @property
     def zone(self) -> str:
-        """Return the time zone in which hours and days are read: its format's, of own formats as the name begins."""
+        """Return the time zone for hours and days: that of the source, else of the trace name's prefix, else UTC."""
         named = next((zone for start, zone in ZONES.items() if self.trace.startswith(start)), "UTC")
         return ZONES.get(self.source, named)
 
@@ -111,7 +114,7 @@ class Manifest:
         return sum(a.rows_quarantined for a in self.accounts)
 
     def same_ingest(self, source: str, inputs: tuple[Input, ...]) -> bool:
-        """Tell whether ingesting these inputs again would write this manifest."""
+        """Return whether ingesting these inputs would write this manifest again."""
         return (self.source, self.inputs, self.format_version) == (source, inputs, FORMAT_VERSION)
 
     def rows_out(self, table: str, cluster: str | None = None) -> int:
@@ -124,7 +127,7 @@ class Manifest:
 
 
 def chosen(preferred: str | None, clusters: Iterable[str]) -> str | None:
-    """Return which of several alternatives stands for the trace: the preferred one, else the first by name.
+    """Return which of several alternative clusters represents the trace: the preferred one, else the first by name.
 
     >>> chosen("default", ["b", "default", "a"]), chosen("default", ["b", "a"]), chosen(None, ["b", "a"])
     ('default', 'a', None)
@@ -170,3 +173,62 @@ def flat(manifest: Manifest) -> Iterator[dict[str, str | int | None]]:
             "feeds": account.feeds,
             "rows_out": manifest.rows_out(account.feeds, account.cluster),
         }
+
+
+SQLITE_LOG: Final = "-wal"
+Mark = tuple[int, int, int, int, int]
+
+
+def mark_of(path: Path) -> Mark:
+    """Return a file's device, inode, size, mtime and ctime; unlike mtime, ctime cannot be set back by the owner.
+
+    The ctime of an SQLite log is left out (0): reading it as root changes its owner.
+    """
+    state = path.stat()
+    changed = 0 if path.name.endswith(SQLITE_LOG) else state.st_ctime_ns
+    return (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, changed)
+
+
+class Signatures:
+    """The marks and digests of a trace's input files, stored next to its manifest."""
+
+    def __init__(self, path: Path, held: dict[str, tuple[Mark, str]]) -> None:
+        self.path = path
+        self._held = held
+        self._found: dict[str, tuple[Mark, str]] = {}
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read what an earlier ingest wrote; a missing or damaged file counts as empty."""
+        held: dict[str, tuple[Mark, str]] = {}
+        with suppress(OSError, ValueError, TypeError, AttributeError):
+            for file, (mark, digest) in json.loads(path.read_text()).items():
+                device, inode, size, modified, changed = map(int, mark)
+                held[file] = ((device, inode, size, modified, changed), str(digest))
+        return cls(path, held)
+
+    def input_of(self, file: str, path: Path) -> Input:
+        """Return the file with its digest; it is read only if its mark changed."""
+        mark = mark_of(path)
+        held = self._held.get(file)
+        size, digest = (mark[2], held[1]) if held and held[0] == mark else fingerprint(path)
+        self._found[file] = (mark, digest)
+        return Input(file=file, bytes=size, sha256=digest)
+
+    def still_hold(self, folder: Path) -> bool:
+        """Return whether every file still has the mark it had in `input_of`."""
+        with suppress(OSError):
+            return all(mark_of(folder / file) == mark for file, (mark, _) in self._found.items())
+        return False
+
+    def keep(self) -> None:
+        """Write the marks and digests if they changed."""
+        if self._found != self._held:
+            self.path.write_text(json.dumps(self._found, indent=2) + "\n")
+
+
+def fingerprint(path: Path) -> tuple[int, str]:
+    """Return a file's size in bytes and its SHA-256."""
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        return stream.tell(), digest

@@ -1,12 +1,12 @@
-"""`taut sql`: one SELECT over the lake's views, on a connection that can reach nothing else.
+"""Run one SELECT of a user over the lake's tables and views, on a sealed connection.
 
-The views and the connection are `pipelines.lake.lake`'s; printing is `pipelines.render`'s.
+`pipelines.lake.lake` makes the views and the connection; `pipelines.render` prints rows.
 Called by `taut sql`, and by `pipelines.lake.generic` for the queries of mappings.
 
 Notes
 -----
-Two walls. The statement must be one SELECT, in which only functions that make rows out of nothing stand as tables;
-and the connection is sealed: no file but the lake's own Parquet, no extension, no setting, no network.
+There are two protections. The text must be one SELECT whose table functions only generate rows. The connection is
+sealed: no file except the lake's own Parquet files, no extension, no setting, no network.
 """
 
 import json
@@ -22,7 +22,7 @@ from pipelines.errors import QueryRefused
 from pipelines.lake.lake import Lake
 
 TABLE_FUNCTIONS: Final = frozenset({"range", "generate_series", "unnest", "repeat", "json_each", "json_tree"})
-"""Table functions a query may call; every other one reads files or changes the database."""
+"""The allowed table functions; all others read files or change the database."""
 
 
 def query(lake: Lake, text: str) -> pl.DataFrame:
@@ -31,7 +31,7 @@ def query(lake: Lake, text: str) -> pl.DataFrame:
     Raises
     ------
     QueryRefused
-        If the text is not one SELECT, reaches beyond the lake, or DuckDB cannot run it.
+        If the text is not one SELECT, accesses anything outside the lake, or DuckDB cannot run it.
     LakeError
         If there is no lake.
     """
@@ -41,10 +41,10 @@ def query(lake: Lake, text: str) -> pl.DataFrame:
             refuse_all_but_select(connection, text)
             return _plain(pl.DataFrame(connection.sql(text).to_arrow_table()))
         except duckdb.PermissionException as error:
-            raise QueryRefused(f"the query reaches beyond the lake: {_first_line(error)}") from error
+            raise QueryRefused(f"the query accesses something outside the lake: {_first_line(error)}") from error
         except pl.exceptions.PolarsError as error:
             raise QueryRefused(
-                f"a column that is no table column ({_first_line(error)}); cast it to VARCHAR"
+                f"a column of a type that cannot be printed ({_first_line(error)}); cast it to VARCHAR"
             ) from error
         except duckdb.Error as error:
             raise QueryRefused(f"DuckDB cannot run the query: {_first_line(error)}") from error
@@ -53,12 +53,12 @@ def query(lake: Lake, text: str) -> pl.DataFrame:
 
 
 def refuse_all_but_select(connection: duckdb.DuckDBPyConnection, text: str) -> None:
-    """Refuse a text that is not one SELECT over tables of the connection.
+    """Raise unless the text is one SELECT over tables of the connection.
 
     Raises
     ------
     QueryRefused
-        If it is several statements, another one, or calls a table function that reaches elsewhere.
+        If the text holds several statements or another kind of statement, or calls a table function not allowed.
     """
     statements = connection.extract_statements(text)
     if len(statements) != 1:
@@ -69,7 +69,7 @@ def refuse_all_but_select(connection: duckdb.DuckDBPyConnection, text: str) -> N
     [[serialized]] = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchall()
     tree = json.loads(serialized)
     if tree["error"]:
-        raise QueryRefused("a statement that DuckDB cannot show as a tree; expected one plain SELECT")
+        raise QueryRefused("a statement that DuckDB cannot parse into a tree; expected one plain SELECT")
     foreign = sorted(set(_table_functions(tree)) - TABLE_FUNCTIONS)
     if foreign:
         allowed = ", ".join(sorted(TABLE_FUNCTIONS))
@@ -77,14 +77,14 @@ def refuse_all_but_select(connection: duckdb.DuckDBPyConnection, text: str) -> N
 
 
 def _plain(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with usual numbers: DuckDB sums whole numbers to decimals of 38 digits."""
+    """Return the rows with integers and floats instead of decimals; DuckDB sums integers to decimals of 38 digits."""
     wide = {name: dtype for name, dtype in rows.schema.items() if isinstance(dtype, pl.Decimal)}
     narrow = {name: pl.Float64() if dtype.scale else pl.Int64() for name, dtype in wide.items()}
     return rows.with_columns(pl.col(name).cast(dtype) for name, dtype in narrow.items())
 
 
 def _table_functions(node: object) -> Iterator[str]:
-    """Yield the name of every table function in a statement's tree, however deep."""
+    """Yield the name of every table function in a statement's tree, at any depth."""
     if isinstance(node, list):
         for item in node:
             yield from _table_functions(item)

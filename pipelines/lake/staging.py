@@ -1,11 +1,9 @@
-"""Executing a source's declaration on one cluster: raw rows to good rows or quarantine, good rows to Parquet.
+"""Execute a source's declaration on one cluster: load raw rows, quarantine bad ones, write good ones to Parquet.
 
-Which rows are bad and what becomes of the good ones is the source's declaration; committing is
-`pipelines.lake.ingest`'s. Called by `pipelines.lake.ingest`, with a scratch DuckDB database of bounded memory.
+The source declares rules and SELECTs; `pipelines.lake.raw_rows` has the SQL of loading.
+Called by `pipelines.lake.ingest` and `pipelines.lake.checking`, with a scratch DuckDB database.
 """
 
-import re
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -14,24 +12,25 @@ import duckdb
 
 from features.canonical import CANONICAL
 from pipelines.errors import SourceError
-from pipelines.lake.classification import loaded
-from pipelines.lake.lake import COLUMNS, QUARANTINE
-from pipelines.lake.line_rows import (
+from pipelines.lake.manifest import Account
+from pipelines.lake.raw_rows import (
     NO_LINES,
     escaped,
     from_lines,
     from_records,
     header_lines,
+    load_typed,
+    loaded,
     numbered,
     numbered_records,
+    typed_numbers,
 )
-from pipelines.lake.manifest import Account
-from pipelines.lake.sources.archive import count_rows, ends_with, header_of
+from pipelines.lake.sources.archive import Published, check_header, count_rows, ends_with
 from pipelines.lake.sources.source import RawTable, Source
-from pipelines.lake.typed_rows import load_typed, typed_numbers
+from pipelines.lake.views import COLUMNS, QUARANTINE
 
 PART_ROWS: Final = 3_000_000
-"""About as many rows as can be folded and sorted within the memory of an ingest, beside what it holds anyway."""
+"""The number of rows that an ingest can aggregate and sort within its memory limit."""
 
 UNREADABLE = (
     duckdb.InvalidInputException,
@@ -39,15 +38,6 @@ UNREADABLE = (
     duckdb.OutOfRangeException,
     UnicodeDecodeError,  # DuckDB's own message quotes bytes of the file that are no text
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """One published table of a cluster: its name for people, and a plain file to read (None: absent)."""
-
-    table: RawTable
-    file: str | None
-    plain: Path | None
 
 
 def load(work: duckdb.DuckDBPyConnection, source: Source, cluster: str, published: list[Published]) -> list[Account]:
@@ -74,9 +64,9 @@ def load(work: duckdb.DuckDBPyConnection, source: Source, cluster: str, publishe
 
 
 def parts(work: duckdb.DuckDBPyConnection, source: Source, output: str) -> list[str]:
-    """Return the conditions of the parts that a canonical table is written in: one, unless too large to be sorted.
+    """Return the SQL conditions of the parts in which a canonical table is written; one part unless it is large.
 
-    Parts are ranges of the column that the source splits it by, from the same rows the same ones.
+    Parts are ranges of the column in `Source.split_by`; the same rows give the same parts.
     """
     column = source.split_by.get(output)
     if column is None:
@@ -99,9 +89,9 @@ def parts(work: duckdb.DuckDBPyConnection, source: Source, output: str) -> list[
 def write(
     work: duckdb.DuckDBPyConnection, select: str, part: str, table: str, trace: str, cluster: str, target: Path
 ) -> int:
-    """Write the rows of one canonical table for which `part` holds as Parquet, by time and key; return how many.
+    """Write the rows of a canonical table that satisfy `part` to Parquet, sorted; return their number.
 
-    The same rows give the same file: the order is total, and nothing depends on the number of threads.
+    The same rows give the same file: the order is total and does not depend on the number of threads.
     """
     types = COLUMNS[table]
     known = {name for name, *_ in work.execute(f"DESCRIBE {select}").fetchall()}
@@ -109,7 +99,7 @@ def write(
     casts = ", ".join(f'CAST("{name}" AS {types[name]}) AS "{name}"' for name in types if name in known)
     order = ", ".join(f'"{name}"' for name in _order_of(table) if name in known)
     ordered = f"SELECT {casts} FROM ({select}) WHERE {part} ORDER BY {order}"
-    # What is the same in every row is not carried through the sort.
+    # Constant columns are added after the sort.
     columns = ", ".join(
         f'"{name}"' if name in known else f'CAST({constants.get(name, "NULL")} AS {kind}) AS "{name}"'
         for name, kind in types.items()
@@ -121,7 +111,7 @@ def write(
 
 
 def remarks(work: duckdb.DuckDBPyConnection, source: Source) -> list[str]:
-    """Return the source's remarks that hold of the loaded rows."""
+    """Return the source's remarks that are true of the loaded rows."""
     held = ((r.text, work.execute(f"SELECT {r.holds}").fetchone()) for r in source.remarks)
     return [text for text, row in held if row and row[0]]
 
@@ -132,7 +122,7 @@ def _load_table(work: duckdb.DuckDBPyConnection, cluster: str, one: Published) -
     if one.plain is None:
         _create_empty(work, table)
     else:
-        names = _check_header(one, one.plain)
+        names = check_header(one, one.plain)
         work.execute(f"CREATE TABLE {table.name}_header AS SELECT ?::VARCHAR[] AS names", [names])
         rows_in, numbers = _load_rows(work, one, one.plain, len(names))
         _apply_late_rules(work, one, one.plain, len(names), numbers)
@@ -146,7 +136,7 @@ def _load_table(work: duckdb.DuckDBPyConnection, cluster: str, one: Published) -
 
 
 def _load_rows(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, names: int) -> tuple[int | None, str]:
-    """Load a file's rows by whichever way it can be read; return how many it has, and the SQL that numbers them."""
+    """Load a file's rows with the fastest reader that accepts it; return their number and the SQL that numbers them."""
     table = one.table
     if table.records is not None:
         work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, from_records(table, numbered_records(plain)))}")
@@ -160,12 +150,12 @@ def _load_rows(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, nam
 
 
 def numbered_rows(table: RawTable, plain: Path) -> str:
-    """Return the SQL of a file's rows with their numbers, each as it stands in the file (`line`)."""
+    """Return the SQL of a file's rows: their number and raw text (`row`, `line`)."""
     return numbered_records(plain) if table.records is not None else numbered(table, plain)
 
 
 def _load_lines(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, names: int) -> None:
-    """Load a file line by line; what is no text, or longer than any published line, goes to quarantine at once."""
+    """Load a file line by line; lines that are not text or too long go to quarantine at once."""
     table = one.table
     lines = numbered(table, plain, keep_rejects=True)
     work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, from_lines(table, lines, names))}")
@@ -175,41 +165,24 @@ def _load_lines(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, na
 
 
 def _rows_in(one: Published, plain: Path) -> int | None:
-    """Count a file's rows without DuckDB; of a JSON array only DuckDB can tell (None)."""
+    """Count a file's rows without DuckDB; return None for a JSON array, which only DuckDB can count."""
     if not one.table.json_array:
         return max(0, count_rows(plain) - header_lines(one.table))
-    # A log cut off between two jobs would read as a shorter one.
+    # DuckDB would accept a file that is cut between two jobs.
     if plain.stat().st_size and not ends_with(plain, b"]"):
         raise SourceError(f"{one.file} is truncated: it does not end its JSON array with ']'. Fetch it again.")
     return None
 
 
-def _check_header(one: Published, plain: Path) -> list[str]:
-    expected = one.table.header
-    if expected is None or not plain.stat().st_size:
-        return [c.name for c in one.table.columns]
-    found = header_of(plain)
-    wild = expected.index("*") if "*" in expected else None
-    if wild is not None:
-        after = len(expected) - wild - 1
-        comparable = (*found[:wild], "*", *found[len(found) - after :])
-    else:
-        comparable = tuple(found)
-    if [_plain_name(n) for n in comparable] != [_plain_name(n) for n in expected]:
-        message = f"{one.file} has the columns {', '.join(found)[:200]!r}; expected {', '.join(expected)!r}"
-        raise SourceError(f"{message}. Is it another table's file?")
-    return found
-
-
 def _create_empty(work: duckdb.DuckDBPyConnection, table: RawTable) -> None:
-    """Create the table without rows, with the very types that rows would have."""
+    """Create the table without rows, with the types that rows would have."""
     nothing = from_lines(table, NO_LINES, len(table.columns))
     work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, nothing)}")
     work.execute(f"CREATE TABLE {table.name}_header AS SELECT []::VARCHAR[] AS names")
 
 
 def _apply_late_rules(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, names: int, numbers: str) -> None:
-    """Mark repeated keys (the first row stays), then rows that fail a rule about other tables."""
+    """Mark repeated keys (the first row stays), then rows that break a rule about other tables."""
     table, name = one.table, one.table.name
     doubtful = f"SELECT key_hash FROM {name}_all WHERE rule IS NULL GROUP BY key_hash HAVING count(*) > 1"
     if table.key and work.execute(f"SELECT EXISTS ({doubtful})").fetchone() == (True,):
@@ -228,7 +201,7 @@ def _apply_late_rules(work: duckdb.DuckDBPyConnection, one: Published, plain: Pa
 
 
 def _quarantine(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, numbers: str) -> None:
-    """Keep every bad row as it stands in the file; rows are read a second time only where some are bad."""
+    """Copy the raw text of every bad row to the quarantine; the file is read again only if it has bad rows."""
     name = one.table.name
     bad = f"SELECT rowid AS place, row, rule FROM {name}_all WHERE rule IS NOT NULL"
     if work.execute(f"SELECT EXISTS ({bad})").fetchone() == (True,):
@@ -261,13 +234,38 @@ def _order_of(table: str) -> list[str]:
     return ["submit_ts", *key] if table == "jobs" else key
 
 
-def _plain_name(name: str) -> str:
-    return re.sub("[^a-z0-9*]", "", name.lower())
-
-
 def _quoted(name: str) -> str:
     return f'"{name}"'
 
 
 def _first_line(error: Exception) -> str:
     return str(error).split("\n", 1)[0][:300]
+
+
+MINUTE_US: Final = 60_000_000
+BITS_MOST: Final = 1 << 28
+"""The most bits, one per machine and minute, that the check uses: 32 MiB. Philly needs a sixth of that."""
+
+
+def select_of(work: duckdb.DuckDBPyConnection, source: Source, output: str) -> str:
+    """Return the SELECT of a canonical table: the source's shortcut if the loaded rows allow it, else the full one."""
+    shortcut = source.shortcuts.get(output)
+    if shortcut is None:
+        return source.outputs[output]
+    others = [t.name for t in source.tables if t.feeds == output and t.name != shortcut.table]
+    if any(work.execute(f"SELECT EXISTS (FROM {name})").fetchone() == (True,) for name in others):
+        return source.outputs[output]
+    return shortcut.select if one_row_a_minute(work, shortcut.table) else source.outputs[output]
+
+
+def one_row_a_minute(work: duckdb.DuckDBPyConnection, table: str) -> bool:
+    """Return whether every `ts` is a whole minute and unique per `machine`; False if that is costly to find out."""
+    low, high, whole, machines = work.execute(
+        f"""SELECT min(epoch_us(ts)) // {MINUTE_US}, max(epoch_us(ts)) // {MINUTE_US},
+            bool_and(epoch_us(ts) % {MINUTE_US} = 0), count(DISTINCT machine) FROM {table}"""
+    ).fetchone() or (None, None, None, 0)
+    if not whole or (high - low + 1) * machines > BITS_MOST:
+        return False
+    minutes = f"bitstring_agg(epoch_us(ts) // {MINUTE_US}, {low}, {high})"
+    each = f"SELECT bit_count({minutes}) = count(*) AS one FROM {table} GROUP BY machine"
+    return work.execute(f"SELECT bool_and(one) FROM ({each})").fetchone() == (True,)

@@ -1,47 +1,128 @@
-"""The views of a lake beside its tables, and what every table, view and column means, as comments in the database.
+"""The tables and views of a lake: columns, types, meanings, and the SQL of every derived quantity, defined once.
 
-The tables' own columns are described in `features.canonical`; where the files are is `pipelines.lake.lake`'s.
-Called by `pipelines.lake.lake`, which makes them, and by `pipelines.lake.dictionary`, which prints them.
+`features.canonical` describes the canonical columns; `pipelines.lake.lake` locates files and opens connections.
+Called by `pipelines.lake.lake`, `pipelines.lake.dictionary` and `pipelines.statistics`.
+
+Notes
+-----
+Use and request are per instance. CPU and GPU use is the mean over a run; memory has two uses, the mean and the largest
+peak over instances. A job's claim on GPU memory is its number of GPUs times the memory of their type, where the type is
+known. Claims leave out parameter servers: traces measure them with their workers' sensors.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from features.canonical import CANONICAL
-from pipelines.lake.measures import (
-    CLAIM_CELLS,
-    CLAIMS_MEASURED,
-    GPU_HOURS,
-    GPUS,
-    HOUR_SINCE_1970,
-    INSTANCE_HOURS,
-    IS_CLAIM,
-    MACHINE_TYPE,
-    MEAN_FRACTIONS,
-    SAMPLES,
-    SLACK,
-    ZONE,
-    total,
-    zone_macro,
+from features.canonical import CANONICAL, Kind
+from features.vocabulary import GPU_MEM_GIB_OF_TYPE
+from pipelines.errors import LakeError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+ROLE_PARAMETER_SERVER: Final = "ps"
+
+GPUS: Final = "instances * req_gpus"
+GPU_HOURS: Final = "instances * req_gpus * run_s / 3600"
+INSTANCE_HOURS: Final = "instances * run_s / 3600"
+"""Hours of run time over all instances; null if any factor is null."""
+
+ZONE: Final = "local_zone(trace)"
+"""SQL of the time zone of a row's trace, as its manifest states it; `zone_macro` defines the macro."""
+EXACT: Final = "DECIMAL(38, 12)"
+"""The type of sums; ingest rules keep every product of request, instances and hours, and their sums, within it."""
+
+_DEVICE_GIB: Final = " ".join(f"WHEN '{name}' THEN {gib}" for name, gib in GPU_MEM_GIB_OF_TYPE.items())
+
+ASKED: Final = "asked for"
+OF_DEVICES: Final = "GPUs asked for x device memory"
+"""The two bases of a request: a number in the trace; for GPU memory, which no job requests, the memory of its GPUs."""
+
+CLAIMS: Final = (
+    ("cpu_cores", "mean", "req_cpu_cores", "used_cpu_cores"),
+    ("gpus", "mean", "req_gpus", "used_gpus"),
+    ("mem_gib", "mean", "req_mem_gib", "mem_avg_gib"),
+    ("mem_gib", "peak", "req_mem_gib", "mem_max_gib"),
+    ("gpu_mem_gib", "mean", f"req_gpus * CASE gpu_type {_DEVICE_GIB} END", "gpu_mem_avg_gib"),
+    ("gpu_mem_gib", "peak", f"req_gpus * CASE gpu_type {_DEVICE_GIB} END", "gpu_mem_max_gib"),
 )
+"""The comparisons: resource, kind of use, SQL of the request, SQL of the use."""
 
+_CELLS: Final = ", ".join(
+    f"{{'resource': '{resource}', 'use': '{use}', 'basis': '{OF_DEVICES if resource == 'gpu_mem_gib' else ASKED}', "
+    f"'request': CAST({request} AS DOUBLE), 'used': {used}}}"
+    for resource, use, request, used in CLAIMS
+)
+CLAIM_CELLS: Final = f"unnest([{_CELLS}], recursive := true)"
+"""One row per claim: `resource`, `use`, `basis`, `request`, `used`."""
+CLAIMS_MEASURED: Final = f"role <> '{ROLE_PARAMETER_SERVER}'"
+IS_CLAIM: Final = "request > 0 AND used IS NOT NULL"
+SLACK: Final = "greatest(request - used, 0)"
+
+MACHINE_TYPE: Final = (
+    """coalesce(gpu_type, gpus || ' GPUs' || coalesce(' of ' || printf('%g', gpu_mem_gib) || ' GiB', ''), 'unknown')"""
+)
+"""The GPU type, else the number of GPUs and their memory; `unknown` for machines missing from the machine list."""
+HOUR_SINCE_1970: Final = "epoch_us(ts) // 3600000000"
+_FRACTION: Final = "DECIMAL(18, 9)"
+MEAN_FRACTIONS: Final = ", ".join(
+    f"avg(CAST({name}_frac AS {_FRACTION})) AS {name}_frac" for name in ("cpu", "mem", "gpu")
+)
+SAMPLES: Final = ", ".join(f"count({name}_frac) AS {name}_samples" for name in ("cpu", "mem", "gpu"))
+"""Columns of one machine and hour: mean busy fractions (decimals, so row order has no effect) and sample counts."""
+
+
+def zone_macro(zones: Mapping[str, str]) -> str:
+    """Return the statement that creates the macro `local_zone(trace)` from the time zone of each trace.
+
+    >>> zone_macro({"ours": "Asia/Shanghai"})
+    "CREATE MACRO local_zone(t) AS CASE t WHEN 'ours' THEN 'Asia/Shanghai' ELSE 'UTC' END"
+    """
+    cases = "".join(f"WHEN '{trace}' THEN '{zone}' " for trace, zone in zones.items())
+    return "CREATE MACRO local_zone(t) AS " + (f"CASE t {cases}ELSE 'UTC' END" if cases else "'UTC'")
+
+
+def total(value: str, where: str | None = None) -> str:
+    """Return the SQL of a sum that does not depend on row order: of decimals, rounded to nine digits, as a float.
+
+    >>> total("run_s")
+    'CAST(round(sum(CAST(run_s AS DECIMAL(38, 12))), 9) AS DOUBLE)'
+    """
+    only = f" FILTER (WHERE {where})" if where else ""
+    return f"CAST(round(sum(CAST({value} AS {EXACT})){only}, 9) AS DOUBLE)"
+
+
+QUARANTINE: Final = "quarantine"
+COLUMNS: Final[dict[str, dict[str, Kind]]] = {
+    **{name: {column: declared.kind for column, declared in t.columns.items()} for name, t in CANONICAL.items()},
+    QUARANTINE: {
+        "trace": "VARCHAR",
+        "cluster": "VARCHAR",
+        "table": "VARCHAR",
+        "file": "VARCHAR",
+        "rule": "VARCHAR",
+        "row": "BIGINT",
+        "raw": "VARCHAR",
+    },
+}
+"""The columns of every table in a lake with their SQL types."""
 QUARANTINE_COLUMNS: Final = {
-    "trace": "the trace, as it was named at ingest",
+    "trace": "the name of the trace, given at ingest",
     "cluster": "the cluster within the trace",
-    "table": "the published table the row stood in",
-    "file": "the file the row stood in",
+    "table": "the published table that contains the row",
+    "file": "the file that contains the row",
     "rule": "the rule that the row breaks",
-    "row": "the row's number in its file, from 1; a header does not count",
-    "raw": "the row as it stands in the file",
+    "row": "the row's number in its file, from 1, without the header",
+    "raw": "the row's text in the file",
 }
 STATE_TABLE: Final = "taut_lake"
-STATE_COMMENT: Final = f"COMMENT ON TABLE {STATE_TABLE} IS 'Which state of the lake the views show; for taut alone.'"
+STATE_COMMENT: Final = f"COMMENT ON TABLE {STATE_TABLE} IS 'The state of the lake that the views show; internal.'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A table or view, and what it means; of a canonical table `sql` is empty: it is read from its files."""
+    """A table or view and its description; `sql` is empty for tables, which are read from files."""
 
     name: str
     says: str
@@ -57,18 +138,18 @@ _JOB: Final = _of("jobs")
 _USAGE: Final = {name: says for name, says in _of("usage").items() if name not in _JOB}
 _KEY: Final = {name: _JOB[name] for name in ("trace", "cluster")}
 _WHOSE: Final = {name: _JOB[name] for name in ("vc", "user", "task_type", "status")}
-_GPU_HOURS: Final = "all GPUs it asked for times how long it ran, in hours; null where either is unknown"
+_GPU_HOURS: Final = "its requested GPUs over all instances times its run time, in hours; null if either is unknown"
 _DERIVED: Final = {
     "gpus": "GPUs requested by all its instances together",
     "gpu_hours": _GPU_HOURS,
-    "instance_hours": "its instances times how long they ran, in hours",
-    "zone": "the time zone in which the trace's hours and weekdays are read",
-    "submit_local": "when it was submitted, in that zone",
+    "instance_hours": "its instances times its run time, in hours",
+    "zone": "the trace's time zone, used for hours and weekdays",
+    "submit_local": "submission time in that zone",
 }
 
 JOBS_WITH_USAGE: Final = View(
     name="jobs_with_usage",
-    says="One row per row of `jobs`, with what it used (null where nothing was measured), its hours and local time.",
+    says="One row per row of `jobs`, with its measured use (null if not measured), its hours and its local time.",
     columns=_JOB | _USAGE | _DERIVED,
     sql=f"""
     SELECT *, {GPUS} AS gpus, {GPU_HOURS} AS gpu_hours, {INSTANCE_HOURS} AS instance_hours, {ZONE} AS zone,
@@ -78,13 +159,13 @@ JOBS_WITH_USAGE: Final = View(
 
 GPU_HOURS_BY_DAY: Final = View(
     name="gpu_hours",
-    says="One row per local date of submission, virtual cluster, user, kind and status: GPU jobs and their GPU-hours.",
+    says="One row per local date of submission, virtual cluster, user, task type and status: GPU jobs and GPU-hours.",
     columns=_KEY
-    | {"submit_date": "the date of submission in the trace's zone"}
+    | {"submit_date": "the date of submission in the trace's time zone"}
     | _WHOSE
     | {
-        "gpu_jobs": "how many rows of `jobs` that ask for GPUs",
-        "gpu_hours": "their GPU-hours, counted on the date of submission; null where no run time is known",
+        "gpu_jobs": "number of rows of `jobs` that request GPUs",
+        "gpu_hours": "their GPU-hours, all counted on the date of submission; null if no run time is known",
     },
     sql=f"""
     SELECT trace, cluster, CAST(timezone({ZONE}, submit_ts) AS DATE) AS submit_date, vc, "user", task_type, status,
@@ -96,17 +177,17 @@ _CLAIMANT: Final = ("trace", "cluster", "job_id", "role", "user", "vc", "group",
 _CLAIMANT_LISTED: Final = ", ".join(f'"{name}"' for name in _CLAIMANT)
 OVER_CLAIM: Final = View(
     name="over_claim",
-    says="One row per measured job and resource it asks for: request against use. Parameter servers are left out.",
+    says="One row per measured job and requested resource: request and use. Parameter servers are left out.",
     columns={name: _JOB[name] for name in _CLAIMANT}
     | {
-        "resource": "`cpu_cores`, `gpus`, `mem_gib` or `gpu_mem_gib`: the resource, and its unit",
-        "use": "which use: `mean` over the run, or `peak` (of memory only, and beside its `mean`: choose one)",
-        "request": "what one instance asks for; of GPU memory its GPUs times the memory of their type",
-        "used": "what one instance used",
-        "over_claims": "whether the request is above use",
-        "slack": "the part of the request above use, per instance",
-        "requested_h": "the request times instances times run time, in hours",
-        "slack_h": "the slack times instances times run time, in hours",
+        "resource": "`cpu_cores`, `gpus`, `mem_gib` or `gpu_mem_gib`: the resource and its unit",
+        "use": "kind of use: `mean` over the run, or `peak` (memory only; memory has both rows: choose one)",
+        "request": "request of one instance; for GPU memory its GPUs times the memory of their type",
+        "used": "use of one instance",
+        "over_claims": "whether the request exceeds the use",
+        "slack": "the part of the request above the use, per instance",
+        "requested_h": "request times instances times run time, in hours",
+        "slack_h": "slack times instances times run time, in hours",
     },
     sql=f"""
     SELECT {_CLAIMANT_LISTED}, resource, use, request, used, request > used AS over_claims, {SLACK} AS slack,
@@ -119,19 +200,19 @@ OVER_CLAIM: Final = View(
 
 MACHINE_HOURS: Final = View(
     name="machine_hours",
-    says="One row per machine and hour in which it was sampled: the mean busy fraction of its CPU, memory and GPUs.",
+    says="One row per machine and hour with samples: the mean busy fraction of its CPU, memory and GPUs.",
     columns=_KEY
     | {
         "machine": _of("machine_usage")["machine"],
-        "machine_type": "the type of its GPUs, else how many and with how much memory, else `unknown`",
-        "hour_ts": "when the hour began",
-        "hour_local": "when the hour began, in the trace's zone",
+        "machine_type": "the type of its GPUs, else their number and memory, else `unknown`",
+        "hour_ts": "start of the hour",
+        "hour_local": "start of the hour in the trace's time zone",
         "cpu_frac": "mean busy fraction of its CPU",
         "mem_frac": "mean fraction of its main memory in use",
         "gpu_frac": "mean busy fraction of its GPUs",
-        "cpu_samples": "how many samples of its CPU",
-        "mem_samples": "how many samples of its main memory",
-        "gpu_samples": "how many samples of its GPUs",
+        "cpu_samples": "number of samples of its CPU",
+        "mem_samples": "number of samples of its main memory",
+        "gpu_samples": "number of samples of its GPUs",
     },
     sql=f"""
     SELECT trace, cluster, machine, {MACHINE_TYPE} AS machine_type, to_timestamp(3600 * hour_since_1970) AS hour_ts,
@@ -144,29 +225,29 @@ MACHINE_HOURS: Final = View(
 )
 
 VIEWS: Final = {view.name: view for view in (JOBS_WITH_USAGE, GPU_HOURS_BY_DAY, OVER_CLAIM, MACHINE_HOURS)}
-"""The views beside the tables, by name."""
+"""The views by name."""
 
 DESCRIBED: Final = {
     **{name: View(name=name, says=table.says, columns=_of(name)) for name, table in CANONICAL.items()},
     "quarantine": View(
         name="quarantine",
-        says="One row per published row that was not taken, and the rule it breaks.",
+        says="One row per rejected row of the published files, and the rule it breaks.",
         columns=QUARANTINE_COLUMNS,
     ),
     **VIEWS,
 }
-"""Every table and view that a reader of the lake sees, by name."""
+"""Every table and view of a lake by name."""
 
 
 def creations(zones: Mapping[str, str]) -> Iterator[str]:
-    """Yield the statements that make the views, where the tables are; hours are local to the zones of the traces."""
+    """Yield the statements that create the views, given the tables; `zones` maps a trace to its time zone."""
     yield zone_macro(zones)
     for view in VIEWS.values():
         yield f"CREATE VIEW {view.name} AS {view.sql}"
 
 
 def comments() -> Iterator[str]:
-    """Yield the statements that say in the database what each table, view and column means."""
+    """Yield the statements that comment every table, view and column in the database."""
     for view in DESCRIBED.values():
         yield f"COMMENT ON VIEW {view.name} IS {_quoted(view.says)}"
         for column, says in view.columns.items():
@@ -175,3 +256,27 @@ def comments() -> Iterator[str]:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
+
+
+def frame_schema(name: str) -> "pl.Schema":
+    """Return the columns of a canonical table, or of `quarantine`, with their polars types.
+
+    Raises
+    ------
+    LakeError
+        If there is no such table.
+    """
+    import polars as pl
+
+    if name not in COLUMNS:
+        raise LakeError(f"no table {name!r}; the lake has {', '.join(COLUMNS)}")
+    types: dict[Kind, pl.DataType] = {
+        "VARCHAR": pl.String(),
+        "DOUBLE": pl.Float64(),
+        "INTEGER": pl.Int32(),
+        "BIGINT": pl.Int64(),
+        "BOOLEAN": pl.Boolean(),
+        "DATE": pl.Date(),
+        "TIMESTAMPTZ": pl.Datetime("us", "UTC"),
+    }
+    return pl.Schema({column: types[kind] for column, kind in COLUMNS[name].items()})

@@ -15,7 +15,7 @@ import polars as pl
 
 from pipelines.errors import BadUsage, LakeError
 from pipelines.lake.lake import Lake
-from pipelines.lake.measures import EXACT, GPU_HOURS, GPUS, INSTANCE_HOURS, total
+from pipelines.lake.views import EXACT, GPU_HOURS, GPUS, INSTANCE_HOURS, total
 
 By = str | Sequence[str] | None
 """What a statistic is split by: the name of a dimension, several, or nothing."""

@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from pipelines.lake.lake import Lake
-from pipelines.lake.measures import EXACT, total
+from pipelines.lake.views import EXACT, total
 from pipelines.statistics.question import JOB_DIMENSIONS, JOB_ROWS, By, Split, ask, mean, percentiles, quantiles
 
 TOP_SHARE: Final = 0.05

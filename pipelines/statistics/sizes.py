@@ -6,7 +6,7 @@ Each is one SELECT. Called through `pipelines.statistics`.
 import polars as pl
 
 from pipelines.lake.lake import Lake
-from pipelines.lake.measures import EXACT, total
+from pipelines.lake.views import EXACT, total
 from pipelines.statistics.question import (
     JOB_DIMENSIONS,
     JOB_ROWS,

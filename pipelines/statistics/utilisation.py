@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 
 from pipelines.lake.lake import Lake
-from pipelines.lake.measures import HOUR_SINCE_1970, MACHINE_TYPE, MEAN_FRACTIONS, SAMPLES
+from pipelines.lake.views import HOUR_SINCE_1970, MACHINE_TYPE, MEAN_FRACTIONS, SAMPLES
 from pipelines.statistics.question import ZONE, By, Split, ask, mean, percentiles, quantiles
 
 MACHINE_HOUR_DIMENSIONS: Final = {

@@ -14,7 +14,7 @@ from pipelines.lake.connections import opened_sealed
 from pipelines.lake.generic.csv_records import require
 from pipelines.lake.generic.mapping import RowsMapping
 from pipelines.lake.generic.records import KEPT_CHARACTERS, MOST_RECORD_CHARACTERS, TOO_LONG, names_of
-from pipelines.lake.line_rows import escaped
+from pipelines.lake.raw_rows import escaped
 from pipelines.lake.sql import refuse_all_but_select
 
 NESTED = ("STRUCT", "MAP", "UNION", "BLOB", "BIT")

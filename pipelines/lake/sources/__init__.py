@@ -1,7 +1,7 @@
-"""The published traces, one declaration each; vendor spellings end in this package.
+"""The published traces, one declaration per file; vendors' names and units appear only in this package.
 
-What a source is stands in `source.py`, reading files in `archive.py`; executing is `pipelines.lake.staging`'s.
-Called by `pipelines.lake.ingest` and the command line.
+`source.py` has the types of a declaration, `archive.py` reads files; `pipelines.lake.staging` executes declarations.
+Called by `pipelines.lake.inputs` and the command line.
 """
 
 from typing import Final

@@ -1,11 +1,11 @@
-"""Published files on disk: finding them, fingerprinting them, and unpacking gzip and tar.gz as streams.
+"""Published files on disk: find them, check their headers, count their lines, unpack gzip and tar.gz as streams.
 
-What the files mean is the sources' matter. Nothing is unpacked by a member's own path.
-Called by `pipelines.lake.ingest`.
+The meaning of columns is declared in the sources. Nothing is unpacked to the path that a tar member names.
+Called by `pipelines.lake.inputs`, `pipelines.lake.staging` and `pipelines.lake.raw_rows`.
 """
 
 import gzip
-import hashlib
+import re
 import shutil
 import tarfile
 import zlib
@@ -22,7 +22,7 @@ from pipelines.lake.sources.source import RawTable
 
 CHUNK_BYTES = 1 << 22
 SCAN_BYTES = 1 << 18
-"""Scanned at a time: what is made of so many stays in a core's own cache."""
+"""Bytes scanned at a time; the arrays made of them fit a core's own cache."""
 
 NEVER_IN_PLAIN_TEXT = (b"\r", b"\0", b"\1", b"\2")
 PADDED = (b" ,", b", ", b" \n", b"\n ")
@@ -31,7 +31,7 @@ DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainText:
-    """What the bytes of a plain text file say: its lines and commas, and whether a space begins or ends a field."""
+    """Counts of lines and commas in a plain text file, and whether any field begins or ends with a space."""
 
     lines: int
     commas: int
@@ -40,7 +40,7 @@ class PlainText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A published table's file; `members` are the names it may have inside a tar archive (none: not an archive)."""
+    """A published table's file; `members` are its possible names inside a tar archive (empty if it is no archive)."""
 
     table: RawTable
     path: Path
@@ -63,27 +63,20 @@ def find(table: RawTable, folder: Path) -> Found | None:
 
 
 def expected_names(table: RawTable) -> str:
-    """Return the file names that would do, for a message."""
+    """Return the accepted file names, for an error message."""
     names = [f"{stem}{suffix}" for stem in table.stems for suffix in table.suffixes]
     return " or ".join([*names, *table.archives])
-
-
-def fingerprint(path: Path) -> tuple[int, str]:
-    """Return a file's size in bytes and its SHA-256."""
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        return stream.tell(), digest
 
 
 def unpack(found: Iterable[Found], into: Path) -> dict[str, Path]:
     """Return a readable plain file per table; packed ones are unpacked into `into`, each archive read once.
 
-    A table that its archive lacks is absent from the answer.
+    A table that is missing from its archive is missing from the result.
 
     Raises
     ------
     SourceError
-        If an archive is truncated or damaged, or holds links or paths that lead outside.
+        If an archive is truncated or damaged, or holds links or paths outside the target folder.
     """
     plain: dict[str, Path] = {}
     archives: dict[Path, list[Found]] = {}
@@ -100,7 +93,7 @@ def unpack(found: Iterable[Found], into: Path) -> dict[str, Path]:
 
 
 def count_rows(path: Path) -> int:
-    r"""Count the lines that are not empty, by the bytes alone: an account independent of any CSV reader.
+    r"""Count the lines that are not empty, by bytes alone, so that the count does not depend on a CSV reader.
 
     Examples
     --------
@@ -121,7 +114,7 @@ def count_rows(path: Path) -> int:
 
 
 def plain_text(path: Path) -> PlainText | None:
-    r"""Look through a file of plain ASCII text, ended by line feeds alone; of any other return None.
+    r"""Scan a file; return None unless it is plain ASCII text whose lines end in line feeds only.
 
     Examples
     --------
@@ -189,7 +182,7 @@ def _untar(path: Path, wanted: list[Found], into: Path) -> dict[str, Path]:
                 content = archive.extractfile(member)
                 if content is not None:
                     plain[name] = _copy(content, into / name, member.size)
-            while packed.read(CHUNK_BYTES):  # to the end, so that gzip checks its checksum
+            while packed.read(CHUNK_BYTES):  # read to the end, so that gzip verifies its checksum
                 pass
     except DAMAGED as error:
         raise _damaged(path, error) from error
@@ -199,7 +192,7 @@ def _untar(path: Path, wanted: list[Found], into: Path) -> dict[str, Path]:
 def _refuse_unsafe(path: Path, member: tarfile.TarInfo) -> None:
     inside = PurePosixPath(member.name)
     if inside.is_absolute() or ".." in inside.parts or not (member.isfile() or member.isdir()):
-        message = f"{path.name} holds {member.name[:80]!r}, a link or a path that leads outside; expected plain files"
+        message = f"{path.name} holds {member.name[:80]!r}, a link, or a path outside the folder; expected plain files"
         raise SourceError(f"{message}. Fetch the archive again from its publisher.")
 
 
@@ -213,3 +206,40 @@ def _copy(content: IO[bytes], target: Path, size_bytes: int) -> Path:
 
 def _damaged(path: Path, error: Exception) -> SourceError:
     return SourceError(f"{path.name} is truncated or damaged ({error}); expected a whole archive. Fetch it again.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """One published table of a cluster: its file name for messages, and the plain file to read (None if absent)."""
+
+    table: RawTable
+    file: str | None
+    plain: Path | None
+
+
+def check_header(one: Published, plain: Path) -> list[str]:
+    """Return a file's column names, or those declared if it has no header or no bytes.
+
+    Raises
+    ------
+    SourceError
+        If the header differs from the declared one in more than case and punctuation.
+    """
+    expected = one.table.header
+    if expected is None or not plain.stat().st_size:
+        return [c.name for c in one.table.columns]
+    found = header_of(plain)
+    wild = expected.index("*") if "*" in expected else None
+    if wild is not None:
+        after = len(expected) - wild - 1
+        comparable = (*found[:wild], "*", *found[len(found) - after :])
+    else:
+        comparable = tuple(found)
+    if [_plain_name(n) for n in comparable] != [_plain_name(n) for n in expected]:
+        message = f"{one.file} has the columns {', '.join(found)[:200]!r}; expected {', '.join(expected)!r}"
+        raise SourceError(f"{message}. Is it another table's file?")
+    return found
+
+
+def _plain_name(name: str) -> str:
+    return re.sub("[^a-z0-9*]", "", name.lower())

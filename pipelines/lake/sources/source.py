@@ -1,7 +1,7 @@
-"""What a source is: its files, its raw columns, the rules that quarantine rows, and its canonical SELECTs.
+"""The types of a source's declaration: files, raw columns, rules that quarantine rows, canonical SELECTs.
 
-A source declares; `pipelines.lake.staging` executes. Nothing here reads a file, and no vendor spelling is here.
-Called by the sources beside it and by `pipelines.lake.ingest`.
+`pipelines.lake.staging` executes declarations. No file is read here, and no vendor's names appear here.
+Called by the sources in this folder, `pipelines.lake.generic` and the lake's loading modules.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,32 +12,32 @@ from typing import Final, Self
 from pipelines.lake.manifest import Input
 
 NULL_TEXTS: Final = ("", "NA", "None", "NULL", "null", "nan")
-"""What stands for a missing number or time in at least one of the published traces."""
+"""Texts that mean a missing number or time in at least one published trace."""
 
 COMPUTED: Final = "NULL"
-"""The text of a column that is in no file: its value is of the columns before it."""
+"""The text of a column that is in no file; its value is computed from the columns before it."""
 
 MOST_ASKED: Final = 1e8
-"""Cores, GPUs or GiB that nobody asks for, or has, at once."""
+"""Upper bound on cores, GPUs or GiB in one request or machine; larger numbers are unit errors."""
 MOST_INSTANCES: Final = 1e6
 MOST_SPAN_S: Final = 1e10
-"""Three centuries: that many seconds nothing lasts."""
+"""Upper bound on time spans: three centuries in seconds."""
 
 LOCAL_TIME: Final = "%Y-%m-%d %H:%M:%S"
 
 CLUSTER: Final = "{cluster}"
-"""Stands for the cluster's name in the stem of a file, where the files of several clusters lie in one folder."""
+"""Placeholder of the cluster's name in a file stem, for sources with several clusters in one folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One raw column: the SQL of its text, and the SQL that makes a value of it.
+    """One raw column: the SQL of its text, and the SQL that converts the text to a value.
 
-    `text` may use `f` (the fields of a line) or `line`; None takes the field at the column's position.
-    `value` may use `{text}` and the columns before it; a text that gives no value, and is not `missing`, is unparsable.
-    `read_as` is the type that DuckDB's reader may give `{text}` at once: `value` must say the same of it. `finite` is
-    what `value` comes to, for every finite number that is so read.
-    `fault` is what an unparsable text is called by, by default the column's name.
+    `text` may use `f` (the fields of a line) or `line`; None means the field at the column's position.
+    `value` may use `{text}` and earlier columns; a text that gives null and is not in `missing` is unparsable.
+    `read_as` is a type in which DuckDB's reader may read the text directly; `value` must accept it with equal results.
+    `finite` is a cheaper SQL than `value`, equal to it for every finite number read that way.
+    `fault` names the column in the rule `unparsable_<fault>`; by default the column's name.
     """
 
     name: str
@@ -51,9 +51,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A named reason to quarantine: `bad` is SQL over the columns; null counts as good.
+    """A named reason to quarantine a row: `bad` is SQL over the columns; null counts as good.
 
-    A link rule looks at other tables as well: it may use the tables declared before it, and calls its own row `r`.
+    The SQL of a link rule may also use tables declared earlier; it names its own row `r`.
     """
 
     name: str
@@ -64,15 +64,35 @@ class Rule:
 class RawTable:
     """One published table.
 
-    `stems` are file names less their suffix, in which `CLUSTER` may stand; `suffixes` are tried in order, `archives`
-    may hold the file as a member. `header` None means headerless; a `*` in it stands for any further names. `fields`
-    are the field counts a row may have (empty: as many as columns, or as names in the header). Of rows with equal
-    `key` the first stays. `feeds` names the canonical table its rows end in. `passing` are the columns that only the
-    key and the rules of the row itself look at: they are checked and not kept. `nulls` are missing for every number of
-    the table, and common in its files. A file that is no plain lines has `records`: it writes those of the file to
-    another (`pipelines.lake.line_rows`), whose columns the texts of `columns` then are, and returns how many there are;
-    `counted_in` says whether their places are lines or rows, `logs` how the names of further files end that stand
-    beside it and hold rows of it.
+    Attributes
+    ----------
+    stems
+        File names without suffix; may contain `CLUSTER`.
+    feeds
+        The canonical table that its rows become part of.
+    suffixes, archives
+        Suffixes in the order in which they are tried; tar archives that may contain the file.
+    json_array
+        The file is one JSON array, not lines.
+    header
+        Column names in the first line; `*` stands for any further names. None: no header.
+    fields
+        Allowed numbers of fields in a row. Empty: the number of header names or columns.
+    key
+        Of rows with equal key the first stays.
+    links
+        Rules about other tables.
+    passing
+        Columns used only by the key and the row's own rules; checked but not kept.
+    nulls
+        Texts that mean a missing number in every number column of the table.
+    records
+        Converts a file that is not plain lines to a file of records (`pipelines.lake.raw_rows`), whose columns are the
+        texts of `columns`; returns the number of records.
+    counted_in
+        Whether the place of a record is a `line` or a `row`.
+    logs
+        Suffixes of write-ahead logs next to the file, which hold rows too.
     """
 
     name: str
@@ -96,17 +116,17 @@ class RawTable:
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """Return the names of the columns that good rows are loaded with."""
+        """Return the names of the columns that are kept for good rows."""
         return tuple(c.name for c in self.columns if c.name not in self.passing)
 
     def of(self, cluster: str) -> Self:
-        """Return the table as it is published for one cluster."""
+        """Return the table with the cluster's name in its stems."""
         return replace(self, stems=tuple(stem.replace(CLUSTER, cluster) for stem in self.stems))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """A warning for the manifest, given when the SQL `holds` is true of the good rows."""
+    """A warning for the manifest, given if the SQL `holds` is true of the good rows."""
 
     text: str
     holds: str
@@ -114,9 +134,9 @@ class Remark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortcut:
-    """A simpler SELECT of a canonical table, for when no rows but those of `table` feed it, and none are to be folded.
+    """A faster SELECT of a canonical table, used if only rows of `table` feed it and none must be aggregated.
 
-    It gives the same rows, to the bit, wherever each `machine` of the table has one row for each `ts`.
+    It gives the same rows, to the bit, if the table has at most one row per `machine` and `ts`.
     """
 
     table: str
@@ -127,11 +147,11 @@ class Shortcut:
 class Source:
     """One published trace: `clusters` finds the folder of each cluster, `outputs` are the canonical SELECTs.
 
-    Every SELECT names the canonical columns it knows, less `trace` and `cluster`; the others become null.
-    `split_by` names the column of an output, and of all tables that feed it, by which a large one is written in parts.
-    `shortcuts` are SELECTs of outputs that do, and are faster, where rows allow it.
-    `representative` says that clusters are alternatives, never to be added up: the one that stands for the trace.
-    `declared` are inputs of the ingest beside the files; `cures` tells by rule what to do where nothing general holds.
+    Every SELECT names the canonical columns it fills, without `trace` and `cluster`; the others become null.
+    `split_by` maps an output to the column by which a large output is written in parts; all its tables have the column.
+    `shortcuts` are faster SELECTs of outputs, used if the rows allow it.
+    `representative` is set if the clusters are alternatives, never added up: the one that stands for the trace.
+    `declared` are inputs besides the files (a mapping); `cures` replace the general cures by rule name.
     """
 
     name: str
@@ -159,20 +179,20 @@ def number(name: str, *, of: str | None = None) -> Column:
 
 
 def count(name: str, *, of: str | None = None) -> Column:
-    """Declare a whole number that fits 32 bits, however it is spelled (`10.0`)."""
+    """Declare a 32-bit whole number, in any spelling (`10.0`)."""
     value = "try_cast({text} AS DOUBLE)"
     whole = f"CASE WHEN abs({value}) < 2147483648 AND {value} = floor({value}) THEN {value}::INTEGER END"
     return Column(name=name, text=of, value=whole, read_as="DOUBLE")
 
 
 def seconds(name: str) -> Column:
-    """Declare a Unix time in seconds, within what a timestamp can hold."""
+    """Declare a Unix time in seconds, within the range of a timestamp."""
     value = "try_cast({text} AS DOUBLE)"
     return Column(name=name, value=f"CASE WHEN abs({value}) < 1e10 THEN {value} END", read_as="DOUBLE")
 
 
 def local_time(name: str, zone: str, *, of: str | None = None) -> Column:
-    """Declare a naive local time of `zone`, in which no hour repeats while the trace runs."""
+    """Declare a local time without offset in `zone`; no hour may repeat during the trace."""
     return Column(name=name, text=of, value=f"timezone('{zone}', try_strptime({{text}}, '{LOCAL_TIME}'))")
 
 
@@ -187,22 +207,22 @@ def negative(*names: str, rule: str = "negative") -> Rule:
 
 
 def beyond(names: Sequence[str], most: float, rule: str) -> Rule:
-    """Quarantine rows in which one of the named columns is above what can be meant, and sums could not hold."""
+    """Quarantine rows in which one of the named columns exceeds `most`; the bounds also keep sums from overflowing."""
     return Rule(name=rule, bad=f"greatest({', '.join(names)}) > {most:g}")
 
 
 def unlisted(column: str, known: Mapping[str, object], rule: str = "unknown_status") -> Rule:
-    """Quarantine rows whose column holds a value that no vocabulary lists; null is left to other rules."""
+    """Quarantine rows whose value is not in `known`; other rules handle null."""
     listed = ", ".join(f"'{k}'" for k in known)
     return Rule(name=rule, bad=f'"{column}" NOT IN ({listed})')
 
 
 def translated(expression: str, meanings: Mapping[str, object], otherwise: str = "NULL") -> str:
-    """Return the SQL that maps a vendor's spellings to ours."""
+    """Return the SQL that maps a vendor's values to the canonical ones."""
     cases = " ".join(f"WHEN '{vendor}' THEN '{ours}'" for vendor, ours in meanings.items())
     return f"CASE {expression} {cases} ELSE {otherwise} END"
 
 
 def one_cluster(name: str) -> Callable[[Path], dict[str, Path]]:
-    """Return the finder of a trace that is one cluster in one folder."""
+    """Return the `clusters` function of a trace with one cluster in one folder."""
     return lambda folder: {name: folder}

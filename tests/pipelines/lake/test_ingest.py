@@ -14,7 +14,8 @@ import pytest
 
 from pipelines.errors import BadUsage, LakeError, SourceError
 from pipelines.lake.ingest import ingest
-from pipelines.lake.lake import COLUMNS, Lake
+from pipelines.lake.lake import Lake
+from pipelines.lake.views import COLUMNS
 
 Published = dict[str, Any]
 

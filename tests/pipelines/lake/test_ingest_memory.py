@@ -15,7 +15,7 @@ from pipelines.lake.connections import MEMORY_MB
 from pipelines.lake.ingest import MEMORY_LEAST_MB, ingest, memory_mb
 from pipelines.lake.lake import Lake
 from pipelines.lake.sources import SOURCES
-from pipelines.lake.staging import Published
+from pipelines.lake.sources.archive import Published
 
 ABSENT = ("polars", "dataframely", "sqlalchemy", "pydantic", "pyarrow", "pandas")
 
@@ -66,7 +66,7 @@ def test_an_ingest_that_needs_more_memory_than_its_size_tells_gets_all(
 
 
 def test_an_ingest_imports_no_frames() -> None:
-    code = f"import sys, pipelines.cli.ingesting; print(*(m for m in {ABSENT} if m in sys.modules))"
+    code = f"import sys, pipelines.cli.data, pipelines.lake.checking; print(*(m for m in {ABSENT} if m in sys.modules))"
 
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

@@ -11,7 +11,8 @@ import pytest
 from features.tables import TABLES
 from pipelines.errors import LakeError
 from pipelines.lake.ingest import ingest
-from pipelines.lake.lake import COLUMNS, Lake, frame_schema
+from pipelines.lake.lake import Lake
+from pipelines.lake.views import COLUMNS, frame_schema
 
 Published = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""The manifest: its golden form, its round trip, and accounts that must add up."""
+"""The manifest: its golden form, its round trip, accounts that must add up, and the signatures of the files."""
 
 import json
 import os
@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.errors import LakeError
+from pipelines.errors import LakeError, SourceError
+from pipelines.lake import manifest as manifests
 from pipelines.lake.ingest import ingest
-from pipelines.lake.manifest import Account, flat, from_json
+from pipelines.lake.lake import Lake
+from pipelines.lake.manifest import Account, Signatures, fingerprint, flat, from_json
 
 GOLDEN = Path(__file__).parent / "golden"
 Published = dict[str, Any]
@@ -71,3 +73,88 @@ def test_flat_rows_say_what_went_in_and_came_out(published: Published, tmp_path:
     assert log["rules"] == "column_count=1 unknown_status=1"
     assert (rows["Venus", "gpu_number"]["rows_in"], rows["Venus", "gpu_number"]["rows_out"]) == (2, 4)
     assert rows["Earth", "gpu_number"]["file"] is None
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of the files that are read for their digest, as they are."""
+    names: list[str] = []
+
+    def noted(path: Path) -> tuple[int, str]:
+        names.append(path.name)
+        return fingerprint(path)
+
+    monkeypatch.setattr(manifests, "fingerprint", noted)
+    return names
+
+
+def test_untouched_files_are_not_read_again(published: Published, tmp_path: Path, read: list[str]) -> None:
+    folder = published["pai"].write(tmp_path / "from")
+    ingest("pai", folder, tmp_path / "lake")
+    assert sorted(read) == sorted(published["pai"].files)
+    read.clear()
+
+    assert not ingest("pai", folder, tmp_path / "lake").changed
+
+    assert read == []
+
+
+def test_a_touched_file_is_read_and_another_with_its_size_and_time_is_seen(
+    published: Published, tmp_path: Path, read: list[str]
+) -> None:
+    folder = published["pai"].write(tmp_path / "from")
+    ingest("pai", folder, tmp_path / "lake")
+    path = folder / "pai_job_table.csv"
+    read.clear()
+    path.touch()
+    assert not ingest("pai", folder, tmp_path / "lake").changed
+    assert read == ["pai_job_table.csv"]
+
+    before = path.stat()
+    path.write_text(path.read_text().replace("u1", "u9"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    assert ingest("pai", folder, tmp_path / "lake").changed
+
+
+@pytest.mark.parametrize("torn", ["", "{", "[]", "3", '{"a": 1}', '{"pai_job_table.csv": [[1, 2], "x"]}'])
+def test_torn_signatures_are_made_again(torn: str, published: Published, tmp_path: Path, read: list[str]) -> None:
+    folder = published["pai"].write(tmp_path / "from")
+    ingest("pai", folder, tmp_path / "lake")
+    seen = tmp_path / "lake" / "manifests" / "pai.seen"
+    whole = seen.read_text()
+    seen.write_text(torn)
+    read.clear()
+
+    assert not ingest("pai", folder, tmp_path / "lake").changed
+
+    assert sorted(read) == sorted(published["pai"].files)
+    assert json.loads(seen.read_text()) == json.loads(whole)
+
+
+def test_a_file_that_changes_while_it_is_read_commits_nothing(
+    published: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = published["pai"].write(tmp_path / "from")
+    close = Account.close
+
+    def written_meanwhile(self: Account) -> Account:
+        (folder / "pai_job_table.csv").touch()
+        return close(self)
+
+    monkeypatch.setattr(Account, "close", written_meanwhile)
+    with pytest.raises(SourceError, match="changed while they were read"):
+        ingest("pai", folder, tmp_path / "lake")
+
+    assert Lake(tmp_path / "lake").traces() == []
+
+
+def test_a_file_that_is_gone_does_not_still_hold(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x")
+    seen = Signatures.read(tmp_path / "seen")
+    seen.input_of("a", tmp_path / "a")
+    assert seen.still_hold(tmp_path)
+
+    (tmp_path / "a").unlink()
+
+    assert not seen.still_hold(tmp_path)

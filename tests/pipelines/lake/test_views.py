@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 from pipelines.lake import dictionary, views
-from pipelines.lake.lake import COLUMNS, Lake
+from pipelines.lake.lake import Lake
+from pipelines.lake.views import COLUMNS
 from pipelines.statistics.claims import over_claim
 from pipelines.statistics.outcomes import gpu_hours_by_status
 from pipelines.statistics.utilisation import utilisation_by_machine_type

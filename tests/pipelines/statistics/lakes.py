@@ -7,8 +7,9 @@ from pathlib import Path
 import polars as pl
 
 from features.tables import TABLES
-from pipelines.lake.lake import Lake, frame_schema
+from pipelines.lake.lake import Lake
 from pipelines.lake.manifest import Account, Input, Manifest, Output
+from pipelines.lake.views import frame_schema
 
 T0 = datetime(2020, 7, 1, tzinfo=UTC)  # a Wednesday, 08:00 in Shanghai
 Rows = list[dict[str, object]]

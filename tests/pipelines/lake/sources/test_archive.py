@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.errors import SourceError
-from pipelines.lake.line_rows import LINES
+from pipelines.lake.raw_rows import LINES
 from pipelines.lake.sources.archive import Found, count_rows, ends_with, find, header_of, unpack
 from pipelines.lake.sources.pai import TASK
 

@@ -10,11 +10,11 @@ import pytest
 
 from pipelines.errors import SourceError
 from pipelines.lake import staging
+from pipelines.lake.raw_rows import load_typed
 from pipelines.lake.sources import SOURCES, archive
-from pipelines.lake.sources.archive import PlainText, plain_text
+from pipelines.lake.sources.archive import PlainText, Published, plain_text
 from pipelines.lake.sources.source import COMPUTED, RawTable, Source
-from pipelines.lake.staging import Published, load
-from pipelines.lake.typed_rows import load_typed
+from pipelines.lake.staging import load
 from tests.pipelines.conftest import PUBLISHED
 from tests.pipelines.lake.sources.mutations import MUTATIONS
 

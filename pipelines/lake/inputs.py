@@ -1,0 +1,166 @@
+"""The inputs that an ingest and a check share: the source, the trace's name, its clusters and files, and the refusals.
+
+The sources declare what files mean; `pipelines.lake.sources.archive` unpacks them; nothing is loaded here.
+Called by `pipelines.lake.ingest` and `pipelines.lake.checking`.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pipelines.errors import BadUsage, SourceError
+from pipelines.lake.lake import Lake
+from pipelines.lake.manifest import Manifest
+from pipelines.lake.sources import SOURCES
+from pipelines.lake.sources.archive import Found, Published, expected_names, find, unpack
+from pipelines.lake.sources.source import Source
+from pipelines.synth.published import SYNTHETIC_MARK, SYNTHETIC_NAME
+
+SAFE_CLUSTER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A cluster and its files."""
+
+    name: str
+    files: tuple[Found, ...]
+
+
+def source_named(name: str) -> Source:
+    """Return a published source by name.
+
+    Raises
+    ------
+    BadUsage
+        If no source has the name.
+    """
+    if name not in SOURCES:
+        raise BadUsage(f"no source {name!r}; expected one of {', '.join(SOURCES)}")
+    return SOURCES[name]
+
+
+def clusters_in(source: Source, folder: Path) -> list[Cluster]:
+    """Return every cluster with its files, before any file is read.
+
+    Raises
+    ------
+    SourceError
+        If the folder, a required file or every cluster is missing, or a cluster's name is not safe as a file name.
+    """
+    if not folder.is_dir():
+        raise SourceError(
+            f"no folder {folder}; expected the published files of {source.name}. Get them with `taut fetch`."
+        )
+    found = []
+    for name, place in source.clusters(folder).items():
+        if not SAFE_CLUSTER.fullmatch(name):
+            raise SourceError(f"a cluster folder named {name[:80]!r}; expected letters, digits and . _ -. Rename it.")
+        tables = [table.of(name) for table in source.tables]
+        files = {table.name: find(table, place) for table in tables}
+        for table in tables:
+            if table.required and files[table.name] is None:
+                raise SourceError(f"no {table.name} table in {place}; expected {expected_names(table)}")
+        found.append(Cluster(name=name, files=tuple(f for f in files.values() if f)))
+    if not found:
+        required = " and ".join(expected_names(t) for t in source.tables if t.required)
+        raise SourceError(f"no cluster of {source.name} in {folder}; expected folders with {required}")
+    return found
+
+
+def published_tables(source: Source, cluster: Cluster, folder: Path, stage: Path) -> tuple[list[Published], list[str]]:
+    """Return every table of a cluster, unpacked below `stage`, and the names of the absent tables.
+
+    Raises
+    ------
+    SourceError
+        If a file is damaged, or an archive lacks a required table.
+    """
+    plain = unpack(cluster.files, stage)
+    files = {f.table.name: f.path.relative_to(folder).as_posix() for f in cluster.files}
+    for table in source.tables:
+        if table.records is not None and table.name in plain:
+            split = stage / f"{table.name}.records"
+            table.records(plain[table.name], split)
+            plain[table.name] = split
+    published = [Published(table=t, file=files.get(t.name), plain=plain.get(t.name)) for t in source.tables]
+    for one in published:
+        if one.table.required and one.plain is None:
+            raise SourceError(f"{one.file} lacks the {one.table.name} table; expected {expected_names(one.table)}")
+    return published, [one.table.name for one in published if one.plain is None]
+
+
+SAFE_TRACE: Final = re.compile(r"[a-z0-9][a-z0-9_-]*")
+
+
+def _is_synthetic(folder: str | Path) -> bool:
+    return (Path(folder) / SYNTHETIC_MARK).exists()
+
+
+def trace_named(source: Source, from_dir: str | Path, as_name: str | None) -> str:
+    """Return the trace's name in the lake: `as_name`, else the source's name, else `pai-synth` for synthetic files.
+
+    Raises
+    ------
+    BadUsage
+        If the name is not valid, or gives synthetic files the name of the real trace.
+    """
+    name = as_name if as_name is not None else (SYNTHETIC_NAME if _is_synthetic(from_dir) else source.name)
+    if not SAFE_TRACE.fullmatch(name):
+        # Models are registered as <kind>.<trace>.<type>: a dot would split the name.
+        raise BadUsage(f"the trace name {name[:80]!r}; expected lower-case letters, digits, _ and -, no - or _ first")
+    if _is_synthetic(from_dir) and name == source.name:
+        raise BadUsage(f"the files in {from_dir} are synthetic and cannot be named {name}; use --as {SYNTHETIC_NAME}")
+    return name
+
+
+def prior_manifest(lake: Lake, trace: str, source: Source) -> Manifest | None:
+    """Return the manifest of the trace in the lake, None if it is new or unreadable.
+
+    Raises
+    ------
+    BadUsage
+        If the trace was ingested from another source.
+    """
+    before = lake.readable_manifests().get(trace)
+    if before is None:
+        return None
+    if before.source != source.name:
+        message = f"the lake's trace {trace!r} holds {before.source} data, not {source.name}"
+        raise BadUsage(f"{message}; choose another name with --as")
+    return before
+
+
+def check_any_good(manifest: Manifest, source: Source) -> None:
+    """Check that every required file with rows has a good row; a file without one is of another format.
+
+    Raises
+    ------
+    SourceError
+        If a required file has rows and all are bad.
+    """
+    required = {table.name for table in source.tables if table.required}
+    for account in manifest.accounts:
+        if account.table in required and account.rows_in and not account.rows_good:
+            rules = ", ".join(f"{rule} {rows}" for rule, rows in account.quarantined.items())
+            raise SourceError(
+                f"{account.file}: none of {account.rows_in} rows can be used ({rules}); expected the "
+                f"{account.table} table of {source.name}; nothing was committed. --check shows the first of them."
+            )
+
+
+def check_share(manifest: Manifest, strict_share: float | None) -> None:
+    """Check that no file has a larger share (0..1) of rows in quarantine than `strict_share`; None allows all.
+
+    Raises
+    ------
+    SourceError
+        If a file exceeds the share.
+    """
+    for account in manifest.accounts:
+        share = account.rows_quarantined / max(1, account.rows_in)
+        if strict_share is not None and share > strict_share:
+            worst = ", ".join(f"{rule} {rows}" for rule, rows in account.quarantined.items())
+            message = f"{account.file}: {share:.2%} of {account.rows_in} rows quarantined ({worst})"
+            raise SourceError(f"{message}; at most {strict_share:.2%} allowed by --strict, so nothing was committed")

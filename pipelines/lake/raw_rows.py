@@ -1,0 +1,234 @@
+"""Load raw rows with DuckDB: the SQL that reads a file's lines or columns, converts the texts and applies the rules.
+
+There are two readers with equal results: a fast one for plain CSV (DuckDB's typed reader) and a slow one for any bytes
+(line by line), which also rereads what the fast one rejects. Called by `pipelines.lake.staging`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from pipelines.lake.sources.archive import CHUNK_BYTES, plain_text
+from pipelines.lake.sources.source import COMPUTED, Column, RawTable
+
+AS_IT_IS: Final = "{text}"
+"""The value of a column that accepts every text."""
+
+
+def classified(table: RawTable, rows: str, texts: Sequence[str], broken_first: Sequence[str] = ()) -> str:
+    """Return the SELECT of `row`, every column and `rule` (null: good) over `rows`, given the SQL of each text.
+
+    Parameters
+    ----------
+    rows
+        SQL of a table with `row` and the columns that `texts` and `broken_first` use.
+    broken_first
+        `WHEN` clauses that come before the table's own rules.
+    """
+    named = ", ".join(f"{text} AS t{position}" for position, text in enumerate(texts, start=1))
+    values, broken = [], list(broken_first)
+    for position, column in enumerate(table.columns, start=1):
+        values.append(f'{column.value.replace("{text}", f"t{position}")} AS "{column.name}"')
+        fault = f"unparsable_{column.fault or column.name}"
+        if column.value != AS_IT_IS and column.text != COMPUTED:
+            broken.append(f"WHEN t{position} IS NOT NULL AND \"{column.name}\" IS NULL THEN '{fault}'")
+    broken += [f"WHEN {rule.bad} THEN '{rule.name}'" for rule in table.rules]
+    columns = ", ".join(f'"{c.name}"' for c in table.columns)
+    case = f"CASE {' '.join(broken)} END" if broken else "NULL::VARCHAR"
+    return f"""(WITH texts AS (SELECT *, {named} FROM {rows}),
+        parsed AS (SELECT *, {", ".join(values)} FROM texts)
+        SELECT row, {columns}, {case} AS rule FROM parsed)"""
+
+
+def loaded(table: RawTable, rows: str) -> str:
+    """Return the SELECT that is loaded from classified rows: the kept columns, the hash of the key, the rule."""
+    kept = ", ".join(f'"{name}"' for name in table.kept)
+    # Equal keys have equal hashes; rows with equal hashes are compared by key later.
+    key = ", ".join(f'"{name}"' for name in table.key)
+    return f"SELECT row, {kept}, {f'hash({key}) AS key_hash, ' if key else ''}rule FROM {rows}"
+
+
+def known_text(column: Column, text: str) -> str:
+    """Return the SQL of a text, null for the column's missing-value texts."""
+    missing = ", ".join(f"'{t}'" for t in column.missing)
+    return f"CASE WHEN {text} NOT IN ({missing}) THEN {text} END"
+
+
+# Read each line as one column and split it by a function, so that a row with too many or too few fields is still a row.
+# \1 and \2 occur in no text file.
+LINES = (
+    "columns = {'line': 'VARCHAR'}, auto_detect = false, header = false, delim = '\x01', quote = '', escape = '', "
+    "nullstr = '\x02', strict_mode = false, ignore_errors = true"
+)
+JSON_OBJECTS = "format = 'array', maximum_object_size = 67108864"
+NO_LINES = "(SELECT NULL::BIGINT AS row, NULL::VARCHAR AS line WHERE false)"
+
+
+def numbered(table: RawTable, plain: Path, *, keep_rejects: bool = False) -> str:
+    """Return the SQL that reads a file as numbered lines (JSON: as numbered elements of its array)."""
+    path = escaped(plain)
+    if table.json_array:
+        rows = f"(SELECT json AS line FROM read_json_objects('{path}', {JSON_OBJECTS}))"
+    else:
+        kept = f"store_rejects = true, rejects_table = '{table.name}_rejects', rejects_scan = '{table.name}_scan'"
+        rejects = f", {kept}" if keep_rejects else ""
+        rows = f"read_csv('{path}', skip = {header_lines(table)}, {LINES}{rejects})"
+    return f"(SELECT row_number() OVER () AS row, line FROM {rows})"
+
+
+def from_lines(table: RawTable, lines: str, names: int) -> str:
+    """Return the SELECT that splits numbered lines and classifies them; `names` is the number of header names."""
+    fields = "" if table.json_array else ", string_split(line, ',') AS f"
+    texts = [known_text(c, f"trim({c.text or f'f[{position}]'})") for position, c in enumerate(table.columns, start=1)]
+    counts = ", ".join(str(n) for n in allowed_counts(table, names))
+    column_count = [] if table.json_array else [f"WHEN len(f) NOT IN ({counts}) THEN 'column_count'"]
+    return classified(table, f"(SELECT *{fields} FROM {lines})", texts, column_count)
+
+
+def allowed_counts(table: RawTable, names: int) -> tuple[int, ...]:
+    """Return the allowed numbers of fields in a row."""
+    return table.fields or (names,)
+
+
+def header_lines(table: RawTable) -> int:
+    """Return the number of lines before the first row."""
+    return 0 if table.header is None else 1
+
+
+def escaped(path: Path) -> str:
+    """Return a path escaped for an SQL string."""
+    return str(path).replace("'", "''")
+
+
+def numbered_records(plain: Path) -> str:
+    """Return the SQL of a file of records: `row`, `place`, `line` (raw text), `fault`, and texts `c1`, `c2`, ..."""
+    return f"(SELECT * RENAME (raw AS line) FROM read_parquet('{escaped(plain)}', hive_partitioning = false))"
+
+
+def from_records(table: RawTable, records: str) -> str:
+    """Return the SELECT that classifies records; a record with a `fault` breaks the rule of that name."""
+    texts = [column.text or "NULL" for column in table.columns]
+    return classified(table, records, texts, ["WHEN fault IS NOT NULL THEN fault"])
+
+
+REREAD: Final = ("CAST", "MISSING COLUMNS", "TOO MANY COLUMNS")
+"""DuckDB's reasons for rejecting a row that reading its line again can settle."""
+
+REJECTS_MOST: Final = 100_000
+"""The most rejects that DuckDB stores; a file with more is read line by line, which is then faster."""
+
+UNCLEAR: Final = "unclear"
+"""The rule name of a value that the typed reader cannot tell apart: `nan` (missing) from `NaN` (bad), or not finite."""
+
+
+def load_typed(work: duckdb.DuckDBPyConnection, table: RawTable, plain: Path, names: int) -> int | None:
+    """Load a file's rows into `<table>_all`, in the file's order; return the number of rows in the file.
+
+    Return None, and leave nothing in `work`, if the file cannot be read this way. Rows that the reader rejected come
+    last and carry their row number; the number of the others follows from their place (`typed_numbers`).
+    """
+    counted, fields = plain_text(plain), _fields_of_first(table, plain, names)
+    if counted is None or fields is None or any(c.text not in (None, COMPUTED) for c in table.columns):
+        return None
+    rows, commas = counted.lines - header_lines(table), counted.commas - (names - 1) * header_lines(table)
+    typed = _typed(table, plain, fields, padded=counted.padded)
+    work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, typed)}")
+    adds_up = _adds_up(work, table, rows, commas, fields, one_more=fields + 1 in allowed_counts(table, names))
+    _note_gaps(work, table)
+    for left in ("rejects", "scan") if adds_up else ("rejects", "scan", "gaps", "all"):
+        work.execute(f"DROP TABLE {table.name}_{left}")
+    if not adds_up:
+        return None
+    again = f"(SELECT * FROM {numbered(table, plain)} WHERE row IN (SELECT row FROM {table.name}_gaps))"
+    if work.execute(f"SELECT EXISTS (FROM {table.name}_gaps)").fetchone() == (True,):
+        work.execute(f"INSERT INTO {table.name}_all {loaded(table, from_lines(table, again, names))}")
+    return rows
+
+
+def typed_numbers(table: RawTable, rows: str) -> str:
+    """Return the SELECT of `place`, `rule` and `row`, the number in the file, of rows given with `place` and `row`.
+
+    Of K rejected rows the n-th, in row r of the file, precedes the rows in place r - n and later.
+    """
+    return f"""(SELECT place, rule, coalesce(row, place + 1 + coalesce(nth, 0)) AS row
+        FROM {rows} AS loaded ASOF LEFT JOIN
+        (SELECT row - nth AS first, max(nth) AS nth FROM (SELECT row, nth FROM {table.name}_gaps) GROUP BY first) AS gap
+        ON loaded.place >= gap.first)"""
+
+
+def _typed(table: RawTable, plain: Path, fields: int, *, padded: bool) -> str:
+    """Return the SELECT of the file's rows, read as `fields` columns and classified."""
+    in_file = {i: c for i, c in enumerate(table.columns, start=1) if c.text is None and i <= fields}
+    types = {f"c{i}": in_file[i].read_as if i in in_file else "VARCHAR" for i in range(1, fields + 1)}
+    numbers = [name for name, kind in types.items() if kind != "VARCHAR"]
+    words = [f"c{i}" for i, column in in_file.items() if column.read_as == "VARCHAR"]
+    texts = []
+    for position, column in enumerate(table.columns, start=1):
+        name = f"c{position}"
+        read = known_text(column, f"trim({name})" if padded else name) if name in words else name
+        texts.append(read if position in in_file else f"NULL::{column.read_as}")
+    columns = ", ".join(f"'{name}': '{kind}'" for name, kind in types.items())
+    verbatim = ", ".join(f"'{name}'" for name in types if name not in numbers)
+    read = (
+        f"read_csv('{escaped(plain)}', skip = {header_lines(table)}, columns = {{{columns}}}, auto_detect = false, "
+        f"header = false, delim = ',', quote = '', escape = '', nullstr = [{_listed(table.nulls)}], "
+        f"force_not_null = [{verbatim}], store_rejects = true, rejects_table = '{table.name}_rejects', "
+        f"rejects_scan = '{table.name}_scan', rejects_limit = {REJECTS_MOST})"
+    )
+    # The reader turns every missing-value text into an empty text.
+    unclear = [f"NOT isfinite({name})" for name in numbers] + [f"{name} = ''" for name in words if table.nulls != ("",)]
+    unclear_first = [f"WHEN {' OR '.join(unclear)} THEN '{UNCLEAR}'"] if unclear else []
+    finite = tuple(replace(c, value=c.finite or c.value) for c in table.columns)
+    rows = f"(SELECT NULL::BIGINT AS row, * FROM {read})"
+    return classified(replace(table, columns=finite), rows, texts, unclear_first)
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return ", ".join(f"'{text}'" for text in texts)
+
+
+def _fields_of_first(table: RawTable, plain: Path, names: int) -> int | None:
+    """Return the number of fields to read: that of the first row, less an empty last one; None if not allowed."""
+    with plain.open("rb") as stream:
+        for _ in range(header_lines(table)):
+            stream.readline(CHUNK_BYTES)
+        first = stream.readline(CHUNK_BYTES).rstrip(b"\n").split(b",")
+    allowed = allowed_counts(table, names)
+    if len(first) - 1 in allowed and not first[-1]:
+        return len(first) - 1
+    return len(first) if len(first) in allowed else None
+
+
+def _adds_up(
+    work: duckdb.DuckDBPyConnection, table: RawTable, rows: int, commas: int, fields: int, *, one_more: bool
+) -> bool:
+    """Return whether every line of the file is loaded, or rejected for a reason in `REREAD`.
+
+    The reader accepts a row with one extra empty field. Where that is not allowed (`one_more` false), the number of
+    commas must add up too.
+    """
+    found = work.execute(
+        f"""WITH rejected AS (
+            SELECT any_value(len(csv_line) - len(replace(csv_line, ',', ''))) AS commas,
+                bool_and(error_type IN ({_listed(REREAD)})) AS settled FROM {table.name}_rejects GROUP BY line
+        ), accepted AS (
+            SELECT count(*) AS rows, count(*) FILTER (rule = '{UNCLEAR}') AS unclear FROM {table.name}_all
+        )
+        SELECT any_value(rows) + count(settled) = ?
+            AND (? OR any_value(rows) * ? + coalesce(sum(commas), 0) = ?)
+            AND coalesce(bool_and(settled), true) AND any_value(unclear) = 0
+        FROM accepted LEFT JOIN rejected ON true""",
+        [rows, one_more, fields - 1, commas],
+    ).fetchone()
+    return found == (True,)
+
+
+def _note_gaps(work: duckdb.DuckDBPyConnection, table: RawTable) -> None:
+    work.execute(
+        f"""CREATE TABLE {table.name}_gaps AS
+        SELECT line - {header_lines(table)} AS row, row_number() OVER (ORDER BY line) AS nth
+        FROM (SELECT DISTINCT line FROM {table.name}_rejects)"""
+    )
