@@ -1,5 +1,5 @@
-"""Any job table into the lake: a mapping says which column is what, in which unit, and where the rows are.
+"""Own job tables into the lake: a mapping file names the columns, their units, and the files or query with the rows.
 
-A mapping becomes a declaration like those of `pipelines.lake.sources`, and goes the same way through staging and
-quarantine. Called by `taut ingest generic` and the tests.
+A mapping becomes a declaration like those of `pipelines.lake.sources` and is loaded the same way.
+Called by `taut ingest generic` and the tests.
 """

@@ -1,12 +1,12 @@
-r"""How the text of a field becomes a value, as SQL: numbers, states, Slurm's strings, and times of every format.
+r"""Convert field texts to values in SQL (numbers, states, Slurm's notations, times), and the kind of every column.
 
-Names and literals that come from a mapping enter SQL through `literal` alone. Which column is read how is not here.
-Called by `pipelines.lake.generic.kinds` and `pipelines.lake.generic.declaration`.
+Texts of a mapping enter SQL only through `literal`. Checking a mapping is in `mapping.py`.
+Called by the other modules of `pipelines.lake.generic`, and by the test of docs/own-cluster.md.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from features.vocabulary import Status, TaskType
@@ -14,7 +14,7 @@ from features.vocabulary import Status, TaskType
 TEXT_SLOT: Final = "{text}"
 EPOCHS: Final = {"epoch_s": 1, "epoch_ms": 1_000, "epoch_us": 1_000_000}
 TIME_PART: Final = re.compile(r"%(-?[dfgHIjmMnSy]|[aAbBpYz%])")
-"""What may stand in a pattern of time; DuckDB's meanings, which are those of C and Python."""
+"""The allowed codes of a time pattern, with DuckDB's meanings, which are those of C and Python."""
 
 _ISO: Final = r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?)?"
 _ISO_ZONE: Final = r" ?(Z|UTC|[+-]\d{2}(:?\d{2})?)"
@@ -22,9 +22,9 @@ _ISO_ZONE: Final = r" ?(Z|UTC|[+-]\d{2}(:?\d{2})?)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversion:
-    """Two steps: `pick` takes the part of a text that matters ('' for none), `value` makes a value of that part.
+    """A conversion in two steps of SQL over `{text}`, and a description of the accepted texts for messages.
 
-    Both are SQL over `{text}`. `expects` says to people what is understood.
+    `pick` extracts the relevant part of the text ('' if there is none), `value` converts that part to a value.
     """
 
     value: str
@@ -33,7 +33,7 @@ class Conversion:
 
 
 def literal(text: str) -> str:
-    """Return a text as SQL that says just that, and that no later substitution can find a slot in.
+    """Return the SQL of a text literal in which no later substitution finds `{text}`.
 
     >>> literal("it's {text}")
     "('it''s ' || '{' || 'text}')"
@@ -43,13 +43,13 @@ def literal(text: str) -> str:
 
 
 def cases(meanings: Mapping[str, str], otherwise: str, of: str = TEXT_SLOT) -> str:
-    """Return the SQL that translates a text by a table; `otherwise` is SQL."""
+    """Return the SQL that translates a text by a table; `otherwise` is the SQL of its default."""
     told = " ".join(f"WHEN {of} = {literal(vendor)} THEN {literal(ours)}" for vendor, ours in meanings.items())
     return f"CASE {told} ELSE {otherwise} END" if told else otherwise
 
 
 def time_value(form: str, zone: str) -> str:
-    """Return the SQL of a moment in UTC from its text; texts that name no zone are of `zone`."""
+    """Return the SQL of a UTC time from its text; texts without an offset are in `zone`."""
     if form in EPOCHS:
         number = f"(try_cast({TEXT_SLOT} AS DOUBLE) / {EPOCHS[form]})"
         return f"CASE WHEN {number} >= 0 AND {number} < 1e10 THEN to_timestamp({number}) END"
@@ -66,7 +66,7 @@ def time_value(form: str, zone: str) -> str:
 
 
 def _plausible(moment: str) -> str:
-    """Return null for moments that no job log tells of; they come of patterns that do not fit."""
+    """Return the SQL that replaces times outside 1970 to 2199 by null; they come from wrong patterns."""
     return f"CASE WHEN year(timezone('UTC', {moment})) BETWEEN 1970 AND 2199 THEN {moment} END"
 
 
@@ -76,16 +76,16 @@ def _listed(values: Mapping[str, str]) -> str:
 
 _DOUBLE: Final = f"try_cast({TEXT_SLOT} AS DOUBLE)"
 _WHOLE: Final = f"CASE WHEN abs({_DOUBLE}) < 2147483648 AND {_DOUBLE} = floor({_DOUBLE}) THEN {_DOUBLE}::INTEGER END"
-TEXT: Final = Conversion(value=TEXT_SLOT, expects="a text")
-NUMBER: Final = Conversion(value=f"CASE WHEN isfinite({_DOUBLE}) THEN {_DOUBLE} END", expects="a number")
-COUNT: Final = Conversion(value=_WHOLE, expects="a whole number below 2 147 483 648")
+AS_TEXT: Final = Conversion(value=TEXT_SLOT, expects="a text")
+AS_NUMBER: Final = Conversion(value=f"CASE WHEN isfinite({_DOUBLE}) THEN {_DOUBLE} END", expects="a number")
+AS_COUNT: Final = Conversion(value=_WHOLE, expects="a whole number below 2 147 483 648")
 
 _STATUSES: Final = {str(each): str(each) for each in Status}
-STATUS: Final = Conversion(
+AS_STATUS: Final = Conversion(
     value=cases(_STATUSES, "NULL"), expects=f"one of {_listed(_STATUSES)}, or a table of `values`, or `slurm_state`"
 )
 _TYPES: Final = {str(each): str(each) for each in TaskType}
-TASK_TYPE: Final = Conversion(
+AS_TASK_TYPE: Final = Conversion(
     value=cases(_TYPES, "NULL"), expects=f"one of {_listed(_TYPES)}, or a table of `values` that leads there"
 )
 
@@ -115,7 +115,7 @@ SLURM_STATE: Final = Conversion(
 )
 
 SLURM_STEP: Final = r"[0-9]+(_[0-9]+)?(\+[0-9]+)?\.(batch|extern|interactive|[0-9]+)(\+[0-9]+)?"
-"""What ids of job steps look like: 123_4.batch, 123.0."""
+"""The pattern of job step ids: 123_4.batch, 123.0."""
 
 _CLOCK: Final = f"string_split(regexp_replace({TEXT_SLOT}, '^[0-9]+-', ''), ':')"
 _DAYS: Final = f"coalesce(try_cast(nullif(regexp_extract({TEXT_SLOT}, '^([0-9]+)-', 1), '') AS DOUBLE), 0)"
@@ -144,7 +144,7 @@ SLURM_MEMORY: Final = Conversion(
     "4Gn is per node and 4000Mc per core: take ReqTRES instead",
 )
 _RESOURCES: Final = rf"string_split(regexp_replace({TEXT_SLOT}, '\([^)]*\)', '', 'g'), ',')"
-"""What is in a list of resources, without the devices told in brackets."""
+"""The items of a list of resources, without device numbers in brackets."""
 
 _OF_GPUS: Final = "regexp_matches(one, '(?i)^(gres[/:])?gpu([:=]|$)')"
 _GPU_FORM: Final = "(?i)(gres[/:])?gpu(:[^:=,]+)?[:=][0-9]{1,6}"  # a type may be of digits: gpu:3090:4
@@ -170,6 +170,84 @@ SLURM_GPU_TYPE: Final = Conversion(
 SLURM_CPUS: Final = Conversion(
     pick=f"CASE WHEN contains({TEXT_SLOT}, '=') THEN regexp_extract({TEXT_SLOT}, '(?:^|,)cpu=([^,]+)', 1) "
     f"ELSE {TEXT_SLOT} END",
-    value=NUMBER.value,
+    value=AS_NUMBER.value,
     expects="a number, or the cpu= of a list of resources",
 )
+
+
+_KIB: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """The kind of a column's values: the accepted units (with factors), the default and the named conversions."""
+
+    units: Mapping[str, float] = field(default_factory=dict)
+    named: Mapping[str, Conversion] = field(default_factory=dict)
+    plain: Conversion = AS_TEXT
+
+
+TEXT: Final = Kind(named={"slurm_gpu_type": SLURM_GPU_TYPE})
+STATUS: Final = Kind(plain=AS_STATUS, named={"slurm_state": SLURM_STATE})
+TASK_TYPE: Final = Kind(plain=AS_TASK_TYPE)
+TIME: Final = Kind()
+COUNT: Final = Kind(plain=AS_COUNT)
+MACHINE_GPUS: Final = Kind(plain=AS_COUNT, named={"slurm_gpus": SLURM_GPU_COUNT})
+DURATION: Final = Kind(
+    plain=AS_NUMBER,
+    units={"s": 1, "ms": 1e-3, "us": 1e-6, "min": 60, "h": 3600, "days": 86400},
+    named={"slurm_time": SLURM_TIME, "slurm_minutes": SLURM_TIME_LIMIT},
+)
+CORES: Final = Kind(
+    plain=AS_NUMBER,
+    units={"cores": 1, "millicores": 1e-3, "percent": 1e-2},
+    # CPU time over run time is cores: `per = "run_s"`.
+    named={"slurm_cpus": SLURM_CPUS, "slurm_time": SLURM_TIME},
+)
+GPUS: Final = Kind(
+    plain=AS_NUMBER,
+    units={"gpus": 1, "milligpus": 1e-3, "percent": 1e-2},
+    named={"slurm_gpus": SLURM_GPUS},
+)
+MEMORY: Final = Kind(
+    plain=AS_NUMBER,
+    units={
+        "bytes": _KIB**-3,
+        "KiB": _KIB**-2,
+        "MiB": _KIB**-1,
+        "GiB": 1,
+        "TiB": _KIB,
+        **{name: power / _KIB**3 for name, power in {"KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}.items()},
+    },
+    named={"slurm_memory": SLURM_MEMORY},
+)
+RATE: Final = Kind(
+    plain=AS_NUMBER,
+    units={"bytes_per_s": 1, "KiB_per_s": _KIB, "MiB_per_s": _KIB**2, "MB_per_s": 1e6, "Mbit_per_s": 1.25e5},
+)
+
+JOB_COLUMNS: Final[dict[str, Kind]] = {
+    **dict.fromkeys(("job_id", "role", "user", "vc", "group", "workload", "gpu_type"), TEXT),
+    "task_type": TASK_TYPE,
+    **dict.fromkeys(("submit_ts", "start_ts", "end_ts"), TIME),
+    **dict.fromkeys(("queue_s", "run_s", "time_limit_s"), DURATION),
+    "status": STATUS,
+    **dict.fromkeys(("instances", "nodes", "attempts", "priority"), COUNT),
+    "req_cpu_cores": CORES,
+    "req_mem_gib": MEMORY,
+    "req_gpus": GPUS,
+}
+USAGE_COLUMNS: Final[dict[str, Kind]] = {
+    "used_cpu_cores": CORES,
+    "used_gpus": GPUS,
+    **dict.fromkeys(("mem_avg_gib", "mem_max_gib", "gpu_mem_avg_gib", "gpu_mem_max_gib"), MEMORY),
+    **dict.fromkeys(("net_read_bytes_per_s", "net_write_bytes_per_s"), RATE),
+    "instances_measured": COUNT,
+}
+MACHINE_COLUMNS: Final[dict[str, Kind]] = {
+    **dict.fromkeys(("machine", "gpu_type"), TEXT),
+    "cpu_cores": CORES,
+    "mem_gib": MEMORY,
+    "gpus": MACHINE_GPUS,
+    "gpu_mem_gib": MEMORY,
+}

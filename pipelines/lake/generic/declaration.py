@@ -1,6 +1,6 @@
-"""A checked mapping as a `Source`: raw columns of texts, each after what it is made of, and the rules they are held to.
+"""Turn a checked mapping into a `Source`: raw columns in order of derivation, and their rules.
 
-Its canonical SELECTs stand in `selects.py`; staging executes it. Texts of a mapping enter SQL as literals alone.
+The canonical SELECTs are in `selects.py`; staging executes the source. Texts of a mapping enter SQL only as literals.
 Called by `pipelines.lake.generic.opening`.
 """
 
@@ -13,16 +13,24 @@ from pathlib import Path
 from typing import Final
 
 from pipelines.errors import MappingError
-from pipelines.lake.generic.conversions import SLURM_STEP, TEXT_SLOT, cases, literal, time_value
-from pipelines.lake.generic.csv_records import csv_records
+from pipelines.lake.generic.conversions import (
+    JOB_COLUMNS,
+    MACHINE_COLUMNS,
+    SLURM_STEP,
+    TEXT_SLOT,
+    TIME,
+    USAGE_COLUMNS,
+    Kind,
+    cases,
+    literal,
+    time_value,
+)
 from pipelines.lake.generic.cures import JOB_STEP, cures_of
-from pipelines.lake.generic.duckdb_records import duckdb_records
-from pipelines.lake.generic.json_records import json_records
-from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, TIME, USAGE_COLUMNS, Kind
 from pipelines.lake.generic.mapping import NULLS, ColumnMapping, GenericMapping, RowsMapping
 from pipelines.lake.generic.records import fetched_records, write_records
-from pipelines.lake.generic.row_texts import LOGS, sqlite_records
 from pipelines.lake.generic.selects import jobs_select, machines_select, usage_select
+from pipelines.lake.generic.table_records import LOGS, duckdb_records, sqlite_records
+from pipelines.lake.generic.text_records import csv_records, json_records
 from pipelines.lake.manifest import Input
 from pipelines.lake.sources.source import (
     COMPUTED,
@@ -41,14 +49,14 @@ from pipelines.lake.sources.source import (
 
 NAME: Final = "generic"
 LOGS_OF: Final = {"sqlite": LOGS, "duckdb": (".wal",)}
-"""How the names of the files end that hold what is not in the database's own file yet."""
+"""Suffixes of the write-ahead logs of each database format."""
 
 STREAMED: Final = {"csv": csv_records, "jsonl": json_records, "sqlite": sqlite_records}
 IMPLIED: Final = {"run_s": "end_ts - start_ts", "queue_s": "start_ts - submit_ts", "end_ts": "start_ts + run_s"}
-"""How a column that is not mapped follows from two that are."""
+"""Derivations of columns that are not mapped, used if both parts are mapped."""
 
 WHOLE: Final = "_whole"
-"""Ends the name of what is divided: CPU time, a gang's request."""
+"""Suffix of a column before it is divided by `per` (CPU time, a gang's request)."""
 
 RESOURCES: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
 SPANS: Final = ("queue_s", "run_s", "time_limit_s")
@@ -57,12 +65,12 @@ USED: Final = tuple(name for name in USAGE_COLUMNS if name not in (*RATES, "inst
 
 
 def source_of(mapping: GenericMapping, files: Mapping[str, str]) -> Source:
-    """Return the declaration of a mapping; `files` names the file of each table below the folder.
+    """Return the declaration of a mapping; `files` maps each table to its file, relative to the folder.
 
     Raises
     ------
     MappingError
-        If columns are derived from each other in a circle, or from columns that are not mapped.
+        If columns are derived from each other in a cycle, or from columns that are not mapped.
     """
     usage = dict(mapping.usage.columns) if mapping.usage else {}
     tables = [_job_table(mapping.jobs, usage, files["jobs"])]
@@ -85,7 +93,7 @@ def source_of(mapping: GenericMapping, files: Mapping[str, str]) -> Source:
 
 
 def wanted_of(columns: Mapping[str, ColumnMapping]) -> list[str | int]:
-    """Return the source columns that a table's mapping names, each once, in its order."""
+    """Return the source columns that a table's mapping names, each once, in order."""
     return list(dict.fromkeys(each.column for each in columns.values() if each.column is not None))
 
 
@@ -93,7 +101,7 @@ def _records(rows: RowsMapping, columns: Mapping[str, ColumnMapping], file: str,
     wanted = wanted_of(columns)
     if rows.format in STREAMED:
         return write_records(STREAMED[rows.format](plain, file, rows, wanted), len(wanted), target, file)
-    if rows.format == "postgres":  # its rows were fetched as records before: there was no file to read
+    if rows.format == "postgres":  # its rows were fetched as records earlier
         return fetched_records(plain, target)
     return duckdb_records(plain, file, rows, wanted, target)
 
@@ -165,7 +173,7 @@ def _table(
 
 
 def _implied(columns: Mapping[str, ColumnMapping]) -> set[str]:
-    """Return the columns that are not mapped and follow from those that are."""
+    """Return the columns that are not mapped but can be derived from mapped ones."""
     return {n for n, how in IMPLIED.items() if n not in columns and set(_parts(how)) <= set(columns)}
 
 
@@ -177,7 +185,7 @@ def _parts(derivation: str) -> tuple[str, str]:
 def _columns(
     rows: RowsMapping, columns: Mapping[str, ColumnMapping], kinds: Mapping[str, Kind], implied: set[str]
 ) -> list[Column]:
-    """Return the raw columns, each after those it is derived from."""
+    """Return the raw columns; each comes after the columns it is derived from."""
     derived = {name: each.derive for name, each in columns.items() if each.derive}
     derived |= {name: IMPLIED[name] for name in implied}
     needs: dict[str, set[str]] = {name: set(_parts(how)) for name, how in derived.items()}
@@ -198,7 +206,7 @@ def _columns(
         if name in derived:
             made.append(Column(name=name, text=COMPUTED, value=_derived(derived[name])))
         elif columns[name].per:
-            # In two steps: a job that did not run has no mean, which is no fault of the text.
+            # Two columns, so that a null mean (a job that did not run) does not count as an unparsable text.
             made.append(replace(_column(name, columns[name], kinds[name], rows, places), name=name + WHOLE, fault=name))
             made.append(Column(name=name, text=COMPUTED, value=f"{name}{WHOLE} / nullif({columns[name].per}, 0)"))
         else:
@@ -210,7 +218,7 @@ def _derived(how: str) -> str:
     left, sign, right = how.split(" ")
     if right.endswith("_ts"):
         return f"epoch({left} - {right})"
-    # Spans beyond that are quarantined for themselves; times would overflow.
+    # Longer spans are quarantined by a rule of their own; adding them would overflow.
     return f"CASE WHEN {right} BETWEEN 0 AND {MOST_SPAN_S:g} THEN {left} {sign} to_seconds({right}) END"
 
 

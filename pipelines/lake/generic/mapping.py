@@ -1,7 +1,7 @@
-"""The mapping file, TOML: where the rows are, which column is what, in which unit; checked before anything is read.
+"""The mapping file (TOML): the files or query, the columns and their units; checked before any row is read.
 
-What the checked mapping becomes stands in `declaration.py`; the columns and units there are in `kinds.py`.
-Called by `pipelines.lake.generic.opening` and `pipelines.lake.generic.declaration`.
+`conversions.py` lists the columns and units; `declaration.py` turns a mapping into a source.
+Called by the other modules of `pipelines.lake.generic`.
 """
 
 import re
@@ -15,15 +15,22 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from features.vocabulary import Status, TaskType
 from pipelines.errors import MappingError
-from pipelines.lake.generic.conversions import EPOCHS, TIME_PART
-from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, TIME, USAGE_COLUMNS, Kind
+from pipelines.lake.generic.conversions import (
+    EPOCHS,
+    JOB_COLUMNS,
+    MACHINE_COLUMNS,
+    TIME,
+    TIME_PART,
+    USAGE_COLUMNS,
+    Kind,
+)
 
 MOST_BYTES: Final = 1 << 16
 MOST_DOTS: Final = 10
 _LONG_KEY: Final = re.compile(
     rf"""(?:^|[\[{{,])[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_DOTS + 1}}}""", re.MULTILINE
 )
-"""A key that takes the parser a time that grows with the square of its parts."""
+"""A dotted key with many parts, for which the parser takes time quadratic in their number."""
 
 DERIVED: Final = {
     "end_ts": ("start_ts + run_s",),
@@ -32,7 +39,7 @@ DERIVED: Final = {
     "run_s": ("end_ts - start_ts",),
     "queue_s": ("start_ts - submit_ts",),
 }
-"""What a column may be derived from; null where a part is."""
+"""The accepted derivations of a column; the result is null if a part is null."""
 
 NULLS: Final = ("", "NA", "N/A", "None", "NULL", "null", "nan", "NaN", "Unknown")
 DATABASES: Final = ("duckdb", "sqlite", "postgres")
@@ -42,7 +49,7 @@ _STRICT: Final = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_
 
 
 class ColumnMapping(BaseModel):
-    """Where one canonical column comes from: a source column, a constant, or other columns."""
+    """The origin of one canonical column: a source column, a constant, or other columns."""
 
     model_config = _STRICT
 
@@ -61,7 +68,7 @@ class ColumnMapping(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, given: object) -> object:
-        """Take a bare name or position for the column."""
+        """Read a bare name or position as the column."""
         return {"column": given} if isinstance(given, str | int) and not isinstance(given, bool) else given
 
     @model_validator(mode="after")
@@ -73,7 +80,7 @@ class ColumnMapping(BaseModel):
 
 
 class RowsMapping(BaseModel):
-    """One table: the file and its format, or the query, and the columns."""
+    """One table: the file and its format, or the query; and its columns."""
 
     model_config = _STRICT
 
@@ -105,7 +112,7 @@ class RowsMapping(BaseModel):
 
 
 class UsageMapping(BaseModel):
-    """What a job used, in columns of the same rows."""
+    """The use of a job, in columns of the same rows."""
 
     model_config = _STRICT
 
@@ -129,7 +136,7 @@ def read_mapping(path: Path) -> GenericMapping:
     Raises
     ------
     MappingError
-        If it is absent, no TOML, or says what cannot be meant: every fault with its place and cure.
+        If it is missing, not TOML, or not valid; names up to five faults, with place and cure.
     """
     try:
         with path.open("rb") as stream:
@@ -155,7 +162,7 @@ def read_mapping(path: Path) -> GenericMapping:
 
 
 def columns_of(mapping: GenericMapping) -> dict[str, tuple[Mapping[str, ColumnMapping], Mapping[str, Kind]]]:
-    """Return the mapped columns of every section, with the kinds it may have."""
+    """Return, for every section, its mapped columns and the kinds of the columns it may map."""
     usage = mapping.usage.columns if mapping.usage else {}
     machines = mapping.machines.columns if mapping.machines else {}
     return {
@@ -235,7 +242,7 @@ def _is_time(form: str) -> bool:
 
 
 def _told(error: ValidationError) -> str:
-    """Return the first faults, each with its place as it is written in the file."""
+    """Return the first faults, each with its place in the file."""
     faults = []
     for each in error.errors()[:5]:
         place = ".".join(str(part) for part in each["loc"])[:120]

@@ -1,6 +1,6 @@
-"""Opening one's own rows with a mapping: a folder, a file, or a PostgreSQL address, as a source to be ingested.
+"""Open own files with a mapping: turn a folder, a file or a PostgreSQL address into a source to ingest.
 
-What a mapping means stands in `declaration.py`. Called by `taut ingest generic` and the tests.
+`declaration.py` interprets the mapping. Called by `taut ingest generic` and the tests.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from pipelines.errors import MappingError, SourceError
 from pipelines.lake.generic.declaration import source_of, wanted_of
 from pipelines.lake.generic.mapping import GenericMapping, RowsMapping, read_mapping
 from pipelines.lake.generic.records import write_records
-from pipelines.lake.generic.row_texts import postgres_records
+from pipelines.lake.generic.table_records import postgres_records
 from pipelines.lake.sources.source import Source
 
 SCHEMES: Final = ("postgresql://", "postgres://")
@@ -22,7 +22,7 @@ SCHEMES: Final = ("postgresql://", "postgres://")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedSource:
-    """A declaration, and the folder of its files."""
+    """A source, and the folder of its files."""
 
     source: Source
     folder: Path
@@ -30,14 +30,14 @@ class OpenedSource:
 
 @contextmanager
 def opened_source(mapping_file: Path, place: str) -> Iterator[OpenedSource]:
-    """Open what `place` holds by a mapping; rows of a PostgreSQL database are fetched into a scratch folder first.
+    """Open the folder, file or database at `place`; rows of PostgreSQL are first fetched into a scratch folder.
 
     Raises
     ------
     MappingError
-        If the mapping cannot be meant, or is not of what is at the place.
+        If the mapping is not valid, or is for another kind of place.
     SourceError
-        If there is nothing at the place.
+        If nothing exists at the place.
     """
     mapping = read_mapping(mapping_file)
     tables = {"jobs": mapping.jobs} | ({"machines": mapping.machines} if mapping.machines else {})
@@ -57,7 +57,7 @@ def opened_source(mapping_file: Path, place: str) -> Iterator[OpenedSource]:
 
 
 def _file_of(table: str, rows: RowsMapping, path: Path) -> str:
-    """Return a table's file below the folder: a file given itself is that of the jobs."""
+    """Return a table's file, relative to the folder; if `path` is a file, it holds the jobs."""
     if table == "jobs" and not path.is_dir():
         return path.name
     if rows.file is None:

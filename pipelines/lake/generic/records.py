@@ -1,12 +1,13 @@
-"""Records: what a reader makes of a row of any table, and the Parquet file of texts that staging takes them from.
+"""Records: the common form of a row of any format, the Parquet file of records that staging loads, and text lines.
 
-Reading formats is the files' beside it. Memory stays bounded: records are written in batches as they come.
-Called by the readers and `pipelines.lake.generic.declaration`.
+`text_records` and `table_records` read the formats. Records are written in batches, so memory stays bounded.
+Called by these two, `declaration` and `opening`.
 """
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,9 +17,9 @@ from pipelines.errors import SourceError
 BATCH_RECORDS: Final = 20_000
 MOST_RECORDS: Final = 200_000_000
 MOST_RECORD_CHARACTERS: Final = 1 << 20
-"""A job's row of a mebibyte is none: it is quarantined unread."""
+"""A longer row is quarantined unread."""
 KEPT_CHARACTERS: Final = 2_000
-"""How much of a record is kept to be shown in quarantine."""
+"""The length to which a record's raw text is cut for the quarantine."""
 
 UNREADABLE: Final = "unreadable_line"
 COLUMN_COUNT: Final = "column_count"
@@ -26,7 +27,7 @@ TOO_LONG: Final = "too_long"
 
 
 class Record(NamedTuple):
-    """A row as it stands at `place` (its line in a text, else its number), its texts, or the rule that it breaks."""
+    """A row: its place (line number in a text file, else row number), raw text, field texts, or the rule it breaks."""
 
     place: int
     raw: str
@@ -35,14 +36,14 @@ class Record(NamedTuple):
 
 
 def schema_of(columns: int) -> pa.Schema:
-    """Return the columns of a file of records: number, place, raw text, fault, and the texts `c1`, `c2`, ..."""
+    """Return the schema of a file of records: row number, place, raw text, fault, and the texts `c1`, `c2`, ..."""
     numbers = [("row", pa.int64()), ("place", pa.int64())]
     texts = [(name, pa.string()) for name in ("raw", "fault", *names_of(columns))]
     return pa.schema(numbers + texts)
 
 
 def names_of(columns: int) -> list[str]:
-    """Return the names of the texts.
+    """Return the names of the text columns.
 
     >>> names_of(2)
     ['c1', 'c2']
@@ -51,12 +52,12 @@ def names_of(columns: int) -> list[str]:
 
 
 def write_records(records: Iterable[Record], columns: int, target: Path, what: str) -> int:
-    """Write records, numbered from 1, to a Parquet file; return how many.
+    """Write records, numbered from 1, to a Parquet file; return their number.
 
     Raises
     ------
     SourceError
-        If there are more than any table of jobs has: a query without an end.
+        If there are more than `MOST_RECORDS`, as from a query without end.
     """
     schema, rows, batch = schema_of(columns), 0, list[Record]()
     with pq.ParquetWriter(target, schema, compression="zstd") as writer:
@@ -74,8 +75,8 @@ def write_records(records: Iterable[Record], columns: int, target: Path, what: s
 
 
 def fetched_records(plain: Path, target: Path) -> int:
-    """Take over a file of records that was written before; return how many it holds."""
-    target.symlink_to(plain.absolute())  # a hard link would change the time of the file, and ingest would refuse it
+    """Link an existing file of records as `target`; return its number of records."""
+    target.symlink_to(plain.absolute())  # a hard link would change the file's ctime, and the ingest would fail
     return int(pq.ParquetFile(target).metadata.num_rows)
 
 
@@ -90,3 +91,76 @@ def _batch(records: list[Record], before: int, columns: int, schema: pa.Schema) 
         *(pa.array(each, pa.string()) for each in texts),
     ]
     return pa.record_batch(arrays, schema=schema)
+
+
+NO_CHARACTER: Final = "\ufffd"
+"""The replacement character, read for bytes that are not valid text."""
+
+
+class Line(NamedTuple):
+    """A line with its line end, its number from 1, and the rule it breaks, if any."""
+
+    number: int
+    text: str
+    fault: str | None = None
+
+
+def lines_of(path: Path, encoding: str) -> Iterator[Line]:
+    """Yield the lines of a file, without a byte order mark."""
+    with path.open(encoding="utf-8-sig" if encoding == "utf-8" else encoding, errors="replace", newline="") as stream:
+        number = 1
+        while text := stream.readline(MOST_RECORD_CHARACTERS):
+            fault = None
+            if len(text) == MOST_RECORD_CHARACTERS and text[-1] not in "\r\n":
+                fault = TOO_LONG
+                _skip_line(stream)
+            elif "\0" in text or (not text.isascii() and not _is_text(text)):
+                fault = UNREADABLE
+            yield Line(number, text if fault is None else _cleaned(text), fault)
+            number += 1
+
+
+def _skip_line(stream: TextIO) -> None:
+    while (rest := stream.readline(MOST_RECORD_CHARACTERS)) and rest[-1] not in "\r\n":
+        pass
+
+
+def _is_text(text: str) -> bool:
+    return NO_CHARACTER not in text and not any("\ud800" <= each <= "\udfff" for each in text)
+
+
+def _cleaned(text: str) -> str:
+    return text[:MOST_RECORD_CHARACTERS].replace("\0", NO_CHARACTER).encode("utf-8", "replace").decode()
+
+
+def require(file: str, name: str, names: Sequence[str]) -> str:
+    """Return `name` if the file has a column of that name.
+
+    Raises
+    ------
+    SourceError
+        If it has none.
+    """
+    if name in names:
+        return name
+    held = ", ".join(repr(each[:60]) for each in names[:40])
+    cure = "Is the delimiter right?" if len(names) == 1 else "Write it as the file does."
+    raise SourceError(f"{file} lacks the column {name!r} that the mapping names; it has {held}. {cure}")
+
+
+def text_of(value: object) -> str | None:
+    """Return a value as text; lists and objects as JSON.
+
+    Raises
+    ------
+    ValueError
+        If it contains a NUL or a lone surrogate.
+    """
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if not text.isascii():
+        text.encode()  # raises on lone surrogates, which JSON can escape
+    if "\0" in text:
+        raise ValueError("a NUL character")
+    return text

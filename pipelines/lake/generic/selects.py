@@ -1,13 +1,13 @@
-"""The canonical SELECTs over one's own rows: what is mapped as it stands, and what follows from it.
+"""The canonical SELECTs over own rows: mapped columns, and columns that follow from them.
 
-How columns get their values stands in `declaration.py`, which calls this.
+`declaration.py`, which calls this, defines how raw columns get their values.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE, ROLE_WHOLE_JOB, TASK_TYPE_OF_WORKLOAD, Status, TaskType
-from pipelines.lake.generic.kinds import JOB_COLUMNS, MACHINE_COLUMNS, USAGE_COLUMNS
+from pipelines.lake.generic.conversions import JOB_COLUMNS, MACHINE_COLUMNS, USAGE_COLUMNS
 from pipelines.lake.generic.mapping import ColumnMapping
 from pipelines.lake.sources.source import translated
 
@@ -17,9 +17,10 @@ _TAGGED: Final = translated("workload", TASK_TYPE_OF_WORKLOAD, f"'{TaskType.OTHE
 
 
 def jobs_select(held: set[str]) -> str:
-    """Return the SELECT of jobs: as mapped, save that what runs on has no end, and what waits no start.
+    """Return the SELECT of jobs; `held` are the mapped and derived columns.
 
-    What runs and tells no run time has run up to the latest time in the table.
+    Running jobs get no end and waiting jobs no start. A running job without run time has run until the latest time in
+    the table.
     """
     status = "status" if "status" in held else "NULL"
     run = "run_s" if "run_s" in held else "NULL::DOUBLE"
@@ -47,7 +48,7 @@ def jobs_select(held: set[str]) -> str:
 
 
 def usage_select(usage: Mapping[str, ColumnMapping], held: set[str]) -> str:
-    """Return the SELECT of what jobs used: a row where anything was measured."""
+    """Return the SELECT of the jobs' use: one row for each job with any measured value."""
     measured = [name for name in USAGE_COLUMNS if name in usage and name != "instances_measured"]
     counts = [name for name in ("instances_measured", "instances") if name in usage or name in held]
     return f"""SELECT job_id, {_role(held)} AS role, {", ".join(measured)},
@@ -60,7 +61,7 @@ def _role(held: set[str]) -> str:
 
 
 def machines_select(columns: Mapping[str, ColumnMapping]) -> str:
-    """Return the SELECT of machines; the memory of a GPU is told by its type where it is not mapped."""
+    """Return the SELECT of machines; if GPU memory is not mapped, it follows from the GPU type."""
     kept = [f'"{name}"' for name in MACHINE_COLUMNS if name in columns]
     if "gpu_type" in columns and "gpu_mem_gib" not in columns:
         kept.append(f"CAST({translated('gpu_type', GPU_MEM_GIB_OF_TYPE)} AS DOUBLE) AS gpu_mem_gib")

@@ -1,13 +1,14 @@
-"""SenseTime Helios: per cluster a Slurm log and the GPUs of each virtual cluster by date.
+"""SenseTime Helios: for each cluster a Slurm log and the number of GPUs of each virtual cluster by date.
 
-Every folder with a `cluster_log.csv` is a cluster, directly below the given one or below its `data/`.
-Called by `pipelines.lake.sources`; vendor spellings and Shanghai's local time end here.
+Vendor names and Shanghai's local time are converted here; nothing is read here.
+Called by `pipelines.lake.sources`.
 
 Notes
 -----
-The capacity file's `total` is the sum of its virtual clusters (a rule checks that) and is not a row of its own.
-A maximum shared by at least 20 rows and 0.1 % of the log is where run times were clamped: lower bounds.
-A log without states leaves the status null. Suspended jobs have not ended: they count as running.
+Every folder with a `cluster_log.csv` is a cluster, directly below the given folder or below its `data/`.
+The capacity file's `total` is the sum of its virtual clusters (a rule checks this) and gives no row of its own.
+If the longest run time is shared by at least 20 rows and 0.1 % of the log, run times were cut off there: these jobs
+have lower bounds. A log without states gives a null status. Suspended jobs have not ended; they count as running.
 """
 
 from pathlib import Path
@@ -46,7 +47,7 @@ STATUS_OF = {
 
 
 def clusters(folder: Path) -> dict[str, Path]:
-    """Return every cluster's folder by name; a cluster is a folder that holds a log."""
+    """Return the folder of every cluster by name; a cluster is a folder with a log."""
     found: dict[str, Path] = {}
     for parent in (folder / "data", folder):
         for log in (*sorted(parent.glob("*/cluster_log.csv")), *sorted(parent.glob("*/cluster_log.csv.gz"))):
@@ -143,9 +144,12 @@ HELIOS = Source(
     tables=(LOG, GPU_NUMBER),
     outputs={"jobs": JOBS, "capacity": CAPACITY},
     remarks=(
-        Remark(text="every job starts when submitted: the wait is unknown, queue_s is null", holds=f"NOT {WAIT_KNOWN}"),
         Remark(
-            text="many jobs share the longest run time: it was clamped there, and their run times are lower bounds",
+            text="every job starts when submitted: the queueing delay is unknown, queue_s is null",
+            holds=f"NOT {WAIT_KNOWN}",
+        ),
+        Remark(
+            text="many jobs share the longest run time: run times were cut off there and are lower bounds",
             holds=f"{CLAMPED_AT} IS NOT NULL",
         ),
         Remark(

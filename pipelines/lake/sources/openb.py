@@ -1,15 +1,16 @@
-"""Alibaba openb, cluster-trace-gpu-v2023: one list of GPU nodes, and pod lists that each stand for a cluster of them.
+"""Alibaba openb (cluster-trace-gpu-v2023): one list of GPU nodes and several pod lists, each read as one cluster.
 
-A cluster is called like its pod list (`openb_pod_list_default.csv` is `default`) and has all the GPU nodes.
-Called by `pipelines.lake.sources`; vendor spellings and units (milli-CPU, MiB, thousandths of a GPU) end here.
+Vendor names and units (milli-CPU, MiB, thousandths of a GPU) are converted here; nothing is read here.
+Called by `pipelines.lake.sources`.
 
 Notes
 -----
-Times are seconds from the trace's zero, stored as Unix time. Lists of five columns tell none: their pods are submitted
-at that zero, and run nobody knows how long. Lists are alternatives of each other, each with every node: they are never
-added up, and `default` stands for the trace. `pod_phase` is what was seen last. A pod last seen running that is there
-until the list's latest deletion still runs when the trace ends; one deleted before has ended, how is not told. A pod
-deleted while it waited was cancelled. The list of all nodes (CPU-only ones as well) and `qos` are not read.
+A cluster is named after its pod list (`openb_pod_list_default.csv` is `default`) and has all GPU nodes. Clusters are
+alternatives for the same nodes: they are never added up, and `default` stands for the trace. Times are seconds from the
+trace's zero, stored as Unix time. Lists with five columns have no times: their pods are submitted at zero and have no
+run time. `pod_phase` is the last state seen. A pod last seen running is still running at the trace's end if it lasts
+until the list's latest deletion; one deleted earlier has ended in an unknown way. A pod deleted while it waited was
+cancelled. The list of all nodes (with CPU-only ones) and `qos` are not read.
 """
 
 from pathlib import Path
@@ -45,7 +46,7 @@ STATUS_OF = {
 
 
 def clusters(folder: Path) -> dict[str, Path]:
-    """Return the folder of every pod list by what it is of; lists lie in the folder or in its `csv/`."""
+    """Return the folder of every pod list by cluster name; lists are in the given folder or in its `csv/`."""
     found: dict[str, Path] = {}
     for parent in (folder / "csv", folder):
         for suffix in SUFFIXES:
@@ -104,7 +105,7 @@ POD = RawTable(
         missing("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", rule="no_request"),
         negative("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", rule="negative_request"),
         beyond(("cpu_milli / 1000", "memory_mib / 1024", "num_gpu"), MOST_ASKED, rule="request_beyond_measure"),
-        # A share of a GPU is of one GPU; whoever takes several takes them whole.
+        # A pod requests a fraction of one GPU, or several whole GPUs.
         Rule(
             name="share_contradicts_gpus",
             bad="""CASE WHEN num_gpu = 0 THEN gpu_milli <> 0
@@ -153,11 +154,11 @@ OPENB = Source(
     representative="default",
     remarks=(
         Remark(
-            text="the list has no times: every pod is submitted at the trace's zero, its run time and status are null",
+            text="the list has no times: every pod is submitted at the trace's zero; run time and status are null",
             holds="(SELECT bool_and(creation_time IS NULL) FROM pod)",
         ),
         Remark(
-            text="pods last seen running were deleted before the trace ends: how they ended is not told, status null",
+            text="pods last seen running were deleted before the trace ends: how they ended is unknown, status is null",
             holds=f"EXISTS (SELECT 1 FROM pod WHERE pod_phase = 'Running' AND NOT {STAYS})",
         ),
     ),

@@ -1,13 +1,14 @@
-"""Alibaba PAI, cluster-trace-gpu-v2020: seven headerless tables, each plain, gzipped or in its `.tar.gz`.
+"""Alibaba PAI (cluster-trace-gpu-v2020): seven tables without header, each plain, gzipped or in its own `.tar.gz`.
 
-A job of ours is a PAI task; its instances say when it started, its sensor rows what it used.
-Called by `pipelines.lake.sources`; vendor spellings and units (percent of a core) end here.
+Vendor names and units (percent of a core) are converted here; nothing is read here.
+Called by `pipelines.lake.sources`.
 
 Notes
 -----
-Times are shifted seconds that keep hour of day and weekday when read as Unix time in Asia/Shanghai: they are stored
-as that Unix time. A task is submitted at its own start (the trace shows no wait before it) and starts with its
-earliest instance. A running task's run time is a lower bound: up to the latest time in the task table.
+A canonical job is a PAI task; its start comes from its instances, its use from its sensor rows. Times are shifted
+seconds; read as Unix time in Asia/Shanghai they keep hour of day and weekday, so they are stored as Unix time. A task
+is submitted at its own start time (the trace shows no wait before it) and starts with its earliest instance. The run
+time of a running task is a lower bound: up to the latest time in the task table.
 """
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE, TASK_TYPE_OF_WORKLOAD, Status, TaskType
@@ -201,7 +202,7 @@ MACHINE_METRIC = RawTable(
     ),
 )
 
-# Nobody waits in a trace that repeats the task's time as its instances': then the wait is unknown, not zero.
+# If all instances repeat their task's start time, the trace does not record waits: they are unknown, not zero.
 WAIT_KNOWN = """(EXISTS (SELECT 1 FROM instance i JOIN task t USING (job_name, task_name)
     WHERE i.start_time <> t.start_time))"""
 
@@ -233,8 +234,8 @@ SELECT job_name AS job_id, task_name AS role, owner AS "user", tag AS "group", w
 FROM placed, latest
 """
 
-# A worker's own values repeat in the row of each of its GPUs: they are taken from the first GPU by name.
-# Sums and means are of decimals (nine digits, of bytes three), so that the order of rows does not matter.
+# A worker's values are repeated in the row of each of its GPUs; they are taken from its first GPU by name.
+# Sums and means use decimals (nine digits, three for bytes), so that the order of rows has no effect.
 USAGE = """
 WITH worker AS (
     SELECT job_name, task_name, worker_name,
@@ -260,8 +261,8 @@ SELECT machine, gpu_type, cap_cpu AS cpu_cores, cap_mem AS mem_gib, cap_gpu AS g
 FROM machine_spec
 """
 
-# One row per machine and launch of a worker on it: the machine's mean over that worker's life. GPU use is published
-# as a sum over the machine's GPUs, so it is a fraction only where the machine's GPU count is known.
+# A row is the machine's mean over the life of one worker on it. GPU use is published as a sum over the machine's GPUs,
+# so it gives a fraction only if the machine's number of GPUs is known.
 MACHINE_USAGE = """
 SELECT m.machine, to_timestamp(m.start_time) AS ts,
     avg(CAST(machine_cpu AS DECIMAL(18, 9))) / 100 AS cpu_frac,
@@ -276,7 +277,7 @@ PAI = Source(
     outputs={"jobs": JOBS, "usage": USAGE, "machines": MACHINES, "machine_usage": MACHINE_USAGE},
     remarks=(
         Remark(
-            text="no instance starts later than its task: the wait is unknown, queue_s is null",
+            text="no instance starts later than its task: the queueing delay is unknown, queue_s is null",
             holds=f"EXISTS (SELECT 1 FROM instance) AND NOT {WAIT_KNOWN}",
         ),
     ),

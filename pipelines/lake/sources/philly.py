@@ -1,39 +1,144 @@
-"""Microsoft Philly: the job log (a JSON array) and the machine list; its per-minute tables stand beside it.
+"""Microsoft Philly: the job log (a JSON array), the machine list, and three per-minute tables of machine use.
 
-A job's run time is the sum of its attempts' durations; it starts with the first attempt and ends with the last.
-Called by `pipelines.lake.sources`; vendor spellings and US Pacific local time end here.
+Vendor names and US Pacific local time are converted here; nothing is read here.
+Called by `pipelines.lake.sources`.
 
 Notes
 -----
-One hour repeats on 2017-11-05. A time in it is the earlier of its two meanings, unless that lies before what it must
-follow (submission, then the attempt's own start): then it is the later one.
-An attempt without an end is still running if it is the last and the job did not pass; otherwise its duration was lost.
-Either way the job's run time is a lower bound, while it runs counted up to the latest time in the log.
-Requests are those of the last attempt: its GPUs over all its machines, and its machines where all are named.
+Jobs. The run time is the sum of the attempts' durations; the job starts with the first attempt and ends with the last.
+The hour from 1:00 occurs twice on 2017-11-05. A time in it means the earlier one, unless that is before the submission
+or the attempt's start; then it means the later one. An attempt without an end is still running if it is the last and
+the job did not pass; otherwise its duration is lost. In both cases the job's run time is a lower bound; a running job
+counts up to the latest time in the log. Requests are those of the last attempt: its GPUs over all its machines, and the
+number of machines if all are named.
+
+Machine use. Times contain PDT or PST. GPU rows have one field per GPU from the third on (8 and a trailing comma, or
+16); `NA` means that the GPU or the server was offline, and the mean is over the others. Rows of one machine and minute
+are averaged, as decimals of nine digits (the published precision), so that the order of rows has no effect.
 """
 
+from dataclasses import replace
+
 from features.vocabulary import ROLE_WHOLE_JOB, Status, TaskType
-from pipelines.lake.sources.philly_utilisation import CPU_UTIL, GPU_USE_ALONE, GPU_UTIL, MACHINE_USAGE, MEM_UTIL
 from pipelines.lake.sources.source import (
+    COMPUTED,
     LOCAL_TIME,
     MOST_ASKED,
     Column,
     RawTable,
     Remark,
     Rule,
+    Shortcut,
     Source,
     beyond,
     count,
     missing,
+    negative,
+    number,
     one_cluster,
     text,
     translated,
     unlisted,
 )
 
-STATUS_OF = {"Pass": Status.COMPLETED, "Failed": Status.FAILED, "Killed": Status.CANCELLED}
 ARCHIVES = ("trace-data.tar.gz",)
+SUFFIXES = ("", ".csv", ".gz", ".csv.gz")
+GPUS_MOST = 16
 
+# Made from microseconds: a cast to TIMESTAMPTZ would look up the zone's calendar for every row.
+TIME = Column(
+    name="ts",
+    value="""make_timestamptz(epoch_us(coalesce(
+        try_strptime({text}, '%Y-%m-%d %H:%M:%S PDT') + INTERVAL 7 HOURS,
+        try_strptime({text}, '%Y-%m-%d %H:%M:%S PST') + INTERVAL 8 HOURS)))""",
+)
+# Some CPU rows in the repeated hour contain no numbers: they are quarantined as unparsable.
+KEY = missing("ts", "machine")
+
+# `NA` and the empty field mean offline; any other text that is not a number makes the row bad.
+OFFLINE = ("", "NA")
+GPUS = tuple(f"gpu{i}_util" for i in range(GPUS_MOST))
+ONLINE = " + ".join(f"({name} IS NOT NULL)::INTEGER" for name in GPUS)
+
+
+def _gpu(name: str) -> Column:
+    return replace(number(name), missing=OFFLINE, fault="busy")
+
+
+GPU_UTIL = RawTable(
+    name="gpu_util",
+    stems=("cluster_gpu_util",),
+    suffixes=SUFFIXES,
+    archives=ARCHIVES,
+    header=("time", "machineId", *GPUS[:8]),
+    fields=(10, 11, GPUS_MOST + 2, GPUS_MOST + 3),
+    feeds="machine_usage",
+    columns=(
+        TIME,
+        text("machine"),
+        *(_gpu(name) for name in GPUS),
+        Column(
+            name="busy",
+            text=COMPUTED,
+            value=f"({' + '.join(f'coalesce({name}, 0)' for name in GPUS)}) / nullif({ONLINE}, 0)",
+        ),
+    ),
+    rules=(
+        KEY,
+        Rule(name="negative_use", bad=f"least({', '.join(GPUS)}) < 0"),
+        Rule(name="use_beyond_measure", bad=f"greatest({', '.join(GPUS)}) > 1e6"),
+    ),
+    passing=GPUS,
+    nulls=OFFLINE,
+)
+
+CPU_UTIL = RawTable(
+    name="cpu_util",
+    stems=("cluster_cpu_util",),
+    suffixes=SUFFIXES,
+    archives=ARCHIVES,
+    header=("time", "machine_id", "cpu_util"),
+    fields=(3, 4),
+    feeds="machine_usage",
+    columns=(TIME, text("machine"), number("cpu_util")),
+    rules=(KEY, negative("cpu_util", rule="negative_use"), Rule(name="use_beyond_measure", bad="cpu_util > 1e6")),
+)
+
+MEM_UTIL = RawTable(
+    name="mem_util",
+    stems=("cluster_mem_util",),
+    suffixes=SUFFIXES,
+    archives=ARCHIVES,
+    header=("time", "machine_id", "mem_total", "mem_free"),
+    fields=(4, 5),
+    feeds="machine_usage",
+    columns=(TIME, text("machine"), number("mem_total"), number("mem_free")),
+    rules=(
+        KEY,
+        negative("mem_total", "mem_free", rule="negative_use"),
+        Rule(name="free_above_total", bad="mem_free > mem_total"),
+    ),
+)
+
+MACHINE_USAGE = """
+WITH measured AS (
+    SELECT machine, ts, CAST(NULL AS DECIMAL(18, 9)) AS cpu, CAST(NULL AS DECIMAL(18, 9)) AS mem,
+        CAST(busy AS DECIMAL(18, 9)) AS gpu FROM gpu_util
+    UNION ALL SELECT machine, ts, CAST(cpu_util AS DECIMAL(18, 9)), NULL, NULL FROM cpu_util
+    UNION ALL SELECT machine, ts, NULL, CAST(100 * (1 - mem_free / nullif(mem_total, 0)) AS DECIMAL(18, 9)), NULL
+        FROM mem_util
+)
+SELECT machine, ts, avg(cpu) / 100 AS cpu_frac, avg(mem) / 100 AS mem_frac, avg(gpu) / 100 AS gpu_frac
+FROM measured GROUP BY machine, ts
+"""
+
+GPU_USE_ALONE = Shortcut(
+    table="gpu_util",
+    select="SELECT machine, ts, CAST(CAST(busy AS DECIMAL(18, 9)) AS DOUBLE) / 100 AS gpu_frac FROM gpu_util",
+)
+
+
+STATUS_OF = {"Pass": Status.COMPLETED, "Failed": Status.FAILED, "Killed": Status.CANCELLED}
 ZONE = "America/Los_Angeles"
 AS_IS = f"timezone('{ZONE}', naive)"
 MACROS = (
@@ -78,12 +183,12 @@ LOG = RawTable(
         ),
         Column(
             name="starts",
-            text="NULL",
+            text=COMPUTED,
             value="list_transform(attempts, lambda a: time_after(naive_time(a.start_time), submitted_time))",
         ),
         Column(
             name="ends",
-            text="NULL",
+            text=COMPUTED,
             value="list_transform(attempts, lambda a, i: time_after(naive_time(a.end_time), starts[i]))",
         ),
     ),
@@ -110,7 +215,7 @@ LOG = RawTable(
 MACHINE_LIST = RawTable(
     name="machine_list",
     stems=("cluster_machine_list",),
-    suffixes=("", ".csv", ".gz", ".csv.gz"),
+    suffixes=SUFFIXES,
     archives=ARCHIVES,
     header=("machineId", "number of GPUs", "single GPU mem"),
     feeds="machines",
@@ -163,6 +268,9 @@ PHILLY = Source(
     split_by={"machine_usage": "machine"},
     shortcuts={"machine_usage": GPU_USE_ALONE},
     remarks=(
-        Remark(text="every job starts when submitted: the wait is unknown, queue_s is null", holds=f"NOT {WAIT_KNOWN}"),
+        Remark(
+            text="every job starts when submitted: the queueing delay is unknown, queue_s is null",
+            holds=f"NOT {WAIT_KNOWN}",
+        ),
     ),
 )

@@ -7,8 +7,18 @@ import duckdb
 import pytest
 
 from pipelines.errors import MappingError
-from pipelines.lake.generic.conversions import SLURM_STATES, TEXT_SLOT, Conversion, time_value
-from pipelines.lake.generic.kinds import CORES, DURATION, GPUS, MEMORY, STATUS, TEXT
+from pipelines.lake.generic.conversions import (
+    CORES,
+    DURATION,
+    GPUS,
+    MEMORY,
+    SLURM_STATES,
+    STATUS,
+    TEXT,
+    TEXT_SLOT,
+    Conversion,
+    time_value,
+)
 from pipelines.lake.generic.mapping import read_mapping
 from pipelines.lake.generic.opening import opened_source
 

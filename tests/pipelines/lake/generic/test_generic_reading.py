@@ -184,8 +184,8 @@ def test_a_repeated_hour_that_turns_times_around_is_quarantined_with_that_cure(t
     report = ingested(tmp_path, folder, mapping)
 
     assert report.manifest.accounts[0].quarantined == {"start_before_submit": 1}
-    assert "a change of clocks repeats" in CURES["start_before_submit"]
-    assert "a change of clocks repeats" in CURES["end_before_start"]
+    assert "a clock change repeats" in CURES["start_before_submit"]
+    assert "a clock change repeats" in CURES["end_before_start"]
 
 
 def test_run_times_cut_off_are_lower_bounds_and_what_runs_ran_until_the_latest_time(tmp_path: Path) -> None:

@@ -1,30 +1,30 @@
-"""Records of a CSV file: any delimiter, quote and encoding; quoted fields may hold line ends.
+"""Records of CSV files (any delimiter, quote and encoding) and of JSON lines (one object per line).
 
-Python's reader splits them, in strict mode: it alone tells where in the file a record stands, and DuckDB's bundle knows
-fewer encodings. Lines and their limits are `text_lines`'. Called by `pipelines.lake.generic.declaration`.
+CSV is split by Python's `csv`, strictly: it reports line numbers, and DuckDB supports fewer encodings. In JSON a column
+`a.b` is the key of that name, or `b` within `a`. Called by `pipelines.lake.generic.declaration`.
 """
 
 import csv
+import json
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from pipelines.errors import SourceError
 from pipelines.lake.generic.mapping import RowsMapping
-from pipelines.lake.generic.records import COLUMN_COUNT, UNREADABLE, Record
-from pipelines.lake.generic.text_lines import Line, lines_of
+from pipelines.lake.generic.records import COLUMN_COUNT, UNREADABLE, Line, Record, lines_of, require, text_of
 
 MOST_LINES: Final = 100
-"""More lines than any quoted field has: a quote is open that nobody closed."""
+"""The most lines in a record; with more, a quote was not closed."""
 
 
 class _Spoiled(Exception):
-    """A line that is no text, or a record that goes on for too many lines."""
+    """Raised for a line that is not text, or a record of too many lines."""
 
 
 class _Feed:
-    """The lines of a file for `csv.reader`, which can be given back those of a record that came to nothing."""
+    """The lines of a file for `csv.reader`; the lines of a failed record can be put back and read again."""
 
     def __init__(self, lines: Iterator[Line]) -> None:
         self._lines = lines
@@ -42,19 +42,19 @@ class _Feed:
         return line.text
 
     def give_back_all_but_first(self) -> Line:
-        """Return the first line of the record; the others are read again."""
+        """Return the first line of the record; put back the others."""
         first, *others = self.taken
         self._back.extendleft(reversed(others))
         return first
 
 
 def csv_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int]) -> Iterator[Record]:
-    """Yield a record of the wanted columns for every line that is not empty; a header is read and not yielded.
+    """Yield a record of the wanted columns for every record of a CSV file except the header and empty lines.
 
     Raises
     ------
     SourceError
-        If the header lacks a wanted column, or has it twice.
+        If the header is unreadable, lacks a wanted column, or has one twice.
     """
     found = _fields(path, rows)
     count, places = 0, tuple[int, ...]()
@@ -110,16 +110,61 @@ def _positions(file: str, count: int, wanted: Sequence[str | int]) -> tuple[int,
     return tuple(int(position) - 1 for position in wanted)
 
 
-def require(file: str, name: str, names: Sequence[str]) -> str:
-    """Return a name that is among those of a file.
+SEEN_NAMES = 40
+
+
+def json_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int]) -> Iterator[Record]:
+    """Yield a record of the wanted columns for every line of a JSON-lines file that is not empty.
 
     Raises
     ------
     SourceError
-        If it is not.
+        If a wanted column is in no line.
     """
-    if name in names:
-        return name
-    held = ", ".join(repr(each[:60]) for each in names[:40])
-    cure = "Is the delimiter right?" if len(names) == 1 else "Write it as the file does."
-    raise SourceError(f"{file} lacks the column {name!r} that the mapping names; it has {held}. {cure}")
+    names = [str(name) for name in wanted]
+    absent, seen, readable = set(names), dict[str, None](), False
+    for line in lines_of(path, rows.encoding):
+        raw = line.text.rstrip("\r\n")
+        if not raw.strip():
+            continue
+        found = _object(raw) if line.fault is None else None
+        if found is None:
+            yield Record(line.number, raw, (), line.fault or UNREADABLE)
+            continue
+        readable = True
+        if absent:
+            absent -= {name for name in absent if _has(found, name)}
+            seen |= dict.fromkeys(list(found)[: SEEN_NAMES - len(seen)])
+        try:
+            yield Record(line.number, raw, [text_of(_value(found, name)) for name in names])
+        except ValueError:
+            yield Record(line.number, raw, (), UNREADABLE)
+    if readable and absent:
+        held = ", ".join(repr(name[:60]) for name in seen)
+        raise SourceError(f"{file} lacks the column {min(absent)!r} that the mapping names; its objects have {held}")
+
+
+def _object(line: str) -> dict[str, object] | None:
+    try:
+        found = json.loads(line, parse_float=str, parse_int=str, parse_constant=str)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _has(found: Mapping[str, object], name: str) -> bool:
+    return _place(found, name) is not None
+
+
+def _value(found: Mapping[str, object], name: str) -> object:
+    place = _place(found, name)
+    return place[0][place[1]] if place else None
+
+
+def _place(found: Mapping[str, object], name: str) -> tuple[Mapping[str, object], str] | None:
+    """Return the object that holds the value of a column name, and the key in it."""
+    if name in found:
+        return found, name
+    outer, _, inner = name.partition(".")
+    within = found.get(outer)
+    return _place(within, inner) if inner and isinstance(within, dict) else None

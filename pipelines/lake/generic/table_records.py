@@ -1,0 +1,183 @@
+"""Records of SQLite, PostgreSQL, DuckDB and Parquet tables: read-only, one SELECT each.
+
+SQLite and PostgreSQL use their own drivers, because DuckDB's extensions for them would have to be downloaded.
+Called by `pipelines.lake.generic.declaration` and `pipelines.lake.generic.opening`.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+from urllib.parse import quote
+
+import duckdb
+
+from pipelines.errors import QueryRefused, SourceError
+from pipelines.lake.connections import opened_sealed
+from pipelines.lake.generic.mapping import RowsMapping
+from pipelines.lake.generic.records import (
+    KEPT_CHARACTERS,
+    MOST_RECORD_CHARACTERS,
+    NO_CHARACTER,
+    TOO_LONG,
+    UNREADABLE,
+    Record,
+    names_of,
+    require,
+    text_of,
+)
+from pipelines.lake.raw_rows import escaped
+from pipelines.lake.sql import refuse_all_but_select
+
+FETCHED: Final = 5_000
+LOGS: Final = ("-wal", "-journal")
+"""Suffixes of the files that SQLite creates next to a database while it is written."""
+
+BUSY_S: Final = 20.0
+ALLOWED: Final = frozenset(
+    {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+)
+
+
+def sqlite_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int]) -> Iterator[Record]:
+    """Yield the rows of the query over an SQLite file.
+
+    Raises
+    ------
+    SourceError
+        If the file is not SQLite or damaged, or the query fails, does more than read, or lacks a wanted column.
+    """
+    # Without a log no process is writing: open the file as immutable, so that SQLite creates no file next to it.
+    living = any(path.with_name(path.name + log).exists() for log in LOGS)
+    address = f"file:{quote(str(path))}?mode=ro{'' if living else '&immutable=1'}"
+    try:
+        with closing(sqlite3.connect(address, uri=True, timeout=BUSY_S)) as connection:
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 4 * MOST_RECORD_CHARACTERS)
+            connection.text_factory = lambda data: data.decode("utf-8", "replace")
+            connection.set_authorizer(_authorised)
+            cursor = connection.execute(rows.query or "")
+            yield from _records(file, [each[0] for each in cursor.description], _fetched(cursor), wanted)
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged schema may contain invalid text
+        raise SourceError(
+            f"{file} with the mapping's query: {error}; expected an SQLite file and one SELECT"
+        ) from error
+
+
+def postgres_records(address: str, rows: RowsMapping, wanted: Sequence[str | int]) -> Iterator[Record]:
+    """Yield the rows of the query in a PostgreSQL database, through a cursor in a read-only transaction.
+
+    Raises
+    ------
+    SourceError
+        If psycopg is not installed, or the database cannot be reached or refuses the query.
+    """
+    try:
+        import psycopg
+    except ImportError as error:
+        raise SourceError("reading PostgreSQL needs psycopg, which is not installed; install taut[postgres]") from error
+    try:
+        with psycopg.connect(address, connect_timeout=10, application_name="taut ingest") as connection:
+            connection.read_only = True
+            with connection.cursor(name="taut") as cursor:
+                cursor.itersize = FETCHED
+                # A named cursor accepts only a SELECT, and the mapping allows no semicolon in a query.
+                cursor.execute((rows.query or "").encode())
+                names = [each.name for each in cursor.description or ()]
+                yield from _records("the query", names, cursor, wanted)
+    except psycopg.Error as error:
+        said = str(error).strip().partition("\n")[0]
+        raise SourceError(f"the PostgreSQL database refused: {said}; expected an address and one SELECT") from error
+
+
+def _authorised(action: int, *_: object) -> int:
+    return sqlite3.SQLITE_OK if action in ALLOWED else sqlite3.SQLITE_DENY
+
+
+def _fetched(cursor: sqlite3.Cursor) -> Iterator[Sequence[object]]:
+    while batch := cursor.fetchmany(FETCHED):
+        yield from batch
+
+
+def _records(
+    file: str, names: Sequence[str], found: Iterable[Sequence[object]], wanted: Sequence[str | int]
+) -> Iterator[Record]:
+    places = [names.index(require(file, str(name), names)) for name in wanted]
+    for number, row in enumerate(found, start=1):
+        texts, fault = list[str | None](), None
+        try:
+            texts = [_text(row[place]) for place in places]
+        except ValueError:
+            fault = UNREADABLE
+        if sum(len(text) for text in texts if text) > MOST_RECORD_CHARACTERS:
+            fault = TOO_LONG
+        raw = ", ".join("" if text is None else text[:200] for text in texts) if fault is None else repr(row)[:2000]
+        yield Record(number, raw, texts, fault)
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, datetime | date):
+        return str(value)
+    if isinstance(value, timedelta):
+        return str(value.total_seconds())
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise ValueError("bytes, which are no text")
+    text = text_of(value if value is None or isinstance(value, bool | int | float | str | list | dict) else str(value))
+    if text is not None and NO_CHARACTER in text:
+        raise ValueError("bytes that are no text")
+    return text
+
+
+NESTED = ("STRUCT", "MAP", "UNION", "BLOB", "BIT")
+
+
+def duckdb_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int], target: Path) -> int:
+    """Write the rows of a Parquet file, or of a query in a DuckDB file, as records; return their number.
+
+    Raises
+    ------
+    SourceError
+        If the file is damaged or of another format, lacks a wanted column, or the query is not one SELECT.
+    """
+    database = rows.format == "duckdb"
+    try:
+        with (
+            TemporaryDirectory(prefix="records-", dir=target.parent) as spill,
+            opened_sealed(path, Path(spill), target, database=database) as connection,
+        ):
+            if database:
+                refuse_all_but_select(connection, rows.query or "")
+            found = f"({rows.query}\n)" if database else f"read_parquet('{escaped(path)}', hive_partitioning = false)"
+            return _write(connection, found, file, wanted, target)
+    except QueryRefused as error:
+        raise SourceError(f"{file} with the mapping's query: {error}") from error
+    except duckdb.Error as error:
+        said = str(error).partition("\n")[0].replace(str(path), file)[:300]
+        raise SourceError(f"{file} cannot be read as {rows.format}: {said}") from error
+
+
+def _write(
+    connection: duckdb.DuckDBPyConnection, found: str, file: str, wanted: Sequence[str | int], target: Path
+) -> int:
+    described = {str(row[0]): str(row[1]) for row in connection.execute(f"DESCRIBE SELECT * FROM {found}").fetchall()}
+    for name in map(str, wanted):
+        kind = described[require(file, name, list(described))]
+        if kind.startswith(NESTED) or kind.endswith("]"):
+            raise SourceError(f"{file}: the column {name!r} is of type {kind[:60]}; expected a number, text or time")
+    quoted = ['"' + str(name).replace('"', '""') + '"' for name in wanted]
+    texts = [f"CAST({name} AS VARCHAR) AS {text}" for name, text in zip(quoted, names_of(len(quoted)), strict=True)]
+    names = names_of(len(quoted))
+    length = " + ".join(f"coalesce(length({name}), 0)" for name in names)
+    fault = f"CASE WHEN {length} > {MOST_RECORD_CHARACTERS} THEN '{TOO_LONG}' END"
+    shown = ", ".join(f"coalesce({name}, '')" for name in names)
+    raw = f"left(concat_ws(', ', {shown}), {KEPT_CHARACTERS})"
+    kept = ", ".join(f"CASE WHEN {length} <= {MOST_RECORD_CHARACTERS} THEN {name} END AS {name}" for name in names)
+    connection.execute(
+        f"""COPY (SELECT row, row AS place, {raw} AS raw, {fault} AS fault, {kept}
+            FROM (SELECT row_number() OVER () AS row, {", ".join(texts)} FROM {found}))
+        TO '{escaped(target)}' (FORMAT parquet, COMPRESSION zstd)"""
+    )
+    [[rows]] = connection.execute(f"SELECT count(*) FROM read_parquet('{escaped(target)}')").fetchall()
+    return int(rows)
