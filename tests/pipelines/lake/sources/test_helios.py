@@ -53,7 +53,7 @@ def test_a_log_in_which_nobody_waits_has_unknown_waits(tmp_path: Path) -> None:
     manifest = ingest("helios", _log(tmp_path / "from", [row.format(i, i, i) for i in range(5)]), tmp_path / "lake")
 
     assert Lake(tmp_path / "lake").table("jobs").collect()["queue_s"].null_count() == 5
-    assert any("the wait is unknown" in w for w in manifest.manifest.warnings)
+    assert any("the queueing delay is unknown" in w for w in manifest.manifest.warnings)
 
 
 def test_a_mass_at_the_longest_run_time_is_a_clamp(tmp_path: Path) -> None:
