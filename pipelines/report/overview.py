@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.lake.lake import COLUMNS
+from pipelines.lake.views import COLUMNS
 from pipelines.report.charts.grids import known_columns
 from pipelines.report.charts.shares import arrivals, by_size, by_status
 from pipelines.report.page import NULL
