@@ -65,7 +65,7 @@ def test_a_mass_at_the_longest_run_time_is_a_clamp(tmp_path: Path) -> None:
 
     jobs = Lake(tmp_path / "lake").table("jobs").collect()
     assert jobs.filter("run_s_censored")["run_s"].to_list() == [30.0] * 20
-    assert any("clamped" in w for w in manifest.warnings)
+    assert any("cut off" in w for w in manifest.warnings)
 
 
 def test_a_few_jobs_at_the_longest_run_time_are_no_clamp(tmp_path: Path) -> None:
