@@ -14,11 +14,10 @@ import numpy.typing as npt
 import polars as pl
 
 from features.columns import load, newest, recency
-from features.columns.feature import Asked, Load, Local, Newest, Recent, Text
+from features.columns.feature import Asked, Load, Local, Lookback, Newest, Recent, Text
 from features.columns.request import REQUEST_COLUMNS as REQUEST_COLUMNS  # named here for callers too
 from features.errors import ContractError
 from features.history import History
-from features.lookback import Lookback
 from features.sets import FEATURES, named
 
 FloatArray = npt.NDArray[np.float64]

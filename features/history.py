@@ -13,8 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from features.errors import ContractError
-from features.events import Events
-from features.keys import KEYS, Keyspace
+from features.keys import KEYS, Events, Keyspace
 from features.tables import has_ended
 from features.vocabulary import Status
 

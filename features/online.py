@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from features.base import Base
 from features.errors import ContractError
 from features.history import EVENT_KINDS, WEIGHTED_KINDS, History, cluster_of_vc
 from features.keys import KEYS, KeyValue, Parts, key_of
-from features.ledger import WEIGHTS, Fed, Identity, Ledger
+from features.ledger import WEIGHTS, Base, Fed, Identity, Ledger
 from features.runs import EndedRun as EndedRun
 from features.runs import JobAsked as JobAsked
 from features.runs import keys_of, parts_of

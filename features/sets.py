@@ -8,13 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final
 
-from features.columns.calendar import CALENDAR
 from features.columns.feature import Feature, Load, Newest, Recent
 from features.columns.load import LOAD
 from features.columns.measured import MEASURED
 from features.columns.newest import NEWEST
 from features.columns.recency import RECENCY
-from features.columns.request import REQUEST
+from features.columns.request import CALENDAR, REQUEST
 from features.errors import UnknownFeature
 
 FEATURES: Final[dict[str, Feature]] = {**REQUEST, **CALENDAR, **RECENCY, **LOAD, **NEWEST, **MEASURED}

@@ -5,12 +5,17 @@ Called by every file of `columns/`, by `features.build` and by `features.contrac
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 from zoneinfo import ZoneInfo
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
+
+from features.history import History
+from features.keys import KEY_NAMES, NULL
 
 Kind = Literal["q", "c"]
 """XGBoost's feature types: quantity or category."""
@@ -133,3 +138,41 @@ class Feature:
 
 KEY_COLUMNS = ("trace", "cluster", "user", "vc", "group", "role", "req_gpus", "instances", "submit_ts")
 """The canonical columns that a look into the history reads."""
+
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookback:
+    """The key codes (n, keys) and submission times in microseconds (n,) of the jobs asked about."""
+
+    history: History
+    codes: IntArray
+    submit_us: IntArray
+    spans: dict[tuple[str, tuple[str, ...], int], tuple[IntArray, IntArray]] = field(default_factory=dict)
+    """The spans found so far: many measures look at the same ones."""
+
+    @classmethod
+    def of(cls, jobs: pl.DataFrame, history: History) -> "Lookback":
+        """Look up the keys of `jobs` in `history`."""
+        submit_us = jobs["submit_ts"].dt.cast_time_unit("us").to_physical().to_numpy().astype(np.int64)
+        return cls(history=history, codes=history.keyspace.codes(jobs), submit_us=submit_us)
+
+    def span(self, kind: str, keys: Sequence[str], ago_us: int = 0) -> tuple[IntArray, IntArray]:
+        """Return where each (job, key)'s events of a kind begin and stop: those strictly before `ago_us` ago.
+
+        Both are (n * keys,), job by job.
+        """
+        asked = (kind, tuple(keys), ago_us)
+        if asked not in self.spans:
+            codes = self.codes[:, [KEY_NAMES.index(key) for key in keys]].ravel()
+            ts = np.repeat(self.submit_us - ago_us, len(keys))
+            self.spans[asked] = self.history.events[kind].span(codes, ts)
+        return self.spans[asked]
+
+    def unknown(self, key: str) -> BoolArray:
+        """Mark the jobs whose `key` is null (n,)."""
+        null: BoolArray = self.codes[:, KEY_NAMES.index(key)] == NULL
+        return null

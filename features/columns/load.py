@@ -11,8 +11,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from features.columns.feature import KEY_COLUMNS, Feature, Load
-from features.lookback import Lookback
+from features.columns.feature import KEY_COLUMNS, Feature, Load, Lookback
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

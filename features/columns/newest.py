@@ -11,9 +11,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from features.columns.feature import KEY_COLUMNS, Feature, Newest
+from features.columns.feature import KEY_COLUMNS, Feature, Lookback, Newest
 from features.history import SUBMITTED_DEPTH
-from features.lookback import Lookback
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

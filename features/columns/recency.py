@@ -12,10 +12,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from features.columns.feature import KEY_COLUMNS, Feature, Recent
+from features.columns.feature import KEY_COLUMNS, Feature, Lookback, Recent
 from features.history import DEPTH, USE_COLUMNS
 from features.keys import LIKE, LIKE_LEVELS
-from features.lookback import Lookback
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from features.columns.feature import Lookback
 from features.errors import FeatureError
-from features.lookback import Lookback
 from features.online import EVIDENCE_KEYS
 from features.reference import Referenced, build_referenced
 from modelserve.bundle.alike import held

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.build import build
-from features.columns.calendar import HOUR, WEEKDAY
 from features.columns.measured import gpu_mem_frac, with_usage
 from features.columns.newest import BURST_GAPS_S
+from features.columns.request import HOUR, WEEKDAY
 from features.history import SUBMITTED_DEPTH, History
 from features.sets import FEATURE_SETS, FEATURES, named
 from tests.features.job_tables import at, job, job_tables, table, usage_of

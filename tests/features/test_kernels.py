@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 
 from features import kernels
+from features.columns.feature import Lookback
 from features.columns.newest import NEWEST_KEYS, STATS
 from features.history import SUBMITTED_DEPTH, History
-from features.lookback import Lookback
 from features.online import OnlineHistory
 from tests.conftest import ROOT
 from tests.features import newest_oracle

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features import online
+from features.columns.feature import Lookback
 from features.errors import ContractError
 from features.history import History
-from features.lookback import Lookback
 from features.online import OnlineHistory
 from features.rows import Rows
 from features.tables import has_ended
