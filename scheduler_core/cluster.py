@@ -8,7 +8,6 @@ Called by `placement`, `rounds`, `backfill`, `preemption` and `pending`; the com
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from operator import gt
 
@@ -25,36 +24,10 @@ from scheduler_core.demand import demand_of as demand_of
 from scheduler_core.demand import in_devices as in_devices
 from scheduler_core.devices import Sharing, bound, moved, no_tenants, settled, slots, whole_devices
 from scheduler_core.errors import BadInput, SchedulerError
-from scheduler_core.kinds import MachineKind, could_host, kinds_of
+from scheduler_core.machines import Machine as Machine
+from scheduler_core.machines import MachineKind, could_host, kinds_of
+from scheduler_core.machines import paper_machines as paper_machines
 from scheduler_core.types import BoolArray, FloatArray, IntArray
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """One machine's capacity.
-
-    Raises
-    ------
-    BadInput
-        If an amount is no finite number of at least 0, or GPUs are not whole.
-    """
-
-    name: str
-    cpu_cores: float
-    mem_gib: float
-    gpus: int
-    gpu_type: str | None = None
-
-    def __post_init__(self) -> None:
-        amounts = {"cpu_cores": self.cpu_cores, "mem_gib": self.mem_gib, "gpus": self.gpus}
-        for resource, amount in amounts.items():
-            try:
-                holds = 0.0 <= amount < math.inf and (resource != "gpus" or amount == int(amount))
-            except TypeError:
-                holds = False
-            if not holds:
-                expected = "a whole number of at least 0" if resource == "gpus" else "a finite amount of at least 0"
-                raise BadInput(f"machine {self.name!r}: found {resource}={amount!r}, expected {expected}")
 
 
 class Room:
@@ -300,8 +273,3 @@ def _move(free: IntArray, left: IntArray | None, held: IntArray | None, allocati
         units[2] = 0
     for machine, count in allocation.counts:
         free[machine] += sign * count * units
-
-
-def paper_machines() -> tuple[Machine, ...]:
-    """Return the cluster of the paper's experiments: four machines of 8 GPUs, 96 cores and 512 GiB."""
-    return tuple(Machine(name=f"m{i}", cpu_cores=96.0, mem_gib=512.0, gpus=8) for i in range(4))

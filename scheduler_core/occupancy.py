@@ -1,10 +1,13 @@
-"""What runs where: gangs started and stopped on a cluster, who holds how much, and what cannot start for now.
+"""Running jobs of a cluster: starting and stopping gangs, shares by user, and the reservation of EASY backfill.
 
-Who is offered next, and who may stop whom, is in `rounds`.
-Called by `rounds` and `pending`.
+The order in which jobs are offered is in `queue`, the rules of a round in `rounds`.
+Called by `rounds`, `queue` and `pending`.
 """
 
+import math
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from types import MappingProxyType
 
 from scheduler_core.cluster import Allocation, Cluster, Demand, Machine, Room
@@ -13,6 +16,20 @@ from scheduler_core.errors import SchedulerError
 from scheduler_core.gangs import Running, Waiting
 from scheduler_core.placement import Placement
 from scheduler_core.queueing import QueueState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """Machines reserved at `shadow_s` for the head of the queue; `spare` is the room left besides them at that time.
+
+    `allocation` is None, and nothing is reserved, where no end of a running job lets the head start: it needs machines
+    that are down.
+    """
+
+    serial: int
+    shadow_s: float
+    allocation: Allocation | None
+    spare: Room
 
 
 class Occupancy:
@@ -59,6 +76,29 @@ class Occupancy:
     def placed_in(self, demand: Demand, room: Room) -> Allocation | None:
         """Place a gang in some room; None where it does not fit."""
         return self._place(demand, room) if room.fits(demand) else None
+
+    def reservation(self, head: Waiting, now_s: float) -> Reservation:
+        """Reserve machines for a head that does not fit now: release running jobs by predicted end until it fits.
+
+        Runs with the same predicted end release together; a run past its predicted end counts as ending now.
+
+        References
+        ----------
+        Lifka: The ANL/IBM SP Scheduling System, JSSPP 1995; Mu'alem, Feitelson: Utilization, Predictability, Workloads,
+        and User Runtime Estimates in Scheduling the IBM SP2 with Backfilling, IEEE TPDS 2001 (EASY).
+        """
+
+        def end_s(run: Running) -> float:
+            return max(now_s, run.expected_end_s)
+
+        freed = self.room
+        for shadow_s, ending in groupby(sorted(self.running.values(), key=end_s), key=end_s):
+            freed = freed.with_(run.allocation for run in ending)
+            allocation = self.placed_in(head.demand, freed)
+            if allocation is not None:
+                spare = freed.without([allocation])
+                return Reservation(serial=head.serial, shadow_s=shadow_s, allocation=allocation, spare=spare)
+        return Reservation(serial=head.serial, shadow_s=math.inf, allocation=None, spare=self.room)
 
     def start(self, job: Waiting, allocation: Allocation, now_s: float) -> Running:
         """Take the allocation for a job."""

@@ -141,7 +141,7 @@ def explain_pending(scheduler: Scheduler, serial: int, now_s: float) -> Pending:
     >>> print(len(scheduler.round(0.0).started), explain_pending(scheduler, 2, 60.0).fragmented)
     2 True
     """
-    ranked = [job for _, _, job in scheduler.line.ranked(now_s)]
+    ranked = [job for _, _, job in scheduler.queue.ranked(now_s)]
     place = next((at for at, job in enumerate(ranked) if job.serial == serial), None)
     if place is None:
         return _outside(scheduler, serial, len(ranked))
@@ -215,9 +215,9 @@ def _hold(scheduler: Scheduler, ahead: Sequence[Waiting], now_s: float) -> tuple
     if rules.backfill == "easy":
         if len(before) - at > rules.backfill_depth:
             return Hold.DEPTH, head.serial
-        promise = scheduler.promise(head, now_s)
-        outlasts = now_s + job.expected_s > promise.shadow_s
-        if outlasts and not room.within(promise.spare).fits(job.demand):
+        reservation = scheduler.occupancy.reservation(head, now_s)
+        outlasts = now_s + job.expected_s > reservation.shadow_s
+        if outlasts and not room.within(reservation.spare).fits(job.demand):
             return Hold.RESERVATION, head.serial
     return Hold.NOTHING, None
 

@@ -9,17 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from scheduler_core.advice import Scale, advised
-from scheduler_core.backfill import Promise, promised
 from scheduler_core.cluster import Demand, Machine, demand_of, in_devices
 from scheduler_core.discipline import Discipline
 from scheduler_core.gangs import Running, Waiting
-from scheduler_core.line import Line
 from scheduler_core.occupancy import Occupancy
-from scheduler_core.offers import MANY, Offers
 from scheduler_core.placement import placement_of, sharing_of
 from scheduler_core.preemption import Stoppable, preempts
+from scheduler_core.queue import LOOK_AHEAD_JOBS, JobQueue, Offers
 from scheduler_core.queueing import aged, policy_of
+from scheduler_core.recommendations import Scale, advised
 from scheduler_core.types import Job, Recommendation, Request
 
 
@@ -41,8 +39,8 @@ class Scheduler:
     A job is scaled once, in the round it arrives in, together with all other new jobs. Whether it can ever fit is
     judged by its full request, so that runs with and without shrinking leave out the same jobs.
 
-    Rounds with `many` jobs in line, their order static and GPUs pooled, place them by compiled code, to the same
-    effect; None never does.
+    With at least `look_ahead_jobs` queued jobs, a static order and pooled GPUs, compiled code places many jobs at once.
+    The result is the same; None places them one by one.
 
     Examples
     --------
@@ -62,20 +60,20 @@ class Scheduler:
         discipline: Discipline | None = None,
         *,
         scale: Scale | None = None,
-        many: int | None = MANY,
+        look_ahead_jobs: int | None = LOOK_AHEAD_JOBS,
     ) -> None:
         self.discipline = discipline or Discipline()
         self.sharing = sharing_of(self.discipline.placement, self.discipline.sharing)
         self.place = placement_of(self.discipline.placement, self.discipline.seed)
         self.occupancy = Occupancy(machines, self.place, self.sharing)
         policy = policy_of(self.discipline.policy)
-        self.line = Line(aged(policy, self.discipline.aging), self.occupancy.state)
+        self.queue = JobQueue(aged(policy, self.discipline.aging), self.occupancy.state)
         self.head: int | None = None
         """The job that was first in order and could not start in the last round."""
         self.overtaken = 0
         """How many others have started behind the head since it became it."""
         self._preempts = preempts(self.discipline)
-        self._many = None if policy.dynamic or self.sharing == "devices" else many
+        self._look_ahead_jobs = None if policy.dynamic or self.sharing == "devices" else look_ahead_jobs
         self._learn: Callable[[Demand], None] | None = getattr(self.place, "arrived", None)
         self._scale = scale
         self.refused: dict[int, Waiting] = {}
@@ -121,7 +119,7 @@ class Scheduler:
         """Give back what a run held that ended; after a kill the job waits again, for its full request."""
         run = self.occupancy.stop(serial)
         if killed:
-            self.line.join(run.waiting.killed())
+            self.queue.join(run.waiting.killed())
         return run
 
     def down(self, machine: int) -> list[Running]:
@@ -134,7 +132,7 @@ class Scheduler:
         """
         lost = self.occupancy.down(machine)
         for run in lost:
-            self.line.join(run.waiting.interrupted())
+            self.queue.join(run.waiting.interrupted())
         return lost
 
     def up(self, machine: int) -> None:
@@ -151,12 +149,8 @@ class Scheduler:
             started = self._backfilling(now_s)
         else:
             started = self._passing_over(now_s)
-        self.line.leave({run.waiting.serial for run in started})
+        self.queue.leave({run.waiting.serial for run in started})
         return RoundResult(started=started, preempted=preempted, never_fits=never_fits)
-
-    def promise(self, head: Waiting, now_s: float) -> Promise:
-        """Return what backfill promises a head that does not fit now."""
-        return promised(head, self.occupancy.running.values(), self.occupancy.room, self.place, now_s)
 
     def _passing_over(self, now_s: float) -> list[Running]:
         """Offer the line; jobs that do not fit are passed over, the first of them at most `overtakes` times."""
@@ -191,10 +185,10 @@ class Scheduler:
     def _behind(self, head: Waiting, offers: Offers, now_s: float) -> list[Running]:
         """Start jobs that end before the head's promised moment, or leave it its machines."""
         started: list[Running] = []
-        promise = self.promise(head, now_s)
-        spare, unclaimed = promise.spare, self.occupancy.room.within(promise.spare)
+        reservation = self.occupancy.reservation(head, now_s)
+        spare, unclaimed = reservation.spare, self.occupancy.room.within(reservation.spare)
         for _, _, job in islice(offers.rest(), self.discipline.backfill_depth):
-            outlasts = now_s + job.expected_s > promise.shadow_s
+            outlasts = now_s + job.expected_s > reservation.shadow_s
             allocation = self.occupancy.placed_in(job.demand, unclaimed if outlasts else self.occupancy.room)
             if allocation is None:
                 continue
@@ -230,18 +224,23 @@ class Scheduler:
     def _offers(self, now_s: float, *, alone: bool = True) -> Offers:
         """Offer the line; `alone` says that nothing but what is offered starts or stops until it is through."""
         placement = self.discipline.placement
-        ahead = alone and self._many is not None and len(self.line) >= self._many and isinstance(placement, str)
-        return Offers(self.line.offered(now_s), self.occupancy, str(placement) if ahead else None)
+        ahead = (
+            alone
+            and self._look_ahead_jobs is not None
+            and len(self.queue) >= self._look_ahead_jobs
+            and isinstance(placement, str)
+        )
+        return Offers(self.queue.offered(now_s), self.occupancy, str(placement) if ahead else None)
 
     def _past_their_quantum(self, now_s: float) -> list[tuple[float, Running]]:
         """Return the runs that have had their quantum, with their keys as of now."""
         ran = [run for run in self.occupancy.running.values() if now_s - run.start_s >= self.discipline.quantum_s]
-        return [(self.line.key(run.waiting.having_run(now_s - run.start_s), now_s), run) for run in ran]
+        return [(self.queue.key(run.waiting.having_run(now_s - run.start_s), now_s), run) for run in ran]
 
     def _stop(self, runs: Sequence[Running], now_s: float) -> None:
         for run in runs:
             self.occupancy.stop(run.waiting.serial)
-            self.line.join(run.waiting.preempted(now_s - run.start_s, self.discipline.checkpoint_s))
+            self.queue.join(run.waiting.preempted(now_s - run.start_s, self.discipline.checkpoint_s))
 
     def _lead(self, head: int | None) -> None:
         if head != self.head:
@@ -264,7 +263,7 @@ class Scheduler:
 
     def _join(self, new: Waiting) -> None:
         """Queue a job that was not here before."""
-        self.line.join(new)
+        self.queue.join(new)
         if self._learn is not None:
             self._learn(new.demand)
 

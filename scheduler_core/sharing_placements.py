@@ -14,8 +14,8 @@ from scheduler_core.cluster import Allocation, Demand, Room
 from scheduler_core.devices import Sharing, shape
 from scheduler_core.errors import BadInput
 from scheduler_core.fragmentation import gpu_types_of
-from scheduler_core.kernels.sharing import mirroring
-from scheduler_core.kernels.sharing.setup import (
+from scheduler_core.kernels.sharing import placing
+from scheduler_core.kernels.sharing.state import (
     draws_of,
     goal_of,
     kept_of,
@@ -172,11 +172,11 @@ class _Mirror:
         if target is not self._target:
             self._target = target
             self._goal = goal_of(target, self._kinds)
-            mirroring.aim(self._nodes, self._goal, self._kept)
+            placing.aim(self._nodes, self._goal, self._kept)
 
     def follow(self, room: Room, devices: IntArray, tenants: IntArray) -> None:
         """Become like a room."""
-        mirroring.mirror(self._nodes, room.free, devices, tenants, room.up, self._goal, self._kept)
+        placing.mirror(self._nodes, room.free, devices, tenants, room.up, self._goal, self._kept)
 
     def fragmentation(self) -> float:
         """Return the milli-GPUs that the target's pods could not use, on average."""
@@ -188,7 +188,7 @@ class _Mirror:
         """Place a gang and become as if it were there; return the machine and the devices of each instance."""
         at = self._number(demand)
         found, taken = np.empty(demand.instances, dtype=np.int64), np.empty(demand.instances, dtype=np.int64)
-        fits = mirroring.place(
+        fits = placing.place(
             policy, self._nodes, self._shapes, at, self._goal, self._kept, draws, drawn_ties, found, taken
         )
         return (found, taken) if fits else None

@@ -23,7 +23,7 @@ from pipelines.simulation.advice import ARM_OF_GUARD, oracle_of, scales_of
 from pipelines.simulation.engine.predictors import ConstantPredictor
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.simulation_settings import SimulationSettings
-from scheduler_core.advice import Scale
+from scheduler_core.recommendations import Scale
 from scheduler_core.types import Reason, Recommendation, Request
 
 

@@ -17,7 +17,7 @@ from pipelines.errors import LakeError
 from pipelines.simulation.job_pool import PARAMETER_SERVER
 from pipelines.simulation.submissions import KEYS
 from pipelines.simulation.workloads import REQUESTS, requests_of
-from scheduler_core.floors import device_memory, peak_floors, round_up_gpus
+from scheduler_core.candidates import device_memory, peak_floors, round_up_gpus
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import RESOURCES, BoolArray, FloatArray, PeakUse, Reason
 

@@ -13,7 +13,7 @@ import numpy as np
 from pipelines.simulation.engine.predictors import OraclePredictor, oracle_policy
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.simulation_settings import SimulationSettings
-from scheduler_core.advice import Scale, advised
+from scheduler_core.recommendations import Scale, advised
 from scheduler_core.shrink import Guard, ShrinkPolicy, shrink
 from scheduler_core.types import Predictor, Recommendation
 

@@ -32,7 +32,7 @@ from pipelines.simulation.simulation_rows import (
 )
 from pipelines.simulation.simulation_settings import SimulationSettings
 from pipelines.simulation.workloads import Gangs, gangs_of, submitted_s
-from scheduler_core.advice import Scale
+from scheduler_core.recommendations import Scale
 from scheduler_core.types import RESOURCES, IntArray, Recommendation
 
 ALL: Final = "all"

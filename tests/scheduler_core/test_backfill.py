@@ -182,7 +182,7 @@ def test_the_head_never_starts_later_than_it_was_first_promised(
             assert starts[start.waiting.serial] == now_s
             ends[start.waiting.serial] = now_s + drawn[start.waiting.serial]["run"]
         if scheduler.head is not None and scheduler.head not in promised:
-            head = next(job for job in scheduler.line if job.serial == scheduler.head)
-            promised[head.serial] = scheduler.promise(head, now_s).shadow_s
+            head = next(job for job in scheduler.queue if job.serial == scheduler.head)
+            promised[head.serial] = scheduler.occupancy.reservation(head, now_s).shadow_s
 
     assert all(starts[serial] <= moment for serial, moment in promised.items())

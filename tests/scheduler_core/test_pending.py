@@ -238,7 +238,7 @@ def test_a_job_that_no_round_has_looked_at_is_told_that_the_next_does() -> None:
 def test_what_is_said_comes_true(sizes: list[tuple[int, int, int]], rules: dict[str, Any]) -> None:
     """Let the named jobs end, and not one fewer: then the gang fits; one that a rule holds fits already."""
     gangs = [gang(at, gpus, float(lasts), n, user=at % 3) for at, (gpus, n, lasts) in enumerate(sizes)]
-    waiting = [one.serial for one in after_a_round(gpu_machines(4, 4), *gangs, **rules).line]
+    waiting = [one.serial for one in after_a_round(gpu_machines(4, 4), *gangs, **rules).queue]
 
     for serial in waiting:
         scheduler = after_a_round(gpu_machines(4, 4), *gangs, **rules)
@@ -260,5 +260,5 @@ def test_the_last_in_line_starts_when_it_was_told(sizes: list[tuple[int, int, in
     rows = [{"gpus": gpus, "cores": 1, "instances": n, "run": float(lasts)} for gpus, n, lasts in sizes]
     starts = starts_of(run(workload(*rows), gpu_machines(4, 4), Discipline(placement="first_fit")))
 
-    for serial in [one.serial for one in scheduler.line][-1:]:
+    for serial in [one.serial for one in scheduler.queue][-1:]:
         assert explain_pending(scheduler, serial, 0.0).expected_wait_s == starts[serial]

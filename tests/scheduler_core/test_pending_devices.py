@@ -80,12 +80,12 @@ def test_pooled_gpus_are_never_split() -> None:
 @given(gangs=GANGS, rules=st.sampled_from([{}, {"overtakes": 0}, {"backfill": "easy"}, {"policy": "drf"}]))
 def test_what_is_said_comes_true(gangs: list[Gang], rules: dict[str, Any]) -> None:
     """Let the named jobs end, and not one fewer: then the gang fits; one that a rule holds fits already."""
-    waiting = [one.serial for one in after_a_round(gangs, 3, 1, **rules).line]
+    waiting = [one.serial for one in after_a_round(gangs, 3, 1, **rules).queue]
 
     for serial in waiting:
         scheduler = after_a_round(gangs, 3, 1, **rules)
         why = explain_pending(scheduler, serial, 0.0)
-        [demand] = [one.demand for one in scheduler.line if one.serial == serial]
+        [demand] = [one.demand for one in scheduler.queue if one.serial == serial]
 
         assert scheduler.occupancy.room.fits(demand) == (why.hold != Hold.ROOM)
         for ended in why.must_end:
@@ -101,5 +101,5 @@ def test_the_last_in_line_starts_when_it_was_told(gangs: list[Gang]) -> None:
     rules = Discipline(placement="first_fit", sharing="devices")
     starts = starts_of(run(workload(*rows), gpu_machines(3, 1), rules))
 
-    for serial in [one.serial for one in scheduler.line][-1:]:
+    for serial in [one.serial for one in scheduler.queue][-1:]:
         assert explain_pending(scheduler, serial, 0.0).expected_wait_s == starts[serial]

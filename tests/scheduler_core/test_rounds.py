@@ -37,7 +37,7 @@ def started(result: RoundResult) -> list[int]:
 
 
 def queued(one: Scheduler) -> list[int]:
-    return [serial for _, serial, _ in one.line.ranked(0.0)]
+    return [serial for _, serial, _ in one.queue.ranked(0.0)]
 
 
 def gpu_jobs(*gpus: float, **fields: Any) -> list[Job]:
@@ -102,7 +102,7 @@ def test_new_jobs_of_a_round_are_scaled_in_one_call_and_once() -> None:
     one.round(1.0)
 
     assert predictor.calls == 1
-    assert [waiting.demand.units[2] for waiting in one.line] == [2000, 2000, 2000]
+    assert [waiting.demand.units[2] for waiting in one.queue] == [2000, 2000, 2000]
     assert [run.waiting.advice.target.gpus for run in one.occupancy.running.values() if run.waiting.advice] == [
         2.0,
         2.0,
@@ -244,8 +244,8 @@ def test_no_job_that_fits_is_left_waiting(policy: str, placement: str, wanted: l
 
     result = submit_all(one, [job(str(at), wants, instances=n) for at, (wants, n) in enumerate(wanted)])
 
-    assert not any(one.occupancy.room.fits(waiting.demand) for waiting in one.line)
-    assert len(result.started) + len(result.never_fits) + len(one.line) == len(wanted)
+    assert not any(one.occupancy.room.fits(waiting.demand) for waiting in one.queue)
+    assert len(result.started) + len(result.never_fits) + len(one.queue) == len(wanted)
     for run in result.started:
         one.release(run.waiting.serial)
     assert np.array_equal(one.occupancy.cluster.free, one.occupancy.cluster.capacity)

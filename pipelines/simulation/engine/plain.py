@@ -91,7 +91,7 @@ class _Loop:
         self, workload: Workload, machines: Sequence[Machine], discipline: Discipline, outages: Outages
     ) -> None:
         self.workload = workload
-        self.scheduler = Scheduler(machines, discipline, many=None)
+        self.scheduler = Scheduler(machines, discipline, look_ahead_jobs=None)
         self.runs: list[Run] = []
         self.never_fits = [False] * len(workload)
         self.finished_s = [math.nan] * len(workload)
@@ -120,7 +120,7 @@ class _Loop:
 
     def strand(self, from_s: float, until_s: float) -> None:
         """Count the GPUs that stay free until the next moment though some waiting job asks for no more in all."""
-        wanted = min((gang.milli_gpus for job in self.scheduler.line if (gang := job.demand).units[2] > 0), default=0)
+        wanted = min((gang.milli_gpus for job in self.scheduler.queue if (gang := job.demand).units[2] > 0), default=0)
         free = int(self.scheduler.occupancy.room.free[:, 2].sum()) if wanted else 0
         if 0 < wanted <= free:
             self.stranded_gpu_s += free / MILLI * (until_s - from_s)
@@ -130,7 +130,7 @@ class _Loop:
         while self._heap and self._heap[0][1] == Happening.END and self._is_stale(self._heap[0][2]):
             heapq.heappop(self._heap)
         next_s = self._heap[0][0] if self._heap else math.inf
-        if math.isfinite(self._tick_s) and self._live and self.scheduler.line:
+        if math.isfinite(self._tick_s) and self._live and self.scheduler.queue:
             next_s = min(next_s, next_multiple(self._tick_s, now_s))
         return next_s
 

@@ -13,9 +13,9 @@ from scheduler_core.cluster import Cluster, Demand, Machine
 from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.devices import rounded
 from scheduler_core.errors import BadInput
-from scheduler_core.kernels.demands import distinct
-from scheduler_core.kernels.sharing.filling import filled
-from scheduler_core.kernels.sharing.setup import (
+from scheduler_core.kernels.ordered import distinct
+from scheduler_core.kernels.sharing.placing import filled
+from scheduler_core.kernels.sharing.state import (
     draws_of,
     goal_of,
     kept_of,

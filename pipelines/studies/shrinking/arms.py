@@ -15,8 +15,8 @@ from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, at
 from pipelines.simulation.engine.predictors import oracle_policy
 from pipelines.simulation.job_pool import Pool
 from pipelines.studies.shrinking.percentiles import RULES, Rule, WithUse, past_use
-from scheduler_core.advice import advised
-from scheduler_core.floors import round_up_gpus
+from scheduler_core.candidates import round_up_gpus
+from scheduler_core.recommendations import advised, unchanged
 from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, shrink
 from scheduler_core.types import (
     RESOURCES,
@@ -31,7 +31,6 @@ from scheduler_core.types import (
     Request,
     RunTimes,
 )
-from scheduler_core.verdicts import standing
 
 GPUS: Final = RESOURCES.index("gpus")
 
@@ -169,7 +168,7 @@ def scaled(asked: Asked, *, factors: tuple[float, float, float]) -> list[Recomme
     change = run_times(asked, targets) / run_times(asked, requests) - 1.0
     return [
         replace(
-            standing(job, Reason.SHRUNK),
+            unchanged(job, Reason.SHRUNK),
             target=Request(cpu_cores=row[0], mem_gib=row[1], gpus=row[2]),
             run_time_change=moved,
         )

@@ -3,11 +3,18 @@
 Only the layout is here. Filled by `setup`; read and written by every kernel.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import numpy as np
+
+from scheduler_core.devices import no_tenants, shape
+from scheduler_core.errors import BadInput
+from scheduler_core.fragmentation import allows
 from scheduler_core.kernels.kernel import digest
-from scheduler_core.types import BoolArray, IntArray
+from scheduler_core.target import TargetWorkload
+from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 SOURCES: Final = digest(Path(__file__).parent)
 """What compiled code of this folder is kept under, as in `kernel`."""
@@ -81,3 +88,122 @@ class Kept(NamedTuple):
     score: IntArray
     taken: IntArray
     fragmented: IntArray  # times the target's pods
+
+
+Kinds = tuple[str | None, ...]
+"""Distinct GPU types of machines; a machine's kind is its place here."""
+
+POLICY_CODES: Final[dict[str, int]] = {
+    "best_fit_gpu": BEST_FIT_GPU,
+    "dot_product": DOT_PRODUCT,
+    "fgd": FGD,
+    "fgd_exact": FGD_EXACT,
+    "fgd_fullest_first": FGD_FULLEST_FIRST,
+    "fgd_idle_last": FGD_IDLE_LAST,
+    "fgd_used_first": FGD_USED_FIRST,
+    "gpu_clustering": GPU_CLUSTERING,
+    "gpu_packing": GPU_PACKING,
+    "random": RANDOM,
+}
+
+
+def policy_code(policy: str) -> int:
+    """Return a placement's code.
+
+    Raises
+    ------
+    BadInput
+        If no device placement has that name.
+    """
+    if policy not in POLICY_CODES:
+        raise BadInput(f"device placement: found {policy!r}, expected one of {', '.join(sorted(POLICY_CODES))}")
+    return POLICY_CODES[policy]
+
+
+def kinds_of(gpu_types: Sequence[str | None]) -> tuple[Kinds, IntArray]:
+    """Return the distinct GPU types of machines, and each machine's place among them."""
+    kinds = tuple(dict.fromkeys(gpu_types))
+    place = {kind: at for at, kind in enumerate(kinds)}
+    return kinds, np.array([place[kind] for kind in gpu_types], dtype=np.int64)
+
+
+def open_kinds(asked: str | None, kinds: Kinds) -> BoolArray:
+    """Return which kinds are allowed to who asks for a GPU type (kinds,)."""
+    return np.array([allows(asked, kind) for kind in kinds], dtype=np.bool_)
+
+
+def nodes_of(
+    free: IntArray,
+    devices: IntArray,
+    kind: IntArray,
+    up: BoolArray,
+    largest: IntArray,
+) -> Nodes:
+    """Copy what is free on machines, units (n, 3) and devices (n, most GPUs), with no instance on any.
+
+    Raises
+    ------
+    BadInput
+        If a machine has more devices than the kernels can count.
+    """
+    if devices.shape[1] > MOST_DEVICES:
+        raise BadInput(f"machines: found one of {devices.shape[1]} GPUs, expected at most {MOST_DEVICES}")
+    return Nodes(
+        cpu=np.array(free[:, 0], dtype=np.int64),
+        mem=np.array(free[:, 1], dtype=np.int64),
+        devices=np.array(devices, dtype=np.int64, order="C"),
+        tenants=no_tenants(devices),
+        kind=np.array(kind, dtype=np.int64),
+        up=np.array(up, dtype=np.bool_),
+        most_cpu=float(largest[0]),
+        most_gpu=float(largest[2]),
+    )
+
+
+def shapes_of(units: IntArray, gpu_types: Sequence[str | None], kinds: Kinds) -> Shapes:
+    """Lay out what instances ask for: units (s, 3) and GPU types (s)."""
+    devices = np.array([shape(milli) for milli in units[:, 2].tolist()], dtype=np.int64).reshape(-1, 2)
+    return Shapes(
+        cpu=units[:, 0].copy(),
+        mem=units[:, 1].copy(),
+        gpus=devices[:, 0].copy(),
+        milli=devices[:, 1].copy(),
+        open=np.array([open_kinds(asked, kinds) for asked in gpu_types], dtype=np.bool_).reshape(-1, len(kinds)),
+    )
+
+
+def goal_of(target: TargetWorkload, kinds: Kinds) -> Goal:
+    """Sort a target's GPU shapes under the kinds they are allowed on, by what they ask of one device."""
+    levels = np.unique(target.milli[target.count > 0])
+    first = np.zeros((len(kinds), len(levels) + 1), dtype=np.int64)
+    rows: list[int] = []
+    allowed = np.array([open_kinds(asked, kinds) for asked in target.gpu_type], dtype=np.bool_)
+    for kind in range(len(kinds)):
+        for at, level in enumerate(levels.tolist()):
+            first[kind, at] = len(rows)
+            here = (target.count > 0) & (target.milli == level) & allowed[:, kind]
+            rows += np.flatnonzero(here).tolist()
+        first[kind, -1] = len(rows)
+    entries = np.array(rows, dtype=np.int64)
+    return Goal(
+        levels=levels,
+        first=first,
+        cpu=target.cpu_milli[entries],
+        gpus=target.count[entries],
+        pods=target.pods[entries],
+        total=target.total,
+    )
+
+
+def kept_of(shapes: int, machines: int) -> Kept:
+    """Make what is kept while nothing is known."""
+    return Kept(
+        score=np.full((shapes, machines), STALE, dtype=np.int64),
+        taken=np.zeros((shapes, machines), dtype=np.int64),
+        fragmented=np.zeros(machines, dtype=np.int64),
+    )
+
+
+def draws_of(rng: np.random.Generator, rows: int, drawing: bool) -> FloatArray:
+    """Draw what decides ties and devices, two numbers a row; zeros where nothing is drawn."""
+    return rng.random((rows, 2)) if drawing else np.zeros((rows, 2))

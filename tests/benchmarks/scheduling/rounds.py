@@ -17,9 +17,9 @@ import numpy as np
 from modelserve.bundle.champions import read_champions
 from modelserve.bundle.predictor import InProcessPredictor
 from modelserve.contract.requests import job_of
-from scheduler_core.advice import Scale
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
+from scheduler_core.recommendations import Scale
 from scheduler_core.rounds import Scheduler
 from scheduler_core.shrink import ShrinkPolicy, shrink
 from scheduler_core.types import Job, Predictor, Recommendation

@@ -11,8 +11,8 @@ import pytest
 
 from modelserve.client.http_scale import HttpScale
 from modelserve.errors import BadRequest
-from scheduler_core.advice import Scale
 from scheduler_core.discipline import Discipline
+from scheduler_core.recommendations import Scale
 from scheduler_core.rounds import Scheduler
 from scheduler_core.shrink import shrink
 from scheduler_core.types import RESOURCES, Job, Reason, Request

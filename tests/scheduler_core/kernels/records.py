@@ -11,7 +11,7 @@ from pipelines.simulation.engine.compiled.setup import log_of, queue_of
 from scheduler_core.cluster import Cluster, Machine
 from scheduler_core.discipline import Discipline
 from scheduler_core.kernels import state
-from scheduler_core.kernels.room import buckets_of, cluster_of, scratch_of
+from scheduler_core.kernels.state import buckets_of, cluster_of, scratch_of
 from tests.pipelines.simulation.engine.simulations import workload
 
 

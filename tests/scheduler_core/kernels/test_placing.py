@@ -7,11 +7,9 @@ from hypothesis import strategies as st
 
 from scheduler_core.cluster import Demand, Machine
 from scheduler_core.errors import BadInput
-from scheduler_core.kernels.demands import distinct
-from scheduler_core.kernels.fitting import fits, fits_free, hosted_in_all
-from scheduler_core.kernels.ordered import place_in_order
-from scheduler_core.kernels.placing import placed, share_free
-from scheduler_core.kernels.room import PLACEMENT_CODES
+from scheduler_core.kernels.ordered import distinct, place_in_order
+from scheduler_core.kernels.placing import fits, fits_free, hosted_in_all, placed, share_free
+from scheduler_core.kernels.state import PLACEMENT_CODES
 from scheduler_core.placement import placement_of
 from tests.scheduler_core.kernels import records
 

@@ -13,9 +13,8 @@ from pipelines.simulation.engine.compiled.entries import heaped, popped
 from pipelines.simulation.engine.compiled.offers import next_offer, offer_again, offer_all
 from pipelines.simulation.engine.compiled.starts import lent, start, start_chosen, wait
 from pipelines.simulation.engine.compiled.waiting import take
-from scheduler_core.kernels.fitting import copy_room, fits, fits_free, hosted_in_all
 from scheduler_core.kernels.kernel import kernel
-from scheduler_core.kernels.placing import placed, share_free
+from scheduler_core.kernels.placing import copy_room, fits, fits_free, hosted_in_all, placed, share_free
 from scheduler_core.kernels.state import NONE, State
 
 OPEN = 0

@@ -17,8 +17,8 @@ from pipelines.simulation.engine.compiled.moments import (
 )
 from pipelines.simulation.engine.compiled.preemption import preempting_round
 from pipelines.simulation.engine.compiled.walk import bounded_round, unbounded_round
-from scheduler_core.kernels.fitting import fits
 from scheduler_core.kernels.kernel import SOURCES, Compiled, digest, kept, kernel
+from scheduler_core.kernels.placing import fits
 from scheduler_core.kernels.state import State
 
 

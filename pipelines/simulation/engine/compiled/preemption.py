@@ -7,8 +7,8 @@ from pipelines.simulation.engine.compiled.entries import heaped, popped
 from pipelines.simulation.engine.compiled.offers import next_offer, offer_again, offer_all
 from pipelines.simulation.engine.compiled.starts import PREEMPTED, RUNNING, key_of, lent, start, stop, wait
 from pipelines.simulation.engine.compiled.waiting import before, take
-from scheduler_core.kernels.fitting import copy_room, fits_free, hosted_in_all
 from scheduler_core.kernels.kernel import kernel
+from scheduler_core.kernels.placing import copy_room, fits_free, hosted_in_all
 from scheduler_core.kernels.state import NONE, State
 
 

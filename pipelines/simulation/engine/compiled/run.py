@@ -14,8 +14,7 @@ from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import Outages, Workload
 from scheduler_core import cluster as machinery
 from scheduler_core.discipline import Discipline
-from scheduler_core.kernels.room import cluster_of, scratch_of
-from scheduler_core.kernels.state import Log, Records, State
+from scheduler_core.kernels.state import Log, Records, State, cluster_of, scratch_of
 
 
 def run_compiled(

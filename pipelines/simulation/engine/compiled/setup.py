@@ -10,17 +10,19 @@ from pipelines.simulation.engine.compiled.starts import DRF
 from pipelines.simulation.engine.workload import Outages, Workload
 from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.discipline import Discipline
-from scheduler_core.kernels.demands import distinct
-from scheduler_core.kernels.room import PLACEMENT_CODES, buckets_of, tally_of
+from scheduler_core.kernels.ordered import distinct
 from scheduler_core.kernels.state import (
     END,
     JOB,
     NONE,
+    PLACEMENT_CODES,
     RUN,
     Breaks,
     Log,
     Queue,
     Rules,
+    buckets_of,
+    tally_of,
 )
 from scheduler_core.preemption import preempts
 from scheduler_core.types import IntArray

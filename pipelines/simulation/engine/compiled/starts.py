@@ -10,9 +10,8 @@ import numpy as np
 from pipelines.simulation.engine.compiled.ends import put_end, take_end
 from pipelines.simulation.engine.compiled.waiting import bucket_of, put
 from pipelines.simulation.engine.schedule import Ending
-from scheduler_core.kernels.fitting import hosted, open_to
 from scheduler_core.kernels.kernel import kernel
-from scheduler_core.kernels.placing import placed, shift
+from scheduler_core.kernels.placing import hosted, open_to, placed, shift
 from scheduler_core.kernels.state import Cluster, Queue, Rules, State
 
 RUNNING: Final = np.int64(Ending.RUNNING)

@@ -7,8 +7,8 @@ overtakes what did not fit since the last release need not be tried at all. Call
 from pipelines.simulation.engine.compiled.offers import next_offer, offer, offer_again, offer_all
 from pipelines.simulation.engine.compiled.starts import start
 from pipelines.simulation.engine.compiled.waiting import take
-from scheduler_core.kernels.fitting import fits_free
 from scheduler_core.kernels.kernel import kernel
+from scheduler_core.kernels.placing import fits_free
 from scheduler_core.kernels.state import NONE, State
 
 

@@ -9,8 +9,8 @@ import pytest
 from pipelines.simulation.advice import ORACLE, REQUESTED
 from pipelines.studies.intervals import clopper_pearson
 from pipelines.studies.shrinking.goal import goal_rows, harm_rows, row_harm_rows
+from scheduler_core.recommendations import unchanged
 from scheduler_core.types import Reason, Request
-from scheduler_core.verdicts import standing
 from tests.pipelines.studies.shrinking.tiny import pool, runs
 
 NAN = math.nan
@@ -84,7 +84,7 @@ def test_harm_sums_kills_over_seeds() -> None:
 
 def test_a_harmed_job_counts_once_however_often_it_is_drawn() -> None:
     jobs = pool()
-    requests = [standing(entry.job, Reason.SHRUNK) for entry in jobs.jobs]
+    requests = [unchanged(entry.job, Reason.SHRUNK) for entry in jobs.jobs]
     starved, slowed, *rest = requests
     used = jobs.jobs[1].measured
     slow_target = replace(slowed.request, cpu_cores=used.cpu_cores / 1.5)
@@ -110,7 +110,7 @@ def test_jobs_of_one_group_bound_a_rate_no_better_than_one(starved: tuple[int, .
     jobs = pool()  # groups of five
     given = [
         replace(each, target=replace(each.request, mem_gib=0.5)) if at in starved else each
-        for at, each in enumerate(standing(entry.job, Reason.SHRUNK) for entry in jobs.jobs)
+        for at, each in enumerate(unchanged(entry.job, Reason.SHRUNK) for entry in jobs.jobs)
     ]
 
     rows = row_harm_rows(jobs, {"shrunk": given})

@@ -1,4 +1,4 @@
-"""The line against sorting it anew: who leaves and joins; users in a heap against ranking all after each start."""
+"""The queue against sorting it anew: jobs that leave and join; users in a heap against ranking all after each start."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_core import line as lines
+from scheduler_core import queue
 from scheduler_core.cluster import Demand
 from scheduler_core.discipline import Discipline
 from scheduler_core.gangs import Waiting
-from scheduler_core.line import NOTHING_HELD, Line
+from scheduler_core.queue import NOTHING_HELD, JobQueue
 from scheduler_core.queueing import QUEUE_POLICIES, QueuePolicy
 from scheduler_core.rounds import Scheduler
 from tests.scheduler_core.cases import job, machines, request
@@ -24,8 +24,8 @@ def waiting(serial: int, arrived_s: float = 0.0, **fields: Any) -> Waiting:
     return Waiting(serial=serial, arrived_s=arrived_s, request=ONE, granted=ONE, **fields)
 
 
-def serials(line: Line) -> list[int]:
-    return [serial for _, serial, _ in line.ranked(0.0)]
+def serials(queued: JobQueue) -> list[int]:
+    return [serial for _, serial, _ in queued.ranked(0.0)]
 
 
 @pytest.mark.parametrize("few", [1, 1000], ids=["one by one", "in a new list"])
@@ -34,20 +34,20 @@ def test_who_stays_is_in_order_whoever_leaves_and_comes_back(
     few: int, priorities: list[int], data: st.DataObject
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(lines, "FEW", few)
-        line = Line(QUEUE_POLICIES["priority"], lambda: NOTHING_HELD)
+        patched.setattr(queue, "REBUILD_SHARE", few)
+        queued = JobQueue(QUEUE_POLICIES["priority"], lambda: NOTHING_HELD)
         for serial, priority in enumerate(priorities):
-            line.join(waiting(serial, priority=priority))
+            queued.join(waiting(serial, priority=priority))
         gone = data.draw(st.sets(st.sampled_from(range(len(priorities))))) if priorities else set()
 
-        line.leave(gone)
+        queued.leave(gone)
         stay = [serial for serial in range(len(priorities)) if serial not in gone]
-        assert serials(line) == sorted(stay, key=lambda serial: (-priorities[serial], serial))
+        assert serials(queued) == sorted(stay, key=lambda serial: (-priorities[serial], serial))
 
         for serial in gone:
-            line.join(waiting(serial, priority=9.0))
-        assert serials(line)[: len(gone)] == sorted(gone)
-        assert len(line) == len(priorities)
+            queued.join(waiting(serial, priority=9.0))
+        assert serials(queued)[: len(gone)] == sorted(gone)
+        assert len(queued) == len(priorities)
 
 
 JOBS = st.lists(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_core import offers
+from scheduler_core import queue
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
 from scheduler_core.queueing import QUEUE_POLICIES
@@ -57,7 +57,7 @@ def rounds(one: Scheduler, waves: list[list[Any]], ends: list[set[int]], away: i
         result = one.round(now_s)
         seen.append([(run.waiting.serial, run.allocation) for run in result.started])
         seen.append([run.waiting.serial for run in result.preempted])
-        seen.append((one.head, one.overtaken, [serial for _, serial, _ in one.line.ranked(now_s)]))
+        seen.append((one.head, one.overtaken, [serial for _, serial, _ in one.queue.ranked(now_s)]))
         for serial in sorted(ended & set(one.occupancy.running)):
             one.release(serial, killed=serial % 2 == 1)
     return seen
@@ -77,19 +77,19 @@ def test_looking_ahead_does_not_show(
 ) -> None:
     rules = Discipline(policy=policy, placement=placement, match_gpu_type=True, **RULES[rule])
     ends = [data.draw(st.sets(st.integers(0, 60), max_size=15)) for _ in waves]
-    one_by_one = rounds(Scheduler(MACHINES, rules, many=None), waves, ends, away)
+    one_by_one = rounds(Scheduler(MACHINES, rules, look_ahead_jobs=None), waves, ends, away)
 
     with pytest.MonkeyPatch.context() as patched:
-        for name, few in (("FIRST", 3), ("MOST", 8), ("FEWEST", 2)):
-            patched.setattr(offers, name, few)
-        ahead = rounds(Scheduler(MACHINES, rules, many=1), waves, ends, away)
+        for name, few in (("FIRST_BATCH", 3), ("LARGEST_BATCH", 8), ("SMALLEST_BATCH", 2)):
+            patched.setattr(queue, name, few)
+        ahead = rounds(Scheduler(MACHINES, rules, look_ahead_jobs=1), waves, ends, away)
 
     assert ahead == one_by_one
 
 
 def test_what_did_not_fit_is_known_to_be_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offers, "FEWEST", 1)
-    one = Scheduler(MACHINES, many=1)
+    monkeypatch.setattr(queue, "SMALLEST_BATCH", 1)
+    one = Scheduler(MACHINES, look_ahead_jobs=1)
     for gpus in (8, 4, 4, 2):
         one.submit(job("a", request(1, 1, gpus)), 0.0)
 
@@ -98,7 +98,7 @@ def test_what_did_not_fit_is_known_to_be_blocked(monkeypatch: pytest.MonkeyPatch
     assert [run.waiting.serial for run in result.started] == [0, 1, 2, 3]
     one.submit(job("b", request(1, 1, 1)), 1.0)
     one.round(1.0)
-    [waiting] = one.line
+    [waiting] = one.queue
     assert one.occupancy.is_blocked(waiting.demand)
     one.release(0)
     assert not one.occupancy.is_blocked(waiting.demand)
@@ -108,7 +108,7 @@ def test_whatever_is_not_static_and_pooled_goes_one_by_one(monkeypatch: pytest.M
     def refuse(*_: object) -> None:
         raise AssertionError("looked ahead")
 
-    monkeypatch.setattr(offers.Offers, "_looking_ahead", refuse)
+    monkeypatch.setattr(queue.Offers, "_looking_ahead", refuse)
     own = replace(QUEUE_POLICIES["drf"], by_user=False)
     for rules in (
         Discipline(policy="drf"),
@@ -116,7 +116,7 @@ def test_whatever_is_not_static_and_pooled_goes_one_by_one(monkeypatch: pytest.M
         Discipline(sharing="devices"),
         Discipline(placement=lambda demand, room: room.allocation(demand, [(0, 1)])),
     ):
-        one = Scheduler(MACHINES, rules, many=1)
+        one = Scheduler(MACHINES, rules, look_ahead_jobs=1)
         one.submit(job(), 0.0)
         assert len(one.round(0.0).started) == 1
 

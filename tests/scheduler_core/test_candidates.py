@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_core.floors import device_memory, peak_floors, round_up_gpus
+from scheduler_core.candidates import device_memory, peak_floors, round_up_gpus
 from scheduler_core.types import PeakUse
 
 

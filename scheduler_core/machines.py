@@ -3,12 +3,42 @@
 What is free on them now is in `cluster`. Called by it.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from scheduler_core.demand import ALTERNATIVES, GPUS, Demand
 from scheduler_core.devices import WHOLE, shape
+from scheduler_core.errors import BadInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One machine's capacity.
+
+    Raises
+    ------
+    BadInput
+        If an amount is no finite number of at least 0, or GPUs are not whole.
+    """
+
+    name: str
+    cpu_cores: float
+    mem_gib: float
+    gpus: int
+    gpu_type: str | None = None
+
+    def __post_init__(self) -> None:
+        amounts = {"cpu_cores": self.cpu_cores, "mem_gib": self.mem_gib, "gpus": self.gpus}
+        for resource, amount in amounts.items():
+            try:
+                holds = 0.0 <= amount < math.inf and (resource != "gpus" or amount == int(amount))
+            except TypeError:
+                holds = False
+            if not holds:
+                expected = "a whole number of at least 0" if resource == "gpus" else "a finite amount of at least 0"
+                raise BadInput(f"machine {self.name!r}: found {resource}={amount!r}, expected {expected}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,3 +83,8 @@ def could_host(kinds: Sequence[tuple[MachineKind, int]], demand: Demand) -> bool
             if missing <= 0:
                 return True
     return False
+
+
+def paper_machines() -> tuple[Machine, ...]:
+    """Return the cluster of the paper's experiments: four machines of 8 GPUs, 96 cores and 512 GiB."""
+    return tuple(Machine(name=f"m{i}", cpu_cores=96.0, mem_gib=512.0, gpus=8) for i in range(4))

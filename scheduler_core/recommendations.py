@@ -4,7 +4,8 @@ No predictor is asked and no candidate is made here.
 Called by `scheduler_core.shrink` only.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,7 +42,7 @@ class Round:
     minimum_change: float
 
 
-def standing(job: Job, reason: Reason, *, note: str = "") -> Recommendation:
+def unchanged(job: Job, reason: Reason, *, note: str = "") -> Recommendation:
     """Return the recommendation that leaves a job's request as it is, for one reason."""
     unknown = Request(cpu_cores=np.nan, mem_gib=np.nan, gpus=np.nan)
     return Recommendation(
@@ -59,7 +60,7 @@ def standing(job: Job, reason: Reason, *, note: str = "") -> Recommendation:
     )
 
 
-def verdicts(jobs: Sequence[Job], round_: Round) -> list[Recommendation]:
+def recommend(jobs: Sequence[Job], round_: Round) -> list[Recommendation]:
     """Turn one round's answers into a recommendation per job."""
     known = np.ones_like(round_.important) if round_.floors is None else np.isfinite(round_.floors)
     cold = np.isnan(round_.p50[:, 0]) | ~known.any(axis=1)
@@ -145,3 +146,54 @@ def _reasons(
 
 def _request(row: FloatArray) -> Request:
     return Request(cpu_cores=float(row[0]), mem_gib=float(row[1]), gpus=float(row[2]))
+
+
+Scale = Callable[[Sequence[Job]], Sequence[Recommendation]]
+"""Algorithm 1 with its predictor and policy filled in: one recommendation per job, in order."""
+
+ROUNDING_SLACK: Final = 1e-9
+"""Relative excess of a target over its request that counts as none."""
+
+
+def advised(jobs: Sequence[Job], scale: Scale) -> list[Recommendation]:
+    """Return what `scale` recommends for each job; where it fails or answers nonsense, the request stands.
+
+    The reason then is `predictor_unavailable`, and the note says what was found.
+
+    >>> from scheduler_core.types import Request
+    >>> asked = Job(job_id="a", trace="toy", task_type="ctr", request=Request(cpu_cores=6.0, mem_gib=29.0, gpus=0.5))
+    >>> [answer] = advised([asked], lambda jobs: [])
+    >>> answer.target == asked.request, answer.note
+    (True, '0 recommendations for 1 jobs')
+    """
+    try:
+        answers = list(scale(jobs))
+    except Exception as error:  # whatever a predictor raises, the scheduler goes on
+        return [_unavailable(job, f"{type(error).__name__}: {error}") for job in jobs]
+    if len(answers) != len(jobs):
+        return [_unavailable(job, f"{len(answers)} recommendations for {len(jobs)} jobs") for job in jobs]
+    return [_checked(job, answer) for job, answer in zip(jobs, answers, strict=True)]
+
+
+def _checked(job: Job, answer: Recommendation) -> Recommendation:
+    if not isinstance(answer, Recommendation):
+        return _unavailable(job, f"found a {type(answer).__name__}, expected a recommendation")
+    if answer.job_id != job.job_id:
+        return _unavailable(job, f"found the recommendation of {answer.job_id[:40]!r}")
+    if not all(map(_within, answer.target.row(), job.request.row())):
+        return _unavailable(
+            job, f"found the target {answer.target.row()}, expected 0 to the request {job.request.row()}"
+        )
+    if not (math.isnan(answer.run_time_p50_s) or 0.0 < answer.run_time_p50_s < math.inf):
+        return _unavailable(job, f"found a run time of {answer.run_time_p50_s} s, expected more than 0")
+    return answer
+
+
+def _within(target: float, request: float) -> bool:
+    if math.isnan(request):
+        return math.isnan(target)
+    return 0.0 <= target <= request * (1.0 + ROUNDING_SLACK)
+
+
+def _unavailable(job: Job, note: str) -> Recommendation:
+    return unchanged(job, Reason.PREDICTOR_UNAVAILABLE, note=note)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from scheduler_core.cluster import Cluster, Demand, Machine
 from scheduler_core.devices import Sharing
-from scheduler_core.kinds import MachineKind, kinds_of
+from scheduler_core.machines import MachineKind, kinds_of
 
 TYPES = [None, "", "T4", "V100", "V100|T4", "A100"]
 
