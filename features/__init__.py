@@ -1,5 +1,6 @@
-"""What a job is, and what is known about it, when.
+"""Jobs and their features as known at submission.
 
-Holds the canonical tables, the features, the point-in-time history and the contract that travels with a model.
-Imports no other package of taut; `pipelines` trains on what `build` makes, `modelserve` serves the same by `rows`.
+Holds the canonical tables, the features, the point-in-time history and the contract stored with a model. Two engines
+compute the features: `build` makes frames for training, `rows` makes rows for serving. They agree to the bit, which
+`tests/features/test_rows.py` checks. Imports no other package of taut.
 """

@@ -1,7 +1,7 @@
-"""The one way to a feature frame: training calls it for a million rows, serving for one.
+"""Feature frames of many jobs at once: the engine that training uses.
 
-Evaluates features, computes nothing of its own; every row's answer is independent of the rows beside it.
-Called by `pipelines.models`, `pipelines.simulation.simulate` and `modelserve.bundle.predictor`.
+Serving uses the row engine in `features.rows`; both agree to the bit, which `tests/features/test_rows.py` checks.
+Called by `features.reference`, `modelserve.bundle` and `pipelines.models`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,8 @@ import numpy.typing as npt
 import polars as pl
 
 from features.columns import load, newest, recency
-from features.columns.feature import Asked, Load, Local, Lookback, Newest, Recent, Text
-from features.columns.request import REQUEST_COLUMNS as REQUEST_COLUMNS  # named here for callers too
+from features.columns.feature import Load, LocalTime, Lookback, Newest, OwnNumber, Recent, Text
+from features.columns.request import REQUEST_COLUMNS
 from features.errors import ContractError
 from features.history import History
 from features.sets import FEATURES, named
@@ -29,7 +29,7 @@ CHUNK_ROWS: Final = 2048
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What one list of names takes: the columns read, the row expressions, the looks by kind and by key."""
+    """The plan for one list of feature names: columns read, row expressions, and history lookups by kind and key."""
 
     needs: Mapping[str, str]
     expressions: Mapping[str, pl.Expr]
@@ -56,7 +56,7 @@ def build(jobs: pl.DataFrame, history: History, names: str | Sequence[str]) -> p
     ContractError
         If a canonical column that a feature reads is missing, or the jobs are of another trace than the history.
     UnknownFeature
-        If no registry holds a name.
+        If a name of a feature or feature set is unknown.
     """
     listed = tuple(named(names))
     plan = _plan(listed)
@@ -69,7 +69,7 @@ def build(jobs: pl.DataFrame, history: History, names: str | Sequence[str]) -> p
 
 
 def _columns(matrix: FloatArray, names: Sequence[str]) -> pl.DataFrame:
-    """Return a matrix (names, n) as a frame, null for NaN; one series cut up, since making many costs more."""
+    """Return a matrix (names, n) as a frame, null for NaN; slicing one series costs less than making many."""
     flat = pl.Series(matrix.reshape(-1), nan_to_null=True)
     n = matrix.shape[1]
     if n == 1:
@@ -78,10 +78,10 @@ def _columns(matrix: FloatArray, names: Sequence[str]) -> pl.DataFrame:
 
 
 def with_requests(frame: pl.DataFrame, jobs: pl.DataFrame, rows: IntArray, requests: FloatArray) -> pl.DataFrame:
-    """Return the features of counterfactual requests: row i is job `rows[i]` as if it had asked for `requests[i]`.
+    """Return the features of counterfactual requests: row i is job `rows[i]` as if it had requested `requests[i]`.
 
-    `frame` is what `build` gave for `jobs`; `requests` (m, 3) is per instance, in the order of `REQUEST_COLUMNS`, NaN
-    for unknown. Only what derives from the request changes: the job keeps its history, and the keys it was found by.
+    `frame` is the result of `build` for `jobs`; `requests` (m, 3) is per instance, in the order of `REQUEST_COLUMNS`,
+    NaN for unknown. Only features derived from the request change; those read from history, and its keys, stay.
     """
     plan = _plan(tuple(frame.columns))
     asked = [pl.Series(c, requests[:, i], nan_to_null=True) for i, c in enumerate(REQUEST_COLUMNS)]
@@ -107,7 +107,7 @@ def _plan(names: tuple[str, ...]) -> _Plan:
             case Newest() as look:
                 submissions[feature.name] = look
             case source:
-                own = source.expression() if isinstance(source, Asked | Text | Local) else source()
+                own = source.expression() if isinstance(source, OwnNumber | Text | LocalTime) else source()
                 expressions[feature.name] = own.cast(feature.dtype).alias(feature.name)
                 if feature.from_request:
                     changed[feature.name] = expressions[feature.name]
@@ -148,12 +148,12 @@ def _check(jobs: pl.DataFrame, history: History, plan: _Plan) -> None:
     present = set(jobs.columns)
     missing = [f"{column} (read by {name})" for column, name in plan.needs.items() if column not in present]
     if missing:
-        said = ", ".join(missing)
-        raise ContractError(f"jobs: found no column {said}; expected the canonical columns, null where unknown")
+        listing = ", ".join(missing)
+        raise ContractError(f"jobs: found no column {listing}; expected the canonical columns, null where unknown")
     if plan.looks and history.trace is not None:
         other = jobs["trace"].filter(jobs["trace"] != history.trace)
         if len(other):
             raise ContractError(
                 f"jobs: found the trace {other[0]!r}; expected {history.trace!r}, the history's; "
-                "take the history of the jobs' own trace"
+                "use the history of the jobs' own trace"
             )

@@ -1,6 +1,6 @@
-"""The canonical tables: their columns with types, rules and meanings. One row per what, units in the names, times UTC.
+"""The canonical tables: their columns with types, rules and meanings; units are in the names, times are UTC.
 
-No frames are imported: `features.tables` makes frame schemas of these, `pipelines.lake.lake` types and views.
+No frame library is imported: `features.tables` makes frame schemas of these, `pipelines.lake.lake` types and views.
 Called by both, and by `pipelines.lake.staging`, which writes exactly these columns.
 """
 
@@ -19,7 +19,7 @@ Kind = Literal["VARCHAR", "DOUBLE", "INTEGER", "BIGINT", "BOOLEAN", "DATE", "TIM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column: its type, what it means, and what holds for every value."""
+    """A column: its type, its meaning, and the rule for its values."""
 
     kind: Kind
     says: str
@@ -31,14 +31,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table: what a row is, and its columns in order."""
+    """A table: the meaning of a row, and the columns in order."""
 
     says: str
     columns: Mapping[str, Column]
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Return the names of the columns that tell rows apart."""
+        """Return the names of the columns that identify a row."""
         return tuple(name for name, column in self.columns.items() if column.key)
 
 
@@ -46,7 +46,7 @@ def _key(says: str, kind: Kind = "VARCHAR") -> Column:
     return Column(kind=kind, says=says, nullable=False, key=True)
 
 
-def _told(says: str, one_of: list[str] | None = None, *, nullable: bool = True) -> Column:
+def _text(says: str, one_of: list[str] | None = None, *, nullable: bool = True) -> Column:
     return Column(kind="VARCHAR", says=says, nullable=nullable, one_of=tuple(one_of or ()))
 
 
@@ -73,14 +73,14 @@ JOBS: Final = Table(
         **_PLACE,
         "job_id": _key("the job, as the trace names it; a PAI job is several tasks"),
         "role": _key("the task within a PAI job (`worker`, `ps`), else `job`"),
-        "user": _told("who submitted it, as anonymised by the trace"),
-        "vc": _told("the virtual cluster it was submitted to"),
-        "group": _told("jobs of one group are alike: PAI's group of the same scripts and inputs"),
-        "workload": _told("the raw tag of the kind of work"),
-        "task_type": _told(
+        "user": _text("who submitted it, as anonymised by the trace"),
+        "vc": _text("the virtual cluster it was submitted to"),
+        "group": _text("jobs of one group are alike: PAI's group of the same scripts and inputs"),
+        "workload": _text("the raw tag of the kind of work"),
+        "task_type": _text(
             f"the kind of work: {', '.join(TASK_TYPES)}; `other` where there is no tag", TASK_TYPES, nullable=False
         ),
-        "gpu_type": _told("the type of GPU it ran on, where the trace says it"),
+        "gpu_type": _text("the type of GPU it ran on, where the trace says it"),
         "submit_ts": _time("when it was submitted", nullable=False),
         "start_ts": _time("when it first started; of a PAI task its earliest instance"),
         "end_ts": _time("when it ended; null while it runs or waits"),
@@ -89,7 +89,7 @@ JOBS: Final = Table(
         "run_s_censored": Column(
             kind="BOOLEAN", says="whether `run_s` is a lower bound: running, timed out, clamped", nullable=False
         ),
-        "status": _told(f"how it stands at the end of the trace: {', '.join(STATUSES)}", STATUSES),
+        "status": _text(f"how it stands at the end of the trace: {', '.join(STATUSES)}", STATUSES),
         "instances": _number("how many instances it runs, all at once", 1),
         "req_cpu_cores": _amount("CPU cores requested, per instance"),
         "req_mem_gib": _amount("main memory requested in GiB, per instance"),
@@ -124,7 +124,7 @@ MACHINES: Final = Table(
     columns={
         **_PLACE,
         "machine": _key("the machine, as the trace names it"),
-        "gpu_type": _told("the type of its GPUs, where the trace says it"),
+        "gpu_type": _text("the type of its GPUs, where the trace says it"),
         "cpu_cores": _amount("CPU cores it has"),
         "mem_gib": _amount("main memory it has, in GiB"),
         "gpus": _number("GPUs it has", 0),

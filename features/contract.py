@@ -1,6 +1,6 @@
-"""The contract that travels with a model: feature names, order, types, categories, units, and a fingerprint.
+"""The contract stored with a model: feature names, order, types, categories, units, and a fingerprint.
 
-Turns a feature frame into the matrix the model was trained on, or refuses; computes no feature.
+Encodes a feature frame as the model's matrix, or raises; computes no feature.
 Called by `pipelines.models` (fit), `modelserve.bundle.bundle` (stored) and `modelserve.bundle.predictor` (encode).
 """
 
@@ -23,7 +23,7 @@ _FIELDS: Final = frozenset({"names", "dtypes", "kinds", "units", "categories", "
 
 @dataclass(frozen=True, kw_only=True)  # no slots: two properties are cached
 class FeatureContract:
-    """What a model expects of its feature frame; `categories` holds, by name, the texts seen in training."""
+    """The feature frame that a model expects; `categories` holds, by name, the texts seen in training."""
 
     names: tuple[str, ...]
     dtypes: tuple[str, ...]
@@ -40,7 +40,7 @@ class FeatureContract:
         ContractError
             If the frame lacks a feature, or holds it in another type.
         UnknownFeature
-            If no registry holds a name.
+            If a name of a feature or feature set is unknown.
         """
         listed = tuple(named(frame.columns if names is None else names))
         features = [FEATURES[name] for name in listed]
@@ -103,12 +103,12 @@ class FeatureContract:
 
     @classmethod
     def from_json(cls, text: str) -> "FeatureContract":
-        """Read what `to_json` wrote.
+        """Read the JSON of `to_json`.
 
         Raises
         ------
         ContractError
-            If the text is no contract, was changed since, or names features this version defines otherwise.
+            If the text is no contract, was modified, or names features that this version defines differently.
         """
         try:
             stored = json.loads(text)
@@ -130,7 +130,7 @@ class FeatureContract:
         if contract.fingerprint != stored["fingerprint"]:
             raise ContractError(
                 f"contract: found the fingerprint {str(stored['fingerprint'])[:12]}; expected "
-                f"{contract.fingerprint[:12]}, that of its content; take the contract that was stored with the model"
+                f"{contract.fingerprint[:12]}, that of its content; use the contract that was stored with the model"
             )
         contract._check_definitions()
         return contract

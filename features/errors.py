@@ -2,7 +2,7 @@
 
 FeatureError
 ├── ContractError     a frame or a stored contract does not fit the contract
-└── UnknownFeature    a feature or a feature set that no registry names
+└── UnknownFeature    an unknown name of a feature or feature set
 """
 
 
@@ -15,4 +15,4 @@ class ContractError(FeatureError):
 
 
 class UnknownFeature(FeatureError):
-    """A feature or feature-set name that no registry holds."""
+    """An unknown name of a feature or feature set."""

@@ -1,7 +1,7 @@
 """The point-in-time history of one trace: the jobs that ended, and those submitted, before a moment.
 
 Holds the events by key and answers spans and windows over them; which statistics become features is in `columns/`.
-Called by `features.build`, by training (whole trace) and by serving (the tail that travels with a model).
+Called by `features.build`, by training (whole trace) and by serving (the tail stored with a model).
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,16 +33,16 @@ DEPTH: Final[dict[str, int]] = {
     "user_group_gpus": 100,
     "all": 1000,
 }
-"""How many ended jobs (and measured ones) each key remembers: the longest window a feature may ask for."""
+"""Ended jobs, and measured ones, kept per key: the longest window a feature may use."""
 SUBMITTED_DEPTH: Final = 60
-"""How many submissions each key remembers."""
+"""Submissions kept per key."""
 LOAD_WINDOW_S: Final = 24 * 3600
 """How far back submissions and ends are counted, in seconds."""
 SHORT_S: Final = 60.0
 """A run below this many seconds is short: a crash at the start, or a smoke test."""
 
 NEVER: Final = np.iinfo(np.int64).max
-"""The time of what has not happened, in microseconds."""
+"""The time of an event that has not happened, in microseconds."""
 
 _TS = pl.Datetime("us", "UTC")
 JOB_COLUMNS: Final[dict[str, pl.DataType]] = {
@@ -69,14 +69,14 @@ _ORDER: Final = ("submit_ts", "cluster", "job_id", "role")
 
 EVENT_KINDS: Final = ("submitted", "started", "ended", "measured")
 WEIGHTED_KINDS: Final = ("started", "ended")
-"""Of which kinds of events the weights are summed: what runs is what started less what ended."""
+"""Kinds of events with summed weights: the sum over running jobs is that of started less that of ended jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What is known of one trace's jobs, by key and in time order.
+    """The jobs of one trace, by key and in time order.
 
-    `frame` holds the jobs in canonical order (submission, then name) with their use; every array runs along it.
+    `frame` holds the jobs in canonical order (submission, then name) with their use; all arrays are by its rows.
     """
 
     frame: pl.DataFrame
@@ -89,7 +89,7 @@ class History:
 
     @classmethod
     def of(cls, jobs: pl.DataFrame, usage: pl.DataFrame | None = None) -> "History":
-        """Build the history of `jobs`, all of one trace, ended or not, in any order; `usage` adds what they used.
+        """Build the history of `jobs`, all of one trace, ended or not, in any order; `usage` adds their measured use.
 
         Raises
         ------
@@ -150,30 +150,22 @@ class History:
 
     @property
     def trace(self) -> str | None:
-        """The trace whose jobs these are; `None` while the history is empty."""
+        """The trace of the jobs; `None` while the history is empty."""
         return str(self.frame["trace"][0]) if self.frame.height else None
 
     @property
     def latest_submit_us(self) -> int:
         """The latest known submission, in microseconds of Unix time (0 while the history is empty).
 
-        After a round trip through `tail`, jobs submitted later are answered exactly; earlier ones are not.
+        After a round trip through `tail`, lookups are exact for jobs submitted later, and inexact for earlier ones.
         """
         return int(self.submit_us[-1]) if self.frame.height else 0
 
-    def has_ended(self, row: int) -> bool:
-        """Tell whether the job of a row had ended."""
-        return bool(self.end_us[row] != NEVER)
-
-    def times_of(self, kind: str) -> IntArray:
-        """Return when each row's event of a kind was (`NEVER`: not yet)."""
-        return {"submitted": self.submit_us, "started": self.start_us}.get(kind, self.end_us)
-
     def tail(self) -> pl.DataFrame:
-        """Return the jobs without which a job submitted after the latest known submission would be answered otherwise.
+        """Return the jobs that can affect lookups for a job submitted after the latest known submission.
 
-        Kept are, by key, the newest ended, measured and submitted jobs; what was submitted or ended in the last 24 h
-        before the latest submission; and every job that had not ended by then.
+        These are, by key, the newest ended, measured and submitted jobs; jobs submitted or ended in the last 24 h
+        before the latest submission; and jobs that had not ended by then.
         """
         now = self.latest_submit_us
         since = now - LOAD_WINDOW_S * 1_000_000
@@ -212,7 +204,7 @@ def _require(frame: pl.DataFrame, columns: Iterable[str], what: str) -> None:
 
 
 def times_us(frame: pl.DataFrame) -> dict[str, IntArray]:
-    """Return when each job was submitted, started and ended, in microseconds; `NEVER` for what has not happened."""
+    """Return the times of submission, start and end in microseconds; `NEVER` for events that have not happened."""
     times = {c: _microseconds(frame[f"{c}_ts"]) for c in ("submit", "start", "end")}
     over = frame.select(has_ended()).to_series().to_numpy()
     return {**times, "end": np.where(over, times["end"], NEVER)}
@@ -223,7 +215,7 @@ def _microseconds(ts: pl.Series) -> IntArray:
 
 
 def values_of(frame: pl.DataFrame) -> dict[str, FloatArray]:
-    """Return the columns that windows look at, one value per job, NaN where unknown."""
+    """Return the columns that windows read, one value per job, NaN where unknown."""
     run_s = frame["run_s"].fill_null(float("nan")).to_numpy().astype(np.float64)
     unknown = np.isnan(run_s)
     failed = frame["status"].is_in([str(Status.FAILED), str(Status.NODE_FAIL)]).to_numpy()

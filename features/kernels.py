@@ -1,8 +1,8 @@
-"""The inner loops of features, compiled: statistics over the newest submissions, and the last step to a model's row.
+"""Compiled inner loops of features: statistics over the newest submissions, and the last step to a model's row.
 
-Arithmetic over arrays only, written once for a million rows and for one; what the columns are called is elsewhere.
-Called by `features.columns.newest` (training) and `features.rows` (serving), which import it when they first need it.
-The compiled code is kept beside this file, else in numba's user cache; `NUMBA_CACHE_DIR` names another place.
+Arithmetic on arrays, shared by both engines: called by `features.columns.newest` (training), and by `features.lookups`
+and `features.rows` (serving). The columns are named in `features.columns`.
+Numba keeps the compiled code beside this file, else in its user cache; `NUMBA_CACHE_DIR` names another place.
 """
 
 import math
@@ -19,9 +19,9 @@ IntArray = npt.NDArray[np.int64]
 Compiled = Callable[..., Any]  # numba publishes no types: a kernel's own annotations say what it takes
 
 DEPTH: Final = 60
-"""How many submissions are looked at."""
+"""The number of newest submissions that statistics use."""
 WIDTH: Final = 38
-"""How many statistics there are."""
+"""The number of statistics."""
 
 _US: Final = 1_000_000
 _SLACK: Final = 1e-12  # a survival of 0.5 made of many factors is not exactly 0.5
@@ -34,7 +34,7 @@ _SINCE: Final = (1, 2, 5, 20)
 def _compiled(function: Compiled) -> Compiled:
     try:
         kernel: Compiled = numba.njit(cache=True)(function)
-    except RuntimeError:  # no folder to keep it in can be written: every process compiles for itself
+    except RuntimeError:  # no cache folder is writable: every process compiles again
         kernel = numba.njit(function)
     return kernel
 
@@ -64,7 +64,7 @@ def _survival(order: IntArray, ended: IntArray, run_s: FloatArray, counted: int,
 def _bursts(since_us: IntArray, run_s: FloatArray, ended: IntArray, by_run: IntArray, out: FloatArray) -> None:
     """Write, for each of three gaps, the size, age and ended share of the burst, then two quantiles of each burst.
 
-    A burst is the newest of the submissions, `since_us` (held,) ago, of which none lies a gap or more behind the next.
+    A burst is the newest submissions, `since_us` (held,) ago, each less than a gap before the next newer one.
     """
     quantiles = np.empty(4, np.float64)
     for i, gap_us in enumerate(_GAPS_US):
@@ -97,7 +97,7 @@ def newest_of_one(
 ) -> None:
     """Write the statistics `out` (WIDTH,) of the newest of the submissions `rows[begin:stop]`, as known at `now_us`.
 
-    `submit_us`, `start_us` and `end_us` are by row; what has not happened is in the far future.
+    `submit_us`, `start_us` and `end_us` are by row; events that have not happened are in the far future.
 
     References
     ----------
@@ -190,10 +190,10 @@ def newest_at_places(
 
 
 @_compiled
-def asked(numbers: FloatArray, rules: IntArray, matrix: FloatArray) -> None:
-    """Write what jobs' own rows tell into `matrix` (n, k), by `rules` (r, 4): column, above, times, over.
+def own_numbers(numbers: FloatArray, rules: IntArray, matrix: FloatArray) -> None:
+    """Write features of jobs' own numbers to `matrix` (n, k), by `rules` (r, 4): column, above, times, over.
 
-    The last three are columns of `numbers` (n, c), -1 for none; over what is not positive, nothing is known.
+    The last three are columns of `numbers` (n, c), -1 for none; a ratio over 0 or less is NaN.
     """
     for i in range(len(numbers)):
         for rule in range(len(rules)):
@@ -207,10 +207,12 @@ def asked(numbers: FloatArray, rules: IntArray, matrix: FloatArray) -> None:
 
 
 @_compiled
-def against(matrix: FloatArray, reference: FloatArray, seconds: IntArray, logs: IntArray, out: Float32Array) -> None:
-    """Write a feature matrix (n, k) as a model takes it, run times seen against each row's p50 `reference` (n, 2).
+def relative_rows(
+    matrix: FloatArray, reference: FloatArray, seconds: IntArray, logs: IntArray, out: Float32Array
+) -> None:
+    """Write a feature matrix (n, k) as float32, with run times relative to each row's p50 `reference` (n, 2).
 
-    The columns `seconds` are seen as logs of at least a second, the columns `logs` are logs already.
+    The columns `seconds` become logs of at least one second; the columns `logs` are logs already.
     """
     for i in range(len(matrix)):
         for column in seconds:

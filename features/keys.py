@@ -1,7 +1,7 @@
-"""The keys of history: which earlier jobs count as a job's own (its user's, its VC's, its like).
+"""Keys of history: their integer codes (`Keyspace`), and the events under each key in time order (`Events`).
 
-Turns rows into integer key codes, fixed when a history is made; knows nothing of times or run times.
-Called by `features.history`.
+A key selects the earlier jobs that count for a job: its user's, its virtual cluster's, similar ones. Features are not
+here. Called by `features.history`, `features.online` and `features.ledger`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,11 +27,11 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "user_group_gpus": ("cluster", "user", "group", "gpus"),
     "all": ("cluster",),
 }
-"""Key name to its parts; `gpus` is the gang's GPU count. A cluster is a tenant: no key reaches beyond it."""
+"""Key name to its parts; `gpus` is the gang's GPU count. No key spans clusters: a cluster is a tenant."""
 
 LIKE: Final = "like"
 LIKE_LEVELS: Final = ("group_role", "user_gpus", "vc_gpus", "gpus", "all")
-"""A job's like: all jobs under the first of these keys whose parts the job has."""
+"""Levels of the key `like`, which selects similar jobs: the first of these keys of which the job has all parts."""
 
 KEY_NAMES: Final = (*KEYS, LIKE)
 """The column order of every matrix of key codes."""
@@ -39,7 +39,7 @@ KEY_NAMES: Final = (*KEYS, LIKE)
 PARTS: Final = ("cluster", "user", "vc", "group", "role", "gpus")
 
 Parts = tuple[str | None, str | None, str | None, str | None, str | None, float | None]
-"""What one job has of `PARTS`; None where unknown."""
+"""One job's values of `PARTS`; None where unknown."""
 KeyValue = tuple[Any, ...]  # texts, and the number of GPUs
 
 
@@ -52,7 +52,7 @@ _VALUE_OF: Final = {name: _value_of(parts) for name, parts in KEYS.items()}
 
 
 def key_of(name: str, parts: Parts) -> tuple[str, KeyValue] | None:
-    """Return the name and value of one job's key (of the first it has, for its like), None with an unknown part.
+    """Return the name and value of one job's key, None if a part is unknown; for `like`, of the first level it has.
 
     >>> key_of("like", ("c", "u", None, None, "job", 2.0))
     ('user_gpus', ('c', 'u', 2.0))
@@ -67,7 +67,7 @@ def key_of(name: str, parts: Parts) -> tuple[str, KeyValue] | None:
 UNSEEN: Final = -1
 """The code of a key that no job of the history has."""
 NULL: Final = -2
-"""The code of a key with an unknown part: unknown users are not one user."""
+"""The code of a key with an unknown part: unknown users do not count as one user."""
 
 
 def _part_values(jobs: pl.DataFrame, part: str) -> list[object]:
@@ -78,7 +78,7 @@ def _part_values(jobs: pl.DataFrame, part: str) -> list[object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keyspace:
-    """The integer codes of every key value that a history has seen; the keys share one code space."""
+    """Integer codes of all key values of a history; the keys share one code space."""
 
     parts: Mapping[str, Mapping[object, int]]
     values: Mapping[str, IntArray]
@@ -87,7 +87,7 @@ class Keyspace:
 
     @classmethod
     def of(cls, jobs: pl.DataFrame) -> "Keyspace":
-        """Give every key value of `jobs` its number; the numbering does not depend on the order of its rows."""
+        """Give each key value of `jobs` a code; the codes do not depend on the order of the rows."""
         parts: dict[str, dict[object, int]] = {}
         for part in PARTS:
             seen = sorted({v for v in _part_values(jobs, part) if v is not None}, key=lambda v: (str(type(v)), v))
@@ -139,7 +139,7 @@ def _numbered(jobs: pl.DataFrame, parts: Mapping[str, Mapping[object, int]]) -> 
 def _combined(
     numbered: Mapping[str, IntArray], parts: Mapping[str, Mapping[object, int]], key: Sequence[str]
 ) -> IntArray:
-    """Return one number per row for the key's parts together; a null part makes the key null, an unseen one unseen."""
+    """Return one number per row for the key's parts together; a null part makes it null, an unseen one unseen."""
     combined = np.zeros(len(numbered["cluster"]), dtype=np.int64)
     worst = np.zeros_like(combined)
     for part in key:
@@ -161,11 +161,11 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
-    """Events ordered by key code, then time, then row; one event stands once under each of its row's keys.
+    """Events ordered by key code, then time, then row; an event is listed once under each key of its row.
 
     `clock` holds the distinct times (microseconds), `order` the sorted numbers `code * (len(clock) + 1) + rank`,
     `rows` the row of each event in the history's frame, `begins` where each code's events begin, and `running` the
-    running sums of integer weights along the order (one longer, from 0): whole numbers, so that no span rounds.
+    running sums of integer weights along the order (one longer, from 0): whole numbers, so that sums are exact.
     """
 
     clock: IntArray
@@ -202,7 +202,7 @@ class Events:
         return begin, stop
 
     def newest(self, begin: IntArray, stop: IntArray, last: int) -> tuple[IntArray, BoolArray]:
-        """Return the rows of the `last` newest events of each span (n, last), newest first, and which are real."""
+        """Return the rows of the `last` newest events of each span (n, last), newest first, and which are in use."""
         places = stop[:, None] - 1 - np.arange(last)
         held = places >= begin[:, None]
         if not len(self.rows):

@@ -1,7 +1,7 @@
-"""The rows of a growing history: those it began with, and after them those that feedback told.
+"""Rows of a growing history: the rows it began with (`Base`), then the rows added from feedback (`Ledger`).
 
-Arrays by row number, filled where they stand; which keys a row has, and in what order events came, is elsewhere.
-Called by `features.online`.
+Arrays by row number; keys and the order of events are in `features.timelines`.
+Called by `features.online` and `features.lookups`.
 """
 
 import sys
@@ -23,10 +23,10 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """The rows of a `History`; `rows` holds by kind those with an event, key by key and in time order.
+    """The rows of a `History`, stored compactly; `rows` lists by kind of event its rows, by key and then by time.
 
-    A history orders each kind by code and time to answer thousands of jobs at once, and sums up weights along it: 40
-    bytes for each of ten keys of four kinds, a row. One job at a time needs the rows of a key, 4 bytes each.
+    A `History` stores an order and running sums for thousands of lookups at once: 40 bytes per row, key (10) and kind
+    (4). Looking up one job at a time needs only the row numbers, 4 bytes each.
     """
 
     frame: pl.DataFrame
@@ -39,7 +39,7 @@ class Base:
 
     @classmethod
     def of(cls, history: History) -> "Base":
-        """Take what is needed of a history."""
+        """Make the compact rows of a history."""
         return cls(
             frame=history.frame,
             keyspace=history.keyspace,
@@ -51,7 +51,7 @@ class Base:
         )
 
     def code_of(self, key: tuple[str, KeyValue]) -> int:
-        """Return the code of a key, below zero where no row has it."""
+        """Return the code of a key, below zero if no row has it."""
         return self.keyspace.code_of(*key)
 
     def rows_of(self, kind: str, code: int) -> IntArray:
@@ -60,7 +60,7 @@ class Base:
         return self.rows[kind][begin:stop].astype(np.int64)
 
     def has_ended(self, row: int) -> bool:
-        """Tell whether the job of a row had ended."""
+        """Return whether the job of a row had ended."""
         return bool(self.times["end"][row] != NEVER)
 
 
@@ -70,13 +70,13 @@ Identity = tuple[str, str, str]
 """Cluster, job, role: a row of one trace."""
 
 WEIGHTS: Final = ("jobs", "milli_gpus", "start_s")
-_TOLD: Final = {"end_us": np.int64, "instances": np.int64, "req_gpus": np.float64, "measured": np.bool_}
-"""What is kept of fed rows as it was told, beside times and values: of times a history has only the ends that count."""
+_AS_REPORTED: Final = {"end_us": np.int64, "instances": np.int64, "req_gpus": np.float64, "measured": np.bool_}
+"""Columns of added rows kept as reported: `Ledger.times` has the end of ended jobs only."""
 _SPARE_ROWS: Final = 1024
 
 
 class _Texts(NamedTuple):
-    """What a fed row says of itself beside its identity; rows that say the same share one."""
+    """Text columns of an added row other than its identity; rows with the same texts share one object."""
 
     trace: str
     user: str | None
@@ -90,18 +90,18 @@ _TEXT_COLUMNS: Final = ("cluster", "job_id", "role", *_Texts._fields)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fed:
-    """Rows that feedback told, computed as a `History` computes its own, on their way into a ledger's arrays."""
+    """Rows to add from feedback, with the derived columns that a `History` has."""
 
     identities: Sequence[Identity]
     texts: Sequence[_Texts]
     times: Mapping[str, IntArray]
     values: Mapping[str, FloatArray]
     weights: Mapping[str, IntArray]
-    told: Mapping[str, npt.NDArray[Any]]  # of the types of `_TOLD`
+    reported: Mapping[str, npt.NDArray[Any]]  # of the types of `_AS_REPORTED`
 
     @classmethod
     def of(cls, runs: Sequence[EndedRun]) -> "Fed":
-        """Take runs that ended, all of one trace."""
+        """Convert ended runs, all of one trace."""
         frame = runs_frame(runs)
         times = times_us(frame)
         return cls(
@@ -110,14 +110,17 @@ class Fed:
             times=times,
             values=values_of(frame),
             weights=weights_of(frame, times["start"]),
-            told={name: np.array([getattr(run, name) for run in runs], dtype=dtype) for name, dtype in _TOLD.items()},
+            reported={
+                name: np.array([getattr(run, name) for run in runs], dtype=dtype)
+                for name, dtype in _AS_REPORTED.items()
+            },
         )
 
 
 class Ledger:
-    """Arrays along the rows of a history and of what was fed since; only the first `size` places are rows.
+    """Arrays over the rows of a history and the rows added since; only the first `size` entries are in use.
 
-    A fed row weighs some hundred bytes: a frame for each report of a few rows would weigh kibibytes a row.
+    An added row takes some hundred bytes; one frame for each report of a few rows would take kibibytes a row.
     """
 
     def __init__(self, base: Base) -> None:
@@ -126,9 +129,9 @@ class Ledger:
         self.times: dict[str, IntArray] = dict(base.times)
         self.values: dict[str, FloatArray] = dict(base.values)
         self._weights: dict[str, IntArray] = dict(base.weights)
-        self._told: dict[str, npt.NDArray[Any]] = {}  # of the types of `_TOLD`
-        for name, dtype in _TOLD.items():
-            self._told[name] = np.empty(0, dtype=dtype)
+        self._reported: dict[str, npt.NDArray[Any]] = {}  # of the types of `_AS_REPORTED`
+        for name, dtype in _AS_REPORTED.items():
+            self._reported[name] = np.empty(0, dtype=dtype)
         self._identities: list[Identity] = []
         self._texts: list[_Texts] = []
         self._texts_known: dict[_Texts, _Texts] = {}
@@ -136,11 +139,11 @@ class Ledger:
 
     @property
     def fed_rows(self) -> int:
-        """Return how many rows were fed."""
+        """Return the number of added rows."""
         return self.size - self.base.frame.height
 
     def append(self, fed: Fed) -> None:
-        """Put rows at the end."""
+        """Append rows."""
         start, first = self.size, self.fed_rows
         for name, times in fed.times.items():
             self.times[name] = _filled(self.times[name], start, times)
@@ -148,25 +151,25 @@ class Ledger:
             self.values[name] = _filled(self.values[name], start, values)
         for name, weights in fed.weights.items():
             self._weights[name] = _filled(self._weights[name], start, weights)
-        for name, told in fed.told.items():
-            self._told[name] = _filled(self._told[name], first, told)
+        for name, reported in fed.reported.items():
+            self._reported[name] = _filled(self._reported[name], first, reported)
         self._identities += fed.identities
         self._texts += [self._texts_known.setdefault(texts, texts) for texts in fed.texts]
         self.size += len(fed.identities)
 
     def identity(self, row: int) -> Identity:
-        """Return whose row it is."""
+        """Return the identity of a row."""
         base = self.base.frame
         if row >= base.height:
             return self._identities[row - base.height]
         return base["cluster"][row], base["job_id"][row], base["role"][row]
 
     def order(self, row: int) -> tuple[int, Identity]:
-        """Return what rows of one moment are ordered by, as `History` orders them."""
+        """Return the sort key of a row among events of the same time, as in `History`."""
         return int(self.times["submit"][row]), self.identity(row)
 
     def base_row(self, identity: Identity) -> int | None:
-        """Return the row the history began with for this identity, if any."""
+        """Return the base's row of this identity, None without one."""
         hashes, rows = self._base_hashes()
         mine = hash(identity)
         for place in range(int(hashes.searchsorted(mine)), len(hashes)):
@@ -177,42 +180,42 @@ class Ledger:
         return None
 
     def happened(self, kind: str, rows: IntArray) -> tuple[IntArray, IntArray]:
-        """Return, of fed rows, those with an event of a kind and when it was."""
+        """Return which of these added rows have an event of a kind, and its time."""
         ts = self.times_of(kind)[rows]
         held = ts != NEVER
         if kind == "measured":
-            held &= self._told["measured"][rows - self.base.frame.height]
+            held &= self._reported["measured"][rows - self.base.frame.height]
         return rows[held], ts[held]
 
     def times_of(self, kind: str) -> IntArray:
-        """Return when each row's event of a kind was (`NEVER`: not yet)."""
+        """Return the time of each row's event of a kind (`NEVER`: it has not happened)."""
         return self.times[{"submitted": "submit", "started": "start"}.get(kind, "end")]
 
     def weights(self, name: str, rows: IntArray) -> IntArray:
-        """Return a weight of rows."""
+        """Return one weight of each of these rows."""
         return self._weights[name][rows]
 
     def frame(self, gone: set[int]) -> pl.DataFrame:
-        """Return all rows but those of the base that are gone, as `History.from_tail` takes them."""
+        """Return a frame for `History.from_tail`: all rows except those of the base listed in `gone`."""
         base = self.base.frame
         kept = base.filter(~pl.int_range(base.height, eager=True).is_in(sorted(gone))) if gone else base
         return pl.concat([kept, self._fed_frame().select(base.columns)], rechunk=True)
 
     def _fed_frame(self) -> pl.DataFrame:
-        """Return the fed rows as they were told."""
+        """Return the added rows as reported."""
         fed, begin = self.fed_rows, self.base.frame.height
-        rows = [(*whose, *texts) for whose, texts in zip(self._identities, self._texts, strict=True)]
-        told = pl.DataFrame(rows, schema=dict.fromkeys(_TEXT_COLUMNS, pl.String()), orient="row")
+        rows = [(*identity, *values) for identity, values in zip(self._identities, self._texts, strict=True)]
+        texts = pl.DataFrame(rows, schema=dict.fromkeys(_TEXT_COLUMNS, pl.String()), orient="row")
         numbers = {
             "submit_ts": self.times["submit"][begin : self.size],
             "start_ts": self.times["start"][begin : self.size],
-            "end_ts": self._told["end_us"][:fed],
-            "instances": self._told["instances"][:fed],
-            "req_gpus": self._told["req_gpus"][:fed],
+            "end_ts": self._reported["end_us"][:fed],
+            "instances": self._reported["instances"][:fed],
+            "req_gpus": self._reported["req_gpus"][:fed],
             **{name: self.values[name][begin : self.size] for name in ("run_s", *USE_COLUMNS)},
-            "measured": self._told["measured"][:fed],
+            "measured": self._reported["measured"][:fed],
         }
-        known = told.with_columns(pl.Series(name, values) for name, values in numbers.items())
+        known = texts.with_columns(pl.Series(name, values) for name, values in numbers.items())
         return known.with_columns(pl.col("start_ts").replace(int(NEVER), None), pl.col(pl.Float64).fill_nan(None)).cast(
             {name: JOB_COLUMNS[name] for name in numbers if name in JOB_COLUMNS}
         )
@@ -228,7 +231,7 @@ class Ledger:
 
 
 def _filled(array: npt.NDArray[T], start: int, values: npt.NDArray[T]) -> npt.NDArray[T]:
-    """Return an array that holds `values` from `start` on: the same one where it has room, else a longer copy."""
+    """Return an array that holds `values` from `start` on: the same array if it has room, else a longer copy."""
     stop = start + len(values)
     if stop > len(array):
         longer = np.empty(stop + stop // 4 + _SPARE_ROWS, dtype=array.dtype)

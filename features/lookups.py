@@ -1,7 +1,6 @@
-"""What a model's row looks up under each key, planned once; what was computed lately is remembered with the key.
+"""History lookups of feature rows, planned per key; recent results are cached with the key.
 
-Statistics are `columns/`'s own; which jobs are asked about, and the rest of their rows, is in `features.rows`.
-Called by `features.rows`.
+The statistics are defined in `features.columns`; rows are assembled in `features.rows`, which calls this.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,14 +27,14 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Windows:
-    """Statistics over windows of one key, remembered as one; told apart by identity."""
+    """Statistics over windows of one key, cached together under the identity of this object."""
 
     kind: str
     plan: recency.Plan
-    finish: Callable[[FloatArray], Any] = np.array  # what is remembered: the statistics, or a reference
+    finish: Callable[[FloatArray], Any] = np.array  # makes the cached value: the statistics, or a reference
 
     def at(self, glances: Sequence[Glance], values: Mapping[str, FloatArray]) -> list[Any]:
-        """Return the statistics of each glance; what is not remembered is computed for all of them at once."""
+        """Return the statistics of each glance; those not cached are computed in one batch."""
         found = [glance.timeline.answers.get((self, glance.stop(self.kind))) for glance in glances]
         for answer in found:
             if answer is None:
@@ -54,7 +53,7 @@ class Windows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyPlan:
-    """What is looked up under one key, and which columns it goes to."""
+    """The lookups under one key, and the columns they fill."""
 
     key: str
     windows: Sequence[tuple[Windows, IntArray]]
@@ -62,7 +61,7 @@ class KeyPlan:
     newest: tuple[IntArray, IntArray] | None
 
     def fill(self, rows: Sequence[FloatArray], glances: Sequence[Glance], ledger: Ledger) -> None:
-        """Write what glances tell into their rows."""
+        """Write the looked-up values of each glance into its row."""
         for windows, places in self.windows:
             for row, answer in zip(rows, windows.at(glances, ledger.values), strict=True):
                 row[places] = answer
@@ -79,7 +78,7 @@ class KeyPlan:
 
 
 def key_plans(names: Sequence[str]) -> list[KeyPlan]:
-    """Return what the features `names` look up, key by key; columns are counted along `names`."""
+    """Return the lookups of the features `names` by key; columns are positions in `names`."""
     looks = {i: source for i, name in enumerate(names) if isinstance(source := FEATURES[name].source, _LOOKS)}
     plans = []
     for key in dict.fromkeys(look.key for look in looks.values()):
@@ -107,7 +106,7 @@ _LOOKS: Final = (Recent, Load, Newest)
 
 @lru_cache(maxsize=256)
 def _windows(kind: str, looks: tuple[Recent, ...]) -> Windows:
-    """Return the windows that answer these looks: the same ones, so that models of one history share their answers."""
+    """Return the windows of these lookups, the same object each time: models of one history share its cache."""
     return Windows(kind, recency.plan(looks))
 
 

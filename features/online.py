@@ -1,7 +1,7 @@
-"""The history of one trace as feedback moves it on: asked about one job at a time, at any moment, by several threads.
+"""The history of one trace that grows with feedback: lookups for one job at a time, safe across threads.
 
-Knows what a `History` of the same jobs would; what is computed of it for a model is in `features.rows`.
-Called by `modelserve.loading.models`, which feeds it, and by `features.rows`.
+Its lookups equal those of a `History` of the same jobs; feature rows are made in `features.rows`.
+Called by `modelserve.loading.models`, which adds runs, and by `features.rows`.
 """
 
 from collections.abc import Sequence
@@ -24,20 +24,20 @@ from features.timelines import Glance, Timeline, Track, empty_timeline
 IntArray = npt.NDArray[np.int64]
 
 EVIDENCE_KEYS: Final = ("group_role", "user")
-"""Whose measured runs stand behind an answer about use: those of the first key that a job has."""
+"""Keys whose measured runs support a prediction of use: the first one that a job has."""
 MAX_FED_ROWS: Final = 5_000
-"""How many fed rows are kept beside the history; with more, both become one history, of which the tail is kept."""
+"""Added rows kept apart from the base history; with more, both are merged and reduced to their tail."""
 GROWTH_ROWS: Final = 50_000
-"""By how many rows of a cluster a history may grow; then those submitted first go. That is a day of the busiest
-published trace: load is counted over 24 hours, and no key remembers more than a thousand jobs."""
+"""Rows by which a cluster may grow; beyond that, the earliest submissions are dropped. It is one day of the busiest
+published trace: load is counted over 24 hours, and no key keeps more than a thousand jobs."""
 _WEIGHTED: Final = {kind: kind in WEIGHTED_KINDS for kind in EVENT_KINDS}
 
 
 class OnlineHistory:
-    """A history that runs are added to and users are struck from; every answer is of one state of it.
+    """A history to which runs are added and from which users can be removed; every lookup reads one state of it.
 
-    Hold `lock` to take several answers from the same state. Kept are all rows a job submitted after the latest known
-    submission can see, up to `GROWTH_ROWS` of a cluster; earlier ones are answered from what is still there.
+    Hold `lock` for several lookups in the same state. All rows are kept that affect jobs submitted after the latest
+    known submission, up to `GROWTH_ROWS` per cluster; earlier jobs are looked up in the rows that remain.
     """
 
     def __init__(self, base: History) -> None:
@@ -47,7 +47,7 @@ class OnlineHistory:
         self._added = 0
         self._replaced = 0
         self._most = base.frame.group_by("cluster").agg(most=pl.len() + GROWTH_ROWS)
-        self._nobody = empty_timeline(WEIGHTS, _WEIGHTED)
+        self._empty = empty_timeline(WEIGHTS, _WEIGHTED)
         self._begin(base, cluster_of_vc(base))
 
     def _begin(self, base: History, clusters: dict[str | None, str | None]) -> None:
@@ -55,43 +55,43 @@ class OnlineHistory:
         self._timelines: dict[tuple[str, KeyValue], Timeline] = {}
         self._fed_under: dict[tuple[str, KeyValue], list[int]] = {}
         self._fed_identities: set[Identity] = set()
-        self._gone: set[int] = set()  # rows of the base that ran on, and have ended since
+        self._gone: set[int] = set()  # rows of the base that were running and have ended since
         self._clusters = clusters
 
     @property
     def trace(self) -> str | None:
-        """The trace whose jobs these are; `None` while none is known."""
+        """The trace of the jobs; `None` while there are none."""
         return self._trace
 
     @property
     def version(self) -> int:
-        """How many runs were added so far."""
+        """The number of runs added so far."""
         return self._added
 
     @property
     def replaced(self) -> int:
-        """How often all that is known was put together anew; each time as much memory is free again as it takes."""
+        """How often the base was rebuilt; each rebuild frees as much memory as the base takes."""
         return self._replaced
 
     def cluster_of(self, vc: str | None) -> str | None:
-        """Return the cluster of most of a VC's jobs, else the one with the most jobs; None while none is known."""
+        """Return the cluster of most of a VC's jobs, else the cluster with the most jobs; None without jobs."""
         clusters = self._clusters
         return clusters.get(vc, clusters[None])
 
     def frame(self) -> pl.DataFrame:
-        """Return every job known, as `History.from_tail` takes them."""
+        """Return all jobs as a frame for `History.from_tail`."""
         with self.lock:
             return self.ledger.frame(self._gone)
 
     def measured_runs(self, job: JobAsked) -> int:
-        """Return the ended and measured runs of the job's group and role, or of its user where it has no group."""
+        """Return how many measured runs ended in the job's group and role, or of its user if it has no group."""
         parts = parts_of(job)
         with self.lock:
             glances = (self.glance(name, parts, job.submit_us) for name in EVIDENCE_KEYS)
             return next((glance.stop("measured") for glance in glances if glance is not None), 0)
 
     def glance(self, name: str, parts: Parts, now_us: int) -> Glance | None:
-        """Return a job's key at a moment, None where the job has not such a key; for holders of `lock`."""
+        """Return a job's key at a moment, None if the job lacks a part of the key; the caller holds `lock`."""
         key = key_of(name, parts)
         if key is None:
             return None
@@ -104,7 +104,7 @@ class OnlineHistory:
         return Glance(timeline, now_us)
 
     def add(self, runs: Sequence[EndedRun]) -> int:
-        """Add runs and return how many are new; one that was known as ended, or comes twice, is passed over.
+        """Add runs and return how many are new; known ended runs and duplicates are skipped.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class OnlineHistory:
             return len(fresh)
 
     def forget(self, user: str, clusters: frozenset[str] | None) -> int:
-        """Strike a user's jobs on these clusters (None: on all) and return how many were there."""
+        """Remove a user's jobs on these clusters (None: on all) and return how many there were."""
         with self._writing:
             frame = self.frame()
             theirs = pl.col("user") == user
@@ -150,13 +150,13 @@ class OnlineHistory:
             self._replaced += 1
 
     def _folded(self) -> History:
-        """Return all that is known and may be kept as one history."""
+        """Return the base and the added rows as one history, within the limit on growth."""
         whole = History.from_tail(self.frame())
         kept = self._newest(whole.tail())
         return whole if kept.height == whole.frame.height else History.from_tail(kept)
 
     def _newest(self, tail: pl.DataFrame) -> pl.DataFrame:
-        """Return what may be kept of a tail, which is in the order of submission."""
+        """Return the newest rows of a tail, which is in submission order, within the limit of each cluster."""
         limited = tail.join(self._most, on="cluster", how="left", nulls_equal=True, maintain_order="left")
         newer = (pl.len() - pl.int_range(pl.len())).over("cluster")
         return limited.filter(newer <= pl.col("most").fill_null(GROWTH_ROWS)).drop("most")
@@ -181,24 +181,24 @@ class OnlineHistory:
         return list(fresh.values()), ended
 
     def _strike(self, rows: Sequence[int]) -> None:
-        """Take rows of the base out of every key they have."""
+        """Remove rows of the base from the cached timelines of all their keys."""
         self._gone.update(rows)
         for row in rows:
-            told = self.ledger.base.frame.row(row, named=True)
-            gpus = None if told["req_gpus"] is None else told["req_gpus"] * told["instances"]
-            parts = (told["cluster"], told["user"], told["vc"], told["group"], told["role"], gpus)
+            job = self.ledger.base.frame.row(row, named=True)
+            gpus = None if job["req_gpus"] is None else job["req_gpus"] * job["instances"]
+            parts = (job["cluster"], job["user"], job["vc"], job["group"], job["role"], gpus)
             for name in KEYS:
                 key = key_of(name, parts)
                 if key is not None:
                     self._timelines.pop(key, None)
 
     def _begun(self, key: tuple[str, KeyValue], *, fed: bool) -> Timeline:
-        """Return what the base knows of a key, and remember it; of unknown keys nothing is remembered."""
+        """Return the base's timeline of a key and cache it; keys without any row are not cached."""
         base = self.ledger.base
         code = base.code_of(key)
         if code < 0 and not fed:
-            return self._nobody
-        tracks = dict(self._nobody.tracks) if code < 0 else {kind: self._track(kind, code) for kind in EVENT_KINDS}
+            return self._empty
+        tracks = dict(self._empty.tracks) if code < 0 else {kind: self._track(kind, code) for kind in EVENT_KINDS}
         timeline = self._timelines[key] = Timeline(tracks=tracks)
         return timeline
 

@@ -1,8 +1,7 @@
-"""Run times seen against references: what jobs of the like ran lately, in log seconds, as of each submission.
+"""Run times relative to references: recent log run times of similar jobs (key `like`), as of each submission.
 
-A workload drifts by factors, and trees that see and answer run times against what the like ran drift with it; each
-quantile answers against the same quantile of the like, as raw + reference. Pure functions over `features.build`, and no
-fitting. Called by training and serving alike.
+A workload drifts by factors, and trees trained on relative run times drift with it: a predicted quantile is the model's
+output plus the same quantile of similar jobs. Nothing is fitted here. Called by training and serving.
 """
 
 import math
@@ -26,10 +25,10 @@ QUANTILE_NAMES: Final = ("p50", "p90")
 LIKE: Final = {q: tuple(f"like_run_s_{q}_{last}" for last in WINDOWS) for q in QUANTILE_NAMES}
 ALL: Final = {q: tuple(f"all_run_s_{q}_{last}" for last in WINDOWS) for q in QUANTILE_NAMES}
 REFERENCE_FEATURES: Final = tuple(name for q in QUANTILE_NAMES for name in (*LIKE[q], *ALL[q]))
-"""What the references are made of: quantiles of the like, and of all jobs where the like has no history."""
+"""The features behind references: quantiles of similar jobs, and of all jobs where similar ones have no history."""
 
 UNINFORMED_LOG_S: Final = float(np.log(3600.0))
-"""The references of the first jobs of a trace."""
+"""The reference of the first jobs of a trace: one hour."""
 
 _SECONDS_OF_RUN: Final = re.compile(r"_run_s_(p\d+|last\d|km\d+)|_so_far_s$|_running_mean_s$|_ended_run_s$")
 _LOG_OF_RUN: Final = re.compile(r"_log_run_mean_")
@@ -37,9 +36,9 @@ _LOG_OF_RUN: Final = re.compile(r"_log_run_mean_")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Referenced:
-    """Features of jobs (n rows), and the log run times in seconds that answers about them are added to (n, 2).
+    """Features of jobs (n rows), and the reference log run times in seconds (n, 2) to add to a model's output.
 
-    `plain` are the features as they are, `features` as they are seen against the references.
+    `plain` are the features before, `features` after run times were made relative to the references.
     """
 
     features: pl.DataFrame
@@ -48,21 +47,21 @@ class Referenced:
 
 
 def build_referenced(jobs: pl.DataFrame, history: History, names: str | Sequence[str], *, relative: bool) -> Referenced:
-    """Build features; with `relative`, those that are run times as their log against the p50 reference.
+    """Build features; with `relative`, run times become their log minus the p50 reference.
 
-    Without `relative` the features are as `features.build` makes them, and the references are 0.
+    Without `relative` the features are those of `features.build`, and the references are 0.
     """
     listed = named(names)
     if not relative:
         plain = build(jobs, history, listed)
         return Referenced(features=plain, plain=plain, reference_log_s=np.zeros((jobs.height, 2)))
     built = build(jobs, history, tuple(dict.fromkeys((*listed, *REFERENCE_FEATURES))))
-    against, plain = reference_log_s(built), built.select(listed)
-    return Referenced(features=made_relative(plain, against[:, 0]), plain=plain, reference_log_s=against)
+    reference, plain = reference_log_s(built), built.select(listed)
+    return Referenced(features=made_relative(plain, reference[:, 0]), plain=plain, reference_log_s=reference)
 
 
 def reference_log_s(frame: pl.DataFrame) -> FloatArray:
-    """Return, for p50 and p90, the mean of the log quantiles over `WINDOWS`, of the like, else of all (n, 2).
+    """Return, for p50 and p90, the mean of the log quantiles over `WINDOWS`, of similar jobs, else of all jobs (n, 2).
 
     `frame` holds `REFERENCE_FEATURES`, in seconds.
 
@@ -77,7 +76,7 @@ def reference_log_s(frame: pl.DataFrame) -> FloatArray:
 
 
 def log_mean(seconds: Sequence[float]) -> float:
-    """Return what `reference_log_s` makes of one job's three quantiles of one level, NaN where all are unknown.
+    """Return the mean log of one job's three quantiles as `reference_log_s` computes it, NaN if all are unknown.
 
     >>> round(log_mean([1.0, math.e, math.nan]), 6)
     0.5
@@ -89,7 +88,7 @@ def log_mean(seconds: Sequence[float]) -> float:
 
 
 def relative_columns(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return which features are run times: those in seconds, and those that are logs of seconds already."""
+    """Return the names of run-time features: those in seconds, and those already in log seconds."""
     seconds = [name for name in names if _SECONDS_OF_RUN.search(name)]
     return seconds, [name for name in names if _LOG_OF_RUN.search(name)]
 

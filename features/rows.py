@@ -1,7 +1,7 @@
-"""Rows of a model's features, one job at a time over a history that grows: what serving asks.
+"""Feature rows of single jobs over a growing history: the engine that serving uses.
 
-Equal to the bit, as float32, to what `features.reference.build_referenced` and a contract's `encode` make of frames.
-Called by `modelserve.loading.served` and whoever holds one of its models.
+Training uses the frames of `features.reference.build_referenced`, encoded by a contract. The rows are equal to them to
+the bit as float32, which `tests/features/test_rows.py` checks. Called by `modelserve.loading.served`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from features.columns.feature import Asked, Load, Local, Newest, Recent, Text
+from features.columns.feature import Load, LocalTime, Newest, OwnNumber, Recent, Text
 from features.columns.request import REQUEST_COLUMNS
 from features.contract import FeatureContract
 from features.errors import ContractError
-from features.kernels import against, asked
+from features.kernels import own_numbers, relative_rows
 from features.lookups import REFERENCE_OF_ALL, REFERENCE_OF_LIKE, KeyPlan, Windows, key_plans
 from features.online import OnlineHistory
 from features.reference import QUANTILE_NAMES, UNINFORMED_LOG_S, relative_columns
@@ -28,16 +28,16 @@ Float32Array = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
 NUMBERS: Final = (*REQUEST_COLUMNS, "instances", "time_limit_s", "priority")
-"""The canonical numbers of a job's own row; the request first, as in a request matrix, then the gang's size."""
+"""Numeric canonical columns of a job: the request in the order of a request matrix, then the gang size."""
 ROWS_AT_ONCE: Final = 64
-"""How many rows are told from one state of the history: no feedback comes between."""
+"""Rows computed while the history is locked, and so from one state of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Feature rows (n, k) as a model takes them, and the log run times its answers are added to (n, 2).
+    """Feature rows (n, k) for a model, and the reference log run times (n, 2) to add to its output.
 
-    `versions` are those of the history that the first and the last rows were told from.
+    `versions` are the versions of the history that the first and the last rows were computed from.
     """
 
     matrix: Float32Array
@@ -47,10 +47,10 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBuilder:
-    """Builds the rows of one contract.
+    """Builder of the rows of one contract.
 
-    `rules` tell how columns follow from the numbers of a job's own row (after which stand the codes of its texts, then
-    its clock), `changed` those of counterfactual requests and `changed_places` their columns.
+    `rules` compute columns from a job's own values: its numbers, then its text codes, then its local times. `changed`
+    are the rules that depend on the request, and `changed_places` the columns they fill.
     """
 
     width: int
@@ -59,19 +59,19 @@ class RowBuilder:
     changed: IntArray
     changed_places: IntArray
     codes: Sequence[tuple[str, Mapping[str, float]]]
-    locals_: Sequence[Local]
+    locals_: Sequence[LocalTime]
     seconds: IntArray
     logs: IntArray
     relative: bool
 
     @classmethod
     def of(cls, contract: FeatureContract, *, relative: bool) -> "RowBuilder":
-        """Plan the rows of a contract; with `relative`, run times are seen against the references.
+        """Plan the rows of a contract; with `relative`, run times become logs relative to the references.
 
         Raises
         ------
         ContractError
-            If a feature is measured during the run: no such row can be served.
+            If a feature is measured during the run and so is unknown at submission.
         """
         names = list(contract.names)
         sources = {name: FEATURES[name].source for name in names}
@@ -79,9 +79,9 @@ class RowBuilder:
         if measured:
             raise ContractError(f"features: found {', '.join(measured)}; expected features known at submission")
         texts = [(name, source) for name, source in sources.items() if isinstance(source, Text)]
-        locals_ = [(name, source) for name, source in sources.items() if isinstance(source, Local)]
+        locals_ = [(name, source) for name, source in sources.items() if isinstance(source, LocalTime)]
         own = [*NUMBERS, *(name for name, _ in texts), *(name for name, _ in locals_)]
-        numbers = {name: source.rule(NUMBERS) for name, source in sources.items() if isinstance(source, Asked)}
+        numbers = {name: source.rule(NUMBERS) for name, source in sources.items() if isinstance(source, OwnNumber)}
         plain = {name: (own.index(name), -1, -1) for name, _ in (*texts, *locals_)}
         changed = [name for name in numbers if FEATURES[name].from_request]
         seconds, logs = relative_columns(names) if relative else ([], [])
@@ -102,7 +102,7 @@ class RowBuilder:
         )
 
     def rows(self, jobs: Sequence[JobAsked], history: OnlineHistory) -> Rows:
-        """Return the rows of jobs, each from one state of the history, in chunks of `ROWS_AT_ONCE`.
+        """Return the rows of jobs; each chunk of `ROWS_AT_ONCE` is computed from one state of the history.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class RowBuilder:
         reference = np.zeros((len(jobs), len(QUANTILE_NAMES)))
         out = np.empty(matrix.shape, dtype=np.float32)
         if len(jobs):
-            asked(np.array([self._own(job) for job in jobs], dtype=np.float64), self.rules, matrix)
+            own_numbers(np.array([self._own(job) for job in jobs], dtype=np.float64), self.rules, matrix)
         first, last = -1, 0
         for start in range(0, len(jobs) if self.keys or self.relative else 0, ROWS_AT_ONCE):
             chunk = slice(start, start + ROWS_AT_ONCE)
@@ -121,20 +121,20 @@ class RowBuilder:
                 self._look(list(matrix[chunk]), reference[chunk], jobs[chunk], history)
                 last = history.version
             first = last if first < 0 else first
-        against(matrix, reference, self.seconds, self.logs, out)
+        relative_rows(matrix, reference, self.seconds, self.logs, out)
         return Rows(matrix=out, reference_log_s=reference, versions=(max(first, 0), last))
 
     def with_requests(
         self, rows: Rows, jobs: Sequence[JobAsked], index: IntArray, requests: FloatArray
     ) -> Float32Array:
-        """Return the rows (m, k) of counterfactual requests: row i is `jobs[index[i]]` as if it asked `requests[i]`.
+        """Return the rows (m, k) of counterfactual requests: row i is `jobs[index[i]]` with the request `requests[i]`.
 
-        `rows` is what `rows` gave for `jobs`; `requests` (m, 3) is per instance, NaN for unknown.
+        `rows` is the result of `rows` for `jobs`; `requests` (m, 3) is per instance, NaN for unknown.
         """
         instances = np.array([job.instances for job in jobs], dtype=np.float64)
         numbers = np.column_stack([requests, instances[index]])
         changed = np.empty((len(index), len(self.changed)))
-        asked(numbers, self.changed, changed)
+        own_numbers(numbers, self.changed, changed)
         matrix = rows.matrix[index]
         matrix[:, self.changed_places] = changed
         return matrix
@@ -163,11 +163,11 @@ class RowBuilder:
             reference[:] = _references(seen, history)
 
 
-_SERVED: Final = (Asked, Text, Local, Recent, Load, Newest)
+_SERVED: Final = (OwnNumber, Text, LocalTime, Recent, Load, Newest)
 
 
 class _Seen:
-    """Jobs of one chunk and their glances at keys, each found once; for holders of the history's lock."""
+    """The jobs of one chunk and their cached glances; the caller holds the history's lock."""
 
     def __init__(self, history: OnlineHistory, jobs: Sequence[JobAsked]) -> None:
         for job in jobs:
@@ -175,34 +175,34 @@ class _Seen:
                 raise ContractError(f"jobs: found the trace {job.trace!r}; expected {history.trace!r}, the history's")
         self.count = len(jobs)
         self._history = history
-        self._asked = [(parts_of(job), job.submit_us) for job in jobs]
+        self._parts = [(parts_of(job), job.submit_us) for job in jobs]
         self._found: dict[str, tuple[list[Glance], list[int]]] = {}
 
     def glances(self, key: str) -> tuple[list[Glance], list[int]]:
         """Return the glances at a key of the jobs that have it, and which these are: unknown users are not one user."""
         found = self._found.get(key)
         if found is None:
-            glances = [self._history.glance(key, parts, now_us) for parts, now_us in self._asked]
+            glances = [self._history.glance(key, parts, now_us) for parts, now_us in self._parts]
             known = [glance for glance in glances if glance is not None]
             found = self._found[key] = known, [i for i, glance in enumerate(glances) if glance is not None]
         return found
 
 
 def _references(seen: _Seen, history: OnlineHistory) -> list[tuple[float, float]]:
-    """Return what each job's answers are added to: as of its like, else of all, else uninformed."""
-    found = _told(REFERENCE_OF_LIKE, "like", seen, history)
+    """Return each job's reference log run times: of similar jobs, else of all jobs, else the default."""
+    found = _reference_at(REFERENCE_OF_LIKE, "like", seen, history)
     if any(p50 != p50 or p90 != p90 for p50, p90 in found):  # NaN is not itself
-        rest = _told(REFERENCE_OF_ALL, "all", seen, history)
+        rest = _reference_at(REFERENCE_OF_ALL, "all", seen, history)
         found = [_first_known(level, below) for level, below in zip(found, rest, strict=True)]
     return found
 
 
-def _told(windows: Windows, key: str, seen: _Seen, history: OnlineHistory) -> list[tuple[float, float]]:
+def _reference_at(windows: Windows, key: str, seen: _Seen, history: OnlineHistory) -> list[tuple[float, float]]:
     glances, held = seen.glances(key)
-    told = [(np.nan, np.nan)] * seen.count
+    references = [(np.nan, np.nan)] * seen.count
     for i, pair in zip(held, windows.at(glances, history.ledger.values), strict=True):
-        told[i] = pair
-    return told
+        references[i] = pair
+    return references
 
 
 def _first_known(level: tuple[float, float], below: tuple[float, float]) -> tuple[float, float]:

@@ -1,7 +1,7 @@
-"""A job as it is asked about, and a run that is over, by the names of the canonical columns.
+"""A submitted job and an ended run as values, by the names of the canonical columns.
 
-Values only, and how they are keyed and framed; what is known of them at a moment is in `features.online`.
-Called by `features.online`, `features.rows` and whoever asks or feeds a history.
+Also their history keys, and runs as a frame. Lookups in a history are in `features.online`.
+Called by `features.online`, `features.rows` and `modelserve`.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class JobAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedRun:
-    """One run that is over, by the canonical names; NaN for what is unknown or was not measured."""
+    """One ended run, by the canonical names; NaN for a number that is unknown or was not measured."""
 
     trace: str
     cluster: str
@@ -65,13 +65,13 @@ class EndedRun:
 
 
 def parts_of(job: JobAsked | EndedRun) -> Parts:
-    """Return what a job has of the parts of keys."""
+    """Return a job's values of `keys.PARTS`."""
     gpus = job.req_gpus * job.instances
     return job.cluster, job.user, job.vc, job.group, job.role, gpus if gpus == gpus else None  # NaN is not itself
 
 
 def keys_of(run: EndedRun) -> list[tuple[str, KeyValue]]:
-    """Return every key a run has."""
+    """Return all keys of a run."""
     parts = parts_of(run)
     keys = (key_of(name, parts) for name in KEYS)
     return [key for key in keys if key is not None]

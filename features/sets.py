@@ -22,10 +22,10 @@ FEATURES: Final[dict[str, Feature]] = {**REQUEST, **CALENDAR, **RECENCY, **LOAD,
 _REQUEST: Final = tuple(name for name in REQUEST if name not in {"time_limit_s", "priority"})
 
 _REACH: Final = {"like": (5, 20, 100, 300, 1000), "user": (20, 100), "group": (20, 100)}
-"""The keys a model looks through, and the windows it sees of their ended jobs."""
+"""The keys of a model's features, and the windows of their ended jobs."""
 _WIDER: Final = {**_REACH, **dict.fromkeys(("vc", "gpus", "all"), (5, 20, 100, 300)), "vc_gpus": (20, 100)}
 _UNSTEADY: Final = frozenset({"vc", *CALENDAR})
-"""What a tree learns by heart and then trips over when the workload drifts: names of places, hours, weekdays."""
+"""Features that trees overfit, which fail when the workload drifts: virtual clusters, hours, weekdays."""
 
 
 def _looks(reach: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
@@ -37,7 +37,7 @@ def _within(feature: Feature, reach: Mapping[str, Sequence[int]]) -> bool:
         case Recent(events="ended", key=key, last=last):
             return last in reach.get(key, ())
         case Newest(key=key):
-            # One by one only where the like is narrow or the whole cluster speaks.
+            # Single submissions are used for similar jobs, the virtual cluster and the whole cluster only.
             return key in reach and key in {"like", "vc", "all"}
         case Load(key=key):
             return key in reach
@@ -46,7 +46,7 @@ def _within(feature: Feature, reach: Mapping[str, Sequence[int]]) -> bool:
 
 
 def _steady(name: str) -> bool:
-    """Tell whether a feature is a time or a share, or counts a burst or what runs: raw counts drift with the load."""
+    """Return whether a feature is stable under load; raw counts are not, save those of bursts and running jobs."""
     feature = FEATURES[name]
     timely = feature.unit in {"s", "log s", "log ratio", "fraction"} or name.endswith("_running_jobs")
     return timely or isinstance(feature.source, Newest)
@@ -72,8 +72,8 @@ FEATURE_SETS: Final[dict[str, tuple[str, ...]]] = {
 """Feature sets by name.
 
 `paper` is measured during the run, and never served. All others are known at submission: `request` without history;
-`submit`, what run-time models learn from; `wide`, with the calendar, raw counts, and every key, for comparison;
-`usage`, `submit` and the history of use, what usage models learn from.
+`submit` for run-time models; `wide`, with the calendar, raw counts and every key, for comparison; `usage`, which is
+`submit` and the history of use, for usage models.
 """
 
 
@@ -83,7 +83,7 @@ def named(names: str | Iterable[str]) -> Sequence[str]:
     Raises
     ------
     UnknownFeature
-        If the set, or one of the names, is in no registry; the message lists near matches.
+        If the set, or one of the names, is unknown; the message lists near matches.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""The canonical tables as frame schemas, made of their declaration in `features.canonical`; and when a job has ended.
+"""Frame schemas of the canonical tables, made from `features.canonical`; and the rule for an ended job.
 
-`validate` raises and `filter` splits off the bad rows. What columns mean is not here.
+`validate` raises and `filter` splits off the bad rows. The columns are described in `features.canonical`.
 Called by `pipelines` where frames cross a package border or are documented, and by the contract tests.
 """
 
@@ -17,25 +17,25 @@ __all__ = ["STATUSES", "TABLES", "TASK_TYPES", "Capacity", "Jobs", "MachineUsage
 
 
 def _column(column: Column) -> dy.Column:
-    """Return a column of a schema as it is declared."""
-    # The values differ in type as the columns' parameters do.
-    said: dict[str, Any] = {"nullable": column.nullable, "primary_key": column.key, "description": column.says}
+    """Return the schema column of a declared column."""
+    # The columns' parameters differ in type.
+    options: dict[str, Any] = {"nullable": column.nullable, "primary_key": column.key, "description": column.says}
     match column.kind:
         case "VARCHAR":
             allowed = column.one_of
-            return dy.String(**said, check=(lambda c: c.is_in(allowed)) if allowed else None)
+            return dy.String(**options, check=(lambda c: c.is_in(allowed)) if allowed else None)
         case "DOUBLE":
-            return dy.Float64(**said, min=column.least)
+            return dy.Float64(**options, min=column.least)
         case "INTEGER":
-            return dy.Int32(**said, min=column.least)
+            return dy.Int32(**options, min=column.least)
         case "BIGINT":
-            return dy.Int64(**said, min=column.least)
+            return dy.Int64(**options, min=column.least)
         case "BOOLEAN":
-            return dy.Bool(**said)
+            return dy.Bool(**options)
         case "DATE":
-            return dy.Date(**said)
+            return dy.Date(**options)
         case "TIMESTAMPTZ":
-            return dy.Datetime(**said, time_unit="us", time_zone="UTC")
+            return dy.Datetime(**options, time_unit="us", time_zone="UTC")
 
 
 def _schema(name: str, table: Table, **rules: object) -> type[dy.Schema]:
@@ -66,7 +66,7 @@ TABLES: dict[str, type[dy.Schema]] = {
 
 
 def has_ended() -> pl.Expr:
-    """Return whether a job is over; one whose trace tells no state is over where it has an end.
+    """Return whether a job has ended; if its trace records no state, a job with an end time has ended.
 
     >>> frame = pl.DataFrame({"status": ["running", None, None, "failed"], "end_ts": [1, 2, None, 3]})
     >>> frame.select(has_ended()).to_series().to_list()

@@ -1,7 +1,7 @@
-"""The events of one key in time order, which grow; and that key looked at from one moment.
+"""Events of one key in time order (`Timeline`), and one key as of a moment (`Glance`).
 
-Arrays and places in them only: which jobs these are, and which keys they have, is in `features.online`.
-Called by `features.online` (grown) and by `features.rows` (looked at).
+Arrays only; jobs and their keys are in `features.online`.
+Called by `features.online`, which adds events, and by `features.rows` and `features.lookups`, which read them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,12 +17,12 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 KEPT_ANSWERS: Final = 16
-"""How many answers a key remembers: the last moments' statistics, while nothing of it ends."""
+"""Results that are cached per key; the cache empties when it is full or when events are added."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Track:
-    """The events of one kind, by time and then by row: their times, rows, and running sums of weights (from 0)."""
+    """Events of one kind, by time and then by row: times, rows, and running sums of weights (starting at 0)."""
 
     ts: IntArray
     rows: IntArray
@@ -31,7 +31,7 @@ class Track:
 
     @classmethod
     def of(cls, ts: IntArray, rows: IntArray, sums: Mapping[str, IntArray]) -> "Track":
-        """Take arrays as they are."""
+        """Make a track of sorted arrays."""
         return cls(ts=ts, rows=rows, sums=sums, last_us=int(ts[-1]) if len(ts) else -1)
 
     def before(self, now_us: int) -> int:
@@ -41,7 +41,7 @@ class Track:
     def with_events(
         self, ts: IntArray, rows: IntArray, weights: Mapping[str, IntArray], order: Callable[[int], Any]
     ) -> "Track":
-        """Return the track with more events in their places; `order` tells how rows of one time follow each other."""
+        """Return the track with more events inserted by time; `order` is the sort key of rows of the same time."""
         new = sorted(range(len(rows)), key=lambda i: (ts[i], order(int(rows[i]))))
         ts, rows = ts[new], rows[new]
         places = self.ts.searchsorted(ts, side="right")
@@ -68,20 +68,22 @@ def _place(rows: IntArray, row: int, order: Callable[[int], Any]) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class Timeline:
-    """What is known of one key: a track per kind of event, how many later runs are in it, and answers given before."""
+    """One key: a track per kind of event, the number of added runs merged so far, and cached results."""
 
     tracks: Mapping[str, Track]
     merged: int = 0
-    answers: dict[tuple[object, int], Any] = field(default_factory=dict)  # each asker knows what it had remembered
+    answers: dict[tuple[object, int], Any] = field(
+        default_factory=dict
+    )  # the type depends on the caller that cached it
 
     def remember(self, what: object, stop: int, answer: object) -> None:
-        """Keep the answer to `what` over the first `stop` events."""
+        """Cache the result of `what` over the first `stop` events."""
         if len(self.answers) >= KEPT_ANSWERS:
             self.answers.clear()
         self.answers[what, stop] = answer
 
     def grow(self, tracks: Mapping[str, Track], merged: int) -> None:
-        """Take tracks with more events; what was answered before may no longer hold."""
+        """Replace the tracks by longer ones and empty the cache."""
         self.tracks, self.merged = tracks, merged
         self.answers.clear()
 
@@ -120,12 +122,12 @@ class Glance:
         return self.now_us - int(self.timeline.tracks["ended"].ts[stop - 1]) if stop else np.nan
 
     def per(self, above: int, below: int) -> float:
-        """Return a ratio of whole numbers, NaN where the lower is zero."""
+        """Return a ratio of whole numbers, NaN where `below` is zero."""
         return above / below if below > 0 else np.nan
 
 
 def newest_rows(glances: Sequence[Glance], kind: str, last: int) -> Rows:
-    """Return the rows (n, last) of the newest events of a kind, newest first, and which are real."""
+    """Return the rows (n, last) of the newest events of a kind, newest first, and which entries hold a row."""
     rows = np.zeros((len(glances), last), dtype=np.int64)
     stops = [glance.stop(kind) for glance in glances]
     for i, (glance, stop) in enumerate(zip(glances, stops, strict=True)):
@@ -135,7 +137,7 @@ def newest_rows(glances: Sequence[Glance], kind: str, last: int) -> Rows:
 
 
 def empty_timeline(weights: Sequence[str], kinds: Mapping[str, bool]) -> Timeline:
-    """Return the timeline of a key that nobody has; `kinds` tells which kinds of events are weighted."""
+    """Return a timeline without events; `kinds` maps each kind of event to whether it carries weights."""
     none = np.empty(0, dtype=np.int64)
     sums = {name: np.zeros(1, dtype=np.int64) for name in weights}
     return Timeline(tracks={kind: Track.of(none, none, sums if w else {}) for kind, w in kinds.items()})

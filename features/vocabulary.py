@@ -1,7 +1,7 @@
 """The closed vocabularies of the canonical tables: job states, task types, resources, devices.
 
-Vendor spellings are translated in `pipelines/sources/*.py` and do not appear here, save the raw workload tags.
-Called by every package that names a state, a task type or a resource.
+Vendor spellings are translated in `pipelines/sources/*.py` and do not appear here, except the raw workload tags.
+Used by all packages.
 """
 
 from enum import StrEnum
@@ -12,7 +12,7 @@ ROLE_WHOLE_JOB: Final = "job"
 
 
 class Status(StrEnum):
-    """How a job stands at the end of its trace."""
+    """The state of a job at the end of its trace."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -24,7 +24,7 @@ class Status(StrEnum):
 
 
 ONGOING: Final = frozenset({Status.RUNNING, Status.WAITING})
-"""The states without an end: the job will run on. A trace that tells no state leaves it null."""
+"""States of jobs that have not ended. The state is null if the trace records none."""
 
 
 class TaskType(StrEnum):
@@ -52,7 +52,7 @@ TASK_TYPE_OF_WORKLOAD: Final[dict[str, TaskType]] = {
 """Raw workload tag to task type; a missing or unlisted tag is `TaskType.OTHER`."""
 
 GPU_MEM_GIB_OF_TYPE: Final[dict[str, float]] = {"T4": 16.0, "P100": 16.0, "V100": 16.0, "V100M32": 32.0}
-"""Memory of one device in GiB, where the type says it; `MISC` and unknown types are not listed."""
+"""Memory of one device in GiB by GPU type; `MISC` and unknown types are not listed."""
 
 ZONES: Final[dict[str, str]] = {
     "pai": "Asia/Shanghai",

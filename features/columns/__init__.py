@@ -1,5 +1,5 @@
-"""The feature functions, one noun a file: `request`, `calendar`, `recency`, `load`, `newest`, `measured`.
+"""The feature functions, one noun a file: `request`, `recency`, `load`, `newest`, `measured`.
 
-Each file ends in a dict of the features it defines; how frames and contracts are made of them is not here.
+Each file ends in a dict of the features it defines; frames and contracts are made elsewhere.
 Called by `features.sets`, which joins the dicts, and by `features.build`.
 """

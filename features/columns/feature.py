@@ -1,6 +1,6 @@
-"""What a feature is: its name, unit and kind, and how it is computed.
+"""The definition of a feature (name, unit, kind, source), and the history spans that features of frames read.
 
-Types only; the features themselves are in the sibling files, the registry of all in `features.sets`.
+The features themselves are in the sibling files, the registry of all in `features.sets`.
 Called by every file of `columns/`, by `features.build` and by `features.contract`.
 """
 
@@ -22,8 +22,8 @@ Kind = Literal["q", "c"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A number of the job's own row: `above`, times `times`, over `over` where that is positive, else unknown."""
+class OwnNumber:
+    """A number of the job's own row: `above`, times `times`, divided by `over` where that is positive, else unknown."""
 
     above: str
     times: str | None = None
@@ -40,14 +40,14 @@ class Asked:
         return pl.when(below > 0).then(value / below)
 
     def rule(self, names: Sequence[str]) -> tuple[int, int, int]:
-        """Return the number for `features.kernels.asked`: the places in `names` of its three columns, -1 without."""
+        """Return the rule for `kernels.own_numbers`: positions in `names` of its three columns, -1 for none."""
         above, times, over = (-1 if c is None else names.index(c) for c in (self.above, self.times, self.over))
         return above, times, over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A canonical text as it stands: a category."""
+    """A canonical text column, used unchanged as a category."""
 
     column: str
 
@@ -57,8 +57,8 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Local:
-    """A number told from the submission by the clock and calendar of the trace's own time zone."""
+class LocalTime:
+    """A number computed from the submission time in the trace's own time zone."""
 
     zones: Mapping[str, str]
     of_series: Callable[[pl.Expr], pl.Expr]
@@ -79,8 +79,8 @@ class Local:
         return self.of_datetime(datetime.fromtimestamp(submit_us // 1_000_000, zone))
 
 
-Own = Asked | Text | Local
-"""Whatever is told from the job's own row."""
+Own = OwnNumber | Text | LocalTime
+"""Sources computed from the job's own row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class Recent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """A measure of what a key had submitted, running and waiting at the job's submission."""
+    """A measure of the submitted, running and waiting jobs of a key at the job's submission."""
 
     key: str
     measure: str
@@ -111,15 +111,15 @@ class Newest:
 
 
 Look = Recent | Load | Newest
-"""Whatever is computed from the history."""
+"""Sources computed from the history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
     """One column of a feature frame.
 
-    `source` is told from the job's own row, or a look into the history, or an expression over what was measured.
-    `needs` names the canonical columns read; `from_request` marks what changes with a counterfactual request.
+    `source` is computed from the job's own row, from the history, or as an expression over measured columns.
+    `needs` names the canonical columns read; `from_request` marks features that change with a counterfactual request.
     """
 
     name: str
@@ -137,7 +137,7 @@ class Feature:
 
 
 KEY_COLUMNS = ("trace", "cluster", "user", "vc", "group", "role", "req_gpus", "instances", "submit_ts")
-"""The canonical columns that a look into the history reads."""
+"""The canonical columns that a history lookup reads."""
 
 
 IntArray = npt.NDArray[np.int64]
@@ -146,13 +146,13 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookback:
-    """The key codes (n, keys) and submission times in microseconds (n,) of the jobs asked about."""
+    """The key codes (n, keys) and submission times in microseconds (n,) of jobs to look up in a history."""
 
     history: History
     codes: IntArray
     submit_us: IntArray
     spans: dict[tuple[str, tuple[str, ...], int], tuple[IntArray, IntArray]] = field(default_factory=dict)
-    """The spans found so far: many measures look at the same ones."""
+    """Cached spans: many measures read the same ones."""
 
     @classmethod
     def of(cls, jobs: pl.DataFrame, history: History) -> "Lookback":
@@ -165,12 +165,12 @@ class Lookback:
 
         Both are (n * keys,), job by job.
         """
-        asked = (kind, tuple(keys), ago_us)
-        if asked not in self.spans:
+        wanted = (kind, tuple(keys), ago_us)
+        if wanted not in self.spans:
             codes = self.codes[:, [KEY_NAMES.index(key) for key in keys]].ravel()
             ts = np.repeat(self.submit_us - ago_us, len(keys))
-            self.spans[asked] = self.history.events[kind].span(codes, ts)
-        return self.spans[asked]
+            self.spans[wanted] = self.history.events[kind].span(codes, ts)
+        return self.spans[wanted]
 
     def unknown(self, key: str) -> BoolArray:
         """Mark the jobs whose `key` is null (n,)."""

@@ -1,6 +1,6 @@
-"""Features of the load at submission: what the key has just submitted, what runs, what waits.
+"""Features of the load at submission: recent submissions of a key, its running and its waiting jobs.
 
-Only what is known then: submissions strictly before, and which of them had started or ended by then.
+Only jobs submitted strictly before count, with the state they had at the submission.
 Called through `features.sets` and by `features.build`.
 """
 
@@ -21,7 +21,7 @@ _US: Final = 1_000_000
 
 
 class Moment(Protocol):
-    """What is known of a key at a moment, or of many keys at theirs."""
+    """The state of one key at a moment, or of many keys each at its own."""
 
     @property
     def now_us(self) -> Number:
@@ -37,7 +37,7 @@ class Moment(Protocol):
         """Return the time since a job last ended, NaN if none had."""
 
     def per(self, above: Number, below: Number) -> Number:
-        """Return a ratio of whole numbers, NaN where the lower is zero."""
+        """Return a ratio of whole numbers, NaN where `below` is zero."""
 
 
 Measure = Callable[[Moment], Number]
@@ -94,7 +94,7 @@ MEASURES: Final[dict[str, Measure]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Moments:
-    """The moments of many jobs under several keys: every answer is (n * keys,), job by job."""
+    """Several keys of many jobs at their submission: every result is (n * keys,), job by job."""
 
     seen: Lookback
     keys: Sequence[str]
@@ -129,7 +129,7 @@ _UNIT_OF_SUFFIX: Final = {"_s": "s", "_gpus": "GPUs"}
 
 
 Plan = Mapping[str, tuple[tuple[str, ...], IntArray]]
-"""For each measure its keys and the places it answers."""
+"""For each measure, its keys and the positions of the lookups it fills."""
 
 
 def plan(loads: Sequence[Load]) -> Plan:
@@ -142,7 +142,7 @@ def plan(loads: Sequence[Load]) -> Plan:
 
 
 def fill(answers: FloatArray, planned: Plan, seen: Lookback) -> None:
-    """Write the loads that were planned into `answers` (loads, n)."""
+    """Write the planned loads into `answers` (loads, n)."""
     for measure, (keys, places) in planned.items():
         answers[places] = MEASURES[measure](_Moments(seen=seen, keys=keys)).reshape(-1, len(keys)).T
 

@@ -1,7 +1,7 @@
 """The paper's five features, all measured while the job ran: for comparison, never served.
 
-They read the `usage` columns joined onto the jobs; nothing known at submission is here.
-Called through `features.sets`; `with_usage` by whoever builds the set `paper`.
+They read the `usage` columns joined onto the jobs; features known at submission are elsewhere.
+Called through `features.sets`; `with_usage` by `pipelines.models.examples`.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ _KEYS: Final = ("trace", "cluster", "job_id", "role")
 
 
 def with_usage(jobs: pl.DataFrame, usage: pl.DataFrame) -> pl.DataFrame:
-    """Return `jobs`, same rows and order, with the columns of `usage` beside them (null where not measured)."""
+    """Return `jobs`, same rows and order, with the columns of `usage` added (null where not measured)."""
     return jobs.join(usage, on=_KEYS, how="left", validate="m:1", maintain_order="left")
 
 
@@ -40,7 +40,7 @@ def net_bytes_per_s() -> pl.Expr:
 
 
 def gpu_mem_frac(assumed_gib: float | None = None) -> pl.Expr:
-    """Return mean GPU memory over one device's; where its type does not say, over `assumed_gib` (null without)."""
+    """Return mean GPU memory over one device's; for unknown types over `assumed_gib` (null without)."""
     device_gib = (
         pl.col("gpu_type")
         .cast(pl.String)

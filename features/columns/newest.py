@@ -1,6 +1,6 @@
-"""Features of a key's newest submissions, ended or not: what they had run by now, and the burst a job stands in.
+"""Features of a key's newest submissions, ended or not: how long they had run, and the burst that a job belongs to.
 
-A running job says "at least this long", so that long jobs count before they end (Kaplan-Meier quantiles).
+Running jobs count as "at least this long", so long jobs count before they end (Kaplan-Meier quantiles).
 Called through `features.sets` and by `features.build`.
 """
 
@@ -18,7 +18,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 NEWEST_COUNTS: Final = (20, SUBMITTED_DEPTH)
-"""Of how many submissions a curve is drawn."""
+"""Submissions per Kaplan-Meier curve."""
 BURST_GAPS_S: Final = (60, 300, 1800)
 """Submissions of one key closer than this are one burst, at three scales."""
 
@@ -37,7 +37,7 @@ UNITS: Final[dict[str, str]] = {
 }
 """Statistic name to its unit, in the order in which `features.kernels.newest_of_one` writes them:
 
-what the newest five had run by now; whether the newest three had ended (1) or not (0); how long ago they came;
+how long the newest five had run; whether the newest three had ended (1) or not (0); how long ago they came;
 quantiles of Kaplan-Meier curves over the newest 20 and 60; the share of the newest 20 that had ended, the run time of
 the newest that had, and how many are newer; and of the burst that the job continues (no gap reaches it): how many came
 before (0: the job opens one), how long since its first, the share that had ended, and quantiles of its own curve.
@@ -47,7 +47,7 @@ STATS: Final = tuple(UNITS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The keys looked at, and for each key the places it answers and their statistics' positions."""
+    """The keys to look up, and for each key the positions of its lookups and of their statistics."""
 
     keys: tuple[str, ...]
     places: Mapping[str, tuple[IntArray, IntArray]]
@@ -64,7 +64,7 @@ def plan(looks: Sequence[Newest]) -> Plan:
 
 
 def fill(answers: FloatArray, planned: Plan, seen: Lookback) -> None:
-    """Write the looks that were planned into `answers` (looks, n)."""
+    """Write the planned lookups into `answers` (looks, n)."""
     if not planned.keys:
         return
     from features.kernels import newest_of_many  # numba takes half a second: only where rows are made

@@ -1,6 +1,6 @@
 """Features of the newest ended jobs of a key: how long they ran, how they ended, what they used.
 
-Each statistic looks at one window, row by row, with no running sum; which windows exist is said here.
+Each statistic reads one window, row by row, without running sums; the windows are listed at the end of this file.
 Called through `features.sets` and by `features.build`.
 """
 
@@ -88,9 +88,9 @@ _RANKED: Final = frozenset({"p10", "p25", "p50", "p75", "p90", "max"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """All looks into the `last` newest events of a kind.
+    """All lookups in the `last` newest events of a kind.
 
-    `stats` holds, by column and statistic, the places of the looks it answers and the positions of their keys.
+    `stats` holds, by column and statistic, the positions of the lookups it fills and of their keys.
     """
 
     events: str
@@ -100,11 +100,11 @@ class Window:
 
 
 Plan = tuple[Window, ...]
-"""The windows that a list of looks opens, each once."""
+"""The distinct windows of a list of lookups."""
 
 
 def plan(looks: Sequence[Recent]) -> Plan:
-    """Group `looks` by window; each statistic knows which of the looks it answers, and for which keys."""
+    """Group `looks` by window; list for each statistic the lookups it fills and their keys."""
     grouped: dict[tuple[str, int], list[int]] = defaultdict(list)
     for place, look in enumerate(looks):
         grouped[look.events, look.last].append(place)
@@ -120,7 +120,7 @@ def plan(looks: Sequence[Recent]) -> Plan:
 
 
 def fill(answers: FloatArray, windows: Plan, seen: Lookback) -> None:
-    """Write the looks that `windows` was planned for into `answers` (looks, n)."""
+    """Write the planned lookups into `answers` (looks, n)."""
     for window in windows:
         events = seen.history.events[window.events]
         begin, stop = seen.span(window.events, window.keys)
@@ -136,9 +136,9 @@ def fill(answers: FloatArray, windows: Plan, seen: Lookback) -> None:
 
 
 def of_spans(windows: Plan, values: Mapping[str, FloatArray], newest: Callable[[str, int], Rows]) -> FloatArray:
-    """Return the looks that `windows` was planned for, all of one key, over n spans of events (n, looks).
+    """Return the planned lookups, all of one key, over n spans of events (n, looks).
 
-    `newest` tells the rows of the newest events of a kind, (n, last) as `Events.newest` does.
+    `newest` returns the rows of the newest events of a kind, (n, last) as `Events.newest` does.
     """
     answers: dict[int, FloatArray] = {}
     for window in windows:

@@ -1,7 +1,7 @@
-"""Features of the request itself: what was asked for, and of what kind.
+"""Features of the job's own row: its request, its categories, and the local hour and weekday of its submission.
 
-Known at submission; `nodes` is left out, since it is known only after placement.
-Called through `features.sets`.
+All are known at submission; `nodes` is left out, since it is known only after placement. There is no day index: a tree
+would fit the past with it. Called through `features.sets`.
 """
 
 from datetime import datetime
@@ -9,14 +9,14 @@ from typing import Final
 
 import polars as pl
 
-from features.columns.feature import Asked, Feature, Local, Text
+from features.columns.feature import Feature, LocalTime, OwnNumber, Text
 from features.vocabulary import ZONES
 
 REQUEST_COLUMNS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
 """The canonical columns of a request, in the column order of a request matrix."""
 _UNITS: Final = dict(zip(REQUEST_COLUMNS, ("cores", "GiB", "GPUs"), strict=True))
 _CATEGORIES: Final = {
-    "gpu_type": "device type asked for",
+    "gpu_type": "requested device type",
     "vc": "virtual cluster",
     "role": "role in the job",
     "task_type": "kind of work",
@@ -24,22 +24,22 @@ _CATEGORIES: Final = {
 }
 
 
-def _number(name: str, unit: str, doc: str, source: Asked) -> Feature:
+def _number(name: str, unit: str, doc: str, source: OwnNumber) -> Feature:
     needs = tuple(column for column in (source.above, source.times, source.over) if column is not None)
     requested = not set(REQUEST_COLUMNS).isdisjoint(needs)
     return Feature(name=name, unit=unit, doc=doc, source=source, needs=needs, from_request=requested)
 
 
 def _amount(name: str, unit: str, doc: str) -> Feature:
-    return _number(name, unit, doc, Asked(above=name))
+    return _number(name, unit, doc, OwnNumber(above=name))
 
 
 def _total(name: str, unit: str, doc: str, column: str) -> Feature:
-    return _number(name, unit, doc, Asked(above=column, times="instances"))
+    return _number(name, unit, doc, OwnNumber(above=column, times="instances"))
 
 
 def _ratio(name: str, unit: str, doc: str, above: str, below: str) -> Feature:
-    return _number(name, unit, doc, Asked(above=above, over=below))
+    return _number(name, unit, doc, OwnNumber(above=above, over=below))
 
 
 _DEFINED: Final = (
@@ -70,9 +70,11 @@ def _hour_of_datetime(ts: datetime) -> float:
     return ts.hour + ts.minute // 15 * 0.25
 
 
-HOUR: Final = Local(zones=ZONES, of_series=_hour_of_series, of_datetime=_hour_of_datetime)
+HOUR: Final = LocalTime(zones=ZONES, of_series=_hour_of_series, of_datetime=_hour_of_datetime)
 """The local hour of day in quarters (0..23.75): exact, where minutes over 60 would round by the batch."""
-WEEKDAY: Final = Local(zones=ZONES, of_series=lambda ts: ts.dt.weekday(), of_datetime=lambda ts: float(ts.isoweekday()))
+WEEKDAY: Final = LocalTime(
+    zones=ZONES, of_series=lambda ts: ts.dt.weekday(), of_datetime=lambda ts: float(ts.isoweekday())
+)
 """The local day of the week (Monday is 1)."""
 
 _NEEDS: Final = ("trace", "submit_ts")

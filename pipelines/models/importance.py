@@ -20,7 +20,8 @@ import xgboost as xgb
 from scipy.stats import spearmanr
 from sklearn.inspection import permutation_importance
 
-from features.build import REQUEST_COLUMNS, with_requests
+from features.build import with_requests
+from features.columns.request import REQUEST_COLUMNS
 from features.contract import FeatureContract
 from features.sets import FEATURES
 from pipelines.models.boosting import Columns, Matrix
