@@ -1,5 +1,5 @@
-"""Thin core of a scheduler: shrink requests, order the queue, place gangs, simulate the outcome.
+"""Scheduling decisions: shrink requests, order the queue, place gangs, run rounds, plan energy and cost.
 
-Python and numpy, numba in `compiled`, HTTP in `exchange`; no disk, no global randomness, nothing of taut's packages.
-`pipelines` runs simulations with it; `modelserve` answers recommendations with the same `shrink`.
+Decides only: no clock, files, HTTP, JSON or global randomness, and no import of taut's other packages. Numpy, and numba
+in `kernels`. `pipelines` simulates with it; `modelserve` answers recommendations with the same `shrink`.
 """

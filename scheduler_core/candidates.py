@@ -1,7 +1,7 @@
-"""The candidates of Algorithm 1 as arrays: what each would give, and on which of them the run-time model may speak.
+"""Candidates of Algorithm 1 as arrays, with their floors and the GPU grid; axes are (job, alpha, resource).
 
-Axes are always (job, alpha, resource). No predictor is asked here; that is `shrink`.
-Called by `scheduler_core.shrink` only.
+No predictor is called here; `shrink` does that and chooses.
+Called by `shrink`, `recommendations` and `pipelines.rightsizing`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ import numpy as np
 from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray, Job, Knowledge, PeakUse
 
 ROUNDING_SLACK: Final = 1e-9
-"""What a quotient may exceed a whole number by and still count as that number (0.15 / 0.05 is 3.0000000000000004)."""
+"""A quotient that exceeds a whole number by less counts as that number (0.15 / 0.05 is 3.0000000000000004)."""
 
 
 def round_up_gpus(gpus: FloatArray, grid: float) -> FloatArray:
@@ -28,12 +28,12 @@ def round_up_gpus(gpus: FloatArray, grid: float) -> FloatArray:
 
 
 def device_memory(gpu_types: list[str | None], known_gib: Mapping[str, float], assumed_gib: float) -> FloatArray:
-    """Return the memory of one device in GiB per job (n,); types that are not known take the assumed value."""
+    """Return the memory of one device in GiB per job (n,); unknown types take the assumed value."""
     return np.array([known_gib.get(kind, assumed_gib) if kind else assumed_gib for kind in gpu_types], dtype=np.float64)
 
 
 def minimum_requests(jobs: Sequence[Job]) -> FloatArray:
-    """Return what each job is never given less of (n, 3), 0 where there is no such minimum."""
+    """Return each job's minimum request (n, 3), 0 where there is none."""
     minimums = np.zeros((len(jobs), len(RESOURCES)))
     for i, job in enumerate(jobs):
         if job.minimum is not None:
@@ -74,14 +74,15 @@ GPUS = RESOURCES.index("gpus")
 class Candidates:
     """Every candidate of a round.
 
-    `values` is what each candidate would give (n, A, 3): alpha times the request, not below floor and minimum, GPUs on
-    the grid, never above the request. `floor_binds` marks where floor or minimum lie above alpha times the request.
-    `spoken` marks where the run-time model may judge the value; elsewhere it is silent (or the resource is important).
+    `values` are the candidate requests (n, A, 3): alpha times the request, not below floor and minimum, GPUs on the
+    grid, never above the request. `floor_binds` marks where floor or minimum lie above alpha times the request.
+    `judged` marks where the run-time model can judge the value; elsewhere the value is outside its training range, or
+    the resource is important.
     """
 
     values: FloatArray
     floor_binds: BoolArray
-    spoken: BoolArray
+    judged: BoolArray
 
 
 def candidates_of(
@@ -96,8 +97,8 @@ def candidates_of(
 
     `minimums` (n, 3) hold with and without the guard.
 
-    Without the guard the model is taken to know everything, as the paper does. With it, the model is silent where the
-    candidate lies outside the requests seen in training, or where training saw one value only.
+    Without the guard the model judges every value, as in the paper. With it, the model judges only values within the
+    range of training requests, and none where training had one value only.
     """
     scaled = alphas[None, :, None] * requests[:, None, :]
     known_floors = np.zeros_like(requests) if floors is None else np.where(np.isnan(floors), np.inf, floors)
@@ -108,34 +109,34 @@ def candidates_of(
     binds = np.broadcast_to(needed[:, None, :], scaled.shape) > scaled
 
     known = np.isfinite(requests) & ~important_resources(knowledge)
-    spoken = np.broadcast_to(known[:, None, :], values.shape)
+    judged = np.broadcast_to(known[:, None, :], values.shape)
     if floors is not None:
         low, high = _support(knowledge)
         seen = (values >= low[:, None, :]) & (values <= high[:, None, :]) & (low < high)[:, None, :]
-        spoken = spoken & seen & np.isfinite(floors)[:, None, :]
-    return Candidates(values=values, floor_binds=binds, spoken=spoken)
+        judged = judged & seen & np.isfinite(floors)[:, None, :]
+    return Candidates(values=values, floor_binds=binds, judged=judged)
 
 
-def chosen_alpha(spoken: BoolArray, accepted: IntArray, movable: BoolArray) -> IntArray:
+def chosen_alpha(judged: BoolArray, accepted: IntArray, movable: BoolArray) -> IntArray:
     """Return the index of the alpha each resource takes (n, 3), -1 where it keeps its request.
 
-    `accepted` is the first alpha the model let pass (n,), or A where none passed. A resource the model speaks about
-    takes that alpha. A silent one is neither permitted nor forbidden by the model: it takes the smallest alpha from
-    which the model has stayed silent up to there, so the floor alone holds it.
+    `accepted` is the first alpha the model let pass (n,), or A where none passed. A resource that the model judges at
+    that alpha takes it. Any other takes the smallest alpha from which the model judges none of the values up to there,
+    so that only the floor limits it.
     """
-    jobs, count, _ = spoken.shape
+    jobs, count, _ = judged.shape
     steps = np.arange(count)[None, :, None]
-    silent_since = np.maximum.accumulate(np.where(spoken, steps + 1, 0), axis=1)
+    unjudged_since = np.maximum.accumulate(np.where(judged, steps + 1, 0), axis=1)
     last = np.minimum(accepted, count - 1)
     at = np.arange(jobs)
-    speaks = spoken[at, last]
-    chosen = np.where(speaks, last[:, None], silent_since[at, last])
-    refused = speaks & (accepted == count)[:, None]
+    judges = judged[at, last]
+    chosen = np.where(judges, last[:, None], unjudged_since[at, last])
+    refused = judges & (accepted == count)[:, None]
     return np.where(movable & ~refused, chosen, -1)
 
 
 def _shares(gpus: FloatArray, requests: FloatArray, grid: float) -> FloatArray:
-    # A job that asked for a GPU keeps at least one step of one: with none it could not run at all.
+    # A job that requested a GPU keeps at least one step of the grid: without any it could not run.
     return np.where(requests > 0.0, np.maximum(round_up_gpus(gpus, grid), grid), gpus)
 
 

@@ -1,8 +1,7 @@
-"""Machines, their free capacity and the room they make, in integer milli-units, so that giving back is exact.
+"""Free capacity of machines in integer units (`Room`), and the cluster that allocates and releases it (`Cluster`).
 
-What gangs take is in `demand`, which machine they take it from is decided in `placement`. A machine's GPUs are counted
-together (pooled: two instances of 0.6 GPU fit 1.2 free GPUs whichever devices those are), or one by one.
-Called by `placement`, `rounds`, `backfill`, `preemption` and `pending`; the compiled engine reads its capacities.
+Machines are chosen in `placement`. GPUs of a machine are pooled (two instances of 0.6 GPU fit 1.2 free GPUs, on
+whichever devices) or shared by device. Called by `placement`, `rounds`, `preemption`, `pending` and the simulator.
 """
 
 import math
@@ -13,7 +12,7 @@ from operator import gt
 
 import numpy as np
 
-from scheduler_core.demand import ALTERNATIVES as ALTERNATIVES  # all of them handed on: nouns beside machines
+from scheduler_core.demand import ALTERNATIVES as ALTERNATIVES
 from scheduler_core.demand import GPUS as GPUS
 from scheduler_core.demand import MILLI as MILLI
 from scheduler_core.demand import UNIT_SLACK as UNIT_SLACK
@@ -31,12 +30,12 @@ from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 
 class Room:
-    """Free units by machine (machines, 3), and what a placement may ask about them; never changed.
+    """Free units by machine (machines, 3), and the queries of placements; immutable.
 
-    `largest` is the largest machine's capacity by resource (3,), at least 1; `up` marks the machines that are there,
-    the others have nothing free; `of_type` marks the machines of each GPU type. `devices` are the free milli-GPUs of
-    every GPU (machines, most GPUs of any machine), whose sums are `free`'s; `tenants` counts the instances there with a
-    part of a GPU (column 0) or with k whole ones (column k). Both are None when GPUs are pooled.
+    `largest` is the largest machine's capacity by resource (3,), at least 1; `up` marks the machines that are up, the
+    others have nothing free; `of_type` marks the machines of each GPU type. `devices` are the free milli-GPUs of
+    every GPU (machines, most GPUs of any machine), which add up to `free`; `tenants` counts the instances with a part
+    of a GPU (column 0) or with k whole ones (column k). Both are None when GPUs are pooled.
     """
 
     def __init__(
@@ -54,11 +53,11 @@ class Room:
         self.of_type = of_type
         self.devices = devices
         self.tenants = tenants
-        # Whether a gang fits and where it goes are asked one after the other.
+        # `fits` and a placement query the same demand one after the other.
         self._last: tuple[Demand, IntArray] | None = None
 
     def hosts(self, demand: Demand) -> IntArray:
-        """Return how many instances each machine could take (machines,), at most the gang's own number."""
+        """Return how many instances each machine could host (machines,), at most the gang's own number."""
         if self._last is None or self._last[0] != demand:
             hosts = np.where(self.open_to(demand), demand.instances, 0)
             # Resource by resource: numpy is slow along an axis of three.
@@ -84,24 +83,24 @@ class Room:
         return np.asarray(cpu + mem + gpu, dtype=np.float64)
 
     def allocation(self, demand: Demand, counts: Sequence[tuple[int, int]]) -> Allocation:
-        """Return the allocation of so many instances to machines that host them, its GPUs chosen by best fit."""
+        """Return the allocation of these (machine, instances) counts, with devices chosen by best fit."""
         taken = () if self.devices is None else bound(self.devices, demand.units[2], counts)
         return Allocation(demand=demand, counts=tuple(counts), devices=taken)
 
     def with_(self, allocations: Iterable[Allocation]) -> "Room":
-        """Return the room that is there once these are given back."""
+        """Return the room after these allocations are released."""
         return self._moved(allocations, 1)
 
     def without(self, allocations: Iterable[Allocation]) -> "Room":
-        """Return the room that is left once these are taken."""
+        """Return the room after these allocations are taken."""
         return self._moved(allocations, -1)
 
     def within(self, other: "Room") -> "Room":
-        """Return what is free in both."""
+        """Return what is free in both rooms."""
         free = np.minimum(self.free, other.free)
         if self.devices is None or other.devices is None or self.tenants is None or other.tenants is None:
             return Room(free, self.largest, self.up, self.of_type)
-        # Sums of what both have of each device, not the smaller sum; what holds the rest is in one of them at least.
+        # The minimum is taken device by device; a tenant of either room counts.
         left = np.minimum(self.devices, other.devices)
         free[:, 2] = left.sum(axis=1)
         return Room(free, self.largest, self.up, self.of_type, left, np.maximum(self.tenants, other.tenants))
@@ -115,9 +114,9 @@ class Room:
         return Room(free, self.largest, self.up, self.of_type, left, held)
 
     def _may_fit(self, demand: Demand) -> bool:
-        """Look at the largest machine's room and at all of it: most gangs that cannot start fail already here.
+        """Compare with the freest machine and with the total: most gangs that do not fit fail here already.
 
-        A room is asked once only where the gang starts, and summing one up costs more than the one question.
+        The first query of a room skips this, since the totals cost more than one query.
         """
         return self._last is None or all(
             units <= most and units * demand.instances <= total
@@ -126,17 +125,16 @@ class Room:
 
     @cached_property
     def _bounds(self) -> list[tuple[int, int]]:
-        """Return by resource what is free on the freest machine, and on all."""
+        """Return by resource the most free units of a machine, and the sum over machines."""
         return [(int(self.free[:, at].max()), int(self.free[:, at].sum())) for at in range(len(UNITS))]
 
 
 class Cluster:
-    """The machines of one cluster, what is free on them, and which are away.
+    """The machines of one cluster, their free capacity, and which of them are down.
 
     `capacity` and `free` are (machines, 3) in the order of `RESOURCES`; `free` changes by `allocate` and `release`
-    only, and never leaves 0..capacity. What is free on a machine that is away is in no `room()`. `devices` are the free
-    milli-GPUs of every GPU and `tenants` who is there, as in `Room`; None when they are pooled. `empty` is the room of
-    the whole cluster with nothing on it.
+    only, and never leaves 0..capacity. `room()` leaves out machines that are down. `devices` and
+    `tenants` are as in `Room`; None when GPUs are pooled. `empty` is the room of the whole cluster without any job.
     """
 
     def __init__(self, machines: Sequence[Machine], sharing: Sharing = "pooled") -> None:
@@ -144,7 +142,7 @@ class Cluster:
             raise BadInput("cluster: found no machine, expected at least one")
         name, count = Counter(machine.name for machine in machines).most_common(1)[0]
         if count > 1:
-            raise BadInput(f"cluster: found {count} machines named {name!r}, expected a name of its own for each")
+            raise BadInput(f"cluster: found {count} machines named {name!r}, expected a different name for each")
         rows = [
             [math.floor(v * unit + UNIT_SLACK) for v, unit in zip((m.cpu_cores, m.mem_gib, m.gpus), UNITS, strict=True)]
             for m in machines
@@ -168,11 +166,11 @@ class Cluster:
         )
         all_up = np.ones(len(machines), dtype=np.bool_)
         empty = None if self.devices is None else self.devices.copy()
-        nobody = None if self.tenants is None else self.tenants.copy()
-        self.empty = Room(self.capacity, self.largest, all_up, self._of_type, empty, nobody)
+        no_tenant_counts = None if self.tenants is None else self.tenants.copy()
+        self.empty = Room(self.capacity, self.largest, all_up, self._of_type, empty, no_tenant_counts)
 
     def room(self) -> Room:
-        """Return what is free now on the machines that are up."""
+        """Return the free capacity of the machines that are up."""
         up = self.holds == 0
         left = None if self.devices is None else _if_up(up, self.devices)
         held = None if self.tenants is None else _if_up(up, self.tenants)
@@ -188,15 +186,15 @@ class Cluster:
         return could_host(self._kinds, demand)
 
     def allocate(self, allocation: Allocation) -> None:
-        """Take an allocation's units from its machines."""
+        """Take the units of an allocation."""
         self._checked_move(allocation, -1)
 
     def release(self, allocation: Allocation) -> None:
-        """Give an allocation's units back."""
+        """Return the units of an allocation."""
         self._checked_move(allocation, 1)
 
     def down(self, machine: int) -> None:
-        """Put a machine out of reach; it stays so until every `down` of it was followed by an `up`.
+        """Take a machine down; it stays down until each `down` is matched by an `up`.
 
         Raises
         ------
@@ -207,14 +205,14 @@ class Cluster:
         self.holds[machine] += 1
 
     def up(self, machine: int) -> None:
-        """Take back one `down`.
+        """Undo one `down` of a machine.
 
         Raises
         ------
         BadInput
             If there is no machine of that index.
         SchedulerError
-            If it is up.
+            If the machine is up.
         """
         self._check_index(machine)
         if self.holds[machine] == 0:
@@ -239,31 +237,31 @@ class Cluster:
                 raise SchedulerError(
                     f"machine {self.machines[machine].name!r}: free units would become {after}, "
                     f"expected within 0..{most}{'' if self.devices is None else ', and each GPU within its own'}; "
-                    "an allocation is taken or released twice"
+                    "an allocation was taken or released twice"
                 )
 
 
 def _if_up(up: BoolArray, by_machine: IntArray) -> IntArray:
-    """Return rows by machine, with 0 for those that are away."""
+    """Return a copy with 0 for machines that are down."""
     rows = by_machine.copy()
     rows[~up] = 0
     return rows
 
 
 def _typed(of_type: Mapping[str, BoolArray], gpu_type: str) -> BoolArray:
-    """Return which machines are of one of the types that a name lists (machines,); one False where none is."""
+    """Return which machines are of one of the listed types (machines,); a single False if no type exists."""
     marks = [of_type[kind] for kind in gpu_type.split(ALTERNATIVES) if kind in of_type]
     return np.logical_or.reduce(marks) if marks else np.zeros(1, dtype=np.bool_)
 
 
 def _move(free: IntArray, left: IntArray | None, held: IntArray | None, allocation: Allocation, sign: int) -> None:
-    """Move an allocation's units; `left` are the devices, whose milli-GPUs are those that are moved; `held` tenants."""
+    """Add or subtract an allocation in place; with devices (`left`), GPUs are moved by device; `held` are tenants."""
     units = np.array(allocation.demand.units, dtype=np.int64)
     if left is not None:
         if units[2] > 0 and not allocation.devices:
             raise SchedulerError(
-                f"placement: found GPUs of machines {[at for at, _ in allocation.counts]} and none by its device, "
-                "expected devices where GPUs are shared by them; make allocations by Room.allocation"
+                f"placement: found GPUs of machines {[at for at, _ in allocation.counts]} without devices, "
+                "expected devices where GPUs are shared by device; use Room.allocation"
             )
         moved(left, allocation.devices, sign)
         if held is not None and units[2] > 0:

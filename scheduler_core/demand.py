@@ -1,7 +1,7 @@
-"""What a gang takes, and where it has it: requests in integer units, so that taking and giving back are exact.
+"""Demands and allocations of gangs in integer units, so that allocating and releasing are exact.
 
-Machines and what is free on them are in `cluster`, which hands these names on.
-Called by every module here that places, starts or stops gangs.
+Machines are in `machines`, free capacity in `cluster`, which re-exports these names.
+Used by every module here that places, starts or stops gangs.
 """
 
 import math
@@ -20,20 +20,20 @@ UNITS: Final = (MILLI, MIB_PER_GIB, MILLI)
 """Integer units per core, GiB and GPU: milli-cores, MiB, milli-GPUs."""
 
 GPUS: Final = 2
-"""Where GPUs are in units."""
+"""Index of GPUs in `UNITS`."""
 
 ALTERNATIVES: Final = "|"
-"""Between GPU types of which any will do."""
+"""Separator between alternative GPU types."""
 
 UNIT_SLACK: Final = 1e-6
-"""Part of a unit that a product may exceed a whole number by and still count as that number."""
+"""A product that exceeds a whole number by less than this part of a unit counts as that number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """A gang in integer units: what each instance takes (milli-cores, MiB, milli-GPUs), and how many there are.
+    """A gang in integer units: what each instance takes (milli-cores, MiB, milli-GPUs), and the number of instances.
 
-    `gpu_type` restricts the machines to those of that type, or of one of several ("V100M16|V100M32"); None takes any.
+    `gpu_type` restricts it to machines of that type, or of one of several ("V100M16|V100M32"); None allows any.
     """
 
     units: tuple[int, int, int]
@@ -48,7 +48,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """Where a gang runs: `counts` pairs a machine's index with the instances it hosts.
+    """The machines of a gang: `counts` pairs a machine's index with the number of instances there.
 
     `devices` are the GPUs it takes, (machine, device, milli-GPUs) of every device of every instance; empty when pooled.
     """
@@ -64,7 +64,7 @@ def demand_of(request: Request, instances: int, gpu_type: str | None = None) -> 
     Raises
     ------
     BadInput
-        If an amount is no number, negative or infinite, or there is not at least one instance.
+        If an amount is not a number, negative or infinite, or `instances` is below 1.
 
     >>> demand_of(Request(cpu_cores=0.55 * 6, mem_gib=29.3, gpus=0.25), 4).units
     (3300, 30004, 250)
@@ -76,7 +76,7 @@ def demand_of(request: Request, instances: int, gpu_type: str | None = None) -> 
 
 
 def in_devices(demand: Demand) -> Demand:
-    """Return what a gang takes of machines whose GPUs are shared by devices: whole ones beyond one GPU.
+    """Return a demand as taken where GPUs are shared by device: rounded up to whole GPUs above one.
 
     >>> in_devices(Demand(units=(0, 0, 1500), instances=2)).units
     (0, 0, 2000)
@@ -91,11 +91,11 @@ def _rounded_up(value: float, unit: int) -> int:
         if math.isnan(value):
             return 0
     except TypeError:
-        raise BadInput(f"request: found {value!r}, expected a number, or NaN for what is not told") from None
+        raise BadInput(f"request: found {value!r}, expected a number, or NaN for an unknown amount") from None
     if value < 0.0 or math.isinf(value):
         raise BadInput(f"request: found {value}, expected a finite amount of at least 0")
     return math.ceil(value * unit - UNIT_SLACK)
 
 
 ANY_GPU_TYPE = -1
-"""Code of a gang that takes machines of any GPU type."""
+"""Code of a gang that allows any GPU type."""

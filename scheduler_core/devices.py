@@ -1,7 +1,7 @@
-"""GPUs one by one: what an instance takes of them, how many instances they host, and which ones are taken.
+"""GPUs by device: what an instance takes of them, how many instances fit, and which devices are taken.
 
-Free milli-GPUs are (machines, most GPUs of any machine), 0 where there is no such device or it is away. Which machines
-are taken is decided in `placement`. Called by `cluster`, `rounds`, `simulator`, `pending` and device placements.
+Free milli-GPUs are (machines, most GPUs of any machine), 0 where there is no such device or the machine is down.
+Machines are chosen in `placement`. Called by `cluster`, `demand`, `machines`, `pending` and the simulator.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import numpy as np
 from scheduler_core.types import IntArray
 
 Sharing = Literal["pooled", "devices"]
-"""Whether a machine's GPUs are counted together, or each for itself."""
+"""Whether a machine's GPUs are counted together, or device by device."""
 
 SHARINGS: Final[tuple[Sharing, ...]] = ("pooled", "devices")
 
@@ -37,7 +37,7 @@ def shape(units_gpu: int) -> tuple[int, int]:
 
 
 def rounded(units_gpu: IntArray) -> IntArray:
-    """Return what instances take of devices in all: as asked up to one GPU, whole devices beyond.
+    """Return the milli-GPUs that instances take: as requested up to one GPU, whole devices above.
 
     >>> rounded(np.array([0, 300, 1000, 1500, 4000])).tolist()
     [0, 300, 1000, 2000, 4000]
@@ -46,7 +46,7 @@ def rounded(units_gpu: IntArray) -> IntArray:
 
 
 def whole_devices(gpus: Sequence[int]) -> IntArray:
-    """Return the milli-GPUs of every GPU of machines with so many (machines, most GPUs of any machine).
+    """Return the milli-GPUs of every device, given the GPUs per machine (machines, most GPUs of any machine).
 
     >>> whole_devices([1, 2]).tolist()
     [[1000, 0], [1000, 1000]]
@@ -68,9 +68,9 @@ def slots(free: IntArray, units_gpu: int) -> IntArray:
 
 
 def bound(free: IntArray, units_gpu: int, counts: Sequence[tuple[int, int]]) -> Taken:
-    """Choose the devices within the machines of `counts`, best fit: the smallest that suffices, else the first.
+    """Choose devices on the machines of `counts` by best fit: the one with least free GPU that suffices.
 
-    Whole devices are the idle ones of lowest index. The machines are those that host so many by `slots`.
+    Whole devices are the idle ones of lowest index. Each machine must host its count of instances by `slots`.
 
     >>> bound(np.array([[1000, 400, 700]]), 300, [(0, 3)])
     ((0, 1, 300), (0, 2, 300), (0, 2, 300))
@@ -89,18 +89,18 @@ def bound(free: IntArray, units_gpu: int, counts: Sequence[tuple[int, int]]) -> 
 
 
 def moved(free: IntArray, taken: Taken, sign: int) -> None:
-    """Give back (1) or take (-1) what is taken of devices, in place."""
+    """Release (1) or allocate (-1) device shares, in place."""
     for machine, device, milli in taken:
         free[machine, device] += sign * milli
 
 
 def no_tenants(free: IntArray) -> IntArray:
-    """Return that nobody is on any machine (machines, most GPUs + 1)."""
+    """Return tenant counts of zero (machines, most GPUs + 1)."""
     return np.zeros((free.shape[0], free.shape[1] + 1), dtype=np.int64)
 
 
 def tenancy(units_gpu: int) -> int:
-    """Return the column of tenants that an instance with GPUs is counted in: 0 with a part of one, k with k whole ones.
+    """Return the tenant column of an instance with GPUs: 0 for a part of a GPU, k for k whole GPUs.
 
     >>> [tenancy(milli) for milli in (300, 1000, 1500)]
     [0, 1, 2]
@@ -110,13 +110,13 @@ def tenancy(units_gpu: int) -> int:
 
 
 def settled(tenants: IntArray, units_gpu: int, counts: Sequence[tuple[int, int]], sign: int) -> None:
-    """Let instances with GPUs come to machines (1), or leave them (-1), in place."""
+    """Add (1) or remove (-1) instances with GPUs in the tenant counts, in place."""
     for machine, instances in counts:
         tenants[machine, tenancy(units_gpu)] += sign * instances
 
 
 def by_host(counts: Sequence[tuple[int, int]], taken: Taken, devices: int) -> IntArray:
-    """Return what is taken of each device of each host, in the order of `counts` (hosts, devices).
+    """Return the milli-GPUs taken of each device of each host, in the order of `counts` (hosts, devices).
 
     >>> by_host([(4, 2)], ((4, 0, 300), (4, 0, 300)), 2).tolist()
     [[600, 0]]

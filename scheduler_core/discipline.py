@@ -1,7 +1,7 @@
-"""How a cluster is run: in what order its queue is served, who may pass whom, where gangs go, and who may be stopped.
+"""The discipline of a run: queue order, backfill, overtaking, placement and preemption, by name and number.
 
-Names and numbers only; what they do is in `queueing`, `placement`, `backfill` and `preemption`.
-Called by `simulator` and by `rounds`.
+They are implemented in `queueing`, `rounds`, `placement` and `preemption`.
+Used by `rounds`, `preemption` and the simulator.
 """
 
 import math
@@ -23,31 +23,31 @@ class Discipline:
     Attributes
     ----------
     policy, placement
-        By name (`queueing.QUEUE_POLICIES`, `placement.PLACEMENTS`), or the thing itself.
+        A name in `queueing.QUEUE_POLICIES` and in `placement.PLACEMENTS`, or the policy or placement itself.
     aging
-        What a second of waiting takes off a job's key, in the key's own unit (seconds for `sjf`); 0 is none.
+        Amount subtracted from a job's key per second waited, in the key's unit (seconds for `sjf`); 0 for none.
     overtakes
-        How many later jobs may start while the head of the queue cannot, counted per head since it became the head;
-        None is without bound (Algorithm 2 of the paper), 0 lets nobody pass. Without backfill only.
+        How many later jobs may start before the head of the queue, counted since it became the head. None is without
+        bound (Algorithm 2 of the paper), 0 allows none. Without backfill only.
     backfill
-        `easy`: the head that cannot start is promised the earliest moment at which the predicted ends of running jobs
-        let it, on machines of its own; later jobs start only where they do not delay that.
+        `easy`: a head that does not fit reserves machines at the earliest time at which, by predicted ends of running
+        jobs, it fits; later jobs start only if they do not delay it.
     backfill_depth
-        How many waiting jobs behind the head backfill looks at, in the queue's order.
+        How many jobs behind the head backfill considers, in queue order.
     preempt
-        Whether a job that goes before running ones may stop them; None is as the policy declares.
+        Whether a job may stop running jobs with larger keys; None is the policy's default.
     checkpoint_s
-        What every start after a preemption costs on top of the work that is left.
+        Extra seconds of every start after a preemption.
     quantum_s
-        A started job runs at least this long before it may be preempted; policies whose order changes while jobs run
-        (`las`) look again this often.
+        A job runs at least this long before it may be preempted; policies whose order changes while jobs run (`las`)
+        schedule a round this often.
     match_gpu_type
         Restrict gangs that name a GPU type, or several, to machines of it.
     sharing
         `pooled` counts a machine's GPUs together; under `devices` up to one GPU comes from one device, and more are
-        whole devices; None is as the placement declares.
+        whole devices; None is the placement's default.
     seed
-        Of placements that draw (`random`).
+        Seed of placements that draw random numbers (`random`).
     """
 
     policy: str | QueuePolicy = "fifo"

@@ -1,8 +1,8 @@
 """Errors of the `scheduler_core` package.
 
 SchedulerError
-├── BadInput              an argument outside its domain: what was found, what was expected
-└── PredictorUnavailable  a predictor that cannot answer now; the scheduler goes on without it
+├── BadInput              an argument outside its domain
+└── PredictorUnavailable  a predictor that fails; the scheduler continues without it
 """
 
 
@@ -15,4 +15,4 @@ class BadInput(SchedulerError, ValueError):
 
 
 class PredictorUnavailable(SchedulerError):
-    """A predictor that cannot answer now: away, too slow, or answering nonsense."""
+    """A predictor that fails: unreachable, too slow, or with invalid answers."""

@@ -1,7 +1,7 @@
-"""How much free GPU a target workload could not use, and why: of a machine, and of a cluster.
+"""Fragmentation: how much free GPU a target workload could not use, of a machine and of a cluster, and why.
 
-Pure functions of what is free. Which machine is taken for its sake is in `sharing_placements`, the same numbers for
-the loops in `compiled.sharing`. Called by whoever measures, by `fragmentation_course`, and by tests as the oracle.
+Pure functions of free capacity. `sharing_placements` uses compiled versions of the same numbers (`kernels.sharing`).
+Called by `pipelines.simulation.measures`, studies, and tests as the reference of the compiled versions.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 
 class Use(IntEnum):
-    """What a machine's free GPU is to a shape; all but `USABLE` are fragments.
+    """Class of a machine's free GPU for one shape; all but `USABLE` are fragments.
 
     In the published simulator, in this order: q3_satisfied, q2_lack_gpu, q4_lack_cpu, q1_lack_both, no_access,
     xl_satisfied, xr_lack_cpu. Devices too small for a shape that the machine can host are `LACKS_GPU`.
@@ -37,7 +37,7 @@ USES: Final = tuple(use.name.lower() for use in Use)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FreeNodes:
-    """What is free on machines (n): milli-cores, milli-GPUs of every device (n, most GPUs), and their GPU types."""
+    """Free capacity of machines (n): milli-cores, milli-GPUs of every device (n, most GPUs), and GPU types."""
 
     cpu_milli: IntArray
     devices: IntArray
@@ -45,7 +45,7 @@ class FreeNodes:
 
 
 def free_nodes(room: Room) -> FreeNodes:
-    """Return what is free in a room whose GPUs are shared by devices; away machines have nothing free.
+    """Return the free capacity of a room with GPUs shared by device; machines that are down have nothing free.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def gpu_types_of(room: Room) -> tuple[str | None, ...]:
 
 
 def allows(asked: str | None, gpu_type: str | None) -> bool:
-    """Return whether a machine's GPU type is among those asked for.
+    """Return whether a machine's GPU type is among the requested ones.
 
     >>> allows("T4|P100", "T4"), allows("T4", None), allows(None, None)
     (True, False, True)
@@ -76,7 +76,7 @@ def allows(asked: str | None, gpu_type: str | None) -> bool:
 
 
 def uses(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
-    """Return what each machine's free GPU is to each shape, by `Use` (n, k, 7): milli-GPUs that sum to what is free."""
+    """Return each machine's free milli-GPUs by shape and `Use` (n, k, 7), which add up to its free GPU."""
     free, devices = nodes.devices.sum(axis=1), nodes.devices[:, None, :]
     large = devices >= target.milli[None, :, None]
     small = np.where(large, 0, devices).sum(axis=2)
@@ -91,7 +91,7 @@ def uses(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
 
 
 def _cases(nodes: FreeNodes, target: TargetWorkload, fits_gpu: BoolArray, fits_cpu: BoolArray) -> dict[Use, BoolArray]:
-    """Say for each machine and shape (n, k) which case holds: exactly one."""
+    """Return by `Use` which machines and shapes (n, k) it holds for; exactly one holds for each."""
     asks = target.count > 0
     distinct = sorted(set(nodes.gpu_type), key=str)
     open_to = {kind: np.array([allows(asked, kind) for asked in target.gpu_type], dtype=np.bool_) for kind in distinct}
@@ -111,8 +111,8 @@ def _cases(nodes: FreeNodes, target: TargetWorkload, fits_gpu: BoolArray, fits_c
 def unusable(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
     """Return F_n(m): each machine's free milli-GPUs that each shape could not use (n, k).
 
-    All of them where the shape asks for no GPU, the GPU type is not allowed, or the machine cannot host it for CPU or
-    devices; else those of the devices with less free than it asks of one.
+    All of them where the shape requests no GPU, the GPU type is not allowed, or the machine cannot host it for CPU or
+    devices; else those of devices with less free than it needs of one device.
 
     References
     ----------
@@ -141,13 +141,13 @@ def cluster_fragmentation(nodes: FreeNodes, target: TargetWorkload) -> float:
 
 
 def breakdown(nodes: FreeNodes, target: TargetWorkload) -> FloatArray:
-    """Return why: free milli-GPUs of the cluster by `Use` (7,), averaged over the target's pods.
+    """Return the free milli-GPUs of the cluster by `Use` (7,), averaged over the target's pods.
 
-    They sum to all that is free; without `USABLE` to the cluster's fragmentation. Zeros for a target of no pod.
+    They add up to all free GPU, and without `USABLE` to the cluster's fragmentation. Zeros for a target of no pod.
     """
     return np.asarray(weighed_uses(nodes, target).sum(axis=0) / max(target.total, 1), dtype=np.float64)
 
 
 def weighed_uses(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
-    """Return each machine's milli-GPUs by `Use` (n, 7), times the target's pods: whole numbers, so sums are exact."""
+    """Return each machine's milli-GPUs by `Use` (n, 7), times the target's pods: integers, so sums are exact."""
     return np.asarray(np.einsum("nku,k->nu", uses(nodes, target), target.pods), dtype=np.int64)

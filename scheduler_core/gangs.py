@@ -1,7 +1,7 @@
-"""Gangs as the scheduler keeps them: waiting for a place, or running somewhere.
+"""Jobs (gangs) inside the scheduler: waiting, with the fields that policies read, or running on machines.
 
-Only what policies, backfill and preemption look at; how long a run really takes is known to whoever drives the rounds.
-Called by `queueing`, `rounds`, `backfill`, `preemption`, `pending` and `plain`.
+True run times are not here: only the caller of the rounds has them.
+Used by `queueing`, `queue`, `rounds`, `occupancy`, `preemption`, `pending` and the simulator.
 """
 
 import math
@@ -14,27 +14,27 @@ from scheduler_core.types import Recommendation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A job in the queue, as policies see it.
+    """A job in the queue, with the fields that policies read.
 
     Attributes
     ----------
     serial
-        Number of the arrival, which settles ties.
+        Number in order of arrival, which breaks ties.
     arrived_s
-        Since when it waits; a job that comes back keeps it, and so its place.
+        Time of arrival; a job that returns to the queue keeps it, and so its position.
     request, granted
-        The full request and what the first start is given; `full` says that the job was killed for too little and is
-        given its request from now on.
+        The full request, and the demand of the first start; `full`: the job was killed for using more than granted and
+        gets its full request from now on.
     predicted_s
-        Predicted run time (p50) from the very start; NaN where nothing is known.
+        Predicted run time (p50) of the whole job; NaN if unknown.
     attained_s
-        How long it has run so far, as far as that work was not lost.
+        Run time so far, without lost work.
     owed_s
-        What its next start pays for having been preempted.
+        Extra run time of the next start after a preemption.
     user, priority
-        Whose dominant share DRF looks at; larger priorities go first under `priority`.
+        The user whose dominant share `drf` reads; the value that `priority` orders by, larger first.
     advice
-        What Algorithm 1 said of it, where it was asked.
+        The recommendation of Algorithm 1, if it was called.
     """
 
     serial: int
@@ -51,39 +51,39 @@ class Waiting:
 
     @property
     def demand(self) -> Demand:
-        """Return what its next start is given."""
+        """Return the demand of the next start."""
         return self.request if self.full else self.granted
 
     @property
     def remaining_s(self) -> float:
-        """Return what is left of the predicted run time, at least 0; inf where nothing is predicted."""
+        """Return the remaining predicted run time, at least 0; inf without a prediction."""
         return math.inf if math.isnan(self.predicted_s) else max(self.predicted_s - self.attained_s, 0.0)
 
     @property
     def expected_s(self) -> float:
-        """Return how long its next start should run by what is predicted; inf where nothing is."""
+        """Return the predicted duration of the next start; inf without a prediction."""
         return self.remaining_s + self.owed_s
 
     def killed(self) -> "Waiting":
-        """Return the job after a kill: its work is lost, and it is given its full request."""
+        """Return the job after a kill: its work is lost, and it gets its full request."""
         return replace(self, full=True, attained_s=0.0, owed_s=0.0)
 
     def interrupted(self) -> "Waiting":
-        """Return the job after its machine went away: its work is lost."""
+        """Return the job after its machine went down: its work is lost."""
         return replace(self, attained_s=0.0, owed_s=0.0)
 
     def preempted(self, ran_s: float, checkpoint_s: float) -> "Waiting":
-        """Return the job after it was stopped: its work is kept, for a checkpoint's cost."""
+        """Return the job after a preemption: its work is kept, at the cost of a checkpoint."""
         return replace(self, attained_s=self.attained_s + ran_s, owed_s=checkpoint_s)
 
     def having_run(self, ran_s: float) -> "Waiting":
-        """Return a running job as policies compare it with waiting ones."""
+        """Return a running job with its run time so far, to compare with waiting jobs."""
         return replace(self, attained_s=self.attained_s + ran_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """One run: the job as it was when it started, where it runs, and since when."""
+    """One run: the job at its start, its allocation, and the time of its start."""
 
     waiting: Waiting
     allocation: Allocation
@@ -91,5 +91,5 @@ class Running:
 
     @property
     def expected_end_s(self) -> float:
-        """Return when it should end by what is predicted; inf where nothing is."""
+        """Return the predicted end; inf without a prediction."""
         return self.start_s + self.waiting.expected_s

@@ -1,6 +1,6 @@
-"""Kinds of machines: equal ones counted together, and whether all of them, empty, could host a gang.
+"""Machines and their kinds: equal machines counted together, and whether all of them, empty, could host a gang.
 
-What is free on them now is in `cluster`. Called by it.
+Free capacity is in `cluster`, which calls this and re-exports `Machine`.
 """
 
 import math
@@ -20,7 +20,7 @@ class Machine:
     Raises
     ------
     BadInput
-        If an amount is no finite number of at least 0, or GPUs are not whole.
+        If an amount is not a finite number of at least 0, or GPUs are not whole.
     """
 
     name: str
@@ -43,14 +43,14 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineKind:
-    """What an empty machine has in integer units; `devices` is how many GPUs where they are shared one by one."""
+    """An empty machine's capacity in integer units; `devices` counts its GPUs where they are shared by device."""
 
     units: tuple[int, ...]
     gpu_type: str | None
     devices: int | None
 
     def hosts(self, demand: Demand) -> int:
-        """Return how many of a gang's instances it could take, at most their number."""
+        """Return how many of a gang's instances one machine of the kind could host."""
         most = demand.instances
         for at, units in enumerate(demand.units):
             if units > 0:
@@ -64,7 +64,7 @@ class MachineKind:
 
 
 def kinds_of(machines: Iterable[MachineKind]) -> list[tuple[MachineKind, int]]:
-    """Return the kinds among machines and how many are of each, the most frequent first."""
+    """Return the distinct kinds of machines with their counts, the most frequent first."""
     return Counter(machines).most_common()
 
 

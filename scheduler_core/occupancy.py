@@ -33,9 +33,9 @@ class Reservation:
 
 
 class Occupancy:
-    """A cluster with its runs, by serial in the order of their starts; `room` is what is free on machines that are up.
+    """A cluster with its running jobs by serial, in the order of their starts; `room` is its free capacity.
 
-    Room only shrinks until something is given back, so a gang that did not fit is not tried again before.
+    Room only shrinks until something is released, so a gang that did not fit is not tried again before (it is blocked).
     """
 
     def __init__(self, machines: Sequence[Machine], place: Placement, sharing: Sharing = "pooled") -> None:
@@ -51,13 +51,13 @@ class Occupancy:
 
     @property
     def room(self) -> Room:
-        """Return what is free now: the same object until something is taken or given back."""
+        """Return the free capacity: the same object until something starts or stops."""
         if self._room is None:
             self._room = self.cluster.room()
         return self._room
 
     def placed(self, demand: Demand) -> Allocation | None:
-        """Place a gang in what is free now; None where it does not fit."""
+        """Place a gang in the free capacity; None if it does not fit."""
         if demand in self._blocked:
             return None
         allocation = self.placed_in(demand, self.room)
@@ -66,15 +66,15 @@ class Occupancy:
         return allocation
 
     def is_blocked(self, demand: Demand) -> bool:
-        """Return whether a gang is known not to fit what is free now."""
+        """Return whether a gang did not fit since the last release."""
         return demand in self._blocked
 
     def block(self, demand: Demand) -> None:
-        """Know that a gang does not fit what is free now."""
+        """Mark a gang as not fitting until the next release."""
         self._blocked.add(demand)
 
     def placed_in(self, demand: Demand, room: Room) -> Allocation | None:
-        """Place a gang in some room; None where it does not fit."""
+        """Place a gang in a given room; None if it does not fit."""
         return self._place(demand, room) if room.fits(demand) else None
 
     def reservation(self, head: Waiting, now_s: float) -> Reservation:
@@ -101,7 +101,7 @@ class Occupancy:
         return Reservation(serial=head.serial, shadow_s=math.inf, allocation=None, spare=self.room)
 
     def start(self, job: Waiting, allocation: Allocation, now_s: float) -> Running:
-        """Take the allocation for a job."""
+        """Start a job on an allocation."""
         run = Running(waiting=job, allocation=allocation, start_s=now_s)
         self.cluster.allocate(allocation)
         self._room = None
@@ -110,12 +110,12 @@ class Occupancy:
         return run
 
     def stop(self, serial: int) -> Running:
-        """Give back what a run holds.
+        """Stop a run and release its allocation.
 
         Raises
         ------
         SchedulerError
-            If no such job runs.
+            If the job is not running.
         """
         if serial not in self.running:
             raise SchedulerError(f"found no running job {serial}, expected one of the {len(self.running)} that run")
@@ -126,7 +126,7 @@ class Occupancy:
         return run
 
     def down(self, machine: int) -> list[Running]:
-        """Put a machine out of reach; stop the gangs with an instance there and return their runs."""
+        """Take a machine down; stop the gangs with an instance there and return their runs."""
         self.cluster.down(machine)
         hit = [run for run in self.running.values() if any(at == machine for at, _ in run.allocation.counts)]
         for run in hit:
@@ -135,12 +135,12 @@ class Occupancy:
         return hit
 
     def up(self, machine: int) -> None:
-        """Take back one `down`."""
+        """Undo one `down` of a machine."""
         self.cluster.up(machine)
         self._more_room()
 
     def state(self) -> QueueState:
-        """Return what policies may look at: the same object until something starts or stops, and only then current."""
+        """Return the state for policies: the same object until something starts or stops."""
         if self._state is None:
             self._state = QueueState(dominant_share=MappingProxyType(self._shares))
         return self._state
@@ -150,7 +150,7 @@ class Occupancy:
         self._blocked.clear()
 
     def _charge(self, run: Running, sign: int) -> None:
-        """Count a gang to what its user holds, or no longer; who holds nothing is forgotten."""
+        """Add (1) or subtract (-1) a gang in the resources of its user; users without any are removed."""
         demand, user = run.allocation.demand, run.waiting.user
         count = sign * demand.instances
         held = [had + count * units for had, units in zip(self._held.get(user, (0, 0, 0)), demand.units, strict=True)]

@@ -1,7 +1,7 @@
-"""Why a waiting job does not run though GPUs are free, as its user would ask.
+"""Why a waiting job does not run although GPUs are free: an explanation for its user.
 
-Looks at a `rounds.Scheduler` as it stands and changes nothing; moments are those that predictions give.
-Called by whoever answers users of a scheduler, and by tests.
+Reads a `rounds.Scheduler` and changes nothing; times are computed from predicted run times.
+Called by tests only, until a command of live clusters uses it.
 """
 
 import math
@@ -17,9 +17,9 @@ from scheduler_core.shortages import Shortage, beyond, fragmented_by, in_words, 
 
 
 class Hold(StrEnum):
-    """What keeps a job from starting: room, a rule in favour of the head of the line, or nothing any more.
+    """Why a job has not started: no room, a rule in favour of the head of the queue, or nothing any more.
 
-    `NEVER`: its full request exceeds the whole cluster. `ROUND`: it was submitted since the last round.
+    `NEVER`: its full request exceeds the whole cluster. `ROUND`: it was submitted after the last round.
     """
 
     ROOM = "room"
@@ -38,23 +38,23 @@ class Pending:
     Attributes
     ----------
     place, waiting
-        Its place in the line, 1 being the first, and how many wait; 0 for a job that never fits, which is in no line.
+        Its position in the queue from 1, and the number of waiting jobs; 0 for a job that never fits and is not queued.
     hold, head
-        What holds it; for a rule, the head of the line in whose favour.
+        Why it waits; for a rule, the head of the queue that the rule protects.
     instances, hosted
-        Pieces of the gang, and how many of them would fit now.
+        Instances of the gang, and how many of them would fit now.
     shortages
-        One per asked resource; of a job that never fits, in the empty cluster.
+        One per requested resource; for a job that never fits, against the empty cluster.
     fragmented
-        Every asked resource is free in sum, but not so that whole instances fit.
+        Enough of every requested resource is free in total, but the instances do not fit.
     other_machines, away_machines
-        Machines of other GPU types, and machines of its own that are away.
+        Machines of other GPU types, and machines of its own type that are down.
     must_end
-        Serials of running jobs, by expected end: the fewest of the earliest whose end makes room for it.
+        Serials of the running jobs, by expected end, that must end to make room for it.
     room_in_s
-        Until they should all have ended; inf where that is unknown, or where machines have to come back first.
+        Seconds until these have ended as expected; inf if unknown, or if machines must come up first.
     expected_wait_s
-        Until it should start if those before it start first, as they fit; inf where that is unknown.
+        Seconds until its expected start if the jobs before it start first; inf if unknown.
     """
 
     serial: int
@@ -73,61 +73,61 @@ class Pending:
     expected_wait_s: float
 
     def __str__(self) -> str:
-        """Return the answer in sentences."""
+        """Return the explanation in sentences."""
         if self.hold == Hold.NEVER:
             return self._never()
         if self.hold == Hold.ROUND:
             return (
-                f"Job {self.serial} was submitted after the last round: the next round looks at it. "
+                f"Job {self.serial} was submitted after the last round: the next round admits it. "
                 f"As requested, {self.hosted} of its {self.instances} instances would fit now."
             )
-        said = [f"Job {self.serial} is number {self.place} of {self.waiting} in line.", self._held()]
+        sentences = [f"Job {self.serial} is number {self.place} of {self.waiting} in the queue.", self._held()]
         if self.hold == Hold.ROOM:
             alone = [shortage for shortage in self.shortages if shortage.binds]
-            said += [in_words(shortage) for shortage in alone or self.shortages]
+            sentences += [in_words(shortage) for shortage in alone or self.shortages]
             if self.fragmented:
-                said.append(fragmented_by(self.shortages))
+                sentences.append(fragmented_by(self.shortages))
         if self.other_machines:
-            said.append(f"Machines of another GPU type: {self.other_machines}.")
+            sentences.append(f"Machines of another GPU type: {self.other_machines}.")
         if self.away_machines:
-            said.append(f"Machines it could use that are away: {self.away_machines}.")
+            sentences.append(f"Machines it could use that are down: {self.away_machines}.")
         if self.must_end:
             jobs = ", ".join(map(str, self.must_end))
-            said.append(f"It has room once these running jobs have ended: {jobs} (expected {_span(self.room_in_s)}).")
+            sentences.append(f"It fits once these running jobs have ended: {jobs} (expected {_span(self.room_in_s)}).")
         elif self.hold == Hold.ROOM:
-            said.append("No end of a running job makes room for it: machines have to come back.")
-        said.append(f"Its start is expected {_span(self.expected_wait_s)}.")
-        return " ".join(said)
+            sentences.append("It does not fit even when all running jobs have ended: machines must come up.")
+        sentences.append(f"Its start is expected {_span(self.expected_wait_s)}.")
+        return " ".join(sentences)
 
     def _never(self) -> str:
-        said = [f"Job {self.serial} can never start: it asks for more than the whole cluster has, with nothing on it."]
+        sentences = [f"Job {self.serial} can never start: it requests more than the whole empty cluster has."]
         whose = "all of its GPU type" if self.other_machines else "the whole cluster"
         alone = [shortage for shortage in self.shortages if shortage.binds]
-        said += [beyond(shortage, whose) for shortage in alone or self.shortages]
+        sentences += [beyond(shortage, whose) for shortage in alone or self.shortages]
         if self.other_machines:
-            said.append(f"Machines of another GPU type: {self.other_machines}.")
-        return " ".join(said)
+            sentences.append(f"Machines of another GPU type: {self.other_machines}.")
+        return " ".join(sentences)
 
     def _held(self) -> str:
         return {
             Hold.ROOM: f"{self.hosted} of its {self.instances} instances would fit now.",
-            Hold.OVERTAKES: f"It would fit, but job {self.head} before it has been passed as often as is allowed.",
+            Hold.OVERTAKES: f"It would fit, but job {self.head} before it has been overtaken as often as allowed.",
             Hold.RESERVATION: f"It would fit, but its run would delay job {self.head}, which has a reservation.",
-            Hold.DEPTH: f"It would fit, but stands too far behind job {self.head} for backfill to look at it.",
+            Hold.DEPTH: f"It would fit, but is too far behind job {self.head} for backfill to consider it.",
             Hold.NOTHING: "It fits: the next round starts it.",
         }[self.hold]
 
 
 def explain_pending(scheduler: Scheduler, serial: int, now_s: float) -> Pending:
-    """Say why a job waits, what would have to end, and when it should start.
+    """Explain why a job waits, which jobs must end first, and when it should start.
 
-    A job that no round has looked at yet is answered about as it asked, and so is one that can never fit. That a job
-    might stop running ones, where the discipline allows it, is left out.
+    A job that no round has admitted yet, or that can never fit, is explained by its full request. Preemption is left
+    out, even where the discipline allows it.
 
     Raises
     ------
     BadInput
-        If no such job waits or was refused.
+        If the job is neither waiting nor refused.
 
     Examples
     --------
@@ -136,8 +136,8 @@ def explain_pending(scheduler: Scheduler, serial: int, now_s: float) -> Pending:
     >>> two = [Machine(name=name, cpu_cores=8, mem_gib=64, gpus=4) for name in ("a", "b")]
     >>> scheduler = Scheduler(two)
     >>> for gpus in (3, 3, 2):
-    ...     asked = Request(cpu_cores=1, mem_gib=1, gpus=gpus)
-    ...     number = scheduler.submit(Job(job_id="j", trace="toy", task_type="ctr", request=asked), 0.0)
+    ...     request = Request(cpu_cores=1, mem_gib=1, gpus=gpus)
+    ...     number = scheduler.submit(Job(job_id="j", trace="toy", task_type="ctr", request=request), 0.0)
     >>> print(len(scheduler.round(0.0).started), explain_pending(scheduler, 2, 60.0).fragmented)
     2 True
     """
@@ -170,20 +170,20 @@ def explain_pending(scheduler: Scheduler, serial: int, now_s: float) -> Pending:
     )
 
 
-def _outside(scheduler: Scheduler, serial: int, in_line: int) -> Pending:
-    """Answer about a job that is not in the line: the next round's, or one that never fits."""
+def _outside(scheduler: Scheduler, serial: int, queued: int) -> Pending:
+    """Explain a job outside the queue: one for the next round, or one that never fits."""
     new = {job.serial: job for job in scheduler.submitted}
     job = new.get(serial, scheduler.refused.get(serial))
     if job is None:
-        raise BadInput(f"pending: found job {serial}, expected one of the {in_line + len(new)} that wait")
+        raise BadInput(f"pending: found job {serial}, expected one of the {queued + len(new)} that wait")
     cluster = scheduler.occupancy.cluster
     never = not cluster.could_host(job.request)
     room = cluster.empty if never else scheduler.occupancy.room
     of_type, hosted = cluster.of_type(job.request.gpu_type), int(room.hosts(job.request).sum())
     return Pending(
         serial=serial,
-        place=0 if never else in_line + list(new).index(serial) + 1,
-        waiting=in_line if never else in_line + len(new),
+        place=0 if never else queued + list(new).index(serial) + 1,
+        waiting=queued if never else queued + len(new),
         hold=Hold.NEVER if never else Hold.ROUND,
         head=None,
         instances=job.request.instances,
@@ -199,7 +199,7 @@ def _outside(scheduler: Scheduler, serial: int, in_line: int) -> Pending:
 
 
 def _hold(scheduler: Scheduler, ahead: Sequence[Waiting], now_s: float) -> tuple[Hold, int | None]:
-    """Return what holds the last of `ahead`, and the head of the line where that is a rule in its favour."""
+    """Return why the last job of `ahead` waits, and the head of the queue if a rule protects it."""
     *before, job = ahead
     room, rules = scheduler.occupancy.room, scheduler.discipline
     if not room.fits(job.demand):
@@ -223,7 +223,7 @@ def _hold(scheduler: Scheduler, ahead: Sequence[Waiting], now_s: float) -> tuple
 
 
 def _freeing(demand: Demand, room: Room, running: Sequence[Running], now_s: float) -> list[Running]:
-    """Return the runs that have to end: the earliest that make room together, less those that are not needed."""
+    """Return the runs that must end: those ending first until the gang fits, without the unnecessary ones."""
     ended: list[Running] = []
     for run in sorted(running, key=lambda run: max(now_s, run.expected_end_s)):
         if room.fits(demand):
@@ -247,9 +247,9 @@ def _room_in_s(hold: Hold, freeing: Sequence[Running], now_s: float) -> float:
 
 
 def _expected_start_s(scheduler: Scheduler, ahead: Sequence[Waiting], now_s: float) -> float:
-    """Play the line forward by expected ends: whoever comes first starts as soon as it fits, the last of `ahead` last.
+    """Simulate by expected ends until the last job of `ahead` starts; jobs start in order as soon as they fit.
 
-    Nobody else arrives, stops anybody or is stopped, and away machines stay away.
+    No job arrives, none is preempted, and machines that are down stay down.
     """
     room, place = scheduler.occupancy.room, scheduler.place
     ends = [(max(now_s, run.expected_end_s), run.allocation) for run in scheduler.occupancy.running.values()]
@@ -272,7 +272,7 @@ def _expected_start_s(scheduler: Scheduler, ahead: Sequence[Waiting], now_s: flo
 
 def _span(seconds: float) -> str:
     if math.isinf(seconds):
-        return "at a moment that no prediction tells"
+        return "at an unknown time"
     if seconds <= 0.0:
         return "now"
     if seconds < 120.0:

@@ -1,8 +1,7 @@
-"""Placements: which machines a gang goes to. `(demand, room) -> allocation or None`, changing nothing.
+"""Placements: which machines a gang goes to, as functions `(demand, room) -> allocation or None` without side effects.
 
-A gang may spread over machines, an instance may not. None means that the gang does not fit this room; ties go to the
-machine listed first. Those of this file choose machines; which GPUs there is `Room.allocation`'s matter.
-Called by `rounds`, `backfill` and `preemption`; the registry at the end is what names refer to.
+A gang may spread over machines, an instance may not; ties go to the machine listed first. GPUs on a machine are chosen
+by `Room.allocation`. Called by `rounds` and `occupancy`; the registry of names is at the end.
 """
 
 from collections import Counter
@@ -18,17 +17,17 @@ from scheduler_core.errors import BadInput
 from scheduler_core.types import IntArray
 
 Placement = Callable[[Demand, Room], Allocation | None]
-"""Answers come as `Room.allocation`, or name their devices; a placement's own `sharing` says what it needs, if it does.
+"""It returns `Room.allocation(...)`, or an allocation with its devices; its attribute `sharing`, if any, is required.
 
-A placement with a method `arrived(demand)` is told every job that joins the line for the first time.
+A method `arrived(demand)`, if any, is called for every job that joins the queue for the first time.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementKind:
-    """A placement that has a name: `make` takes `Discipline.seed` and gives a fresh one; `sharing` is what it declares.
+    """A named placement: `make` takes `Discipline.seed` and returns a placement; `sharing` is how it shares GPUs.
 
-    Fresh ones are for placements that remember; a function that does not is always itself.
+    `make` returns a new object for a placement with state, and the same function for one without.
     """
 
     make: Callable[[int], Placement]
@@ -85,7 +84,7 @@ def consolidate(demand: Demand, room: Room) -> Allocation | None:
 
 
 def spread(demand: Demand, room: Room) -> Allocation | None:
-    """Put one instance after the other on the freest machine that hosts it, for bandwidth and against hot spots.
+    """Put each instance in turn on the freest machine that hosts it, for bandwidth and against hot spots.
 
     References
     ----------
@@ -106,7 +105,7 @@ def spread(demand: Demand, room: Room) -> Allocation | None:
 
 
 def placement_of(placement: str | Placement, seed: int = 0) -> Placement:
-    """Return a placement by its name, fresh where it remembers; one given by value is itself.
+    """Return a placement by name, a new one if it has state; a placement given by value is returned unchanged.
 
     Raises
     ------
@@ -117,12 +116,12 @@ def placement_of(placement: str | Placement, seed: int = 0) -> Placement:
 
 
 def sharing_of(placement: str | Placement, asked: Sharing | None = None) -> Sharing:
-    """Return how GPUs are shared under a placement: as asked, else as it declares.
+    """Return how GPUs are shared under a placement: as requested, else by its default.
 
     Raises
     ------
     BadInput
-        If no placement has that name, there is no such sharing, or GPUs are to be pooled for one that needs devices.
+        If the placement or the sharing is unknown, or if pooled GPUs are requested for a placement by device.
 
     Examples
     --------
@@ -133,7 +132,7 @@ def sharing_of(placement: str | Placement, asked: Sharing | None = None) -> Shar
         raise BadInput(f"sharing: found {asked!r}, expected one of {', '.join(SHARINGS)}")
     declared = _kind(placement).sharing if isinstance(placement, str) else getattr(placement, "sharing", "pooled")
     if declared == "devices" and asked == "pooled":
-        raise BadInput(f"sharing: found pooled GPUs for the placement {placement}, expected devices, or none named")
+        raise BadInput(f"sharing: found pooled GPUs for the placement {placement}, expected devices, or no sharing")
     return asked or ("devices" if declared == "devices" else "pooled")
 
 
@@ -149,7 +148,7 @@ def _always(place: Placement) -> PlacementKind:
 
 def _on_devices(policy: str) -> PlacementKind:
     def make(seed: int) -> Placement:
-        # Compiling costs seconds: only who places by devices pays for it.
+        # Compiling costs seconds: only placements by device pay for it.
         from scheduler_core.sharing_placements import DevicePlacement
 
         return DevicePlacement(policy, seed=seed)
@@ -162,7 +161,7 @@ def _filled(demand: Demand, room: Room, hosts: IntArray, order: IntArray) -> All
         return None
     counts: list[tuple[int, int]] = []
     left = demand.instances
-    # Every machine takes one at least, so no more of them are looked at than there are instances.
+    # Every machine takes at least one instance, so at most `instances` machines are needed.
     for machine in order[hosts[order] > 0][: demand.instances].tolist():
         taken = min(left, int(hosts[machine]))
         counts.append((machine, taken))

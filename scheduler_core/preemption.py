@@ -1,7 +1,7 @@
-"""Preemption: whether a discipline stops running jobs, and which ones make room for a waiting one.
+"""Preemption: whether a discipline stops running jobs, and which jobs it stops for a waiting one.
 
-What a stopped job loses and when it goes on is in `gangs` and `rounds`.
-Called by `rounds` and `simulator`.
+The state of a stopped job is in `gangs`; `rounds` stops and starts jobs.
+Called by `rounds` and the simulator.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,12 +14,12 @@ from scheduler_core.queueing import policy_of
 
 
 def preempts(discipline: Discipline) -> bool:
-    """Return whether waiting jobs may stop running ones: as asked, else as the policy declares.
+    """Return whether waiting jobs may stop running ones: by `preempt`, else by the policy's default.
 
     Raises
     ------
     BadInput
-        If it would, together with a dynamic policy, an overtakes bound or backfill.
+        If it would be combined with a dynamic policy, an overtakes bound or backfill.
 
     Examples
     --------
@@ -35,16 +35,16 @@ def preempts(discipline: Discipline) -> bool:
     }
     for what, holds in conflicts.items():
         if active and holds:
-            raise BadInput(f"discipline: found preemption together with {what}; pass preempt=False, or leave that out")
+            raise BadInput(f"discipline: found preemption together with {what}; set preempt=False, or remove the other")
     return active
 
 
 def victims(demand: Demand, key: float, running: Sequence[tuple[float, Running]], room: Room) -> list[Running]:
-    """Return the runs to stop so that a gang fits, worst first; none where not even all of them make room.
+    """Return the runs to stop so that a gang fits, largest key first; none if it would not fit even then.
 
-    `running` pairs each run that may be stopped with its key, worst first; only those of a larger key than the job's
-    are. They are given back one by one until it fits; then, from the best of them on, each one that it fits without
-    goes on running.
+    `running` pairs each preemptible run with its key, largest first; only runs with larger keys than the job's are
+    stopped. Runs are released one by one until the gang fits; then, from the smallest key on, each run without which it
+    still fits is kept running.
 
     References
     ----------
@@ -70,37 +70,37 @@ def victims(demand: Demand, key: float, running: Sequence[tuple[float, Running]]
 
 
 class Stoppable:
-    """The runs that may be stopped in a round, and what would be free without all that are worse than some key.
+    """The preemptible runs of a round, and the room if all runs with larger keys than the job's were stopped.
 
-    Jobs ask for victims in order, their keys never fall: what is out of reach of one is out of reach of those behind.
+    Jobs come in queue order, so keys never fall: a demand that does not fit for one job does not fit for later ones.
     """
 
     def __init__(self, keyed: Iterable[tuple[float, Running]], room: Room) -> None:
-        self._worst_first = sorted(keyed, key=lambda entry: (entry[0], entry[1].waiting.serial), reverse=True)
-        self._reach = room.with_(run.allocation for _, run in self._worst_first)
-        self._out_of_reach: set[Demand] = set()
+        self._largest_first = sorted(keyed, key=lambda entry: (entry[0], entry[1].waiting.serial), reverse=True)
+        self._reachable = room.with_(run.allocation for _, run in self._largest_first)
+        self._unreachable: set[Demand] = set()
 
     def __len__(self) -> int:
-        return len(self._worst_first)
+        return len(self._largest_first)
 
     def victims(self, demand: Demand, key: float, room: Room) -> list[Running]:
         """Return the runs to stop so that a gang fits, as `victims` does."""
-        while self._worst_first and self._worst_first[-1][0] <= key:
-            _, spared = self._worst_first.pop()
-            self._reach = self._reach.without([spared.allocation])
-        if not self._worst_first or demand in self._out_of_reach:
+        while self._largest_first and self._largest_first[-1][0] <= key:
+            _, spared = self._largest_first.pop()
+            self._reachable = self._reachable.without([spared.allocation])
+        if not self._largest_first or demand in self._unreachable:
             return []
-        if not self._reach.fits(demand):
-            self._out_of_reach.add(demand)
+        if not self._reachable.fits(demand):
+            self._unreachable.add(demand)
             return []
-        return victims(demand, key, self._worst_first, room)
+        return victims(demand, key, self._largest_first, room)
 
     def stopped(self, runs: Iterable[Running]) -> None:
-        """Know that these run no longer; what they held is in reach as before."""
+        """Remove stopped runs from the preemptible ones; the reachable room includes them already."""
         gone = {run.waiting.serial for run in runs}
-        self._worst_first = [entry for entry in self._worst_first if entry[1].waiting.serial not in gone]
+        self._largest_first = [entry for entry in self._largest_first if entry[1].waiting.serial not in gone]
 
     def taken(self, allocation: Allocation) -> None:
-        """Know that a start has taken these, and may not be stopped in this round."""
-        if self._worst_first:
-            self._reach = self._reach.without([allocation])
+        """Subtract an allocation that started in this round and so is not preemptible."""
+        if self._largest_first:
+            self._reachable = self._reachable.without([allocation])

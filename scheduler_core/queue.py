@@ -1,6 +1,6 @@
-"""The line before a cluster: waiting jobs in the order of one policy.
+"""The queue before a cluster: waiting jobs in the order of one policy, offered with the place each would get.
 
-Keys are in `queueing`; who starts is decided in `rounds`.
+Keys are in `queueing`; the rules on which offered jobs start are in `rounds`; one gang is placed in `placement`.
 Called by `rounds` and `pending`.
 """
 
@@ -19,23 +19,23 @@ from scheduler_core.occupancy import Occupancy
 from scheduler_core.queueing import QueuePolicy, QueueState
 
 Entry = tuple[float, int, Waiting]
-"""A place in the line: key, serial, job."""
+"""An entry of the queue: key, serial, job."""
 
 NOTHING_HELD: Final = QueueState()
 
 
 REBUILD_SHARE: Final = 1000
-"""One in so many that leave are taken out one by one; a larger part of the line is left out of a new list at once."""
+"""If more than one job in this many leaves at once, the list is rebuilt; otherwise each is deleted by itself."""
 
 
 class JobQueue:
-    """Waiting jobs in a list, sorted by their keys: by those when nobody holds anything where keys are by user.
+    """Waiting jobs in a list sorted by key.
 
-    Joining and leaving cost a search and moving the list's tail: some 10 us in a line of 100 000. Under a dynamic
-    policy jobs are ranked whenever asked, and anew after every start: by a heap of users where its keys are by user, so
-    that a round costs (jobs + starts) log(users), else all of them.
+    Joining and leaving cost a search and a move of the list's tail: some 10 us in a queue of 100 000. Under a dynamic
+    policy, jobs are ranked again after every start: with a heap of users if its keys are by user, where a round costs
+    (jobs + starts) log(users), else by sorting all. A by-user policy sorts the list by the keys on an idle cluster.
 
-    `state` tells what the policy may look at besides the job: the same object until it has changed.
+    `state` returns the state that the policy reads; it must be the same object until the state changes.
     """
 
     def __init__(self, policy: QueuePolicy, state: Callable[[], QueueState]) -> None:
@@ -48,50 +48,50 @@ class JobQueue:
         return len(self._entries)
 
     def __iter__(self) -> Iterator[Waiting]:
-        """Go through the jobs, in no promised order."""
+        """Iterate over the jobs in any order."""
         return (job for _, _, job in self._entries)
 
     def join(self, job: Waiting) -> None:
-        """Queue a job where its key puts it."""
+        """Insert a job by its key."""
         ordered = self._policy.by_user or not self._policy.dynamic
         key = self._keys[job.serial] = self.key(job, job.arrived_s) if ordered else 0.0
         insort(self._entries, (key, job.serial, job))
 
     def leave(self, serials: Collection[int]) -> None:
-        """Take jobs out that are in the line."""
+        """Remove jobs, all of which are in the queue."""
         keys = {serial: self._keys.pop(serial) for serial in serials}
         if len(keys) * REBUILD_SHARE > len(self._entries):
             self._entries = [entry for entry in self._entries if entry[1] not in keys]
             return
         for serial, key in keys.items():
-            # The pair sorts right before the triple that it begins.
+            # The pair (key, serial) sorts directly before its entry.
             del self._entries[bisect_left(self._entries, (key, serial))]
 
     def key(self, job: Waiting, now_s: float, state: QueueState = NOTHING_HELD) -> float:
-        """Return a job's key, which orders; a static policy looks at no state.
+        """Return a job's sort key; a static policy reads no state.
 
         Raises
         ------
         BadInput
-            If the policy says NaN.
+            If the policy returns NaN.
         """
         key = self._policy.key(job, state, now_s)
         if math.isnan(key):
-            raise BadInput(f"queue policy: found the key NaN for job {job.serial}, expected a number that orders")
+            raise BadInput(f"queue policy: found the key NaN for job {job.serial}, expected a number")
         return key
 
     def ranked(self, now_s: float) -> list[Entry]:
-        """Return the line in order, as of now."""
+        """Return the queue in order, as of now."""
         return self._rank(self._entries, now_s, self._state()) if self._policy.dynamic else self._entries.copy()
 
     def offered(self, now_s: float) -> Iterator[Entry]:
-        """Yield the line in order; under a dynamic policy those left are ranked anew whenever its state has changed."""
+        """Yield the queue in order; a dynamic policy ranks the remaining jobs again whenever the state changes."""
         if not self._policy.dynamic:
             return iter(self._entries.copy())
         return self._by_users(now_s) if self._policy.by_user else self._anew(now_s)
 
     def _by_users(self, now_s: float) -> Iterator[Entry]:
-        """Yield the first job of the user who is first, then of who is first after that."""
+        """Yield the first job of the user with the smallest key, again and again."""
         waiting: dict[Hashable, deque[Entry]] = defaultdict(deque)
         for entry in self._entries:
             waiting[entry[2].user].append(entry)
@@ -99,7 +99,7 @@ class JobQueue:
         heap = [(self.key(jobs[0][2], now_s, state), jobs[0][1], user) for user, jobs in waiting.items()]
         heapify(heap)
         while heap:
-            # Only what this user holds can change before the next is asked for: the others' keys stay true.
+            # Between two entries only this user's share can change: the keys of others stay valid.
             key, serial, user = heap[0]
             jobs = waiting[user]
             yield key, serial, jobs.popleft()[2]
@@ -109,7 +109,7 @@ class JobQueue:
                 heappop(heap)
 
     def _anew(self, now_s: float) -> Iterator[Entry]:
-        """Yield the line in order, all that are left ranked anew whenever the state has changed."""
+        """Yield the queue in order; sort the remaining jobs again whenever the state changes."""
         left = self._entries
         while left:
             state = self._state()
@@ -125,22 +125,22 @@ class JobQueue:
 
 
 LOOK_AHEAD_JOBS: Final = 5000
-"""Waiting jobs from which on a round looks ahead. Fewer take a fifth of a second one by one; compiled code costs a
-process half a second once, and a machine that never ran it five."""
+"""Queue length from which a round places jobs in batches. One by one, fewer take a fifth of a second; loading compiled
+code costs a process half a second, and five seconds where it is not cached."""
 
 FIRST_BATCH: Final = 64
 LARGEST_BATCH: Final = 4096
-"""Jobs looked at ahead, first and at most: rounds that stop early have looked at few in vain."""
+"""Jobs of the first and of the largest batch: a round that stops early has placed few in vain."""
 
 SMALLEST_BATCH: Final = 32
-"""Gangs that are placed at once; setting it up costs as much as placing a few one by one."""
+"""Fewer gangs are placed one by one; preparing a batch costs as much as placing a few."""
 
 
 class Offers:
-    """Jobs in order, each with its place or None; whoever goes through them starts those that have one.
+    """Queued jobs in order, each with its allocation or None; the caller starts those that have one.
 
-    With a placement's name they are placed ahead by the compiled walk, as if each that fits had been started: right as
-    long as nothing else starts or stops meanwhile, and the order does not change. Else one by one.
+    With the name of a placement in `ahead`, compiled code places batches, as if each job that fits had started. That
+    holds while nothing else starts or stops and the order does not change. Otherwise jobs are placed one by one.
     """
 
     def __init__(self, offered: Iterator[Entry], occupancy: Occupancy, ahead: str | None = None) -> None:
@@ -150,13 +150,13 @@ class Offers:
         self._next: deque[Entry] = deque()
 
     def __iter__(self) -> Iterator[tuple[Entry, Allocation | None]]:
-        """Yield the jobs and their places."""
+        """Yield the jobs with their allocations."""
         if self._ahead is None:
             return ((entry, self._occupancy.placed(entry[2].demand)) for entry in self._offered)
         return self._looking_ahead(self._ahead)
 
     def rest(self) -> Iterator[Entry]:
-        """Return the jobs that were not yielded, without places."""
+        """Return the jobs not yet yielded, without allocations."""
         return chain(self._next, self._offered)
 
     def _looking_ahead(self, placement: str) -> Iterator[tuple[Entry, Allocation | None]]:
@@ -174,8 +174,8 @@ class Offers:
             size = min(4 * size, LARGEST_BATCH)
 
     def _placed(self, entries: list[Entry], fresh: list[bool], placement: str) -> Iterator[Allocation | None]:
-        """Place those not known to be blocked, and know those that are by the time they are asked for."""
-        # Importing numba costs half a second: only who has many jobs pays for it.
+        """Place the entries that are not blocked, and mark those that do not fit as blocked."""
+        # Importing numba costs half a second: only long queues pay for it.
         from scheduler_core.kernels.ordered import place_in_order
 
         demands = [entry[2].demand for entry, is_fresh in zip(entries, fresh, strict=True) if is_fresh]

@@ -1,10 +1,9 @@
-"""Queue policies: in which order waiting jobs are offered to the cluster.
+"""Queue policies: the order in which waiting jobs are offered to the cluster.
 
-A policy is a `key(job, state, now_s)`, smallest first, declared static (fixed while the job waits) or dynamic (asked
-anew after every start). Ties go to the earlier arrival. The queue itself is in `line`, who passes whom in `rounds`.
-Called by `line`, `rounds` and `preemption`; the registry at the end is what names refer to.
+A policy is a `key(job, state, now_s)`, smallest first, static (fixed while the job waits) or dynamic (evaluated again
+after every start); ties go to the earlier arrival. The queue is in `queue`, overtaking in `rounds`; both call this.
 """
-# ruff: noqa: ARG001 -- every policy has the one signature, whichever arguments it looks at
+# ruff: noqa: ARG001 -- all policies have the same signature, whichever arguments they read
 
 import math
 from collections.abc import Callable, Hashable, Mapping
@@ -18,7 +17,7 @@ from scheduler_core.gangs import Waiting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
-    """What a policy may look at besides the job: the dominant share each user holds now (0..1), none being 0."""
+    """The state that a policy may read: the dominant share of each user with running jobs (0..1)."""
 
     dominant_share: Mapping[Hashable, float] = field(default_factory=dict)
 
@@ -28,11 +27,11 @@ Key = Callable[[Waiting, QueueState, float], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePolicy:
-    """A key; whether it must be asked anew after every start; whether a better key stops running jobs by default.
+    """A key; whether it is evaluated again after every start; whether jobs with smaller keys preempt by default.
 
     A static key may change while the job runs (`srtf`, `las`), not while it waits. A dynamic one may be declared
-    `by_user`: of the state it looks at the share of the job's own user only, which only ever adds to it. Then a start
-    moves no other user's jobs, and nobody's own among themselves: they need not all be ranked anew.
+    `by_user`: it reads the share of the job's own user only, and a larger share never gives a smaller key. Then a start
+    does not reorder the jobs of other users, nor those of one user, and not all need ranking again.
     """
 
     key: Key
@@ -42,10 +41,10 @@ class QueuePolicy:
 
 
 def aged(policy: QueuePolicy, aging: float) -> QueuePolicy:
-    """Take `aging` off a job's key for every second it has waited.
+    """Subtract `aging` from a job's key for every second waited.
 
-    Every waiting job's key would sink at the same speed, so differences stay what they were at arrival: the order is
-    that of `key + aging * arrived_s`, in which `now` does not occur. Linear aging so keeps static keys static.
+    All keys would fall at the same rate, so the order is that of `key + aging * arrived_s`, without `now`. Linear aging
+    keeps static keys static.
 
     >>> from scheduler_core.cluster import Demand
     >>> ONE = Demand(units=(0, 0, 1000), instances=1)
@@ -71,9 +70,9 @@ def fifo(job: Waiting, state: QueueState, now_s: float) -> float:
 
 
 def sjf(job: Waiting, state: QueueState, now_s: float) -> float:
-    """Order by predicted run time, whatever has run of it; a job without a prediction goes last.
+    """Order by predicted run time, including the part already run; a job without a prediction goes last.
 
-    Noisy predictions hurt it less than `srtf`: a job that outlives its prediction never moves to the front.
+    Prediction errors harm it less than `srtf`: a job that outlasts its prediction never moves to the front.
 
     References
     ----------
@@ -84,7 +83,7 @@ def sjf(job: Waiting, state: QueueState, now_s: float) -> float:
 
 
 def srtf(job: Waiting, state: QueueState, now_s: float) -> float:
-    """Order by what is left of the predicted run time; a job without a prediction goes last.
+    """Order by the remaining predicted run time; a job without a prediction goes last.
 
     References
     ----------
@@ -95,7 +94,7 @@ def srtf(job: Waiting, state: QueueState, now_s: float) -> float:
 
 
 def qssf(job: Waiting, state: QueueState, now_s: float) -> float:
-    """Order by predicted GPU time: predicted run time times the GPUs of the gang as given.
+    """Order by predicted GPU time: predicted run time times the GPUs granted to the gang.
 
     References
     ----------
@@ -106,9 +105,9 @@ def qssf(job: Waiting, state: QueueState, now_s: float) -> float:
 
 
 def las(job: Waiting, state: QueueState, now_s: float) -> float:
-    """Order by attained service: the GPU time a job has had so far, least first; needs no prediction.
+    """Order by attained service: the GPU time of a job so far, least first; needs no prediction.
 
-    A gang without GPUs counts as a thousandth of one.
+    A gang without GPUs counts as one thousandth of a GPU.
 
     References
     ----------

@@ -1,7 +1,7 @@
-"""What Algorithm 1 says once the answers are in: targets, and the reason of every resource.
+"""Recommendations of Algorithm 1: targets and reasons from the predictions, and a round's call of Algorithm 1.
 
-No predictor is asked and no candidate is made here.
-Called by `scheduler_core.shrink` only.
+No candidate is made here; `candidates` and `shrink` do that.
+Called by `shrink` (`recommend`, `unchanged`) and `rounds` (`advised`).
 """
 
 import math
@@ -20,7 +20,7 @@ CHANGE_SLACK: Final = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Everything known about the jobs of one round, per job (n), alpha (A) and resource (3).
+    """Inputs and predictions of one call of Algorithm 1, by job (n), alpha (A) and resource (3).
 
     `p50` and `p90` are (n, 1 + A), the first column at the request; `change` is (n, A), relative to that column.
     `accepted` is the first alpha whose change is small enough, or A.
@@ -32,18 +32,18 @@ class Round:
     minimums: FloatArray
     candidates: Candidates
     important: BoolArray
-    asked: BoolArray
+    eligible: BoolArray
     accepted: IntArray
     p50: FloatArray
     p90: FloatArray
     change: FloatArray
-    absurd: BoolArray
+    invalid: BoolArray
     runs: IntArray
     minimum_change: float
 
 
 def unchanged(job: Job, reason: Reason, *, note: str = "") -> Recommendation:
-    """Return the recommendation that leaves a job's request as it is, for one reason."""
+    """Return the recommendation that keeps a job's request, for one reason."""
     unknown = Request(cpu_cores=np.nan, mem_gib=np.nan, gpus=np.nan)
     return Recommendation(
         job_id=job.job_id,
@@ -61,13 +61,13 @@ def unchanged(job: Job, reason: Reason, *, note: str = "") -> Recommendation:
 
 
 def recommend(jobs: Sequence[Job], round_: Round) -> list[Recommendation]:
-    """Turn one round's answers into a recommendation per job."""
+    """Return a recommendation per job from one round's predictions."""
     known = np.ones_like(round_.important) if round_.floors is None else np.isfinite(round_.floors)
     cold = np.isnan(round_.p50[:, 0]) | ~known.any(axis=1)
-    decided = round_.asked & ~cold & ~round_.absurd
+    decided = round_.eligible & ~cold & ~round_.invalid
     movable = decided[:, None] & known & np.isfinite(round_.requests)
 
-    chosen = chosen_alpha(round_.candidates.spoken, round_.accepted, movable & ~round_.important)
+    chosen = chosen_alpha(round_.candidates.judged, round_.accepted, movable & ~round_.important)
     targets = _targets(round_, chosen)
     by_floor_alone = _targets(round_, np.where(movable, 0, -1))
     reasons = _reasons(jobs, round_, chosen, targets, cold, known)
@@ -106,7 +106,7 @@ def _lower_bounds(round_: Round) -> FloatArray:
 
 
 def _targets(round_: Round, chosen: IntArray) -> FloatArray:
-    """Return what each job is given (n, 3) when every resource takes its chosen alpha; -1 keeps the request."""
+    """Return the targets (n, 3) if every resource takes its chosen alpha; -1 keeps the request."""
     values = np.take_along_axis(round_.candidates.values, np.maximum(chosen, 0)[:, None, :], axis=1)[:, 0]
     saved = round_.requests - values
     worthwhile = (saved > 0.0) & (saved >= (round_.minimum_change - CHANGE_SLACK) * round_.requests)
@@ -128,7 +128,7 @@ def _reasons(
     # The first that holds is the reason.
     cases: list[tuple[BoolArray, Reason]] = [
         (np.broadcast_to(opted_out[:, None], shape), Reason.OPTED_OUT),
-        (np.broadcast_to(round_.absurd[:, None], shape), Reason.PREDICTOR_UNAVAILABLE),
+        (np.broadcast_to(round_.invalid[:, None], shape), Reason.PREDICTOR_UNAVAILABLE),
         (np.broadcast_to(cold[:, None], shape), Reason.COLD_START),
         (round_.important, Reason.IMPORTANT),
         (~known, Reason.COLD_START),
@@ -138,9 +138,9 @@ def _reasons(
         (targets < round_.requests, Reason.SHRUNK),
     ]
     codes = np.select([case for case, _ in cases], [str(reason) for _, reason in cases], str(Reason.BELOW_THRESHOLD))
-    asked_for: BoolArray = np.isfinite(round_.requests)
+    requested: BoolArray = np.isfinite(round_.requests)
     return [
-        {name: Reason(codes[i, r]) for r, name in enumerate(RESOURCES) if asked_for[i, r]} for i in range(len(jobs))
+        {name: Reason(codes[i, r]) for r, name in enumerate(RESOURCES) if requested[i, r]} for i in range(len(jobs))
     ]
 
 
@@ -152,23 +152,23 @@ Scale = Callable[[Sequence[Job]], Sequence[Recommendation]]
 """Algorithm 1 with its predictor and policy filled in: one recommendation per job, in order."""
 
 ROUNDING_SLACK: Final = 1e-9
-"""Relative excess of a target over its request that counts as none."""
+"""A target may exceed its request by this relative amount, for rounding."""
 
 
 def advised(jobs: Sequence[Job], scale: Scale) -> list[Recommendation]:
-    """Return what `scale` recommends for each job; where it fails or answers nonsense, the request stands.
+    """Return the recommendation of `scale` for each job; if it fails or is invalid, keep the request.
 
-    The reason then is `predictor_unavailable`, and the note says what was found.
+    The reason then is `predictor_unavailable`, and the note describes the failure.
 
     >>> from scheduler_core.types import Request
-    >>> asked = Job(job_id="a", trace="toy", task_type="ctr", request=Request(cpu_cores=6.0, mem_gib=29.0, gpus=0.5))
-    >>> [answer] = advised([asked], lambda jobs: [])
-    >>> answer.target == asked.request, answer.note
+    >>> job = Job(job_id="a", trace="toy", task_type="ctr", request=Request(cpu_cores=6.0, mem_gib=29.0, gpus=0.5))
+    >>> [answer] = advised([job], lambda jobs: [])
+    >>> answer.target == job.request, answer.note
     (True, '0 recommendations for 1 jobs')
     """
     try:
         answers = list(scale(jobs))
-    except Exception as error:  # whatever a predictor raises, the scheduler goes on
+    except Exception as error:  # no error of a predictor may stop the scheduler
         return [_unavailable(job, f"{type(error).__name__}: {error}") for job in jobs]
     if len(answers) != len(jobs):
         return [_unavailable(job, f"{len(answers)} recommendations for {len(jobs)} jobs") for job in jobs]

@@ -1,8 +1,7 @@
-"""Algorithm 2, one scheduling round: admit and scale the new jobs, order the queue, start what may and fits.
+"""Algorithm 2, one scheduling round: admit and scale new jobs, order the queue, start the jobs that may and fit.
 
-The library object that a real scheduler drives: jobs are submitted and released, rounds say what starts where. No
-clock, no events and no true run times here.
-Called by `plain`, `pending` and whoever schedules a real cluster.
+A real scheduler can drive it: jobs are submitted and released, rounds return what starts where. No clock, no events
+and no true run times here. Called by `pending` and by the readable engine of `pipelines.simulation`.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,9 +22,9 @@ from scheduler_core.types import Job, Recommendation, Request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundResult:
-    """What one round did: runs that start, runs that were stopped for them (their jobs wait again), jobs too large.
+    """Result of one round: started runs, and the runs preempted for them, whose jobs wait again.
 
-    `never_fits` holds the jobs whose full request exceeds the empty cluster; they are not queued.
+    `never_fits` lists new jobs whose full request exceeds the empty cluster; they are not queued.
     """
 
     started: list[Running]
@@ -34,10 +33,10 @@ class RoundResult:
 
 
 class Scheduler:
-    """The queue before a cluster, and the rounds that empty it under one discipline.
+    """A queue, a cluster, and the rounds that start jobs under one discipline.
 
-    A job is scaled once, in the round it arrives in, together with all other new jobs. Whether it can ever fit is
-    judged by its full request, so that runs with and without shrinking leave out the same jobs.
+    A job is scaled once, in its first round, together with all other new jobs. Its full request decides whether it can
+    ever fit, so that runs with and without shrinking reject the same jobs.
 
     With at least `look_ahead_jobs` queued jobs, a static order and pooled GPUs, compiled code places many jobs at once.
     The result is the same; None places them one by one.
@@ -47,8 +46,8 @@ class Scheduler:
     >>> from scheduler_core.cluster import paper_machines
     >>> from scheduler_core.types import Request
     >>> scheduler = Scheduler(paper_machines())
-    >>> asked = Request(cpu_cores=6.0, mem_gib=29.0, gpus=0.5)
-    >>> serial = scheduler.submit(Job(job_id="a", trace="toy", task_type="ctr", request=asked, instances=20), 0.0)
+    >>> request = Request(cpu_cores=6.0, mem_gib=29.0, gpus=0.5)
+    >>> serial = scheduler.submit(Job(job_id="a", trace="toy", task_type="ctr", request=request, instances=20), 0.0)
     >>> [run.allocation.counts for run in scheduler.round(0.0).started]
     [((0, 16), (1, 4))]
     >>> ended = scheduler.release(serial)
@@ -69,30 +68,30 @@ class Scheduler:
         policy = policy_of(self.discipline.policy)
         self.queue = JobQueue(aged(policy, self.discipline.aging), self.occupancy.state)
         self.head: int | None = None
-        """The job that was first in order and could not start in the last round."""
+        """Serial of the first job in order that could not start in the last round."""
         self.overtaken = 0
-        """How many others have started behind the head since it became it."""
+        """Number of jobs that started behind the head since it became the head."""
         self._preempts = preempts(self.discipline)
         self._look_ahead_jobs = None if policy.dynamic or self.sharing == "devices" else look_ahead_jobs
         self._learn: Callable[[Demand], None] | None = getattr(self.place, "arrived", None)
         self._scale = scale
         self.refused: dict[int, Waiting] = {}
-        """By serial the jobs that were never queued: their full request exceeds the empty cluster."""
+        """Jobs by serial that were not queued because their full request exceeds the empty cluster."""
         self._submitted: list[tuple[Job, Waiting]] = []
         self._serials = 0
 
     @property
     def submitted(self) -> list[Waiting]:
-        """Return the jobs that were handed in since the last round, which the next one looks at."""
+        """Return the jobs submitted since the last round, which the next round admits."""
         return [new for _, new in self._submitted]
 
     def submit(self, job: Job, now_s: float, *, priority: float = 0.0) -> int:
-        """Hand in a new job, which the next round scales and queues; return its serial.
+        """Submit a new job, which the next round scales and queues; return its serial.
 
         Raises
         ------
         BadInput
-            If the job has no instance, or asks for what is no amount.
+            If the job has no instance, or an invalid amount.
         """
         serial, demand = self._serials, self._demand(job, job.request)
         self._serials += 1
@@ -101,7 +100,7 @@ class Scheduler:
         return serial
 
     def enqueue(self, waiting: Waiting) -> bool:
-        """Queue a job as it is; False, and not queued, when its full request exceeds the empty cluster.
+        """Queue a job without scaling; return False, and do not queue it, if its request exceeds the empty cluster.
 
         Where GPUs are shared by devices, requests of more than one are rounded up to whole ones.
         """
@@ -116,14 +115,14 @@ class Scheduler:
         return True
 
     def release(self, serial: int, *, killed: bool = False) -> Running:
-        """Give back what a run held that ended; after a kill the job waits again, for its full request."""
+        """Release an ended run; after a kill the job waits again, for its full request."""
         run = self.occupancy.stop(serial)
         if killed:
             self.queue.join(run.waiting.killed())
         return run
 
     def down(self, machine: int) -> list[Running]:
-        """Take a machine out; gangs with an instance there lose their work and wait again. Return their runs.
+        """Take a machine down; gangs with an instance there lose their work and wait again. Return their runs.
 
         Raises
         ------
@@ -136,11 +135,11 @@ class Scheduler:
         return lost
 
     def up(self, machine: int) -> None:
-        """Take a machine back in, once every `down` of it was followed by an `up`."""
+        """Undo one `down` of a machine, which is up again after as many `up`s as `down`s."""
         self.occupancy.up(machine)
 
     def round(self, now_s: float) -> RoundResult:
-        """Run one round: scale the new jobs in one call, offer the line in order, start what may and fits."""
+        """Run one round: scale the new jobs in one call, offer the queue in order, start the jobs that may and fit."""
         never_fits = self._admit()
         preempted: list[Running] = []
         if self._preempts:
@@ -148,12 +147,12 @@ class Scheduler:
         elif self.discipline.backfill == "easy":
             started = self._backfilling(now_s)
         else:
-            started = self._passing_over(now_s)
+            started = self._overtaking(now_s)
         self.queue.leave({run.waiting.serial for run in started})
         return RoundResult(started=started, preempted=preempted, never_fits=never_fits)
 
-    def _passing_over(self, now_s: float) -> list[Running]:
-        """Offer the line; jobs that do not fit are passed over, the first of them at most `overtakes` times."""
+    def _overtaking(self, now_s: float) -> list[Running]:
+        """Offer the queue and skip jobs that do not fit; the first of them is overtaken at most `overtakes` times."""
         most = self.discipline.overtakes
         started: list[Running] = []
         head: int | None = None
@@ -171,7 +170,7 @@ class Scheduler:
         return started
 
     def _backfilling(self, now_s: float) -> list[Running]:
-        """Offer the line up to the first that does not fit, then start behind it what does not delay it."""
+        """Offer the queue up to the first job that does not fit; then start later jobs that do not delay it."""
         started: list[Running] = []
         offers = self._offers(now_s)
         for (_, serial, job), allocation in offers:
@@ -183,7 +182,7 @@ class Scheduler:
         return started
 
     def _behind(self, head: Waiting, offers: Offers, now_s: float) -> list[Running]:
-        """Start jobs that end before the head's promised moment, or leave it its machines."""
+        """Start jobs that end before the head's reservation begins, or that fit besides its machines."""
         started: list[Running] = []
         reservation = self.occupancy.reservation(head, now_s)
         spare, unclaimed = reservation.spare, self.occupancy.room.within(reservation.spare)
@@ -199,12 +198,12 @@ class Scheduler:
         return started
 
     def _preempting(self, now_s: float) -> tuple[list[Running], list[Running]]:
-        """Offer the line; a job that does not fit may stop running ones of larger keys, which then wait again."""
+        """Offer the queue; a job that does not fit may stop running jobs with larger keys, which then wait again."""
         started: list[Running] = []
         preempted: list[Running] = []
         stoppable = Stoppable(self._past_their_quantum(now_s), self.occupancy.room)
         head: int | None = None
-        # Whoever stops a run changes what is free for those behind.
+        # A preemption changes the room for later jobs, so look ahead only without preemptible runs.
         for (key, serial, job), allocation in self._offers(now_s, alone=not stoppable):
             if allocation is None and (stopped := stoppable.victims(job.demand, key, self.occupancy.room)):
                 freed = self.occupancy.room.with_(run.allocation for run in stopped)
@@ -222,7 +221,7 @@ class Scheduler:
         return started, preempted
 
     def _offers(self, now_s: float, *, alone: bool = True) -> Offers:
-        """Offer the line; `alone` says that nothing but what is offered starts or stops until it is through."""
+        """Offer the queue; `alone` promises that only offered jobs start, and nothing stops, until it is exhausted."""
         placement = self.discipline.placement
         ahead = (
             alone
@@ -233,7 +232,7 @@ class Scheduler:
         return Offers(self.queue.offered(now_s), self.occupancy, str(placement) if ahead else None)
 
     def _past_their_quantum(self, now_s: float) -> list[tuple[float, Running]]:
-        """Return the runs that have had their quantum, with their keys as of now."""
+        """Return the runs older than the quantum, with their keys as of now."""
         ran = [run for run in self.occupancy.running.values() if now_s - run.start_s >= self.discipline.quantum_s]
         return [(self.queue.key(run.waiting.having_run(now_s - run.start_s), now_s), run) for run in ran]
 
@@ -247,7 +246,7 @@ class Scheduler:
             self.head, self.overtaken = head, 0
 
     def _admit(self) -> list[Waiting]:
-        """Queue what was submitted since the last round, scaled in one call; return what can never fit."""
+        """Queue the jobs submitted since the last round, scaled in one call; return those that can never fit."""
         could_host = self.occupancy.cluster.could_host
         never_fits = [new for _, new in self._submitted if not could_host(new.request)]
         self.refused |= {new.serial: new for new in never_fits}
@@ -262,7 +261,7 @@ class Scheduler:
         return never_fits
 
     def _join(self, new: Waiting) -> None:
-        """Queue a job that was not here before."""
+        """Queue a new job."""
         self.queue.join(new)
         if self._learn is not None:
             self._learn(new.demand)

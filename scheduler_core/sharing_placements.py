@@ -1,7 +1,7 @@
-"""Placements that choose machines by their GPUs one by one: fragmentation gradient descent, and its baselines.
+"""Placements with GPUs shared by device: fragmentation gradient descent (FGD) and its baselines.
 
-Scores are computed in `compiled.sharing`, kept, and computed anew for machines that changed; the published protocol
-without time is in `inflation`. Made by the registry in `placement`; called as any placement.
+`kernels.sharing` computes the scores, which are cached until a machine changes.
+Made by the registry in `placement`, and by studies with a target of their own.
 """
 
 import hashlib
@@ -28,40 +28,39 @@ from scheduler_core.target import SlidingTarget, TargetWorkload
 from scheduler_core.types import FloatArray, IntArray
 
 Ties = Literal["first", "random"]
-"""Of machines with equal scores: the first one, or one drawn."""
+"""Choice among machines with equal scores: the first, or a random one."""
 
 MOST_SHAPES: Final = 1024
-"""Distinct demands whose scores are kept; one more, and they are all forgotten."""
+"""Most distinct demands with cached scores; with one more, the cache is emptied."""
 
 FEWEST_SHAPES: Final = 64
-"""Distinct demands that there is room for at first."""
+"""Distinct demands that the cache has room for initially."""
 
 
 class DevicePlacement:
-    """Put each instance of a gang on the machine of the best score, one after the other, all or none.
+    """Put each instance of a gang in turn on the machine with the best score; place all instances or none.
 
-    A machine that lacks CPU, memory, devices or the GPU type is out. Ties go to the machine listed first, or to one
-    drawn. Within the machine, parts of a GPU go to the device that has the least that suffices, whole ones to the idle
-    devices of lowest index, except as said here. Scores are whole numbers, mostly within 0..100.
+    Machines without enough CPU, memory or devices, or of another GPU type, are excluded. Ties go to the machine listed
+    first, or to a random one. On the machine, a part of a GPU goes to the device with the least free GPU that suffices,
+    whole GPUs to the idle devices of lowest index, with exceptions below. Scores are integers, mostly within 0..100.
 
-    - ``fgd``: 100 times the sigmoid of how many GPUs less would be fragmented there for the target workload
-      (`fragmentation`); a part of a GPU goes to the device where that is most.
-    - ``fgd_used_first``: the same; of machines with equal scores, those with an instance on their GPUs go before those
-      whose GPUs are all idle, as only these can take what asks for a whole machine. Under `fgd` ties decide that: where
-      no such shape is in the target, or scores are equal as numbers this coarse often are, large jobs find room only
-      because the order of the machines happens to leave the last ones alone.
+    - ``fgd``: 100 times the sigmoid of the decrease in fragmented GPUs there for the target workload
+      (`fragmentation`); a part of a GPU goes to the device with the largest decrease.
+    - ``fgd_used_first``: the same score; of machines with equal scores, those with a GPU in use go before those whose
+      GPUs are all idle, which only jobs of whole machines need. Under `fgd` the tie rule decides: if the target has no
+      such jobs, or coarse scores are equal, large jobs find idle machines only by the order of the machines.
     - ``fgd_fullest_first``, ``fgd_exact``, ``fgd_idle_last``: what else was tried to that end. Of machines with equal
       scores the one with least GPU left; scores not rounded; the largest machines, while they are idle, for smaller
       jobs only where nothing else is left.
-    - ``dot_product``: smaller product of what is free and what is asked, CPU and GPU as parts of the largest machine's.
-    - ``best_fit_gpu``: least left of CPU and GPU, as parts of the largest machine's.
-    - ``gpu_packing``: GPUs in use before idle ones of machines in use, before machines none of whose GPUs are.
-    - ``gpu_clustering``: machines with instances of the same size (a part of a GPU, or so many whole ones) only, then
-      with such among others, then with none, then with others only; among equals the fullest.
+    - ``dot_product``: smallest dot product of free and requested CPU and GPU, as shares of the largest machine.
+    - ``best_fit_gpu``: least CPU and GPU left, as shares of the largest machine.
+    - ``gpu_packing``: GPUs in use before idle ones of machines in use, before machines with idle GPUs only.
+    - ``gpu_clustering``: machines where all instances have the same GPU size (a part of a GPU, or k whole ones) as this
+      one, then those where some have, then empty machines, then all others; among equals the fullest.
     - ``random``: any machine that fits, any device that fits.
 
-    What is drawn depends on the seed, the demand and the room only. What is kept between calls changes no answer;
-    `fgd` without a target learns one from `arrived`.
+    Random choices depend on the seed, the demand and the room only. The cache changes no result. Without a target,
+    `fgd` learns one from `arrived`.
 
     References
     ----------
@@ -100,12 +99,12 @@ class DevicePlacement:
         self._mirror: _Mirror | None = None
 
     def arrived(self, demand: Demand) -> None:
-        """Learn from a job that joins for the first time, where the target is learnt."""
+        """Count a new job in the target, if the target is learnt."""
         if isinstance(self._target, SlidingTarget):
             self._target.arrived(demand)
 
     def __call__(self, demand: Demand, room: Room) -> Allocation | None:
-        """Place a gang; None where it does not fit.
+        """Place a gang; None if it does not fit.
 
         Raises
         ------
@@ -118,9 +117,9 @@ class DevicePlacement:
         return None if placed is None else _allocation(demand, *placed)
 
     def fragmentation(self, room: Room) -> float:
-        """Return a room's fragmentation for the target, in milli-GPUs, kept machine by machine.
+        """Return a room's fragmentation for the target in milli-GPUs, cached by machine.
 
-        The same as `fragmentation.cluster_fragmentation`, in a few microseconds where few machines changed.
+        Equal to `fragmentation.cluster_fragmentation`; a few microseconds if few machines changed.
 
         Raises
         ------
@@ -139,22 +138,22 @@ class DevicePlacement:
         return self._mirror
 
     def _rng(self, demand: Demand, room: Room) -> np.random.Generator:
-        """Return a stream of its own for what is asked: asking twice, or in between, draws the same."""
+        """Return a random stream that depends on the demand and the room only, not on earlier calls."""
         if not self._drawing:
             return self._undrawn
-        said = hashlib.blake2b(repr((self.seed, demand)).encode(), digest_size=16)
-        said.update(room.free.tobytes())
-        said.update(b"" if room.devices is None else room.devices.tobytes())
-        return np.random.default_rng(int.from_bytes(said.digest(), "little"))
+        digest = hashlib.blake2b(repr((self.seed, demand)).encode(), digest_size=16)
+        digest.update(room.free.tobytes())
+        digest.update(b"" if room.devices is None else room.devices.tobytes())
+        return np.random.default_rng(int.from_bytes(digest.digest(), "little"))
 
 
 class _Mirror:
-    """The kernels' own copy of a room, with the scores kept for it."""
+    """The kernels' own copy of a room, with cached scores."""
 
     def __init__(self, room: Room, devices: IntArray) -> None:
         self._of_type, self._largest = room.of_type, room.largest
         self._kinds, kind = kinds_of(gpu_types_of(room))
-        # Nothing is free anywhere until it follows a room.
+        # Nothing is free until `follow` copies a room.
         self._nodes = nodes_of(
             np.zeros_like(room.free), np.zeros_like(devices), kind, np.zeros_like(room.up), room.largest
         )
@@ -163,29 +162,29 @@ class _Mirror:
         self._kept = kept_of(FEWEST_SHAPES, len(room.up))
 
     def reflects(self, room: Room) -> bool:
-        """Return whether a room is of the same machines."""
+        """Return whether a room has the same machines."""
         same = room.of_type is self._of_type and room.largest is self._largest
         return same and room.devices is not None and room.devices.shape == self._nodes.devices.shape
 
     def aim(self, target: TargetWorkload) -> None:
-        """Score for a target from now on."""
+        """Set the target of later scores."""
         if target is not self._target:
             self._target = target
             self._goal = goal_of(target, self._kinds)
             placing.aim(self._nodes, self._goal, self._kept)
 
     def follow(self, room: Room, devices: IntArray, tenants: IntArray) -> None:
-        """Become like a room."""
+        """Copy a room; update cached scores of machines that changed."""
         placing.mirror(self._nodes, room.free, devices, tenants, room.up, self._goal, self._kept)
 
     def fragmentation(self) -> float:
-        """Return the milli-GPUs that the target's pods could not use, on average."""
+        """Return the milli-GPUs that a pod of the target could not use, on average."""
         return int(self._kept.fragmented.sum()) / max(self._goal.total, 1)
 
     def place(
         self, policy: int, demand: Demand, draws: FloatArray, drawn_ties: bool
     ) -> tuple[IntArray, IntArray] | None:
-        """Place a gang and become as if it were there; return the machine and the devices of each instance."""
+        """Place a gang in the copy; return the machine and the devices of each instance."""
         at = self._number(demand)
         found, taken = np.empty(demand.instances, dtype=np.int64), np.empty(demand.instances, dtype=np.int64)
         fits = placing.place(
@@ -194,7 +193,7 @@ class _Mirror:
         return (found, taken) if fits else None
 
     def _number(self, demand: Demand) -> int:
-        """Return where a demand's scores are kept, whatever its instances."""
+        """Return the cache row of a demand, whatever its instances."""
         key = demand.units, demand.gpu_type
         if key not in self._numbers:
             if len(self._numbers) == MOST_SHAPES:
@@ -209,7 +208,7 @@ class _Mirror:
         return self._numbers[key]
 
     def _keep(self, shapes: int) -> None:
-        """Make room for so many shapes' scores, all of them to be computed anew."""
+        """Replace the cache by an empty one with room for this many shapes."""
         self._kept = kept_of(shapes, len(self._nodes.up))._replace(fragmented=self._kept.fragmented)
 
 

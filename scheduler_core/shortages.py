@@ -1,6 +1,6 @@
-"""How each resource a gang asks for stands in a room, and how to say so.
+"""Shortages: how each resource that a gang requests compares with a room, as numbers and in sentences.
 
-What else keeps a gang waiting (rules, those before it) is in `pending`, which calls this.
+Other causes of waiting (rules, jobs before it) are in `pending`, which calls this.
 """
 
 from collections.abc import Iterable
@@ -17,11 +17,11 @@ WORDS: Final[dict[str, str]] = {"cpu_cores": "Cores", "mem_gib": "GiB of memory"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
-    """How one asked resource stands on the machines that are up and of the job's GPU type.
+    """One requested resource against the machines that are up and of the job's GPU type.
 
-    `short_machines` of the `machines` have less free than one instance asks (`each`); `free` is their sum, against
-    `wanted` by the whole gang. `binds`: this resource alone keeps the gang out. `split`: the GPUs do, and would not if
-    those of a machine were counted together: each for itself has too little free.
+    `short_machines` of the `machines` have less free than one instance requests (`each`); `free` is the sum over all,
+    against `wanted` by the whole gang. `binds`: the gang does not fit by this resource alone. `split`: the GPUs bind,
+    and would not if those of a machine were pooled: no single device has enough free.
     """
 
     resource: str
@@ -35,34 +35,34 @@ class Shortage:
 
 
 def shortages_of(demand: Demand, room: Room) -> tuple[Shortage, ...]:
-    """Return how each resource that is asked for stands."""
+    """Return the shortage record of each requested resource."""
     return tuple(_shortage(demand, room, at) for at, units in enumerate(demand.units) if units > 0)
 
 
 def in_words(shortage: Shortage) -> str:
-    """Say how one resource stands, in a sentence."""
-    asked = f"{WORDS[shortage.resource]}: an instance asks {shortage.each:g}"
-    in_all = f"the gang asks {shortage.wanted:g}, and {shortage.free:g} are free in"
+    """Return a sentence on one resource."""
+    asked = f"{WORDS[shortage.resource]}: an instance requests {shortage.each:g}"
+    in_all = f"the gang requests {shortage.wanted:g}, and {shortage.free:g} are free in"
     some = f"{shortage.short_machines} of {shortage.machines} machines"
     if not shortage.split:
-        return f"{asked}, more than is free on {some}; {in_all} all."
+        return f"{asked}, more than is free on {some}; {in_all} total."
     if shortage.each * UNITS[GPUS] > WHOLE:
-        return f"{asked} idle ones, and {some} have fewer; {in_all} sum, but split over devices."
-    return f"{asked} of one, and no single one has that free on {some}; {in_all} sum, but split over devices."
+        return f"{asked} idle devices, and {some} have fewer; {in_all} total, but split over devices."
+    return f"{asked} of one device, and no device of {some} has that free; {in_all} total, but split over devices."
 
 
 def beyond(shortage: Shortage, whose: str) -> str:
-    """Say how one resource of an empty cluster falls short, in a sentence; `whose` names the machines."""
+    """Return a sentence on one resource that an empty cluster lacks; `whose` names the machines."""
     too_large = ", more than any of them has" if shortage.short_machines == shortage.machines else ""
-    asked = f"{WORDS[shortage.resource]}: an instance asks {shortage.each:g}{too_large}"
-    return f"{asked}; the gang asks {shortage.wanted:g}, and {whose} has {shortage.free:g}."
+    asked = f"{WORDS[shortage.resource]}: an instance requests {shortage.each:g}{too_large}"
+    return f"{asked}; the gang requests {shortage.wanted:g}, and {whose} has {shortage.free:g}."
 
 
 def fragmented_by(shortages: Iterable[Shortage]) -> str:
-    """Say what it is that keeps a gang out though all it asks for is free in sum."""
+    """Return a sentence on why a gang does not fit though enough of every resource is free in total."""
     if any(shortage.split for shortage in shortages):
-        return "Enough is free in sum, but split over devices: it is fragmented."
-    return "Enough is free in sum, but not on the same machines: it is fragmented."
+        return "Enough is free in total, but split over devices: it is fragmented."
+    return "Enough is free in total, but not on the same machines: it is fragmented."
 
 
 def _shortage(demand: Demand, room: Room, at: int) -> Shortage:

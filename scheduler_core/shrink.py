@@ -1,6 +1,6 @@
-"""Algorithm 1: how far each over-claimed request can shrink, all candidates of a round in one matrix.
+"""Algorithm 1 and its parameters: how far each over-claimed request can shrink, all candidates in one matrix.
 
-Pure given a predictor; nothing is queued, placed or remembered here.
+Pure given a predictor; candidates and floors are in `candidates`, targets and reasons in `recommendations`.
 Called by the engines of `pipelines.simulation` through their `scale` argument, and by `modelserve.recommend`.
 """
 
@@ -35,16 +35,16 @@ from scheduler_core.types import (
 )
 
 ALPHA0: Final = 0.05
-"""First factor above floors of peak use: a request goes as far down as its floors let it."""
+"""First factor where floors of peak use hold: they are the only limit on a small request."""
 
 PAPER_ALPHA0: Final = 0.5
 """First factor without floors, as the paper is reproduced; the paper itself gives none."""
 
 SURE_RUNS: Final = 50
-"""Measured runs (or groups of jobs alike) that outweigh the importance of a request."""
+"""Measured runs (or groups of similar jobs) from which a resource no longer counts as important."""
 
 MAX_ALPHA: Final = 0.99
-"""Largest first factor: a request that may keep more than this is not shrunk at all."""
+"""Largest first factor allowed; a larger one would hardly shrink any request."""
 
 Guard = Literal["none", "usage"]
 
@@ -53,16 +53,16 @@ Guard = Literal["none", "usage"]
 class ShrinkPolicy:
     """The parameters of Algorithm 1 and of the guard around it.
 
-    These defaults are what the experiments measure, and what every command and the service give unless told otherwise.
+    The studies measure these defaults; every command and the service use them unless configured otherwise.
 
-    `alpha0`, `alpha_step`: the candidates are alpha0, alpha0 + step, ... below one, times the original request. None
-    begins at `ALPHA0`, and at `PAPER_ALPHA0` where no floor holds (guard `none`).
+    `alpha0`, `alpha_step`: the candidates are alpha0, alpha0 + step, ... below one, times the original request. Without
+    `alpha0` they begin at `ALPHA0`, and at `PAPER_ALPHA0` under guard `none`, which has no floors.
     `theta`: largest relative change of the predicted run time that a candidate may cause.
-    `guard`: `usage` keeps every target above the peak use that was measured; `none` is the paper, without floors.
-    `min_runs`: measured runs below which the floor is not trusted and the request stands (`cold_start`).
-    `sure_runs`: measured runs from which no resource counts as important: importance tells jobs of different requests
-    apart, while so many runs tell what jobs of this one need. Infinite: never; below `min_runs`: wherever a floor is.
-    `minimum_change`: relative change below which a request is left alone (guard `usage` only).
+    `guard`: `usage` keeps every target above the measured peak use; `none` is the paper's rule, without floors.
+    `min_runs`: with fewer measured runs there is no floor and the request is kept (`cold_start`).
+    `sure_runs`: with as many measured runs, no resource counts as important: importance comes from jobs with other
+    requests, these runs from similar jobs. Infinite: never; below `min_runs`: wherever there is a floor.
+    `minimum_change`: relative change below which a request is kept (guard `usage` only).
     `*_margin`: how far a floor lies above the predicted peak. Memory is a hard floor (below it the job dies), so it
     carries a margin; CPU and GPU are soft (below them the job slows), so by default they carry none.
     `gpu_grid`: step of GPU shares below one GPU; above, GPUs are whole.
@@ -106,7 +106,7 @@ class ShrinkPolicy:
 
     @property
     def first_alpha(self) -> float:
-        """Return the smallest factor that is tried."""
+        """Return the smallest factor to try."""
         if self.alpha0 is not None:
             return self.alpha0
         return PAPER_ALPHA0 if self.guard == "none" else ALPHA0
@@ -134,7 +134,7 @@ Answer = TypeVar("Answer")
 
 
 def shrink(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy | None = None) -> list[Recommendation]:
-    """Recommend a target for each job, in the order given; a predictor that fails leaves every request unchanged.
+    """Recommend a target for each job, in the order given; every request is kept if the predictor fails.
 
     References
     ----------
@@ -146,8 +146,8 @@ def shrink(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy | Non
     >>> from pipelines.simulation.engine.predictors import ConstantPredictor
     >>> from scheduler_core.types import Request
     >>> seen = ConstantPredictor(run_s=60.0, peak=Request(cpu_cores=4.0, mem_gib=1.0, gpus=0.23))
-    >>> asked = Job(job_id="a", trace="toy", task_type="ctr", request=Request(cpu_cores=6.0, mem_gib=25.0, gpus=0.5))
-    >>> [answer] = shrink([asked], seen)
+    >>> job = Job(job_id="a", trace="toy", task_type="ctr", request=Request(cpu_cores=6.0, mem_gib=25.0, gpus=0.5))
+    >>> [answer] = shrink([job], seen)
     >>> answer.target
     Request(cpu_cores=4.0, mem_gib=1.25, gpus=0.25)
     >>> [f"{resource}: {reason}" for resource, reason in answer.reasons.items()]
@@ -174,11 +174,11 @@ def _decide(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy) -> 
     minimums = minimum_requests(jobs)
     candidates = candidates_of(requests, alphas, floors, minimums, knowledge, policy.gpu_grid)
 
-    asked = ~np.array([job.opted_out for job in jobs])
+    eligible = ~np.array([job.opted_out for job in jobs])
     if floors is not None:
-        asked &= np.isfinite(floors).any(axis=1)
-    shown = np.where(candidates.spoken, candidates.values, requests[:, None, :])
-    p50, p90 = _answer(lambda: _ask(predictor, jobs, requests, shown, asked))
+        eligible &= np.isfinite(floors).any(axis=1)
+    inputs = np.where(candidates.judged, candidates.values, requests[:, None, :])
+    p50, p90 = _answer(lambda: _predict(predictor, jobs, requests, inputs, eligible))
     with np.errstate(divide="ignore", invalid="ignore"):
         change = p50[:, 1:] / p50[:, :1] - 1.0
     passes = np.abs(change) < policy.theta
@@ -193,30 +193,30 @@ def _decide(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy) -> 
             minimums=minimums,
             candidates=candidates,
             important=important_resources(knowledge),
-            asked=asked,
+            eligible=eligible,
             accepted=accepted,
             p50=p50,
             p90=p90,
             change=change,
-            absurd=_absurd(p50[:, 0], peak),
+            invalid=_invalid(p50[:, 0], peak),
             runs=np.zeros(len(jobs), dtype=np.int64) if peak is None else peak.runs,
             minimum_change=0.0 if floors is None else policy.minimum_change,
         ),
     )
 
 
-def _absurd(run_s: FloatArray, peak: PeakUse | None) -> BoolArray:
-    """Mark the jobs whose answers cannot be meant; NaN can: it says that nothing is known."""
-    absurd = (run_s <= 0.0) | np.isinf(run_s)
+def _invalid(run_s: FloatArray, peak: PeakUse | None) -> BoolArray:
+    """Mark jobs with invalid predictions; NaN is valid and means unknown."""
+    invalid = (run_s <= 0.0) | np.isinf(run_s)
     for values in () if peak is None else (peak.cpu_cores, peak.mem_gib, peak.gpus, peak.gpu_mem_gib):
-        absurd |= (values < 0.0) | np.isinf(values)
-    return absurd
+        invalid |= (values < 0.0) | np.isinf(values)
+    return invalid
 
 
-def _answer(ask: Callable[[], Answer]) -> Answer:
-    """Return what the predictor answers; whatever it raises, the scheduler hears that it is unavailable."""
+def _answer(predict: Callable[[], Answer]) -> Answer:
+    """Return a prediction; turn any exception into `PredictorUnavailable`."""
     try:
-        return ask()
+        return predict()
     except PredictorUnavailable:
         raise
     except Exception as error:
@@ -254,22 +254,22 @@ def _floors(jobs: Sequence[Job], peak: PeakUse, policy: ShrinkPolicy) -> FloatAr
     )
 
 
-def _ask(
-    predictor: Predictor, jobs: Sequence[Job], requests: FloatArray, shown: FloatArray, asked: BoolArray
+def _predict(
+    predictor: Predictor, jobs: Sequence[Job], requests: FloatArray, inputs: FloatArray, eligible: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Ask for every request and every candidate at once; return p50 and p90 as (n, 1 + A), NaN where not asked.
+    """Predict all requests and candidates in one call; return p50 and p90 as (n, 1 + A), NaN where not eligible.
 
-    A candidate that equals the one before it (the first of all: the request) is not asked again, its answer is known.
+    A candidate that equals the one before it (the first one: the request) reuses its prediction.
     """
-    every = np.concatenate([requests[:, None, :], shown], axis=1)
+    every = np.concatenate([requests[:, None, :], inputs], axis=1)
     later, earlier = every[:, 1:], every[:, :-1]
     fresh = np.ones(every.shape[:2], dtype=np.bool_)
-    fresh[:, 1:] = asked[:, None] & ((later != earlier) & ~(np.isnan(later) & np.isnan(earlier))).any(axis=2)
+    fresh[:, 1:] = eligible[:, None] & ((later != earlier) & ~(np.isnan(later) & np.isnan(earlier))).any(axis=2)
     order = np.flatnonzero(fresh)
     answer = predictor.run_times(jobs, order // every.shape[1], every.reshape(-1, len(RESOURCES))[order])
     # Every row begins with a fresh cell, so the last fresh one in reading order is of the same job.
     source = (np.cumsum(fresh) - 1).reshape(fresh.shape)
-    given = fresh | asked[:, None]
+    given = fresh | eligible[:, None]
     return _table(answer.p50, source, given), _table(answer.p90, source, given)
 
 

@@ -1,7 +1,7 @@
-"""What a cluster is expected to be asked for: distinct shapes of instances, and how many pods have each.
+"""Target workloads: the distinct shapes of requested instances, and how many pods (instances) have each.
 
-How much GPU such a target could not use is in `fragmentation`; which machine is taken for its sake in
-`sharing_placements`. Called by both, by `inflation`, and by whoever makes targets of a lake or of a pod list.
+Used by `fragmentation` (how much free GPU the target could not use), by the device placements and by studies, which
+make targets of a lake or a list of pods.
 """
 
 from collections import Counter, deque
@@ -17,21 +17,21 @@ from scheduler_core.errors import BadInput
 from scheduler_core.types import FloatArray, IntArray
 
 ROUNDING: Final = 1e-9
-"""How far a share of the pods may be off by being a float."""
+"""Tolerance for rounding in a share of the pods."""
 
 Shape = tuple[int, int, int, str | None]
 """Milli-cores, GPU devices, milli-GPUs on each of them, GPU type (alternatives by "|") or None for any."""
 
 WINDOW: Final = 10_000
-"""Arrivals that a sliding target remembers."""
+"""Number of arrivals in a sliding target."""
 
 RENEWALS: Final = 10
-"""How often a sliding target is made anew while its window passes."""
+"""Number of times a sliding target is rebuilt per window of arrivals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TargetWorkload:
-    """Distinct shapes of what is asked for (k, may be 0), the most frequent first. Memory is no part of it.
+    """Distinct shapes of requested instances (k, may be 0), the most frequent first; memory is ignored.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class TargetWorkload:
     gpu_type
         Names, alternatives by "|"; None for any.
     pods
-        How many pods (instances) have the shape. Numbers, not shares, so that sums of them are exact.
+        Number of pods (instances) with the shape. Counts, not shares, so that sums are exact.
     """
 
     cpu_milli: IntArray
@@ -56,7 +56,7 @@ class TargetWorkload:
 
     @property
     def total(self) -> int:
-        """Return how many pods there are."""
+        """Return the number of pods."""
         return int(self.pods.sum())
 
     def __len__(self) -> int:
@@ -66,8 +66,8 @@ class TargetWorkload:
 def target_of(demands: Iterable[Demand], popularity: float = 1.0) -> TargetWorkload:
     """Count the shapes of demands, each instance a pod, and keep the most frequent ones.
 
-    Shapes are taken from the most frequent on until they are at least `popularity` of all pods; of equally frequent
-    ones the larger goes first, so that the order of the demands is of no account.
+    The most frequent shapes are kept until they cover at least `popularity` of all pods; of equally frequent ones the
+    larger is first, so the order of the demands does not matter.
 
     Raises
     ------
@@ -81,8 +81,8 @@ def target_of(demands: Iterable[Demand], popularity: float = 1.0) -> TargetWorkl
 
     Examples
     --------
-    >>> asked = [Demand(units=(4000, 0, 500), instances=3), Demand(units=(8000, 0, 8000), instances=1)]
-    >>> target_of(asked).popularity.tolist(), target_of(asked, popularity=0.75).count.tolist()
+    >>> demands = [Demand(units=(4000, 0, 500), instances=3), Demand(units=(8000, 0, 8000), instances=1)]
+    >>> target_of(demands).popularity.tolist(), target_of(demands, popularity=0.75).count.tolist()
     ([0.75, 0.25], [1])
     """
     counts: Counter[Shape] = Counter()
@@ -98,11 +98,11 @@ def shape_of(demand: Demand) -> Shape:
 
 
 def target_from(counts: Counter[Shape], popularity: float = 1.0) -> TargetWorkload:
-    """Make a target of pods by shape, as `target_of` does."""
+    """Make a target from pod counts by shape, as `target_of` does."""
     check_popularity(popularity)
     ranked = sorted(counts.items(), key=_rank, reverse=True)
     pods = np.array([number for _, number in ranked], dtype=np.int64)
-    # As floats 0.55 * 100 is more than 55: what is short of the share by rounding alone is enough of it.
+    # As floats 0.55 * 100 is more than 55: a share that is short by rounding only counts as reached.
     kept = int(np.searchsorted(np.cumsum(pods), popularity * pods.sum() * (1.0 - ROUNDING))) + 1
     shapes = [found for found, _ in ranked[:kept]]
     return TargetWorkload(
@@ -115,7 +115,7 @@ def target_from(counts: Counter[Shape], popularity: float = 1.0) -> TargetWorklo
 
 
 def check_popularity(popularity: float) -> None:
-    """Refuse what is no share of the pods.
+    """Raise unless `popularity` is a share of the pods.
 
     Raises
     ------
@@ -134,9 +134,8 @@ def _rank(entry: tuple[Shape, int]) -> tuple[int, int, int, int, str]:
 class SlidingTarget:
     """A target learnt online: the shapes of the last `window` arrivals, or the most frequent ones as in `target_of`.
 
-    It is made anew when arrivals since the last time are a tenth of the window, or as many as were known then: at the
-    1st, 2nd, 4th, 8th ... arrival at first, and then at every thousandth (of the default window). In between `target`
-    stays the same object, so what is kept by it stays good.
+    It is rebuilt whenever arrivals have doubled, at the 1st, 2nd, 4th, 8th ..., and later after every tenth of the
+    window. In between `target` stays the same object, so results cached for it stay valid.
 
     Examples
     --------
@@ -159,7 +158,7 @@ class SlidingTarget:
         self._known = 0
 
     def arrived(self, demand: Demand) -> None:
-        """Learn from a job that joins for the first time; forget the one that leaves the window."""
+        """Count a new job, and remove the one that leaves the window."""
         found = shape_of(demand), demand.instances
         self._recent.append(found)
         self._count(*found)

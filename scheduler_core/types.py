@@ -1,8 +1,7 @@
-"""The nouns of scheduling, and the seam to whatever predicts.
+"""Jobs, requests, recommendations and predictions, and the protocol of a predictor.
 
 Frozen dataclasses and one protocol; no behaviour beyond arithmetic on a request.
-Called by every module here, by `modelserve.bundle.predictor`, which satisfies `Predictor`, and by
-`pipelines.simulation.simulate`.
+Used by every module here; `modelserve.bundle.predictor` implements `Predictor`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ RESOURCES: Final[tuple[str, ...]] = ("cpu_cores", "mem_gib", "gpus")
 """The requestable resources, in the column order of every request matrix."""
 
 LEAST_GIVEN: Final = (0.001, 1.0 / 1024.0, 0.001)
-"""Of each resource, what a cluster can give at all; a smaller target of a larger request cannot be meant."""
+"""The smallest amount of each resource that a cluster can allocate; a smaller target is invalid."""
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -25,7 +24,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class Reason(StrEnum):
-    """Why a resource of a recommendation is what it is."""
+    """Why a recommendation has its target for a resource."""
 
     SHRUNK = "shrunk"
     IMPORTANT = "important"
@@ -39,10 +38,10 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What one instance asks for (or is given): CPU cores, GiB of memory, GPUs (fractional below one).
+    """Amounts that one instance requests or is given: CPU cores, GiB of memory, GPUs (fractional below one).
 
-    NaN is an amount that nobody told, as in a trace that lacks the resource: it takes nothing of a machine, is never
-    shrunk, and has no reason. An amount of 0 is told, and takes nothing either. None is no amount.
+    NaN is an unknown amount, as in a trace that lacks the resource: it takes nothing of a machine, is never shrunk, and
+    has no reason. An amount of 0 is known, and takes nothing either. None is invalid.
     """
 
     cpu_cores: float
@@ -56,10 +55,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A gang as the scheduler sees it at submission; nothing here is known only later.
+    """A job (gang) as known at submission.
 
-    `submit_ts` is Unix time in seconds (UTC). A trace that lacks a field leaves it `None`. `minimum` is what the job is
-    never given less of, whatever was measured, unless it asked for less itself; NaN where there is none.
+    `submit_ts` is Unix time in seconds (UTC). A trace that lacks a field leaves it `None`. `minimum` is the
+    least that the job is given, whatever was measured, unless it requested less; NaN where there is none.
     """
 
     job_id: str
@@ -81,7 +80,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTimes:
-    """Predicted run time in seconds, one value per row asked; NaN where nothing can be said."""
+    """Predicted run time in seconds, one value per row; NaN where unknown."""
 
     p50: FloatArray
     p90: FloatArray
@@ -89,7 +88,7 @@ class RunTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeakUse:
-    """Upper quantile of use per instance and the measured runs behind it, one value per job; NaN where unknown."""
+    """Upper quantile of use per instance and the number of measured runs behind it, by job; NaN where unknown."""
 
     cpu_cores: FloatArray
     mem_gib: FloatArray
@@ -100,10 +99,10 @@ class PeakUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """What the run-time model of one task type knows about the requestable resources.
+    """The resources that the run-time model of one task type depends on, and its range of training requests.
 
     `important` holds the resources whose permutation importance passes the cut; `support` maps each resource to the
-    lowest and highest request seen in training (a constant column has equal ends: the model is silent there).
+    lowest and highest request in training (with equal ends the model cannot judge the resource).
     """
 
     important: frozenset[str] = frozenset()
@@ -112,15 +111,15 @@ class Knowledge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """What one job should be given, and why, per instance.
+    """The recommended request of one job, per instance, with reasons.
 
     `lower_bound <= target <= request` wherever they are known; a lower bound is NaN where no floor is known, and a
     resource that the trace lacks is NaN throughout and absent from `reasons`.
     `reasons`: `shrunk` when alpha set the target, `floor` when the peak-use floor did (below or at the request).
-    Run times are those predicted for the accepted candidate, with silent resources held at the request;
-    `run_time_change` is relative to the request, 0 where the model is silent, NaN where it knows nothing.
-    `alpha` is the accepted factor, 1 where none was. `model_decided`: the target differs from what the floors alone
-    would have given. `runs` counts the measured runs behind the floor; `note` says what a failed predictor said.
+    Run times are predicted for the accepted candidate, with resources outside the model's range held at the request;
+    `run_time_change` is relative to the request, 0 where all are outside, NaN without a prediction.
+    `alpha` is the accepted factor, 1 where none was. `model_decided`: the target differs from the target by floors
+    alone. `runs` counts the measured runs behind the floor; `note` holds the error of a failed predictor.
     """
 
     job_id: str
@@ -138,7 +137,7 @@ class Recommendation:
 
 
 class Predictor(Protocol):
-    """Whatever answers about run time and peak use; raises `PredictorUnavailable` when it cannot."""
+    """A predictor of run time and peak use; it raises `PredictorUnavailable` if it fails."""
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
         """Predict `len(rows)` run times at once: row i is `jobs[rows[i]]` with the request `requests[i]` (k, 3)."""
@@ -149,5 +148,5 @@ class Predictor(Protocol):
         ...
 
     def knowledge(self, jobs: Sequence[Job]) -> Sequence[Knowledge]:
-        """Return what the model behind each job knows about the resources (n,)."""
+        """Return the importance and training range of the resources in each job's model (n,)."""
         ...

@@ -1,5 +1,5 @@
-"""Compiled loops (numba) for placement, ordered nodes and shared GPUs.
+"""Compiled loops (numba) for placement, GPUs shared by device, and cost.
 
-No decision is defined here that the readable modules do not define first. Called by `scheduler_core.sharing_placements`
-and by the compiled engine of `pipelines.simulation`.
+A readable module or test defines every decision first; the loops give the same results. Called by `queue`,
+`sharing_placements`, `planning.cost` and the compiled engine of `pipelines.simulation`.
 """

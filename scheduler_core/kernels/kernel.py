@@ -1,7 +1,7 @@
-"""How the loops of this package are compiled, and how what was compiled is kept for the next process.
+"""Compilation of the loops of this package, and the cache key of compiled code.
 
-No loop is here. Called by every other file of this package.
-The compiled code is kept beside these files, else in numba's user cache; `NUMBA_CACHE_DIR` names another place.
+No loop is here. Used by every other file of this package and by the compiled engine of `pipelines.simulation`.
+Numba keeps the compiled code beside the sources, else in its user cache; `NUMBA_CACHE_DIR` names another place.
 """
 
 import hashlib
@@ -11,35 +11,34 @@ from typing import Any, Final
 
 import numba
 
-Compiled = Callable[..., Any]  # numba publishes no types: a kernel's own annotations say what it takes
+Compiled = Callable[..., Any]  # numba publishes no types; see the annotations of each kernel
 
 
 def digest(folder: Path) -> str:
-    """Return one number for all the sources in a folder."""
+    """Return one digest of all sources in a folder."""
     files = sorted(folder.glob("*.py"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 SOURCES: Final = digest(Path(__file__).parent)
-"""Digest of every file here. Numba keeps a function under the digest of its own file only, so what is called from
-outside closes over this one too: a change in any file compiles anew."""
+"""Digest of all files here. Numba caches a function by the digest of its own file only. Functions that Python calls
+close over this digest, so that a change in any file compiles them again."""
 
 
 _BARE: Final = {"_nrt": False}
-"""No counting of who refers to an array: kernels allocate nothing, and counting at every call of one took fifteen times
-as long as the work itself."""
+"""Without numba's reference counts: kernels allocate nothing, and counting took fifteen times as long as the work."""
 
 
 def kernel(function: Callable[..., Any]) -> Compiled:
-    """Compile a function that other kernels call; it is kept as part of them."""
+    """Compile a function that other kernels call; it is cached as part of them."""
     made: Compiled = numba.njit(**_BARE)(function)
     return made
 
 
 def kept(function: Callable[..., Any]) -> Compiled:
-    """Compile a function that Python calls, from the cache where there is one."""
+    """Compile a function that Python calls, or load it from the cache."""
     try:
         made: Compiled = numba.njit(cache=True, **_BARE)(function)
-    except RuntimeError:  # no folder to keep it in can be written: every process compiles for itself
+    except RuntimeError:  # no cache folder is writable: every process compiles again
         made = numba.njit(**_BARE)(function)
     return made

@@ -1,7 +1,7 @@
-"""One round without events: an ordered list of gangs placed on what is free, each that fits.
+"""One round without events: gangs placed in order on the free capacity, each that fits; and distinct rows.
 
-For a real scheduler's round over thousands of pending jobs; the simulator's rounds are in `walk`.
-Called by `scheduler_core.queue`.
+For a real scheduler's round over thousands of waiting jobs; the rounds of simulations are in the compiled engine.
+Called by `scheduler_core.queue`; `distinct` also by the compiled engine.
 """
 
 from collections.abc import Sequence
@@ -30,12 +30,12 @@ from scheduler_core.types import IntArray
 MIX = np.uint64(0x9E3779B97F4A7C15)
 SHIFT = np.uint64(29)
 FEWEST_SLOTS: Final = 1024
-"""A table of open addresses is a power of two; most workloads have few distinct demands."""
+"""Initial size of the hash table, a power of two; most workloads have few distinct demands."""
 
 
 @kernel
 def _hashed(rows: IntArray, row: int) -> np.uint64:
-    """Return a number that equal rows share and others rarely do."""
+    """Return a hash of a row."""
     value = np.uint64(0)
     for column in range(rows.shape[1]):
         value = (value ^ np.uint64(rows[row, column])) * MIX
@@ -54,8 +54,8 @@ def _equal(rows: IntArray, one: int, other: int) -> bool:
 def _numbering(sources: str) -> Compiled:
     @kept
     def numbered(rows: IntArray, table: IntArray, codes: IntArray, first: IntArray) -> int:
-        """Write each row's number and each number's first row; NONE where `table` is too small to stay half empty."""
-        _ = sources  # part of what the compiled code is kept under
+        """Write each row's number and each number's first row; return NONE if `table` is too small."""
+        _ = sources  # part of the cache key
         size, count = len(table), 0
         for row in range(len(rows)):
             slot = np.int64(_hashed(rows, row) & np.uint64(size - 1))
@@ -77,7 +77,7 @@ _numbered = _numbering(SOURCES)
 
 
 def distinct(rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the numbers of a matrix's rows, equal for equal ones, and where the first of each number is.
+    """Return a number per row of a matrix, the same for equal rows, and the first row of each number.
 
     >>> [part.tolist() for part in distinct(np.array([[5, 1], [7, 1], [5, 1]]))]
     [[0, 1, 0], [0, 1]]
@@ -103,7 +103,7 @@ def _filling(sources: str) -> Compiled:
         hosts: IntArray,
         counts: IntArray,
     ) -> None:
-        _ = sources  # part of what the compiled code is kept under
+        _ = sources  # part of the cache key
         offsets[0] = 0
         for row in range(len(codes)):
             used = 0
@@ -124,12 +124,12 @@ _filled = _filling(SOURCES)
 def place_in_order(
     demands: Sequence[machinery.Demand], cluster: machinery.Cluster, placement: str = "best_fit"
 ) -> list[machinery.Allocation | None]:
-    """Place every gang that fits, in order, passing over those that do not (None); changes nothing.
+    """Place every gang that fits, in order, None for those that do not; the cluster is not changed.
 
     Raises
     ------
     BadInput
-        If no placement is called so.
+        If no compiled placement has that name.
 
     >>> gang = machinery.Demand(units=(6000, 4096, 500), instances=20)
     >>> [a and a.counts for a in place_in_order([gang] * 4, machinery.Cluster(machinery.paper_machines()))]

@@ -1,6 +1,7 @@
-"""Placements: which machines a gang that fits goes to, written in the order of their use. The same as `placement`'s.
+"""Compiled placement of a gang: whether it fits a room, and which machines it goes to, as in `placement`.
 
-Nothing is taken here (`starts` does). Called by `starts`, `backfill` and `ordered`.
+A room is the free capacity of machines, now or hypothetical (machines, 3). Nothing is allocated here except by `shift`.
+Called by `ordered` and by the compiled engine of `pipelines.simulation`.
 """
 
 import math
@@ -12,7 +13,7 @@ from scheduler_core.types import FloatArray, IntArray
 
 @kernel
 def copy_room(room: IntArray, copied: IntArray) -> None:
-    """Write a room over another."""
+    """Copy a room into another array."""
     for machine in range(len(room)):
         for resource in range(3):
             copied[machine, resource] = room[machine, resource]
@@ -20,10 +21,10 @@ def copy_room(room: IntArray, copied: IntArray) -> None:
 
 @kernel
 def hosted(room: IntArray, machine: int, units: IntArray, at: int, instances: int) -> int:
-    """Return how many instances a machine could take, at most `instances`."""
+    """Return how many instances a machine could host, at most `instances`."""
     count = instances
     for resource in range(3):
-        # Most machines take all or none of what is asked: divide for the others only.
+        # Most machines host all or none of the instances: divide for the others only.
         if units[at, resource] * count > room[machine, resource]:
             count = room[machine, resource] // units[at, resource]
     return count
@@ -31,7 +32,7 @@ def hosted(room: IntArray, machine: int, units: IntArray, at: int, instances: in
 
 @kernel
 def takes_one(room: IntArray, machine: int, units: IntArray, at: int) -> bool:
-    """Return whether a machine could take one instance."""
+    """Return whether a machine could host one instance."""
     return bool(
         units[at, 0] <= room[machine, 0] and units[at, 1] <= room[machine, 1] and units[at, 2] <= room[machine, 2]
     )
@@ -39,13 +40,13 @@ def takes_one(room: IntArray, machine: int, units: IntArray, at: int) -> bool:
 
 @kernel
 def open_to(cluster: Cluster, machine: int, gpu_type: int) -> bool:
-    """Return whether a machine is up and of a type that is asked for, if any is."""
+    """Return whether a machine is up and of the requested GPU type, if any."""
     return bool(cluster.away[machine] == 0 and (gpu_type < 0 or cluster.of_type[gpu_type, machine]))
 
 
 @kernel
 def hosted_in_all(cluster: Cluster, room: IntArray, queue: Queue, at: int) -> int:
-    """Return how many instances of a bucket's gang the machines could take together, each at most the gang's number."""
+    """Return how many instances of a bucket's gang the machines could host, each at most the gang's number."""
     instances, gpu_type = queue.buckets[at].instances, queue.buckets[at].gpu_type
     count = 0
     for machine in range(len(room)):
@@ -69,9 +70,9 @@ def fits(cluster: Cluster, room: IntArray, queue: Queue, at: int) -> bool:
 
 @kernel
 def fits_free(cluster: Cluster, queue: Queue, at: int) -> bool:
-    """Return whether a bucket's gang fits what is free now.
+    """Return whether a bucket's gang fits the free capacity.
 
-    What did not fit since the last release does not fit now, and mostly the free totals already say no.
+    A gang that did not fit since the last release does not fit now; most others fail by the free totals.
     """
     bucket, releases = queue.buckets[at], queue.tally[0].releases
     if queue.shut[bucket.shape] == releases:
@@ -87,7 +88,7 @@ def fits_free(cluster: Cluster, queue: Queue, at: int) -> bool:
 
 @kernel
 def share_free(free: IntArray, machine: int, largest: FloatArray) -> float:
-    """Return what a machine has free, as shares of the largest machine, summed in order as numpy sums three."""
+    """Return a machine's free capacity as shares of the largest machine, summed in the order of numpy."""
     return float(
         free[machine, 0] / largest[0] + free[machine, 1] / largest[1] + free[machine, 2] / largest[2],
     )
@@ -136,7 +137,7 @@ def _best_fit(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, 
 
 @kernel
 def _consolidate(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, at: int, scratch: Scratch) -> int:
-    """Take the fullest machine that hosts the whole gang; without one, fill those that host most of it."""
+    """Take the fullest machine that hosts the whole gang; without one, fill the machines that host most of it."""
     gang = queue.buckets[at]
     best = NONE
     for machine in range(len(free)):
@@ -164,7 +165,7 @@ def _consolidate(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queu
 
 @kernel
 def _spread(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, at: int, scratch: Scratch) -> int:
-    """Give each instance to the emptiest machine that takes it, after what the gang itself has taken."""
+    """Put each instance on the freest machine that hosts it, counting the instances already placed."""
     gang = queue.buckets[at]
     after, after_room = scratch.after, scratch.after_room
     copy_room(free, after)
@@ -195,7 +196,7 @@ def _spread(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, at
 def placed(
     placement: int, cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, at: int, scratch: Scratch
 ) -> int:
-    """Choose machines for a gang that fits `free`, of which `room` are the shares; return how many machines it uses."""
+    """Choose machines for a gang that fits `free`; `room` are its shares; return the number of machines."""
     if placement == FIRST_FIT:
         return int(_first_fit(cluster, free, queue, at, scratch))
     if placement == BEST_FIT:
@@ -207,7 +208,7 @@ def placed(
 
 @kernel
 def shift(cluster: Cluster, machine: int, units: IntArray, at: int, count: int) -> None:
-    """Give `count` instances' units to what a machine has free; a negative count takes them."""
+    """Release the units of `count` instances on a machine; a negative count allocates them."""
     for resource in range(3):
         moved = units[at, resource] * count
         cluster.free[machine, resource] += moved

@@ -1,6 +1,6 @@
-"""What the loop knows at a moment, as records: jobs, buckets of equal demands, machines, runs, and one tally.
+"""Records of compiled rounds (jobs, buckets of equal demands, machines, runs, totals), and how to make them.
 
-Only the layout is here. Filled by `setup`; read and written by every kernel.
+No job is placed here. Read and written by every kernel of this folder and of the compiled engine.
 """
 
 from typing import Any, Final, NamedTuple
@@ -10,7 +10,7 @@ import numpy as np
 from scheduler_core import cluster as machinery
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
-Records = Any  # an array of one of the records below, whose fields mypy does not know
+Records = Any  # an array of one of the records below, without types in mypy
 
 
 NONE: Final = -1
@@ -21,11 +21,11 @@ JOB: Final = np.dtype(
         ("arrive_s", "f8"),
         ("run_s", "f8"),
         ("granted_run_s", "f8"),
-        ("predicted_s", "f8"),  # infinite where nothing is known
-        ("granted_key", "f8"),  # what the policy's key is made of: with the amounts granted, and with the full request
+        ("predicted_s", "f8"),  # infinite if unknown
+        ("granted_key", "f8"),  # base of the policy's key: with the granted amounts, and with the full request
         ("full_key", "f8"),
-        ("rank", "f8"),  # the effective key while it waits
-        ("left_s", "f8"),  # what the next start has to run
+        ("rank", "f8"),  # its key while it waits
+        ("left_s", "f8"),  # duration of the next start
         ("attained_s", "f8"),
         ("finished_s", "f8"),
         ("user", "i8"),
@@ -33,7 +33,7 @@ JOB: Final = np.dtype(
         ("full_bucket", "i8"),
         ("child", "i8"),  # links of the heap of its bucket
         ("sibling", "i8"),
-        ("place", "i8"),  # where its run is in the heap of ends
+        ("place", "i8"),  # position of its run in the heap of ends
         ("full", "?"),
         ("dies", "?"),
         ("fails", "?"),
@@ -47,12 +47,12 @@ BUCKET: Final = np.dtype(
         ("instances", "i8"),
         ("gpu_type", "i8"),
         ("gang_gpus", "i8"),  # milli-GPUs of the whole gang
-        ("user", "i8"),  # whose jobs it holds, where shares are by user
-        ("shape", "i8"),  # the same for the buckets of all users who ask for the same
+        ("user", "i8"),  # user of its jobs, where shares are by user
+        ("shape", "i8"),  # equal for buckets of all users with the same demand
         ("top", "i8"),  # the first job of its heap
-        ("place", "i8"),  # where it is among the filled ones
+        ("place", "i8"),  # position among the filled buckets
         ("possible", "?"),  # fits the empty cluster
-        ("passed", "i1"),  # what this round has found out about it
+        ("passed", "i1"),  # its state in this round
     ],
     align=True,
 )
@@ -62,7 +62,7 @@ RUN: Final = np.dtype(
         ("start_s", "f8"),
         ("end_s", "f8"),
         ("job", "i8"),
-        ("first_host", "i8"),  # the next run's is where its hosts stop
+        ("first_host", "i8"),  # its hosts end where the next run's begin
         ("full", "?"),
         ("ending", "i1"),
     ],
@@ -77,11 +77,11 @@ TALLY: Final = np.dtype(
         ("now_s", "f8"),
         ("stranded_gpu_s", "f8"),
         ("waiting", "i8"),
-        ("waiting_hosts", "i8"),  # the most machines that all waiting jobs could hold
-        ("smallest_gpus", "i8"),  # of a waiting gang that asks for any, 0 without; NONE: to be looked up
+        ("waiting_hosts", "i8"),  # upper bound on machines used by all waiting jobs
+        ("smallest_gpus", "i8"),  # smallest gang of waiting jobs with GPUs, 0 without; NONE: recompute
         ("filled", "i8"),
-        ("releases", "i8"),  # how often something was given back
-        ("settled", "i8"),  # of the filled buckets, how many are known not to fit
+        ("releases", "i8"),  # number of releases
+        ("settled", "i8"),  # filled buckets that are known not to fit
         ("running", "i8"),
         ("runs", "i8"),
         ("hosts", "i8"),
@@ -92,7 +92,7 @@ TALLY: Final = np.dtype(
         ("overtaken", "i8"),
         ("offers", "i8"),
         ("aside", "i8"),
-        ("heaped", "i8"),  # of the picks, how many are still in the heap
+        ("heaped", "i8"),  # picks still in the heap
     ],
     align=True,
 )
@@ -114,32 +114,32 @@ class Rules(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """Who waits: a heap of jobs per bucket, and the filled buckets in no particular order."""
+    """The queue: a heap of waiting jobs per bucket, and the filled buckets in any order."""
 
     jobs: Records
     buckets: Records
     units: IntArray  # (buckets, 3) per instance
     filled: IntArray
-    shut: IntArray  # by shape: the number of releases at which it was last found not to fit
+    shut: IntArray  # by shape: the value of `releases` when it last did not fit
     tally: Records  # one record
 
 
 class Cluster(NamedTuple):
-    """What is free; a machine that is away has nothing free."""
+    """Free capacity; a machine that is down has nothing free."""
 
     capacity: IntArray  # (machines, 3)
     free: IntArray
     room: FloatArray  # (machines,) free as shares of the largest machine, summed
     largest: FloatArray  # (3,)
-    of_type: BoolArray  # (types, machines) which are of a type, or of one of the several it names
-    away: IntArray  # how many outages hold
+    of_type: BoolArray  # (types, machines) whether of the type, or of one of several
+    away: IntArray  # number of outages at the moment
     total_free: IntArray  # (3,)
     total: FloatArray  # (3,) capacity of all, at least 1
     held: IntArray  # (users, 3)
 
 
 class Log(NamedTuple):
-    """What has been started, in order, and the ends to come."""
+    """Started runs in order, and the heap of ends."""
 
     runs: Records
     hosts: IntArray
@@ -148,7 +148,7 @@ class Log(NamedTuple):
 
 
 class Breaks(NamedTuple):
-    """Outages in the order of their begins, and in the order of their ends."""
+    """Outages ordered by begin, and ordered by end."""
 
     down_s: FloatArray
     down: IntArray
@@ -157,25 +157,25 @@ class Breaks(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What a round writes on; nothing is kept from one to the next."""
+    """Working memory of a round; nothing is kept for the next."""
 
     offers: Records  # a heap of buckets by their first jobs
-    aside: IntArray  # jobs that wait on, but are not offered again
+    aside: IntArray  # jobs that stay queued and are not offered again
     passed: IntArray
-    chosen: IntArray  # (machines,) where a gang goes, in the order of use
+    chosen: IntArray  # (machines,) of a gang, in order of use
     counts: IntArray
     slot: IntArray
-    bare: IntArray  # (machines, 3) rooms other than what is free
+    bare: IntArray  # (machines, 3) hypothetical rooms
     spare: IntArray
     after: IntArray
     bare_room: FloatArray  # (machines,)
     after_room: FloatArray
-    picks: Records  # running runs by a number each has at the moment
+    picks: Records  # heap of running jobs by key
     shed: BoolArray
 
 
 class State(NamedTuple):
-    """All of it."""
+    """All records of a simulation."""
 
     rules: Rules
     queue: Queue
@@ -198,7 +198,7 @@ PLACEMENT_CODES: Final[dict[str, int]] = {
 
 
 def buckets_of(rows: IntArray, shapes: IntArray) -> Records:
-    """Lay out the empty buckets of distinct rows: units (3), instances, GPU type, user."""
+    """Make empty buckets of distinct rows: units (3), instances, GPU type, user."""
     buckets = np.zeros(len(rows), dtype=BUCKET)
     buckets["instances"], buckets["gpu_type"] = rows[:, 3], rows[:, 4]
     buckets["gang_gpus"] = rows[:, 2] * rows[:, 3]
@@ -208,14 +208,14 @@ def buckets_of(rows: IntArray, shapes: IntArray) -> Records:
 
 
 def tally_of() -> Records:
-    """Make the tally of nothing done yet."""
+    """Make the initial tally."""
     tally = np.zeros(1, dtype=TALLY)
     tally["head"] = NONE
     return tally
 
 
 def cluster_of(machines: machinery.Cluster, gpu_types: tuple[str, ...], users: int) -> Cluster:
-    """Lay a cluster out as it is."""
+    """Convert a cluster in its current state."""
     room = machines.room()
     of_type = [machines.of_type(name) for name in gpu_types]
     return Cluster(
@@ -232,7 +232,7 @@ def cluster_of(machines: machinery.Cluster, gpu_types: tuple[str, ...], users: i
 
 
 def scratch_of(jobs: int, buckets: int, machines: int) -> Scratch:
-    """Make what a round writes on."""
+    """Allocate the working memory of rounds."""
     return Scratch(
         offers=np.empty(buckets, dtype=ENTRY),
         aside=np.empty(jobs, dtype=np.int64),

@@ -33,7 +33,7 @@ def test_a_request_that_cannot_be_meant_is_refused(cores: float) -> None:
 
 @pytest.mark.parametrize("amount", [None, "6", [6.0]])
 def test_a_request_of_what_is_no_number_is_refused(amount: object) -> None:
-    with pytest.raises(BadInput, match="expected a number, or NaN for what is not told"):
+    with pytest.raises(BadInput, match="expected a number, or NaN for an unknown amount"):
         demand_of(Request(cpu_cores=amount, mem_gib=1.0, gpus=1.0), 1)  # type: ignore[arg-type]  # what callers do
 
 
@@ -62,7 +62,7 @@ def test_a_machine_that_holds_what_cannot_be_is_refused(amounts: dict[str, Any],
 def test_two_machines_of_one_name_are_refused() -> None:
     one = Machine(name="m", cpu_cores=8.0, mem_gib=64.0, gpus=4)
 
-    with pytest.raises(BadInput, match="found 2 machines named 'm', expected a name of its own for each"):
+    with pytest.raises(BadInput, match="found 2 machines named 'm', expected a different name for each"):
         Cluster([replace(one, name="other"), one, one])
 
 

@@ -43,10 +43,11 @@ def test_free_gpus_on_the_wrong_machines_are_fragmentation() -> None:
     assert not next(shortage for shortage in why.shortages if shortage.resource == "cpu_cores").binds
     assert (why.must_end, why.room_in_s, why.expected_wait_s) == ((0,), 30.0, 30.0)
     assert str(why) == (
-        "Job 2 is number 1 of 1 in line. 0 of its 1 instances would fit now. "
-        "GPUs: an instance asks 2, more than is free on 2 of 2 machines; the gang asks 2, and 2 are free in all. "
-        "Enough is free in sum, but not on the same machines: it is fragmented. "
-        "It has room once these running jobs have ended: 0 (expected in 30 s). Its start is expected in 30 s."
+        "Job 2 is number 1 of 1 in the queue. 0 of its 1 instances would fit now. "
+        "GPUs: an instance requests 2, more than is free on 2 of 2 machines; the gang requests 2, and 2 are "
+        "free in total. "
+        "Enough is free in total, but not on the same machines: it is fragmented. "
+        "It fits once these running jobs have ended: 0 (expected in 30 s). Its start is expected in 30 s."
     )
 
 
@@ -57,7 +58,9 @@ def test_the_resource_that_binds_is_named_even_if_it_is_not_the_gpu() -> None:
 
     assert [shortage.resource for shortage in why.shortages if shortage.binds] == ["cpu_cores"]
     assert not why.fragmented
-    assert "Cores: an instance asks 4, more than is free on 1 of 1 machines; the gang asks 4, and 2 are" in str(why)
+    assert "Cores: an instance requests 4, more than is free on 1 of 1 machines; the gang requests 4, and 2 are" in str(
+        why
+    )
     assert "GPUs:" not in str(why)
 
 
@@ -95,7 +98,7 @@ def test_an_end_that_nobody_predicts_is_said_to_be_unknown() -> None:
     why = explain_pending(scheduler, 1, 0.0)
 
     assert (why.must_end, why.room_in_s, why.expected_wait_s) == ((0,), math.inf, math.inf)
-    assert "no prediction tells" in str(why)
+    assert "at an unknown time" in str(why)
 
 
 def test_a_run_past_its_prediction_should_end_now() -> None:
@@ -191,8 +194,9 @@ def test_a_job_that_can_never_fit_is_told_what_the_whole_cluster_has(rounds: int
 
     assert (why.hold, why.place, why.waiting, why.must_end, why.expected_wait_s) == (Hold.NEVER, 0, 0, (), math.inf)
     assert str(why) == (
-        "Job 0 can never start: it asks for more than the whole cluster has, with nothing on it. "
-        "GPUs: an instance asks 500, more than any of them has; the gang asks 500, and the whole cluster has 32."
+        "Job 0 can never start: it requests more than the whole empty cluster has. "
+        "GPUs: an instance requests 500, more than any of them has; the gang requests 500, and the whole "
+        "cluster has 32."
     )
 
 
@@ -205,7 +209,7 @@ def test_a_gang_that_can_never_fit_is_measured_by_the_machines_of_its_type() -> 
     why = explain_pending(scheduler, serial, 0.0)
 
     assert (why.hosted, why.instances, why.other_machines) == (2, 3, 1)
-    assert "GPUs: an instance asks 4; the gang asks 12, and all of its GPU type has 8." in str(why)
+    assert "GPUs: an instance requests 4; the gang requests 12, and all of its GPU type has 8." in str(why)
 
 
 def test_a_queued_job_that_can_never_fit_is_answered_about_too() -> None:

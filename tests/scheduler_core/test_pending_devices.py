@@ -1,4 +1,4 @@
-"""Why a job waits where GPUs are shared by devices: what is free in sum may be split over them."""
+"""Why a job waits where GPUs are shared by devices: what is free in total may be split over them."""
 
 from typing import Any
 
@@ -45,11 +45,11 @@ def test_free_in_sum_but_split_over_devices() -> None:
     assert (gpus.free, gpus.wanted, gpus.short_machines, gpus.binds, gpus.split) == (0.8, 0.7, 1, True, True)
     assert (why.must_end, why.room_in_s, why.expected_wait_s) == ((1,), 30.0, 30.0)
     assert str(why) == (
-        "Job 2 is number 1 of 1 in line. 0 of its 1 instances would fit now. "
-        "GPUs: an instance asks 0.7 of one, and no single one has that free on 1 of 1 machines; the gang asks 0.7, and "
-        "0.8 are free in sum, but split over devices. "
-        "Enough is free in sum, but split over devices: it is fragmented. "
-        "It has room once these running jobs have ended: 1 (expected in 30 s). Its start is expected in 30 s."
+        "Job 2 is number 1 of 1 in the queue. 0 of its 1 instances would fit now. "
+        "GPUs: an instance requests 0.7 of one device, and no device of 1 of 1 machines has that free; the gang "
+        "requests 0.7, and 0.8 are free in total, but split over devices. "
+        "Enough is free in total, but split over devices: it is fragmented. "
+        "It fits once these running jobs have ended: 1 (expected in 30 s). Its start is expected in 30 s."
     )
 
 
@@ -58,8 +58,8 @@ def test_whole_gpus_are_not_made_of_parts() -> None:
 
     assert why.fragmented
     assert (
-        "GPUs: an instance asks 2 idle ones, and 1 of 1 machines have fewer; the gang asks 2, and 2.4 are free in sum, "
-        "but split over devices."
+        "GPUs: an instance requests 2 idle devices, and 1 of 1 machines have fewer; the gang requests 2, and 2.4 "
+        "are free in total, but split over devices."
     ) in str(why)
 
 
@@ -67,7 +67,9 @@ def test_too_few_gpus_are_too_few_and_not_split() -> None:
     why = asked([(600, 1, 80), (600, 1, 50), (1500, 1, 10)], 3)
 
     assert (why.fragmented, why.shortages[1].split) == (False, False)
-    assert "GPUs: an instance asks 2, more than is free on 1 of 1 machines; the gang asks 2, and 1.8" in str(why)
+    assert "GPUs: an instance requests 2, more than is free on 1 of 1 machines; the gang requests 2, and 1.8" in str(
+        why
+    )
 
 
 def test_pooled_gpus_are_never_split() -> None:

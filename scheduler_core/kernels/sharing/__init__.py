@@ -1,4 +1,5 @@
-"""GPUs device by device, compiled (numba): six placements' scores, kept by machine and shape, and a cluster filled up.
+"""Compiled placement with GPUs shared by device: scores of placements, cached by machine and shape.
 
-Importing this imports numba; `sharing_placements` and `inflation` do so. The readable versions are in the tests.
+Importing this imports numba. Called by `sharing_placements` and by the study of fragmentation; the readable versions
+are in the tests.
 """

@@ -1,6 +1,7 @@
-"""Which machine takes an instance: the best score, ties by the first machine or drawn, and what that changes.
+"""Compiled choice of machines: the best score, ties by the first machine or drawn, and the updated room.
 
-Scores are in `scores`. Called by `filling` and `placing`.
+Entry points for Python: `mirror`, `aim` and `place` (used by `sharing_placements`), and `filled` (used by the
+fragmentation study). Scores are in `scores`.
 """
 
 from scheduler_core.kernels.kernel import Compiled, kept, kernel
@@ -13,7 +14,7 @@ from scheduler_core.types import BoolArray, FloatArray, IntArray
 def chosen(
     policy: int, nodes: Nodes, shapes: Shapes, shape: int, goal: Goal, kept: Kept, draw: float, drawn_ties: bool
 ) -> int:
-    """Return the machine of the best score, NONE if none can take the shape; `draw` (0..1) settles drawn ties."""
+    """Return the machine of the best score, NONE if none can host the shape; `draw` (0..1) breaks drawn ties."""
     best, ties, found = NONE, 0, NONE
     for node in range(len(nodes.cpu)):
         if kept.score[shape, node] == STALE:
@@ -50,14 +51,14 @@ def _drawn_device(nodes: Nodes, node: int, milli: int, draw: float) -> int:
 
 @kernel
 def outdate(kept: Kept, node: int) -> None:
-    """Forget a machine's scores."""
+    """Mark a machine's cached scores as stale."""
     for shape in range(kept.score.shape[0]):
         kept.score[shape, node] = STALE
 
 
 @kernel
 def take(policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, goal: Goal, kept: Kept, draw: float) -> int:
-    """Take an instance's share of a machine; return the devices it takes, as bits."""
+    """Place an instance on a machine; return its devices as bits."""
     bits, count, milli = kept.taken[shape, node], shapes.gpus[shape], shapes.milli[shape]
     if policy == RANDOM and count == 1 and milli < WHOLE:
         bits = 1 << _drawn_device(nodes, node, milli, draw)
@@ -76,8 +77,8 @@ def _mirroring(sources: str) -> Compiled:
     def mirror(
         nodes: Nodes, free: IntArray, devices: IntArray, tenants: IntArray, up: BoolArray, goal: Goal, kept: Kept
     ) -> None:
-        """Take over the machines of a room that differ from `nodes`, and forget what was kept about them."""
-        _ = sources  # part of what the compiled code is kept under
+        """Copy the machines of a room that differ from `nodes`, and mark their cached scores as stale."""
+        _ = sources  # part of the cache key
         for node in range(len(nodes.cpu)):
             same = nodes.cpu[node] == free[node, 0] and nodes.mem[node] == free[node, 1] and nodes.up[node] == up[node]
             for device in range(nodes.devices.shape[1]):
@@ -100,8 +101,8 @@ def _mirroring(sources: str) -> Compiled:
 def _aiming(sources: str) -> Compiled:
     @kept
     def aim(nodes: Nodes, goal: Goal, kept: Kept) -> None:
-        """Forget all scores, and what was fragmented, for the sake of another goal."""
-        _ = sources  # part of what the compiled code is kept under
+        """Recompute fragmentation for another goal, and mark all cached scores as stale."""
+        _ = sources  # part of the cache key
         for node in range(len(nodes.cpu)):
             refresh(nodes, node, goal, kept)
             outdate(kept, node)
@@ -123,11 +124,11 @@ def _placing(sources: str) -> Compiled:
         found: IntArray,
         taken: IntArray,
     ) -> bool:
-        """Place as many instances as `draws` has rows, each after the others, on `nodes`; false where one has no room.
+        """Place one instance per row of `draws` on `nodes`, in turn; return false if one does not fit.
 
-        Whether the room becomes so is not known here: the next `mirror` sets right what it does not.
+        If the caller does not start the gang, the next `mirror` restores the room.
         """
-        _ = sources  # part of what the compiled code is kept under
+        _ = sources  # part of the cache key
         for row in range(len(draws)):
             node = chosen(policy, nodes, shapes, shape, goal, kept, draws[row, 0], drawn_ties)
             if node == NONE:
@@ -159,11 +160,11 @@ def _filling(sources: str) -> Compiled:
         taken: IntArray,
         fragmented: IntArray,
     ) -> None:
-        """Submit the shapes of `codes` (n); write the machine of each or NONE, its devices, and what is fragmented.
+        """Submit the shapes of `codes` (n); write each one's machine or NONE, its devices, and the fragmentation.
 
-        `draws` (n, 2) are uniform within 0..1: for ties, and for a device where that is drawn.
+        `draws` (n, 2) are uniform within 0..1: for ties, and for drawn devices.
         """
-        _ = sources  # part of what the compiled code is kept under
+        _ = sources  # part of the cache key
         total = 0
         for node in range(len(nodes.cpu)):
             refresh(nodes, node, goal, kept)

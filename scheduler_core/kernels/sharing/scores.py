@@ -1,7 +1,7 @@
-"""The score of a machine for a shape under each placement, at least 0, larger is better, and the device to take.
+"""Fragmentation and score of a machine for a shape under each placement: at least 0, larger is better.
 
-Which machine is taken is decided in `taking`. Definitions, in words and one by one, are at `sharing_placements`.
-Called by `taking`.
+The scores are defined in words in `sharing_placements`; the machine is chosen in `placing`, which calls this.
+Milli-GPUs are weighted by pod counts, not shares, so that cached integers equal recomputed ones.
 """
 
 import math
@@ -28,10 +28,10 @@ from scheduler_core.kernels.sharing.state import (
 
 @kernel
 def fragmented(nodes: Nodes, node: int, cpu: int, goal: Goal) -> int:
-    """Return a machine's fragmentation with its devices as they are and `cpu` free, times the target's pods.
+    """Return a machine's fragmentation with its current devices and `cpu` free, times the target's pods.
 
-    What a shape can use is the devices with enough free for it, where CPU, devices and GPU type suffice; the rest of
-    what is free is a fragment to it.
+    A shape can use the devices with enough free for it, if CPU, devices and GPU type suffice; other free GPU is a
+    fragment for it.
     """
     kind, width = nodes.kind[node], nodes.devices.shape[1]
     free = 0
@@ -60,13 +60,13 @@ def fragmented(nodes: Nodes, node: int, cpu: int, goal: Goal) -> int:
 
 @kernel
 def refresh(nodes: Nodes, node: int, goal: Goal, kept: Kept) -> None:
-    """Keep a machine's fragmentation as it is now."""
+    """Recompute a machine's cached fragmentation."""
     kept.fragmented[node] = fragmented(nodes, node, nodes.cpu[node], goal)
 
 
 @kernel
 def hosts(nodes: Nodes, node: int, shapes: Shapes, shape: int) -> bool:
-    """Return whether a machine could take one instance: up, GPU type, CPU, memory, devices."""
+    """Return whether a machine could host one instance: up, GPU type, CPU, memory, devices."""
     if not (nodes.up[node] and shapes.open[shape, nodes.kind[node]]):
         return False
     if nodes.cpu[node] < shapes.cpu[shape] or nodes.mem[node] < shapes.mem[shape]:
@@ -89,7 +89,7 @@ def free_gpu(nodes: Nodes, node: int) -> int:
 
 @kernel
 def idle_gpus(nodes: Nodes, node: int) -> int:
-    """Return how many of a machine's devices are whole."""
+    """Return how many of a machine's devices are idle."""
     idle = 0
     for device in range(nodes.devices.shape[1]):
         idle += nodes.devices[node, device] == WHOLE
@@ -98,7 +98,7 @@ def idle_gpus(nodes: Nodes, node: int) -> int:
 
 @kernel
 def classes_on(nodes: Nodes, node: int) -> int:
-    """Return how many sizes of instances with GPUs a machine has: parts of a device, one whole, two whole ..."""
+    """Return the number of distinct GPU sizes among a machine's instances (a part, one whole, two whole ...)."""
     classes = 0
     for size in range(nodes.tenants.shape[1]):
         classes += nodes.tenants[node, size] > 0
@@ -107,7 +107,7 @@ def classes_on(nodes: Nodes, node: int) -> int:
 
 @kernel
 def tightest(nodes: Nodes, node: int, milli: int) -> int:
-    """Return the device with the least that suffices, the first of equals."""
+    """Return the device with the least free GPU that suffices, the first of equals."""
     best = NONE
     for device in range(nodes.devices.shape[1]):
         free = nodes.devices[node, device]
@@ -133,7 +133,7 @@ def fitted(nodes: Nodes, node: int, count: int, milli: int) -> int:
 
 @kernel
 def shift(nodes: Nodes, node: int, bits: int, milli: int) -> None:
-    """Add to what is free on the devices of `bits`."""
+    """Add milli-GPUs to the free amount of the devices of `bits`."""
     for device in range(nodes.devices.shape[1]):
         if bits >> device & 1:
             nodes.devices[node, device] += milli
@@ -169,7 +169,7 @@ def _gradient(
 
 @kernel
 def _descent(policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, goal: Goal, kept: Kept) -> int:
-    """Score by fragmentation; a part of a device goes to whichever makes it least, the first of equals."""
+    """Score by fragmentation; a part of a GPU goes to the device with the best score, the first of equals."""
     milli = shapes.milli[shape]
     if shapes.gpus[shape] != 1 or milli == WHOLE:
         return int(_gradient(policy, nodes, node, shapes, shape, kept.taken[shape, node], goal, kept))
@@ -182,7 +182,7 @@ def _descent(policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, g
         for other in range(device):
             seen |= nodes.devices[node, other] == free
         if seen:
-            continue  # as good as that one, which comes first
+            continue  # same score as that earlier device
         score = _gradient(policy, nodes, node, shapes, shape, 1 << device, goal, kept)
         if score > best:
             best = score
@@ -236,7 +236,7 @@ def _clustering(nodes: Nodes, node: int, shapes: Shapes, shape: int) -> int:
 
 @kernel
 def evaluate(policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, goal: Goal, kept: Kept) -> None:
-    """Score one machine for one shape, and keep the score and the devices to take."""
+    """Score one machine for one shape; cache the score and the devices to take."""
     if not hosts(nodes, node, shapes, shape):
         kept.score[shape, node] = NONE
         return

@@ -1,6 +1,6 @@
-"""What the kernels of this folder know: machines device by device, shapes asked for, a target workload, kept scores.
+"""Records of placement by device (machines, shapes, target workload, cached scores), and how to make them.
 
-Only the layout is here. Filled by `setup`; read and written by every kernel.
+Nothing is placed here. Used by every kernel of this folder, by `sharing_placements` and by the fragmentation study.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ from scheduler_core.target import TargetWorkload
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 SOURCES: Final = digest(Path(__file__).parent)
-"""What compiled code of this folder is kept under, as in `kernel`."""
+"""Digest of the sources of this folder, part of the cache key of compiled code (`kernels.kernel`)."""
 
 NONE: Final = -1
 """No machine, no device; the score of a machine that cannot take a shape."""
 STALE: Final = -2
-"""The score of a machine that changed since it was last looked at."""
+"""The score of a machine that changed since it was last scored."""
 WHOLE: Final = 1000
 """Milli-GPUs of a device."""
 MOST_DEVICES: Final = 62
-"""Devices of one machine that the bits of a number can say."""
+"""Most devices of one machine: they are stored as bits of an integer."""
 
 FGD: Final = 0
 DOT_PRODUCT: Final = 1
@@ -41,7 +41,7 @@ FGD_IDLE_LAST: Final = 9
 
 
 class Nodes(NamedTuple):
-    """Machines (n) with what is free on each.
+    """Free capacity of machines (n).
 
     `devices` (n, most GPUs) are milli-GPUs; `tenants` (n, most GPUs + 1) counts instances with a part of a device in
     column 0, with k whole ones in column k; `kind` is the code of the GPU type.
@@ -58,7 +58,7 @@ class Nodes(NamedTuple):
 
 
 class Shapes(NamedTuple):
-    """What an instance takes, by shape (s): `gpus` devices with `milli` free on each, on kinds that are `open`."""
+    """Demand of an instance by shape (s): `gpus` devices with `milli` free on each, on machine kinds in `open`."""
 
     cpu: IntArray
     mem: IntArray
@@ -68,10 +68,10 @@ class Shapes(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """A target workload by GPU type of machine: of those of its shapes that ask for GPUs, the ones allowed there.
+    """A target workload by GPU type of machine: its shapes with GPUs that are allowed there.
 
     The entries of kind t and of the j-th of the distinct `levels` of milli-GPUs are first[t, j] .. first[t, j + 1];
-    `pods` weighs each by how many pods have that shape, and `total` is how many there are, CPU-only ones included.
+    `pods` counts the pods of each shape, and `total` all pods, including those without GPUs.
     """
 
     levels: IntArray
@@ -83,7 +83,7 @@ class Goal(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Scores by shape and machine (s, n) with the devices to take there, as bits; fragmentation by machine (n)."""
+    """Cached scores by shape and machine (s, n) with the devices to take, as bits; fragmentation by machine (n)."""
 
     score: IntArray
     taken: IntArray
@@ -91,7 +91,7 @@ class Kept(NamedTuple):
 
 
 Kinds = tuple[str | None, ...]
-"""Distinct GPU types of machines; a machine's kind is its place here."""
+"""Distinct GPU types of machines; a machine's kind is its index here."""
 
 POLICY_CODES: Final[dict[str, int]] = {
     "best_fit_gpu": BEST_FIT_GPU,
@@ -121,14 +121,14 @@ def policy_code(policy: str) -> int:
 
 
 def kinds_of(gpu_types: Sequence[str | None]) -> tuple[Kinds, IntArray]:
-    """Return the distinct GPU types of machines, and each machine's place among them."""
+    """Return the distinct GPU types of machines, and each machine's index among them."""
     kinds = tuple(dict.fromkeys(gpu_types))
     place = {kind: at for at, kind in enumerate(kinds)}
     return kinds, np.array([place[kind] for kind in gpu_types], dtype=np.int64)
 
 
 def open_kinds(asked: str | None, kinds: Kinds) -> BoolArray:
-    """Return which kinds are allowed to who asks for a GPU type (kinds,)."""
+    """Return which kinds a requested GPU type allows (kinds,)."""
     return np.array([allows(asked, kind) for kind in kinds], dtype=np.bool_)
 
 
@@ -139,7 +139,7 @@ def nodes_of(
     up: BoolArray,
     largest: IntArray,
 ) -> Nodes:
-    """Copy what is free on machines, units (n, 3) and devices (n, most GPUs), with no instance on any.
+    """Copy the free capacity of machines, units (n, 3) and devices (n, most GPUs), without tenants.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def nodes_of(
 
 
 def shapes_of(units: IntArray, gpu_types: Sequence[str | None], kinds: Kinds) -> Shapes:
-    """Lay out what instances ask for: units (s, 3) and GPU types (s)."""
+    """Make shapes of demands: units (s, 3) and GPU types (s)."""
     devices = np.array([shape(milli) for milli in units[:, 2].tolist()], dtype=np.int64).reshape(-1, 2)
     return Shapes(
         cpu=units[:, 0].copy(),
@@ -173,7 +173,7 @@ def shapes_of(units: IntArray, gpu_types: Sequence[str | None], kinds: Kinds) ->
 
 
 def goal_of(target: TargetWorkload, kinds: Kinds) -> Goal:
-    """Sort a target's GPU shapes under the kinds they are allowed on, by what they ask of one device."""
+    """Group a target's GPU shapes by the kinds that they allow and the milli-GPUs they need of a device."""
     levels = np.unique(target.milli[target.count > 0])
     first = np.zeros((len(kinds), len(levels) + 1), dtype=np.int64)
     rows: list[int] = []
@@ -196,7 +196,7 @@ def goal_of(target: TargetWorkload, kinds: Kinds) -> Goal:
 
 
 def kept_of(shapes: int, machines: int) -> Kept:
-    """Make what is kept while nothing is known."""
+    """Make an empty cache."""
     return Kept(
         score=np.full((shapes, machines), STALE, dtype=np.int64),
         taken=np.zeros((shapes, machines), dtype=np.int64),
@@ -205,5 +205,5 @@ def kept_of(shapes: int, machines: int) -> Kept:
 
 
 def draws_of(rng: np.random.Generator, rows: int, drawing: bool) -> FloatArray:
-    """Draw what decides ties and devices, two numbers a row; zeros where nothing is drawn."""
+    """Draw two random numbers per row, for ties and for devices; zeros without drawing."""
     return rng.random((rows, 2)) if drawing else np.zeros((rows, 2))
