@@ -1,7 +1,7 @@
 """Recommendations of Algorithm 1: targets and reasons from the predictions, and a round's call of Algorithm 1.
 
 No candidate is made here; `candidates` and `shrink` do that.
-Called by `shrink` (`recommend`, `unchanged`) and `rounds` (`advised`).
+Called by `shrink` (`recommend`, `unchanged_request`) and `rounds` (`advised`).
 """
 
 import math
@@ -42,7 +42,7 @@ class Round:
     minimum_change: float
 
 
-def unchanged(job: Job, reason: Reason, *, note: str = "") -> Recommendation:
+def unchanged_request(job: Job, reason: Reason, *, note: str = "") -> Recommendation:
     """Return the recommendation that keeps a job's request, for one reason."""
     unknown = Request(cpu_cores=np.nan, mem_gib=np.nan, gpus=np.nan)
     return Recommendation(
@@ -196,4 +196,4 @@ def _within(target: float, request: float) -> bool:
 
 
 def _unavailable(job: Job, note: str) -> Recommendation:
-    return unchanged(job, Reason.PREDICTOR_UNAVAILABLE, note=note)
+    return unchanged_request(job, Reason.PREDICTOR_UNAVAILABLE, note=note)

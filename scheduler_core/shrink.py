@@ -20,7 +20,7 @@ from scheduler_core.candidates import (
     round_up_gpus,
 )
 from scheduler_core.errors import BadInput, PredictorUnavailable
-from scheduler_core.recommendations import Round, recommend, unchanged
+from scheduler_core.recommendations import Round, recommend, unchanged_request
 from scheduler_core.types import (
     RESOURCES,
     BoolArray,
@@ -127,7 +127,7 @@ __all__ = [
     "ShrinkPolicy",
     "round_up_gpus",
     "shrink",
-    "unchanged",
+    "unchanged_request",
 ]
 
 Answer = TypeVar("Answer")
@@ -159,7 +159,7 @@ def shrink(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy | Non
     try:
         return _decide(jobs, predictor, policy)
     except PredictorUnavailable as error:
-        return [unchanged(job, Reason.PREDICTOR_UNAVAILABLE, note=str(error)) for job in jobs]
+        return [unchanged_request(job, Reason.PREDICTOR_UNAVAILABLE, note=str(error)) for job in jobs]
 
 
 def _decide(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy) -> list[Recommendation]:

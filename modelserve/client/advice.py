@@ -19,7 +19,7 @@ from modelserve.contract.fields import Mode
 from modelserve.contract.jobs import Amounts, Recommended
 from modelserve.contract.requests import RecommendJob
 from modelserve.errors import BadRequest, WrongAnswer
-from scheduler_core.shrink import unchanged
+from scheduler_core.shrink import unchanged_request
 from scheduler_core.types import LEAST_GIVEN, RESOURCES, Job, Reason, Recommendation, Request
 
 AMOUNT_SLACK: Final = 2e-6
@@ -91,7 +91,7 @@ def rows_of(jobs: Iterable[Job]) -> tuple[list[RecommendJob | None], list[str]]:
 
 def unchanged(job: Job, note: str) -> Advice:
     """Return the advice that keeps a job's request because no prediction came, with the reason in `note`."""
-    return _advice(unchanged(job, Reason.PREDICTOR_UNAVAILABLE, note=note), mode="observe")
+    return _advice(unchanged_request(job, Reason.PREDICTOR_UNAVAILABLE, note=note), mode="observe")
 
 
 def observed(answer: Recommendation) -> Recommendation:

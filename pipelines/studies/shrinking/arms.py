@@ -16,7 +16,7 @@ from pipelines.simulation.engine.predictors import oracle_policy
 from pipelines.simulation.job_pool import Pool
 from pipelines.studies.shrinking.percentiles import RULES, Rule, WithUse, past_use
 from scheduler_core.candidates import round_up_gpus
-from scheduler_core.recommendations import advised, unchanged
+from scheduler_core.recommendations import advised, unchanged_request
 from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy, shrink
 from scheduler_core.types import (
     RESOURCES,
@@ -168,7 +168,7 @@ def scaled(asked: Asked, *, factors: tuple[float, float, float]) -> list[Recomme
     change = run_times(asked, targets) / run_times(asked, requests) - 1.0
     return [
         replace(
-            unchanged(job, Reason.SHRUNK),
+            unchanged_request(job, Reason.SHRUNK),
             target=Request(cpu_cores=row[0], mem_gib=row[1], gpus=row[2]),
             run_time_change=moved,
         )

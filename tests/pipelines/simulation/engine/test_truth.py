@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from pipelines.simulation.engine.truth import KILLED_AFTER_FRAC, TRUTHS, Outcome, contention, need_of, predicted
 from scheduler_core.errors import BadInput
-from scheduler_core.recommendations import unchanged
+from scheduler_core.recommendations import unchanged_request
 from scheduler_core.shrink import Recommendation
 from scheduler_core.types import Reason, Request
 from tests.scheduler_core.cases import NAN, REQUESTS, job, measured, request
 
 
 def advice(change: float) -> Recommendation:
-    return replace(unchanged(job(), Reason.SHRUNK), run_time_change=change)
+    return replace(unchanged_request(job(), Reason.SHRUNK), run_time_change=change)
 
 
 USED = st.fixed_dictionaries(

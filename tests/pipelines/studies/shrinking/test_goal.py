@@ -9,7 +9,7 @@ import pytest
 from pipelines.simulation.advice import ORACLE, REQUESTED
 from pipelines.studies.intervals import clopper_pearson
 from pipelines.studies.shrinking.goal import goal_rows, harm_rows, row_harm_rows
-from scheduler_core.recommendations import unchanged
+from scheduler_core.recommendations import unchanged_request
 from scheduler_core.types import Reason, Request
 from tests.pipelines.studies.shrinking.tiny import pool, runs
 
@@ -50,7 +50,9 @@ def test_each_demand_is_met_or_not(arm: dict[str, list[float]], met: list[bool])
 
 
 def test_only_contention_is_judged() -> None:
-    assert goal_rows(runs({"requested": BASE, "shrunk": BASE, "oracle": BEST}, truth="unchanged"), "shrunk") == []
+    assert (
+        goal_rows(runs({"requested": BASE, "shrunk": BASE, "oracle": BEST}, truth="unchanged"), "shrunk") == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ def test_harm_sums_kills_over_seeds() -> None:
 
 def test_a_harmed_job_counts_once_however_often_it_is_drawn() -> None:
     jobs = pool()
-    requests = [unchanged(entry.job, Reason.SHRUNK) for entry in jobs.jobs]
+    requests = [unchanged_request(entry.job, Reason.SHRUNK) for entry in jobs.jobs]
     starved, slowed, *rest = requests
     used = jobs.jobs[1].measured
     slow_target = replace(slowed.request, cpu_cores=used.cpu_cores / 1.5)
@@ -110,7 +112,7 @@ def test_jobs_of_one_group_bound_a_rate_no_better_than_one(starved: tuple[int, .
     jobs = pool()  # groups of five
     given = [
         replace(each, target=replace(each.request, mem_gib=0.5)) if at in starved else each
-        for at, each in enumerate(unchanged(entry.job, Reason.SHRUNK) for entry in jobs.jobs)
+        for at, each in enumerate(unchanged_request(entry.job, Reason.SHRUNK) for entry in jobs.jobs)
     ]
 
     rows = row_harm_rows(jobs, {"shrunk": given})

@@ -6,14 +6,14 @@ import pytest
 
 from pipelines.simulation.advice import ORACLE, REQUESTED
 from pipelines.studies.shrinking.slack import slack_rows
-from scheduler_core.recommendations import unchanged
+from scheduler_core.recommendations import unchanged_request
 from scheduler_core.types import Reason, Request
 from tests.pipelines.studies.shrinking.tiny import pool
 
 
 def test_what_floors_leave_is_told_by_type_and_reason() -> None:
     jobs = pool()
-    requested = [unchanged(entry.job, Reason.SHRUNK) for entry in jobs.jobs]
+    requested = [unchanged_request(entry.job, Reason.SHRUNK) for entry in jobs.jobs]
     oracle = [
         replace(answer, target=Request(cpu_cores=2.0, mem_gib=29.3, gpus=answer.request.gpus)) for answer in requested
     ]
@@ -41,7 +41,7 @@ def test_what_floors_leave_is_told_by_type_and_reason() -> None:
 
 def test_without_gnn_no_gnn_is_told_of() -> None:
     jobs = pool()
-    requested = [unchanged(entry.job, Reason.SHRUNK) for entry in jobs.jobs]
+    requested = [unchanged_request(entry.job, Reason.SHRUNK) for entry in jobs.jobs]
 
     rows = slack_rows(jobs, {REQUESTED: requested, "shrunk": requested, ORACLE: requested})
 
