@@ -121,8 +121,8 @@ def test_machines_of_other_types_and_machines_that_are_away_are_counted_apart() 
 
     assert (why.other_machines, why.away_machines, why.must_end, why.hosted) == (1, 1, (), 1)
     assert why.expected_wait_s == math.inf
-    assert "machines have to come back" in str(why)
-    assert "Machines of another GPU type: 1. Machines it could use that are away: 1." in str(why)
+    assert "machines must come up" in str(why)
+    assert "Machines of another GPU type: 1. Machines it could use that are down: 1." in str(why)
 
 
 def test_the_overtakes_bound_is_named_with_the_head() -> None:

@@ -50,9 +50,7 @@ def test_each_demand_is_met_or_not(arm: dict[str, list[float]], met: list[bool])
 
 
 def test_only_contention_is_judged() -> None:
-    assert (
-        goal_rows(runs({"requested": BASE, "shrunk": BASE, "oracle": BEST}, truth="unchanged"), "shrunk") == []
-    )
+    assert goal_rows(runs({"requested": BASE, "shrunk": BASE, "oracle": BEST}, truth="unchanged"), "shrunk") == []
 
 
 @pytest.mark.parametrize(
