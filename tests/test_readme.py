@@ -8,9 +8,17 @@ import pytest
 import typer
 
 from pipelines.cli import app
+from pipelines.cli.study import StudyCommand, command_of, load
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("README.md", "docs/results.md", "docs/serving.md", "docs/synthetic.md")
+PAGES = (
+    "README.md",
+    "docs/benchmarks.md",
+    "docs/results.md",
+    "docs/serving.md",
+    "docs/synthetic.md",
+    "docs/studies/run-times.md",
+)
 SHOWN = re.compile(r"(?:^|[`|] *| {4})(taut [a-z]+[^`#|\n]*)", re.MULTILINE)
 
 
@@ -27,6 +35,8 @@ def test_shown_commands_exist_with_their_options(page: str) -> None:
         found = typer.main.get_group(app)
         while hasattr(found, "commands"):
             found, words = found.commands[words[0]], words[1:]
+        if isinstance(found, StudyCommand):
+            found = command_of(load(str(found.name)), "")
         options = {option for parameter in found.params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= options, found.name
 
