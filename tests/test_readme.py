@@ -11,14 +11,7 @@ from pipelines.cli import app
 from pipelines.cli.study import StudyCommand, command_of, load
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = (
-    "README.md",
-    "docs/benchmarks.md",
-    "docs/results.md",
-    "docs/serving.md",
-    "docs/synthetic.md",
-    "docs/studies/run-times.md",
-)
+PAGES = ("README.md", "docs/serving.md", "docs/synthetic.md", "docs/studies/run-times.md")
 SHOWN = re.compile(r"(?:^|[`|] *| {4})(taut [a-z]+[^`#|\n]*)", re.MULTILINE)
 
 
