@@ -8,9 +8,8 @@ from typing import Annotated, Final
 
 import typer
 
-from pipelines.cli.experiment_energy import Energy
-from pipelines.cli.experiment_fgd import Processes
-from pipelines.cli.experiment_sharing import Out
+from pipelines.cli.experiment_carbon import Processes
+from pipelines.cli.experiment_energy import Energy, Out
 from pipelines.cli.options import Format, FormatOption, emit, say
 
 Zones = Annotated[

@@ -7,10 +7,11 @@ import dataclasses
 import inspect
 from collections.abc import Callable
 from contextlib import ExitStack
+from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -20,10 +21,8 @@ from pipelines.cli.experiment_carbon_gap import EXPERIMENTS as CARBON_GAP_EXPERI
 from pipelines.cli.experiment_cost import EXPERIMENTS as COST_EXPERIMENTS
 from pipelines.cli.experiment_cost_gap import EXPERIMENTS as COST_GAP_EXPERIMENTS
 from pipelines.cli.experiment_energy import EXPERIMENTS as ENERGY_EXPERIMENTS
-from pipelines.cli.experiment_fgd import EXPERIMENTS as FGD_EXPERIMENTS
 from pipelines.cli.experiment_grid import EXPERIMENTS as GRID_EXPERIMENTS
 from pipelines.cli.experiment_savings import EXPERIMENTS as SAVINGS_EXPERIMENTS
-from pipelines.cli.experiment_sharing import EXPERIMENTS as SHARING_EXPERIMENTS
 from pipelines.cli.options import Format, FormatOption, Lake, Threads, emit, say
 from pipelines.studies.registry import RENAMED, STUDIES
 
@@ -42,8 +41,6 @@ SHARED: Final[dict[str, Any]] = {"lake": Lake, "threads": Threads, "processes": 
 """The options that a study takes by name, besides those of its config."""
 
 FORMER: Final = {
-    **FGD_EXPERIMENTS,
-    **SHARING_EXPERIMENTS,
     **ENERGY_EXPERIMENTS,
     **COST_EXPERIMENTS,
     **COST_GAP_EXPERIMENTS,
@@ -55,6 +52,10 @@ FORMER: Final = {
 """Experiments that are not yet studies, by name."""
 
 
+class Choice(StrEnum):
+    """The values of a `Literal`, as typer takes them in lists; configs get them as plain strings."""
+
+
 class StudyCommand(TyperCommand):
     """A study's line in the overview; the command itself, with its options, is made when it is called."""
 
@@ -64,7 +65,7 @@ class StudyCommand(TyperCommand):
         if parent is not None and parent.info_name == "experiment":
             say(f"taut experiment {name} is now taut study {RENAMED[name]}")
             name = RENAMED[name]
-        made: Any = command_of(load(name), STUDIES[name].help)
+        made: Any = typer.main.get_command(app_of(load(name), STUDIES[name].help))
         return made.make_context(info_name, args, parent, **extra)
 
 
@@ -75,8 +76,8 @@ def load(name: str) -> "Study[Any]":  # Any: each study has a config of its own
     return study
 
 
-def command_of(study: "Study[Any]", about: str) -> Any:  # Any: the command class of typer's own click
-    """Return the command of a study: its config's fields as options, then the shared ones."""
+def app_of(study: "Study[Any]", about: str) -> typer.Typer:
+    """Return a study as an app of one command: the shared options it takes, then the fields of its config."""
     options: dict[str, inspect.Parameter] = {name: _parameter(name, SHARED[name], None) for name in study.takes}
     hints = get_type_hints(study.config)
     options |= {each.name: _option(each, hints[each.name]) for each in dataclasses.fields(study.config)}
@@ -84,15 +85,15 @@ def command_of(study: "Study[Any]", about: str) -> Any:  # Any: the command clas
 
     def command(**given: Any) -> None:
         shared = {name: given.pop(name) for name in (*study.takes, "out", "form")}
-        config = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-        _run(study, study.config(**{name: value for name, value in config.items() if value is not None}), **shared)
+        config = {name: _plain(value) for name, value in given.items() if value is not None}
+        _run(study, study.config(**config), **shared)
 
     command.__doc__ = "\n\n".join([about, *(f"{name}: {what}" for name, what in study.arms.items())])
     command.__signature__ = inspect.Signature(list(options.values()))  # type: ignore[attr-defined]
     command.__annotations__ = {name: parameter.annotation for name, parameter in options.items()}
-    app = typer.Typer(add_completion=False)
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(command)
-    return typer.main.get_command(app)
+    return app
 
 
 def _option(each: "dataclasses.Field[Any]", kind: Any) -> inspect.Parameter:
@@ -104,10 +105,19 @@ def _option(each: "dataclasses.Field[Any]", kind: Any) -> inspect.Parameter:
     if get_origin(kind) in (Union, UnionType):
         (kind,) = members
     if get_origin(kind) is tuple:
-        kind, default = list[get_args(kind)[0]], None  # type: ignore[misc]
+        (member, _) = get_args(kind)
+        if get_origin(member) is Literal:
+            member = Choice(each.name, {value: value for value in get_args(member)})  # type: ignore[call-arg]  # made here
+        kind, default = list[member], None  # type: ignore[valid-type]  # made at run time
     kind = kind if default is not None else kind | None
     known = {name: value for name, value in known.items() if value is not None}
     return _parameter(each.name, Annotated[kind, typer.Option(flag, **known)], default)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, list):
+        return tuple(_plain(each) for each in value)
+    return value.value if isinstance(value, Choice) else value
 
 
 def _parameter(name: str, annotation: Any, default: object) -> inspect.Parameter:

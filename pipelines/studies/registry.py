@@ -32,6 +32,14 @@ STUDIES: Final[dict[str, Entry]] = {
         f"{_ROOM}.shrinking.study:FRONTIER",
         "Gain against harm over thresholds, margins and eased floors, under contention at 70 jobs/h.",
     ),
+    "fragmentation": Entry(
+        f"{_ROOM}.fragmentation.study:FRAGMENTATION",
+        "Fill clusters of shared GPUs up under six placements; GPUs left unallocated, against the published figures.",
+    ),
+    "departures": Entry(
+        f"{_ROOM}.fragmentation.departures:DEPARTURES",
+        "Placements while pods come and go: fragmentation and its reasons over time, waits, and targets learnt online.",
+    ),
     "replay": Entry(
         f"{_ROOM}.replay.study:REPLAY",
         "Replay a trace's own jobs: every queue order with predicted, oracle and history sizes.",
@@ -45,6 +53,8 @@ RENAMED: Final[dict[str, str]] = {
     "3": "shrinking-policies",
     "ablate": "shrinking-ablation",
     "frontier": "shrinking-frontier",
+    "fgd": "fragmentation",
+    "fgd-departures": "departures",
     "replay": "replay",
 }
 """By former name below `taut experiment`: the study. `taut experiment` works for one more release."""

@@ -1,4 +1,4 @@
-"""What the experiment compares: placements, how much of the trace FGD aims at, who wins ties, the order of the nodes.
+"""The arms of the study: placements, the share of pods FGD aims at, the rule for ties, and the order of the nodes.
 
 Nothing is run here. Called by the files beside it and by the charts.
 
@@ -7,7 +7,7 @@ References: Weng et al., Beware of Fragmentation, USENIX ATC 2023, and the resul
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import polars as pl
 
@@ -44,10 +44,12 @@ POPULARITIES: Final = (PUBLISHED_POPULARITY, 1.0)
 FIRST_TIES: Final[Ties] = "first"
 RANDOM_TIES: Final[Ties] = "random"
 TIES: Final = (FIRST_TIES, RANDOM_TIES)
-"""Who wins among nodes with equal scores: as published the first in the nodes' order, or one that is drawn."""
+"""The rule for nodes with equal scores: as published the first in the nodes' order, or a drawn one."""
 
-PERMUTED, BY_NAME = "permuted", "name"
-ORDERS: Final = (PERMUTED, BY_NAME)
+NodeOrder = Literal["permuted", "name"]
+PERMUTED: Final = "permuted"
+BY_NAME: Final = "name"
+ORDERS: Final[tuple[NodeOrder, ...]] = (PERMUTED, BY_NAME)
 """The orders of nodes: one drawn for each seed, and that of their names for all seeds.
 
 The published simulator gives ties to the smallest name, but puts numbers before the names that are permuted by the
@@ -68,7 +70,7 @@ class Arm:
 
     @property
     def columns(self) -> dict[str, object]:
-        """Return what tells this arm's rows from others': target and tie rule are null where they decide nothing."""
+        """Return the columns that name this arm; target and tie rule are null for placements that ignore them."""
         aim = self.popularity if self.policy == FGD else None
         ties = self.ties if self.policy != RANDOM else None
         return {"policy": self.policy, "popularity": aim, "ties": ties, "nodes": self.nodes}
@@ -86,7 +88,7 @@ def is_arm(popularity: float, ties: str = FIRST_TIES) -> pl.Expr:
 def arms_of(
     policies: Sequence[str] | None, popularities: Sequence[float], ties: Sequence[str], orders: Sequence[str]
 ) -> tuple[Arm, ...]:
-    """Return every arm asked for, each once: only FGD differs by popularity, and all but `random` by ties.
+    """Return every arm of these choices, each once: only FGD differs by popularity, and all but `random` by ties.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Pods that come and go: those of a list with their own lifetimes, and arrivals that keep a cluster at a load.
 
-Nothing is placed here. Called by `fgd.departures`.
+Nothing is placed here. Called by `departures`.
 
 The recorded load of openb is a fraction of a percent of its GPUs, so a loaded cluster has to be made. Its arrivals are
 drawn anew rather than compressed: compressed, 149 days of arrivals would last hours, less than many of the pods run.
@@ -21,7 +21,7 @@ from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.submissions import submissions
 from pipelines.simulation.workloads import Gangs, arriving, as_requested, gangs_of, recorded_workload
-from pipelines.studies.fragmentation.pod_lists import pod_list
+from pipelines.studies.fragmentation.runs import pod_list
 from scheduler_core.cluster import Machine
 from scheduler_core.devices import WHOLE, rounded
 from scheduler_core.target import TargetWorkload, target_of

@@ -1,7 +1,6 @@
-"""Placements while pods come and go: what is fragmented and why over time, who waits, and what is allocated.
+"""The study of placements while pods come and go: fragmentation and its reasons over time, waits, and allocation.
 
-As recorded on all machines, and at offered loads on a thinned cluster (`churn`). Called by `taut experiment
-fgd-departures`.
+As recorded on all machines, and at offered loads on a thinned cluster (`churn`). Called by `taut study departures`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,6 @@ import numpy as np
 import polars as pl
 
 from pipelines.errors import BadUsage
-from pipelines.lake.lake import Lake
 from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate
@@ -21,9 +19,20 @@ from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.measures.fragmentation_course import fragmentation_course
 from pipelines.simulation.measures.metrics import summarise
 from pipelines.simulation.measures.outcomes import outcomes
-from pipelines.studies.fragmentation.charts_departures import fragmentation_over_time, reasons, waits_over_load
+from pipelines.studies.fragmentation.charts import fragmentation_over_time, reasons, waits_over_load
 from pipelines.studies.fragmentation.churn import LONGEST_S, Churn, churn_of, loaded
-from pipelines.studies.study import Findings, Row, dealt, differences, summed_up
+from pipelines.studies.study import (
+    Context,
+    Findings,
+    Row,
+    Study,
+    dealt,
+    differences,
+    option,
+    seed_option,
+    seeds_option,
+    summed_up,
+)
 from scheduler_core.cluster import Machine
 from scheduler_core.devices import WHOLE
 from scheduler_core.discipline import Discipline
@@ -34,15 +43,12 @@ from scheduler_core.target import SlidingTarget, TargetWorkload
 from scheduler_core.types import FloatArray
 
 LOADS: Final = (0.7, 0.9, 1.0, 1.1)
-EVERY: Final = 16
-"""Machines are thinned to one in so many."""
-
 HORIZON_S: Final = 12 * SECONDS_PER_HOUR
 WARM_UP_S: Final = SECONDS_PER_HOUR
 STEP_S: Final = 600.0
 DAY_S: Final = 24 * SECONDS_PER_HOUR
 WINDOWS: Final = (100, 1000)
-"""Arrivals that targets learnt online remember."""
+"""How many last arrivals a learnt target counts."""
 
 RECORDED: Final = "as recorded"
 FGD: Final = "fgd"
@@ -52,13 +58,13 @@ Aim = Callable[[TargetWorkload], TargetWorkload | SlidingTarget]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """A placement by name, and what it aims at where that is not for the registry to say."""
+    """A placement by name, and how its target is made; None leaves the target to the registry of placements."""
 
     placement: str
     aim: Aim | None = None
 
     def made(self, target: TargetWorkload, seed: int) -> str | Placement:
-        """Return the placement, fresh; `target` is that of all pods."""
+        """Return a new placement; `target` is that of all pods."""
         return self.placement if self.aim is None else DevicePlacement(self.placement, self.aim(target), seed=seed)
 
 
@@ -76,28 +82,33 @@ ARMS: Final[Mapping[str, Arm]] = {
     **{name: Arm(placement=name, aim=_known) for name in (FGD, "fgd_used_first")},
     **{f"fgd, last {window}": Arm(placement=FGD, aim=_learning(window)) for window in WINDOWS},
 }
-"""Placements by name; those of fragmentation know the list's target, or learn one of so many last arrivals."""
+"""Placements by name; those against fragmentation get the target of the whole list, or learn it from last arrivals."""
 
 FIGURES: Final = ("allocated_pct", "fragmented_pct", "wait_mean_s", "wait_p99_s", "large_wait_mean_s", "never_started")
-"""Means over the window: GPUs held, and GPUs free without use to an average pod, in percent of all; waits of pods until
-their start or until the end (`large`: of those that ask for a whole machine); pods that had not started by the end."""
+"""Means over the window: GPUs held, and free GPUs that an average pod cannot use, in percent of all; waits of pods
+until their start or until the end (`large`: of those that ask for a whole machine); pods not started by the end."""
 
 REASONS: Final = tuple(f"{use}_pct" for at, use in enumerate(USES) if at != Use.USABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """Which list, on one machine in `every`, at which offered loads; `recorded`: its own arrivals on all of them."""
+class Config:
+    """Which pod list, on one machine in `every`, at which offered loads, besides its own arrivals on all machines."""
 
-    trace: str = "openb"
-    workload: str = "default"
-    loads: Sequence[float] = LOADS
-    arms: Sequence[str] | None = None
-    every: int = EVERY
-    recorded: bool = True
-    seed: int = 0
-    seeds: int = 5
-    processes: int = 1
+    trace: str = option("openb", help="Name of the trace in the lake.")
+    workload: str = option("default", help="The pod list.")
+    loads: tuple[float, ...] = option(
+        LOADS,
+        name="--load",
+        help="GPUs asked for at every moment on average, as a share of all (may be repeated).",
+        minimum=0.05,
+        maximum=2.0,
+        shown="0.7, 0.9, 1.0 and 1.1",
+    )
+    arms: tuple[str, ...] = option((), name="--arm", help="Only this arm (may be repeated).", shown="all")
+    every: int = option(16, help="Loaded clusters have one in so many of the machines.", minimum=1, maximum=1000)
+    seeds: int = seeds_option(5)
+    seed: int = seed_option()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +129,7 @@ class Ran:
     courses: pl.DataFrame
 
 
-def ask(lake: Lake, question: Question, *, talk: Callable[[str], None] = lambda _: None) -> Findings:
+def run(config: Config, context: Context) -> Findings:
     """Run every arm under the same arrivals, load by load and seed by seed.
 
     Raises
@@ -128,18 +139,17 @@ def ask(lake: Lake, question: Question, *, talk: Callable[[str], None] = lambda 
     LakeError
         If the lake has no such list, or it tells no times.
     """
-    arms = tuple(question.arms or ARMS)
+    arms = tuple(config.arms or ARMS)
     if strange := [name for name in arms if name not in ARMS]:
         raise BadUsage(f"no arm {strange[0]!r}; expected {', '.join(ARMS)}")
-    churn = churn_of(lake, question.trace, question.workload, every=question.every)
-    seeds = range(question.seed, question.seed + question.seeds)
-    tasks = [Task(churn=churn, load=load, seed=seed, arms=arms) for load in question.loads for seed in seeds]
-    if question.recorded:
-        tasks.insert(0, Task(churn=churn, load=None, seed=question.seed, arms=arms))
+    churn = churn_of(context.lake(), config.trace, config.workload, every=config.every)
+    seeds = range(config.seed, config.seed + config.seeds)
+    tasks = [Task(churn=churn, load=load, seed=seed, arms=arms) for load in config.loads for seed in seeds]
+    tasks.insert(0, Task(churn=churn, load=None, seed=config.seed, arms=arms))
     done: list[Ran] = []
-    for task, ran in zip(tasks, dealt(run_task, tasks, question.processes), strict=True):
+    for task, ran in zip(tasks, dealt(run_task, tasks, context.processes), strict=True):
         done.append(ran)
-        talk(f"{_said(task.load)}, seed {task.seed}: {len(arms)} arms")
+        context.talk(f"{_said(task.load)}, seed {task.seed}: {len(arms)} arms")
     runs, courses = pl.concat(each.runs for each in done), pl.concat(each.courses for each in done)
     base = "best_fit_gpu" if "best_fit_gpu" in arms else arms[0]
     tables = {
@@ -148,12 +158,12 @@ def ask(lake: Lake, question: Question, *, talk: Callable[[str], None] = lambda 
         "why GPUs are of no use, percent of all": summed_up(runs, ("load", "arm"), REASONS),
     }
     said = [
-        f"{question.trace}, {question.workload}; {question.seeds} seeds; lines and dots: means, with 95 % intervals",
-        f"one in {question.every} machines; pods and lifetimes drawn from the recorded ones of at most a day",
+        f"{config.trace}, {config.workload}; {config.seeds} seeds; lines and dots: means, with 95 % intervals",
+        f"one in {config.every} machines; pods and lifetimes drawn from the recorded ones of at most a day",
     ]
     return Findings(
         study="departures",
-        trace=question.trace,
+        trace=config.trace,
         tables=tables,
         frames={"runs": runs, "courses": courses},
         charts={
@@ -161,7 +171,7 @@ def ask(lake: Lake, question: Question, *, talk: Callable[[str], None] = lambda 
             "reasons": partial(reasons, runs, said),
             "waits_over_load": partial(waits_over_load, tables["means over the window"], said),
         },
-        notes=notes_of(question, churn),
+        notes=notes_of(config, churn),
     )
 
 
@@ -220,12 +230,12 @@ def waits(schedule: Schedule) -> FloatArray:
     return np.where(became.arrived, until_s - workload.arrive_s, np.nan)
 
 
-def notes_of(question: Question, churn: Churn) -> tuple[str, ...]:
-    """Say what every figure rests on."""
+def notes_of(config: Config, churn: Churn) -> tuple[str, ...]:
+    """Return the assumptions behind every figure."""
     gpus = sum(machine.gpus for machine in churn.thinned)
     work = churn.work_gpu_s
     return (
-        f"loaded clusters: {len(churn.thinned)} machines with {gpus} GPUs, one in {question.every} of each GPU type "
+        f"loaded clusters: {len(churn.thinned)} machines with {gpus} GPUs, one in {config.every} of each GPU type "
         f"and size; Poisson arrivals for {HORIZON_S / SECONDS_PER_HOUR:g} h, the first "
         f"{WARM_UP_S / SECONDS_PER_HOUR:g} h not counted",
         f"pods are drawn with replacement from the {len(work)} recorded ones of at most {LONGEST_S / 3600:g} h, each "
@@ -233,7 +243,7 @@ def notes_of(question: Question, churn: Churn) -> tuple[str, ...]:
         "out; at 0 s those arrive that would be running",
         "FIFO, and who does not fit is passed over; GPU types are matched; target: all pods of the list, or the last "
         "so many arrivals",
-        *([] if not question.recorded else [_recorded_note(churn.recorded, churn.machines)]),
+        _recorded_note(churn.recorded, churn.machines),
     )
 
 
@@ -243,9 +253,12 @@ def _recorded_note(workload: Workload, machines: Sequence[Machine]) -> str:
     work = float((workload.run_s * workload.request_units[:, 2]).sum()) / WHOLE
     return (
         f"as recorded: {len(workload)} pods on all {len(machines)} machines offer {work / gpus / span_s:.2%} of the "
-        "GPUs over their time: nobody can wait there"
+        "GPUs over their time: no pod can wait there"
     )
 
 
 def _said(load: float | None) -> str:
     return RECORDED if load is None else f"{load:g}"
+
+
+DEPARTURES: Final = Study(name="departures", config=Config, run=run, takes=("lake", "processes"))

@@ -1,6 +1,6 @@
 """The results published with FGD's simulator: unallocated and fragmented GPUs over arrivals, run by run.
 
-They are read where they lie, and are no part of the project. Called by `fgd.experiment`.
+They are read from the folder of published traces, and are no part of the project. Called by `study`.
 """
 
 import re

@@ -1,21 +1,80 @@
-"""Clusters filled up: every arm with the same pods in the same order, seed by seed, dealt to processes.
+"""Runs of the inflation protocol: pod lists out of a lake, every arm on each with each seed, and the curve of each run.
 
-What the curves come to is judged in `tables` and `bars`. Called by `fgd.experiment`.
+Tables are made from the curves in `tables`. Called by `study` and `churn`.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
 
 import numpy as np
 import polars as pl
 
-from pipelines.studies.fragmentation.arms import PERMUTED, Arm
-from pipelines.studies.fragmentation.inflation import Inflation, binned, inflate, run_inflation
-from pipelines.studies.fragmentation.pod_lists import PodList
+from pipelines.errors import BadUsage
+from pipelines.lake.lake import Lake
+from pipelines.simulation.cluster_file import recorded_cluster
+from pipelines.simulation.workloads import gangs_of
+from pipelines.studies.fragmentation.arms import PERMUTED, WORKLOADS, Arm
+from pipelines.studies.fragmentation.inflation import Inflation, Pods, binned, inflate, run_inflation
+from pipelines.studies.study import dealt
+from scheduler_core.cluster import Machine
 from scheduler_core.target import target_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodList:
+    """The pods of one cluster of a trace and its machines, both sorted by name."""
+
+    name: str
+    machines: tuple[Machine, ...]
+    pods: Pods
+
+    @property
+    def capacity_milli(self) -> int:
+        """Return the milli-GPUs of all machines."""
+        return 1000 * sum(machine.gpus for machine in self.machines)
+
+
+def chosen(lake: Lake, trace: str, asked: Sequence[str] | None) -> list[str]:
+    """Return the workloads asked for, else those with published results that the lake holds.
+
+    Raises
+    ------
+    BadUsage
+        If the trace has no such workload, or none is asked for and it has none with published results.
+    LakeError
+        If the lake has no such trace.
+    """
+    held = sorted({output.cluster for output in lake.manifest(trace).outputs if output.table == "jobs"})
+    if strange := [name for name in asked or () if name not in held]:
+        raise BadUsage(f"no workload {strange[0]!r} in {trace}; it has {', '.join(held)}")
+    wanted: list[str] = list(dict.fromkeys(asked or (name for name in WORKLOADS if name in held)))
+    if not wanted:
+        raise BadUsage(
+            f"{trace} has none of the workloads with published results, but {', '.join(held)}: "
+            "name one with --workload, or another trace with --trace"
+        )
+    return wanted
+
+
+def pod_list(lake: Lake, trace: str, name: str) -> PodList:
+    """Read one workload; every instance of a job is a pod.
+
+    Raises
+    ------
+    BadUsage
+        If the trace does not tell its machines' GPUs, CPU or memory, or no pod asks for a GPU.
+    """
+    cluster = recorded_cluster(lake.table("machines", trace, name).collect(), f"{trace}, cluster {name}")
+    if cluster.untold:
+        raise BadUsage(f"{trace} does not tell {' and '.join(cluster.untold)} of its machines; expected all of them")
+    gangs = gangs_of(lake.table("jobs", trace, name).collect().sort("job_id", "role"))
+    rows = np.repeat(np.arange(len(gangs.instances)), gangs.instances)
+    pods = Pods(units=gangs.request_units[rows], gpu_type=gangs.gpu_type[rows], gpu_types=gangs.gpu_types)
+    if not pods.milli_gpus.any() or not cluster.most_gpus:
+        raise BadUsage(f"{trace}, {name}: found no pod that asks for a GPU, or no machine with one; expected both")
+    return PodList(name=name, machines=cluster.machines, pods=pods)
+
 
 CURVE_SCHEMA = {
     "workload": pl.String(),
@@ -52,7 +111,7 @@ def filled_up(
     frames: list[pl.DataFrame] = []
     seconds: dict[str, list[float]] = {}
     tasks = [(pods, tuple(arms), seed) for pods in lists for seed in seeds]
-    for number, done in enumerate(_done(tasks, processes), start=1):
+    for number, done in enumerate(dealt(one_seed, tasks, processes), start=1):
         frames.append(done.frame)
         for policy, took in done.seconds.items():
             seconds.setdefault(policy, []).extend(took)
@@ -61,12 +120,13 @@ def filled_up(
     return Curves(frame=pl.concat(frames), seconds=seconds)
 
 
-def one_seed(pods: PodList, arms: Sequence[Arm], seed: int) -> Curves:
+def one_seed(task: tuple[PodList, tuple[Arm, ...], int]) -> Curves:
     """Inflate a list with a seed and run every arm on it.
 
     The pods' order, the nodes' and the draws each have a stream of their own: all arms see the same pods, and all
     permuted ones the same nodes.
     """
+    pods, arms, seed = task
     for_pods, for_nodes, for_ties = np.random.SeedSequence(seed).spawn(3)
     order = inflate(pods.pods.milli_gpus, pods.capacity_milli, rng=np.random.default_rng(for_pods))
     permuted = np.random.default_rng(for_nodes).permutation(len(pods.machines))
@@ -98,21 +158,3 @@ def curve_of(filled: Inflation, keys: dict[str, object]) -> pl.DataFrame:
         pl.lit(keys[name], dtype=kind).alias(name) if name in keys else pl.col(name)
         for name, kind in CURVE_SCHEMA.items()
     )
-
-
-def _done(tasks: Sequence[tuple[PodList, tuple[Arm, ...], int]], processes: int) -> Iterator[Curves]:
-    """Yield what each task comes to, in their order.
-
-    The first is done here: what it compiles, the other processes read back.
-    """
-    first, *others = tasks
-    yield one_seed(*first)
-    if processes == 1 or not others:
-        yield from (one_seed(*task) for task in others)
-        return
-    with ProcessPoolExecutor(max_workers=min(processes, len(others)), mp_context=get_context("spawn")) as pool:
-        yield from pool.map(one_seed, *_columns(others))
-
-
-def _columns(tasks: Iterable[tuple[PodList, tuple[Arm, ...], int]]) -> Iterable[Iterable[object]]:
-    return zip(*tasks, strict=True)

@@ -1,16 +1,28 @@
-"""What the curves come to where as many GPUs had been asked for as there are, beside the published figures.
+"""Tables of GPUs unallocated where all are asked for, next to the published figures, and the bars they are held to.
 
-Nothing is run here. Called by `fgd.experiment`; the bars and a chart are drawn from the same rows.
+Nothing is run here. Called by `study`; a chart is drawn from the same rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 import polars as pl
 
-from pipelines.studies.fragmentation.arms import PUBLISHED_POPULARITY, WORKLOADS, is_arm
-
-Row = dict[str, object]
+from pipelines.studies.fragmentation.arms import (
+    BY_NAME,
+    DEFAULT,
+    FGD,
+    FIRST_TIES,
+    ORDERS,
+    PERMUTED,
+    POLICIES,
+    PUBLISHED_POPULARITY,
+    RANDOM_TIES,
+    WORKLOADS,
+    is_arm,
+)
+from pipelines.studies.study import Row
 
 AT_PCT: Final = 100
 """GPUs asked for so far, in percent of all: where placements are compared."""
@@ -66,3 +78,103 @@ def _summed_up(rows: pl.DataFrame, keys: Sequence[str], mean: str, sd: str) -> p
 def _bar() -> pl.Expr:
     tight = pl.max_horizontal(SIGMAS * pl.col("published_sd").fill_null(0.0), LEAST_POINTS)
     return pl.col("policy").replace_strict(LOOSE_POINTS, default=None, return_dtype=pl.Float64).fill_null(tight)
+
+
+FEWER_PCT: Final = (44.0, 53.0)
+"""By how much FGD leaves fewer GPUs unallocated than dot product: the published 49 %, and what seeds make of it."""
+
+ORDER: Final = ((FGD,), ("best_fit_gpu",), ("gpu_packing", "gpu_clustering"), ("dot_product",), ("random",))
+"""From the placement that leaves least unallocated; those in one place may stand either way."""
+
+TIES_POINTS: Final = 0.5
+
+NOT_JUDGED: Final = "not judged: no published figures"
+
+_READINGS: Final = {PERMUTED: "as published", BY_NAME: "as published, literal reading"}
+"""By order of the nodes: as its simulator ran, or as "ties go to the smallest name" reads."""
+
+
+def bars(rows: Sequence[Row]) -> list[Row]:
+    """Judge the rows of `unallocated_rows`, for each order of the nodes that was run."""
+    found: list[Row] = []
+    for nodes in ORDERS:
+        own = [row for row in rows if row["nodes"] == nodes]
+        judged = (*_published(own, nodes), *_on_default(_default(own)), *_ties(own))
+        found += [{"nodes": nodes, **bar} for bar in judged]
+    columns = ("bar", "nodes", "found", "expected", "met")
+    return [{name: row[name] for name in columns} for row in found]
+
+
+def _published(rows: Sequence[Row], nodes: str) -> Iterable[Row]:
+    for policy in POLICIES:
+        run = [row for row in rows if row["policy"] == policy and _as_published(row)]
+        judged = [row for row in run if row["met"] is not None]
+        met = sum(row["met"] is True for row in judged)
+        points = f"{LOOSE_POINTS[policy]:g}" if policy in LOOSE_POINTS else f"max({SIGMAS:g} sd, {LEAST_POINTS:g})"
+        bar = {"bar": f"{policy} {_READINGS[nodes]}", "expected": f"all within {points} points"}
+        if judged:
+            worst = max(judged, key=lambda row: abs(_number(row["difference_points"])))
+            found = f"{met} of {len(judged)} workloads, farthest {_number(worst['difference_points']):+.2f}"
+            yield {**bar, "found": found, "met": met == len(judged)}
+        elif run:
+            yield {**bar, "found": NOT_JUDGED, "met": None}
+
+
+def _as_published(row: Row) -> bool:
+    """Return whether a row is of the target and the tie rule of the published results."""
+    return row["popularity"] in (None, PUBLISHED_POPULARITY) and row["ties"] in (None, FIRST_TIES)
+
+
+def _default(rows: Sequence[Row]) -> dict[str, float]:
+    """Return what each placement leaves unallocated on the default trace, run as published."""
+    return {
+        str(row["policy"]): _number(row["unallocated_pct"])
+        for row in rows
+        if row["workload"] == DEFAULT and _as_published(row)
+    }
+
+
+def _on_default(unallocated: Mapping[str, float]) -> Iterable[Row]:
+    if set(unallocated) == set(POLICIES):
+        ascending = sorted(unallocated, key=lambda policy: unallocated[policy])
+        places = [[unallocated[policy] for policy in place] for place in ORDER]
+        yield {
+            "bar": f"order on {DEFAULT}",
+            "found": " < ".join(ascending),
+            "expected": " < ".join(" or ".join(place) for place in ORDER),
+            "met": all(max(left) < min(right) for left, right in pairwise(places)),
+        }
+    if FGD in unallocated and unallocated.get("dot_product", 0.0) > 0.0:
+        fewer = 100.0 * (1.0 - unallocated[FGD] / unallocated["dot_product"])
+        least, most = FEWER_PCT
+        yield {
+            "bar": f"{FGD} against dot_product on {DEFAULT}",
+            "found": f"{fewer:.1f} % fewer unallocated",
+            "expected": f"{least:g} to {most:g} %",
+            "met": least <= fewer <= most,
+        }
+
+
+def _ties(rows: Sequence[Row]) -> Iterable[Row]:
+    """Compare FGD that aims at all pods under random ties with itself where the first node wins them."""
+    by_ties: dict[object, dict[str, float]] = {FIRST_TIES: {}, RANDOM_TIES: {}}
+    for row in rows:
+        if row["policy"] == FGD and row["popularity"] == 1.0:
+            by_ties[row["ties"]][str(row["workload"])] = _number(row["unallocated_pct"])
+    first, drawn = by_ties[FIRST_TIES], by_ties[RANDOM_TIES]
+    points = {workload: drawn[workload] - first[workload] for workload in drawn if workload in first}
+    if not points:
+        return
+    within = sum(abs(each) <= TIES_POINTS for each in points.values())
+    worst = max(points, key=lambda workload: abs(points[workload]))
+    shown = f"{DEFAULT} {points[DEFAULT]:+.2f}, " if DEFAULT in points else ""
+    yield {
+        "bar": f"{FGD} aiming at all pods: random ties against the first node",
+        "found": f"{within} of {len(points)} workloads; {shown}farthest {worst} {points[worst]:+.2f}",
+        "expected": f"all within {TIES_POINTS:g} points",
+        "met": within == len(points),
+    }
+
+
+def _number(value: object) -> float:
+    return value if isinstance(value, float) else float("nan")

@@ -8,8 +8,7 @@ from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
 from pipelines.studies.fragmentation.arms import ORDERS, POLICIES, Arm, arms_of, is_arm
 from pipelines.studies.fragmentation.inflation import Inflation
-from pipelines.studies.fragmentation.pod_lists import PodList, pod_list
-from pipelines.studies.fragmentation.runs import CURVE_SCHEMA, curve_of, filled_up, one_seed
+from pipelines.studies.fragmentation.runs import CURVE_SCHEMA, PodList, curve_of, filled_up, one_seed, pod_list
 from tests.pipelines.studies.fragmentation.tiny import tiny_lake
 
 
@@ -96,7 +95,7 @@ def test_all_arms_see_the_same_arrivals_and_seeds_differ(pods: PodList) -> None:
 
 
 def test_permuting_nodes_changes_who_wins_ties(pods: PodList) -> None:
-    frame = one_seed(pods, arms_of(None, (1.0,), ("first",), ORDERS), 3).frame
+    frame = one_seed((pods, arms_of(None, (1.0,), ("first",), ORDERS), 3)).frame
 
     by_name, permuted = (frame.filter(nodes=nodes)["fragmented_pct"] for nodes in ORDERS)
     assert by_name.len() == permuted.len()

@@ -6,9 +6,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pipelines.studies.fragmentation.bars import bars
 from pipelines.studies.fragmentation.published import no_results, read_published
-from pipelines.studies.fragmentation.tables import by_workload, mean_curves, unallocated_rows
+from pipelines.studies.fragmentation.tables import bars, by_workload, mean_curves, unallocated_rows
 from tests.pipelines.studies.fragmentation.tiny import curves, results
 
 AS_PUBLISHED = {

@@ -1,9 +1,8 @@
-"""The studies past the paper on a tiny openb with times: what each comes to, and what a folder holds of it."""
+"""The study of departures on a tiny openb with times: its runs, its notes, and its folder."""
 
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 
 from pipelines.errors import BadUsage
@@ -11,7 +10,7 @@ from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from pipelines.studies.fragmentation import departures
 from pipelines.studies.fragmentation.churn import Churn, churn_of, loaded
-from pipelines.studies.study import dealt, differences, summed_up, write
+from pipelines.studies.study import Context, write
 from tests.pipelines.studies.fragmentation.tiny import BIG, NODES, pod_rows
 
 HEADER = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
@@ -58,9 +57,9 @@ def test_a_loaded_cluster_is_asked_for_its_load_from_the_beginning(churn: Churn)
 
 @pytest.mark.slow  # a dozen simulations, and three charts in three forms
 def test_departures_tell_fragmentation_its_reasons_and_waits(place: Path, tmp_path: Path) -> None:
-    question = departures.Question(arms=("best_fit", "fgd", "fgd, last 100"), loads=(1.0,), every=2, seeds=2)
+    config = departures.Config(arms=("best_fit", "fgd", "fgd, last 100"), loads=(1.0,), every=2, seeds=2)
     with Lake(place) as lake:
-        found = departures.ask(lake, question)
+        found = departures.run(config, Context(lake=lambda: lake))
 
     runs = found.frames["runs"]
     assert runs.select("load", "arm").unique().height == 2 * 3
@@ -75,17 +74,4 @@ def test_departures_tell_fragmentation_its_reasons_and_waits(place: Path, tmp_pa
 
 def test_an_arm_nobody_knows_is_refused(place: Path) -> None:
     with Lake(place) as lake, pytest.raises(BadUsage, match="no arm 'fgd, last 5'; expected random"):
-        departures.ask(lake, departures.Question(arms=("fgd, last 5",)))
-
-
-def test_differences_are_paired_by_seed_and_intervals_come_from_their_spread() -> None:
-    runs = pl.DataFrame({"arm": ["a", "b"] * 2, "seed": [0, 0, 1, 1], "wait_s": [1.0, 3.0, 11.0, 13.0]})
-    assert differences(runs, (), "arm", "a", ("wait_s",)) == [
-        {"arm": "b", "seeds": 2, "wait_s": 2.0, "wait_s_lo": 2.0, "wait_s_hi": 2.0, "less": "a"}
-    ]
-    (row, _) = summed_up(runs, ("arm",), ("wait_s",))
-    assert (row["wait_s"], row["seeds"]) == (6.0, 2)
-
-
-def test_tasks_come_back_in_their_order_whoever_did_them() -> None:
-    assert list(dealt(abs, [-3, 2, -1], 2)) == list(dealt(abs, [-3, 2, -1], 1)) == [3, 2, 1]
+        departures.run(departures.Config(arms=("fgd, last 5",)), Context(lake=lambda: lake))

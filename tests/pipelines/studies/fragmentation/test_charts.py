@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 
 from pipelines.studies.fragmentation.arms import POLICIES
-from pipelines.studies.fragmentation.charts_inflation import (
+from pipelines.studies.fragmentation.charts import (
     NAMES,
     OURS,
     OURS_BY_NAME,

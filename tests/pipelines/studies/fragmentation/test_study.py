@@ -1,19 +1,18 @@
-"""`taut experiment fgd` from a lake of a tiny openb: tables beside published results, files, and what is refused."""
+"""`taut study fragmentation` from a lake of a tiny openb: tables, published results, files, and refusals."""
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
-from pipelines.cli.experiment_fgd import NodesOption, PolicyOption, TiesOption
 from pipelines.lake.ingest import ingest
-from pipelines.studies.fragmentation.arms import ORDERS, POLICIES, TIES
-from pipelines.studies.fragmentation.experiment import Answer, Question
-from pipelines.studies.fragmentation.folder import subtitle_of
+from pipelines.studies.fragmentation.arms import ORDERS, POLICIES
 from pipelines.studies.fragmentation.published import ALLOCATED, FOLDER, no_results, read_published
+from pipelines.studies.fragmentation.study import Config, PolicyName, subtitle_of
 from tests.pipelines.conftest import PHILLY
 from tests.pipelines.studies.fragmentation.tiny import results, tiny_lake, tiny_openb
 
@@ -33,14 +32,12 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def taut(lake: Path, *arguments: str) -> Result:
-    fixed = ["experiment", "fgd", "--lake", str(lake), "--seeds", "2", "--processes", "1", "--format", "json"]
+    fixed = ["study", "fragmentation", "--lake", str(lake), "--seeds", "2", "--processes", "1", "--format", "json"]
     return CliRunner().invoke(app, [*fixed, *arguments])
 
 
 def test_the_options_name_what_there_is() -> None:
-    assert [option.value for option in PolicyOption] == list(POLICIES)
-    assert [option.value for option in TiesOption] == list(TIES)
-    assert [option.value for option in NodesOption] == list(ORDERS)
+    assert get_args(PolicyName) == tuple(POLICIES)
 
 
 def test_rows_stand_beside_the_published_ones(lake: Path) -> None:
@@ -91,11 +88,8 @@ def test_the_folder_of_published_results_can_be_named(lake: Path, tmp_path: Path
 @pytest.mark.parametrize("there", [True, False])
 def test_charts_tell_of_published_curves_only_where_there_are_some(published: Path, there: bool) -> None:
     theirs = read_published(published) if there else no_results()
-    answer = Answer(
-        question=Question(), workloads=(), curves=no_results(), published=theirs, unallocated=(), bars=(), notes=()
-    )
 
-    assert ("dashed: as published" in " ".join(subtitle_of(answer))) is there
+    assert ("dashed: as published" in " ".join(subtitle_of(Config(), theirs))) is there
 
 
 def test_any_pod_list_can_be_asked_for_by_name(lake: Path) -> None:

@@ -1,0 +1,242 @@
+"""The study of fragmentation: placements on shared GPUs by the published inflation protocol, against published figures.
+
+Joins pod lists, runs, tables and charts. Called by `taut study fragmentation`.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Final, Literal
+
+import polars as pl
+
+from pipelines.lake.lake import Lake
+from pipelines.studies.fragmentation.arms import (
+    FGD,
+    ORDERS,
+    PERMUTED,
+    POLICIES,
+    POPULARITIES,
+    PUBLISHED_POPULARITY,
+    RANDOM_TIES,
+    TIES,
+    WORKLOADS,
+    NodeOrder,
+    arms_of,
+    is_arm,
+)
+from pipelines.studies.fragmentation.charts import (
+    OURS,
+    OURS_BY_NAME,
+    PUBLISHED,
+    fragmented_over_arrived,
+    spread,
+    unallocated_over_arrived,
+)
+from pipelines.studies.fragmentation.published import FOLDER, no_results, read_published, usual_folder
+from pipelines.studies.fragmentation.runs import Curves, chosen, filled_up, pod_list
+from pipelines.studies.fragmentation.tables import AT_PCT, bars, by_workload, mean_curves, unallocated_rows
+from pipelines.studies.study import Context, Findings, Row, Study, option, seed_option, seeds_option
+from scheduler_core.sharing_placements import Ties
+
+PolicyName = Literal["random", "dot_product", "gpu_clustering", "gpu_packing", "best_fit_gpu", "fgd"]
+
+FIRST_SEED: Final = 42
+"""Of the published ten."""
+
+CURVES: Final = {
+    "unallocated_over_arrived": unallocated_over_arrived,
+    "fragmented_over_arrived": fragmented_over_arrived,
+}
+"""By the name of the file."""
+
+DRAWN_DECIMALS: Final = 3
+"""Decimals of percents in the chart pages, which hold all their points."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What is compared; an empty choice takes everything that applies.
+
+    The first popularity is what all placements are measured against; the first popularity, tie rule and order are
+    drawn in the charts.
+    """
+
+    trace: str = option("openb", help="Name of the trace in the lake.")
+    workloads: tuple[str, ...] = option(
+        (), name="--workload", help="Only this pod list (may be repeated).", shown="those with published results"
+    )
+    policies: tuple[PolicyName, ...] = option(
+        (), name="--policy", help="Only this placement (may be repeated).", shown="all six"
+    )
+    popularities: tuple[float, ...] = option(
+        POPULARITIES,
+        name="--popularity",
+        help="Share of pods whose specs FGD aims at, above 0 to 1 (may be repeated; the first is drawn).",
+        shown="0.95, as published, and 1",
+    )
+    ties: tuple[Ties, ...] = option(
+        TIES, help="Which of equal nodes is taken (may be repeated).", shown="first, as published, and random"
+    )
+    nodes: tuple[NodeOrder, ...] = option(
+        ORDERS,
+        help="Order of the nodes, drawn for each seed or by name (may be repeated).",
+        shown="permuted, as published, and name",
+    )
+    seeds: int = seeds_option(10)
+    seed: int = seed_option(FIRST_SEED)
+    published: Path | None = option(
+        None,
+        help="Folder of the results published with FGD's simulator; without any, their columns are empty and the bars "
+        "that need them are not judged.",
+        shown="openb/expected_results below TAUT_TRACES",
+    )
+
+
+def run(config: Config, context: Context) -> Findings:
+    """Fill clusters up under every placement, and compare with the published figures.
+
+    Raises
+    ------
+    BadUsage
+        If a workload is unknown, a popularity is not a share, or the trace lacks what is needed.
+    LakeError
+        If the lake has no such trace.
+    SourceError
+        If the published results are absent or not in their format.
+    """
+    lake = context.lake()
+    names = chosen(lake, config.trace, config.workloads)
+    published, about = _published(config.published or usual_folder(context.traces))
+    published = published.filter(pl.col("workload").is_in(names))
+    curves = curves_of(lake, config, names, context)
+    unallocated = unallocated_rows(curves, published)
+    judged = bars(unallocated)
+    workloads, of = by_workload(names), subtitle_of(config, published)
+    lines = drawn(config, curves, published)
+    charts = {name: partial(draw, lines, workloads, of) for name, draw in CURVES.items()}
+    charts[f"spread_at_{AT_PCT}"] = partial(spread, spread_rows(unallocated), workloads, of[:1])
+    return Findings(
+        study="fragmentation",
+        trace=config.trace,
+        tables={
+            "GPUs unallocated where as many were asked for as there are, in percent of all: mean and sd over seeds": (
+                unallocated
+            ),
+            "The bars": judged,
+        },
+        charts=charts,
+        frames={"curves": curves},
+        notes=(*_assumptions(config, names), *about),
+        flat=[
+            {"trace": config.trace, "table": table, **row}
+            for table, rows in (("unallocated", unallocated), ("bar", judged))
+            for row in rows
+        ],
+    )
+
+
+def curves_of(lake: Lake, config: Config, names: Sequence[str], context: Context) -> pl.DataFrame:
+    """Return the curves of every arm of a config on these pod lists; raise as `run` does."""
+    arms = arms_of(config.policies, config.popularities, config.ties, config.nodes)
+    lists = [pod_list(lake, config.trace, name) for name in names]
+    began = time.perf_counter()
+    seeds = range(config.seed, config.seed + config.seeds)
+    curves = filled_up(lists, arms, seeds, processes=context.processes, talk=context.talk)
+    context.talk(_took(curves, time.perf_counter() - began, context.processes))
+    return curves.frame
+
+
+def drawn(config: Config, all_curves: pl.DataFrame, published: pl.DataFrame) -> pl.DataFrame:
+    """Return the curves that are drawn: of the first popularity, tie rule and order, and the published."""
+    main = all_curves.filter(is_arm(config.popularities[0], config.ties[0]), nodes=config.nodes[0])
+    columns = ("workload", "policy")
+    return pl.concat(
+        mean_curves(curves, columns).with_columns(pl.col(pl.Float64).round(DRAWN_DECIMALS), source=pl.lit(source))
+        for curves, source in (
+            (main, OURS),
+            (published.filter(pl.col("policy").is_in(main["policy"].unique().to_list())), PUBLISHED),
+        )
+    )
+
+
+def spread_rows(unallocated: Sequence[Row]) -> pl.DataFrame:
+    """Return a row per workload, placement, variant and source: what is unallocated at `AT_PCT`, mean and sd."""
+    rows = pl.DataFrame(unallocated, infer_schema_length=None).with_columns(variant=_variant())
+    keys = ("workload", "policy", "variant")
+    source = pl.when(pl.col("nodes") == PERMUTED).then(pl.lit(OURS)).otherwise(pl.lit(OURS_BY_NAME))
+    theirs = rows.filter(pl.col("published_pct").is_not_null()).unique(keys, keep="first", maintain_order=True)
+    return pl.concat(
+        [
+            rows.select(*keys, source=source, mean="unallocated_pct", sd="sd"),
+            theirs.select(*keys, source=pl.lit(PUBLISHED), mean="published_pct", sd="published_sd"),
+        ],
+        how="vertical_relaxed",
+    )
+
+
+def subtitle_of(config: Config, published: pl.DataFrame) -> list[str]:
+    """Return the lines below the title of a chart: which runs, and how many."""
+    return [
+        f"{config.trace}: means of {config.seeds} seeds; pods submitted one by one, none departs, what does not fit is "
+        "dropped",
+        f"{FGD.upper()} aims at specs of {100 * config.popularities[0]:g} % of the pods; ties: {config.ties[0]}; "
+        f"nodes: {config.nodes[0]}{'' if published.is_empty() else '; dashed: as published with its simulator'}",
+    ]
+
+
+def _variant() -> pl.Expr:
+    """Return how an arm differs from the published one, as a suffix of its name."""
+    specs = pl.format(
+        ", specs of {} % of pods", (100.0 * pl.col("popularity")).round(1).cast(pl.String).str.strip_suffix(".0")
+    )
+    aims = pl.when(pl.col("popularity") != PUBLISHED_POPULARITY).then(specs)
+    ties = pl.when(pl.col("ties") == RANDOM_TIES).then(pl.lit(", random ties"))
+    return pl.concat_str(aims.fill_null(""), ties.fill_null(""))
+
+
+def _published(folder: Path | None) -> tuple[pl.DataFrame, list[str]]:
+    """Return the published results, or none and a note on how to provide them."""
+    if folder is not None:
+        return read_published(folder), []
+    said = (
+        "no published results: their columns are empty, and what is held to them is not judged; --published names "
+        f"their folder, or TAUT_TRACES the one that holds {FOLDER}"
+    )
+    return no_results(), [said]
+
+
+def _assumptions(config: Config, names: Sequence[str]) -> list[str]:
+    aims = " and ".join(f"{100 * share:g} %" for share in config.popularities)
+    said = [
+        "inflation as published: pods shuffled, then drawn anew until they ask for 130 % of the GPUs; one by one, none "
+        "departs, what does not fit is dropped; other random streams than the published ones, so compare means",
+        "nodes permuted: in an order drawn for each seed, the published protocol (its simulator puts numbers so drawn "
+        "before the names, and gives ties to the smallest); nodes name: in the order of their own names for every "
+        "seed, the literal reading of ties that go to the smallest name; both are held to the published figures",
+        f"seeds {config.seed} to {config.seed + config.seeds - 1}; all arms have the same pods in the same order",
+        f"{FGD} aims at the most frequent specs that make {aims} of the pods; the others are measured "
+        f"against {100 * config.popularities[0]:g} %",
+    ]
+    if not config.workloads and (absent := [name for name in WORKLOADS if name not in names]):
+        said.append(f"the lake lacks {', '.join(absent)}: left out")
+    return said
+
+
+def _took(curves: Curves, all_s: float, processes: int) -> str:
+    runs = sum(map(len, curves.seconds.values()))
+    slowest = max(curves.seconds, key=lambda policy: median(curves.seconds[policy]))
+    each = f"one of {slowest} {median(curves.seconds[slowest]):.2f} s, at most {max(curves.seconds[slowest]):.2f} s"
+    return f"{runs} runs took {all_s:.0f} s with processes: {processes} ({each})"
+
+
+FRAGMENTATION: Final = Study(
+    name="fragmentation",
+    config=Config,
+    run=run,
+    arms={policy: f"{published} in the published results" for policy, published in POLICIES.items()},
+    takes=("lake", "processes"),
+)

@@ -1,0 +1,127 @@
+"""The frame of studies: options made from a config, rows and intervals, the folder of results, tasks in their order."""
+
+import json
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+from typer.testing import CliRunner
+
+from pipelines.cli.study import app_of
+from pipelines.studies.study import Context, Findings, Study, dealt, differences, option, seed_option, summed_up, write
+
+
+class Shape(StrEnum):
+    ROUND = "round"
+    FLAT = "flat"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    loads: tuple[float, ...] = option((0.7, 0.9), name="--load", help="Loads.", minimum=0.1, maximum=1.5)
+    kinds: tuple[Literal["a", "b"], ...] = option((), name="--kind", help="Kinds.")
+    shape: Shape = option(Shape.ROUND, help="Shape.")
+    limit_s: float | None = option(None, help="Limit.")
+    detail: bool = option(False, help="Detail.")
+    seed: int = seed_option(3)
+
+
+def findings(config: Config, context: Context) -> Findings:
+    context.talk("running")
+    row = {name: str(getattr(config, name)) for name in ("loads", "kinds", "shape", "limit_s", "detail", "seed")}
+    return Findings(study="tiny", trace="toy", tables={"config": [{**row}]}, notes=(f"{context.processes} processes",))
+
+
+def taut(*arguments: str) -> tuple[int, str, str]:
+    study = Study(name="tiny", config=Config, run=findings, arms={"one": "the only arm"}, takes=("processes",))
+    result = CliRunner().invoke(app_of(study, "A tiny study."), list(arguments))
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_fields_of_a_config_are_options_with_their_types_and_defaults() -> None:
+    code, out, err = taut("--format", "json", "--processes", "2")
+    (row,) = json.loads(out)
+
+    assert (code, err) == (0, "running\nnote: 2 processes\n")
+    assert row == {
+        "study": "tiny",
+        "trace": "toy",
+        "table": "config",
+        "loads": "(0.7, 0.9)",
+        "kinds": "()",
+        "shape": "round",
+        "limit_s": "None",
+        "detail": "False",
+        "seed": "3",
+    }
+
+
+def test_options_are_read_repeated_and_bounded() -> None:
+    given = [
+        "--load",
+        "1",
+        "--kind",
+        "b",
+        "--kind",
+        "a",
+        "--shape",
+        "flat",
+        "--limit-s",
+        "2",
+        "--detail",
+        "--seed",
+        "5",
+    ]
+    (row,) = json.loads(taut(*given, "--format", "json")[1])
+
+    assert (row["loads"], row["kinds"], row["shape"], row["seed"]) == ("(1.0,)", "('b', 'a')", "flat", "3")
+    assert (row["limit_s"], row["detail"]) == ("2.0", "True")
+    assert [taut(*bad)[0] for bad in (("--load", "9"), ("--kind", "c"), ("--shape", "x"), ("--lake", "."))] == [2] * 4
+
+
+def test_the_help_names_options_and_arms() -> None:
+    out = taut("--help")[1]
+
+    assert all(said in out for said in ("A tiny study.", "one: the only arm", "--load", "--processes", "--out"))
+
+
+def test_a_folder_that_holds_anything_is_refused_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "kept.txt").write_text("mine")
+
+    result = CliRunner().invoke(app_of(Study(name="t", config=Config, run=findings), "x"), ["--out", str(tmp_path)])
+
+    assert "found it not empty" in str(result.exception)
+    assert "running" not in result.stderr
+
+
+def test_a_folder_holds_rows_without_nan_and_the_claims_first(tmp_path: Path) -> None:
+    row: dict[str, object] = {"wait_s": math.nan}
+    found = Findings(
+        study="s",
+        trace="t",
+        tables={"waits": [row]},
+        claims=({"met": True},),
+        frames={"runs": pl.DataFrame({"a": [1]})},
+    )
+
+    paths = write(found, tmp_path / "out")
+
+    assert [path.name for path in paths] == ["rows.json", "runs.parquet"]
+    rows = json.loads(paths[0].read_text())["rows"]
+    assert [(each["table"], each.get("wait_s")) for each in rows] == [("claims", None), ("waits", None)]
+
+
+def test_differences_are_paired_by_seed_and_intervals_come_from_their_spread() -> None:
+    runs = pl.DataFrame({"arm": ["a", "b"] * 2, "seed": [0, 0, 1, 1], "wait_s": [1.0, 3.0, 11.0, 13.0]})
+    assert differences(runs, (), "arm", "a", ("wait_s",)) == [
+        {"arm": "b", "seeds": 2, "wait_s": 2.0, "wait_s_lo": 2.0, "wait_s_hi": 2.0, "less": "a"}
+    ]
+    (row, _) = summed_up(runs, ("arm",), ("wait_s",))
+    assert (row["wait_s"], row["seeds"]) == (6.0, 2)
+
+
+def test_tasks_come_back_in_their_order_whoever_did_them() -> None:
+    assert list(dealt(abs, [-3, 2, -1], 2)) == list(dealt(abs, [-3, 2, -1], 1)) == [3, 2, 1]
