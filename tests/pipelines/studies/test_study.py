@@ -60,24 +60,11 @@ def test_fields_of_a_config_are_options_with_their_types_and_defaults() -> None:
 
 
 def test_options_are_read_repeated_and_bounded() -> None:
-    given = [
-        "--load",
-        "1",
-        "--kind",
-        "b",
-        "--kind",
-        "a",
-        "--shape",
-        "flat",
-        "--limit-s",
-        "2",
-        "--detail",
-        "--seed",
-        "5",
-    ]
+    repeated = ["--load", "1", "--kind", "b", "--kind", "a"]
+    given = [*repeated, "--shape", "flat", "--limit-s", "2", "--detail", "--seed", "5"]
     (row,) = json.loads(taut(*given, "--format", "json")[1])
 
-    assert (row["loads"], row["kinds"], row["shape"], row["seed"]) == ("(1.0,)", "('b', 'a')", "flat", "3")
+    assert (row["loads"], row["kinds"], row["shape"], row["seed"]) == ("(1.0,)", "('b', 'a')", "flat", "5")
     assert (row["limit_s"], row["detail"]) == ("2.0", "True")
     assert [taut(*bad)[0] for bad in (("--load", "9"), ("--kind", "c"), ("--shape", "x"), ("--lake", "."))] == [2] * 4
 
