@@ -66,9 +66,9 @@ def rightsize(
     """
     from features.vocabulary import GPU_MEM_GIB_OF_TYPE
     from pipelines.cli.opening import local_cut, opened
-    from pipelines.rightsizing.rightsizing import submitted
-    from pipelines.rightsizing.rightsizing_rows import rightsized, summary
-    from pipelines.rightsizing.rightsizing_table import table_rows
+    from pipelines.rightsizing.claims import submitted
+    from pipelines.rightsizing.rows import rightsized, summary
+    from pipelines.rightsizing.table import table_rows
     from scheduler_core.shrink import ShrinkPolicy
 
     policy = ShrinkPolicy(

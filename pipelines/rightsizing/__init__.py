@@ -1,4 +1,4 @@
-"""What each recurring group of jobs requests, uses and could give back.
+"""Right-sizing: what each recurring group of jobs requests, needs and could give back.
 
-No request is changed here. Called by `pipelines.cli` and the report.
+No request is changed here. Called by `taut rightsize`.
 """

@@ -1,7 +1,7 @@
 """What jobs ask for against what they use: `over_claim`, `over_claim_as_published`, `request_and_use`.
 
 Each is one SELECT over the claims of `pipelines.lake.views`; what a claim should be instead is
-`pipelines.rightsizing.rightsizing`'s. Called through `pipelines.statistics`.
+`pipelines.rightsizing.claims`'s. Called through `pipelines.statistics`.
 """
 
 from typing import Final

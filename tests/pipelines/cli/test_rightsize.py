@@ -47,7 +47,7 @@ def test_a_table_fits_a_screen_and_is_cut_to_the_worst(taut: Taut, by: str) -> N
     assert max(map(len, lines)) <= WIDEST
     assert 10 <= len(lines) <= 30  # a line for each resource of ten rows
     assert "reclaimable: " in result.stderr
-    assert "severity: high are the worst rows" in result.stderr
+    assert "severity: high marks the worst rows" in result.stderr
 
 
 def test_json_is_a_list_of_flat_objects_with_every_row(taut: Taut) -> None:

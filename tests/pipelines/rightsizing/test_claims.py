@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from features.tables import Jobs, Usage
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 from pipelines.errors import LakeError
-from pipelines.rightsizing.rightsizing import submitted
-from pipelines.rightsizing.rightsizing_rows import By, rightsized, summary
-from pipelines.rightsizing.rightsizing_table import table_rows
+from pipelines.rightsizing.claims import submitted
+from pipelines.rightsizing.rows import By, rightsized, summary
+from pipelines.rightsizing.table import table_rows
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import RESOURCES
 from tests.pipelines.lake.canonical import T0, canonical, job_row

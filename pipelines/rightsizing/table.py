@@ -1,6 +1,6 @@
-"""The screen of `taut rightsize`: a line for each resource that was asked for, in what a terminal has room for.
+"""Terminal table of `taut rightsize`: one line per requested resource.
 
-The rows themselves are made in `rightsizing_rows`. Called by `taut rightsize`.
+The rows are computed in `rows`. Called by `taut rightsize`.
 """
 
 from collections.abc import Mapping
@@ -8,23 +8,23 @@ from typing import Any, Final
 
 import polars as pl
 
-from pipelines.rightsizing.rightsizing_rows import By
+from pipelines.rightsizing.rows import By
 from scheduler_core.types import RESOURCES
 
 FIRST_AMOUNTS: Final = {"request": ("", 7), "target": ("_target", 6), "slack_h": ("_reclaimable_h", 8)}
 MORE_AMOUNTS: Final = {"p95": ("_p95", 5), "peak": ("_peak", 5)}
-"""Headings of the amounts, with the column of a resource that each shows and how wide it is; the needs come last, as
-a narrow terminal leaves out what comes last."""
+"""Headings of the amounts, with the column suffix and width of each. Needs come last: a narrow terminal drops the last
+columns."""
 
 NAME_LENGTH: Final = 8
 ROLE_LENGTH: Final = 10
-"""How much of a name is shown; traces name users and groups by digests."""
+"""Maximum length of a printed name; traces name users and groups by digests."""
 
 Named = Mapping[str, Any]  # a frame's row mixes texts, numbers and times
 
 
 def table_rows(rows: pl.DataFrame, by: By) -> list[dict[str, object]]:
-    """Return one line for each resource that a row's jobs ask for; amounts are texts, as their units differ."""
+    """Return one line per requested resource of each row; amounts are texts, because units differ."""
     return [
         {
             "severity": row["severity"],
@@ -59,7 +59,7 @@ def _short(name: str, most: int) -> str:
 
 
 def _amount(value: float | None, width: int) -> str:
-    """Return an amount with three digits, or two decimals, to the right of its column."""
+    """Return an amount with three digits or two decimals, right-aligned."""
     if value is None:
         return "-".rjust(width)
     decimals = 0 if value >= 100.0 else 1 if value >= 10.0 else 2
@@ -72,5 +72,5 @@ def _percent(share: float | None) -> str:
 
 
 def _evidence(row: Named) -> str:
-    """Return whose runs are behind a row's targets, and how many."""
+    """Return the source of a row's targets and its number of runs."""
     return f"{row['evidence'] or 'too few'} {row['evidence_runs']}"

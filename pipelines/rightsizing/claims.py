@@ -1,7 +1,7 @@
-"""What recurring jobs asked for, what they were measured to need, and what they should ask for: claims and targets.
+"""Claims of recurring jobs: request, measured need and target per owner and request.
 
-Pure functions on canonical frames; the floors are those of Algorithm 1. Rows for the screen are made in
-`rightsizing_rows`. Called by that and by `taut rightsize`.
+Pure functions on canonical frames; the floors are those of Algorithm 1. Output rows are built in `rows`. Called by
+`rows` and by `taut rightsize`.
 """
 
 from collections.abc import Sequence
@@ -27,15 +27,15 @@ MEASURES: Final = {
     "gpus": "used_gpus",
     "gpu_mem_gib": "gpu_mem_max_gib",
 }
-"""What is measured of each need: CPU and GPU as means over a run, memory as the largest peak over instances."""
+"""Measured column of each need: mean over a run for CPU and GPU, largest peak over instances for memory."""
 
 EVIDENCE: Final = {"group": ("cluster", "group", "role"), "user": ("cluster", "user", "task_type", "role")}
-"""Whose runs a floor rests on: the group's in that role; where they are too few, the user's of that type and role."""
+"""Evidence for a floor: runs of the group in the role; if too few, runs of the user with the type and role."""
 
 OWNERS: Final = ("cluster", "group", "user", "task_type", "role")
 LEVELS: Final = ("p95", "peak")
 STEPS: Final = {"cpu_cores": 0.1, "mem_gib": 0.1}
-"""Targets are rounded up to whole steps of these; GPUs to the policy's grid."""
+"""Rounding steps of targets, upwards; GPU targets use the policy's grid."""
 
 ROUNDING_SLACK: Final = 1e-9
 
@@ -49,15 +49,15 @@ def submitted(jobs: pl.DataFrame, *, since: datetime | None, until: datetime | N
 
 
 def measured_runs(jobs: pl.DataFrame, usage: pl.DataFrame) -> pl.DataFrame:
-    """Return the jobs that ran, with what they used and the instance-hours they took.
+    """Return the jobs that ran, with their use and instance-hours.
 
-    Parameter servers count as not measured: the traces measure them with their workers' sensors. So do jobs that were
-    still running: their peak may be yet to come. The order of the rows does not matter.
+    Parameter servers count as not measured, because the traces measure them with their workers' sensors. Running jobs
+    count as not measured, because their peak may come later. The order of rows does not matter.
 
     Raises
     ------
     LakeError
-        If nothing was measured.
+        If no run was measured.
     """
     ran = jobs.filter(pl.col("run_s").fill_null(0.0) > 0.0).join(usage, on=KEYS, how="left")
     told = (pl.col("role") != PARAMETER_SERVER) & has_ended()
@@ -69,19 +69,19 @@ def measured_runs(jobs: pl.DataFrame, usage: pl.DataFrame) -> pl.DataFrame:
     if not runs.select(pl.any_horizontal(pl.col(name).is_not_null().any() for name in MEASURES.values())).item():
         raise LakeError(
             f"found no measured run among {runs.height} runs of {jobs.height} jobs; expected a trace whose usage table "
-            "tells what jobs used, as pai or what `taut synth` makes; widen --since and --until, or name another "
+            "measures use, as pai or a trace from `taut synth`; widen --since and --until, or name another "
             "--trace"
         )
     return runs
 
 
 def sized_claims(runs: pl.DataFrame, policy: ShrinkPolicy) -> pl.DataFrame:
-    """Return one row for each request that an owner made: what it needs, its target and the reason, per resource.
+    """Return one row per owner and request: need, target and reason of each resource.
 
     Columns: `OWNERS`, `gpu_type`, `REQUESTS`; `runs`, `measured_runs`, `instances` (the mean), `hours`, `seen_ts`;
     `evidence` (`group`, `user` or null) and `evidence_runs`; `<resource>_p95`, `_peak`, `_target` and `_reason`. For
-    GPUs the need is the larger of the share that was busy and the share whose memory was taken. A need is told where
-    any run was measured; a target rests on it only where enough were.
+    GPUs the need is the larger of the busy share and the share of memory used. A need is given if any run was measured;
+    a target needs `min_runs` measured runs.
     """
     claims = runs.group_by(*OWNERS, "gpu_type", *REQUESTS, maintain_order=True).agg(
         runs=pl.len(),
@@ -112,16 +112,16 @@ def sized_claims(runs: pl.DataFrame, policy: ShrinkPolicy) -> pl.DataFrame:
 
 
 def _with_evidence(claims: pl.DataFrame, runs: pl.DataFrame, min_runs: int) -> pl.DataFrame:
-    """Join to each claim what was measured of its group, or of its user where the group ran too rarely."""
+    """Join the measured use of its group to each claim, or of its user if the group has too few runs."""
     known = claims
     for whose, keys in EVIDENCE.items():
-        # Unknown groups and users are not one: null keys join nothing.
+        # Null keys join nothing: unknown groups and users are not one group.
         known = known.join(_measured(runs, keys, whose), on=list(keys), how="left")
     enough = {whose: pl.col(f"{whose}_runs").fill_null(0) >= max(min_runs, 1) for whose in EVIDENCE}
     chosen = pl.when(enough["group"]).then(pl.lit("group")).when(enough["user"]).then(pl.lit("user"))
     return known.with_columns(evidence=chosen).with_columns(
         evidence_runs=_of_evidence("runs").fill_null(pl.max_horizontal("group_runs", "user_runs")).fill_null(0),
-        **{f"{need}_{level}": _told(f"{need}_{level}") for need in MEASURES for level in LEVELS},
+        **{f"{need}_{level}": _best_known(f"{need}_{level}") for need in MEASURES for level in LEVELS},
         **{
             f"{need}_floor": pl.when(_of_evidence(f"{need}_runs") >= min_runs).then(_of_evidence(f"{need}_peak"))
             for need in MEASURES
@@ -148,13 +148,13 @@ def _of_evidence(what: str) -> pl.Expr:
     return of_group.when(pl.col("evidence") == "user").then(pl.col(f"user_{what}"))
 
 
-def _told(what: str) -> pl.Expr:
-    """Return what the evidence says; where it is too little, what was measured of the group, else of the user."""
+def _best_known(what: str) -> pl.Expr:
+    """Return the value of the evidence; without enough evidence the group's value, else the user's."""
     return pl.coalesce(_of_evidence(what), f"group_{what}", f"user_{what}")
 
 
 def _needs(known: pl.DataFrame, level: str, device_gib: FloatArray) -> FloatArray:
-    """Return the need per resource (n, 3), NaN where nothing is known."""
+    """Return the need per resource (n, 3), NaN if unknown."""
     cpu_cores, mem_gib, gpus, gpu_mem_gib = (_column(known, f"{need}_{level}") for need in MEASURES)
     return np.column_stack([cpu_cores, mem_gib, np.maximum(gpus, gpu_mem_gib / device_gib)])
 
@@ -175,7 +175,7 @@ def _floors(known: pl.DataFrame, device_gib: FloatArray, policy: ShrinkPolicy) -
 def _targets(
     requests: FloatArray, floors: FloatArray, policy: ShrinkPolicy
 ) -> tuple[FloatArray, npt.NDArray[np.object_]]:
-    """Return targets (n, 3) and their reasons; what nobody asked for is NaN and has none."""
+    """Return targets (n, 3) and their reasons; a resource without a request is NaN and has no reason."""
     rounded = np.column_stack(
         [*(_up(floors[:, r], STEPS[name]) for r, name in enumerate(RESOURCES[:2])), _shares(floors[:, 2], policy)]
     )
@@ -196,12 +196,12 @@ def _targets(
 
 
 def _shares(floors: FloatArray, policy: ShrinkPolicy) -> FloatArray:
-    # A job that asked for a GPU keeps at least one step of one.
+    # A job that requests GPUs keeps at least one step of a GPU.
     return np.maximum(round_up_gpus(floors, policy.gpu_grid), policy.gpu_grid)
 
 
 def _up(values: FloatArray, step: float) -> FloatArray:
-    """Round up to whole steps, at least one of them."""
+    """Round up to whole steps, at least one."""
     steps: FloatArray = np.maximum(np.ceil(values / step - ROUNDING_SLACK), 1.0)
     return np.round(steps * step, 12)
 

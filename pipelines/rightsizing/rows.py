@@ -1,13 +1,13 @@
-"""The rows of `taut rightsize`: by group, user or type, what could be asked for less, worst first.
+"""Rows of `taut rightsize`: over-claims by group, user or type, worst first.
 
-Claims and their targets are made in `rightsizing`. Called by `taut rightsize`.
+Claims and their targets are computed in `claims`. Called by `taut rightsize`.
 """
 
 from typing import Final, Literal
 
 import polars as pl
 
-from pipelines.rightsizing.rightsizing import ROUNDING_SLACK, measured_runs, sized_claims
+from pipelines.rightsizing.claims import ROUNDING_SLACK, measured_runs, sized_claims
 from pipelines.simulation.workloads import REQUESTS
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import RESOURCES, Reason
@@ -19,14 +19,13 @@ KEYS_OF: Final[dict[By, tuple[str, ...]]] = {
     "user": ("cluster", "user", "role"),
     "type": ("cluster", "task_type", "role"),
 }
-"""What a row is one of. Jobs without a group are taken together by user and type; roles never are."""
+"""Dimension of a row. Jobs without a group are grouped by user and type; roles always stay separate."""
 
 HIGH_SHARE: Final = 0.5
 MEDIUM_SHARE: Final = 0.9
 SEVERITIES: Final = (
-    f"severity: high are the worst rows that together hold {HIGH_SHARE:.0%} of what can be reclaimed, medium those "
-    f"that follow up to {MEDIUM_SHARE:.0%}, low the rest; what itself was measured fewer than "
-    "--min-runs times comes last"
+    f"severity: high marks the worst rows, with {HIGH_SHARE:.0%} of what can be reclaimed; medium the next, up to "
+    f"{MEDIUM_SHARE:.0%}; low the rest. Rows with fewer than --min-runs measured runs of their own come last"
 )
 HOURS_OF: Final = {"cpu_cores": "core-hours", "mem_gib": "GiB-hours", "gpus": "GPU-hours"}
 SIZES: Final = ("_p95", "_peak", "_target")
@@ -36,30 +35,30 @@ PER_RESOURCE: Final = ("", "_p95", "_peak", "_target", "_reason", "_reclaimable_
 def rightsized(jobs: pl.DataFrame, usage: pl.DataFrame, by: By, policy: ShrinkPolicy) -> pl.DataFrame:
     """Return one row per role of a group, user or type, worst first; amounts are per instance, hours of all instances.
 
-    By group, amounts are those of the request that took most instance-hours (`requests` counts them all). By user and
-    by type each request is sized by its own group, and amounts are means over the instance-hours of what was measured
-    often enough, needs as far as the requests went; the reason is `shrunk` where enough is reclaimed in sum, else that
-    of the largest claim that stands.
+    By group, amounts are those of the request with the most instance-hours (`requests` counts all requests). By user
+    and by type, each request is sized by its own group, and amounts are means over instance-hours of requests with
+    enough measured runs; needs are capped at the request. The reason is `shrunk` if enough is reclaimed in total, else
+    the reason of the largest unchanged claim.
 
-    `evidence` says whose runs the targets rest on: the `group`'s own, those of the `user` in that type and role where
-    it has too few, by user and type `group+user` where both occur; null where all have too few, and requests stand.
-    `evidence_runs` counts these runs by group; by user and type it counts the row's own measured runs that got a target
-    so. Where there is no evidence it counts what was measured. `measured_runs` are always the row's own; a row with
-    fewer than the policy's `min_runs` of them is not `recurring`: it comes after all others, and is `low` at most.
+    `evidence` is the source of the targets: `group`; `user` (same type and role) if the group has too few runs;
+    `group+user` if both occur in a row by user or type; null if all have too few, and requests stay unchanged.
+    `evidence_runs` counts the runs of that source by group; by user and type it counts the row's measured runs with a
+    target. Without evidence it counts measured runs. `measured_runs` are the row's own. A row with fewer than the
+    policy's `min_runs` is not `recurring`: it comes last, with severity `low`.
 
-    `share` is the row's reclaimable part of all hours that the trace requested of its `dominant` resource, the one of
-    which it holds most. `age_days` is how long before the last run of all its own last run was seen.
+    `dominant` is the resource of which the row holds the largest share; `share` is the row's reclaimable part of all
+    requested hours of that resource in the trace. `age_days` is the time from its last run to the trace's last run.
 
     Raises
     ------
     LakeError
-        If nothing was measured.
+        If no run was measured.
     """
     claims = sized_claims(measured_runs(jobs, usage), policy).with_columns(
         loners_user=pl.when(pl.col("group").is_null()).then(pl.col("user")),
         loners_type=pl.when(pl.col("group").is_null()).then(pl.col("task_type")),
     )
-    # By the largest first: `first` is then the usual one.
+    # Largest first, so `first` is the most common request.
     ordered = claims.sort("hours", "runs", *REQUESTS, "gpu_type", "user", "group", descending=True, nulls_last=True)
     amounts = _usual if by == "group" else _means
     rows = ordered.group_by(KEYS_OF[by], maintain_order=True).agg(
@@ -80,7 +79,7 @@ def rightsized(jobs: pl.DataFrame, usage: pl.DataFrame, by: By, policy: ShrinkPo
 
 
 def summary(rows: pl.DataFrame) -> list[str]:
-    """Say how much of everything that was requested can be reclaimed, and what the severities mean."""
+    """Return two lines: the reclaimable share of all requests, and the meaning of the severities."""
     parts = []
     for name in RESOURCES:
         requested, reclaimable = (float(rows[f"{name}_{part}_h"].sum()) for part in ("requested", "reclaimable"))
@@ -109,12 +108,12 @@ def _usual(name: str) -> dict[str, pl.Expr]:
 
 
 def _means(name: str) -> dict[str, pl.Expr]:
-    """Return means over the instance-hours of the claims that have a target; else with a need; else of all."""
+    """Return means over instance-hours of claims with a target; without any, of claims with a need; else of all."""
     request, known = pl.col(f"req_{name}"), pl.col(f"{name}_peak").is_not_null()
     sure = known & (pl.col(f"{name}_reason") != str(Reason.COLD_START))
     told = pl.when(sure.any()).then(sure).otherwise(known | ~known.any())
     weight = pl.when(told).then("hours").filter(request.is_not_null())
-    # What a job used beyond its request it got anyway.
+    # Use above the request does not depend on the request.
     sizes = {of: pl.min_horizontal(pl.col(f"{name}{of}"), request) for of in SIZES}
     sizes = {of: pl.when(pl.col(f"{name}{of}").is_not_null()).then(each) for of, each in sizes.items()}
     return {
@@ -126,14 +125,14 @@ def _means(name: str) -> dict[str, pl.Expr]:
 
 
 def _mean(values: pl.Expr, weight: pl.Expr) -> pl.Expr:
-    """Return the weighted mean; where all are one value it is that value, to the last bit."""
+    """Return the weighted mean; for equal values exactly that value."""
     counted = values.filter(weight.is_not_null())
     mean = (values * weight).sum() / weight.sum()
     return pl.min_horizontal(pl.max_horizontal(mean, counted.min()), counted.max())
 
 
 def _only(column: str) -> pl.Expr:
-    """Return the one value of a row's claims, null where they have several."""
+    """Return the common value of a row's claims, null if they differ."""
     return pl.when(pl.col(column).n_unique() == 1).then(pl.col(column).first()).alias(column)
 
 
@@ -157,7 +156,7 @@ def _reason(name: str, by: By, minimum_change: float) -> pl.Expr:
 
 
 def _ranked(rows: pl.DataFrame) -> pl.DataFrame:
-    """Order rows by their share of what the trace requested, recurring ones first, and say how much it matters."""
+    """Order rows by their reclaimable share of the trace's requests, recurring rows first, and add the severity."""
     held = {name: float(rows[f"{name}_requested_h"].sum()) for name in RESOURCES}
     shares = {name: pl.col(f"{name}_reclaimable_h") / total for name, total in held.items() if total}
     share = pl.max_horizontal(pl.lit(0.0), *shares.values())
@@ -169,7 +168,7 @@ def _ranked(rows: pl.DataFrame) -> pl.DataFrame:
         "recurring", "share", "instance_hours", "cluster", "group", "user", "task_type", "role",
         descending=[True, True, True, *[False] * 5], nulls_last=True,
     )  # fmt: skip
-    # The rest comes after, and takes no part.
+    # Rows that do not recur come last and do not count.
     counted = pl.col("share").filter("recurring")
     before = pl.col("share").cum_sum().shift(1, fill_value=0.0) / counted.sum()
     severity = (
