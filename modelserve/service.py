@@ -14,33 +14,27 @@ from modelserve.answer_log import AnswerLog
 from modelserve.answer_writer import StoreWriter, WriterProcess
 from modelserve.answered import Answered, Call
 from modelserve.callers import Caller, check_jobs
-from modelserve.calls.catalogue import (
-    Alias,
-    CardAnswer,
-    Compared,
-    ImportancesAnswer,
-    ModelAnswer,
-    ModelsAnswer,
-    card_of,
-    importances_of,
-    list_models,
-    show_model,
-)
+from modelserve.calls.catalogue import Compared, card_of, importances_of, list_models, show_model
 from modelserve.calls.context import PREDICTION, RECOMMENDATION, as_json, record_of
-from modelserve.calls.explanations import ExplainBody, explain_job
-from modelserve.calls.predictions import PredictBody, predicted
-from modelserve.calls.recent import RecentAnswer, recent_recommendations
-from modelserve.calls.recommendations import RecommendBody, recommended
+from modelserve.calls.explanations import explain_job
+from modelserve.calls.predictions import predicted
+from modelserve.calls.recent import recent_recommendations
+from modelserve.calls.recommendations import recommended
 from modelserve.calls.scoring import Columns, Scores, body_of, model_named, scores_of
 from modelserve.calls.shadow import Shadow
 from modelserve.calls.sight import Sight
-from modelserve.calls.what_if import WhatIfBody, what_if
+from modelserve.calls.what_if import what_if
 from modelserve.contract.feedback import FeedbackBody
-from modelserve.learning.drift import DriftAnswer, Error, champion_errors, read_drift
-from modelserve.learning.erasure import ErasureAnswer, erase_user, strike_late
+from modelserve.contract.fields import Alias
+from modelserve.contract.jobs import RecentAnswer
+from modelserve.contract.learning import DriftAnswer, ErasureAnswer, Error, FeedbackAnswer, ModeAnswer, ModeChange
+from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer
+from modelserve.contract.requests import ExplainBody, ModeBody, PredictBody, RecommendBody, WhatIfBody
+from modelserve.learning.drift import champion_errors, read_drift
+from modelserve.learning.erasure import erase_user, strike_late
 from modelserve.learning.feed import Feed
-from modelserve.learning.feedback import FeedbackAnswer, take_feedback
-from modelserve.learning.modes import ModeAnswer, ModeBody, ModeChange, read_modes, set_mode
+from modelserve.learning.feedback import take_feedback
+from modelserve.learning.modes import read_modes, set_mode
 from modelserve.loading.histories import Forgotten
 from modelserve.loading.models import ModelSet
 from modelserve.settings import ServeSettings

@@ -17,9 +17,8 @@ from modelserve.api.learning import TRACE, TYPE, said
 from modelserve.api.operations import BODY, CALL, SLOT, Operation
 from modelserve.api.queries import asked_for
 from modelserve.callers import Scope
-from modelserve.calls.predictions import PredictAnswer, PredictBody
-from modelserve.calls.recent import RecentAnswer
-from modelserve.calls.recommendations import RecommendAnswer, RecommendBody
+from modelserve.contract.jobs import PredictAnswer, RecentAnswer, RecommendAnswer
+from modelserve.contract.requests import PredictBody, RecommendBody
 from modelserve.errors import BadRequest
 
 TAG: Final = "jobs"

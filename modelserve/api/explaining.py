@@ -14,8 +14,8 @@ from modelserve.api.bodies import JsonBody
 from modelserve.api.calls import call_of
 from modelserve.api.operations import BODY, CALL, SLOT, Operation
 from modelserve.callers import Scope
-from modelserve.calls.explanations import ExplainAnswer, ExplainBody
-from modelserve.calls.what_if import WhatIfAnswer, WhatIfBody
+from modelserve.contract.jobs import ExplainAnswer, WhatIfAnswer
+from modelserve.contract.requests import ExplainBody, WhatIfBody
 
 TAG: Final = "jobs"
 

@@ -11,8 +11,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from modelserve.api.calls import Call, call_of
-from modelserve.api.mirror_state import MirrorState, read_mirror_state
+from modelserve.api.mirror_state import read_mirror_state
 from modelserve.api.operations import CALL, OPEN_CALL, Operation
+from modelserve.contract.models import MirrorState, Ready
 from modelserve.errors import Forbidden
 
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -23,23 +24,6 @@ class Alive(BaseModel):
     """A process that answers."""
 
     status: Literal["ok"] = "ok"
-
-
-class Ready(BaseModel):
-    """Whether calls should be sent here, and what is amiss.
-
-    `models` and `failures` (what could not be loaded, by name) are those within the caller's reach: none where tokens
-    are set and the call brought none. `store` says what is wrong with the store, which keeps nobody from an answer.
-    """
-
-    status: Literal["ready", "draining", "no model"]
-    generation: int
-    serving: int
-    failing: int
-    models: list[str]
-    failures: dict[str, str]
-    mirror: MirrorState | None
-    store: str | None
 
 
 async def healthz(_: Request) -> Response:

@@ -18,10 +18,9 @@ from modelserve.api.operations import BODY, CALL, SLOT, Operation, Parameter
 from modelserve.api.queries import asked_for
 from modelserve.callers import Scope
 from modelserve.contract.feedback import FeedbackBody
+from modelserve.contract.learning import DriftAnswer, FeedbackAnswer, ModeAnswer, ModeChange
+from modelserve.contract.requests import ModeBody
 from modelserve.errors import BadRequest
-from modelserve.learning.drift import DriftAnswer
-from modelserve.learning.feedback import FeedbackAnswer
-from modelserve.learning.modes import ModeAnswer, ModeBody, ModeChange
 
 TAG: Final = "feedback"
 

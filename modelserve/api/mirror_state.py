@@ -6,17 +6,8 @@ the upkeep.
 
 from pathlib import Path
 
-from pydantic import BaseModel
-
+from modelserve.contract.models import MirrorState
 from modelserve.loading.sync_state import SyncState, read_state
-
-
-class MirrorState(BaseModel):
-    """What the sync process said: how long ago a round went well (null: never), and what was wrong with the last."""
-
-    age_s: float | None
-    error: str | None
-    failing: list[str]
 
 
 def read_mirror_state(folder: Path, *, now_s: float) -> MirrorState | None:

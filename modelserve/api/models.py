@@ -17,12 +17,7 @@ from modelserve.api.problems import Refusal
 from modelserve.api.queries import asked_for
 from modelserve.bundle.champions import ALIASES, CHAMPION
 from modelserve.callers import Scope
-from modelserve.calls.catalogue import (
-    CardAnswer,
-    ImportancesAnswer,
-    ModelAnswer,
-    ModelsAnswer,
-)
+from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer
 
 TAG: Final = "models"
 

@@ -14,7 +14,7 @@ from modelserve.api.learning import said
 from modelserve.api.operations import CALL, SLOT, Operation, Parameter
 from modelserve.api.queries import asked_for, in_path
 from modelserve.callers import Scope
-from modelserve.learning.erasure import ErasureAnswer
+from modelserve.contract.learning import ErasureAnswer
 
 TAG: Final = "users"
 

@@ -7,14 +7,23 @@ Called by the routes of the service.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from modelserve.bundle.card import MODEL_NAME, Card, Importance, Resource, ResourceImportance
+from modelserve.bundle.card import MODEL_NAME
 from modelserve.bundle.champions import CHALLENGER, CHAMPION
 from modelserve.callers import Caller
+from modelserve.contract.fields import Alias
+from modelserve.contract.models import (
+    CardAnswer,
+    ImportancesAnswer,
+    ModelAnswer,
+    ModelFailure,
+    ModelRow,
+    ModelsAnswer,
+    ShadowRow,
+)
 from modelserve.errors import NotKnown
 from modelserve.store.comparisons import newest_comparisons
 
@@ -22,112 +31,6 @@ if TYPE_CHECKING:
     from modelserve.loading.models import Snapshot
     from modelserve.loading.served import ServedModel
     from modelserve.store import Store
-
-Alias = Literal["champion", "challenger"]
-
-MEAN: Final = (
-    "how much worse the held-out error became when the feature's values were shuffled among the rows: the mean over "
-    "the repeats, in the units of the error; std is their spread"
-)
-SIGN: Final = (
-    "Spearman's rank correlation of the feature with its own SHAP value on held-out rows, -1 to 1: above 0, larger "
-    "values come with larger answers. It says in which direction, not how much; null where it has none or was not taken"
-)
-RESOURCE_SIGN: Final = (
-    "Spearman's rank correlation of what shuffling does to the request with what it does to the predicted run time, -1 "
-    "to 1: below 0, more of the resource comes with shorter runs; null where either never changes"
-)
-
-
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class ModelRow(_Answer):
-    """One version of a model that is loaded under an alias, by its card."""
-
-    name: str
-    kind: Literal["runtime", "usage"]
-    trace: str
-    task_type: str
-    version: str | None
-    alias: Alias
-    digest: str = Field(description="SHA-256 of the bundle's checksums: names every byte of the model")
-    targets: tuple[str, ...]
-    quantiles: tuple[float, ...]
-    metrics: dict[str, float | None] = Field(description="held-out figures at training")
-    until: AwareDatetime = Field(description="only jobs that ended before were trained on")
-    created: AwareDatetime
-    rows: int = Field(description="jobs trained on")
-    features: int
-
-
-class ModelFailure(_Answer):
-    """An alias whose version cannot be loaded; the former version, where there was one, serves on."""
-
-    name: str
-    alias: Alias
-    error: str
-
-
-class ModelsAnswer(_Answer):
-    """Every model within reach, by name; `generation` grows with each change."""
-
-    generation: int
-    models: tuple[ModelRow, ...]
-    failures: tuple[ModelFailure, ...]
-
-
-class ShadowRow(_Answer):
-    """How a challenger answered beside the champion: logs of its p50 run times over the champion's, newest jobs.
-
-    Jobs of all workers' answers count; null where there are none.
-    """
-
-    jobs: int
-    median_log_ratio: float | None = Field(description="above zero: the challenger expects longer runs")
-    p90_abs_log_ratio: float | None = Field(description="nine of ten jobs differ by no more")
-    dropped: int = Field(description="answers, of any model, that the worker asked had no time to compare")
-
-
-class ModelAnswer(_Answer):
-    """One model: what is loaded of it, how its challenger does, and what is wrong with what is not loaded.
-
-    `shadow` is null where nothing is compared: without a champion and a challenger, and for models of use.
-    """
-
-    name: str
-    generation: int
-    champion: ModelRow | None
-    challenger: ModelRow | None
-    shadow: ShadowRow | None
-    failures: tuple[ModelFailure, ...]
-
-
-class ImportancesAnswer(_Answer):
-    """Permutation importances on held-out rows, the most important first, and what their numbers mean."""
-
-    name: str
-    version: str | None
-    alias: Alias
-    mean_means: str = MEAN
-    sign_means: str = SIGN
-    importances: tuple[Importance, ...]
-    important: tuple[Resource, ...] = Field(description="resources that are not shrunk, but where much was measured")
-    resource_sign_means: str = RESOURCE_SIGN
-    resources: tuple[ResourceImportance, ...] | None = Field(
-        description="importances of requests, with all that derives from each; null of models that kept none"
-    )
-
-
-class CardAnswer(_Answer):
-    """A model's card as it was written at training."""
-
-    name: str
-    version: str | None
-    alias: Alias
-    digest: str
-    card: Card
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

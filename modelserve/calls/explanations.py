@@ -6,10 +6,9 @@ Exact tree SHAP from the booster; no HTTP, and no picture is drawn. Called by `m
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from features.reference import relative_columns
 from modelserve.answered import Answered, moment, written
@@ -18,10 +17,9 @@ from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.predictor import QUANTILE_NAMES, calibrated_run_times
 from modelserve.callers import Caller, check_jobs
 from modelserve.calls.live import asked_of_row
-from modelserve.calls.predictions import Reason
 from modelserve.calls.sight import Sight
-from modelserve.contract.fields import Text
-from modelserve.contract.requests import JobRow
+from modelserve.contract.jobs import MissingReason
+from modelserve.contract.requests import ExplainBody
 from modelserve.loading.scored import Scored
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray
@@ -29,57 +27,9 @@ from scheduler_core.types import FloatArray
 if TYPE_CHECKING:
     from modelserve.loading.served import ServedModel
 
-TOP: Final = 10
 LEVELS: Final = {name: level for level, name in QUANTILE_NAMES.items()}
 LEAST_LOG: Final = 1e-9
 """Log units below which all contributions together count as none; the share per unit is then the slope at the base."""
-
-
-class ExplainBody(BaseModel):
-    """A call: one job, which quantile of its run time to explain, and how many features to name."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    job: JobRow
-    trace: Text | None = None
-    top: Annotated[int, Field(ge=1, le=1000)] = TOP
-    quantile: Literal["p50", "p90"] = "p50"
-
-
-class Contribution(BaseModel):
-    """What one feature does: the run time is multiplied by `factor`, which is worth `seconds`.
-
-    `value` is what the model saw: a text for a category, null where it is unknown; run times that are seen against the
-    reference are given in seconds again.
-    """
-
-    feature: str
-    value: float | str | None
-    unit: str
-    factor: float
-    seconds: float
-
-
-class ExplainAnswer(BaseModel):
-    """Why a run time is predicted: `base_s`, the seconds of the features named, and those of the rest add up to it.
-
-    A model answers in log units, where SHAP values add up; factors multiply: `base_s` times all factors is the run
-    time. Seconds share out what lies between the two in proportion to the logs of the factors. `base_s` holds what the
-    model expects of any job, on top of `reference_s`, what the job's like ran lately (null where the model takes none).
-    """
-
-    job_id: str
-    quantile: Literal["p50", "p90"]
-    run_time_s: float | None
-    base_s: float | None
-    reference_s: float | None
-    contributions: tuple[Contribution, ...]
-    rest_s: float | None
-    rest_factor: float | None
-    model: str | None
-    history: AwareDatetime | None
-    reason: Reason | None
-    note: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +57,7 @@ def explain_job(sight: Sight, body: ExplainBody, caller: Caller, *, default_trac
     check_jobs([body.job], trace, caller, field="job")
     choice = sight.choice("runtime", (body.job.trace or trace or "", body.job.workload, body.job.task_type))
     if choice.model is None:
-        reason: Reason = "predictor_unavailable" if choice.failure else "no_model"
+        reason: MissingReason = "predictor_unavailable" if choice.failure else "no_model"
         note = choice.failure or f"no run-time model for task type {body.job.task_type[:80]!r}"
         return _answered(body, None, {}, reason, note)
     asked = asked_of_row(body.job, choice.model.history, trace=trace or "", now=now)
@@ -193,7 +143,7 @@ def _answered(
     body: ExplainBody,
     model: "ServedModel | None",
     explained: dict[str, object],
-    reason: Reason | None,
+    reason: MissingReason | None,
     note: str | None,
 ) -> Answered:
     nothing: Sequence[str] = ("run_time_s", "base_s", "reference_s", "rest_s", "rest_factor")

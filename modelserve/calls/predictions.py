@@ -7,10 +7,9 @@ Called by `modelserve.api`, and by `modelserve.calls.replay` on what was logged.
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from features.online import JobAsked
 from modelserve.answered import Answered, Call, moment, written
@@ -18,75 +17,13 @@ from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
 from modelserve.bundle.predictor import calibrated_run_times, calibrated_use
 from modelserve.calls.live import asked_of_row
 from modelserve.calls.sight import Kind, Sight
-from modelserve.contract.fields import Text
-from modelserve.contract.requests import MAX_JOBS, JobRow
+from modelserve.contract.jobs import MissingReason
+from modelserve.contract.requests import JobRow, PredictBody
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import IntArray
 
 if TYPE_CHECKING:
     from modelserve.loading.served import ServedModel
-
-Output = Literal["run_time", "peak_use"]
-Reason = Literal["no_model", "predictor_unavailable"]
-
-OUTPUTS: Final[tuple[Output, ...]] = ("run_time", "peak_use")
-
-
-class PredictBody(BaseModel):
-    """A call: jobs of one trace (each may name its own), and what is wanted of each."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    jobs: Annotated[tuple[JobRow, ...], Field(min_length=1, max_length=MAX_JOBS, fail_fast=True)]
-    trace: Text | None = None
-    outputs: Annotated[tuple[Output, ...], Field(min_length=1, max_length=len(OUTPUTS))] = OUTPUTS
-
-
-class RunTimeSaid(BaseModel):
-    """Quantiles of the run time in seconds; null where the model has none."""
-
-    p50: float | None
-    p90: float | None
-
-
-class PeakUseSaid(BaseModel):
-    """The upper quantile of what one instance uses at most; null where it is not known."""
-
-    cpu_cores: float | None
-    mem_gib: float | None
-    gpus: float | None
-    gpu_mem_gib: float | None
-
-
-class ModelsSaid(BaseModel):
-    """What answered, by name and version; null where nothing did, or nothing was asked."""
-
-    run_time: str | None
-    usage: str | None
-
-
-class Prediction(BaseModel):
-    """What is to be expected of one job; `reason` and `note` say why something that was asked for is null.
-
-    `measured_runs` counts the ended and measured runs of the job's group and role, or, if more, the groups of jobs
-    alike; `history` is when the models' training data ends.
-    """
-
-    job_id: str
-    run_time_s: RunTimeSaid | None
-    peak_use: PeakUseSaid | None
-    measured_runs: int
-    models: ModelsSaid
-    history: AwareDatetime | None
-    reason: Reason | None
-    note: str | None
-
-
-class PredictAnswer(BaseModel):
-    """The answer: one prediction per job, in the order of the call."""
-
-    answer_id: str
-    predictions: tuple[Prediction, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +33,7 @@ class Part:
     value: dict[str, float] | None = None
     model: "ServedModel | None" = None
     runs: int = 0
-    reason: Reason | None = None
+    reason: MissingReason | None = None
     note: str | None = None
 
 

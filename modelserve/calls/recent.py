@@ -8,67 +8,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Final, Literal
+from typing import Final
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.callers import Caller
 from modelserve.calls.context import RECOMMENDATION
-from modelserve.calls.recommendations import AmountsSaid, ReasonsSaid
+from modelserve.contract.jobs import RECENT_SHOWN, Amounts, Became, Recent, RecentAnswer
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, Part, newest_answers
 from modelserve.store.realised import RESOURCES, Ran, named_ran
 
-SHOWN: Final = 100
-"""Recommendations, the newest, that are shown."""
 LOOKED_THROUGH: Final = 1000
 """Answers, the newest, in which they are looked for."""
 READ_BYTES: Final = 32 * 2**20
 """What these answers may weigh together."""
 _PARTS: Final[tuple[Part, ...]] = ("context", "response")
-
-
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class Became(_Answer):
-    """What became of a recommended job, by its feedback; `saved_hours` are resource-hours over all its instances."""
-
-    outcome: str
-    run_s: float
-    applied: bool = Field(description="it was given less than it asked for")
-    saved_hours: AmountsSaid
-
-
-class Recent(_Answer):
-    """One recommendation as it was given; `freed` is what less it gives, over all instances of the job.
-
-    `finished` is null while no feedback tells of the job, or tells that it followed another answer.
-    """
-
-    answer_id: str
-    at: AwareDatetime
-    trace: str
-    cluster: str | None
-    job_id: str
-    role: str
-    task_type: str
-    instances: int
-    mode: Literal["observe", "enforce"]
-    request: AmountsSaid
-    target: AmountsSaid
-    reasons: ReasonsSaid
-    freed: AmountsSaid
-    finished: Became | None
-
-
-class RecentAnswer(_Answer):
-    """The newest recommendations, the newest first; `shown_at_most` is how many that can be."""
-
-    shown_at_most: int = SHOWN
-    recommendations: tuple[Recent, ...]
 
 
 def recent_recommendations(
@@ -83,7 +39,7 @@ def recent_recommendations(
     """
     records = newest_answers(store, parts=_PARTS, kind=RECOMMENDATION, limit=LOOKED_THROUGH, limit_bytes=READ_BYTES)
     asked = Asked(caller=caller, trace=trace, task_type=task_type)
-    newest = list(islice((row for record in records for row in _rows(record, asked)), SHOWN))
+    newest = list(islice((row for record in records for row in _rows(record, asked)), RECENT_SHOWN))
     ran = _by_name(named_ran(store, {(row.trace, row.job_id) for row in newest}))
     return RecentAnswer(recommendations=tuple(row.model_copy(update={"finished": _became(row, ran)}) for row in newest))
 
@@ -127,8 +83,8 @@ def _rows(record: AnswerRecord, asked: Asked) -> Iterator[Recent]:
 
 def _row(record: AnswerRecord, at: datetime, job: Mapping[str, object], answer: Mapping[str, object]) -> Recent:
     instances = int(str(job.get("instances", 1)))
-    request = AmountsSaid.model_validate(answer["request"])
-    target = AmountsSaid.model_validate(answer["target"])
+    request = Amounts.model_validate(answer["request"])
+    target = Amounts.model_validate(answer["target"])
     return Recent.model_validate(
         {
             "answer_id": record.answer_id,
@@ -178,12 +134,10 @@ def _became(row: Recent, ran: Named) -> Became | None:
     )
 
 
-def _less(asked: Sequence[float | None], given: Sequence[float | None], times: float) -> AmountsSaid:
+def _less(asked: Sequence[float | None], given: Sequence[float | None], times: float) -> Amounts:
     pairs = zip(RESOURCES, asked, given, strict=True)
-    return AmountsSaid.model_validate(
-        {name: None if a is None or b is None else (a - b) * times for name, a, b in pairs}
-    )
+    return Amounts.model_validate({name: None if a is None or b is None else (a - b) * times for name, a, b in pairs})
 
 
-def _values(amounts: AmountsSaid) -> tuple[float | None, ...]:
+def _values(amounts: Amounts) -> tuple[float | None, ...]:
     return tuple(getattr(amounts, name) for name in RESOURCES)

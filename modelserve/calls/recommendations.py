@@ -8,96 +8,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Literal
-
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from modelserve.answered import Answered, Call, written
 from modelserve.bundle.predictor import Sources
 from modelserve.calls.live import LivePredictor
-from modelserve.calls.predictions import ModelsSaid, RunTimeSaid
 from modelserve.calls.sight import Sight
-from modelserve.contract.fields import Minimums, Text
-from modelserve.contract.requests import MAX_JOBS, NO_FLOORS, RecommendJob, job_of, request_of
+from modelserve.contract.fields import Minimums
+from modelserve.contract.requests import NO_FLOORS, RecommendBody, RecommendJob, job_of, request_of
 from modelserve.recommend import POLICY, answer_of, decide
 from modelserve.settings import TypePolicy
-from scheduler_core.shrink import MAX_ALPHA, ShrinkPolicy
-from scheduler_core.types import RESOURCES, Job, Reason, Recommendation, Request
+from scheduler_core.shrink import ShrinkPolicy
+from scheduler_core.types import RESOURCES, Job, Recommendation, Request
 
 Types = Mapping[str, TypePolicy]
-
-
-class RecommendBody(BaseModel):
-    """A call: jobs of one trace (each may name its own), and how far their requests may go.
-
-    What is absent is as the settings say for the job's task type. `theta` is the largest relative change of the
-    predicted run time, `alpha` the smallest share of a request that is tried, `guard` whether measured peak use bounds
-    a shrink from below. Of several minimums for a job, the largest holds.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    jobs: Annotated[tuple[RecommendJob, ...], Field(min_length=1, max_length=MAX_JOBS, fail_fast=True)]
-    trace: Text | None = None
-    theta: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
-    alpha: Annotated[float, Field(ge=0.0, le=MAX_ALPHA)] | None = None
-    guard: Literal["usage", "none"] | None = None
-    floors: Minimums = NO_FLOORS
-
-
-class AmountsSaid(BaseModel):
-    """Something of each resource, per instance; null where the job did not ask for it or nothing is known."""
-
-    cpu_cores: float | None
-    mem_gib: float | None
-    gpus: float | None
-
-
-class ReasonsSaid(BaseModel):
-    """Why each resource is what it is; null where the job did not ask for it."""
-
-    cpu_cores: Reason | None
-    mem_gib: Reason | None
-    gpus: Reason | None
-
-
-class Evidence(BaseModel):
-    """How much stands behind an answer: measured runs, and the age of what the models were trained on."""
-
-    measured_runs: int
-    history_age_s: float | None
-
-
-class Recommended(BaseModel):
-    """What one job should be given, per instance, and why.
-
-    `mode` says whether to follow it (`enforce`) or only to note it (`observe`). `run_time_change` is that of the
-    predicted run time, relative to the request. `alpha` is the accepted share of the request, 1 where none was;
-    `model_decided` says that the floors alone would have given something else.
-    """
-
-    job_id: str
-    mode: Literal["observe", "enforce"]
-    request: AmountsSaid
-    target: AmountsSaid
-    lower_bound: AmountsSaid
-    run_time_s: RunTimeSaid
-    run_time_change: float | None
-    reasons: ReasonsSaid
-    alpha: float
-    model_decided: bool
-    models: ModelsSaid
-    history: AwareDatetime | None
-    measured_runs: int
-    evidence: Evidence
-    note: str | None
-
-
-class RecommendAnswer(BaseModel):
-    """The answer: one recommendation per job, in the order of the call."""
-
-    answer_id: str
-    recommendations: tuple[Recommended, ...]
 
 
 def recommended(sight: Sight, body: RecommendBody, call: Call, types: Types) -> Answered:

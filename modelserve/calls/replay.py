@@ -18,9 +18,10 @@ from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.card import complaint
 from modelserve.bundle.champions import version_folder
 from modelserve.calls.context import PREDICTION, RECOMMENDATION, Context, ModelSeen, read_context
-from modelserve.calls.predictions import PredictBody, predicted
-from modelserve.calls.recommendations import RecommendBody, recommended
+from modelserve.calls.predictions import predicted
+from modelserve.calls.recommendations import recommended
 from modelserve.calls.sight import Choice, Lessons, Look, Sight
+from modelserve.contract.requests import PredictBody, RecommendBody
 from modelserve.errors import BadRequest, BundleError, NotKnown
 from modelserve.learning.learned import Learned
 from modelserve.loading.models import Snapshot

@@ -14,8 +14,9 @@ from pydantic import ValidationError
 from modelserve.answered import Answered
 from modelserve.bundle.flavor import INPUTS, OUTPUTS
 from modelserve.callers import Caller, check_jobs
-from modelserve.calls.predictions import OUTPUTS as WANTED
-from modelserve.calls.predictions import Output, PredictAnswer, PredictBody, Prediction
+from modelserve.contract.jobs import PredictAnswer, Prediction
+from modelserve.contract.requests import OUTPUTS as WANTED
+from modelserve.contract.requests import Output, PredictBody
 from modelserve.errors import BadRequest, NotKnown
 from scheduler_core.errors import PredictorUnavailable
 

@@ -5,67 +5,22 @@ No HTTP, and nothing is recommended here. Called by `modelserve.api`.
 
 import math
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Final
 
 import numpy as np
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from modelserve.answered import Answered, known, moment, written
-from modelserve.bundle.card import Resource
 from modelserve.callers import Caller, check_jobs
 from modelserve.calls.live import LivePredictor
-from modelserve.calls.predictions import Reason, RunTimeSaid
 from modelserve.calls.sight import Sight
-from modelserve.contract.fields import Text
-from modelserve.contract.requests import JobRow, job_of
+from modelserve.contract.requests import WhatIfBody, job_of
 from modelserve.recommend import POLICY
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.shrink import round_up_gpus
 from scheduler_core.types import RESOURCES, FloatArray, Job
 
-POINTS: Final = 20
 SMALLEST_SHARE: Final = 0.1
 """Where the curve begins, as a share of its end, when training saw nothing smaller."""
-
-
-class WhatIfBody(BaseModel):
-    """A call: one job, the resource that is varied, and at how many values."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    job: JobRow
-    resource: Resource
-    trace: Text | None = None
-    points: Annotated[int, Field(ge=2, le=1000)] = POINTS
-
-
-class Point(BaseModel):
-    """The run time predicted at one value; `supported` where training saw requests around it."""
-
-    value: float
-    run_time_s: RunTimeSaid
-    supported: bool
-    requested: bool
-
-
-class WhatIfAnswer(BaseModel):
-    """The curve, from the smallest value to the larger of request and support; GPUs on the grid they are shared on.
-
-    `support` is the lowest and highest request seen in training; where the two are equal, or there is none, the model
-    is `silent`: it saw no second value, and its curve says nothing. `important` resources are never shrunk.
-    """
-
-    job_id: str
-    resource: Resource
-    requested: float | None
-    support: tuple[float, float] | None
-    silent: bool
-    important: bool
-    points: tuple[Point, ...]
-    model: str | None
-    history: AwareDatetime | None
-    reason: Reason | None
-    note: str | None
 
 
 def what_if(sight: Sight, body: WhatIfBody, caller: Caller, *, default_trace: str | None, now: float) -> Answered:

@@ -25,16 +25,16 @@ from modelserve.client.connected import Connected
 from modelserve.contract.feedback import FeedbackRow
 from modelserve.contract.fields import Minimums, Mode
 from modelserve.contract.jobs import (
-    Curve,
-    Explanation,
+    ExplainAnswer,
+    PredictAnswer,
     Prediction,
-    PredictionsSaid,
-    RecentSaid,
-    RecommendationsSaid,
+    RecentAnswer,
+    RecommendAnswer,
     Recommended,
+    WhatIfAnswer,
 )
-from modelserve.contract.learning import Drift, Erased, FeedbackTaken, Modes, ModesChanged
-from modelserve.contract.models import CardShown, Importances, ModelList, ModelShown, Readiness
+from modelserve.contract.learning import DriftAnswer, ErasureAnswer, FeedbackAnswer, ModeAnswer, ModeChange
+from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer, Ready
 from modelserve.contract.requests import JobRow, RecommendJob
 from modelserve.errors import ClientError
 from scheduler_core.types import Job
@@ -64,7 +64,7 @@ class AsyncClient(Connected):
 
         async def ask(part: Sequence[JobRow], deadline: float) -> list[Prediction]:
             call = post("/v1/predictions", with_list("jobs", part, trace=trace, outputs=outputs), repeatable=True)
-            said = read_answer(PredictionsSaid, await self.exchange.send(call, deadline), call)
+            said = read_answer(PredictAnswer, await self.exchange.send(call, deadline), call)
             check_ids([row.job_id for row in part], [row.job_id for row in said.predictions], call)
             return [row.model_copy(update={"answer_id": said.answer_id}) for row in said.predictions]
 
@@ -99,9 +99,9 @@ class AsyncClient(Connected):
 
         return await self.in_parts(rows_as(RecommendJob, jobs), ask)
 
-    async def recent_recommendations(self, *, trace: str | None = None, task_type: str | None = None) -> RecentSaid:
+    async def recent_recommendations(self, *, trace: str | None = None, task_type: str | None = None) -> RecentAnswer:
         """Return the newest recommendations within reach, what they freed, and what became of their jobs."""
-        return await self.ask(RecentSaid, get("/v1/recommendations", trace=trace, task_type=task_type))
+        return await self.ask(RecentAnswer, get("/v1/recommendations", trace=trace, task_type=task_type))
 
     async def recommend(self, jobs: Sequence[Job]) -> list[Advice]:
         """Recommend a target for each job, as `scheduler_core.shrink` does; nothing is raised and no job is lost.
@@ -135,11 +135,11 @@ class AsyncClient(Connected):
         trace: str | None = None,
         top: int | None = None,
         quantile: Literal["p50", "p90"] | None = None,
-    ) -> Explanation:
+    ) -> ExplainAnswer:
         """Ask why a job's predicted run time is what it is: what its `top` features add, in seconds."""
         [row] = rows_as(JobRow, [job])
         call = post("/v1/explanations", with_job(row, trace=trace, top=top, quantile=quantile), repeatable=True)
-        said = await self.ask(Explanation, call)
+        said = await self.ask(ExplainAnswer, call)
         check_ids([row.job_id], [said.job_id], call)
         return said
 
@@ -150,17 +150,17 @@ class AsyncClient(Connected):
         *,
         trace: str | None = None,
         points: int | None = None,
-    ) -> Curve:
+    ) -> WhatIfAnswer:
         """Ask for a job's predicted run time along one of its resources."""
         [row] = rows_as(JobRow, [job])
         call = post("/v1/what-if", with_job(row, resource=resource, trace=trace, points=points), repeatable=True)
-        said = await self.ask(Curve, call)
+        said = await self.ask(WhatIfAnswer, call)
         check_ids([row.job_id], [said.job_id], call)
         return said
 
     async def feedback(
         self, finished: Sequence[FeedbackRow | Mapping[str, object]], *, trace: str | None = None
-    ) -> FeedbackTaken:
+    ) -> FeedbackAnswer:
         """Report finished jobs; one that is reported twice counts once.
 
         Raises
@@ -171,23 +171,23 @@ class AsyncClient(Connected):
             Not all were taken; report them again.
         """
 
-        async def tell(part: Sequence[FeedbackRow], deadline: float) -> list[FeedbackTaken]:
+        async def tell(part: Sequence[FeedbackRow], deadline: float) -> list[FeedbackAnswer]:
             call = post("/v1/feedback", with_list("feedback", part, trace=trace), repeatable=True)
-            said = read_answer(FeedbackTaken, await self.exchange.send(call, deadline), call)
+            said = read_answer(FeedbackAnswer, await self.exchange.send(call, deadline), call)
             check_ids([row.job_id for row in part], [result.job_id for result in said.results], call)
             return [said]
 
         taken = await self.in_parts(rows_as(FeedbackRow, finished, field="feedback"), tell)
-        return FeedbackTaken(
+        return FeedbackAnswer(
             accepted=sum(each.accepted for each in taken),
             duplicates=sum(each.duplicates for each in taken),
             conflicts=sum(each.conflicts for each in taken),
             results=tuple(result for each in taken for result in each.results),
         )
 
-    async def modes(self) -> Modes:
+    async def modes(self) -> ModeAnswer:
         """Return which modes and brakes stand, and what was realised."""
-        return await self.ask(Modes, get("/v1/mode"))
+        return await self.ask(ModeAnswer, get("/v1/mode"))
 
     async def set_mode(
         self,
@@ -197,54 +197,54 @@ class AsyncClient(Connected):
         cluster: str | None = None,
         task_type: str | None = None,
         group: str | None = None,
-    ) -> ModesChanged:
+    ) -> ModeChange:
         """Set the mode of a place (what is None means every one), and return what stands; sent once only.
 
         With None as `mode` the place's own is taken back, and the wider one holds again.
         """
         unset = True if mode is None else None
         body = fields(mode=mode, unset=unset, trace=trace, cluster=cluster, task_type=task_type, group=group)
-        return await self.ask(ModesChanged, post("/v1/mode", body, repeatable=False))
+        return await self.ask(ModeChange, post("/v1/mode", body, repeatable=False))
 
     async def release_brake(
         self, *, trace: str | None = None, cluster: str | None = None, task_type: str | None = None
-    ) -> ModesChanged:
+    ) -> ModeChange:
         """Let a type that was stopped for its kills be shrunk again, and return what stands; sent once only."""
         body = fields(reset=True, trace=trace, cluster=cluster, task_type=task_type)
-        return await self.ask(ModesChanged, post("/v1/mode", body, repeatable=False))
+        return await self.ask(ModeChange, post("/v1/mode", body, repeatable=False))
 
-    async def drift(self, *, trace: str | None = None, task_type: str | None = None) -> Drift:
+    async def drift(self, *, trace: str | None = None, task_type: str | None = None) -> DriftAnswer:
         """Return whether the models still answer as their cards say, and are asked what they learnt from."""
-        return await self.ask(Drift, get("/v1/drift", trace=trace, task_type=task_type))
+        return await self.ask(DriftAnswer, get("/v1/drift", trace=trace, task_type=task_type))
 
-    async def erase_user(self, user: str, *, trace: str, cluster: str | None = None) -> Erased:
+    async def erase_user(self, user: str, *, trace: str, cluster: str | None = None) -> ErasureAnswer:
         """Delete a user's history; sent once only, and a second time finds nothing left."""
-        return await self.ask(Erased, delete(f"/v1/users/{segment(user)}/history", trace=trace, cluster=cluster))
+        return await self.ask(ErasureAnswer, delete(f"/v1/users/{segment(user)}/history", trace=trace, cluster=cluster))
 
-    async def models(self) -> ModelList:
+    async def models(self) -> ModelsAnswer:
         """Return the models within reach."""
-        return await self.ask(ModelList, get("/v1/models"))
+        return await self.ask(ModelsAnswer, get("/v1/models"))
 
-    async def model(self, name: str) -> ModelShown:
+    async def model(self, name: str) -> ModelAnswer:
         """Return one model: `runtime.<trace>.<type>` or `usage.<trace>.<type>`."""
-        return await self.ask(ModelShown, get(f"/v1/models/{segment(name)}"))
+        return await self.ask(ModelAnswer, get(f"/v1/models/{segment(name)}"))
 
-    async def importances(self, name: str) -> Importances:
+    async def importances(self, name: str) -> ImportancesAnswer:
         """Return what a model's answers depend on."""
-        return await self.ask(Importances, get(f"/v1/models/{segment(name)}/importances"))
+        return await self.ask(ImportancesAnswer, get(f"/v1/models/{segment(name)}/importances"))
 
-    async def card(self, name: str) -> CardShown:
+    async def card(self, name: str) -> CardAnswer:
         """Return a model's card."""
-        return await self.ask(CardShown, get(f"/v1/models/{segment(name)}/card"))
+        return await self.ask(CardAnswer, get(f"/v1/models/{segment(name)}/card"))
 
-    async def ready(self) -> Readiness:
+    async def ready(self) -> Ready:
         """Return how the worker that answers stands; a worker that is not ready is an answer too."""
-        return await self.ask(Readiness, get("/readyz", expected=frozenset({200, 503})))
+        return await self.ask(Ready, get("/readyz", expected=frozenset({200, 503})))
 
     async def _recommended(self, part: Sequence[JobRow], deadline: float, **options: object) -> list[Recommended]:
         if not part:
             return []
         call = post("/v1/recommendations", with_list("jobs", part, **options), repeatable=True)
-        said = read_answer(RecommendationsSaid, await self.exchange.send(call, deadline), call)
+        said = read_answer(RecommendAnswer, await self.exchange.send(call, deadline), call)
         check_ids([row.job_id for row in part], [row.job_id for row in said.recommendations], call)
         return [row.model_copy(update={"answer_id": said.answer_id}) for row in said.recommendations]

@@ -12,9 +12,9 @@ from modelserve.client.asynchronous import Jobs
 from modelserve.client.waiting import Waiting
 from modelserve.contract.feedback import FeedbackRow
 from modelserve.contract.fields import Minimums, Mode
-from modelserve.contract.jobs import Curve, Explanation, Prediction, RecentSaid, Recommended
-from modelserve.contract.learning import Drift, Erased, FeedbackTaken, Modes, ModesChanged
-from modelserve.contract.models import CardShown, Importances, ModelList, ModelShown, Readiness
+from modelserve.contract.jobs import ExplainAnswer, Prediction, RecentAnswer, Recommended, WhatIfAnswer
+from modelserve.contract.learning import DriftAnswer, ErasureAnswer, FeedbackAnswer, ModeAnswer, ModeChange
+from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer, Ready
 from modelserve.contract.requests import JobRow
 from modelserve.errors import ClientError
 from scheduler_core.types import Job
@@ -63,7 +63,7 @@ class Client(Waiting):
             )
         )
 
-    def recent_recommendations(self, *, trace: str | None = None, task_type: str | None = None) -> RecentSaid:
+    def recent_recommendations(self, *, trace: str | None = None, task_type: str | None = None) -> RecentAnswer:
         """Return the newest recommendations within reach, what they freed, and what became of their jobs."""
         return self.wait(lambda client: client.recent_recommendations(trace=trace, task_type=task_type))
 
@@ -81,7 +81,7 @@ class Client(Waiting):
         trace: str | None = None,
         top: int | None = None,
         quantile: Literal["p50", "p90"] | None = None,
-    ) -> Explanation:
+    ) -> ExplainAnswer:
         """Ask why a job's predicted run time is what it is; see `AsyncClient.explanations`."""
         return self.wait(lambda client: client.explanations(job, trace=trace, top=top, quantile=quantile))
 
@@ -92,17 +92,17 @@ class Client(Waiting):
         *,
         trace: str | None = None,
         points: int | None = None,
-    ) -> Curve:
+    ) -> WhatIfAnswer:
         """Ask for a job's predicted run time along one of its resources."""
         return self.wait(lambda client: client.what_if(job, resource, trace=trace, points=points))
 
     def feedback(
         self, finished: Sequence[FeedbackRow | Mapping[str, object]], *, trace: str | None = None
-    ) -> FeedbackTaken:
+    ) -> FeedbackAnswer:
         """Report finished jobs; see `AsyncClient.feedback`."""
         return self.wait(lambda client: client.feedback(finished, trace=trace))
 
-    def modes(self) -> Modes:
+    def modes(self) -> ModeAnswer:
         """Return which modes and brakes stand, and what was realised."""
         return self.wait(lambda client: client.modes())
 
@@ -114,7 +114,7 @@ class Client(Waiting):
         cluster: str | None = None,
         task_type: str | None = None,
         group: str | None = None,
-    ) -> ModesChanged:
+    ) -> ModeChange:
         """Set the mode of a place; see `AsyncClient.set_mode`."""
         return self.wait(
             lambda client: client.set_mode(mode, trace=trace, cluster=cluster, task_type=task_type, group=group)
@@ -122,34 +122,34 @@ class Client(Waiting):
 
     def release_brake(
         self, *, trace: str | None = None, cluster: str | None = None, task_type: str | None = None
-    ) -> ModesChanged:
+    ) -> ModeChange:
         """Let a type that was stopped be shrunk again; see `AsyncClient.release_brake`."""
         return self.wait(lambda client: client.release_brake(trace=trace, cluster=cluster, task_type=task_type))
 
-    def drift(self, *, trace: str | None = None, task_type: str | None = None) -> Drift:
+    def drift(self, *, trace: str | None = None, task_type: str | None = None) -> DriftAnswer:
         """Return whether the models still answer as their cards say, and are asked what they learnt from."""
         return self.wait(lambda client: client.drift(trace=trace, task_type=task_type))
 
-    def erase_user(self, user: str, *, trace: str, cluster: str | None = None) -> Erased:
+    def erase_user(self, user: str, *, trace: str, cluster: str | None = None) -> ErasureAnswer:
         """Delete a user's history; see `AsyncClient.erase_user`."""
         return self.wait(lambda client: client.erase_user(user, trace=trace, cluster=cluster))
 
-    def models(self) -> ModelList:
+    def models(self) -> ModelsAnswer:
         """Return the models within reach."""
         return self.wait(lambda client: client.models())
 
-    def model(self, name: str) -> ModelShown:
+    def model(self, name: str) -> ModelAnswer:
         """Return one model: `runtime.<trace>.<type>` or `usage.<trace>.<type>`."""
         return self.wait(lambda client: client.model(name))
 
-    def importances(self, name: str) -> Importances:
+    def importances(self, name: str) -> ImportancesAnswer:
         """Return what a model's answers depend on."""
         return self.wait(lambda client: client.importances(name))
 
-    def card(self, name: str) -> CardShown:
+    def card(self, name: str) -> CardAnswer:
         """Return a model's card."""
         return self.wait(lambda client: client.card(name))
 
-    def ready(self) -> Readiness:
+    def ready(self) -> Ready:
         """Return how the worker that answers stands; a worker that is not ready is an answer too."""
         return self.wait(lambda client: client.ready())

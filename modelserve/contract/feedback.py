@@ -4,26 +4,17 @@ Nothing is stored or learnt here. Sent by `modelserve.client`; taken by `modelse
 """
 
 from datetime import UTC, datetime
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from features.vocabulary import ROLE_WHOLE_JOB
-from modelserve.contract.fields import Amount, Text
+from modelserve.contract.fields import Amount, Name
 from modelserve.contract.requests import MAX_JOBS, Moment, RequestRow
 
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 SLACK_S: Final = 1.0
 """What a run time may exceed the time since submission by: schedulers round to seconds."""
-
-
-def _without_nul(text: str) -> str:
-    if "\x00" in text:
-        raise ValueError("found a NUL character, expected text without one")
-    return text
-
-
-Name = Annotated[Text, AfterValidator(_without_nul)]
 
 
 class UsedRow(BaseModel):

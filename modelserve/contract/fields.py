@@ -5,14 +5,26 @@ Light: pydantic only, no numpy. Called by the modules of this package and by `mo
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Mode = Literal["observe", "enforce"]
 Alias = Literal["champion", "challenger"]
 Kind = Literal["runtime", "usage"]
 Guard = Literal["usage", "none"]
-Finite = Annotated[float, Field(allow_inf_nan=False, strict=True)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+StrictFinite = Annotated[float, Field(allow_inf_nan=False, strict=True)]
+"""A finite JSON number; text and booleans are refused."""
 Text = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+def _without_nul(text: str) -> str:
+    if "\x00" in text:
+        raise ValueError("found a NUL character, expected text without one")
+    return text
+
+
+Name = Annotated[Text, AfterValidator(_without_nul)]
+"""Text that any store can hold."""
 Amount = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
 """An amount of one resource, in cores, GiB or GPUs."""
 

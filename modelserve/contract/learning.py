@@ -1,25 +1,60 @@
-"""Answers about jobs that have finished: feedback, modes and what came of them, drift, erasure.
+"""Answers about finished jobs: feedback, modes and their effect, drift with its thresholds and verdicts, erasure.
 
-No call is made here. Read by `modelserve.client`.
+Pure arithmetic at most. Answered by `modelserve.learning`, read by `modelserve.client`.
 """
 
-from typing import Literal
+import math
+from collections.abc import Iterable
+from typing import Final, Literal
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from modelserve.contract.fields import Alias, Answer, Finite, Kind, Mode
-from modelserve.contract.verdict import Thresholds, Verdict
+
+Verdict = Literal["ok", "watch", "drifted", "unknown"]
+
+_ORDER: Final = ("unknown", "ok", "watch", "drifted")
+
+
+class Thresholds(BaseModel):
+    """What the verdicts mean; every figure beyond its first bound is to be watched, beyond its second it has drifted.
+
+    `coverage_off`: coverage differs from the card's by this much; a difference within `coverage_standard_errors`
+    binomial standard errors may be chance, and is only to be watched.
+    `error_ratio_*`: mean absolute log error over the card's. `median_ratio_*`: run time over its p50, in the median,
+    either way. `psi_*`: population stability index, the mean over features by their importance.
+    `least_jobs`, `least_rows`: with fewer finished jobs, or asked rows, nothing is said.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    coverage_off: float = 0.05
+    coverage_standard_errors: float = 3.0
+    error_ratio_watch: float = 1.25
+    error_ratio_drifted: float = 1.5
+    median_ratio_watch: float = 1.5
+    median_ratio_drifted: float = 2.0
+    psi_watch: float = 0.1
+    psi_drifted: float = 0.2
+    least_jobs: int = 50
+    least_rows: int = 200
+
+
+THRESHOLDS: Final = Thresholds()
+
+
+RowStatus = Literal["accepted", "duplicate", "conflict"]
 
 
 class FeedbackResult(Answer):
     """What became of one row: stored, there already, or there already and otherwise."""
 
     job_id: str
-    status: Literal["accepted", "duplicate", "conflict"]
+    status: RowStatus
 
 
-class FeedbackTaken(Answer):
-    """What became of finished jobs, in their order; of the same job the first report stands."""
+class FeedbackAnswer(Answer):
+    """What became of a call, in the order of its rows; of the same job the first report stands."""
 
     accepted: int
     duplicates: int
@@ -28,7 +63,7 @@ class FeedbackTaken(Answer):
 
 
 class ModeHeld(Answer):
-    """A mode that was set; None means every cluster, type or group."""
+    """A mode that was set; null means every cluster, type or group."""
 
     trace: str
     cluster: str | None
@@ -38,7 +73,7 @@ class ModeHeld(Answer):
 
 
 class BrakeHeld(Answer):
-    """A type whose jobs are not shrunk until its brake is released, and since when that is so."""
+    """A type whose jobs are not shrunk until its brake is released; a null cluster: jobs that named none."""
 
     trace: str
     cluster: str | None
@@ -86,7 +121,7 @@ class Realised(Answer):
     not_applied: NotApplied
 
 
-class Modes(Answer):
+class ModeAnswer(Answer):
     """The modes and brakes within reach, the mode where none was set, and what was realised."""
 
     default: Mode
@@ -95,7 +130,7 @@ class Modes(Answer):
     realised: tuple[Realised, ...]
 
 
-class ModesChanged(Modes):
+class ModeChange(ModeAnswer):
     """What stands after a call, and what the call ended: the mode it replaced or took back, the brakes it released."""
 
     replaced: tuple[ModeHeld, ...]
@@ -132,7 +167,11 @@ class FeatureDrift(Answer):
 
 
 class InputDrift(Answer):
-    """How far what a model is asked now lies from what it was trained on; `psi` is weighted by importance."""
+    """How far what a model is asked now lies from what it was trained on.
+
+    `psi` is the mean over features weighted by their permutation importance: of hundreds of features some always move,
+    and most of them do not matter. `features` are those that add most to it.
+    """
 
     rows: int
     psi: Finite | None
@@ -155,7 +194,7 @@ class ModelDrift(Answer):
     verdict: Verdict
 
 
-class Drift(Answer):
+class DriftAnswer(Answer):
     """Every model within reach, over the last `window` finished jobs of each, and what the verdicts mean."""
 
     window: int
@@ -163,8 +202,8 @@ class Drift(Answer):
     models: tuple[ModelDrift, ...]
 
 
-class Erased(Answer):
-    """What was deleted; runs of the user that ended before `before` are forgotten, also by models loaded later."""
+class ErasureAnswer(Answer):
+    """What was deleted; models loaded later forget the user's jobs that were submitted up to `before`."""
 
     trace: str
     user: str
@@ -172,3 +211,44 @@ class Erased(Answer):
     before: AwareDatetime
     feedback: int
     answers: int
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the worst of several verdicts; what is unknown counts only where nothing is known.
+
+    >>> worst(["ok", "unknown", "watch"]), worst([])
+    ('watch', 'unknown')
+    """
+    return max(verdicts, key=_ORDER.index, default="unknown")
+
+
+def by_bounds(value: float, watch: float, drifted: float) -> Verdict:
+    """Return the verdict of a figure that is the worse the larger it is.
+
+    >>> by_bounds(0.15, 0.1, 0.2)
+    'watch'
+    """
+    if not math.isfinite(value):
+        return "unknown"
+    return "drifted" if value > drifted else "watch" if value > watch else "ok"
+
+
+def coverage_verdict(observed: float, expected: float, standard_error: float) -> Verdict:
+    """Return the verdict of a coverage.
+
+    >>> coverage_verdict(0.80, 0.90, 0.01), coverage_verdict(0.80, 0.90, 0.05), coverage_verdict(0.87, 0.90, 0.001)
+    ('drifted', 'watch', 'ok')
+    """
+    off = abs(observed - expected)
+    if off <= THRESHOLDS.coverage_off + 1e-9:  # 1 - 0.95 is a little more than 0.05
+        return "ok"
+    return "drifted" if off > THRESHOLDS.coverage_standard_errors * standard_error else "watch"
+
+
+def error_verdict(median_log: float, mean_absolute_log: float, expected: float | None) -> Verdict:
+    """Return the verdict of the errors of a p50, all in log seconds; `expected` is the card's mean, if it has one."""
+    t = THRESHOLDS
+    of_median = by_bounds(math.exp(abs(median_log)), t.median_ratio_watch, t.median_ratio_drifted)
+    if not expected:
+        return of_median
+    return worst([of_median, by_bounds(mean_absolute_log / expected, t.error_ratio_watch, t.error_ratio_drifted)])

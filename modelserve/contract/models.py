@@ -1,18 +1,31 @@
-"""Answers about the models themselves: which there are, their importances and cards, whether a worker is ready.
+"""Answers about the models and the worker: the models with their importances and cards, and readiness.
 
-No call is made here. Read by `modelserve.client`.
+Shapes only. Answered by `modelserve.calls.catalogue` and `/readyz`, read by `modelserve.client`.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, Field
 
 from modelserve.bundle.card import Card, Importance, Resource, ResourceImportance
 from modelserve.contract.fields import Alias, Answer, Kind
 
+MEAN: Final = (
+    "how much worse the held-out error became when the feature's values were shuffled among the rows: the mean over "
+    "the repeats, in the units of the error; std is their spread"
+)
+SIGN: Final = (
+    "Spearman's rank correlation of the feature with its own SHAP value on held-out rows, -1 to 1: above 0, larger "
+    "values come with larger answers. It says in which direction, not how much; null where it has none or was not taken"
+)
+RESOURCE_SIGN: Final = (
+    "Spearman's rank correlation of what shuffling does to the request with what it does to the predicted run time, -1 "
+    "to 1: below 0, more of the resource comes with shorter runs; null where either never changes"
+)
+
 
 class ModelRow(Answer):
-    """One version of a model that is loaded under an alias, by its card; `digest` names every byte of it."""
+    """One version of a model that is loaded under an alias, by its card."""
 
     name: str
     kind: Kind
@@ -20,13 +33,13 @@ class ModelRow(Answer):
     task_type: str
     version: str | None
     alias: Alias
-    digest: str
+    digest: str = Field(description="SHA-256 of the bundle's checksums: names every byte of the model")
     targets: tuple[str, ...]
     quantiles: tuple[float, ...]
-    metrics: dict[str, float | None]
-    until: AwareDatetime
+    metrics: dict[str, float | None] = Field(description="held-out figures at training")
+    until: AwareDatetime = Field(description="only jobs that ended before were trained on")
     created: AwareDatetime
-    rows: int
+    rows: int = Field(description="jobs trained on")
     features: int
 
 
@@ -38,7 +51,7 @@ class ModelFailure(Answer):
     error: str
 
 
-class ModelList(Answer):
+class ModelsAnswer(Answer):
     """Every model within reach, by name; `generation` grows with each change."""
 
     generation: int
@@ -46,44 +59,49 @@ class ModelList(Answer):
     failures: tuple[ModelFailure, ...]
 
 
-class ShadowSeen(Answer):
+class ShadowRow(Answer):
     """How a challenger answered beside the champion: logs of its p50 run times over the champion's, newest jobs.
 
-    `dropped` are the answers, of any model, that the worker asked had no time to compare.
+    Jobs of all workers' answers count; null where there are none.
     """
 
     jobs: int
-    median_log_ratio: float | None
-    p90_abs_log_ratio: float | None
-    dropped: int
+    median_log_ratio: float | None = Field(description="above zero: the challenger expects longer runs")
+    p90_abs_log_ratio: float | None = Field(description="nine of ten jobs differ by no more")
+    dropped: int = Field(description="answers, of any model, that the worker asked had no time to compare")
 
 
-class ModelShown(Answer):
-    """One model: what is loaded of it, how its challenger does, and what is wrong with what is not loaded."""
+class ModelAnswer(Answer):
+    """One model: what is loaded of it, how its challenger does, and what is wrong with what is not loaded.
+
+    `shadow` is null where nothing is compared: without a champion and a challenger, and for models of use.
+    """
 
     name: str
     generation: int
     champion: ModelRow | None
     challenger: ModelRow | None
-    shadow: ShadowSeen | None = None
+    shadow: ShadowRow | None
     failures: tuple[ModelFailure, ...]
 
 
-class Importances(Answer):
+class ImportancesAnswer(Answer):
     """Permutation importances on held-out rows, the most important first, and what their numbers mean."""
 
     name: str
     version: str | None
     alias: Alias
-    mean_means: str
-    sign_means: str
+    mean_means: str = MEAN
+    sign_means: str = SIGN
     importances: tuple[Importance, ...]
-    important: tuple[Resource, ...]
-    resource_sign_means: str
-    resources: tuple[ResourceImportance, ...] | None
+    important: tuple[Resource, ...] = Field(description="resources that are not shrunk, but where much was measured")
+    resource_sign_means: str = RESOURCE_SIGN
+    resources: tuple[ResourceImportance, ...] | None = Field(
+        description="importances of requests, with all that derives from each; null of models that kept none"
+    )
 
 
-class CardShown(Answer):
+class CardAnswer(Answer):
     """A model's card as it was written at training."""
 
     name: str
@@ -93,13 +111,26 @@ class CardShown(Answer):
     card: Card
 
 
-class Readiness(Answer):
-    """Whether calls should be sent to a worker, and what is amiss."""
+class MirrorState(Answer):
+    """What the sync process said: how long ago a round went well (null: never), and what was wrong with the last."""
+
+    age_s: float | None
+    error: str | None
+    failing: list[str]
+
+
+class Ready(Answer):
+    """Whether calls should be sent here, and what is amiss.
+
+    `models` and `failures` (what could not be loaded, by name) are those within the caller's reach: none where tokens
+    are set and the call brought none. `store` says what is wrong with the store, which keeps nobody from an answer.
+    """
 
     status: Literal["ready", "draining", "no model"]
     generation: int
     serving: int
     failing: int
-    models: tuple[str, ...]
+    models: list[str]
     failures: dict[str, str]
+    mirror: MirrorState | None
     store: str | None

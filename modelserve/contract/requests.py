@@ -7,16 +7,26 @@ device is no error. Called by the service's calls and the commands.
 import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Annotated, Final, cast
+from typing import Annotated, Final, Literal, cast
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import PydanticKnownError
 from pydantic_core.core_schema import ErrorType
 
 from features.vocabulary import ROLE_WHOLE_JOB
-from modelserve.bundle.card import complaint
-from modelserve.contract.fields import Amount, Minimums, Text
+from modelserve.bundle.card import Resource, complaint
+from modelserve.contract.fields import Amount, Guard, Minimums, Mode, Name, Text
 from modelserve.errors import BadRequest
+from scheduler_core.shrink import MAX_ALPHA
 from scheduler_core.types import Job, Request
 
 MAX_JOBS: Final = 10_000
@@ -41,6 +51,13 @@ def _written_out(moment: object) -> object:
         fault = error.errors()[0]
         raise PydanticKnownError(cast("ErrorType", fault["type"]), fault.get("ctx")) from None
 
+
+Output = Literal["run_time", "peak_use"]
+OUTPUTS: Final[tuple[Output, ...]] = ("run_time", "peak_use")
+TOP: Final = 10
+"""Features that an explanation names, unless the call says otherwise."""
+POINTS: Final = 20
+"""Points of a what-if curve, unless the call says otherwise."""
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_written_out)]
 """A moment with its zone, as ISO 8601 writes it."""
@@ -81,6 +98,79 @@ class RecommendJob(JobRow):
     """One job, and the least that it is ever given."""
 
     floors: Minimums = NO_FLOORS
+
+
+class PredictBody(BaseModel):
+    """A call: jobs of one trace (each may name its own), and what is wanted of each."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    jobs: Annotated[tuple[JobRow, ...], Field(min_length=1, max_length=MAX_JOBS, fail_fast=True)]
+    trace: Text | None = None
+    outputs: Annotated[tuple[Output, ...], Field(min_length=1, max_length=len(OUTPUTS))] = OUTPUTS
+
+
+class RecommendBody(BaseModel):
+    """A call: jobs of one trace (each may name its own), and how far their requests may go.
+
+    What is absent is as the settings say for the job's task type. `theta` is the largest relative change of the
+    predicted run time, `alpha` the smallest share of a request that is tried, `guard` whether measured peak use bounds
+    a shrink from below. Of several minimums for a job, the largest holds.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    jobs: Annotated[tuple[RecommendJob, ...], Field(min_length=1, max_length=MAX_JOBS, fail_fast=True)]
+    trace: Text | None = None
+    theta: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
+    alpha: Annotated[float, Field(ge=0.0, le=MAX_ALPHA)] | None = None
+    guard: Guard | None = None
+    floors: Minimums = NO_FLOORS
+
+
+class ExplainBody(BaseModel):
+    """A call: one job, which quantile of its run time to explain, and how many features to name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    job: JobRow
+    trace: Text | None = None
+    top: Annotated[int, Field(ge=1, le=1000)] = TOP
+    quantile: Literal["p50", "p90"] = "p50"
+
+
+class WhatIfBody(BaseModel):
+    """A call: one job, the resource that is varied, and at how many values."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    job: JobRow
+    resource: Resource
+    trace: Text | None = None
+    points: Annotated[int, Field(ge=2, le=1000)] = POINTS
+
+
+class ModeBody(BaseModel):
+    """A mode for a place, its taking back, or a brake's release; what is absent means every cluster, type or group."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    trace: Name | None = None
+    cluster: Name | None = None
+    task_type: Name | None = None
+    group: Name | None = None
+    mode: Mode | None = None
+    unset: Literal[True] | None = Field(default=None, description="take back the mode of this very place")
+    reset: Literal[True] | None = Field(default=None, description="release the brake of a type, or of all types")
+
+    @model_validator(mode="after")
+    def _one_of_three(self) -> "ModeBody":
+        given = [name for name in ("mode", "unset", "reset") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"found {' and '.join(given) or 'none'} of mode, unset and reset, expected one of them")
+        if self.reset and self.group is not None:
+            raise ValueError("group: found one with reset, expected none; brakes are of types")
+        return self
 
 
 def parse_lines(lines: Iterable[str]) -> list[JobRow]:

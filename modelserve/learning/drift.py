@@ -6,16 +6,25 @@ Called by the routes of the service and its upkeep.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
 
 from modelserve.callers import ANYONE, Caller
 from modelserve.contract.feedback_rules import shrunk_resources
-from modelserve.contract.verdict import THRESHOLDS, Thresholds, Verdict, coverage_verdict, error_verdict, worst
-from modelserve.learning.inputs import InputDrift, Matrix, inputs_of, judged_inputs
+from modelserve.contract.fields import Alias
+from modelserve.contract.learning import (
+    THRESHOLDS,
+    Coverage,
+    DriftAnswer,
+    Error,
+    ModelDrift,
+    coverage_verdict,
+    error_verdict,
+    worst,
+)
+from modelserve.learning.inputs import Matrix, inputs_of, judged_inputs
 from modelserve.store import Store
 from modelserve.store.finished import Finished, ScoredBy, newest_finished
 
@@ -32,57 +41,6 @@ USED_OF_TARGET: Final = {
     "gpus": "used_gpus",
     "gpu_mem_gib": "gpu_mem_max_gib",
 }
-
-Alias = Literal["champion", "challenger"]
-Known = Annotated[float, Field(allow_inf_nan=False)] | None
-
-
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class Coverage(_Answer):
-    """The share of finished jobs at or below the upper quantile, beside the card's; `standard_error` is binomial."""
-
-    of: str
-    jobs: int
-    observed: Known
-    expected: Known
-    standard_error: Known
-    verdict: Verdict
-
-
-class Error(_Answer):
-    """Errors of the p50 in log seconds: median (above zero: jobs ran longer), and mean absolute beside the card's."""
-
-    jobs: int
-    median_log: Known
-    mean_absolute_log: Known
-    expected_mean_absolute_log: Known
-    verdict: Verdict
-
-
-class ModelDrift(_Answer):
-    """How one version of a model stands; `verdict` is the worst of its parts that could be judged."""
-
-    name: str
-    version: str | None
-    alias: Alias
-    kind: Literal["runtime", "usage"]
-    trace: str
-    task_type: str
-    coverage: tuple[Coverage, ...]
-    error: Error | None
-    inputs: InputDrift
-    verdict: Verdict
-
-
-class DriftAnswer(_Answer):
-    """Every model within reach, over the last `window` finished jobs of each, and what the verdicts mean."""
-
-    window: int
-    thresholds: Thresholds
-    models: tuple[ModelDrift, ...]
 
 
 def read_drift(

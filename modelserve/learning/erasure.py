@@ -9,30 +9,17 @@ Histories forget by `modelserve.learning.feed`, in every worker. Called by the r
 import json
 from datetime import UTC, datetime
 
-from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json
 
 from modelserve.answer_log import REFUSED_S, AnswerLog
 from modelserve.callers import Caller
+from modelserve.contract.learning import ErasureAnswer
 from modelserve.errors import BadRequest
 from modelserve.learning.feed import Feed
 from modelserve.store import Store
 from modelserve.store.answers import answer_contexts, delete_answers
 from modelserve.store.comparisons import delete_orphans
 from modelserve.store.controls import Erasure, write_erasures
-
-
-class ErasureAnswer(BaseModel):
-    """What was deleted; models loaded later forget the user's jobs that were submitted up to `before`."""
-
-    model_config = ConfigDict(frozen=True)
-
-    trace: str
-    user: str
-    clusters: tuple[str, ...] | None
-    before: datetime
-    feedback: int
-    answers: int
 
 
 def erase_user(

@@ -9,12 +9,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, Literal
-
-from pydantic import BaseModel, ConfigDict
+from typing import TYPE_CHECKING, Final
 
 from modelserve.callers import Caller
 from modelserve.contract.feedback import EARLIEST, FeedbackBody
+from modelserve.contract.learning import FeedbackAnswer, FeedbackResult, RowStatus
 from modelserve.errors import BadRequest
 from modelserve.learning.feed import Feed
 from modelserve.learning.hindsight import scored_in_hindsight
@@ -27,27 +26,6 @@ if TYPE_CHECKING:
 
 AHEAD: Final = timedelta(minutes=5)
 """How far a reported end may lie ahead of this machine's clock: clocks differ, jobs that have not ended are refused."""
-RowStatus = Literal["accepted", "duplicate", "conflict"]
-
-
-class FeedbackResult(BaseModel):
-    """What became of one row: stored, there already, or there already and otherwise."""
-
-    model_config = ConfigDict(frozen=True)
-
-    job_id: str
-    status: RowStatus
-
-
-class FeedbackAnswer(BaseModel):
-    """What became of a call, in the order of its rows; of the same job the first report stands."""
-
-    model_config = ConfigDict(frozen=True)
-
-    accepted: int
-    duplicates: int
-    conflicts: int
-    results: tuple[FeedbackResult, ...]
 
 
 def take_feedback(

@@ -7,14 +7,13 @@ Which rows are read is decided here, how far apart they are in `modelserve.bundl
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
 
 from modelserve.callers import Caller
-from modelserve.contract.verdict import THRESHOLDS, Verdict, by_bounds
+from modelserve.contract.learning import THRESHOLDS, FeatureDrift, InputDrift, by_bounds
 from modelserve.errors import BadRequest
 from modelserve.loading.scored import Scored, decode_features
 from modelserve.store import Store
@@ -33,31 +32,6 @@ ROWS: Final = 2_000
 """Rows of each model that are enough."""
 SHOWN: Final = 10
 """Features that are listed."""
-
-
-class FeatureDrift(BaseModel):
-    """One feature's population stability index, and how much it matters to the model."""
-
-    model_config = ConfigDict(frozen=True)
-
-    feature: str
-    psi: Annotated[float, Field(allow_inf_nan=False)]
-    importance: Annotated[float, Field(allow_inf_nan=False)] | None
-
-
-class InputDrift(BaseModel):
-    """How far what a model is asked now lies from what it was trained on.
-
-    `psi` is the mean over features weighted by their permutation importance: of hundreds of features some always move,
-    and most of them do not matter. `features` are those that add most to it.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    rows: int
-    psi: Annotated[float, Field(allow_inf_nan=False)] | None
-    features: tuple[FeatureDrift, ...]
-    verdict: Verdict
 
 
 def inputs_of(store: Store, models: Sequence["ServedModel"], caller: Caller) -> dict[str, Matrix]:

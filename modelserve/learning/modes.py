@@ -6,13 +6,21 @@ What the modes do to an answer is `modelserve.calls.recommendations`'. Called by
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from statistics import median
-from typing import Final, Literal
-
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from typing import Final
 
 from modelserve.callers import Caller
-from modelserve.contract.feedback import Name
 from modelserve.contract.fields import Mode
+from modelserve.contract.learning import (
+    BrakeHeld,
+    Hours,
+    ModeAnswer,
+    ModeChange,
+    ModeHeld,
+    NotApplied,
+    Realised,
+    Stretch,
+)
+from modelserve.contract.requests import ModeBody
 from modelserve.errors import BadRequest
 from modelserve.learning.applied import Foregone, foregone_of
 from modelserve.learning.feed import Feed
@@ -23,108 +31,6 @@ from modelserve.store.realised import RESOURCES, Ran, Totals, newest_ran, totals
 
 RECENT_JOBS: Final = 10_000
 """Finished jobs, the newest, over which stretch and what was not applied are told."""
-
-
-class ModeBody(BaseModel):
-    """A mode for a place, its taking back, or a brake's release; what is absent means every cluster, type or group."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    trace: Name | None = None
-    cluster: Name | None = None
-    task_type: Name | None = None
-    group: Name | None = None
-    mode: Literal["observe", "enforce"] | None = None
-    unset: Literal[True] | None = Field(default=None, description="take back the mode of this very place")
-    reset: Literal[True] | None = Field(default=None, description="release the brake of a type, or of all types")
-
-    @model_validator(mode="after")
-    def _one_of_three(self) -> "ModeBody":
-        given = [name for name in ("mode", "unset", "reset") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError(f"found {' and '.join(given) or 'none'} of mode, unset and reset, expected one of them")
-        if self.reset and self.group is not None:
-            raise ValueError("group: found one with reset, expected none; brakes are of types")
-        return self
-
-
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class ModeHeld(_Answer):
-    """A mode that was set; null means every cluster, type or group."""
-
-    trace: str
-    cluster: str | None
-    task_type: str | None
-    group: str | None
-    mode: Literal["observe", "enforce"]
-
-
-class BrakeHeld(_Answer):
-    """A type whose jobs are not shrunk until its brake is released; a null cluster: jobs that named none."""
-
-    trace: str
-    cluster: str | None
-    task_type: str
-    why: str
-    since: AwareDatetime
-
-
-class Hours(_Answer):
-    """Resource-hours over all instances: what was asked for, what was given, and the difference."""
-
-    asked: float
-    allocated: float
-    saved: float
-
-
-class Stretch(_Answer):
-    """Medians of run time over the p50 predicted at submission, of completed jobs; `ratio` is shrunk over unshrunk."""
-
-    shrunk: float | None
-    unshrunk: float | None
-    ratio: float | None
-    shrunk_jobs: int
-    unshrunk_jobs: int
-
-
-class NotApplied(_Answer):
-    """Jobs that could have been shrunk by an answer still in the log, and ran as asked for all the same."""
-
-    jobs: int
-    hours: dict[str, float]
-
-
-class Realised(_Answer):
-    """What came of the finished jobs of one type; `kill_rate` is of the shrunk ones."""
-
-    trace: str
-    task_type: str
-    jobs: int
-    shrunk_jobs: int
-    kills: int
-    kill_rate: float | None
-    hours: dict[str, Hours]
-    stretch: Stretch
-    not_applied: NotApplied
-
-
-class ModeAnswer(_Answer):
-    """The modes and brakes within reach, the mode where none was set, and what was realised."""
-
-    default: Literal["observe", "enforce"]
-    modes: tuple[ModeHeld, ...]
-    brakes: tuple[BrakeHeld, ...]
-    realised: tuple[Realised, ...]
-
-
-class ModeChange(ModeAnswer):
-    """What stands after a call, and what the call ended: the mode it replaced or took back, the brakes it released."""
-
-    replaced: tuple[ModeHeld, ...]
-    released: tuple[BrakeHeld, ...]
 
 
 def set_mode(

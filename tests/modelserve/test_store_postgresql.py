@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from modelserve.callers import ANYONE
+from modelserve.contract.requests import ModeBody
 from modelserve.errors import StoreError
-from modelserve.learning.modes import ModeBody
 from modelserve.store.answers import newest_answers, prune_answers, write_answers
 from modelserve.store.realised import named_ran
 from tests.modelserve.feedback_cases import body, row, service_of

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.trees.compiled import CompiledTrees
-from modelserve.calls.predictions import PredictBody
+from modelserve.contract.requests import PredictBody
 
 
 def app_of(bundle: Path) -> FastAPI:

@@ -10,8 +10,8 @@ import pytest
 from features.rows import RowBuilder
 from modelserve.bundle.boosters import contributions, raw_outputs
 from modelserve.callers import ANYONE, Caller, Scope
-from modelserve.calls.explanations import ExplainAnswer, ExplainBody
-from modelserve.calls.predictions import PredictBody
+from modelserve.contract.jobs import ExplainAnswer
+from modelserve.contract.requests import ExplainBody, PredictBody
 from modelserve.errors import Forbidden
 from modelserve.service import Service
 from tests.modelserve.answering import folder_of, job, service_of

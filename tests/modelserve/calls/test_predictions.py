@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelserve.callers import ANYONE, Caller, Scope
-from modelserve.calls.predictions import PredictAnswer, PredictBody
-from modelserve.contract.requests import JobRow
+from modelserve.contract.jobs import PredictAnswer
+from modelserve.contract.requests import JobRow, PredictBody
 from modelserve.errors import BadRequest, Forbidden
 from modelserve.learning.learned import Learned
 from modelserve.loading.models import Snapshot

@@ -89,7 +89,7 @@ def test_nobody_sees_beyond_the_token(serve: Make) -> None:
 
 
 def test_what_is_shown_is_bounded(serve: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent, "SHOWN", 3)
+    monkeypatch.setattr(recent, "RECENT_SHOWN", 3)
     client = serve()
     recommend(client, *[job(f"a{i}") for i in range(5)])
 

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelserve.callers import ANYONE, Caller
-from modelserve.calls.recommendations import RecommendAnswer, RecommendBody, policy_of
-from modelserve.contract.requests import JobRow
+from modelserve.calls.recommendations import policy_of
+from modelserve.contract.jobs import RecommendAnswer
+from modelserve.contract.requests import JobRow, RecommendBody
 from modelserve.learning.learned import Learned, Stop
 from modelserve.recommend import recommend
 from modelserve.service import Service

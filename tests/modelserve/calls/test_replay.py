@@ -9,9 +9,8 @@ import pytest
 
 from modelserve.answer_log import AnswerRecord
 from modelserve.callers import ANYONE
-from modelserve.calls.predictions import PredictBody
-from modelserve.calls.recommendations import RecommendBody
 from modelserve.calls.replay import replay
+from modelserve.contract.requests import PredictBody, RecommendBody
 from modelserve.errors import BadRequest, NotKnown
 from modelserve.learning.learned import Learned, Stop
 from modelserve.loading.scored import Scored, decode_features, encode_features

@@ -10,9 +10,8 @@ import pytest
 
 from modelserve.callers import ANYONE
 from modelserve.calls import shadow as shadow_module
-from modelserve.calls.predictions import PredictBody
-from modelserve.calls.recommendations import RecommendBody
 from modelserve.calls.shadow import Shadow
+from modelserve.contract.requests import PredictBody, RecommendBody
 from modelserve.service import Service
 from modelserve.store.comparisons import Comparison
 from tests.modelserve.answering import NOW, folder_of, job, mixed, service_of

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelserve.callers import ANYONE
-from modelserve.calls.predictions import PredictBody
-from modelserve.calls.what_if import WhatIfAnswer, WhatIfBody, values_along
+from modelserve.calls.what_if import values_along
+from modelserve.contract.jobs import WhatIfAnswer
+from modelserve.contract.requests import PredictBody, WhatIfBody
 from modelserve.service import Service
 from tests.modelserve.answering import REQUEST, folder_of, job, service_of
 from tests.modelserve.mirrored import NAME

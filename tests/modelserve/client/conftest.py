@@ -190,6 +190,7 @@ def halved(job: dict[str, object]) -> dict[str, object]:
         "models": {"run_time": "runtime.pai.ctr@7", "usage": "usage.pai.ctr@5"},
         "history": "2026-11-20T03:00:00Z",
         "measured_runs": 12,
+        "evidence": {"measured_runs": 12, "history_age_s": 60.0},
         "note": None,
         "said_by_a_later_version": 1,
     }

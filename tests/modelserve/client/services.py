@@ -77,6 +77,7 @@ def row_of(answer: Recommendation) -> Row:
         "models": {"run_time": "runtime.toy.ctr@7", "usage": "usage.toy.ctr@5"},
         "history": "2026-11-20T03:00:00Z",
         "measured_runs": answer.runs,
+        "evidence": {"measured_runs": answer.runs, "history_age_s": 60.0},
         "note": answer.note or None,
         "mode": "enforce",
         "alpha": answer.alpha,

@@ -44,31 +44,31 @@ Ask = Callable[[AsyncClient], Any]
 
 CALLS: dict[tuple[str, str], tuple[type[BaseModel], Ask]] = {
     ("POST", "/v1/predictions"): (
-        jobs.PredictionsSaid,
+        jobs.PredictAnswer,
         lambda c: c.predictions([JOB], trace="pai", outputs=["run_time", "peak_use"]),
     ),
     ("POST", "/v1/recommendations"): (
-        jobs.RecommendationsSaid,
+        jobs.RecommendAnswer,
         lambda c: c.recommendations(
             [{**JOB, "floors": {"gpus": 0.2}}], theta=0.1, alpha=0.4, guard="none", floors=Minimums(mem_gib=1.0)
         ),
     ),
-    ("GET", "/v1/recommendations"): (jobs.RecentSaid, lambda c: c.recent_recommendations(task_type="ctr")),
-    ("POST", "/v1/explanations"): (jobs.Explanation, lambda c: c.explanations(JOB, top=3, quantile="p90")),
-    ("POST", "/v1/what-if"): (jobs.Curve, lambda c: c.what_if(JOB, "cpu_cores", trace="pai", points=5)),
-    ("POST", "/v1/feedback"): (learning.FeedbackTaken, lambda c: c.feedback([FINISHED], trace="pai")),
-    ("GET", "/v1/mode"): (learning.Modes, lambda c: c.modes()),
-    ("POST", "/v1/mode"): (learning.ModesChanged, lambda c: c.set_mode("enforce", trace="pai", cluster="c", group="g")),
-    ("GET", "/v1/drift"): (learning.Drift, lambda c: c.drift(trace="pai", task_type="ctr")),
+    ("GET", "/v1/recommendations"): (jobs.RecentAnswer, lambda c: c.recent_recommendations(task_type="ctr")),
+    ("POST", "/v1/explanations"): (jobs.ExplainAnswer, lambda c: c.explanations(JOB, top=3, quantile="p90")),
+    ("POST", "/v1/what-if"): (jobs.WhatIfAnswer, lambda c: c.what_if(JOB, "cpu_cores", trace="pai", points=5)),
+    ("POST", "/v1/feedback"): (learning.FeedbackAnswer, lambda c: c.feedback([FINISHED], trace="pai")),
+    ("GET", "/v1/mode"): (learning.ModeAnswer, lambda c: c.modes()),
+    ("POST", "/v1/mode"): (learning.ModeChange, lambda c: c.set_mode("enforce", trace="pai", cluster="c", group="g")),
+    ("GET", "/v1/drift"): (learning.DriftAnswer, lambda c: c.drift(trace="pai", task_type="ctr")),
     ("DELETE", "/v1/users/{user}/history"): (
-        learning.Erased,
+        learning.ErasureAnswer,
         lambda c: c.erase_user("a/b", trace="pai", cluster="c1"),
     ),
-    ("GET", "/v1/models"): (models.ModelList, lambda c: c.models()),
-    ("GET", "/v1/models/{name}"): (models.ModelShown, lambda c: c.model("runtime.pai.ctr")),
-    ("GET", "/v1/models/{name}/importances"): (models.Importances, lambda c: c.importances("runtime.pai.ctr")),
-    ("GET", "/v1/models/{name}/card"): (models.CardShown, lambda c: c.card("runtime.pai.ctr")),
-    ("GET", "/readyz"): (models.Readiness, lambda c: c.ready()),
+    ("GET", "/v1/models"): (models.ModelsAnswer, lambda c: c.models()),
+    ("GET", "/v1/models/{name}"): (models.ModelAnswer, lambda c: c.model("runtime.pai.ctr")),
+    ("GET", "/v1/models/{name}/importances"): (models.ImportancesAnswer, lambda c: c.importances("runtime.pai.ctr")),
+    ("GET", "/v1/models/{name}/card"): (models.CardAnswer, lambda c: c.card("runtime.pai.ctr")),
+    ("GET", "/readyz"): (models.Ready, lambda c: c.ready()),
 }
 OWN = {"answer_id"}
 """What the client writes into each row itself."""

@@ -16,8 +16,7 @@ from modelserve.answer_log import AnswerRecord
 from modelserve.bundle.bundle import read_bundle, write_bundle
 from modelserve.bundle.population import Population
 from modelserve.callers import ANYONE, Caller, Scope
-from modelserve.contract.verdict import THRESHOLDS
-from modelserve.learning.drift import ModelDrift
+from modelserve.contract.learning import THRESHOLDS, ModelDrift
 from modelserve.loading.scored import Scored, encode_features
 from modelserve.store.answers import write_answers
 from modelserve.store.finished import Finished, insert_finished

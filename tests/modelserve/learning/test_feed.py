@@ -11,9 +11,9 @@ from sqlalchemy import text
 from features.errors import ContractError
 from features.online import EndedRun
 from modelserve.callers import ANYONE
+from modelserve.contract.requests import ModeBody
 from modelserve.learning import feed as feeds
 from modelserve.learning.feed import Feed
-from modelserve.learning.modes import ModeBody
 from modelserve.store.controls import Brake, write_brake
 from tests.modelserve.feedback_cases import FakeModels, body, row, service_of
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from modelserve.callers import ANYONE
-from modelserve.calls.predictions import PredictBody
+from modelserve.contract.requests import PredictBody
 from modelserve.learning.hindsight import scored_in_hindsight
 from modelserve.loading.models import ModelSet
 from modelserve.store.finished import Finished, newest_finished

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from modelserve.answer_log import AnswerRecord
 from modelserve.callers import ANYONE, Caller, Scope
+from modelserve.contract.requests import ModeBody
 from modelserve.errors import BadRequest, Forbidden
-from modelserve.learning.modes import ModeBody
 from modelserve.store.answers import write_answers
 from modelserve.store.finished import newest_finished
 from tests.modelserve.feedback_cases import body, row, service_of
