@@ -8,10 +8,15 @@ import pytest
 import typer
 
 from pipelines.cli import app
-from pipelines.cli.study import StudyCommand, command_of, load
+from pipelines.cli.study import StudyCommand, app_of, load
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("README.md", "docs/serving.md", "docs/synthetic.md", "docs/studies/run-times.md")
+PAGES = (
+    "README.md",
+    "docs/serving.md",
+    "docs/synthetic.md",
+    *(f"docs/studies/{name}.md" for name in ("run-times", "shrinking", "replay", "fragmentation")),
+)
 SHOWN = re.compile(r"(?:^|[`|] *| {4})(taut [a-z]+[^`#|\n]*)", re.MULTILINE)
 
 
@@ -29,7 +34,7 @@ def test_shown_commands_exist_with_their_options(page: str) -> None:
         while hasattr(found, "commands"):
             found, words = found.commands[words[0]], words[1:]
         if isinstance(found, StudyCommand):
-            found = command_of(load(str(found.name)), "")
+            found = typer.main.get_command(app_of(load(str(found.name)), ""))
         options = {option for parameter in found.params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= options, found.name
 
