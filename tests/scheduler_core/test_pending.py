@@ -131,7 +131,7 @@ def test_the_overtakes_bound_is_named_with_the_head() -> None:
     why = explain_pending(scheduler, 2, 0.0)
 
     assert (why.place, why.waiting, why.hold, why.head, why.room_in_s) == (2, 2, Hold.OVERTAKES, 1, 0.0)
-    assert "job 1 before it has been passed as often as is allowed" in str(why)
+    assert "job 1 before it has been overtaken as often as allowed" in str(why)
 
 
 def test_the_reservation_is_named_with_the_head() -> None:
@@ -228,7 +228,7 @@ def test_a_job_that_no_round_has_looked_at_is_told_that_the_next_does() -> None:
     assert [(why.hold, why.place, why.waiting) for why in (fits, waits)] == [(Hold.ROUND, 2, 3), (Hold.ROUND, 3, 3)]
     assert (fits.room_in_s, waits.room_in_s) == (0.0, math.inf)
     assert str(waits) == (
-        "Job 3 was submitted after the last round: the next round looks at it. "
+        "Job 3 was submitted after the last round: the next round admits it. "
         "As requested, 0 of its 1 instances would fit now."
     )
     scheduler.round(7.0)
