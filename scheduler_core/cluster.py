@@ -12,21 +12,26 @@ from operator import gt
 
 import numpy as np
 
-from scheduler_core.demand import ALTERNATIVES as ALTERNATIVES
-from scheduler_core.demand import GPUS as GPUS
-from scheduler_core.demand import MILLI as MILLI
-from scheduler_core.demand import UNIT_SLACK as UNIT_SLACK
-from scheduler_core.demand import UNITS as UNITS
-from scheduler_core.demand import Allocation as Allocation
-from scheduler_core.demand import Demand as Demand
-from scheduler_core.demand import demand_of as demand_of
-from scheduler_core.demand import in_devices as in_devices
 from scheduler_core.devices import Sharing, bound, moved, no_tenants, settled, slots, whole_devices
 from scheduler_core.errors import BadInput, SchedulerError
-from scheduler_core.machines import Machine as Machine
-from scheduler_core.machines import MachineKind, could_host, kinds_of
-from scheduler_core.machines import paper_machines as paper_machines
+from scheduler_core.gangs import ALTERNATIVES, GPUS, MILLI, UNIT_SLACK, UNITS, Allocation, Demand, demand_of, in_devices
+from scheduler_core.machines import Machine, MachineKind, could_host, kinds_of, paper_machines
 from scheduler_core.types import BoolArray, FloatArray, IntArray
+
+__all__ = [
+    "ALTERNATIVES",
+    "MILLI",
+    "UNITS",
+    "UNIT_SLACK",
+    "Allocation",
+    "Cluster",
+    "Demand",
+    "Machine",
+    "Room",
+    "demand_of",
+    "in_devices",
+    "paper_machines",
+]
 
 
 class Room:

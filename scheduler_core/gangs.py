@@ -1,15 +1,105 @@
-"""Jobs (gangs) inside the scheduler: waiting, with the fields that policies read, or running on machines.
+"""Gangs: demands and allocations in integer units, and jobs that wait or run, with the fields that policies read.
 
-True run times are not here: only the caller of the rounds has them.
-Used by `queueing`, `queue`, `rounds`, `occupancy`, `preemption`, `pending` and the simulator.
+Integer units make allocating and releasing exact. True run times are not here: only the caller of the rounds has them.
+Used by every module here that places, starts or stops gangs; `cluster` re-exports the demands.
 """
 
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from typing import Final
 
-from scheduler_core.cluster import Allocation, Demand
-from scheduler_core.types import Recommendation
+import numpy as np
+
+from scheduler_core.devices import Taken, shape
+from scheduler_core.errors import BadInput
+from scheduler_core.types import Recommendation, Request
+
+MILLI: Final = 1000
+MIB_PER_GIB: Final = 1024
+UNITS: Final = (MILLI, MIB_PER_GIB, MILLI)
+"""Integer units per core, GiB and GPU: milli-cores, MiB, milli-GPUs."""
+
+GPUS: Final = 2
+"""Index of GPUs in `UNITS`."""
+
+ALTERNATIVES: Final = "|"
+"""Separator between alternative GPU types."""
+
+UNIT_SLACK: Final = 1e-6
+"""A product that exceeds a whole number by less than this part of a unit counts as that number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """A gang in integer units: what each instance takes (milli-cores, MiB, milli-GPUs), and the number of instances.
+
+    `gpu_type` restricts it to machines of that type, or of one of several ("V100M16|V100M32"); None allows any.
+    """
+
+    units: tuple[int, int, int]
+    instances: int
+    gpu_type: str | None = None
+
+    @property
+    def milli_gpus(self) -> int:
+        """Return the whole gang's milli-GPUs."""
+        return self.units[2] * self.instances
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """The machines of a gang: `counts` pairs a machine's index with the number of instances there.
+
+    `devices` are the GPUs it takes, (machine, device, milli-GPUs) of every device of every instance; empty when pooled.
+    """
+
+    demand: Demand
+    counts: tuple[tuple[int, int], ...]
+    devices: Taken = ()
+
+
+def demand_of(request: Request, instances: int, gpu_type: str | None = None) -> Demand:
+    """Round a request up to integer units; a resource the trace lacks (NaN) takes nothing.
+
+    Raises
+    ------
+    BadInput
+        If an amount is not a number, negative or infinite, or `instances` is below 1.
+
+    >>> demand_of(Request(cpu_cores=0.55 * 6, mem_gib=29.3, gpus=0.25), 4).units
+    (3300, 30004, 250)
+    """
+    if not (isinstance(instances, int | np.integer) and instances >= 1):
+        raise BadInput(f"gang: found {instances!r} instances, expected at least 1")
+    cpu, mem, gpu = (_rounded_up(value, unit) for value, unit in zip(request.row(), UNITS, strict=True))
+    return Demand(units=(cpu, mem, gpu), instances=instances, gpu_type=gpu_type)
+
+
+def in_devices(demand: Demand) -> Demand:
+    """Return a demand as taken where GPUs are shared by device: rounded up to whole GPUs above one.
+
+    >>> in_devices(Demand(units=(0, 0, 1500), instances=2)).units
+    (0, 0, 2000)
+    """
+    cpu, mem, gpu = demand.units
+    count, milli = shape(gpu)
+    return demand if count * milli == gpu else replace(demand, units=(cpu, mem, count * milli))
+
+
+def _rounded_up(value: float, unit: int) -> int:
+    try:
+        if math.isnan(value):
+            return 0
+    except TypeError:
+        raise BadInput(f"request: found {value!r}, expected a number, or NaN for an unknown amount") from None
+    if value < 0.0 or math.isinf(value):
+        raise BadInput(f"request: found {value}, expected a finite amount of at least 0")
+    return math.ceil(value * unit - UNIT_SLACK)
+
+
+ANY_GPU_TYPE = -1
+"""Code of a gang that allows any GPU type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from scheduler_core.demand import ALTERNATIVES, GPUS, Demand
 from scheduler_core.devices import WHOLE, shape
 from scheduler_core.errors import BadInput
+from scheduler_core.gangs import ALTERNATIVES, GPUS, Demand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

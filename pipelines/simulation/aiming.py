@@ -8,9 +8,9 @@ from typing import Final, Literal
 
 from pipelines.errors import BadUsage
 from pipelines.simulation.engine.workload import Workload
-from scheduler_core.demand import ANY_GPU_TYPE, Demand
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
+from scheduler_core.gangs import ANY_GPU_TYPE, Demand
 from scheduler_core.placement import Placement
 from scheduler_core.target import WINDOW, SlidingTarget, TargetWorkload, check_popularity, target_of
 from scheduler_core.types import IntArray

@@ -19,7 +19,7 @@ from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.metrics import Metrics
 from pipelines.simulation.simulation_settings import SimulationSettings
 from pipelines.simulation.workloads import Gangs, predicted_times
-from scheduler_core.demand import ANY_GPU_TYPE
+from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.types import RESOURCES, FloatArray, Recommendation
 
 Row = dict[str, object]

@@ -17,8 +17,8 @@ from pipelines.simulation.engine.truth import TRUTHS
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.measures.metrics import Uses
 from scheduler_core.cluster import UNIT_SLACK, UNITS
-from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.errors import BadInput
+from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.types import BoolArray, FloatArray, IntArray, Recommendation
 
 REQUESTS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from scheduler_core import cluster as machinery
-from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.errors import BadInput
+from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.kernels.kernel import SOURCES, Compiled, kept, kernel
 from scheduler_core.kernels.placing import fits_free, placed, shift
 from scheduler_core.kernels.state import (

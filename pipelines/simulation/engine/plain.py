@@ -16,10 +16,9 @@ import numpy as np
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.workload import Outages, Workload
 from scheduler_core.cluster import MILLI, Allocation, Cluster, Demand, Machine
-from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.devices import by_host
 from scheduler_core.discipline import Discipline
-from scheduler_core.gangs import Running, Waiting
+from scheduler_core.gangs import ANY_GPU_TYPE, Running, Waiting
 from scheduler_core.preemption import preempts
 from scheduler_core.rounds import Scheduler
 from scheduler_core.types import IntArray

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.errors import BadInput
+from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray
 
 

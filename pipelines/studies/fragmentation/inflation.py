@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from scheduler_core.cluster import Cluster, Demand, Machine
-from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.devices import rounded
 from scheduler_core.errors import BadInput
+from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.kernels.ordered import distinct
 from scheduler_core.kernels.sharing.placing import filled
 from scheduler_core.kernels.sharing.state import (

@@ -14,7 +14,7 @@ from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.measures.holding import Uses
 from scheduler_core.cluster import Machine
-from scheduler_core.demand import ANY_GPU_TYPE
+from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 from scheduler_core.planning.power import Assumed, NodePower

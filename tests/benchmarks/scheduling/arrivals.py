@@ -15,7 +15,7 @@ from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from pipelines.simulation.engine.workload import Workload
 from scheduler_core.cluster import Machine, paper_machines
-from scheduler_core.demand import ANY_GPU_TYPE
+from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.types import FloatArray, IntArray
 
 SMALL: Final = paper_machines()

@@ -12,7 +12,7 @@ import numpy as np
 
 from pipelines.studies.fragmentation.inflation import Pods
 from scheduler_core.cluster import Machine
-from scheduler_core.demand import ANY_GPU_TYPE
+from scheduler_core.gangs import ANY_GPU_TYPE
 
 MODELS: Final = (
     # (machines, GPUs, cores, GiB, type): the public list's, as it counts them

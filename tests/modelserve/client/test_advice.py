@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from modelserve.client.advice import Advice, read_advice, row_of
 from modelserve.client.calls import post, with_list
 from modelserve.errors import WrongAnswer
-from scheduler_core.demand import UNITS
+from scheduler_core.gangs import UNITS
 from scheduler_core.types import RESOURCES, Job, Reason
 from tests.modelserve.client.services import Row, rows_of
 from tests.scheduler_core.cases import job, request

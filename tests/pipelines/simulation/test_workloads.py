@@ -14,8 +14,8 @@ from pipelines.errors import BadUsage, LakeError
 from pipelines.simulation import workloads
 from pipelines.simulation.submissions import submissions
 from pipelines.simulation.workloads import arriving, as_requested, gangs_of, recorded_workload, units_of
-from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.errors import BadInput
+from scheduler_core.gangs import ANY_GPU_TYPE
 from tests.pipelines.lake.canonical import T0, canonical, job_row
 
 

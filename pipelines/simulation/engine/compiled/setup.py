@@ -8,8 +8,8 @@ import numpy as np
 from pipelines.simulation.engine.compiled.keys import BASES, predicted_or_last
 from pipelines.simulation.engine.compiled.starts import DRF
 from pipelines.simulation.engine.workload import Outages, Workload
-from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.discipline import Discipline
+from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.kernels.ordered import distinct
 from scheduler_core.kernels.state import (
     END,

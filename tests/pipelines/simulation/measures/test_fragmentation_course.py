@@ -12,10 +12,10 @@ from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.measures.fragmentation_course import fragmentation_course, mean_fragmented_gpus
 from scheduler_core.cluster import Cluster, Demand, Machine
-from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
 from scheduler_core.fragmentation import USES, FreeNodes, breakdown
+from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.target import target_of
 from tests.pipelines.simulation.engine.sharing_references import CLUSTERS, DEMANDS
 

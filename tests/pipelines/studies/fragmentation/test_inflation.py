@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from pipelines.studies.fragmentation.inflation import Inflation, Pods, binned, inflate, run_inflation
 from scheduler_core.cluster import Allocation, Cluster, Demand, Machine
-from scheduler_core.demand import ANY_GPU_TYPE
 from scheduler_core.errors import BadInput
 from scheduler_core.fragmentation import cluster_fragmentation, free_nodes
+from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.sharing_placements import DevicePlacement
 from scheduler_core.target import SlidingTarget, target_of
 from tests.pipelines.simulation.engine.sharing_references import BASELINES, CLUSTERS, DEMANDS

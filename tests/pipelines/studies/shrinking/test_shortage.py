@@ -11,7 +11,7 @@ from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import Workload
 from pipelines.studies.shrinking.runs import lacking
 from scheduler_core.cluster import Machine
-from scheduler_core.demand import ANY_GPU_TYPE
+from scheduler_core.gangs import ANY_GPU_TYPE
 
 HOUR_S = 3600.0
 TWO = tuple(Machine(name=name, cpu_cores=10.0, mem_gib=100.0, gpus=2) for name in ("a", "b"))
