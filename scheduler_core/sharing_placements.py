@@ -49,9 +49,6 @@ class DevicePlacement:
     - ``fgd_used_first``: the same score; of machines with equal scores, those with a GPU in use go before those whose
       GPUs are all idle, which only jobs of whole machines need. Under `fgd` the tie rule decides: if the target has no
       such jobs, or coarse scores are equal, large jobs find idle machines only by the order of the machines.
-    - ``fgd_fullest_first``, ``fgd_exact``, ``fgd_idle_last``: what else was tried to that end. Of machines with equal
-      scores the one with least GPU left; scores not rounded; the largest machines, while they are idle, for smaller
-      jobs only where nothing else is left.
     - ``dot_product``: smallest dot product of free and requested CPU and GPU, as shares of the largest machine.
     - ``best_fit_gpu``: least CPU and GPU left, as shares of the largest machine.
     - ``gpu_packing``: GPUs in use before idle ones of machines in use, before machines with idle GPUs only.

@@ -11,9 +11,6 @@ from scheduler_core.kernels.sharing.state import (
     BEST_FIT_GPU,
     DOT_PRODUCT,
     FGD,
-    FGD_EXACT,
-    FGD_FULLEST_FIRST,
-    FGD_IDLE_LAST,
     FGD_USED_FIRST,
     GPU_CLUSTERING,
     GPU_PACKING,
@@ -143,27 +140,18 @@ def shift(nodes: Nodes, node: int, bits: int, milli: int) -> None:
 def _gradient(
     policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, bits: int, goal: Goal, kept: Kept
 ) -> int:
-    """Return how much less of a machine would be fragmented, squashed into 0..100 but under `FGD_EXACT`.
+    """Return the decrease in a machine's fragmentation as a score within 0..100.
 
-    Behind it, as a second key, comes what the placement prefers among equals.
+    Under `FGD_USED_FIRST` the score is doubled, plus 1 if a GPU of the machine is in use.
     """
-    milli, most = shapes.milli[shape], int(nodes.most_gpu)
+    milli = shapes.milli[shape]
     shift(nodes, node, bits, -milli)
     after = fragmented(nodes, node, nodes.cpu[node] - shapes.cpu[shape], goal)
-    left = free_gpu(nodes, node)
     shift(nodes, node, bits, milli)
     less = kept.fragmented[node] - after
-    if policy == FGD_EXACT:
-        return int(less + most * goal.total)
     score = int(1.0 / (1.0 + math.exp(-less / max(goal.total, 1) / 1000.0)) * 100.0)
     if policy == FGD_USED_FIRST:
         return 2 * score + int(classes_on(nodes, node) > 0)
-    if policy == FGD_FULLEST_FIRST:
-        return int((most + 1) * score + most - left)
-    if policy == FGD_IDLE_LAST:
-        # Whether a machine that could take the largest jobs no longer could: of no account to these jobs themselves.
-        broken = idle_gpus(nodes, node) * WHOLE == most and left < most and shapes.gpus[shape] * WHOLE < most
-        return score + 101 * int(not broken)
     return score
 
 
@@ -241,7 +229,7 @@ def evaluate(policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, g
         kept.score[shape, node] = NONE
         return
     kept.taken[shape, node] = fitted(nodes, node, shapes.gpus[shape], shapes.milli[shape])
-    if policy == FGD or policy >= FGD_USED_FIRST:
+    if policy in (FGD, FGD_USED_FIRST):
         score = _descent(policy, nodes, node, shapes, shape, goal, kept)
     elif policy == DOT_PRODUCT:
         score = _dot_product(nodes, node, shapes, shape)

@@ -35,9 +35,6 @@ GPU_PACKING: Final = 3
 GPU_CLUSTERING: Final = 4
 RANDOM: Final = 5
 FGD_USED_FIRST: Final = 6
-FGD_FULLEST_FIRST: Final = 7
-FGD_EXACT: Final = 8
-FGD_IDLE_LAST: Final = 9
 
 
 class Nodes(NamedTuple):
@@ -97,9 +94,6 @@ POLICY_CODES: Final[dict[str, int]] = {
     "best_fit_gpu": BEST_FIT_GPU,
     "dot_product": DOT_PRODUCT,
     "fgd": FGD,
-    "fgd_exact": FGD_EXACT,
-    "fgd_fullest_first": FGD_FULLEST_FIRST,
-    "fgd_idle_last": FGD_IDLE_LAST,
     "fgd_used_first": FGD_USED_FIRST,
     "gpu_clustering": GPU_CLUSTERING,
     "gpu_packing": GPU_PACKING,

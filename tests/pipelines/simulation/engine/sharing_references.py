@@ -102,23 +102,15 @@ def gradient(box: Box, ask: Ask, devices: list[int], target: TargetWorkload) -> 
     return math.floor(1 / (1 + math.exp(-less)) * 100)
 
 
-def worth(policy: str, box: Box, ask: Ask, devices: list[int], target: TargetWorkload) -> tuple[Fraction | int, ...]:
+def worth(policy: str, box: Box, ask: Ask, devices: list[int], target: TargetWorkload) -> tuple[int, ...]:
     """The gradient, and what a variant prefers among equals; larger is better."""
-    after = taken(box, ask, devices)
     score = gradient(box, ask, devices, target)
-    if policy == "fgd_exact":
-        return (fragmentation(box, target) - fragmentation(after, target),)
     if policy == "fgd_used_first":
         return score, int(sum(box.sizes.values()) > 0)
-    if policy == "fgd_fullest_first":
-        return score, -sum(after.gpus)
-    if policy == "fgd_idle_last":
-        breaks = sum(box.gpus) == MOST_GPU and sum(after.gpus) < MOST_GPU and ask.count * 1000 < MOST_GPU
-        return int(not breaks), score
     return (score,)
 
 
-def fgd(policy: str, box: Box, ask: Ask, target: TargetWorkload) -> tuple[tuple[Fraction | int, ...], list[int]]:
+def fgd(policy: str, box: Box, ask: Ask, target: TargetWorkload) -> tuple[tuple[int, ...], list[int]]:
     if ask.count != 1 or ask.milli == 1000:
         devices = usual_devices(box, ask)
         return worth(policy, box, ask, devices, target), devices
@@ -159,7 +151,7 @@ def gpu_clustering(box: Box, ask: Ask) -> int:
     return floor + 25 * (MOST_GPU - sum(box.gpus)) // MOST_GPU
 
 
-FGDS = ("fgd", "fgd_used_first", "fgd_fullest_first", "fgd_exact", "fgd_idle_last")
+FGDS = ("fgd", "fgd_used_first")
 BASELINES = {
     "dot_product": dot_product,
     "best_fit_gpu": best_fit_gpu,
@@ -170,7 +162,7 @@ BASELINES = {
 
 def decide(policy: str, boxes: list[Box], ask: Ask, target: TargetWorkload) -> tuple[int, list[int]] | None:
     """The machine and its devices; the first of equals."""
-    scored: list[tuple[tuple[Fraction | int, ...], int, list[int]]] = []
+    scored: list[tuple[tuple[int, ...], int, list[int]]] = []
     for at, box in enumerate(boxes):
         if fits(box, ask) and policy in FGDS:
             score, devices = fgd(policy, box, ask, target)
