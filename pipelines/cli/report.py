@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.energy_options import GridFolder, Zone
-from pipelines.cli.experiment_savings import Power, Pue
+from pipelines.cli.energy_options import GridFolder, Pue, Zone
 from pipelines.cli.options import Cluster, Lake, say
 
 if TYPE_CHECKING:
     from modelserve.bundle.champions import Champions
     from pipelines.simulation.energy.meters import Meters
+
+Power = Annotated[
+    Path | None,
+    typer.Option(
+        "--power", help="TOML file of power figures, laid over the shipped table.", show_default="the shipped table"
+    ),
+]
 
 
 def report(

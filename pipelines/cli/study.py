@@ -16,13 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_arg
 import typer
 from typer.core import TyperCommand
 
-from pipelines.cli.experiment_carbon import EXPERIMENTS as CARBON_EXPERIMENTS
-from pipelines.cli.experiment_carbon_gap import EXPERIMENTS as CARBON_GAP_EXPERIMENTS
-from pipelines.cli.experiment_cost import EXPERIMENTS as COST_EXPERIMENTS
-from pipelines.cli.experiment_cost_gap import EXPERIMENTS as COST_GAP_EXPERIMENTS
-from pipelines.cli.experiment_energy import EXPERIMENTS as ENERGY_EXPERIMENTS
-from pipelines.cli.experiment_grid import EXPERIMENTS as GRID_EXPERIMENTS
-from pipelines.cli.experiment_savings import EXPERIMENTS as SAVINGS_EXPERIMENTS
 from pipelines.cli.options import Format, FormatOption, Lake, Threads, emit, say
 from pipelines.studies.registry import RENAMED, STUDIES
 
@@ -39,17 +32,6 @@ Out = Annotated[
 
 SHARED: Final[dict[str, Any]] = {"lake": Lake, "threads": Threads, "processes": Processes}  # Any: annotations
 """The options that a study takes by name, besides those of its config."""
-
-FORMER: Final = {
-    **ENERGY_EXPERIMENTS,
-    **COST_EXPERIMENTS,
-    **COST_GAP_EXPERIMENTS,
-    **GRID_EXPERIMENTS,
-    **CARBON_EXPERIMENTS,
-    **CARBON_GAP_EXPERIMENTS,
-    **SAVINGS_EXPERIMENTS,
-}
-"""Experiments that are not yet studies, by name."""
 
 
 class Choice(StrEnum):
@@ -194,8 +176,6 @@ def register(app: typer.Typer) -> None:
     former = _group("Former names of studies.")
     for name, entry in STUDIES.items():
         studies.command(name, help=entry.help, cls=StudyCommand)(lambda: None)
-    for old, run in FORMER.items():
-        former.command(old)(run)
     for old, name in RENAMED.items():
         former.command(old, help=f"Now `taut study {name}`.", cls=StudyCommand)(lambda: None)
     app.add_typer(studies, name="study")

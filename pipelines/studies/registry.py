@@ -44,6 +44,38 @@ STUDIES: Final[dict[str, Entry]] = {
         f"{_ROOM}.replay.study:REPLAY",
         "Replay a trace's own jobs: every queue order with predicted, oracle and history sizes.",
     ),
+    "carbon": Entry(
+        f"{_ROOM}.carbon.study:CARBON",
+        "Run elastic jobs under energy budgets: mean completion time at equal kWh, and carbon on real grids.",
+    ),
+    "carbon-gap": Entry(
+        f"{_ROOM}.carbon.gap:CARBON_GAP",
+        "Compare plans under a carbon budget with the exhaustive optimum: up to 4 jobs, 8 GPUs, 5 frequencies.",
+    ),
+    "cost": Entry(
+        f"{_ROOM}.cost.study:COST",
+        "Place jobs with due dates on node types at hourly prices: cost against FIFO, EDF and priority.",
+    ),
+    "cost-gap": Entry(
+        f"{_ROOM}.cost.gap:COST_GAP",
+        "Compare single decisions on drawn jobs with the exact optimum (HiGHS), or with the deterministic greedy.",
+    ),
+    "savings": Entry(
+        f"{_ROOM}.energy.savings:SAVINGS_STUDY",
+        "Savings of right-sizing in kWh, grams and money per finished job, with empty machines on or off.",
+    ),
+    "slack": Entry(
+        f"{_ROOM}.energy.slack:SLACK",
+        "Hold recorded jobs for a cleaner or cheaper hour: savings against waits, by forecast and with hindsight.",
+    ),
+    "energy-fits": Entry(
+        f"{_ROOM}.energy.fits:ENERGY_FITS",
+        "Fit speed and watts by frequency, power limit and GPU count; errors on fitted and held-out rows.",
+    ),
+    "forecasts": Entry(
+        f"{_ROOM}.energy.forecasts:FORECAST_ERRORS",
+        "Errors of simple forecasts of carbon and price, for every zone and horizon of a folder of hourly series.",
+    ),
 }
 """In the order of the overview."""
 
@@ -56,5 +88,13 @@ RENAMED: Final[dict[str, str]] = {
     "fgd": "fragmentation",
     "fgd-departures": "departures",
     "replay": "replay",
+    "carbon": "carbon",
+    "carbon-gap": "carbon-gap",
+    "cost": "cost",
+    "cost-gap": "cost-gap",
+    "savings": "savings",
+    "slack": "slack",
+    "energy-fits": "energy-fits",
+    "grid-forecast": "forecasts",
 }
 """By former name below `taut experiment`: the study. `taut experiment` works for one more release."""

@@ -78,6 +78,41 @@ def seeds_option(default: int) -> int:
     return option(default, help="Seeds of every setting, from --seed on.", minimum=2, maximum=1000)
 
 
+def energy_option() -> Path | None:
+    """Declare `--energy`; None stands for `Context.energy`."""
+    return option(
+        None,
+        help="Folder of measured watts, speeds, grid carbon and prices.",
+        shown="TAUT_ENERGY, else ../shared/energy",
+    )
+
+
+def grid_option() -> Path | None:
+    """Declare `--grid`; None stands for the folder `grid` in `Context.energy`."""
+    return option(None, help="Folder of hourly series, one subfolder a zone.", shown="grid below TAUT_ENERGY")
+
+
+def zones_option() -> tuple[str, ...]:
+    """Declare `--zone`; `Meters.of` settles which zones an empty choice stands for."""
+    return option((), name="--zone", help="Zone of the grid (may be repeated).", shown="DE-LU and US-CAL-CISO")
+
+
+def power_option() -> Path | None:
+    """Declare `--power`."""
+    return option(None, help="TOML file of power figures, laid over the shipped table.", shown="the shipped table")
+
+
+def pue_option() -> float | None:
+    """Declare `--pue`."""
+    return option(
+        None,
+        help="The site's energy over that of its machines.",
+        minimum=1.0,
+        maximum=10.0,
+        shown="the power file's",
+    )
+
+
 def _absent(*_: object) -> NoReturn:
     raise BadUsage("this study opens no lake and no models here")
 

@@ -1,6 +1,6 @@
 """One simulation on several grids: what it draws with machines always on, and with empty ones off, as flat figures.
 
-Accounts are `scheduler_core.planning`'s. Called by `pipelines.studies.energy.savings_drawn`, `savings_recorded` and
+Accounts are `scheduler_core.planning`'s. Called by `pipelines.studies.energy.savings_runs`, `savings_recorded` and
 `shifting`.
 """
 

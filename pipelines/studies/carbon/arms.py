@@ -3,14 +3,111 @@
 What they do is `scheduler_core.planning.carbon`'s. Called by the carbon experiment.
 """
 
+import heapq
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from pipelines.studies.carbon.baselines import fifo_at_max, fixed_at_optimal, greedy_at_max
+import numpy as np
+
 from pipelines.studies.carbon.simulation import Planner
 from scheduler_core.planning.carbon.allocator import Stage, allocate
+from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
 from scheduler_core.planning.carbon.priced import priced
+from scheduler_core.planning.power import JOULES_PER_KWH
+from scheduler_core.types import FloatArray, IntArray
+
+
+def greedy_at_max(
+    jobs: ElasticJobs, *, gpus: int, intensity_g_per_kwh: float, budget_g: float, period_s: float, pue: float = 1.0
+) -> CountsAndFrequencies:
+    """Give one GPU after another to the job whose run time it shortens most, all at the highest frequency.
+
+    First GPUs go before others, by shortest run time. Energy plays no part but for the budget: what would pass it is
+    passed over.
+
+    References
+    ----------
+    Optimus: an efficient dynamic resource scheduler for deep learning clusters (EuroSys 2018), whose rule this is.
+    """
+    step = np.full(len(jobs), len(jobs.mhz) - 1, dtype=np.int64)
+    left_s, grams = _every_count(jobs, step, intensity_g_per_kwh * pue, period_s)
+    allowed = [np.flatnonzero(row).tolist() for row in jobs.allowed]
+    seconds, period_g = left_s.tolist(), grams.tolist()
+    count = np.zeros(len(jobs), dtype=np.int64)
+    free, left_g = gpus, budget_g
+    # First GPUs (0) before others (1), then by what they make of the run time; ties by arrival.
+    heap = [(0, seconds[row][allowed[row][0]], at, int(row), 0) for at, row in enumerate(_by_arrival(jobs).tolist())]
+    heapq.heapify(heap)
+    while heap and free > 0:
+        _, _, at, row, rung = heapq.heappop(heap)
+        wanted, held = allowed[row][rung], int(count[row])
+        more_g = period_g[row][wanted] - period_g[row][held]
+        if wanted - held > free or more_g > left_g:
+            continue
+        count[row] = wanted
+        free -= wanted - held
+        left_g -= more_g
+        if rung + 1 < len(allowed[row]):
+            saved_s = seconds[row][wanted] - seconds[row][allowed[row][rung + 1]]
+            if saved_s > 0.0:
+                heapq.heappush(heap, (1, -saved_s, at, row, rung + 1))
+    return _plan(count, step)
+
+
+def fixed_at_optimal(
+    jobs: ElasticJobs, *, gpus: int, intensity_g_per_kwh: float, budget_g: float, period_s: float, pue: float = 1.0
+) -> CountsAndFrequencies:
+    """Run requested counts at energy-optimal frequencies, in order of arrival; who does not fit is passed over.
+
+    Every job is taken to be rigid: `rigid_gpus` has its request, and a job without one asks for its fewest GPUs.
+    """
+    step = jobs.optimal_step
+    _, grams = _every_count(jobs, step, intensity_g_per_kwh * pue, period_s)
+    return _plan(_in_order(jobs, grams, gpus, budget_g, strict=False), step)
+
+
+def fifo_at_max(
+    jobs: ElasticJobs, *, gpus: int, intensity_g_per_kwh: float, budget_g: float, period_s: float, pue: float = 1.0
+) -> CountsAndFrequencies:
+    """Run requested counts at the highest frequency, in order of arrival; behind who does not fit, all wait."""
+    step = np.full(len(jobs), len(jobs.mhz) - 1, dtype=np.int64)
+    _, grams = _every_count(jobs, step, intensity_g_per_kwh * pue, period_s)
+    return _plan(_in_order(jobs, grams, gpus, budget_g, strict=True), step)
+
+
+def _every_count(jobs: ElasticJobs, step: IntArray, g_per_kwh: float, period_s: float) -> tuple[FloatArray, FloatArray]:
+    """Return run time left and grams within the period by count (J, N+1); without GPUs no grams."""
+    rows = np.arange(len(jobs))
+    with np.errstate(divide="ignore"):
+        left_s = (jobs.steps_left / jobs.perf[rows, step])[:, None] / jobs.steps_per_s
+    watts = np.arange(jobs.most_gpus + 1) * jobs.watts[rows, step][:, None]
+    return left_s, g_per_kwh / JOULES_PER_KWH * watts * np.minimum(left_s, period_s)
+
+
+def _in_order(jobs: ElasticJobs, grams: FloatArray, gpus: int, budget_g: float, *, strict: bool) -> IntArray:
+    """Return counts: the fewest allowed, which is the request of a rigid job, older jobs first."""
+    wanted = jobs.allowed.argmax(axis=1)
+    count = np.zeros(len(jobs), dtype=np.int64)
+    free, left_g = gpus, budget_g
+    for row in _by_arrival(jobs):
+        if wanted[row] <= free and grams[row, wanted[row]] <= left_g:
+            count[row] = wanted[row]
+            free -= int(wanted[row])
+            left_g -= float(grams[row, wanted[row]])
+        elif strict:
+            break
+    return count
+
+
+def _by_arrival(jobs: ElasticJobs) -> IntArray:
+    """Return the rows (J,), older jobs first, in their order where they came together."""
+    return np.asarray(np.argsort(-jobs.age_s, kind="stable"), dtype=np.int64)
+
+
+def _plan(count: IntArray, step: IntArray) -> CountsAndFrequencies:
+    return CountsAndFrequencies(gpus=count, step=step, postponed=count == 0)
+
 
 TAUT: Final = "taut"
 COUNTS: Final[tuple[Stage, ...]] = ("counts",)

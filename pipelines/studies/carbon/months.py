@@ -4,9 +4,9 @@ Called by `taut experiment carbon`; planning and simulating are `scheduler_core.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -16,14 +16,13 @@ from pipelines.errors import SourceError
 from pipelines.simulation.energy.grid_files import ZoneFiles, zone_files
 from pipelines.studies.carbon.charts import carbon_over_time
 from pipelines.studies.carbon.curves import AT_POINTS
-from pipelines.studies.carbon.experiment import Question
 from pipelines.studies.carbon.jobs import Measured, drawn
 from pipelines.studies.carbon.outlook import PRICED, Outlook
 from pipelines.studies.carbon.runs import MOST_BANKED_S, figures
 from pipelines.studies.carbon.simulation import Site, simulate
 from pipelines.studies.carbon.tables import front
 from pipelines.studies.intervals import mean
-from pipelines.studies.study import Findings, Row, dealt
+from pipelines.studies.study import Context, Findings, Row, dealt
 from scheduler_core.planning.carbon.allocator import allocate
 from scheduler_core.planning.carbon.budget import Bank
 from scheduler_core.planning.hourly import HourlySeries
@@ -73,29 +72,29 @@ class Week:
     carbon: HourlySeries
 
 
-def ask_months(question: Question, *, talk: Callable[[str], None] = lambda _: None) -> Findings:
-    """Simulate weeks of real grids under every kind of budget.
+def months_of(measured: Measured, folder: Path, seeds: range, context: Context) -> Findings:
+    """Simulate weeks of real grids under every kind of budget; `folder` holds the zones' hourly series.
 
     Raises
     ------
     BadUsage
-        If a zone's files are absent or not in their format.
+        If a zone's files are missing or not in their format.
     """
-    measured = Measured.of(question.energy)
-    grids = {zone: zone_files(question.energy / "grid", zone) for zone in ZONES}
+    seeds = seeds[:MOST_SEEDS]
+    grids = {zone: zone_files(folder, zone) for zone in ZONES}
     series = {zone: _carbon(files) for zone, files in grids.items()}
     weeks = [
         Week(measured=measured, zone=zone, month=month, seed=seed, carbon=series[zone])
         for month in MONTHS
         for zone in ZONES
-        for seed in _seeds(question)
+        for seed in seeds
     ]
     done: list[Row] = []
-    for rows in dealt(run_week, weeks, question.processes):
+    for rows in dealt(run_week, weeks, context.processes):
         done += rows
-    talk(f"months: {len(weeks)} weeks simulated")
+    context.talk(f"months: {len(weeks)} weeks simulated")
     runs = pl.DataFrame(done, infer_schema_length=None)
-    return _findings(runs, question, tuple(note for files in grids.values() for note in files.notes))
+    return _findings(runs, len(seeds), tuple(note for files in grids.values() for note in files.notes))
 
 
 def run_week(week: Week) -> list[Row]:
@@ -153,21 +152,6 @@ def saving_rows(runs: pl.DataFrame) -> list[Row]:
     return rows
 
 
-def _seeds(question: Question) -> range:
-    return range(question.seed, question.seed + min(question.seeds, MOST_SEEDS))
-
-
-def together(first: Findings, second: Findings) -> Findings:
-    """Return two findings as one, the first's study and trace."""
-    return replace(
-        first,
-        tables={**first.tables, **second.tables},
-        frames={**first.frames, **second.frames},
-        charts={**first.charts, **second.charts},
-        notes=(*first.notes, *second.notes),
-    )
-
-
 def _less(ours: pl.DataFrame, theirs: pl.DataFrame, column: str) -> float:
     """Return which part less we spend than they, on the mean over completion times that both reach."""
     mine, other = front(ours, column), front(theirs, column)
@@ -186,14 +170,14 @@ def _carbon(files: ZoneFiles) -> HourlySeries:
     return files.carbon.going_round()
 
 
-def _findings(runs: pl.DataFrame, question: Question, notes: tuple[str, ...]) -> Findings:
+def _findings(runs: pl.DataFrame, seeds: int, notes: tuple[str, ...]) -> Findings:
     whole = runs.filter(pl.col("mean_jct_s").is_finite().all().over("zone", "month", "budget", "share"))
     points = whole.group_by("zone", "month", "budget", "share", maintain_order=True).agg(
         pl.col("mean_jct_s", "kg", "kwh").mean(),
         panel=pl.format("{}, {}", pl.col("zone").first(), pl.col("month").first()),
     )
     of = [
-        f"{len(_seeds(question))} stretches of {JOBS} jobs on {GPUS} GPUs; a point is a budget or a price",
+        f"{seeds} stretches of {JOBS} jobs on {GPUS} GPUs; a point is a budget or a price",
         "life-cycle intensities of 2023, hourly; points further left and lower are better",
     ]
     said = (

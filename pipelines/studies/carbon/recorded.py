@@ -14,8 +14,7 @@ import polars as pl
 from pipelines.errors import LakeError
 from pipelines.lake.lake import Lake
 from pipelines.studies.carbon.arms import BASELINES, TAUT, TWO_STAGES
-from pipelines.studies.carbon.arriving import ArrivingJobs
-from pipelines.studies.carbon.jobs import MOST_GPUS, Measured, elastic
+from pipelines.studies.carbon.jobs import MOST_GPUS, ArrivingJobs, Measured, elastic
 from pipelines.studies.carbon.runs import Setting, Task
 from pipelines.studies.replay.sizes import ORACLE, PREDICTED, sizes_of
 

@@ -10,9 +10,8 @@ from typing import Final
 import numpy as np
 
 from pipelines.studies.carbon.arms import ARMS, Arm
-from pipelines.studies.carbon.arriving import ArrivingJobs
-from pipelines.studies.carbon.bound import BOUND, PRICES_S_PER_KWH, least_mean
-from pipelines.studies.carbon.jobs import HOUR_S, Measured, drawn
+from pipelines.studies.carbon.curves import BOUND, PRICES_S_PER_KWH, least_mean
+from pipelines.studies.carbon.jobs import HOUR_S, ArrivingJobs, Measured, drawn
 from pipelines.studies.carbon.simulation import Course, Site, simulate
 from pipelines.studies.study import Row
 from scheduler_core.planning.carbon.budget import Bank

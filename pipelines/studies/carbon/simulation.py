@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from pipelines.studies.carbon.arriving import ArrivingJobs
+from pipelines.studies.carbon.jobs import ArrivingJobs
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.carbon.budget import Bank
 from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs

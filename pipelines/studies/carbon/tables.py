@@ -10,8 +10,7 @@ import numpy as np
 import polars as pl
 
 from pipelines.studies.carbon.arms import ABLATION, BASELINES, TAUT, TWO_STAGES, VARIANTS
-from pipelines.studies.carbon.bound import BOUND
-from pipelines.studies.carbon.curves import Front, compared
+from pipelines.studies.carbon.curves import BOUND, Front, compared
 from pipelines.studies.intervals import mean
 from pipelines.studies.study import Row
 

@@ -3,17 +3,133 @@
 How they decide is `scheduler_core.planning.cost`'s. Called by `pipelines.studies.cost.runs`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
-from pipelines.studies.cost.baselines import BASELINES, CONFIGURATIONS, FIXED, ORDERS, Asked, Baseline, Policy
+from scheduler_core.errors import BadInput
 from scheduler_core.planning.cost.decision import decide
 from scheduler_core.planning.cost.greedy import greedy
 from scheduler_core.planning.cost.lookahead import ITERATIONS, look_ahead
-from scheduler_core.planning.cost.problem import Decision, Problem
+from scheduler_core.planning.cost.problem import POSTPONED, Decision, Problem
+from scheduler_core.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What users said at submission (J): when, `submitted_s`, and the GPUs they asked for, `gpus`."""
+
+    submitted_s: FloatArray
+    gpus: IntArray
+
+
+class Policy(Protocol):
+    """Takes one decision for all jobs in the system."""
+
+    def __call__(self, problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:
+        """Return where every job runs until the next decision."""
+        ...
+
+
+Order = Callable[[Problem, Asked], FloatArray]
+
+
+def fifo(problem: Problem, asked: Asked) -> FloatArray:  # noqa: ARG001 -- all orders have one signature
+    """Return the key of first come, first served: the moment of submission."""
+    return asked.submitted_s
+
+
+def earliest_due(problem: Problem, asked: Asked) -> FloatArray:  # noqa: ARG001 -- all orders have one signature
+    """Return the key of the earliest due date."""
+    return problem.jobs.due_s
+
+
+def priority(problem: Problem, asked: Asked) -> FloatArray:  # noqa: ARG001 -- all orders have one signature
+    """Return the key of the highest weight of tardiness."""
+    return -problem.jobs.weight_usd_per_s
+
+
+ORDERS: Final[dict[str, Order]] = {"fifo": fifo, "edf": earliest_due, "priority": priority}
+"""By name; the smallest key is served first, ties by submission and then by place."""
+
+FIXED, FASTEST = "fixed", "fastest"
+CONFIGURATIONS: Final = (FIXED, FASTEST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """An order and a configuration by name.
+
+    `fixed` gives a job the count it asks for, on the node type where that is fastest and there is room; `fastest` the
+    fastest of all configurations there is room for. A job with no room is passed over, so nobody waits behind it.
+    Without `preemptive` running jobs stay as they are, as in the source's own comparisons; with it (ours) everybody
+    is placed anew at each decision. Both share nodes, fullest first, where the source's methods open a node for each
+    job: that is kinder to them.
+
+    References
+    ----------
+    ANDREAS (arXiv 2105.05080): FIFO, EDF and priority as first-principle methods.
+
+    Raises
+    ------
+    BadInput
+        If the order or the configuration is unknown.
+    """
+
+    order: str
+    configuration: str
+    preemptive: bool = False
+
+    def __post_init__(self) -> None:
+        for value, known in ((self.order, tuple(ORDERS)), (self.configuration, CONFIGURATIONS)):
+            if value not in known:
+                raise BadInput(f"baseline: found {value!r}, expected one of {', '.join(known)}")
+
+    def __call__(self, problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:  # noqa: ARG002 -- see Policy
+        """Return where every job runs until the next decision; nothing is random."""
+        standing = Decision.nothing(len(problem.jobs))
+        if problem.current is not None and not self.preemptive:
+            standing = problem.current
+        node, gpus, free = standing.node.copy(), standing.gpus.copy(), problem.nodes.gpus
+        np.subtract.at(free, node[node != POSTPONED], gpus[node != POSTPONED])
+        keys = (asked.submitted_s, ORDERS[self.order](problem, asked))
+        for job in np.lexsort(keys).tolist():
+            if not free.any():
+                break
+            if node[job] == POSTPONED:
+                counts = asked.gpus[job : job + 1] if self.configuration == FIXED else None
+                node[job], gpus[job] = _placed(problem, problem.jobs.run_s[job], counts, free)
+        return Decision(node=node, gpus=gpus)
+
+
+def _placed(problem: Problem, run_s: FloatArray, counts: IntArray | None, free: IntArray) -> tuple[int, int]:
+    """Return the node and the count of the fastest configuration with room, and take its GPUs from `free`.
+
+    Equally fast ones: the fewest GPUs. Of the nodes with room the fullest, so that few are switched on.
+    """
+    allowed = run_s if counts is None else run_s[:, counts]
+    for place in np.argsort(allowed, axis=None, kind="stable").tolist():
+        kind, column = divmod(place, allowed.shape[1])
+        if np.isnan(allowed[kind, column]):
+            break  # NaN is sorted last
+        count = column if counts is None else int(counts[column])
+        room = np.flatnonzero((problem.nodes.type_of == kind) & (free >= count))
+        if len(room):
+            node = int(room[np.argmin(free[room])])
+            free[node] -= count
+            return node, count
+    return POSTPONED, 0
+
+
+BASELINES: Final[dict[str, Policy]] = {
+    f"{order}, {configuration}": Baseline(order=order, configuration=configuration)
+    for order in ORDERS
+    for configuration in CONFIGURATIONS
+}
+"""By name; none preempts."""
+
 
 AHEAD, RELINKED, GREEDY = "looking ahead", "randomised + relinking", "greedy"
 """Plans judged to the end of all jobs there are (ours); by the source's objective; its greedy without chance."""

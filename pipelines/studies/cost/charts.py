@@ -1,6 +1,6 @@
-"""Charts of the experiment on costs: cost over load, what it is made of, and energy against tardiness.
+"""Charts of the cost study: cost over load, and its parts.
 
-Drawn from the runs' rows. Called by `pipelines.studies.cost.experiment`.
+Drawn from the runs' rows. Called by `pipelines.studies.cost.study`.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,8 @@ import altair as alt
 import polars as pl
 
 from pipelines.report.charts.looks import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, titled
-from pipelines.studies.cost.arms import AHEAD, GREEDY, RELINKED, as_asked, first_principle
-from pipelines.studies.cost.baselines import CONFIGURATIONS
-from pipelines.studies.cost.studies import EXACT
+from pipelines.studies.cost.arms import AHEAD, CONFIGURATIONS, GREEDY, RELINKED, as_asked, first_principle
+from pipelines.studies.cost.settings import EXACT
 from pipelines.studies.study import summed_up
 
 COLOURS: Final = {
@@ -25,9 +24,6 @@ COLOURS: Final = {
 
 PARTS: Final = {"tardiness_usd": "tardiness", "energy_usd": "energy"}
 SEARCHES: Final = (AHEAD, RELINKED, GREEDY)
-LABELLED: Final = (0.001, 0.01, 1.0)
-"""Of the factors, those whose points stand apart."""
-
 WIDTH, HEIGHT = 420, 280
 
 
@@ -77,49 +73,6 @@ def parts_of_cost(runs: pl.DataFrame, middle: float, said: Sequence[str]) -> alt
         .properties(width=WIDTH, height=HEIGHT)
     )
     return titled(alt.vconcat(bars), f"What costs are made of, load {middle:g}", said)
-
-
-def energy_against_tardiness(
-    ours: pl.DataFrame, runs: pl.DataFrame, place: tuple[float, str], said: Sequence[str]
-) -> alt.TopLevelMixin:
-    """Draw energy against tardiness: looking ahead along the weights it plans with, and each method as a point.
-
-    `place` is the load and the zone.
-    """
-    means = ours.group_by("value", maintain_order=True).agg(pl.col("tardiness_usd", "energy_kwh").mean())
-    load, zone = place
-    kept = runs.filter(pl.col("study") == EXACT, pl.col("load") == load, pl.col("zone") == zone)
-    methods = kept.filter(pl.col("arm").is_in(list(first_principle())))
-    points = methods.group_by("arm", maintain_order=True).agg(pl.col("tardiness_usd", "energy_kwh").mean())
-    x = alt.X("tardiness_usd:Q").title("tardiness of a run, USD at the true weights")
-    y = alt.Y("energy_kwh:Q").title("energy of a run, kWh").scale(zero=False)
-    line = (
-        alt.Chart(means)
-        .mark_line(color=BLUE, point=alt.OverlayMarkDef(color=BLUE))
-        .encode(x=x, y=y, order=alt.Order("value:Q"))
-    )
-    told_apart = means.filter(pl.col("value").is_in(LABELLED))
-    labels = (
-        alt.Chart(told_apart.with_columns(said=pl.format("x {}", pl.col("value").cast(pl.String))))
-        .mark_text(align="left", dx=7, dy=-7, color=BLUE)
-        .encode(x=x, y=y, text="said:N")
-    )
-    names = list(first_principle())
-    dots = (
-        alt.Chart(points)
-        .mark_point(filled=True, size=110, opacity=0.9)
-        .encode(
-            x=x,
-            y=y,
-            color=alt.Color("arm:N").title(None).scale(domain=names, range=[COLOURS[name] for name in names]),
-            shape=alt.Shape("arm:N")
-            .title(None)
-            .scale(domain=names, range=["square" if "fixed" in name else "triangle-up" for name in names]),
-        )
-    )
-    chart = alt.vconcat(alt.layer(line, labels, dots).properties(width=WIDTH, height=HEIGHT))
-    told = [*said, f"load {load:g}; line: looking ahead, planning with so many times the true weights of tardiness"]
-    return titled(chart, "Energy against tardiness", told)
 
 
 def _colour() -> alt.Color:

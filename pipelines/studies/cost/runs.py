@@ -1,6 +1,6 @@
 """One draw of jobs and prices under several policies: a row of figures for each.
 
-What the rows come to is `tables`' and `claims`' matter. Called by `pipelines.studies.cost.experiment`.
+What the rows come to is `tables`' and `claims`' matter. Called by `pipelines.studies.cost.study`.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,12 +11,40 @@ import numpy as np
 import polars as pl
 
 from pipelines.studies.cost.arms import as_asked, policies
-from pipelines.studies.cost.feasibility import Unavoidable, unavoidable
-from pipelines.studies.cost.simulation import Outcome, Site, gpu_seconds, simulate
-from pipelines.studies.cost.studies import Setting
+from pipelines.studies.cost.settings import Setting
+from pipelines.studies.cost.simulation import Outcome, Site, SubmittedJobs, gpu_seconds, simulate
 from pipelines.studies.cost.workload import Speeds, cluster, submitted
 from pipelines.studies.study import Row, dealt
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries
+from scheduler_core.types import FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unavoidable:
+    """The share of jobs that are late even if begun at submission, at their fastest, and what that costs in USD."""
+
+    late_share: float
+    usd: float
+
+
+def unavoidable(jobs: SubmittedJobs, *, as_asked: bool) -> Unavoidable:
+    """Return what is late on an empty cluster: `as_asked` with the GPUs asked for, else with any number.
+
+    Every job has its true run time on the node type where that is shortest, and nobody else is there, so that no
+    order, no preemption and no further node brings a run's tardiness below that.
+    """
+    late_s = np.maximum(jobs.submit_s + _soonest_s(jobs, as_asked=as_asked) - jobs.due_s, 0.0)
+    # What is due as soon as it can end is not late by the last digit of a float.
+    late_s = np.where(late_s > 1e-6, late_s, 0.0)
+    return Unavoidable(late_share=float((late_s > 0.0).mean()), usd=float(jobs.weight_usd_per_s @ late_s))
+
+
+def _soonest_s(jobs: SubmittedJobs, *, as_asked: bool) -> FloatArray:
+    allowed = jobs.run_s
+    if as_asked:
+        allowed = np.take_along_axis(jobs.run_s, jobs.asked_gpus[:, None, None], axis=2)
+    return np.asarray(np.nanmin(allowed, axis=(1, 2)) * jobs.off_by)
+
 
 TALK_EVERY: Final = 25
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.studies.cost.baselines import Asked, Policy
+from pipelines.studies.cost.arms import Asked, Policy
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.cost.objective import Terms, check
 from scheduler_core.planning.cost.problem import POSTPONED, Decision, Nodes, Problem, WaitingJobs

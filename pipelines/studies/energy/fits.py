@@ -3,17 +3,33 @@
 The judging itself is in `frequency_fits`, `scaling_fits` and `limit_fits`. Called by `taut experiment energy-fits`.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import polars as pl
 
-from pipelines.studies.energy.energy_fits import energy_over_frequency, errors_of_fits
-from pipelines.studies.energy.frequency_fits import POWERS, held_out_rows, workload_rows
-from pipelines.studies.energy.limit_fits import limit_rows
-from pipelines.studies.energy.measured import frequency_table, gavel_throughputs, power_limits, step_times
-from pipelines.studies.energy.scaling_fits import scaling_rows
-from pipelines.studies.study import Findings, Row
+from pipelines.studies.energy.frequency_fits import (
+    POWERS,
+    energy_over_frequency,
+    errors_of_fits,
+    held_out_rows,
+    workload_rows,
+)
+from pipelines.studies.energy.measured import (
+    SETTING,
+    frequency_table,
+    gavel_throughputs,
+    gpus_per_node,
+    power_limits,
+    scaling_model,
+    step_times,
+)
+from pipelines.studies.study import Context, Findings, Row, Study, energy_option
+from scheduler_core.planning.power_limit import fit_power_limit
+from scheduler_core.planning.scaling import ScalingModel, scaling_error
+from scheduler_core.types import FloatArray
 
 PUBLISHED: Final = {"time_error_pct": 2.3, "power_cubic_pct": 1.3}
 """Mean errors that the reference gives for the same tables."""
@@ -30,18 +46,25 @@ HIDDEN: Final = 0.5
 """What rounding of published percents to whole numbers hides."""
 
 
-def found(folder: Path) -> Findings:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Options of the study of fits."""
+
+    energy: Path | None = energy_option()
+
+
+def run(config: Config, context: Context) -> Findings:
     """Judge every model made of the folder's tables.
 
     Raises
     ------
     SourceError
-        If a table is absent or cannot be meant.
+        If a table is missing or not in its format.
     """
+    folder = config.energy or context.energy
     table, steps = frequency_table(folder), step_times(folder)
     each, scaling = workload_rows(table), scaling_rows(steps)
     tables = {
-        "claims": claim_rows(each),
         "frequency": each,
         "frequency, held out": held_out_rows(table),
         "scaling": scaling,
@@ -55,6 +78,7 @@ def found(folder: Path) -> Findings:
     return Findings(
         study="energy-fits",
         trace="measured",
+        claims=claim_rows(each),
         tables=tables,
         frames={"frequency": table},
         charts={
@@ -122,3 +146,114 @@ def _claim(claim: str, bar: str, measured: str, met: bool) -> Row:  # the verdic
 
 def _mean(frame: pl.DataFrame, name: str) -> float:
     return float(frame.select(pl.mean(name)).item())
+
+
+LEAST_LIMITS: Final = 3
+"""Of which the middle one can be held out."""
+
+
+def limit_rows(table: pl.DataFrame) -> list[Row]:
+    """Return a row per GPU type: errors at inner limits held out, one at a time, and what the best limits come to.
+
+    Savings are against the highest limit measured, over the settings that have at least `LEAST_LIMITS`.
+    """
+    rows: list[Row] = []
+    for (gpu_type,), of_type in table.group_by("gpu_type", maintain_order=True):
+        settings = [
+            tuple(rows_of.sort("limit_w")[name].to_numpy() for name in ("limit_w", "epoch_s", "watts"))
+            for _, rows_of in of_type.group_by(*SETTING, maintain_order=True)
+        ]
+        full = [columns for columns in settings if len(columns[0]) >= LEAST_LIMITS]
+        errors = np.array([error for columns in full for error in _held_out(*columns)])
+        saved, slower, best = np.array([_best(*columns) for columns in full]).T
+        rows.append(
+            {
+                "gpu_type": gpu_type,
+                "settings": len(settings),
+                "judged": len(full),
+                "over_limit": int((of_type["watts"] > of_type["limit_w"]).sum()),
+                "held_out": len(errors),
+                "time_error_pct": float(errors[:, 0].mean()),
+                "time_worst_pct": float(errors[:, 0].max()),
+                "power_error_pct": float(errors[:, 1].mean()),
+                "power_worst_pct": float(errors[:, 1].max()),
+                "optimal_limit_w": float(np.median(best)),
+                "saving_pct": float(saved.mean()),
+                "slower_pct": float(slower.mean()),
+            }
+        )
+    return rows
+
+
+def _held_out(limits: FloatArray, seconds: FloatArray, watts: FloatArray) -> list[tuple[float, float]]:
+    """Return the errors in percent of time and watts at each inner limit, interpolated from the others."""
+    errors = []
+    for out in range(1, len(limits) - 1):
+        model = fit_power_limit(*(np.delete(each, out) for each in (limits, seconds, watts)))
+        time, power = float(model.epoch_s(limits[out])) / seconds[out], float(model.watts(limits[out])) / watts[out]
+        errors.append((100.0 * abs(time - 1.0), 100.0 * abs(power - 1.0)))
+    return errors
+
+
+def _best(limits: FloatArray, seconds: FloatArray, watts: FloatArray) -> tuple[float, float, float]:
+    """Return what the limit of least energy saves, how much longer it takes, both in percent, and the limit."""
+    model = fit_power_limit(limits, seconds, watts)
+    best = int(np.argmax(limits == model.optimal_limit_w()))
+    energy = seconds * watts
+    return 100.0 * (1.0 - energy[best] / energy[-1]), 100.0 * (seconds[best] / seconds[-1] - 1.0), limits[best]
+
+
+LEAST_COUNTS = 3
+"""Of GPUs, so that one can be held out and two are left to tell a slope."""
+
+
+def scaling_rows(steps: pl.DataFrame) -> list[Row]:
+    """Return a row per application and cluster: its error, and that at each GPU count when it is held out.
+
+    `largest_error_pct` is at the largest count, fitted to all smaller ones. Where rows are suspect there is no model.
+    """
+    nodes = {
+        str(cluster): gpus_per_node(rows) for (cluster,), rows in steps.filter(~pl.col("suspect")).group_by("cluster")
+    }
+    rows: list[Row] = []
+    for (application, cluster), measured in steps.group_by("application", "cluster", maintain_order=True):
+        said = {
+            "application": application,
+            "cluster": cluster,
+            "rows": len(measured),
+            "suspect": int(measured["suspect"].sum()),
+            "counts": measured["gpus"].n_unique(),
+        }
+        on_a_node = nodes.get(str(cluster), 1)
+        rows.append({**said, **(_nothing() if measured["suspect"].any() else _judged(measured, on_a_node))})
+    return sorted(rows, key=lambda row: (str(row["application"]), str(row["cluster"])))
+
+
+def _judged(measured: pl.DataFrame, on_a_node: int) -> Row:
+    """Return the errors of one application on one cluster."""
+    model = scaling_model(measured, on_a_node)
+    counts = measured["gpus"].unique().sort().to_list()
+    out: list[float] = []
+    if len(counts) >= LEAST_COUNTS:
+        for count in counts:
+            at = pl.col("gpus") == count
+            out.append(_error_pct(scaling_model(measured.filter(~at), on_a_node), measured.filter(at)))
+    return {
+        "gamma": model.gamma,
+        "error_pct": _error_pct(model, measured),
+        "held_out_error_pct": float(np.mean(out)) if out else None,
+        "held_out_worst_pct": float(np.max(out)) if out else None,
+        "largest_error_pct": out[-1] if out else None,
+    }
+
+
+def _nothing() -> Row:
+    return dict.fromkeys(("gamma", "error_pct", "held_out_error_pct", "held_out_worst_pct", "largest_error_pct"))
+
+
+def _error_pct(model: ScalingModel, rows: pl.DataFrame) -> float:
+    columns = (rows[name].to_numpy() for name in ("gpus", "nodes", "batch_per_gpu", "step_s"))
+    return 100.0 * scaling_error(model, *columns)
+
+
+ENERGY_FITS: Final = Study(name="energy-fits", config=Config, run=run)

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.studies.carbon.carbon_rounds import Round, measured_like
+from pipelines.studies.carbon.gap import Round, measured_like
 from scheduler_core.planning.carbon.allocator import allocate
 from scheduler_core.planning.carbon.exchange import exchange
 from tests.benchmarks.serving.figures import Bar, Row, amount_row

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.studies.cost.cost_gap import P100_NODE, V100_NODE, drawn
+from pipelines.studies.cost.gap import P100_NODE, V100_NODE, drawn
 from scheduler_core.planning.cost.decision import ITERATIONS, METHODS, decide
 from scheduler_core.planning.cost.problem import Problem
 from tests.benchmarks.serving.figures import Bar, Row, amount_row

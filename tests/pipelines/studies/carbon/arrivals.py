@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipelines.studies.carbon.arriving import ArrivingJobs
+from pipelines.studies.carbon.jobs import ArrivingJobs
 
 MOST = 4
 

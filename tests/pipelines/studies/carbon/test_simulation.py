@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.studies.carbon.arriving import ArrivingJobs
-from pipelines.studies.carbon.baselines import fifo_at_max, fixed_at_optimal, greedy_at_max
+from pipelines.studies.carbon.arms import fifo_at_max, fixed_at_optimal, greedy_at_max
+from pipelines.studies.carbon.jobs import ArrivingJobs
 from pipelines.studies.carbon.simulation import STUCK_S, Planner, Site, simulate
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.carbon.allocator import allocate

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.studies.cost.baselines import Asked, Policy
+from pipelines.studies.cost.arms import Asked, Policy
 from pipelines.studies.cost.simulation import Site, SubmittedJobs, simulate
 from scheduler_core.planning.cost.decision import decide
 from scheduler_core.planning.cost.greedy import by_pressure, pressure_s

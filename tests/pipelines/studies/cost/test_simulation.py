@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.studies.cost.baselines import BASELINES, Asked, Baseline, Policy
+from pipelines.studies.cost.arms import BASELINES, Asked, Baseline, Policy
 from pipelines.studies.cost.simulation import Outcome, Site, SubmittedJobs, gpu_seconds, simulate
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem

@@ -4,10 +4,8 @@ import polars as pl
 import pytest
 
 from pipelines.studies.cost.arms import AHEAD, GREEDY, RELINKED, as_asked, first_principle, preemptive
-from pipelines.studies.cost.claims import as_asked_note, claims
-from pipelines.studies.cost.equal_tardiness import equal_tardiness_rows
-from pipelines.studies.cost.studies import AT_LOADS, EXACT, OFF, PREEMPTING, RHO, WEIGHTS, settings
-from pipelines.studies.cost.tables import DECISIONS, PLAN, deviations, savings, sensitivity
+from pipelines.studies.cost.settings import AT_LOADS, EXACT, OFF, PREEMPTING, RHO, WEIGHTS, settings
+from pipelines.studies.cost.tables import DECISIONS, PLAN, as_asked_note, claims, deviations, savings, sensitivity
 
 LOADS = (0.5,)
 
@@ -71,15 +69,6 @@ def test_parameters_are_held_against_the_same_policy_or_looking_ahead() -> None:
     assert found[RHO]["more_than_usual_pct"] == pytest.approx(100.0)
     assert found[PREEMPTING]["than"] == AHEAD
     assert found[PREEMPTING]["more_than_usual_pct"] == pytest.approx(100 * 20.0 / 20.5)
-
-
-def test_energy_is_read_off_at_the_methods_tardiness() -> None:
-    first = equal_tardiness_rows(runs(), 0.5, "Z")[0]
-
-    # from (10.5 USD, 100 kWh) to (100 USD, 60 kWh), at 60.5 USD
-    assert first["ours_kwh"] == pytest.approx(100.0 - 40.0 * 50.0 / 89.5)
-    assert first["saving_pct"] == pytest.approx(100 * (1.0 - float(str(first["ours_kwh"])) / 200.0))
-    assert first["beyond"] is False
 
 
 @pytest.mark.parametrize(("ahead", "verdict"), [(10.0, "met"), (58.0, "missed")])

@@ -8,18 +8,18 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from pipelines.cli import app
-from pipelines.studies.energy.fits import claim_rows, found
+from pipelines.studies.energy.fits import Config, claim_rows, run, scaling_rows
 from pipelines.studies.energy.frequency_fits import FITTED_TO, POWERS
-from pipelines.studies.energy.scaling_fits import scaling_rows
+from pipelines.studies.study import Context
 from tests.pipelines.studies.energy.made_up import APPLICATIONS, MHZ, WORKLOADS
 
 
 def taut(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["experiment", "energy-fits", *arguments])
+    return CliRunner().invoke(app, ["study", "energy-fits", *arguments])
 
 
 def test_tables_made_by_the_models_fit_them_at_every_step_held_out(made_up: Path) -> None:
-    tables = found(made_up).tables
+    tables = run(Config(energy=made_up), Context()).tables
 
     for row in tables["frequency"]:
         assert (row["time_error_pct"], row["power_cubic_pct"]) == pytest.approx((0.0, 0.0), abs=1e-3)
@@ -47,7 +47,9 @@ def test_a_mean_error_is_held_to_the_last_digit_published(time_error_pct: float,
 
 
 def test_savings_are_those_measured(made_up: Path) -> None:
-    bound = next(row for row in found(made_up).tables["frequency"] if row["workload"] == "bound")
+    bound = next(
+        row for row in run(Config(energy=made_up), Context()).tables["frequency"] if row["workload"] == "bound"
+    )
     watts, ratio = 40.0 + 3e-8 * 800.0**3, 0.9 + 0.1 * 1400.0 / 800.0
 
     assert bound["optimal_mhz"] == 800.0
@@ -56,7 +58,7 @@ def test_savings_are_those_measured(made_up: Path) -> None:
 
 
 def test_counts_held_out_of_scaling_are_judged_and_suspect_rows_are_counted(made_up: Path) -> None:
-    rows = {row["application"]: row for row in found(made_up).tables["scaling"]}
+    rows = {row["application"]: row for row in run(Config(energy=made_up), Context()).tables["scaling"]}
 
     assert set(rows) == {*APPLICATIONS, "odd"}
     assert rows["odd"] | {"rows": 1, "suspect": 1, "error_pct": None} == rows["odd"]
@@ -113,6 +115,6 @@ def test_a_folder_without_tables_is_a_clear_error(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_published_tables_fit_as_published(energy: Path) -> None:
-    claims = found(energy).tables["claims"]
+    claims = run(Config(energy=energy), Context()).claims
 
     assert [row["verdict"] for row in claims] == ["met"] * (5 + len(POWERS) - 2)

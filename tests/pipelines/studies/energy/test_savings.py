@@ -14,10 +14,26 @@ from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK
 from pipelines.simulation.energy.meters import OFF, ON, Meters
 from pipelines.simulation.energy.power_file import power_file
 from pipelines.simulation.simulation_settings import SimulationSettings
-from pipelines.studies.energy.savings import PARTS, SAVINGS, SWITCHING, Question, ask
-from pipelines.studies.energy.savings_drawn import WINDOW, drawn_rows
-from pipelines.studies.energy.savings_recorded import PACKED, SPREAD, WHAT_IF, Recorded, fewer_gpus, recorded
-from pipelines.studies.energy.savings_tables import recorded_savings, right_sizing, shares
+from pipelines.studies.energy.savings import (
+    SAVINGS,
+    SWITCHING,
+    WHERE,
+    findings,
+    recorded_savings,
+    right_sizing,
+    shares,
+)
+from pipelines.studies.energy.savings_runs import (
+    PACKED,
+    SPREAD,
+    WHAT_IF,
+    WINDOW,
+    Recorded,
+    drawn_rows,
+    fewer_gpus,
+    recorded,
+)
+from pipelines.studies.shrinking.crossfit import Predicted
 from scheduler_core.planning.grid import Grid
 from tests.pipelines.simulation.energy.sites import hourly
 from tests.pipelines.simulation.engine.schedules import Came, workload
@@ -159,9 +175,14 @@ def test_the_study_holds_every_arm_against_the_requests(tmp_path: Path) -> None:
     lake = make_lake(tmp_path, {"jobs": jobs(), "machines": machines()})
     drawn = pool()
     beside: dict[str, Recorded] = {"log": recorded(lake, "toy", None, meters(), lambda _: None)}
-    question = Question(pool=drawn, predictor=PREDICTOR, meters=meters(), seeds=range(2), recorded=beside)
 
-    found = ask(replace(question, settings=replace(question.settings, engine="plain", truths=("contention",))))
+    found = findings(
+        Predicted(pool=drawn, predictor=PREDICTOR, notes=()),
+        meters(),
+        range(2),
+        beside,
+        SimulationSettings(engine="plain", truths=("contention",)),
+    )
 
     assert any(note.startswith("use that nobody measured: 52%") for note in found.notes)
     runs = found.frames["runs"]
@@ -173,7 +194,7 @@ def test_the_study_holds_every_arm_against_the_requests(tmp_path: Path) -> None:
     assert ended.group_by("seed").agg(pl.col("finished").n_unique())["finished"].to_list() == [1, 1]
     assert {row["trace"] for row in found.tables[SAVINGS]} == {"toy", "log"}
     assert len(found.tables[SWITCHING]) == 2 + 3
-    assert all(row["work_pct"] > 0.0 for row in found.tables[PARTS])  # type: ignore[operator]  # a number
+    assert all(row["work_pct"] > 0.0 for row in found.tables[WHERE])  # type: ignore[operator]  # a number
     found.charts["parts_of_energy"]().to_dict()
 
 

@@ -5,19 +5,19 @@ the experiment on costs and by benchmarks.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import partial
 from typing import Final
 
 import numpy as np
 
-from pipelines.studies.cost.cost_optimum import optimum
+from pipelines.studies.cost.optimum import optimum
+from pipelines.studies.study import Context, Findings, Row, Study, option, seed_option
 from scheduler_core.planning.cost.decision import METHODS, Method, Search, decide, sought
 from scheduler_core.planning.cost.objective import cost
 from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem, WaitingJobs
 from scheduler_core.types import FloatArray
-
-Row = dict[str, object]
 
 P100_NODE: Final = NodeType(name="p100", gpu_type="P100", gpus=4, idle_w=120.0, gpu_active_w=225.0)
 V100_NODE: Final = NodeType(name="v100", gpu_type="V100", gpus=8, idle_w=260.0, gpu_active_w=270.0)
@@ -169,3 +169,32 @@ def _interval(values: FloatArray, rng: np.random.Generator, samples: int = 2000)
     means = values[rng.integers(0, len(values), (samples, len(values)))].mean(axis=1)
     low, high = np.quantile(means, (0.025, 0.975))
     return float(low), float(high)
+
+
+class Against(StrEnum):
+    """Reference that decisions are compared with."""
+
+    OPTIMUM = "optimum"
+    GREEDY = "greedy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Options of the study of single decisions."""
+
+    against: Against = option(
+        Against.OPTIMUM, help="The exact optimum on 2 to 5 jobs, or the greedy on 50 to 450 jobs."
+    )
+    instances: int = option(100, help="Decisions of each kind.", minimum=1, maximum=10_000)
+    seed: int = seed_option()
+
+
+def run(config: Config, context: Context) -> Findings:
+    """Compare single decisions on drawn jobs with the exact optimum (HiGHS), or with the deterministic greedy."""
+    context.talk(f"deciding {config.instances} drawn problems of each kind by every method")
+    rows_of = gap_rows if config.against is Against.OPTIMUM else improvement_rows
+    rows = rows_of(config.instances, config.seed)
+    return Findings(study="cost-gap", trace="drawn", tables={"": rows}, flat=rows)
+
+
+COST_GAP: Final = Study(name="cost-gap", config=Config, run=run)

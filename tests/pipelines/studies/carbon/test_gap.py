@@ -5,10 +5,9 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.studies.carbon import carbon_gap
-from pipelines.studies.carbon.carbon_gap import PLANNERS, gap_rows
-from pipelines.studies.carbon.carbon_optimum import exhaustive
-from pipelines.studies.carbon.carbon_rounds import INSTANCES, Round, drawn_round, measured_like
+from pipelines.studies.carbon import gap
+from pipelines.studies.carbon.gap import INSTANCES, PLANNERS, Round, drawn_round, gap_rows, measured_like
+from pipelines.studies.carbon.optimum import exhaustive
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.carbon.elastic import CountsAndFrequencies
 
@@ -57,7 +56,7 @@ def test_measured_like_jobs_are_within_what_was_measured() -> None:
 
 
 def test_the_command_prints_the_rows() -> None:
-    result = CliRunner().invoke(app, ["experiment", "carbon-gap", "--rounds", "2", "--format", "csv"])
+    result = CliRunner().invoke(app, ["study", "carbon-gap", "--rounds", "2", "--format", "csv"])
 
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[0].startswith("instances,plan,rounds,mean_gap")
@@ -78,7 +77,7 @@ def none_at_all(drawn: Round) -> CountsAndFrequencies:
 
 
 def test_gaps_tell_who_postpones_fewer_and_are_to_the_best_of_as_many_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carbon_gap, "PLANNERS", {"fewest": fewest_put_off, "none": none_at_all})
+    monkeypatch.setattr(gap, "PLANNERS", {"fewest": fewest_put_off, "none": none_at_all})
 
     rows = {(row["instances"], row["plan"]): row for row in gap_rows(ROUNDS, 4)}
 
@@ -89,7 +88,7 @@ def test_gaps_tell_who_postpones_fewer_and_are_to_the_best_of_as_many_too(monkey
 
 
 def test_a_seed_beyond_what_columns_hold_is_refused() -> None:
-    result = CliRunner().invoke(app, ["experiment", "carbon-gap", "--rounds", "2", "--seed", str(2**63)])
+    result = CliRunner().invoke(app, ["study", "carbon-gap", "--rounds", "2", "--seed", str(2**63)])
 
     assert result.exit_code == 2
     assert "less than or equal to 2147483648" in " ".join(result.stderr.replace("│", " ").split())

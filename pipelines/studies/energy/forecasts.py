@@ -4,16 +4,16 @@ The forecasts are `scheduler_core.planning.forecast`'s. Called by `taut experime
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from pipelines.errors import BadUsage
 from pipelines.simulation.energy.grid_files import zone_files, zones_of
+from pipelines.studies.study import Context, Findings, Row, Study, grid_option, option
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.forecast import FORECASTS, forecast_error
 from scheduler_core.planning.hourly import HourlySeries
-
-Row = dict[str, object]
 
 HORIZONS_H: Final = (1, 3, 6, 12, 24, 48)
 
@@ -72,3 +72,28 @@ def _rows(zone: str, name: str, series: HourlySeries, horizons_h: Sequence[int])
                 }
             )
     return rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Options of the study of forecasts; no zone takes all of them."""
+
+    grid: Path | None = grid_option()
+    zones: tuple[str, ...] = option((), name="--zone", help="Only this zone (may be repeated).", shown="all of them")
+    horizons_h: tuple[int, ...] = option(
+        HORIZONS_H,
+        name="--horizon-h",
+        help="Hours ahead (may be repeated).",
+        minimum=1,
+        maximum=168,
+        shown="1, 3, 6, 12, 24 and 48",
+    )
+
+
+def run(config: Config, context: Context) -> Findings:
+    """Return the errors of persistence and the same hour yesterday, for every zone and horizon of a folder."""
+    rows, notes = forecast_rows(config.grid or context.energy / "grid", config.zones, config.horizons_h)
+    return Findings(study="forecasts", trace="grid", tables={"": rows}, notes=notes, flat=rows)
+
+
+FORECAST_ERRORS: Final = Study(name="forecasts", config=Config, run=run)

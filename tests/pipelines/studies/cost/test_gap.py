@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.studies.cost.cost_gap import gap_rows, improvement_rows
+from pipelines.studies.cost.gap import gap_rows, improvement_rows
 
 
 @pytest.mark.parametrize("seed", [3, 4])
@@ -27,7 +27,7 @@ def test_every_part_of_the_search_costs_no_more_than_the_greedy_it_begins_with()
 
 
 def test_the_command_prints_a_row_for_each_objective_and_method() -> None:
-    result = CliRunner().invoke(app, ["experiment", "cost-gap", "--instances", "2", "--seed", "9", "--format", "json"])
+    result = CliRunner().invoke(app, ["study", "cost-gap", "--instances", "2", "--seed", "9", "--format", "json"])
 
     assert result.exit_code == 0, result.stderr
     assert [row["method"] for row in json.loads(result.stdout)] == ["greedy", "randomised", "relinked"] * 2

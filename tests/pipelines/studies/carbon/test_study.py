@@ -1,4 +1,4 @@
-"""`taut experiment carbon` on made-up measurements: arms and budgets, tables, months, and the same rows again."""
+"""`taut study carbon` on made-up measurements: arms and budgets, tables, months, and the same rows again."""
 
 import json
 import math
@@ -11,15 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.studies.carbon import experiment, months
+from pipelines.studies.carbon import months, study
 from pipelines.studies.carbon.arms import ABLATION, ARMS, BASELINES, TAUT, TWO_STAGES
-from pipelines.studies.carbon.bound import BOUND, PRICES_S_PER_KWH
-from pipelines.studies.carbon.curves import Front
-from pipelines.studies.carbon.experiment import Question, findings
+from pipelines.studies.carbon.curves import BOUND, PRICES_S_PER_KWH, Front
 from pipelines.studies.carbon.jobs import Measured
 from pipelines.studies.carbon.months import BLIND, BUDGETS, KINDS, PER_KWH, SHARES, Week, run_week, saving_rows
 from pipelines.studies.carbon.outlook import PRICED
 from pipelines.studies.carbon.runs import Setting, Task, run
+from pipelines.studies.carbon.study import findings
 from pipelines.studies.carbon.tables import claim_rows, compared_rows, over_settings, summed_up
 from scheduler_core.planning.hourly import HourlySeries
 
@@ -65,13 +64,13 @@ def test_the_same_seed_gives_the_same_rows(made_up: Path) -> None:
 
 
 def test_tables_compare_taut_with_every_other_arm_and_hold_the_baselines_to_the_bar(made_up: Path) -> None:
-    found = findings(frame_of(made_up), Question(energy=made_up, seeds=2))
+    found = findings(frame_of(made_up), range(2))
 
     summary = found.tables["at equal energy"]
     assert {row["arm"] for row in summary if row["ours"] == TAUT} == set(ARMS) - {TAUT}
     assert {row["arm"] for row in summary if row["ours"] == TWO_STAGES} == set(ARMS) - {TWO_STAGES}
     assert {row["arm"] for row in found.tables["ablation"]} >= set(ABLATION)
-    claims = found.tables["claims"]
+    claims = found.claims
     assert len(claims) == 2 * len(BASELINES)
     assert all((row["verdict"] == "met") == (row["shorter"] >= 1.5) for row in claims)
     assert not any(row["shorter"] > row["ceiling"] * (1.0 + 1e-9) for row in claims)
@@ -147,7 +146,7 @@ def test_budgets_in_grams_emit_less_at_equal_completion_time_where_hours_differ(
 def test_charts_are_drawn(made_up: Path, tmp_path: Path) -> None:
     from pipelines.studies.study import write
 
-    found = findings(frame_of(made_up), Question(energy=made_up, seeds=2))
+    found = findings(frame_of(made_up), range(2))
 
     written = {path.name: path for path in write(found, tmp_path / "out")}
 
@@ -157,8 +156,8 @@ def test_charts_are_drawn(made_up: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_command_writes_rows_of_both_parts(made_up: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experiment, "SETTINGS", (SMALL,))
-    monkeypatch.setattr(experiment, "CHECKS", ())
+    monkeypatch.setattr(study, "SETTINGS", (SMALL,))
+    monkeypatch.setattr(study, "CHECKS", ())
     monkeypatch.setattr(months, "JOBS", 8)
     monkeypatch.setattr(months, "SHARES", (0.3, 1.0))
     monkeypatch.setattr(months, "PRICES_S_PER_KWH", (1e4, 1e5))
@@ -168,7 +167,7 @@ def test_the_command_writes_rows_of_both_parts(made_up: Path, tmp_path: Path, mo
         (made_up / "grid" / zone / "carbon_2023.csv").write_text("\n".join([HEAD, *rows]) + "\n")
 
     arguments = ["--energy", str(made_up), "--seeds", "2", "--processes", "1", "--out", str(tmp_path / "out")]
-    result = CliRunner().invoke(app, ["experiment", "carbon", *arguments, "--format", "json"])
+    result = CliRunner().invoke(app, ["study", "carbon", *arguments, "--format", "json"])
 
     assert result.exit_code == 0, result.stderr
     rows = json.loads(result.stdout)

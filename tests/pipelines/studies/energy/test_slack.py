@@ -13,8 +13,9 @@ from pipelines.simulation.energy.meters import Meters
 from pipelines.simulation.energy.power_file import power_file
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.measures.holding import Uses
-from pipelines.studies.energy.shifting import Outcome, Queue, ask, compared, outcome, queue_of, shifted
+from pipelines.studies.energy.slack import Config, Outcome, Queue, compared, outcome, queue_of, shifted, shifts
 from pipelines.studies.intervals import day_counts
+from pipelines.studies.study import Context
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
 from scheduler_core.planning.grid import Grid
@@ -108,7 +109,7 @@ def test_a_trace_is_replayed_by_every_forecast(tmp_path: Path) -> None:
     machines = [{"trace": "toy", "cluster": "c", "machine": "m", "gpus": 4}]
     lake = make_lake(tmp_path, {"jobs": jobs, "machines": machines})
 
-    found = ask(lake, "toy", None, meters(), slacks_h=(3.0,))
+    found = shifts(lake, "toy", meters(), Config(slacks_h=(3.0,)), Context())
 
     rows = found.frames["rows"]
     said = " | ".join(found.notes)
@@ -144,7 +145,7 @@ def test_a_trace_without_machines_is_refused(tmp_path: Path) -> None:
     lake = make_lake(tmp_path, {"jobs": [ran(0, 60.0, req_gpus=1.0)]})
 
     with pytest.raises(LakeError, match="machines"):
-        ask(lake, "toy", None, meters())
+        shifts(lake, "toy", meters(), Config(), Context())
 
 
 @pytest.mark.parametrize(("how", "later_s"), [("yesterday", 0.0), ("clairvoyant", 3 * 3600.0 - 600.0)])

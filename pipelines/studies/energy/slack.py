@@ -4,8 +4,9 @@ Who is released when is `pipelines.simulation.energy.slack`'s matter. Called by 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
@@ -26,12 +27,24 @@ from pipelines.simulation.job_pool import PARAMETER_SERVER
 from pipelines.simulation.measures.holding import Uses
 from pipelines.simulation.submissions import KEYS
 from pipelines.simulation.workloads import DRAWN, gangs_of, recorded_workload, uses_of
-from pipelines.studies.energy.savings_recorded import GPUS, READING, SECONDS_PER_DAY
+from pipelines.studies.energy.savings_runs import GPUS, READING, SECONDS_PER_DAY
 from pipelines.studies.intervals import BLOCK_DAYS, LEAST_BLOCKS, LEVEL, day_counts
 from pipelines.studies.replay.capacity import evidence_of, readings_of
 from pipelines.studies.replay.replay import replayed
 from pipelines.studies.replay.sizes import PREDICTED, sizes_of
-from pipelines.studies.study import Findings
+from pipelines.studies.study import (
+    Context,
+    Findings,
+    Study,
+    cluster_option,
+    grid_option,
+    option,
+    power_option,
+    pue_option,
+    seed_option,
+    trace_option,
+    zones_option,
+)
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
 from scheduler_core.planning.forecast import FORECASTS
@@ -75,40 +88,57 @@ class Outcome:
     jct_s: FloatArray
 
 
-def ask(
-    lake: Lake,
-    trace: str,
-    cluster: str | None,
-    meters: Meters,
-    *,
-    slacks_h: Sequence[float] = SLACKS_H,
-    seed: int = 0,
-    nthread: int = 1,
-    talk: Callable[[str], None] = lambda _: None,
-) -> Findings:
-    """Replay a trace's jobs at once and held, in every zone, by every forecast and with hindsight.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Options of the slack study: a trace's jobs, the grid, and how long they may be held."""
+
+    trace: str | None = trace_option()
+    cluster: str | None = cluster_option()
+    grid: Path | None = grid_option()
+    zones: tuple[str, ...] = zones_option()
+    slacks_h: tuple[float, ...] = option(
+        SLACKS_H,
+        name="--slack-h",
+        help="Hours that a job may be held (may be repeated).",
+        minimum=0.25,
+        maximum=168.0,
+        shown="1, 3, 6 and 12",
+    )
+    power: Path | None = power_option()
+    pue: float | None = pue_option()
+    seed: int = seed_option()
+
+
+def run_study(config: Config, context: Context) -> Findings:
+    """Replay a trace's jobs released at once and held, in every zone, by every forecast and with hindsight.
 
     Raises
     ------
     LakeError
         If the lake lacks the trace's jobs or machines.
     """
-    queue, notes = queue_of(lake, trace, cluster, seed=seed, nthread=nthread, talk=talk)
+    meters = Meters.of(config.grid or context.energy / "grid", config.zones, config.power, config.pue).priced()
+    return shifts(context.lake(), context.trace(config.trace), meters, config, context)
+
+
+def shifts(lake: Lake, trace: str, meters: Meters, config: Config, context: Context) -> Findings:
+    """Replay a trace's jobs, accounted by the meters; raise as `run_study` does."""
+    queue, notes = queue_of(lake, trace, config.cluster, seed=config.seed, nthread=context.threads, talk=context.talk)
     rows: list[Row] = []
-    counts = day_counts(int(queue.day.max()) + 1, rng=np.random.default_rng(seed))
+    counts = day_counts(int(queue.day.max()) + 1, rng=np.random.default_rng(config.seed))
     now = simulate(queue.workload, queue.machines, Discipline())
     for grid in meters.grids:
         start_ts, began = start_on(grid, None, queue.first_ts)
         notes.append(f"{grid.zone}: {began}")
         base = outcome(queue, now, meters, grid, start_ts)
         for what in BY:
-            for slack_h in slacks_h:
+            for slack_h in config.slacks_h:
                 for how in HOW:
                     held = shifted(queue, _series(grid, what), slack_h, how, start_ts)
                     found = outcome(queue, held, meters, grid, start_ts)
                     named: Row = {"zone": grid.zone, "shift_by": what, "slack_h": slack_h, "shift": how}
                     rows.append(named | compared(found, base, counts))
-            talk(f"{grid.zone}, by {what}: {len(slacks_h) * len(HOW)} replays")
+            context.talk(f"{grid.zone}, by {what}: {len(config.slacks_h) * len(HOW)} replays")
     frame = pl.DataFrame(rows, infer_schema_length=None)
     return Findings(
         study="slack",
@@ -221,3 +251,6 @@ def _notes() -> list[str]:
         "intensity_saved_pct: of grams per kWh met, whatever placement does to the kWh; jct_later_h: mean completion "
         f"time less that of starting at once; intervals of 95 % from blocks of {BLOCK_DAYS} days of submission",
     ]
+
+
+SLACK: Final = Study(name="slack", config=Config, run=run_study, takes=("lake", "threads"))

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.errors import BadUsage
-from pipelines.studies.energy.forecast_rows import forecast_rows
+from pipelines.studies.energy.forecasts import forecast_rows
 
 
 def folder(path: Path, hours: int = 24 * 6) -> Path:
@@ -42,7 +42,7 @@ def test_a_series_too_short_for_a_horizon_is_refused(tmp_path: Path) -> None:
 def test_a_folder_without_zones_is_refused(tmp_path: Path) -> None:
     (tmp_path / "Z").mkdir()
 
-    result = CliRunner().invoke(app, ["experiment", "grid-forecast", "--grid", str(tmp_path)])
+    result = CliRunner().invoke(app, ["study", "forecasts", "--grid", str(tmp_path)])
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert "found no zone, expected subfolders" in " ".join(result.stderr.split())
@@ -50,7 +50,7 @@ def test_a_folder_without_zones_is_refused(tmp_path: Path) -> None:
 
 def test_the_command_prints_them(tmp_path: Path) -> None:
     where = ["--grid", str(folder(tmp_path)), "--zone", "B", "--horizon-h", "3", "--format", "csv"]
-    result = CliRunner().invoke(app, ["experiment", "grid-forecast", *where])
+    result = CliRunner().invoke(app, ["study", "forecasts", *where])
 
     assert result.exit_code == 0
     assert result.stdout.count("\n") == 5

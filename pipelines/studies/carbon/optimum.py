@@ -1,7 +1,7 @@
 """The best plan of a small round by trying them all: what the allocator is held against.
 
 Exhaustive over counts, frequencies and who is postponed, for a handful of jobs; no choice is left out. Called by
-`pipelines.studies.carbon.carbon_gap` and tests.
+`pipelines.studies.carbon.gap` and tests.
 """
 
 from dataclasses import dataclass

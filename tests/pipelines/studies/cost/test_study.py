@@ -1,15 +1,18 @@
-"""The experiment on a made-up folder: every table, the same twice, and what it refuses."""
+"""The cost study on a made-up folder: every table, the same rows twice, and refused options."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from pipelines.errors import BadUsage
-from pipelines.studies.cost.experiment import CLAIMS, Question, ask
-from pipelines.studies.cost.prices import FLAT, prices
-from pipelines.studies.study import write
+from pipelines.studies.cost import study
+from pipelines.studies.cost.settings import FLAT, prices
+from pipelines.studies.cost.study import Config, run
+from pipelines.studies.study import Context, write
 
 
 @pytest.fixture
@@ -30,20 +33,19 @@ def energy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def question(energy: Path, **more: object) -> Question:
-    small = {"zones": ("AA", "BB"), "loads": (0.6,), "at_loads": (0.6,), "nodes": 1, "jobs": 3, "iterations": 1}
-    return Question(energy=energy, seeds=2, **{**small, **more})
+def config(energy: Path) -> Config:
+    return Config(energy=energy, seeds=2, zones=("AA", "BB"), loads=(0.6,), nodes=1, jobs=3, iterations=1)
 
 
 @pytest.mark.slow
 def test_every_table_is_there_and_the_same_seeds_give_the_same_bytes(energy: Path, tmp_path: Path) -> None:
-    first, second = ask(question(energy)), ask(question(energy))
+    first, second = run(config(energy), Context()), run(config(energy), Context())
 
-    assert [len(rows) > 0 for rows in first.tables.values()] == [True] * 6
-    assert {row["verdict"] for row in first.tables[CLAIMS]} <= {"met", "missed"}
+    assert [len(rows) > 0 for rows in first.tables.values()] == [True] * 4
+    assert {row["verdict"] for row in first.claims} <= {"met", "missed"}
     assert first.rows() == second.rows()
     names = {path.name for path in write(first, tmp_path / "out")}
-    assert {"rows.json", "runs.parquet", "cost_over_load.png", "energy_against_tardiness.png"} <= names
+    assert {"rows.json", "runs.parquet", "cost_over_load.png", "parts_of_cost.png"} <= names
 
 
 def test_a_flat_price_at_the_first_ones_mean_is_added(energy: Path) -> None:
@@ -55,10 +57,23 @@ def test_a_flat_price_at_the_first_ones_mean_is_added(energy: Path) -> None:
     assert all(series.wrap for series in found.values())
 
 
-@pytest.mark.parametrize(("at_loads", "said"), [((0.9,), "found 0.9, expected some"), ((), "found none of 0.5 to 0.9")])
-def test_bars_need_a_load_that_is_run(energy: Path, at_loads: tuple[float, ...], said: str) -> None:
-    with pytest.raises(BadUsage, match=said):
-        ask(question(energy, at_loads=at_loads))
+def test_bars_need_a_load_that_is_run(energy: Path) -> None:
+    with pytest.raises(BadUsage, match=r"found none of 0\.5 to 0\.9"):
+        run(replace(config(energy), loads=(0.3,)), Context())
+
+
+def test_a_load_given_twice_is_run_once(energy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_at: list[tuple[list[float], list[float]]] = []
+
+    def settings(loads: Sequence[float], at_loads: Sequence[float], zones: Sequence[str]) -> list[object]:
+        run_at.append((list(loads), list(at_loads)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(study, "settings", settings)
+    with pytest.raises(KeyboardInterrupt):
+        run(replace(config(energy), loads=(0.7, 0.3, 0.7)), Context())
+
+    assert run_at == [([0.7, 0.3], [0.7])]
 
 
 def test_an_unknown_zone_is_told(energy: Path) -> None:

@@ -4,7 +4,6 @@ Puts the parts together; months of real grids are in `months`. Called by `taut e
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -12,10 +11,11 @@ from typing import Final
 import polars as pl
 
 from pipelines.studies.carbon.arms import BASELINES, TAUT, TWO_STAGES
-from pipelines.studies.carbon.bound import BOUND
 from pipelines.studies.carbon.charts import shorter_by_setting, time_over_energy
+from pipelines.studies.carbon.curves import BOUND
 from pipelines.studies.carbon.jobs import CLUSTER, Measured
-from pipelines.studies.carbon.recorded import JOBS, Recorded
+from pipelines.studies.carbon.months import months_of
+from pipelines.studies.carbon.recorded import JOBS, Recorded, recorded
 from pipelines.studies.carbon.runs import IDLE_W, Setting, Task, run
 from pipelines.studies.carbon.tables import (
     ablation_rows,
@@ -26,7 +26,16 @@ from pipelines.studies.carbon.tables import (
     overshoot_pct,
     summed_up,
 )
-from pipelines.studies.study import Findings, dealt
+from pipelines.studies.study import (
+    Context,
+    Findings,
+    Study,
+    dealt,
+    energy_option,
+    option,
+    seed_option,
+    seeds_option,
+)
 
 USUAL_PER_H: Final = 20.0
 """Jobs an hour on 64 GPUs: 160 in 8 hours, as Pollux (OSDI 2021) has them; its loads go from half to twice that."""
@@ -56,55 +65,76 @@ FIRST_SEED: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What is asked: the folder of measurements, seeds, processes, and recorded jobs if any."""
+class Config:
+    """Options of the carbon study: measurements, seeds, and a trace if recorded jobs replace drawn ones."""
 
-    energy: Path
-    seed: int = FIRST_SEED
-    seeds: int = 10
-    processes: int = 1
-    recorded: Recorded | None = None
+    energy: Path | None = energy_option()
+    trace: str | None = option(
+        None,
+        help="Use the jobs of this trace in the lake, with run times predicted from earlier months.",
+        shown="drawn jobs, and real grids",
+    )
+    seeds: int = seeds_option(10)
+    seed: int = seed_option(FIRST_SEED)
+
+    def each_seed(self) -> range:
+        """Return the seeds of every setting."""
+        return range(self.seed, self.seed + self.seeds)
 
 
-def ask(question: Question, *, talk: Callable[[str], None] = lambda _: None) -> Findings:
-    """Run the experiment.
+def run_study(config: Config, context: Context) -> Findings:
+    """Simulate every arm on drawn jobs and on months of real grids, or on recorded jobs.
 
     Raises
     ------
     SourceError
-        If a table is absent or cannot be meant.
+        If a table is missing or not in its format.
     """
-    measured = Measured.of(question.energy)
-    seeds = range(question.seed, question.seed + question.seeds)
-    if question.recorded is None:
+    jobs = None
+    if config.trace is not None:
+        jobs = recorded(
+            context.lake(), context.trace(config.trace), seed=config.seed, threads=context.threads, talk=context.talk
+        )
+    measured, seeds = Measured.of(config.energy or context.energy), config.each_seed()
+    if jobs is None:
         tasks = [Task(measured=measured, setting=each, seed=seed) for each in (*SETTINGS, *CHECKS) for seed in seeds]
     else:
-        tasks = question.recorded.tasks(measured, seeds)
+        tasks = jobs.tasks(measured, seeds)
     done: list[dict[str, object]] = []
-    for task, rows in zip(tasks, dealt(run, tasks, question.processes), strict=True):
+    for task, rows in zip(tasks, dealt(run, tasks, context.processes), strict=True):
         done += rows
         if task.seed == seeds[-1]:
-            talk(f"{task.setting.name}: {question.seeds} seeds simulated")
+            context.talk(f"{task.setting.name}: {len(seeds)} seeds simulated")
     runs = pl.DataFrame(done, infer_schema_length=None).with_columns(pl.col("price_s_per_kwh").cast(pl.Float64))
-    return findings(runs, question)
+    found = findings(runs, seeds, jobs)
+    if jobs is not None:
+        return found
+    months = months_of(measured, (config.energy or context.energy) / "grid", seeds, context)
+    return replace(
+        found,
+        tables={**found.tables, **months.tables},
+        frames={**found.frames, **months.frames},
+        charts={**found.charts, **months.charts},
+        notes=(*found.notes, *months.notes),
+    )
 
 
-def findings(runs: pl.DataFrame, question: Question) -> Findings:
-    """Make tables, charts and notes of the runs."""
+def findings(runs: pl.DataFrame, seeds: range, jobs: Recorded | None = None) -> Findings:
+    """Return tables, charts and notes of the runs; `jobs` are the recorded jobs, None if jobs were drawn."""
     compared = compared_rows(runs)
     drawn = [each.name for each in SETTINGS if each.name in set(runs["setting"])]
     summary, curves = summed_up([*compared, *over_settings(compared, drawn)]), curve_rows(runs)
-    many = MAIN.jobs if question.recorded is None else JOBS
+    many = MAIN.jobs if jobs is None else JOBS
     of = [
-        f"{question.seeds} seeds, 95 % intervals; {many} jobs on {MAIN.gpus} GPUs",
+        f"{len(seeds)} seeds, 95 % intervals; {many} jobs on {MAIN.gpus} GPUs",
         "energy of GPUs while they run jobs",
     ]
     names = [str(name) for name in runs["setting"].unique(maintain_order=True)]
     return Findings(
         study="carbon",
-        trace="measured" if question.recorded is None else question.recorded.trace,
+        trace="measured" if jobs is None else jobs.trace,
+        claims=claim_rows(summary),
         tables={
-            "claims": claim_rows(summary),
             "at equal energy": summary,
             "ablation": ablation_rows(summary),
             "curves": curves.to_dicts(),
@@ -116,16 +146,16 @@ def findings(runs: pl.DataFrame, question: Question) -> Findings:
                 pl.DataFrame(summary, infer_schema_length=None), names, of
             ),
         },
-        notes=_notes(runs, question),
+        notes=_notes(runs, seeds, jobs),
     )
 
 
-def _notes(runs: pl.DataFrame, question: Question) -> tuple[str, ...]:
+def _notes(runs: pl.DataFrame, seeds: range, jobs: Recorded | None) -> tuple[str, ...]:
     loads = runs.group_by("setting", maintain_order=True).agg(pl.col("load").mean())
     said = [
         f"jobs: applications measured on {CLUSTER} by GPU count, each paired at random with one of the workloads "
         "measured by frequency (the pairing is ours); a job keeps its batch, split among its GPUs",
-        *([DRAWN] if question.recorded is None else []),
+        *([DRAWN] if jobs is None else []),
         "load, GPU time at the requested counts over the GPUs' time until the last arrival, mean over seeds: "
         + ", ".join(f"{name} {load:.2f}" for name, load in loads.rows()),
         "equal energy: each arm has every budget; its curve is what no other of its budgets betters; compared at 9 "
@@ -138,7 +168,7 @@ def _notes(runs: pl.DataFrame, question: Question) -> tuple[str, ...]:
         f"at most {overshoot_pct(runs):.1f} % above; planned emissions never are",
         "ceiling: the same figure of jobs that each have all GPUs to themselves from their first round on, at the same "
         "energies and the best counts and frequencies that there are for them: no scheduler passes it",
-        f"seeds {question.seed} to {question.seed + question.seeds - 1}; arms were made looking at 0 to 9 and 1000 to "
+        f"seeds {seeds[0]} to {seeds[-1]}; arms were made looking at 0 to 9 and 1000 to "
         "1009: figures of those are no test",
     ]
     simulated = runs.filter(pl.col("arm") != BOUND)
@@ -149,4 +179,7 @@ def _notes(runs: pl.DataFrame, question: Question) -> tuple[str, ...]:
             + ", ".join(f"{arm} {count}" for arm, count in without.rows())
             + f" of {max(len(each) for _, each in simulated.group_by('arm'))} or fewer"
         )
-    return (*said, *(() if question.recorded is None else question.recorded.notes))
+    return (*said, *(() if jobs is None else jobs.notes))
+
+
+CARBON: Final = Study(name="carbon", config=Config, run=run_study, takes=("lake", "threads", "processes"))

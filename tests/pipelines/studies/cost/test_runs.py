@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipelines.studies.cost.baselines import BASELINES
-from pipelines.studies.cost.feasibility import unavoidable
+from pipelines.studies.cost.arms import BASELINES
+from pipelines.studies.cost.runs import unavoidable
 from pipelines.studies.cost.simulation import Site, SubmittedJobs, simulate
 from pipelines.studies.cost.workload import cluster
 from scheduler_core.planning.hourly import HourlySeries

@@ -3,11 +3,17 @@
 Settled before any reported seed was run, from the sources where they say. Called by `runs` and `experiment`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
+import numpy as np
+
+from pipelines.errors import BadUsage
+from pipelines.simulation.energy.grid_files import zone_files
 from pipelines.studies.cost.arms import AHEAD, GREEDY, RELINKED, first_principle, preemptive
+from scheduler_core.planning.hourly import HourlySeries
 
 EXACT, OFF = "exact run times", "run times off"
 WEIGHTS, RHO, SOURCE, ELSEWHERE, PREEMPTING = (
@@ -64,3 +70,25 @@ def settings(loads: Sequence[float], at_loads: Sequence[float], zones: Sequence[
         *(replace(usual, study=ELSEWHERE, zone=zone, arms=(AHEAD, *bases)) for zone in zones[1:]),
         *(replace(usual, study=PREEMPTING, load=load, arms=tuple(preemptive())) for load in at_loads),
     ]
+
+
+FLAT: Final = "flat"
+
+
+def prices(folder: Path, zones: Sequence[str]) -> Mapping[str, HourlySeries]:
+    """Return each zone's price by the hour, in the order given, and a flat one at the first one's mean; all go round.
+
+    Raises
+    ------
+    BadUsage
+        If a zone is unknown, or has no file of prices.
+    """
+    found: dict[str, HourlySeries] = {}
+    for zone in zones:
+        series = zone_files(folder / "grid", zone).price
+        if series is None:
+            raise BadUsage(f"zone {zone}: found no file of prices in {folder}, expected price_YEAR.csv")
+        found[zone] = series.going_round()
+    home = found[zones[0]]
+    flat = HourlySeries(start_s=home.start_s, values=np.full(len(home), home.values.mean()), unit=home.unit, wrap=True)
+    return {**found, FLAT: flat}

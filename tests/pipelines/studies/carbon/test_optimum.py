@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from pipelines.studies.carbon.carbon_optimum import exhaustive
+from pipelines.studies.carbon.optimum import exhaustive
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs, mean_completion_s
 from tests.scheduler_core.planning.carbon.made_rounds import Around, check_feasible, random_jobs, spent_g

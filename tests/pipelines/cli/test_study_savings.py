@@ -1,4 +1,4 @@
-"""`taut experiment savings|slack` and `taut report --grid`: rows, folders, and what is refused before the work."""
+"""`taut study savings|slack` and `taut report --grid`: rows, folders, and what is refused before the work."""
 
 import json
 from collections.abc import Callable
@@ -48,7 +48,7 @@ def test_slack_tells_savings_beside_delays(taut: Taut, tmp_path: Path) -> None:
     out = tmp_path / "out"
 
     result = taut(
-        "experiment", "slack", "--trace", "log", "--zone", "A", "--slack-h", "6", "--out", str(out), "--format", "json"
+        "study", "slack", "--trace", "log", "--zone", "A", "--slack-h", "6", "--out", str(out), "--format", "json"
     )
 
     assert result.exit_code == 0, result.stderr
@@ -65,7 +65,7 @@ def test_slack_tells_savings_beside_delays(taut: Taut, tmp_path: Path) -> None:
 def test_savings_tell_every_scene_and_the_replay_beside(taut: Taut, tmp_path: Path) -> None:
     asked = ("--trace", "toy", "--replay", "log", "--zone", "A", "--seeds", "2", "--predictor", "oracle")
 
-    result = taut("experiment", "savings", *asked, "--out", str(tmp_path / "out"), "--format", "json")
+    result = taut("study", "savings", *asked, "--out", str(tmp_path / "out"), "--format", "json")
 
     assert result.exit_code == 0, result.stderr
     rows = json.loads(result.stdout)
@@ -78,12 +78,12 @@ def test_savings_tell_every_scene_and_the_replay_beside(taut: Taut, tmp_path: Pa
     ("arguments", "said"),
     [
         (
-            ("experiment", "slack", "--trace", "log", "--zone", "B"),
+            ("study", "slack", "--trace", "log", "--zone", "B"),
             "zone B lacks price, expected files of carbon and price: add price_*.csv",
         ),
-        (("experiment", "slack", "--trace", "log", "--zone", "C"), "found the zones A, B"),
+        (("study", "slack", "--trace", "log", "--zone", "C"), "found the zones A, B"),
         (("report", "--no-models", "--out", "OUT"), "say which with --zone"),
-        (("experiment", "savings", "--trace", "toy", "--zone", "A", "--cluster", "nope"), "--cluster nope without"),
+        (("study", "savings", "--trace", "toy", "--zone", "A", "--cluster", "nope"), "--cluster nope without"),
     ],
 )
 def test_what_cannot_be_told_is_refused_before_the_work(

@@ -4,8 +4,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from pipelines.studies.cost.cost_gap import LITTLE_NODE, P100_NODE, drawn, gap_rows, improvement_rows
-from pipelines.studies.cost.cost_optimum import optimum
+from pipelines.studies.cost.gap import LITTLE_NODE, P100_NODE, drawn, gap_rows, improvement_rows
+from pipelines.studies.cost.optimum import optimum
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.cost.objective import cost
 from scheduler_core.planning.cost.problem import Decision, Problem

@@ -3,23 +3,19 @@
 Puts the parts together. Called by `taut experiment cost`.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from pipelines.errors import BadUsage
-from pipelines.studies.cost.charts import cost_over_load, energy_against_tardiness, parts_of_cost
-from pipelines.studies.cost.claims import as_asked_note, claims
-from pipelines.studies.cost.equal_tardiness import equal_tardiness_rows, frontier
-from pipelines.studies.cost.prices import prices
+from pipelines.studies.cost.charts import cost_over_load, parts_of_cost
 from pipelines.studies.cost.runs import Task, run_all
-from pipelines.studies.cost.studies import AT_LOADS, LOADS, OFF_BY, settings
-from pipelines.studies.cost.tables import deviation_rows, levels, savings, sensitivity
+from pipelines.studies.cost.settings import AT_LOADS, LOADS, OFF_BY, prices, settings
+from pipelines.studies.cost.tables import as_asked_note, claims, deviation_rows, levels, savings, sensitivity
 from pipelines.studies.cost.workload import GPUS_ON_A_NODE, POWERS, speeds_of
 from pipelines.studies.energy.measured import gavel_throughputs
-from pipelines.studies.study import Findings
+from pipelines.studies.study import Context, Findings, Study, energy_option, option, seed_option, seeds_option
 from scheduler_core.planning.cost.lookahead import ITERATIONS
 
 ZONES: Final = ("DE-LU", "US-CAL-CISO")
@@ -27,7 +23,6 @@ ZONES: Final = ("DE-LU", "US-CAL-CISO")
 
 PUE: Final = 1.2
 RESTART_S: Final = 60.0
-CLAIMS: Final = "claims"
 
 
 NOTES: Final = (
@@ -53,77 +48,94 @@ NOTES: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """Which loads and prices, on `nodes` of each type, with `jobs` a run; the bars are judged at `at_loads`."""
+class Config:
+    """Options of the cost study: loads and prices, on `nodes` of each type, with `jobs` a run."""
 
-    energy: Path
-    zones: Sequence[str] = ZONES
-    loads: Sequence[float] = LOADS
-    at_loads: Sequence[float] = AT_LOADS
-    nodes: int = 2
-    jobs: int = 100
-    iterations: int = ITERATIONS
-    seed: int = 0
-    seeds: int = 10
-    processes: int = 1
+    energy: Path | None = energy_option()
+    zones: tuple[str, ...] = option(
+        ZONES,
+        name="--zone",
+        help="Zone whose prices apply (may be repeated): everything is run with the first, one load with the others.",
+        shown="DE-LU and US-CAL-CISO",
+    )
+    loads: tuple[float, ...] = option(
+        LOADS,
+        name="--load",
+        help="Offered load (may be repeated); bars are judged at those of 0.5 to 0.9.",
+        minimum=0.05,
+        maximum=2.0,
+        shown="0.1, 0.3, 0.5, 0.7, 0.9 and 1.1",
+    )
+    nodes: int = option(2, help="Nodes of each of two types.", minimum=1, maximum=100)
+    jobs: int = option(100, help="Jobs a run.", minimum=2, maximum=10_000)
+    iterations: int = option(
+        ITERATIONS, help="Random plans for each decision that looks ahead.", minimum=1, maximum=100_000
+    )
+    seeds: int = seeds_option(10)
+    seed: int = seed_option()
 
 
-def ask(question: Question, *, talk: Callable[[str], None] = lambda _: None) -> Findings:
-    """Run every policy under the same jobs and prices, load by load and seed by seed.
+def run(config: Config, context: Context) -> Findings:
+    """Run every policy with the same jobs and prices, for each load and seed.
 
     Raises
     ------
     BadUsage
-        If a bar is to be judged at a load that is not run.
+        If no load at which bars are judged is run.
     SourceError
-        If the measured speeds or a zone's prices are absent or cannot be meant.
+        If the measured speeds or a zone's prices are missing or not in their format.
     """
-    strange = [load for load in question.at_loads if load not in question.loads]
-    if strange or not question.at_loads:
-        found = ", ".join(map(str, strange)) or "none of 0.5 to 0.9"
-        raise BadUsage(
-            f"bars at loads: found {found}, expected some of those run: {', '.join(map(str, question.loads))}"
-        )
-    speeds, series = speeds_of(gavel_throughputs(question.energy)), prices(question.energy, question.zones)
+    loads = tuple(dict.fromkeys(config.loads))
+    at_loads = tuple(load for load in loads if min(AT_LOADS) <= load <= max(AT_LOADS))
+    if not at_loads:
+        raise BadUsage(f"--load: found none of {min(AT_LOADS)} to {max(AT_LOADS)}, expected one to judge bars at")
+    energy = config.energy or context.energy
+    speeds, series = speeds_of(gavel_throughputs(energy)), prices(energy, config.zones)
     tasks = [
         Task(
             setting=setting,
             seed=seed,
             speeds=speeds,
             price=series[setting.zone],
-            nodes=question.nodes,
-            jobs=question.jobs,
-            iterations=question.iterations,
+            nodes=config.nodes,
+            jobs=config.jobs,
+            iterations=config.iterations,
             pue=PUE,
             restart_s=RESTART_S,
         )
-        for setting in settings(question.loads, question.at_loads, list(series))
-        for seed in range(question.seed, question.seed + question.seeds)
+        for setting in settings(loads, at_loads, list(series))
+        for seed in range(config.seed, config.seed + config.seeds)
     ]
-    runs = run_all(tasks, question.processes, talk)
-    middle, home = question.at_loads[len(question.at_loads) // 2], question.zones[0]
+    runs = run_all(tasks, context.processes, context.talk)
+    middle, home = at_loads[len(at_loads) // 2], config.zones[0]
     tables = {
-        CLAIMS: claims(runs, question.at_loads),
         "savings, percent": savings(runs),
         "foreseen and realised": deviation_rows(runs),
         "what parameters change": sensitivity(runs, middle, home),
-        "energy at equal tardiness": equal_tardiness_rows(runs, middle, home),
         "levels": levels(runs),
     }
-    said = _subtitle(question)
+    said = _subtitle(config)
     charts = {
         "cost_over_load": partial(cost_over_load, runs, said),
         "parts_of_cost": partial(parts_of_cost, runs, middle, said),
-        "energy_against_tardiness": partial(
-            energy_against_tardiness, frontier(runs, middle, home), runs, (middle, home), said
-        ),
     }
-    notes = (*NOTES, as_asked_note(runs, question.at_loads))
-    return Findings(study="cost", trace="gavel", tables=tables, frames={"runs": runs}, charts=charts, notes=notes)
+    notes = (*NOTES, as_asked_note(runs, at_loads))
+    return Findings(
+        study="cost",
+        trace="gavel",
+        claims=claims(runs, at_loads),
+        tables=tables,
+        frames={"runs": runs},
+        charts=charts,
+        notes=notes,
+    )
 
 
-def _subtitle(question: Question) -> list[str]:
+def _subtitle(config: Config) -> list[str]:
     return [
-        f"{question.seeds} seeds of {question.jobs} jobs; {question.nodes} P100 and {question.nodes} V100 nodes of "
-        f"{GPUS_ON_A_NODE} GPUs; hourly prices of {question.zones[0]}, 2023; PUE {PUE:g}; nodes without jobs are off",
+        f"{config.seeds} seeds of {config.jobs} jobs; {config.nodes} P100 and {config.nodes} V100 nodes of "
+        f"{GPUS_ON_A_NODE} GPUs; hourly prices of {config.zones[0]}, 2023; PUE {PUE:g}; nodes without jobs are off",
     ]
+
+
+COST: Final = Study(name="cost", config=Config, run=run, takes=("processes",))

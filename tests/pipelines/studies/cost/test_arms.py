@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipelines.studies.cost.baselines import BASELINES, Asked, Baseline
+from pipelines.studies.cost.arms import BASELINES, Asked, Baseline
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.cost.problem import Decision, Nodes, NodeType, Problem, WaitingJobs
 
