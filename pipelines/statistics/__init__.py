@@ -6,25 +6,32 @@ Called by `taut stats` and by reports.
 
 from typing import Final
 
-from pipelines.statistics.arrivals import arrivals_by_hour, arrivals_by_weekday, period
-from pipelines.statistics.claims import over_claim, over_claim_as_published, request_and_use
-from pipelines.statistics.files import files
-from pipelines.statistics.machines import CAPACITY_DIMENSIONS, MACHINE_DIMENSIONS, capacity, machine_classes
-from pipelines.statistics.outcomes import gpu_hours_by_status, status_counts
-from pipelines.statistics.question import JOB_DIMENSIONS
-from pipelines.statistics.recurrence import group_recurrence, user_concentration
-from pipelines.statistics.sizes import request_fragmentation, sizes
+from pipelines.statistics.claims import (
+    over_claim,
+    over_claim_as_published,
+    request_and_use,
+    request_fragmentation,
+    resources_told,
+    sizes,
+    use,
+)
+from pipelines.statistics.machines import (
+    CAPACITY_DIMENSIONS,
+    MACHINE_DIMENSIONS,
+    MACHINE_HOUR_DIMENSIONS,
+    capacity,
+    files,
+    machine_classes,
+    utilisation_by_hour,
+    utilisation_by_machine_type,
+)
+from pipelines.statistics.outcomes import gpu_hours_by_status, group_recurrence, status_counts, user_concentration
+from pipelines.statistics.query import JOB_DIMENSIONS
 from pipelines.statistics.statistic import Answer as Answer  # what callers of STATISTICS get
 from pipelines.statistics.statistic import Statistic as Statistic
 from pipelines.statistics.statistic import Unanswerable as Unanswerable
 from pipelines.statistics.statistic import alone as alone
-from pipelines.statistics.times import jct, queueing_delay, run_time
-from pipelines.statistics.use import resources_told, use
-from pipelines.statistics.utilisation import (
-    MACHINE_HOUR_DIMENSIONS,
-    utilisation_by_hour,
-    utilisation_by_machine_type,
-)
+from pipelines.statistics.times import arrivals_by_hour, arrivals_by_weekday, jct, period, queueing_delay, run_time
 
 _JOB: Final = tuple(JOB_DIMENSIONS)
 _OUTCOME: Final = tuple(name for name in JOB_DIMENSIONS if name != "status")

@@ -11,7 +11,7 @@ from typing import Final
 import polars as pl
 
 from pipelines.lake.lake import Lake
-from pipelines.statistics.question import By
+from pipelines.statistics.query import By
 
 Compute = Callable[[Lake, str, By, str | None], pl.DataFrame]
 """`(lake, trace, by, cluster) -> rows`."""

@@ -8,9 +8,10 @@ from typing import Final
 import polars as pl
 
 from pipelines.lake.lake import Lake
-from pipelines.statistics.question import (
+from pipelines.statistics.query import (
     JOB_DIMENSIONS,
     JOB_ROWS,
+    ZONE,
     By,
     Split,
     ask,
@@ -19,6 +20,83 @@ from pipelines.statistics.question import (
     quantiles,
     share_of_gpu_hours,
 )
+
+TIMED: Final = """timed AS (
+    SELECT cluster, min(job_id) = max(job_id) OR min(submit_ts) < max(submit_ts) AS told
+    FROM jobs WHERE trace = $trace AND cluster = coalesce($cluster, cluster) GROUP BY cluster)"""
+"""The CTE `timed`: whether a cluster tells when jobs come; where all come at one moment it is the publisher's zero."""
+
+_LOCAL = "'%Y-%m-%d %H:%M:%S'"
+
+
+def period(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+    """Return how many jobs were submitted from when to when (local time), over how many days, by how many users.
+
+    `tasks` are rows, `jobs` different names among them (of PAI a job is several tasks). `days` is from the first
+    submission to the last; all three are null where every job comes at one moment: no times are told. Users, groups
+    and virtual clusters are null where the trace names none.
+    """
+    split = Split(by, JOB_DIMENSIONS)
+    names = ", ".join(
+        f'nullif(count(DISTINCT CASE WHEN "{name}" IS NOT NULL THEN (cluster, "{name}") END), 0) AS {name}s'
+        for name in ("user", "group", "vc")
+    )
+    sql = f"""
+    WITH {JOB_ROWS}, {TIMED}, dated AS (
+        SELECT *, CASE WHEN told THEN submit_local END AS come_local, CASE WHEN told THEN submit_ts END AS come
+        FROM job JOIN timed USING (cluster)
+    )
+    SELECT {split.defined}count(*) AS tasks, count(DISTINCT (cluster, job_id)) AS jobs,
+        strftime(min(come_local), {_LOCAL}) AS first_submit, strftime(max(come_local), {_LOCAL}) AS last_submit,
+        {ZONE} AS zone, epoch(max(come) - min(come)) / 86400 AS days, {names}
+    FROM dated GROUP BY ALL HAVING count(*) > 0 ORDER BY ALL
+    """
+    return ask(lake, sql, trace=trace, cluster=cluster)
+
+
+def arrivals_by_hour(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+    """Return how many jobs are submitted in each local hour of the day (0 to 23), of all days and on a day.
+
+    `share` is of all jobs of the part. `mean_per_day` and `median_per_day` are over every date between the trace's
+    first and last, those without a job and the broken first and last ones too. Clusters whose jobs all come at one
+    moment tell no arrivals and are left out.
+    """
+    return _arrivals(lake, trace, by, cluster, unit="hour", of_job="hour(submit_local)", of_date="unnest(range(24))")
+
+
+def arrivals_by_weekday(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
+    """Return how many jobs are submitted on each local weekday (1 Monday to 7 Sunday), in all and on a day.
+
+    As `arrivals_by_hour`, over the dates that fall on that weekday.
+    """
+    return _arrivals(lake, trace, by, cluster, unit="weekday", of_job="isodow(submit_local)", of_date="isodow(date)")
+
+
+def _arrivals(
+    lake: Lake, trace: str, by: By, cluster: str | None, *, unit: str, of_job: str, of_date: str
+) -> pl.DataFrame:
+    split = Split(by, JOB_DIMENSIONS)
+    sql = f"""
+    WITH {JOB_ROWS}, {TIMED}, arrival AS (
+        SELECT {split.defined}CAST(submit_local AS DATE) AS date, {of_job} AS "{unit}", true AS there
+        FROM job JOIN timed USING (cluster) WHERE told
+    ), dates AS (
+        SELECT CAST(unnest(range(min(date), max(date) + 1, INTERVAL 1 DAY)) AS DATE) AS date FROM arrival
+    ), slots AS (
+        SELECT {split.listed}date, {of_date} AS "{unit}", NULL AS there
+        FROM (SELECT DISTINCT {split.listed}1 AS one FROM arrival), dates
+    ), counted AS (
+        SELECT {split.listed}"{unit}", date, count(there) AS jobs
+        FROM (SELECT * FROM arrival UNION ALL BY NAME SELECT * FROM slots) GROUP BY ALL
+    )
+    SELECT {split.listed}"{unit}", CAST(sum(jobs) AS BIGINT) AS jobs,
+        CAST(sum(jobs) AS DOUBLE) / sum(sum(jobs)) OVER ({split.window}) AS share,
+        avg(jobs) AS mean_per_day, quantile_cont(jobs, 0.5) AS median_per_day, count(*) AS days,
+        {ZONE} AS zone
+    FROM counted GROUP BY {split.listed}"{unit}" ORDER BY ALL
+    """
+    return ask(lake, sql, trace=trace, cluster=cluster)
+
 
 HOURS: Final = (1, 6, 24, 48)
 """Thresholds: the shares of jobs, and of GPU-hours, beyond so many hours."""

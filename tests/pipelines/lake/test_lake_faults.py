@@ -10,7 +10,7 @@ import pytest
 from pipelines.errors import LakeError
 from pipelines.lake.lake import Lake
 from pipelines.lake.sql import query
-from pipelines.statistics.arrivals import period
+from pipelines.statistics.times import period
 from tests.pipelines.statistics.lakes import job, make_lake
 
 COUNTED = "SELECT count(*) AS jobs FROM jobs"

@@ -10,8 +10,8 @@ from pipelines.lake import dictionary, views
 from pipelines.lake.lake import Lake
 from pipelines.lake.views import COLUMNS
 from pipelines.statistics.claims import over_claim
+from pipelines.statistics.machines import utilisation_by_machine_type
 from pipelines.statistics.outcomes import gpu_hours_by_status
-from pipelines.statistics.utilisation import utilisation_by_machine_type
 from tests.pipelines.statistics.lakes import T0, job, make_lake, ran, used
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.statistics.arrivals import arrivals_by_hour, arrivals_by_weekday, period
+from pipelines.statistics.times import arrivals_by_hour, arrivals_by_weekday, period
 from tests.pipelines.statistics.lakes import job, make_lake
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.lake.lake import Lake
-from pipelines.statistics.claims import over_claim, over_claim_as_published, request_and_use
-from pipelines.statistics.use import resources_told, use
+from pipelines.statistics.claims import over_claim, over_claim_as_published, request_and_use, resources_told, use
 from tests.pipelines.statistics.lakes import job, make_lake, ran, used
 
 

@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import BadUsage
-from pipelines.statistics.files import files
-from pipelines.statistics.machines import capacity, machine_classes
-from pipelines.statistics.utilisation import utilisation_by_hour, utilisation_by_machine_type
+from pipelines.statistics.machines import (
+    capacity,
+    files,
+    machine_classes,
+    utilisation_by_hour,
+    utilisation_by_machine_type,
+)
 from tests.pipelines.statistics.lakes import T0, Rows, job, make_lake
 
 KEY: dict[str, object] = {"trace": "toy", "cluster": "c"}

@@ -11,13 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.statistics.arrivals import arrivals_by_hour
-from pipelines.statistics.claims import over_claim
-from pipelines.statistics.outcomes import gpu_hours_by_status, status_counts
-from pipelines.statistics.question import PERCENTS
-from pipelines.statistics.recurrence import group_recurrence, user_concentration
-from pipelines.statistics.sizes import sizes
-from pipelines.statistics.times import run_time
+from pipelines.statistics.claims import over_claim, sizes
+from pipelines.statistics.outcomes import gpu_hours_by_status, group_recurrence, status_counts, user_concentration
+from pipelines.statistics.query import PERCENTS
+from pipelines.statistics.times import arrivals_by_hour, run_time
 from tests.pipelines.statistics.lakes import Rows, job, make_lake, used
 
 seconds = st.one_of(st.none(), st.floats(0, 4e5).map(lambda s: round(s, 3)))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.statistics.claims import request_fragmentation, sizes
 from pipelines.statistics.outcomes import gpu_hours_by_status, status_counts
-from pipelines.statistics.sizes import request_fragmentation, sizes
 from tests.pipelines.statistics.lakes import job, make_lake, ran
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.statistics.recurrence import group_recurrence, user_concentration
+from pipelines.statistics.outcomes import group_recurrence, user_concentration
 from tests.pipelines.statistics.lakes import job, make_lake, ran
 
 
