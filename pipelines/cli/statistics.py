@@ -1,6 +1,6 @@
-"""`taut stats`: statistics of a trace, their definitions, and how they stand against published numbers.
+"""`taut stats`: statistics of a trace, their definitions, and a comparison with published numbers.
 
-No logic beyond reading options and writing rows; the work is in `pipelines.statistics`.
+Options and output only; the work is in `pipelines.statistics`.
 Called by `pipelines.cli`, which registers the command.
 """
 
@@ -12,35 +12,33 @@ import typer
 from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Trace, emit, say
 
 OVERVIEW: Final = ("period", "status_counts", "sizes", "run_time", "queueing_delay")
-"""What is shown where no statistic is named."""
+"""The statistics printed if none is named."""
 
 
 def stats(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Statistics by name; --list shows them.", show_default=" ".join(OVERVIEW)),
+        typer.Argument(help="Names of statistics; --list prints them.", show_default=" ".join(OVERVIEW)),
     ] = None,
     lake: Lake = None,
     trace: Trace = None,
     cluster: Cluster = None,
     by: Annotated[
-        list[str] | None, typer.Option("--by", help="Split by this (may be repeated).", show_default=False)
+        list[str] | None, typer.Option("--by", help="Split by this dimension (may be repeated).", show_default=False)
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the statistics with their definitions.")] = False,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Hold the lake against published numbers, row by row.")
-    ] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare the lake with published numbers.")] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Compute statistics of a trace, each in one query; or hold them against the numbers published of it.
+    """Compute statistics of a trace, or compare them with published numbers.
 
-    --verify compares a number only where the very rows it was published of are in the lake, says by how much it is off,
-    and of every other number why it cannot be computed from these files.
+    --verify compares a number only if the lake has the rows that it describes, and prints the difference. For every
+    other number it prints why it cannot be computed from these files.
     """
     from pipelines.errors import BadUsage
 
     if ((listing or verify) and (names or by or cluster)) or (listing and verify):
-        raise BadUsage("--list and --verify stand alone: they take no names, no --by and no --cluster")
+        raise BadUsage("--list and --verify cannot be combined with each other, names, --by or --cluster")
     if listing:
         _list(form)
     elif verify:
@@ -59,7 +57,7 @@ def _list(form: Format) -> None:
 
 
 def _verify(lake: Path | None, trace: str | None, form: Format) -> None:
-    from pipelines.cli.opening import place_of
+    from pipelines.cli.options import place_of
     from pipelines.lake.lake import Lake as OpenLake
     from pipelines.statistics.published import read_published
     from pipelines.statistics.shown import tally, verdict_lines
@@ -79,7 +77,7 @@ def _compute(
 ) -> None:
     from pipelines.cli.opening import opened
     from pipelines.errors import BadUsage, LakeError
-    from pipelines.statistics import STATISTICS, alone
+    from pipelines.statistics import STATISTICS, cluster_note
     from pipelines.statistics.shown import screen_rows, together
 
     unknown = [name for name in names if name not in STATISTICS]
@@ -87,7 +85,7 @@ def _compute(
         raise BadUsage(f"no statistic {unknown[0]!r}; expected one of {', '.join(STATISTICS)}")
     with opened(lake, trace) as (source, name):
         answers = {each: STATISTICS[each].answer(source, name, by, cluster) for each in dict.fromkeys(names)}
-        only = alone(source, name)
+        only = cluster_note(source, name)
     for each, answer in answers.items():
         if answer.unanswerable is not None:
             say(f"{each}: {answer.unanswerable.reason}")
@@ -95,7 +93,7 @@ def _compute(
         say(only)
     told = {each: answer.rows for each, answer in answers.items() if answer.unanswerable is None}
     if not told:
-        raise LakeError(f"{name} answers none of: {', '.join(answers)}; the reasons stand above")
+        raise LakeError(f"{name} has no rows for any of: {', '.join(answers)}; the reasons are above")
     if form is not Format.TABLE:
         emit(together(told.items()), form)
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from pipelines.lake.lake import Lake
-from pipelines.statistics import STATISTICS, alone
+from pipelines.statistics import STATISTICS, cluster_note
 
 if TYPE_CHECKING:
     import altair as alt
@@ -117,7 +117,7 @@ class Traces:
     @property
     def alternatives(self) -> tuple[Note, ...]:
         """Return which of several alternative clusters is told, as notes."""
-        said = [] if self.cluster else [alone(self.lake, name) for name in self.names]
+        said = [] if self.cluster else [cluster_note(self.lake, name) for name in self.names]
         return tuple(Note(text=f"{text}.") for text in said if text)
 
     def colour(self, trace: str) -> int:

@@ -1,6 +1,6 @@
-"""Statistics of a trace: each a function of one expression, with its definition; held against published numbers.
+"""Statistics of a trace: one function and one query each, listed in `STATISTICS`, and compared with published numbers.
 
-`STATISTICS` names them; `verification` compares. Nothing is drawn here.
+`verification` compares them; nothing is drawn here.
 Called by `taut stats` and by reports.
 """
 
@@ -30,12 +30,12 @@ from pipelines.statistics.query import JOB_DIMENSIONS
 from pipelines.statistics.statistic import Answer as Answer  # what callers of STATISTICS get
 from pipelines.statistics.statistic import Statistic as Statistic
 from pipelines.statistics.statistic import Unanswerable as Unanswerable
-from pipelines.statistics.statistic import alone as alone
+from pipelines.statistics.statistic import cluster_note as cluster_note
 from pipelines.statistics.times import arrivals_by_hour, arrivals_by_weekday, jct, period, queueing_delay, run_time
 
 _JOB: Final = tuple(JOB_DIMENSIONS)
 _OUTCOME: Final = tuple(name for name in JOB_DIMENSIONS if name != "status")
-_NO_ARRIVALS: Final = "its jobs are all submitted at one moment, so that no arrival is told"
+_NO_ARRIVALS: Final = "all jobs have the same submission time, so arrivals are unknown"
 _USED: Final = {"jobs": ("req_gpus",), "usage": ("used_gpus",)}
 
 _ALL: Final = (
@@ -79,7 +79,7 @@ _ALL: Final = (
     ),
     Statistic(
         name="sizes",
-        title="GPUs asked for over all instances",
+        title="Requested GPUs over all instances",
         unit="GPUs, GPU-hours",
         function=sizes,
         needs={"jobs": ("req_gpus",)},
@@ -87,7 +87,7 @@ _ALL: Final = (
     ),
     Statistic(
         name="request_fragmentation",
-        title="Pieces that requests cut GPUs into",
+        title="GPU requests per instance",
         unit="tasks, GPU-hours",
         function=request_fragmentation,
         needs={"jobs": ("req_gpus",)},
@@ -135,7 +135,7 @@ _ALL: Final = (
     ),
     Statistic(
         name="use",
-        title="What an instance used",
+        title="Use per instance",
         unit="cores, GPUs, GiB, bytes/s",
         function=use,
         needs={"usage": ()},
@@ -143,7 +143,7 @@ _ALL: Final = (
     ),
     Statistic(
         name="resources_told",
-        title="Kinds of resources the trace tells of",
+        title="Resources with a request or a use",
         unit="kinds",
         function=resources_told,
         needs={"jobs": ()},

@@ -1,7 +1,7 @@
-"""What jobs ask for against what they use: `over_claim`, `over_claim_as_published`, `request_and_use`.
+"""Requests and use: `sizes`, `request_fragmentation`, `over_claim*`, `request_and_use`, `use`, `resources_told`.
 
-Each is one SELECT over the claims of `pipelines.lake.views`; what a claim should be instead is
-`pipelines.rightsizing.claims`'s. Called through `pipelines.statistics`.
+Each is one query over the definitions of `pipelines.lake.views`; `pipelines.rightsizing` recommends new requests.
+Called through `pipelines.statistics`.
 """
 
 from typing import Final
@@ -15,18 +15,18 @@ from pipelines.statistics.query import (
     JOB_ROWS,
     By,
     Split,
-    ask,
     mean,
     percentiles,
     quantiles,
+    run_query,
 )
 
 
 def sizes(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return how many GPUs jobs ask for over all their instances: mean, percentiles, shares; and GPU-hours of a job.
+    """Return the number of GPUs that jobs request over all instances (mean, percentiles, shares), and their GPU-hours.
 
-    Over jobs whose request is known; `cpu_jobs` ask for none, and everything but these counts is over `gpu_jobs`.
-    `under_one_gpu_share` ask for less than one GPU in all, `one_gpu_share` for exactly one.
+    `jobs` have a known request, `cpu_jobs` of them request no GPU; all other columns are over `gpu_jobs`, which request
+    some. `under_one_gpu_share` is the share that requests less than one GPU in total, `one_gpu_share` exactly one.
     """
     split = Split(by, JOB_DIMENSIONS)
     sql = f"""
@@ -47,15 +47,15 @@ def sizes(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> 
         one_gpu_share, one_instance_share, mean_gpu_hours, p99_gpu_hours, max_gpu_hours
     FROM part ORDER BY ALL
     """
-    return ask(lake, sql, trace=trace, cluster=cluster)
+    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
 def request_fragmentation(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return into which pieces requests cut GPUs: tasks, instances and GPU-hours by the GPUs one instance asks for.
+    """Return tasks, instances and GPU-hours by class of GPU request per instance, and the GPU fraction left over.
 
-    Over tasks that ask for GPUs. `requests` counts different requests (CPU, memory, GPUs) of the class.
-    `left_over_frac` is the fraction that stays free of the GPUs that instances of this request alone would fill (0.3
-    leaves 0.1 of a GPU, 1.5 takes two and leaves 0.25), a mean over instances.
+    Only tasks that request GPUs count. `requests` counts distinct requests (CPU, memory, GPUs) in the class.
+    `left_over_frac` is the fraction of a GPU that stays free if GPUs hold only instances of the same request, as a mean
+    over instances: with 0.3 three fit on a GPU and 0.1 stays free; 1.5 takes two GPUs and leaves 0.25 of each.
     """
     split = Split(by, {name: of for name, of in JOB_DIMENSIONS.items() if name != "request_class"})
     sql = f"""
@@ -76,24 +76,25 @@ def request_fragmentation(lake: Lake, trace: str, by: By = None, cluster: str | 
         gpu_hours / nullif(CAST(sum(held) OVER ({split.window}) AS DOUBLE), 0) AS gpu_hours_share, left_over_frac
     FROM part ORDER BY ALL
     """
-    return ask(lake, sql, trace=trace, cluster=cluster)
+    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
 _MEASURED: Final = f"""measured AS (
     SELECT * FROM job JOIN usage USING (trace, cluster, job_id, role) WHERE {CLAIMS_MEASURED})"""
 
 PROBABILITIES: Final = tuple(i / 100 for i in range(101))
-"""The points of a distribution that `request_and_use` gives."""
+"""The probabilities at which `request_and_use` returns quantiles."""
 
 
 def over_claim(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return per resource the share of tasks that ask for more than they use, and the slack in resource-hours.
+    """Return, for each resource, the share of tasks that request more than they use, and the slack in resource-hours.
 
-    Over measured tasks that ask for some of the resource, less parameter servers, which traces measure with their
-    workers' sensors. `basis` says what a request is: `gpu_mem_gib`, which nobody asks for, is the GPUs asked for times
-    the memory of their type, where that is told. `requested_h` is the request times instances times run time
-    (core-hours, GiB-hours, GPU-hours); `slack_h` the part of it above use, `slack_share` over `requested_h`; `beyond_h`
-    what was used above the request. Hours are null where no run time is known.
+    Measured tasks with a request above zero count, except parameter servers, which traces measure with their workers'
+    sensors. `basis` is the origin of the request: jobs do not request GPU memory, so `gpu_mem_gib` is the requested
+    GPUs times the memory of their type, if that is known. `requested_h` is request x instances x run time (core-hours,
+    GiB-hours, GPU-hours), `used_h` the same of the use; `slack_h` is the part of `requested_h` above the use,
+    `slack_share` is `slack_h` / `requested_h`, `beyond_h` is the use above the request. Hours are null if no run time
+    is known.
     """
     split = Split(by, JOB_DIMENSIONS)
     sql = f"""
@@ -112,14 +113,14 @@ def over_claim(lake: Lake, trace: str, by: By = None, cluster: str | None = None
         slack_h, slack_h / nullif(requested_h, 0) AS slack_share, beyond_h
     FROM part ORDER BY ALL
     """
-    return ask(lake, sql, trace=trace, cluster=cluster)
+    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
 def over_claim_as_published(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return per resource the share of tasks that ask for more than they use, as PAI's own notebook counts them.
+    """Return, for each resource, the share of tasks that request more than they use, as PAI's notebook counts them.
 
-    Over all measured tasks, parameter servers too. `mem` compares main memory asked for with *GPU* memory used: the
-    notebook's slip, kept here so that its figure can be checked. Only for that; `over_claim` is the statistic.
+    All measured tasks count, also parameter servers. `mem` compares requested main memory with used *GPU* memory, an
+    error of the notebook that is repeated here to check its figure. For analyses use `over_claim`.
 
     References
     ----------
@@ -137,15 +138,14 @@ def over_claim_as_published(lake: Lake, trace: str, by: By = None, cluster: str 
     SELECT {split.listed}resource, count(*) AS tasks, avg(CAST(request > used AS INTEGER)) AS over_claim_share
     FROM cell WHERE request IS NOT NULL AND used IS NOT NULL GROUP BY ALL ORDER BY ALL
     """
-    return ask(lake, sql, trace=trace, cluster=cluster)
+    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
 def request_and_use(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return the distributions of request and use per resource: the value at each hundredth, for charts.
+    """Return the distributions of request and use for each resource: the quantile at every hundredth, for charts.
 
-    `use` is the use the request was compared with and `basis` what a request is, as in `over_claim` (the same tasks, so
-    no parameter servers; GPU memory is that of the GPUs asked for); `series` is `request` or `used`; `value` is per
-    instance, in the resource's unit, at `probability`.
+    The tasks, `use` (mean or peak) and `basis` are those of `over_claim`. `series` is `request` or `used`; `value` is
+    the quantile at `probability`, per instance, in the resource's unit.
     """
     split = Split(by, JOB_DIMENSIONS)
     points = ", ".join(map(str, PROBABILITIES))
@@ -163,7 +163,7 @@ def request_and_use(lake: Lake, trace: str, by: By = None, cluster: str | None =
         unnest(q) AS value
     FROM part ORDER BY ALL
     """
-    return ask(lake, sql, trace=trace, cluster=cluster)
+    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
 MEASURES: Final = (
@@ -177,7 +177,7 @@ MEASURES: Final = (
     "net_write_bytes_per_s",
 )
 
-_TOLD: Final = {
+_RESOURCES: Final = {
     "cpu": ("req_cpu_cores", "used_cpu_cores"),
     "gpu": ("req_gpus", "used_gpus"),
     "mem": ("req_mem_gib", "mem_avg_gib", "mem_max_gib"),
@@ -187,9 +187,9 @@ _TOLD: Final = {
 
 
 def use(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return what measured tasks used, per instance: mean and percentiles over tasks, a row per measure.
+    """Return the use of measured tasks per instance: mean and percentiles over tasks, one row for each measure.
 
-    The measure's name ends in its unit. Every measured task counts once, parameter servers too.
+    The name of a measure ends in its unit. Every measured task counts once, also parameter servers.
     """
     split = Split(by, JOB_DIMENSIONS)
     cells = ", ".join(f"{{'measure': '{name}', 'value': {name}}}" for name in MEASURES)
@@ -204,22 +204,22 @@ def use(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl
     )
     SELECT {split.listed}measure, tasks, mean, {percentiles("value")}, max FROM part ORDER BY ALL
     """
-    return ask(lake, sql, trace=trace, cluster=cluster)
+    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
 def resources_told(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return of which kinds of resources (CPU, GPU, memory, GPU memory, network) any job tells a request or a use."""
+    """Return for which resources (CPU, GPU, memory, GPU memory, network) any job has a request or a measured use."""
     split = Split(by, JOB_DIMENSIONS)
     told = ", ".join(
         f"coalesce(bool_or({' OR '.join(f'{column} IS NOT NULL' for column in columns)}), false) AS {kind}"
-        for kind, columns in _TOLD.items()
+        for kind, columns in _RESOURCES.items()
     )
-    kinds = " + ".join(f"CAST({kind} AS BIGINT)" for kind in _TOLD)
+    kinds = " + ".join(f"CAST({kind} AS BIGINT)" for kind in _RESOURCES)
     sql = f"""
     WITH {JOB_ROWS}, part AS (
         SELECT {split.defined}{told}
         FROM job LEFT JOIN usage USING (trace, cluster, job_id, role) GROUP BY ALL HAVING count(*) > 0
     )
-    SELECT {split.listed}{kinds} AS kinds, {", ".join(_TOLD)} FROM part ORDER BY ALL
+    SELECT {split.listed}{kinds} AS kinds, {", ".join(_RESOURCES)} FROM part ORDER BY ALL
     """
-    return ask(lake, sql, trace=trace, cluster=cluster)
+    return run_query(lake, sql, trace=trace, cluster=cluster)

@@ -1,6 +1,8 @@
-"""What there is to run on: `machine_classes`, `capacity`.
+"""Machines and files: `machine_classes`, `capacity`, `utilisation_by_hour`, `utilisation_by_machine_type`, `files`.
 
-Each is one SELECT; how busy machines are is in `utilisation`. Called through `pipelines.statistics`.
+Each is one query, except `files`, which reads the manifest. Utilisation is over machine-hours, so that a machine
+sampled every minute counts as much as one sampled every hour; time zones are whole hours from UTC.
+Called through `pipelines.statistics`.
 """
 
 from typing import Final
@@ -9,16 +11,16 @@ import polars as pl
 
 from pipelines.lake.lake import Lake
 from pipelines.lake.views import HOUR_SINCE_1970, MACHINE_TYPE, MEAN_FRACTIONS, SAMPLES
-from pipelines.statistics.query import ZONE, By, Split, ask, mean, percentiles, quantiles
+from pipelines.statistics.query import ZONE, By, Split, mean, percentiles, quantiles, run_query
 
 MACHINE_DIMENSIONS: Final = {"cluster": "cluster"}
 CAPACITY_DIMENSIONS: Final = {"cluster": "cluster", "vc": "vc", "date": "CAST(date AS VARCHAR)"}
 
 
 def machine_classes(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return the classes of machines: type, cores, memory, GPUs of each and their memory; how many, with what in all.
+    """Return the classes of machines (GPU type, cores, memory, GPUs, GPU memory), with machines and GPUs in each.
 
-    Null where the publisher does not tell; such machines are a class of their own.
+    Null values are unknown; machines with equal unknowns form one class.
     """
     split = Split(by, MACHINE_DIMENSIONS)
     sql = f"""
@@ -26,13 +28,13 @@ def machine_classes(lake: Lake, trace: str, by: By = None, cluster: str | None =
         CAST(sum(gpus) AS BIGINT) AS total_gpus
     FROM machines WHERE trace = $trace AND cluster = coalesce($cluster, cluster) GROUP BY ALL ORDER BY ALL
     """
-    return ask(lake, sql, trace=trace, cluster=cluster)
+    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
 def capacity(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return how many GPUs were there, over dates: mean, least and most of all virtual clusters together.
+    """Return the mean, minimum and maximum over dates of the number of GPUs, summed over virtual clusters.
 
-    Where several clusters are asked for, a date's GPUs are those of all of them.
+    If several clusters are selected, their GPUs are summed too.
     """
     split = Split(by, CAPACITY_DIMENSIONS)
     date = "" if "date" in split.names else "date, "
@@ -46,7 +48,7 @@ def capacity(lake: Lake, trace: str, by: By = None, cluster: str | None = None) 
         CAST(min(gpus) AS BIGINT) AS min_gpus, CAST(max(gpus) AS BIGINT) AS max_gpus
     FROM day GROUP BY ALL HAVING count(*) > 0 ORDER BY ALL
     """
-    return ask(lake, sql, trace=trace, cluster=cluster)
+    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
 MACHINE_HOUR_DIMENSIONS: Final = {
@@ -62,17 +64,18 @@ MACHINE_HOUR_DIMENSIONS: Final = {
 def utilisation_by_hour(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
     """Return the busy fraction of CPU, memory and GPUs in each local hour of the day, over machine-hours.
 
-    `samples` counts the rows behind them, `machines` the machines. PAI publishes one row per worker: its mean over
-    the worker's life, at the hour it began. Hours in which a machine was not measured are absent, not idle.
+    A machine-hour is the mean of one machine's samples in one hour; hours without samples are absent, not idle.
+    `machines` counts machines, `samples` the rows of `machine_usage` behind the figures. PAI publishes one row for each
+    worker, the machine's mean over the worker's life; it counts in the hour in which the worker started.
     """
     return _utilisation(lake, trace, by, cluster, key="hour", of="hour(local_hour)")
 
 
 def utilisation_by_machine_type(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return the busy fraction of CPU, memory and GPUs of each type of machine, over machine-hours.
+    """Return the busy fraction of CPU, memory and GPUs for each type of machine, over machine-hours.
 
-    The type is the GPU's name, else the machine's GPUs and their memory, `unknown` for machines no list has.
-    As `utilisation_by_hour`.
+    The type is the GPU type, else the number and memory of the GPUs, else `unknown` (machines missing from the machine
+    list). Columns as in `utilisation_by_hour`.
     """
     return _utilisation(lake, trace, by, cluster, key="machine_type", of="machine_type")
 
@@ -103,7 +106,7 @@ def _utilisation(lake: Lake, trace: str, by: By, cluster: str | None, *, key: st
     SELECT {split.listed}"{key}", resource, machines, machine_hours, samples, mean_frac, {percentiles("frac")}, max_frac
     FROM part ORDER BY ALL
     """
-    return ask(lake, sql, trace=trace, cluster=cluster)
+    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
 _SCHEMA: Final = {
@@ -120,7 +123,7 @@ _SCHEMA: Final = {
 def files(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
     """Return each published table of the trace: its file, bytes, SHA-256, and the rows read and quarantined.
 
-    File, bytes and checksum are null where the publisher's table was not there.
+    File, bytes and checksum are null if the table was absent.
     """
     Split(by, {})
     lake.table("jobs", trace, cluster)

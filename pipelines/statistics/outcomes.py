@@ -1,6 +1,6 @@
-"""How jobs end, and what that cost: `status_counts`, `gpu_hours_by_status`.
+"""How jobs end and who submits them: `status_counts`, `gpu_hours_by_status`, `group_recurrence`, `user_concentration`.
 
-Each is one SELECT. Called through `pipelines.statistics`.
+Each is one query. Called through `pipelines.statistics`.
 """
 
 from typing import Final
@@ -9,13 +9,13 @@ import polars as pl
 
 from pipelines.lake.lake import Lake
 from pipelines.lake.views import EXACT, total
-from pipelines.statistics.query import JOB_DIMENSIONS, JOB_ROWS, By, Split, ask, mean, percentiles, quantiles
+from pipelines.statistics.query import JOB_DIMENSIONS, JOB_ROWS, By, Split, mean, percentiles, quantiles, run_query
 
 
 def status_counts(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return how many jobs ended (or stand at the trace's end) in each status, and their share.
+    """Return the number of jobs with each status and their share; running and waiting are states at the trace's end.
 
-    A row is a task of PAI, a job elsewhere. Status null: the trace does not tell.
+    A row of `jobs` is a task in PAI and a job in other traces. A null status is unknown.
     """
     split = Split(by, _without_status())
     sql = f"""
@@ -25,14 +25,14 @@ def status_counts(lake: Lake, trace: str, by: By = None, cluster: str | None = N
     SELECT {split.listed}status, jobs, CAST(jobs AS DOUBLE) / sum(jobs) OVER ({split.window}) AS share
     FROM part ORDER BY ALL
     """
-    return ask(lake, sql, trace=trace, cluster=cluster)
+    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
 def gpu_hours_by_status(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return how many jobs that ask for GPUs ended in each status, and the GPU-hours they held.
+    """Return the number of jobs that request GPUs with each status, and their GPU-hours.
 
-    GPU-hours are all GPUs of the job times its run time, null where no run time of that status is known. Those of jobs
-    still running count up to the trace's end. Status null: the trace does not tell.
+    GPU-hours are the job's GPUs over all instances times its run time; null if no run time with that status is known.
+    Running jobs count up to the trace's end. A null status is unknown.
     """
     split = Split(by, _without_status())
     sql = f"""
@@ -46,7 +46,7 @@ def gpu_hours_by_status(lake: Lake, trace: str, by: By = None, cluster: str | No
         gpu_hours / nullif(CAST(sum(held) OVER ({split.window}) AS DOUBLE), 0) AS gpu_hours_share
     FROM part ORDER BY ALL
     """
-    return ask(lake, sql, trace=trace, cluster=cluster)
+    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
 def _without_status() -> dict[str, str]:
@@ -54,14 +54,14 @@ def _without_status() -> dict[str, str]:
 
 
 TOP_SHARE: Final = 0.05
-"""The users said to be at the top: of a hundred, five."""
+"""The share of users that counts as the top."""
 
 
 def group_recurrence(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return how often groups come again: groups, jobs of a group, and the shares of jobs in those that recur.
+    """Return how often groups recur: the number of groups, jobs per group, and the shares of jobs in recurring groups.
 
-    Over jobs with a group; of PAI a job is several tasks and counts once. A group is one within its cluster.
-    `again_share` are the jobs that are not their group's first.
+    Jobs with a group count; a PAI job with several tasks counts once. Groups of different clusters are different. A
+    group recurs if it has more than one job. `again_share` is the share of jobs that are not the first of their group.
     """
     split = Split(by, JOB_DIMENSIONS)
     sql = f"""
@@ -81,14 +81,14 @@ def group_recurrence(lake: Lake, trace: str, by: By = None, cluster: str | None 
         recurring_groups_share, recurring_jobs_share, jobs_in_groups_of_5_share, again_share
     FROM part ORDER BY ALL
     """
-    return ask(lake, sql, trace=trace, cluster=cluster)
+    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
 def user_concentration(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return how unevenly users use the cluster: tasks of a user, and what the first user and the top 5 % hold.
+    """Return how unevenly users use the cluster: tasks per user, and the shares of the first user and the top 5 %.
 
-    Over tasks with a user; a user is one within its cluster. The top is by tasks for `*_tasks_share`, by GPU-hours for
-    `*_gpu_hours_share`, and at least one user.
+    Tasks with a user count; users of different clusters are different. The top 5 % are at least one user; users are
+    ranked by tasks for `*_tasks_share` and by GPU-hours for `*_gpu_hours_share`.
     """
     split = Split(by, JOB_DIMENSIONS)
     part = f"({split.window})"
@@ -117,4 +117,4 @@ def user_concentration(lake: Lake, trace: str, by: By = None, cluster: str | Non
         top_tasks_share, gpu_hours, first_gpu_hours_share, top_gpu_hours_share
     FROM part ORDER BY ALL
     """
-    return ask(lake, sql, trace=trace, cluster=cluster)
+    return run_query(lake, sql, trace=trace, cluster=cluster)

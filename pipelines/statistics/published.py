@@ -1,7 +1,7 @@
-"""Published numbers of the full traces and of the samples, as `data/published/*.toml` prints them.
+"""Read the published numbers of the full traces and the samples from `data/published/*.toml`.
 
-What a number is of (`of`), which statistic gives it, and where it was published; nothing is computed here.
-Called by `verification`.
+Each has a population (`of`), the statistic that computes it, and its source; nothing is computed here.
+Called by `verification` and `taut stats --verify`.
 """
 
 import re
@@ -18,7 +18,7 @@ from pipelines.errors import SourceError
 FOLDER: Final = Path(__file__).resolve().parents[2] / "data" / "published"
 
 UNITS: Final = {"": 1.0, "%": 100.0, "h": 1 / 3600, "GPU-s": 3600.0}
-"""Units a number is printed in: what a statistic's own (share, seconds, GPU-hours) is multiplied by."""
+"""Printed units, and the factor from the statistic's own unit (share, seconds, GPU-hours)."""
 
 _NUMBER: Final = re.compile(r"(?P<above>>?) ?(?P<digits>[0-9.,]*[0-9](?:e[+-]?[0-9]+)?) ?(?P<unit>\S*)")
 
@@ -28,7 +28,7 @@ class _Entry(BaseModel):
 
 
 class Population(_Entry):
-    """Which rows a number is of: so many in these published tables of one trace and cluster, or all of its parts."""
+    """The rows that a number describes: row counts of tables of one trace and cluster, or several other populations."""
 
     trace: str
     what: str
@@ -39,7 +39,7 @@ class Population(_Entry):
 
 
 class PublishedRow(_Entry):
-    """Printed numbers, by column, that one row of a statistic must give; several rows are added up with `add`."""
+    """Published numbers by column that one row of a statistic must reproduce; with `add`, the sum of several rows."""
 
     of: str
     statistic: str
@@ -53,7 +53,7 @@ class PublishedRow(_Entry):
 
 
 class Uncomputed(_Entry):
-    """A published number that the lake's tables cannot give, and why."""
+    """A published number that the lake's tables cannot reproduce, and the reason."""
 
     of: str
     what: str
@@ -63,7 +63,7 @@ class Uncomputed(_Entry):
 
 
 class Published(_Entry):
-    """Everything published: populations by name, the rows to compare, and those that cannot be."""
+    """All published numbers: populations by name, rows to compare, and numbers that cannot be computed."""
 
     of: dict[str, Population] = Field(default_factory=dict)
     rows: tuple[PublishedRow, ...] = ()
@@ -71,13 +71,13 @@ class Published(_Entry):
 
     @property
     def traces(self) -> list[str]:
-        """Return the names of the traces that anything is published of."""
+        """Return the names of the traces with published numbers."""
         return sorted({population.trace for population in self.of.values()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printed:
-    """A printed number: its value and unit, half a unit of its last digit, and whether it is only a bound (`> 3`)."""
+    """A printed number: value, unit factor, half a unit of its last digit, and whether it is a lower bound (`> 3`)."""
 
     value: float
     half_digit: float
@@ -86,7 +86,7 @@ class Printed:
 
 
 def printed(text: str) -> Printed | None:
-    """Read a number as printed; None where the text is none (a checksum, a time).
+    """Parse a printed number; return None if the text is not a number (a checksum, a time).
 
     >>> printed("1.90 %")
     Printed(value=1.9, half_digit=0.005, factor=100.0, bound=False)
@@ -105,12 +105,12 @@ def printed(text: str) -> Printed | None:
 
 
 def read_published(folder: Path = FOLDER) -> Published:
-    """Read every `*.toml` of a folder; populations may be named across files.
+    """Read every `*.toml` of a folder; a file may name populations of another file.
 
     Raises
     ------
     SourceError
-        If a file is not as this module describes it, or names a population that no file has.
+        If there is no file, or a file is not valid or names an unknown population.
     """
     read = [_read(path) for path in sorted(folder.glob("*.toml"))]
     if not read:
@@ -131,5 +131,5 @@ def _read(path: Path) -> Published:
     try:
         return Published.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, ValidationError, UnicodeDecodeError) as error:
-        said = " ".join(str(error).split())[:300]
-        raise SourceError(f"{path}: {said}; expected published numbers as the files beside it hold them") from error
+        reason = " ".join(str(error).split())[:300]
+        raise SourceError(f"{path}: {reason}; expected published numbers in the format of its neighbours") from error

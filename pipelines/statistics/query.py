@@ -1,7 +1,7 @@
-"""How a statistic is asked: one SELECT over one trace, in bounded memory, split by named dimensions.
+"""Run the query of a statistic: one SELECT over one trace in bounded memory, split by named dimensions.
 
-Which statistics there are stands in the noun files beside it; the lake owns the connection.
-Called by those files.
+The statistics are in the modules named after their subject; the lake opens the connection.
+Called by these modules.
 """
 
 import re
@@ -18,7 +18,7 @@ from pipelines.lake.lake import Lake
 from pipelines.lake.views import EXACT, GPU_HOURS, GPUS, INSTANCE_HOURS, total
 
 By = str | Sequence[str] | None
-"""What a statistic is split by: the name of a dimension, several, or nothing."""
+"""The dimensions that split a statistic: one name, several, or None."""
 
 _LONG_NUMBER: Final = re.compile(r"(\d{12})[\d.]{12,}")
 
@@ -48,25 +48,24 @@ JOB_DIMENSIONS: Final[dict[str, str]] = {
         WHEN gpus < 5 THEN '3-4' WHEN gpus < 9 THEN '5-8' WHEN gpus < 17 THEN '9-16' WHEN gpus < 65 THEN '17-64'
         WHEN gpus IS NOT NULL THEN '65+' END AS ENUM{_SIZE_CLASSES})""",
 }
-"""What jobs can be split by, as SQL: canonical columns; the local month; whether GPUs are asked for (`device`), how
-many by one instance (`req_gpus`, in classes `request_class`) and by all (`size`)."""
+"""The dimensions of jobs, as SQL: canonical columns, the local month of submission, whether GPUs are requested
+(`device`), and how many by one instance (`req_gpus`, in classes `request_class`) and by all instances (`size`)."""
 
 
 ZONE: Final = "local_zone($trace)"
-"""The time zone in which hours and days of the trace asked for are read: its manifest's."""
+"""SQL of the time zone for hours and days of the trace, as its manifest states it."""
 
 
 JOB_ROWS: Final = f"""job AS (
     SELECT *, {GPUS} AS gpus, {GPU_HOURS} AS gpu_hours, {INSTANCE_HOURS} AS instance_hours,
         timezone({ZONE}, submit_ts) AS submit_local
     FROM jobs WHERE trace = $trace AND cluster = coalesce($cluster, cluster))"""
-"""The CTE `job`: the rows of one trace, with all GPUs of the job, its GPU-hours and its local time.
-
-`gpus` is instances times GPUs of each; `gpu_hours` and `instance_hours` count run time, null where any part is."""
+"""The CTE `job`: the rows of one trace with `gpus` (instances times GPUs of each), `gpu_hours` and `instance_hours`
+(null if a factor is null), and `submit_local`."""
 
 
 class Split:
-    """The dimensions a question is split by, as the pieces of SQL they become."""
+    """The dimensions that split a query, as pieces of SQL."""
 
     def __init__(self, by: By, dimensions: Mapping[str, str]) -> None:
         self.names = () if by is None else (by,) if isinstance(by, str) else tuple(dict.fromkeys(by))
@@ -87,12 +86,12 @@ class Split:
 
     @property
     def window(self) -> str:
-        """Return the window over all rows of one part."""
+        """Return the window over all rows with equal dimensions."""
         return f"PARTITION BY {self.listed[:-2]}" if self.names else ""
 
 
-def ask(lake: Lake, sql: str, *, trace: str, cluster: str | None) -> pl.DataFrame:
-    """Answer one SELECT over the lake's tables; `$trace` and `$cluster` (null: all) are its parameters.
+def run_query(lake: Lake, sql: str, *, trace: str, cluster: str | None) -> pl.DataFrame:
+    """Run one SELECT over the lake's tables; `$trace` and `$cluster` (null: all) are its parameters.
 
     Raises
     ------
@@ -115,20 +114,20 @@ def ask(lake: Lake, sql: str, *, trace: str, cluster: str | None) -> pl.DataFram
 
 
 def mean(value: str) -> str:
-    """Return the SQL of a mean that is the same in every order of rows."""
+    """Return the SQL of a mean that does not depend on row order."""
     return f"CAST(avg(CAST({value} AS {EXACT})) AS DOUBLE)"
 
 
 def quantiles(value: str) -> str:
-    """Return the SQL of the list of `PERCENTS`' quantiles (continuous), to be unpacked by `percentiles`."""
+    """Return the SQL of the list of continuous quantiles at `PERCENTS`; `percentiles` unpacks it."""
     return f"quantile_cont(CAST({value} AS DOUBLE), [{', '.join(str(p / 100) for p in PERCENTS)}])"
 
 
 def percentiles(unit: str, of: str = "q") -> str:
-    """Return the SQL that unpacks such a list to columns `p5_<unit>` to `p99_<unit>`."""
+    """Return the SQL that unpacks the list `of` quantiles into columns `p5_<unit>` to `p99_<unit>`."""
     return ", ".join(f"{of}[{i}] AS p{percent}_{unit}" for i, percent in enumerate(PERCENTS, start=1))
 
 
 def share_of_gpu_hours(where: str) -> str:
-    """Return the SQL of the share of GPU-hours in jobs for which `where` holds; null where there are none."""
+    """Return the SQL of the share of GPU-hours in jobs for which `where` holds; null if there are no GPU-hours."""
     return f"coalesce({total('gpu_hours', where)}, 0) / nullif({total('gpu_hours')}, 0)"

@@ -1,6 +1,6 @@
-"""Statistics and verdicts as rows for a screen: few wide rows stand upright, what can be checked stands first.
+"""Lay out statistics and comparisons for a screen: few wide rows are transposed, and differences come first.
 
-No figure is computed here; JSON and CSV take the frames themselves. Called by `taut stats`.
+No figure is computed here; JSON and CSV output uses the frames directly. Called by `taut stats`.
 """
 
 import textwrap
@@ -12,9 +12,9 @@ import polars as pl
 from pipelines.statistics import STATISTICS
 
 WIDEST: Final = 10
-"""Columns beyond which rows are shown upright, one line a column."""
+"""Rows with more columns than this are transposed: one line for each column."""
 UPRIGHT_ROWS: Final = 8
-"""Rows up to which there is room to stand side by side."""
+"""The most rows that fit side by side when transposed."""
 
 READ_WIDTH: Final = 118
 _SHORT: Final = ("verdict", "published", "found")
@@ -22,7 +22,7 @@ _RANKS: Final = {"off": 0, "match": 1, "not computable": 2}
 
 
 def listing() -> list[dict[str, object]]:
-    """Return one row per statistic: name, title, unit, what it can be split by, and its definition."""
+    """Return one row for each statistic: name, title, unit, dimensions and definition."""
     return [
         {
             "name": each.name,
@@ -36,7 +36,7 @@ def listing() -> list[dict[str, object]]:
 
 
 def listed_lines() -> list[str]:
-    """Return the statistics for reading: a name with its title and unit, below it the definition."""
+    """Return the statistics as lines: name, title and unit, then the definition and the dimensions."""
     lines = []
     for each in STATISTICS.values():
         lines += [f"{each.name}: {each.title} ({each.unit})", f"    {each.definition}"]
@@ -46,9 +46,9 @@ def listed_lines() -> list[str]:
 
 
 def screen_rows(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame | list[dict[str, object]]:
-    """Return the rows for a table: a few wide ones upright, a column each, headed by what they were split by.
+    """Return the rows for a table; a few wide rows are transposed into columns headed by their dimensions.
 
-    Rows that this does not tell apart stay as they are.
+    Rows whose dimensions do not distinguish them are not transposed.
     """
     if rows.width <= WIDEST or rows.height > UPRIGHT_ROWS:
         return rows
@@ -60,13 +60,13 @@ def screen_rows(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame | list[
 
 
 def together(answers: Iterable[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
-    """Return several statistics as one frame of flat rows, each headed by its statistic's name."""
+    """Return several statistics as one frame; the column `statistic` names each row's statistic."""
     named = [rows.select(pl.lit(name).alias("statistic"), pl.all()) for name, rows in answers]
     return pl.concat(named, how="diagonal_relaxed") if named else pl.DataFrame()
 
 
 def verdict_rows(checked: pl.DataFrame) -> list[dict[str, object]]:
-    """Return verdicts for a table: those that are off first, then matches, then what cannot be computed and why."""
+    """Return comparisons for a table: differences first, then matches, then numbers that cannot be computed."""
     ordered = checked.sort(pl.col("verdict").replace_strict(_RANKS, return_dtype=pl.Int8), maintain_order=True)
     return [
         {name: row[name] for name in ("trace", "of", "what", "published", "found")}
@@ -76,9 +76,9 @@ def verdict_rows(checked: pl.DataFrame) -> list[dict[str, object]]:
 
 
 def verdict_lines(checked: pl.DataFrame) -> list[str]:
-    """Return verdicts for reading, by what the numbers are of: those that are off first, then matches, then the others.
+    """Return comparisons as lines, grouped by population: differences first, then matches.
 
-    Of the numbers that cannot be computed, those with the same reason stand together.
+    Numbers that cannot be computed come last, grouped by reason.
     """
     rows = verdict_rows(checked)
     compared = [row for row in rows if row["verdict"] != "not computable"]
@@ -97,7 +97,7 @@ def verdict_lines(checked: pl.DataFrame) -> list[str]:
 
 
 def tally(checked: pl.DataFrame) -> str:
-    """Say how many numbers matched, were off, and could not be computed.
+    """Return the counts of numbers that matched, differed and could not be computed, as a sentence.
 
     >>> tally(pl.DataFrame({"verdict": ["match", "match", "not computable"]}))
     '2 match, 0 off, 1 not computable from these files'

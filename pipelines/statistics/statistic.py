@@ -1,6 +1,6 @@
-"""What a statistic is: a function with a title, the columns it needs, and an answer that says why it is none.
+"""The type of a statistic (function, title, needed columns), and its answer: rows, or the reason why there are none.
 
-Which there are is in `pipelines.statistics`. Called by that, by `taut stats` and by reports.
+`pipelines.statistics` lists the statistics. Called by that package, `taut stats` and reports.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,28 +16,25 @@ from pipelines.statistics.query import By
 Compute = Callable[[Lake, str, By, str | None], pl.DataFrame]
 """`(lake, trace, by, cluster) -> rows`."""
 
-TOLD_ABOUT: Final = {
-    "queue_s": "no wait is told: jobs start when submitted, or have no start",
-    "run_s": "no run time is told",
-    "user": "no user is named",
-    "group": "no group is named",
-    "req_gpus": "no request of GPUs is told",
+NULL_REASONS: Final = {
+    "queue_s": "no queueing delay is known: jobs start when submitted, or have no start",
+    "run_s": "no run time is known",
+    "user": "no job has a user",
+    "group": "no job has a group",
+    "req_gpus": "no GPU request is known",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unanswerable:
-    """Why a trace cannot answer."""
+    """The reason why a trace has no rows for a statistic."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The rows of a statistic; where there are none, `unanswerable` says why.
-
-    `cluster` is the one they are of; None: all.
-    """
+    """The rows of a statistic and their cluster (None: all); if there are no rows, `unanswerable` has the reason."""
 
     rows: pl.DataFrame
     cluster: str | None = None
@@ -46,7 +43,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistic:
-    """A named statistic: its title (with the unit), its function, the columns it needs, what it may be split by."""
+    """A named statistic: title, unit, function, needed columns by table, and the dimensions it can be split by."""
 
     name: str
     title: str
@@ -55,28 +52,28 @@ class Statistic:
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     by: tuple[str, ...] = ()
     adds_up: bool = True
-    """Whether clusters that are alternatives would be added up."""
+    """Whether rows of several clusters are added up, which alternative clusters must not be."""
     otherwise: str = ""
-    """Why there may be no rows though the needed columns are told."""
+    """The reason for no rows if the needed columns are not null."""
 
     @property
     def definition(self) -> str:
-        """Return the function's documentation, as one paragraph."""
+        """Return the function's docstring as one paragraph, without references."""
         said = (getdoc(self.function) or "").partition("\n\nReferences\n")[0]
         return " ".join(said.split())
 
     def answer(self, lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> Answer:
-        """Return the rows, or none and the reason.
+        """Return the rows, or no rows and the reason.
 
-        Clusters that are alternatives are not added up: where none is named and none split by, they are those of the
-        one that stands for the trace.
+        If clusters are alternatives, and neither `cluster` nor `by` selects among them, only the trace's representative
+        cluster counts.
 
         Raises
         ------
         LakeError
             If there is no such trace or cluster.
         BadUsage
-            If the statistic cannot be split so.
+            If the statistic cannot be split by `by`.
         """
         if cluster is None and self.adds_up and "cluster" not in ((by,) if isinstance(by, str) else by or ()):
             cluster = lake.manifest(trace).representative
@@ -95,20 +92,20 @@ class Statistic:
                 return f"{where} has no rows in {table}"
             for column, known in zip(columns, counts[1:], strict=True):
                 if not known:
-                    told = TOLD_ABOUT.get(column)
+                    told = NULL_REASONS.get(column)
                     return f"{table}.{column} is null in all {counts[0]} rows of {where}" + (
                         f" ({told})" if told else ""
                     )
         why = f": {self.otherwise}" if self.otherwise else ""
-        return f"no row of {where} has all that {self.name} needs{why}"
+        return f"no row of {where} has all columns that {self.name} needs{why}"
 
 
-def alone(lake: Lake, trace: str) -> str | None:
-    """Say which cluster's numbers are told where none is named; None where it is all of them, added up."""
+def cluster_note(lake: Lake, trace: str) -> str | None:
+    """Return a note on which cluster is used by default; None if all clusters are added up."""
     manifest = lake.manifest(trace)
     if manifest.representative is None or len(manifest.clusters) == 1:
         return None
     return (
-        f"{trace}: of its {len(manifest.clusters)} clusters {manifest.representative} alone: they are alternatives of "
-        "each other, never added up; --cluster names another"
+        f"{trace}: of its {len(manifest.clusters)} clusters {manifest.representative} alone: they are alternatives, "
+        "never added up; --cluster names another"
     )

@@ -1,6 +1,7 @@
-"""How long jobs run, wait and take in all: `run_time`, `queueing_delay`, `jct`.
+"""Arrivals and durations of jobs: `period`, `arrivals_by_*`, `run_time`, `queueing_delay`, `jct`.
 
-Each is one SELECT; percentiles are continuous quantiles over jobs. Called through `pipelines.statistics`.
+Each is one query; hours and days are in the trace's time zone, percentiles are continuous quantiles over jobs.
+Called through `pipelines.statistics`.
 """
 
 from typing import Final
@@ -14,27 +15,28 @@ from pipelines.statistics.query import (
     ZONE,
     By,
     Split,
-    ask,
     mean,
     percentiles,
     quantiles,
+    run_query,
     share_of_gpu_hours,
 )
 
 TIMED: Final = """timed AS (
     SELECT cluster, min(job_id) = max(job_id) OR min(submit_ts) < max(submit_ts) AS told
     FROM jobs WHERE trace = $trace AND cluster = coalesce($cluster, cluster) GROUP BY cluster)"""
-"""The CTE `timed`: whether a cluster tells when jobs come; where all come at one moment it is the publisher's zero."""
+"""The CTE `timed`: whether a cluster records arrivals; if all submission times are equal, they are the trace's zero."""
 
 _LOCAL = "'%Y-%m-%d %H:%M:%S'"
 
 
 def period(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return how many jobs were submitted from when to when (local time), over how many days, by how many users.
+    """Return the number of jobs, the first and last submission (local time), the days between, and counts of users.
 
-    `tasks` are rows, `jobs` different names among them (of PAI a job is several tasks). `days` is from the first
-    submission to the last; all three are null where every job comes at one moment: no times are told. Users, groups
-    and virtual clusters are null where the trace names none.
+    `tasks` counts rows, `jobs` counts distinct job ids (a PAI job has several tasks). `days` is the time from the first
+    to the last submission; it and both submission times are null if all jobs have the same submission time, because
+    the trace then records no arrivals. `users`, `groups` and `vcs` (virtual clusters) count distinct names; null if the
+    trace has none.
     """
     split = Split(by, JOB_DIMENSIONS)
     names = ", ".join(
@@ -51,23 +53,23 @@ def period(lake: Lake, trace: str, by: By = None, cluster: str | None = None) ->
         {ZONE} AS zone, epoch(max(come) - min(come)) / 86400 AS days, {names}
     FROM dated GROUP BY ALL HAVING count(*) > 0 ORDER BY ALL
     """
-    return ask(lake, sql, trace=trace, cluster=cluster)
+    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
 def arrivals_by_hour(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return how many jobs are submitted in each local hour of the day (0 to 23), of all days and on a day.
+    """Return the number of jobs submitted in each local hour of the day (0 to 23), in total and per day.
 
-    `share` is of all jobs of the part. `mean_per_day` and `median_per_day` are over every date between the trace's
-    first and last, those without a job and the broken first and last ones too. Clusters whose jobs all come at one
-    moment tell no arrivals and are left out.
+    `share` is the share of all jobs (of the same `--by` values). `mean_per_day` and `median_per_day` are over all dates
+    from the first to the last submission, including dates without a job and the incomplete first and last date.
+    Clusters whose jobs all have the same submission time are left out.
     """
     return _arrivals(lake, trace, by, cluster, unit="hour", of_job="hour(submit_local)", of_date="unnest(range(24))")
 
 
 def arrivals_by_weekday(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return how many jobs are submitted on each local weekday (1 Monday to 7 Sunday), in all and on a day.
+    """Return the number of jobs submitted on each local weekday (1 Monday to 7 Sunday), in total and per day.
 
-    As `arrivals_by_hour`, over the dates that fall on that weekday.
+    Columns as in `arrivals_by_hour`; the mean and median are over the dates of that weekday.
     """
     return _arrivals(lake, trace, by, cluster, unit="weekday", of_job="isodow(submit_local)", of_date="isodow(date)")
 
@@ -95,18 +97,19 @@ def _arrivals(
         {ZONE} AS zone
     FROM counted GROUP BY {split.listed}"{unit}" ORDER BY ALL
     """
-    return ask(lake, sql, trace=trace, cluster=cluster)
+    return run_query(lake, sql, trace=trace, cluster=cluster)
 
 
 HOURS: Final = (1, 6, 24, 48)
-"""Thresholds: the shares of jobs, and of GPU-hours, beyond so many hours."""
+"""Thresholds in hours for the shares of jobs and GPU-hours above them."""
 
 
 def run_time(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return how long jobs ran, in seconds: mean, percentiles, and the shares beyond 1, 6, 24 and 48 hours.
+    """Return the run time of jobs in seconds: mean, percentiles, and the shares above 1, 6, 24 and 48 hours.
 
-    Over all jobs whose run time is known, however they ended; lower bounds count as they stand (`censored_share`).
-    `gpu_hours_over_*_share` weighs each job by its GPU-hours; null where no job has any.
+    All jobs with a known run time count, whatever their status. Lower bounds count as run times; `censored_share` is
+    their share. `over_*_share` is a share of jobs; `gpu_hours_over_*_share` weights each job by its GPU-hours, and is
+    null if no job has GPU-hours.
     """
     return _duration(
         lake, trace, by, cluster, value="run_s", beside=("avg(CAST(run_s_censored AS INTEGER)) AS censored_share",)
@@ -114,17 +117,19 @@ def run_time(lake: Lake, trace: str, by: By = None, cluster: str | None = None) 
 
 
 def queueing_delay(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return how long jobs waited from submission to start, in seconds: as `run_time`.
+    """Return the queueing delay of jobs (submission to start) in seconds, with the columns of `run_time`.
 
-    Over all jobs whose wait is known: a trace that lets every job start when submitted tells no wait, not none.
+    All jobs with a known queueing delay count. If a trace starts every job when it is submitted, its delays are
+    unknown, not zero.
     """
     return _duration(lake, trace, by, cluster, value="queue_s")
 
 
 def jct(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return how long jobs took from submission to end, in seconds: as `run_time`.
+    """Return the job completion time (submission to end) in seconds, with the columns of `run_time`.
 
-    Over jobs that ended and whose wait is known. What lies between attempts counts, so it may exceed wait and run.
+    All jobs that ended and have a known queueing delay count. Time between attempts is included, so it can exceed
+    queueing delay plus run time.
     """
     return _duration(
         lake,
@@ -155,4 +160,4 @@ def _duration(
     SELECT {split.listed}jobs, mean_s, min_s, {percentiles("s")}, max_s, COLUMNS('.*_share')
     FROM part ORDER BY ALL
     """
-    return ask(lake, sql, trace=trace, cluster=cluster)
+    return run_query(lake, sql, trace=trace, cluster=cluster)

@@ -1,6 +1,6 @@
-"""A lake's statistics against published numbers, row by row: `match`, `off`, or `not computable` and why.
+"""Compare a lake's statistics with published numbers, one by one: `match`, `off`, or `not computable` with a reason.
 
-A number is compared only where the very rows it was published of are there. The numbers are `published`'s.
+A number is compared only if the lake has the rows that it describes. `published` reads the numbers.
 Called by `taut stats --verify`.
 """
 
@@ -20,13 +20,13 @@ from pipelines.statistics.statistic import Answer
 Verdict = Literal["match", "off", "not computable"]
 
 WHOLE_WITHIN: Final = 0.01
-"""A table whose rows are this close in number to the published ones is the published one, perhaps damaged."""
+"""A table is taken for the published one if its number of rows differs by at most this fraction."""
 ROUNDING: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """One published number, and what this lake says; `off_by` is found less published, in the printed unit."""
+    """One published number compared with this lake; `off_by` is found minus published, in the printed unit."""
 
     trace: str
     of: str
@@ -55,17 +55,17 @@ CHECKED_SCHEMA: Final = {
 
 
 def verify(lake: Lake, published: Published, traces: Sequence[str] | None = None) -> pl.DataFrame:
-    """Return every published number of the traces named (default: all that the lake holds), compared.
+    """Compare every published number of the traces (default: all in the lake).
 
-    `off_by_frac` is relative to what was published. A number matches when what is found rounds to it, or lies within
-    the stated tolerance where it was read off a figure; where it is a bound (`> 3`), when it lies beyond.
+    A number matches if the computed value rounds to it; if it was read off a figure, if it is within the stated
+    tolerance; if it is a bound (`> 3`), if the value is above. `off_by_frac` is relative to the published number.
 
     Raises
     ------
     BadUsage
-        If nothing is published of a trace that is named.
+        If a named trace has no published numbers.
     LakeError
-        If the lake lacks a named trace, or holds none of which anything is published.
+        If the lake lacks a named trace, or has no trace with published numbers.
     """
     for name in traces or ():
         lake.manifest(name)
@@ -77,14 +77,14 @@ def verify(lake: Lake, published: Published, traces: Sequence[str] | None = None
             f"{lake.path} holds {', '.join(lake.traces()) or 'no trace'}; numbers are published of "
             f"{', '.join(published.traces)}: ingest one under its own name"
         )
-    clerk = _Clerk(lake=lake, published=published)
-    checked = [each for name in held for each in clerk.checked(name)]
+    comparison = _Comparison(lake=lake, published=published)
+    checked = [each for name in held for each in comparison.checked(name)]
     return pl.DataFrame([asdict(each) for each in checked], schema=CHECKED_SCHEMA)
 
 
 @dataclass(slots=True, kw_only=True)
-class _Clerk:
-    """Compares one lake; asks each question once."""
+class _Comparison:
+    """Compares one lake with the published numbers; caches the answers."""
 
     lake: Lake
     published: Published
@@ -138,7 +138,7 @@ class _Clerk:
         return self.answers[asked]
 
     def _lacks(self, population: Population, manifest: Manifest) -> str | None:
-        """Say what of the population is not there, None where it is whole."""
+        """Return what the lake lacks of the population, None if it is complete."""
         for name in population.parts:
             lacks = self._lacks(self.published.of[name], manifest)
             if lacks is not None:
@@ -164,18 +164,18 @@ class _Clerk:
             return f"no table {table} in this lake"
         if abs(here - rows) <= WHOLE_WITHIN * rows:
             return None
-        said = f"other rows: {table} has {here:,} here, {rows:,} there"
+        reason = f"other rows: {table} has {here:,} here, {rows:,} there"
         if population.period is None:
-            return said
+            return reason
         answer = self._answer("period", population, ())
         if answer.unanswerable is not None:
-            return said
+            return reason
         first, last = (str(answer.rows[name][0])[:10] for name in ("first_submit", "last_submit"))
-        return f"{said}; submitted {first} to {last} here, {' to '.join(population.period)} there"
+        return f"{reason}; submitted {first} to {last} here, {' to '.join(population.period)} there"
 
 
 def _cell(rows: pl.DataFrame, row: PublishedRow, column: str) -> str | float | None:
-    """Return the one value meant, or the sum of several; None where there is none."""
+    """Return the value that a published row refers to, or the sum of several; None if there is none."""
     for name in (*row.where, column):
         if name not in rows.columns:
             raise SourceError(f"{row.statistic} has no column {name!r}; expected one of {', '.join(rows.columns)}")
@@ -189,7 +189,7 @@ def _cell(rows: pl.DataFrame, row: PublishedRow, column: str) -> str | float | N
 
 
 def _is(name: str, value: str | int | float | list[str | int | float]) -> pl.Expr:
-    """Return whether a column is the value, or one of several; the empty text stands for null."""
+    """Return the condition that a column equals the value or one of several values; the empty text means null."""
     if isinstance(value, list):
         return pl.any_horizontal(_is(name, each) for each in value)
     return pl.col(name).is_null() if value == "" else pl.col(name) == value

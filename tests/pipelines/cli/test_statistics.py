@@ -82,7 +82,7 @@ def test_a_cluster_and_several_splits(taut: Taut) -> None:
 def test_what_the_trace_does_not_tell_is_said(taut: Taut) -> None:
     both = taut("run_time", "group_recurrence")
     assert both.exit_code == 0
-    assert "group_recurrence: jobs.group is null in all 4 rows of philly (no group is named)" in both.stderr
+    assert "group_recurrence: jobs.group is null in all 4 rows of philly (no job has a group)" in both.stderr
     alone = taut("group_recurrence")
     assert (alone.exit_code, alone.stdout) == (1, "")
     assert "philly answers none of: group_recurrence" in alone.stderr
@@ -115,9 +115,9 @@ def test_verify_counts_and_explains(taut: Taut) -> None:
     [
         (["nope"], "no statistic 'nope'; expected one of period"),
         (["run_time", "--by", "colour"], "cannot split by 'colour'; expected one of cluster"),
-        (["run_time", "--verify"], "--list and --verify stand alone"),
-        (["--list", "--verify"], "--list and --verify stand alone"),
-        (["--verify", "--by", "user"], "--list and --verify stand alone"),
+        (["run_time", "--verify"], "--list and --verify cannot be combined"),
+        (["--list", "--verify"], "--list and --verify cannot be combined"),
+        (["--verify", "--by", "user"], "--list and --verify cannot be combined"),
     ],
 )
 def test_what_cannot_be_meant_is_bad_usage(taut: Taut, arguments: list[str], said: str) -> None:

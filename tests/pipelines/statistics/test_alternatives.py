@@ -12,7 +12,7 @@ from pipelines.lake.manifest import from_json
 from pipelines.lake.sources import SOURCES
 from pipelines.lake.sources.openb import OPENB
 from pipelines.report.report import Order, sections
-from pipelines.statistics import STATISTICS, Answer, alone
+from pipelines.statistics import STATISTICS, Answer, cluster_note
 from tests.pipelines.report.tiny import tables
 
 BARE = "name,cpu_milli,memory_mib,num_gpu,gpu_milli"
@@ -79,7 +79,7 @@ def test_the_command_says_which_list_it_tells(tmp_path: Path) -> None:
 
     assert "openb: of its 2 clusters default alone: they are alternatives" in told.stderr
     assert "alternatives" not in named.stderr
-    assert alone(lake, "openb") is not None
+    assert cluster_note(lake, "openb") is not None
 
 
 def test_the_report_tells_one_list_and_says_so(tmp_path: Path) -> None:
