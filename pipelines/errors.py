@@ -1,15 +1,15 @@
 """Errors of the `pipelines` package; `pipelines.cli` turns them into one line and an exit code.
 
 PipelineError
-├── BadUsage          arguments that cannot be meant (exit 2)
-├── SourceError       published files that are absent, truncated or not in their format
-│   └── MappingError  a mapping of own files that cannot be meant
-├── LakeError         a lake that lacks what was asked, or is damaged
+├── BadUsage          invalid arguments or settings (exit 2)
+├── SourceError       input files that are missing, truncated or in another format
+│   └── MappingError  an invalid mapping of own files
+├── LakeError         a lake that is damaged or lacks the requested data
 ├── QueryRefused      SQL that `taut sql` does not run
 ├── FetchError        a download that failed or did not verify
-├── SynthesisError    a calibration or a size no synthetic trace can be made from
-├── TrainingError     data from which no model can be trained or judged
-└── RegistryError     a tracking server or registry that refuses or lacks a model
+├── SynthesisError    an invalid calibration or size of a synthetic trace
+├── TrainingError     data from which no model can be trained or evaluated
+└── RegistryError     a tracking server or registry that fails or lacks a model
 """
 
 
@@ -18,19 +18,19 @@ class PipelineError(Exception):
 
 
 class BadUsage(PipelineError, ValueError):
-    """Arguments that cannot be meant."""
+    """Invalid arguments or settings."""
 
 
 class SourceError(PipelineError):
-    """Published files that are absent, truncated or not in their format."""
+    """Input files that are missing, truncated or in another format."""
 
 
 class MappingError(SourceError):
-    """A mapping of own files that cannot be meant."""
+    """An invalid mapping of own files."""
 
 
 class LakeError(PipelineError):
-    """A lake that lacks what was asked, or is damaged."""
+    """A lake that is damaged or lacks the requested data."""
 
 
 class QueryRefused(PipelineError):
@@ -42,12 +42,12 @@ class FetchError(PipelineError):
 
 
 class SynthesisError(PipelineError):
-    """A calibration or a size no synthetic trace can be made from."""
+    """An invalid calibration or size of a synthetic trace."""
 
 
 class TrainingError(PipelineError):
-    """Data from which no model can be trained or judged."""
+    """Data from which no model can be trained or evaluated."""
 
 
 class RegistryError(PipelineError):
-    """A tracking server or registry that refuses or lacks a model."""
+    """A tracking server or registry that fails or lacks a model."""

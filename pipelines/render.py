@@ -1,6 +1,6 @@
-"""Flat rows as a table for eyes, JSON for programs, CSV for spreadsheets: the same rows, the same bytes.
+"""Render flat rows as a table for reading, as JSON or as CSV; the same rows give the same bytes.
 
-What the rows mean, and where stdout is, is the callers' matter. Called by `pipelines.cli`.
+Callers choose the rows and the stream. Called by `pipelines.cli`.
 """
 
 import csv
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 Plain = None | bool | int | float | str
-"""What a cell becomes before it is written."""
+"""The types of a cell before it is written."""
 
 NULL = "-"
 _MAX_DECIMALS = 4
@@ -47,17 +47,16 @@ def render(
 ) -> None:
     """Write rows to `stream` as `table`, `json` or `csv`.
 
-    Columns come in the order in which they first appear; a row that lacks one has null there. Times are ISO 8601, in
-    UTC and with its `Z` where they name a zone, as they stand where they name none (local ones); durations are seconds.
-    A table rounds for reading and shows null and NaN as `-`; JSON and
-    CSV keep every digit, and null, NaN and infinities are `null` in JSON and empty in CSV. Rows of several `kinds` have
-    their own columns only in JSON, where nothing has to line up. On a terminal a table is laid out for its width, as
-    `screen.fitted` says; elsewhere it is as wide as it is.
+    Columns are in order of first appearance; a row without a column has null there. Times are ISO 8601: in UTC with
+    `Z` if they have a time zone, unchanged if they have none (local times); durations are in seconds. A table rounds
+    numbers and prints null and NaN as `-`. JSON and CSV keep every digit; null, NaN and infinities are `null` in JSON
+    and empty in CSV. With `kinds`, each JSON row has only its own columns. On a terminal a table is fitted to its width
+    (`fitted`).
 
     Raises
     ------
     BadUsage
-        When the format has no name in `FORMATS`.
+        If the format is not in `FORMATS`.
 
     Examples
     --------
@@ -90,10 +89,10 @@ def _write_table(grid: _Grid, stream: TextIO) -> None:
 
 
 def _column(name: str, values: Sequence[Plain]) -> list[str]:
-    """Return a column's heading and cells, all of one width on screen: numbers to the right, the rest to the left."""
+    """Return a column's heading and cells, padded to one width: numbers to the right, texts to the left."""
     decimals = _decimals([value for value in values if isinstance(value, float) and math.isfinite(value)])
     texts = [_printable(name), *(_text(value, decimals) for value in values)]
-    # Wide characters take two places.
+    # Wide characters take two columns.
     widths = [cell_len(text) for text in texts]
     widest = max(widths)
     gaps = [" " * (widest - width) for width in widths]
@@ -117,7 +116,7 @@ def _write_objects(rows: Iterable[Mapping[str, Plain]], stream: TextIO) -> None:
 
 def _write_csv(grid: _Grid, stream: TextIO) -> None:
     writer = csv.writer(stream, lineterminator="\n")
-    # The writer leaves a lone carriage return bare, and readers take it for the end of a row.
+    # The default writer does not quote a lone carriage return, which readers take for the end of a row.
     quoting = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_ALL)
     rows = [[str(cell).lower() if isinstance(cell, bool) else _finite(cell) for cell in row] for row in grid.rows]
     header: list[list[Plain]] = [list(grid.columns)] if grid.columns else []
@@ -140,7 +139,7 @@ def _grid(rows: "Sequence[Mapping[str, object]] | pl.DataFrame") -> _Grid:
 
 
 def _plain(value: Any) -> Plain:  # whatever a row may hold
-    """Return a value as JSON knows it: UTC times, seconds, names of enum members, nested values as JSON text."""
+    """Return a value as a JSON scalar: UTC times, seconds, values of enum members, nested values as JSON text."""
     if isinstance(value, Enum):
         return _plain(value.value)
     if value is None or isinstance(value, bool | int | float | str):
@@ -176,7 +175,7 @@ def _is_numeric(values: Sequence[Plain]) -> bool:
 
 
 def _decimals(numbers: Sequence[float]) -> int:
-    """Return how many decimals a column shows: four significant digits of its largest, fewer where all are zeros."""
+    """Return the number of decimals of a column: four significant digits of its largest, without trailing zeros."""
     largest = max(map(abs, numbers), default=0.0)
     digits_before = 1 + math.floor(math.log10(largest)) if largest >= 1 else 0
     most = min(_MAX_DECIMALS, max(1, _MAX_DECIMALS - digits_before))
@@ -191,25 +190,25 @@ def _text(value: Plain, decimals: int) -> str:
         return str(value).lower()
     if isinstance(value, float) and math.isfinite(value):
         rounded = f"{value:z.{decimals}f}"
-        # A small number is not nothing.
+        # A small number must not print as zero.
         return f"{value:.2g}" if value and not float(rounded) else rounded
     return _printable(str(value))
 
 
 def _printable(text: str) -> str:
-    """Escape what would move the cursor or break the row."""
+    """Escape characters that move the cursor or break the row."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
 
 
 GAP: Final = "  "
 
 Column = Sequence[str]
-"""A heading and its cells, all of one width on screen."""
+"""A heading and its cells, padded to one width."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Columns that fit, and what is said before and after them, in lines."""
+    """Columns that fit, and the lines of text before and after them."""
 
     columns: Sequence[Column]
     before: Sequence[str] = ()
@@ -217,10 +216,10 @@ class Layout:
 
 
 def fitted(columns: Sequence[Column], width: int) -> Layout:
-    """Lay columns out for a screen `width` wide; they come in the order of their importance.
+    """Fit columns, most important first, to a screen `width` wide.
 
-    As they are where they fit; turned over where the rows then fit side by side; else what is the same in all rows is
-    said once, and of the rest the last columns are left out.
+    If they do not fit, the table is transposed; if that does not fit either, columns with one value are printed once
+    above the table, and the last of the others are left out.
 
     Examples
     --------
@@ -236,23 +235,23 @@ def fitted(columns: Sequence[Column], width: int) -> Layout:
     same = [column for column in columns if several and len(set(column[1:])) == 1]
     varied = [column for column in columns if column not in same] or columns[:1]
     count = next((each for each in range(len(varied), 1, -1) if _width(varied[:each]) <= width), 1)
-    said = ", ".join(f"{heading.strip()}: {cell.strip()}" for heading, cell, *_ in same)
+    constant = ", ".join(f"{heading.strip()}: {cell.strip()}" for heading, cell, *_ in same)
     more = f"columns not shown: {len(varied) - count}; --format json shows all"
     return Layout(
         columns=varied[:count],
-        before=textwrap.wrap(f"in all rows {said}", width) if same else (),
+        before=textwrap.wrap(f"in all rows {constant}", width) if same else (),
         after=textwrap.wrap(more, width) if len(varied) > count else (),
     )
 
 
 def _turned(columns: Sequence[Column]) -> list[Column]:
-    """Turn rows into columns: headings to the left, cells to the right."""
+    """Transpose the table: headings padded to the left, cells to the right."""
     headings, *rows = zip(*([cell.strip() for cell in column] for column in columns), strict=True)
     return [_padded(headings, to_the_right=False), *(_padded(row, to_the_right=True) for row in rows)]
 
 
 def _padded(cells: Sequence[str], *, to_the_right: bool) -> Column:
-    # Wide characters take two places.
+    # Wide characters take two columns.
     widths = [cell_len(cell) for cell in cells]
     gaps = [" " * (max(widths) - each) for each in widths]
     return [gap + cell if to_the_right else cell + gap for cell, gap in zip(cells, gaps, strict=True)]

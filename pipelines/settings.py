@@ -1,6 +1,6 @@
-"""Settings of the `taut` command: where things are, and how work is done, from the environment.
+"""Settings of the `taut` command from the environment: folders, the default trace, seed and threads.
 
-Options on the command line go before settings. Called by `pipelines.cli`.
+Options on the command line override settings. Called by `pipelines.cli`.
 """
 
 import os
@@ -16,32 +16,32 @@ PREFIX = "TAUT_"
 
 
 def _usable_cpus() -> int:
-    """Return how many processors this process may run on."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Settings(BaseSettings):
-    """What `TAUT_*` and `MLFLOW_TRACKING_URI` say; an empty variable counts as absent."""
+    """The values of `TAUT_*` and `MLFLOW_TRACKING_URI`; an empty variable counts as unset."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid", populate_by_name=True
     )
 
     lake: Path = Field(default=Path("data/lake"), description="folder of the lake")
-    bundles: Path | None = Field(default=None, description="folder of the mirrored bundles; beside the lake if absent")
-    traces: Path | None = Field(default=None, description="folder of published files, one subfolder per trace")
+    bundles: Path | None = Field(default=None, description="folder of cached models; next to the lake if unset")
+    traces: Path | None = Field(default=None, description="folder of published files, one subfolder for each trace")
     energy: Path = Field(
         default=Path("../shared/energy"), description="folder of measured watts, speeds, grid carbon and prices"
     )
     trace: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="trace meant when none is named; needed where the lake holds several"
+        default=None, description="default trace; needed if the lake holds several"
     )
-    seed: int = Field(default=0, ge=0, description="seed of everything random")
+    seed: int = Field(default=0, ge=0, description="seed of all random numbers")
     threads: int = Field(default_factory=_usable_cpus, ge=1, description="threads for training")
     tracking_uri: str | None = Field(
         default=None,
         validation_alias=AliasChoices("MLFLOW_TRACKING_URI"),
-        description="where models are tracked: any MLflow tracking URI; SQLite beside the lake if absent",
+        description="MLflow tracking URI of the models; SQLite next to the lake if unset",
     )
 
 
@@ -51,7 +51,7 @@ def load_settings() -> Settings:
     Raises
     ------
     BadUsage
-        When a variable holds what it cannot; every such variable is named.
+        If a variable has an invalid value; the message names all of them.
     """
     try:
         return Settings()
@@ -60,7 +60,7 @@ def load_settings() -> Settings:
             f"{_variable(str(fault['loc'][0]))} is {str(fault['input'])[:40]!r}: {fault['msg']}"
             for fault in error.errors()
         ]
-        raise BadUsage(f"settings that cannot be meant: {'; '.join(faults)}") from error
+        raise BadUsage(f"invalid settings: {'; '.join(faults)}") from error
 
 
 def _variable(field: str) -> str:

@@ -1,7 +1,7 @@
-"""The `taut` command: one file per group of subcommands, put together here.
+"""The `taut` command: registers the subcommands of the files in this folder, and translates errors.
 
-Translates errors into one line and an exit code (0 done, 1 failed, 2 bad usage); heavy imports stay inside commands.
-Called by the `taut` script; the only part of `pipelines` that may import everything.
+An error becomes one line and an exit code (0 done, 1 failed, 2 bad usage). Heavy imports stay inside the commands.
+Called by the `taut` script.
 """
 
 import os
@@ -19,8 +19,8 @@ from pipelines.cli import study as experiments
 from pipelines.errors import BadUsage, PipelineError
 from scheduler_core.errors import SchedulerError
 
-# Idle threads of XGBoost and scikit-learn spin while they wait for each other; on shared cores that costs ten times the
-# work itself. Read once, when their libraries are loaded.
+# Idle threads of XGBoost and scikit-learn busy-wait by default, which on shared cores can cost ten times the work
+# itself. The libraries read this variable when they are loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 EXIT_FAILED = 1
@@ -29,10 +29,10 @@ EXIT_INTERRUPTED = 130
 
 
 class TranslatingGroup(TyperGroup):
-    """A command group that answers errors with one line on stderr; `--debug` lets the traceback through."""
+    """A command group that prints errors as one line on stderr; with `--debug` the traceback is printed."""
 
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]  # typer's own context class is vendored
-        """Run the subcommand and translate what it raises."""
+        """Run the subcommand and translate its errors."""
         try:
             return super().invoke(ctx)
         except (typer.Exit, typer.Abort, TyperException):
@@ -43,7 +43,7 @@ class TranslatingGroup(TyperGroup):
             typer.echo(f"taut: {error}", err=True)
             raise typer.Exit(EXIT_BAD_USAGE if isinstance(error, BadUsage) else EXIT_FAILED) from error
         except BrokenPipeError:
-            # The reader went away (`| head`): point stdout at nothing so that the interpreter's last flush is quiet.
+            # The reader closed the pipe (`| head`): redirect stdout so that the interpreter's last flush cannot fail.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(EXIT_FAILED) from None
         except KeyboardInterrupt:
@@ -51,13 +51,13 @@ class TranslatingGroup(TyperGroup):
         except UnicodeError as error:
             if ctx.params.get("debug"):
                 raise
-            typer.echo("taut: found bytes that are no UTF-8 text; expected text", err=True)
+            typer.echo("taut: found bytes that are not UTF-8 text; expected text", err=True)
             raise typer.Exit(EXIT_FAILED) from error
         except Exception as error:
             if ctx.params.get("debug"):
                 raise
-            said = str(error).partition("\n")[0]
-            typer.echo(f"taut: {type(error).__name__}: {said} (taut --debug shows where)", err=True)
+            reason = str(error).partition("\n")[0]
+            typer.echo(f"taut: {type(error).__name__}: {reason} (taut --debug prints the traceback)", err=True)
             raise typer.Exit(EXIT_FAILED) from error
 
 
@@ -88,7 +88,7 @@ def _options(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Take the options that stand before the subcommand; `TranslatingGroup` reads `debug`."""
+    """Define the options before the subcommand; `TranslatingGroup` reads `debug`."""
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Fetchable(StrEnum):
-    """The traces whose publishers' addresses are known."""
+    """The traces with a known address."""
 
     PAI = "pai"
     HELIOS = "helios"
@@ -30,7 +30,7 @@ class Fetchable(StrEnum):
 
 
 class Ingestible(StrEnum):
-    """The published formats that can be read, and any other with a mapping."""
+    """The published formats, and `generic` for other files with a mapping."""
 
     PAI = "pai"
     HELIOS = "helios"
@@ -40,16 +40,16 @@ class Ingestible(StrEnum):
 
 
 class Synthesised(StrEnum):
-    """The formats that can be generated."""
+    """The formats in which a synthetic trace can be generated."""
 
     PAI = "pai"
 
 
 def fetch(
-    trace: Annotated[Fetchable, typer.Argument(help="Which published trace.")],
+    trace: Annotated[Fetchable, typer.Argument(help="Published trace.")],
     to: Annotated[Path | None, typer.Option("--to", help="Folder to fill.", show_default="data/raw/<trace>")] = None,
 ) -> None:
-    """Download a published trace: resumed after a break, verified, unpacked."""
+    """Download a published trace, verify and unpack it; a second run resumes a broken download."""
     from pipelines.cli.progress import transfer_progress
     from pipelines.fetch.fetch import fetch as run
 
@@ -61,20 +61,20 @@ def fetch(
 
 
 def synth(
-    trace: Annotated[Synthesised, typer.Argument(help="Which published format.")],
+    trace: Annotated[Synthesised, typer.Argument(help="Published format.")],
     to: Annotated[Path, typer.Option("--to", help="Folder to fill.")] = Path("data/raw/pai-synth"),
     tasks: Annotated[int, typer.Option("--tasks", help="How many tasks.", min=1000)] = 20_000,
     tagged_share: Annotated[
         float | None,
         typer.Option("--tagged-share", help="Share of jobs that carry a workload tag.", min=0.0, max=1.0),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="As many rows as published, 3.7 GB; leaves --tasks.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="As many rows as published, 3.7 GB; ignores --tasks.")] = False,
     seed: Seed = 0,
     report: Annotated[
-        Path | None, typer.Option("--report", help="Write published and synthetic quantiles side by side here.")
+        Path | None, typer.Option("--report", help="File for a comparison of published and synthetic quantiles.")
     ] = None,
 ) -> None:
-    """Generate a synthetic trace in the published format of all its tables."""
+    """Generate a synthetic trace in the published format, with all its tables."""
     from pipelines.synth.pai import PUBLISHED_INSTANCES, PUBLISHED_TASKS, synthesise
 
     drawn, instances = (PUBLISHED_TASKS, PUBLISHED_INSTANCES) if full else (tasks, None)
@@ -84,18 +84,18 @@ def synth(
         from pipelines.studies.synth.report import calibration_report
 
         report.write_text(calibration_report(to), encoding="utf-8")
-    say("synthetic, not measured: ingest it under its own name with")
+    say("synthetic, not measured; ingest it under its own name:")
     say(f"  taut ingest {trace.value} --from {to} --as pai-synth")
 
 
 def ingest(
-    source: Annotated[Ingestible, typer.Argument(help="Which published format; generic: own files, by a mapping.")],
+    source: Annotated[Ingestible, typer.Argument(help="Published format; generic: own files with a mapping.")],
     from_dir: Annotated[
         str, typer.Option("--from", help="Folder of the files; for generic also one file, or postgresql://...")
     ],
     mapping: Annotated[
         Path | None,
-        typer.Option("--mapping", help="For generic: TOML of what is in which column.", show_default=False),
+        typer.Option("--mapping", help="For generic: TOML file that names the columns and units.", show_default=False),
     ] = None,
     lake: Lake = None,
     as_name: Annotated[
@@ -103,14 +103,14 @@ def ingest(
     ] = None,
     strict: Annotated[
         float | None,
-        typer.Option("--strict", help="Fail when a larger share of rows is quarantined.", min=0.0, max=1.0),
+        typer.Option("--strict", help="Fail if a larger share of a file's rows is quarantined.", min=0.0, max=1.0),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Only tell what would be quarantined, where and why; write nothing.")
+        bool, typer.Option("--check", help="Print what would be quarantined, where and why; write nothing.")
     ] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Read files into the canonical tables; every row is kept or quarantined with its rule."""
+    """Read files into the lake's tables; every row is kept, or quarantined with the rule it breaks."""
     place = place_of(lake, demo=False)
     with _opened_files(source.value, from_dir, mapping) as files:
         (_check_files if check else _ingest_files)(files, place.lake, as_name, strict, form)
@@ -197,12 +197,15 @@ def _check_files(files: _Files, lake: Path, as_name: str | None, strict: float |
 
 def sql(
     query: Annotated[
-        str, typer.Argument(help="One SELECT over the tables and views named above; - reads it.", show_default=False)
+        str,
+        typer.Argument(
+            help="One SELECT over the tables and views named above; - reads it from stdin.", show_default=False
+        ),
     ],
     lake: Lake = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Answer one SELECT over the lake; nothing else is run, and nothing outside the lake is read.
+    """Run one SELECT over the lake; other statements and files outside the lake are refused.
 
     Tables: jobs, usage, machines, capacity, machine_usage, quarantine. Views: jobs_with_usage, gpu_hours, over_claim,
     machine_hours.

@@ -1,6 +1,6 @@
-"""`taut demo`: the main job end to end, on a synthetic trace or on real files.
+"""`taut demo`: ingest, train, recommend and simulate in one run, on a synthetic trace or on real files.
 
-Runs what the other commands run, in their order, in a folder of its own; the tables are `pipelines.cli.demo_tables`'s.
+It calls the functions behind the other commands, in a folder of its own; `pipelines.cli.demo_tables` makes the tables.
 Called by `pipelines.cli`, which registers the command.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LEAST_TASKS = 20_000
 REPLICATIONS = 5
 TAGGED_SHARE = 0.6
-"""Share of jobs with a workload tag in the demo's trace; a tenth in the published one, too few for six models."""
+"""Share of jobs with a workload tag in the demo's trace; the published 0.1 gives too few jobs to train six models."""
 
 
 def demo(
@@ -29,13 +29,13 @@ def demo(
         Path | None,
         typer.Option(help="Folder of real traces (uses its `pai`).", show_default="a synthetic trace"),
     ] = None,
-    into: Annotated[Path, typer.Option("--into", help="Working folder; replaced.")] = Path("data/demo"),
+    into: Annotated[Path, typer.Option("--into", help="Working folder; it is emptied first.")] = Path("data/demo"),
     tasks: Annotated[int, typer.Option(help="Size of the synthetic trace.", min=LEAST_TASKS)] = LEAST_TASKS,
     rate: Annotated[float, typer.Option(help="Simulated arrivals per hour.", min=1.0, max=10_000.0)] = 70.0,
     seed: Seed = 0,
     threads: Threads = None,
 ) -> None:
-    """Run the main job end to end: ingest, train, gate, recommend, and simulate 12 h with and without shrinking."""
+    """Run the whole chain: ingest, train, gate, recommend, and simulate 12 h with and without shrinking."""
     from pipelines.cli.demo_tables import accuracy_rows, importance_rows, outcome_rows, reclaimed_rows
     from pipelines.cli.opening import champions, place_of, threads_of
     from pipelines.cli.progress import step
@@ -60,7 +60,7 @@ def demo(
     with Lake(lake) as opened:
         trained = retrain(opened, name, uri=place.tracking_uri, seed=seed, threads=threads_of(threads), talk=say)
         promote_all(trained, uri=place.tracking_uri, force=True, talk=say)
-        with step("bringing the champions"):
+        with step("copying the champion models"):
             predictor = champions(place, offline=False)
         pool = _held_out(opened, name, trained)
     with step(f"simulating 12 h of {len(pool.jobs)} held-out jobs at {rate:g} per hour, with and without shrinking"):
@@ -84,7 +84,7 @@ def demo(
 
 
 def _fresh(folder: Path) -> None:
-    """Empty the demo's own folder; refuse one that holds anything else."""
+    """Empty the demo's own folder; raise BadUsage if it holds other files."""
     from pipelines.errors import BadUsage
 
     mark = folder / ".taut-demo"
@@ -96,7 +96,7 @@ def _fresh(folder: Path) -> None:
 
 
 def _held_out(lake: "Lake", name: str, trained: "Sequence[Retrained]") -> "Pool":
-    """Return the measured jobs that were submitted after the cut: no model has seen them."""
+    """Return the measured jobs submitted after the training cut; no model was trained on them."""
     import polars as pl
 
     from pipelines.simulation.job_pool import job_pool

@@ -1,7 +1,6 @@
-"""The demo's three tables: accuracy against baselines, what was reclaimed and why, and what it did to the cluster.
+"""The demo's tables: feature importance, accuracy against baselines, reclaimed resources, cluster metrics.
 
-Pure reshaping of what training and simulation returned; `pipelines.cli.demo` runs them and prints.
-Called by `pipelines.cli.demo`.
+They reshape the results of training and simulation. Called by `pipelines.cli.demo`.
 """
 
 from collections.abc import Sequence
@@ -34,7 +33,7 @@ OUTCOME_COLUMNS: Final = (
 
 
 def accuracy_rows(trained: Sequence[Retrained]) -> list[Row]:
-    """Return one row per run-time model: itself, the best history baseline, the lead, and the gate's word."""
+    """Return one row for each run-time model: its error, the best history baseline, the lead, and the gate's result."""
     rows: list[Row] = []
     for each in trained:
         table = each.model.evaluation
@@ -80,14 +79,14 @@ def importance_rows(trained: Sequence[Retrained], *, top: int = 3) -> list[Row]:
 
 
 def reclaimed_rows(result: SimulationResult, *, arm: str = "shrunk") -> list[Row]:
-    """Return what the recommendations of one arm took back, by resource and reason."""
+    """Return the resources that the recommendations of one arm reclaimed, by resource and reason."""
     return [{key: value for key, value in row.items() if key != "arm"} for row in result.reclaimed if row["arm"] == arm]
 
 
 def outcome_rows(result: SimulationResult) -> list[Row]:
-    """Return the simulated arms under every truth, as means over the seeds; once where the truths agree to the digit.
+    """Return the simulated arms under every slowdown model as means over seeds; one row if all models agree exactly.
 
-    At its full request a job runs as recorded under every truth, and so it does at what it truly needed.
+    Models agree if every job gets its full request or its true need, because it then runs as recorded.
     """
     means = averaged(result.rows)
     figures = [column for column in OUTCOME_COLUMNS if column != "truth"]

@@ -1,6 +1,6 @@
-"""A logged answer, made again, and what stood behind it: the evidence for each job.
+"""Reproduce a logged answer, and explain it: models, history and contributions for each job.
 
-No command stands here and nothing is scored anew: features are those of the log. Called by `taut recommend --explain`.
+No commands; features are read from the log, not computed again. Called by `taut recommend --explain`.
 """
 
 import json
@@ -25,14 +25,14 @@ from modelserve.recommend import flat
 from modelserve.store import Store
 
 TOP: Final = 3
-"""How many contributions of a job are shown."""
+"""The number of contributions printed for a job."""
 
 SQLITE: Final = "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """An answer made again: whether it is the same to the byte, and a flat row per job."""
+    """A reproduced answer: whether it is equal to the byte, and one flat row for each job."""
 
     equal: bool
     size_bytes: int
@@ -40,21 +40,21 @@ class Replayed:
 
 
 def replayed(answer_id: str, *, store: str, bundles: Path) -> Replayed:
-    """Make a logged answer again, and gather what stood behind it.
+    """Reproduce a logged answer and explain it.
 
     Raises
     ------
     NotKnown
-        No such answer is in the log, or a version that answered is no longer in the folder.
+        The log lacks the answer, or the folder of bundles lacks a model version that gave it.
     StoreError
-        The store is not there, or cannot be read.
+        The store does not exist or cannot be read.
     BadRequest
         The answer was written by another version of the service.
     """
     record = _record(answer_id, store)
     again = replay(record, bundles)
-    said = json.loads(again)
-    answers = said.get("recommendations", said.get("predictions", []))
+    response = json.loads(again)
+    answers = response.get("recommendations", response.get("predictions", []))
     evidence = _evidence(record, bundles)
     return Replayed(
         equal=again == record.response,
@@ -80,7 +80,7 @@ def _record(answer_id: str, url: str) -> AnswerRecord:
 
 
 def _evidence(record: AnswerRecord, bundles: Path) -> dict[int, dict[str, object]]:
-    """Return per job of the answer which history its models knew, and what its run time is made of."""
+    """Return, for each job of the answer, its models, the history they used, and its run time's contributions."""
     seen = read_context(record.context)
     found: dict[int, dict[str, object]] = {}
     for scored in decode_features(record.features):
@@ -98,7 +98,7 @@ def _evidence(record: AnswerRecord, bundles: Path) -> dict[int, dict[str, object
 
 
 def _run_time_shares(scored: Scored, bundles: Path) -> Iterator[str]:
-    """Yield what each row's p50 is made of, as `user_run_s=812 +120.5 s; ...`."""
+    """Yield the contributions to each row's p50, as `user_run_s=812 +120.5 s; ...`."""
     name, _, version = scored.model.partition("@")
     bundle = read_bundle(version_folder(bundles, name, version), version=version)
     model = ServedModel.of(bundle, OnlineHistory(bundle.history))

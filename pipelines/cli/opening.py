@@ -1,6 +1,6 @@
-"""What commands open before they work: the lake and its trace, the registry beside it, the champions, a file of jobs.
+"""Open the inputs of commands: the lake and its trace, the champion models, a file of jobs.
 
-No command stands here. Called by the command files of `pipelines.cli`, inside their functions.
+No commands; imports are heavy. Called by the command files of `pipelines.cli`, inside their functions.
 """
 
 import sys
@@ -15,7 +15,7 @@ from modelserve.bundle.predictor import InProcessPredictor
 from modelserve.bundle.registry import mirror
 from modelserve.contract.requests import JobRow, parse_lines
 from modelserve.errors import MirrorError
-from pipelines.cli.options import Place as Place  # the commands open what lies there, and import both from here
+from pipelines.cli.options import Place as Place  # commands import both from here
 from pipelines.cli.options import place_of as place_of
 from pipelines.cli.options import say
 from pipelines.errors import BadUsage, LakeError, RegistryError
@@ -25,17 +25,19 @@ from pipelines.settings import load_settings
 
 
 def threads_of(option: int | None) -> int:
-    """Return the threads asked for, else those of the settings."""
+    """Return the threads of the option, else those of the settings."""
     return option or load_settings().threads
 
 
 def chosen_trace(lake: Lake, trace: str | None) -> str:
-    """Return the trace named, else the one of the settings, else the only one the lake holds.
+    """Return the trace of the option, else that of the settings, else the only one in the lake.
 
     Raises
     ------
     BadUsage
         If none is named and the lake holds several.
+    LakeError
+        If the lake lacks the named trace, or holds none.
     """
     held = lake.traces()
     named = trace or load_settings().trace
@@ -51,18 +53,18 @@ def chosen_trace(lake: Lake, trace: str | None) -> str:
 
 @contextmanager
 def opened(lake: Path | None, trace: str | None) -> Iterator[tuple[Lake, str]]:
-    """Open the lake and settle which trace is meant."""
+    """Open the lake; yield it with the chosen trace."""
     with Lake(place_of(lake).lake) as source:
         yield source, chosen_trace(source, trace)
 
 
 def trace_of(lake: Path | None, trace: str | None) -> str:
-    """Return which trace is meant, without holding the lake open."""
+    """Return the chosen trace, of the lake or of the cached models; the lake is closed again."""
     place = place_of(lake)
     mirrored = place.bundles.glob("*.*.*/") if place.bundles.is_dir() else ()
     known = {folder.name.split(".")[1] for folder in mirrored} | set(Lake(place.lake).traces())
     if trace is not None and trace not in known:
-        raise BadUsage(f"no trace {trace!r}; models or tables are there of: {', '.join(sorted(known)) or 'none'}")
+        raise BadUsage(f"no trace {trace!r}; there are models or tables of: {', '.join(sorted(known)) or 'none'}")
     if trace is not None:
         return trace
     with opened(lake, None) as (_, name):
@@ -70,30 +72,30 @@ def trace_of(lake: Path | None, trace: str | None) -> str:
 
 
 def local_cut(day: datetime | None, zone: str) -> datetime | None:
-    """Return a day given without a time zone as that moment in the trace's own zone: that of its manifest."""
+    """Return a time without time zone as UTC, read in the trace's zone (that of its manifest)."""
     if day is None or day.tzinfo is not None:
         return day
     return day.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
 
 
 def champions(place: Place, *, offline: bool) -> InProcessPredictor:
-    """Bring the champions from the registry, and open them; `offline` takes what was brought before.
+    """Copy the champion models from the registry to the local cache and open them; `offline` only opens the cache.
 
     Raises
     ------
     RegistryError
-        If there is no champion to open.
+        If the cache has no model.
     """
     if not offline:
         try:
             for each in mirror(place.tracking_uri, place.bundles):
                 if each.outcome == "failed":
-                    say(f"warning: {each.name}@{each.version} not brought: {each.detail}")
+                    say(f"warning: {each.name}@{each.version} not copied from the registry: {each.detail}")
         except MirrorError as error:
             say(f"warning: {error}")
     found = read_champions(place.bundles)
     for name, problem in found.failures.items():
-        say(f"warning: {name} left out: {problem}")
+        say(f"warning: {name} not loaded: {problem}")
     if not found.bundles:
         raise RegistryError(f"no champion in {place.bundles}; train with `taut train`, then `taut promote`")
     return InProcessPredictor(bundles=found.bundles, failures=found.failures)
@@ -108,7 +110,7 @@ def read_jobs(source: str) -> list[JobRow]:
 
 
 def version_rows(versions: Iterable[ModelVersion]) -> list[dict[str, object]]:
-    """Return one flat row per registered version."""
+    """Return one flat row for each registered version."""
     return [
         {
             "name": each.name,

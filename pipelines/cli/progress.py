@@ -1,6 +1,6 @@
-"""Progress on stderr, quiet where stderr is not a terminal.
+"""Progress on stderr: bars and spinners on a terminal, single lines or nothing elsewhere.
 
-Rich draws; nothing here knows what is being done. Called by the command files of `pipelines.cli`.
+Rich draws them. Called by the command files of `pipelines.cli`.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ COMPILING: Final = "compiling an inner loop for this machine: up to half a minut
 
 @contextmanager
 def transfer_progress() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Yield a callback `(file, bytes so far, bytes in all or None)` that draws one bar per file."""
+    """Yield a callback `(file, bytes so far, total bytes or None)` that draws one bar for each file."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
@@ -43,7 +43,7 @@ def step(title: str) -> Iterator[None]:
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Say one line, terminal or not, when the block has to compile: on the first run; later ones read it back."""
+    """Print a line if the block has to compile a kernel, which happens on the first run; later runs use a cache."""
     from pipelines.simulation.engine.compiled.notice import compiling_told
 
     console = Console(stderr=True, soft_wrap=True)

@@ -1,6 +1,6 @@
-"""Published statistics the synthetic trace is drawn from: `data/calibration/pai.toml` as frozen values.
+"""The published statistics from which the synthetic trace is drawn: `data/calibration/pai.toml` as frozen values.
 
-No randomness and no frames here. Called by `population`, `runtime`, `use`, `tables` and `report`.
+No random numbers and no frames here. Called by the other modules of `pipelines.synth`, and by the synth study.
 """
 
 import tomllib
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.errors import SynthesisError
-from pipelines.synth.curves import Curve
+from pipelines.synth.random_numbers import Curve
 
 CALIBRATION_FILE: Final = Path(__file__).resolve().parents[2] / "data" / "calibration" / "pai.toml"
 FAILED: Final = "failed"
@@ -23,7 +23,7 @@ UNTAGGED: Final = "untagged"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How large the full trace is, and when it ran."""
+    """The size of the full trace, and its period."""
 
     tasks: int
     jobs: int
@@ -48,7 +48,7 @@ class MachineClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """How jobs end: shares of jobs."""
+    """Shares of jobs by how they end."""
 
     failed: float
     running: float
@@ -59,7 +59,7 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """When jobs come: by hour, weekday, day, minute; in batches or over a span."""
+    """Arrival rates by hour and weekday, their variation by day, hour and minute, and the spread of a group's jobs."""
 
     hours: tuple[float, ...]
     weekdays: tuple[float, ...]
@@ -76,7 +76,7 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSizes:
-    """How often a template recurs: a discrete Pareto law, cut off."""
+    """The number of jobs per group: a truncated discrete Pareto distribution."""
 
     exponent: float
     largest: int
@@ -94,7 +94,7 @@ class Users:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTime:
-    """What moves run time, in log10 units, before ranks are mapped to the curves."""
+    """The effects on run time, in log10 units, before ranks are mapped to the curves."""
 
     user_sd: float
     group_sd: float
@@ -112,7 +112,7 @@ class RunTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """How the use of workers varies, and how its parts go together."""
+    """The variation of the use of workers, and the correlations of its quantities."""
 
     names: tuple[str, ...]
     run_share: tuple[float, ...]
@@ -155,7 +155,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobClass:
-    """A kind of job: its tag ("" is none), main role, jobs in the full trace, and what its groups ask for."""
+    """A kind of job: its tag ("" for none), main role, jobs in the full trace, and the requests of its groups."""
 
     tag: str
     role: str
@@ -167,7 +167,7 @@ class JobClass:
 
     @property
     def run_time_curve(self) -> str:
-        """Return the name of its run-time curve: the tag, or the role where there is none."""
+        """Return the name of its run-time curve: the tag, or the role if there is no tag."""
         return self.tag or self.role
 
     @property
@@ -178,7 +178,7 @@ class JobClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """Statistics nothing is drawn from: the synthetic trace is held against them. See the file for their sources."""
+    """Statistics that nothing is drawn from, for comparison with the synthetic trace. The file has their sources."""
 
     tags: tuple[str, ...]
     roles: tuple[str, ...]
@@ -223,7 +223,7 @@ class Calibration:
         return sum(c.jobs for c in self.classes if c.tag) / sum(c.jobs for c in self.classes)
 
     def shares(self, tagged_share: float | None = None) -> npt.NDArray[np.float64]:
-        """Return the share of jobs of each class, with the tagged ones scaled to `tagged_share` in all."""
+        """Return the share of jobs of each class, with the tagged classes scaled to a total of `tagged_share`."""
         jobs = np.array([c.jobs for c in self.classes], dtype=np.float64)
         tagged = np.array([bool(c.tag) for c in self.classes])
         share = self.published_tagged_share if tagged_share is None else tagged_share

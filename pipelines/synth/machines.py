@@ -1,6 +1,6 @@
-"""The machines: the published park, and what its monitors saw over each worker's life.
+"""The published machines, and the machine metrics over each worker's life.
 
-Which worker sits where is decided in `tables`. Called by `tables` and `pai`.
+`tables` assigns workers to machines. Called by `tables` and `pai`.
 """
 
 from collections.abc import Mapping
@@ -12,17 +12,16 @@ import polars as pl
 import pyarrow as pa
 
 from pipelines.synth.calibration import Calibration
-from pipelines.synth.curves import Floats
-from pipelines.synth.frames import published_frame
-from pipelines.synth.noise import Ints, Noise
+from pipelines.synth.published import published_frame
+from pipelines.synth.random_numbers import Floats, Ints, Noise
 
 _LASTING = 0.3
-"""Share of the variance of a machine's load that stays with the machine."""
+"""The share of the variance of load that is constant for a machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Park:
-    """All machines: identifiers, type, cores, GPUs; machines of one type lie together."""
+    """All machines, sorted by GPU type; `first` and `count` give the range of each type."""
 
     name: pa.Array
     gpu_type: npt.NDArray[np.str_]
@@ -51,7 +50,7 @@ def build_park(calibration: Calibration, noise: Noise) -> Park:
 
 
 def machine_table(park: Park) -> pl.DataFrame:
-    """Return the machine table; capacities are whole numbers there."""
+    """Return the machine table; capacities are whole numbers."""
     return published_frame(
         "pai_machine_spec",
         machine=park.name,
@@ -65,7 +64,7 @@ def machine_table(park: Park) -> pl.DataFrame:
 def metric_table(
     calibration: Calibration, noise: Noise, park: Park, *, worker: Ints, machine: Ints, start_s: Ints, end_s: Floats
 ) -> pl.DataFrame:
-    """Return the machine metrics over workers' lives, around the medians of the machines' types."""
+    """Return the machine metrics over workers' lives, drawn around the medians of each machine type."""
     law, kind, gpus = calibration.metric, park.gpu_type[machine], park.gpus[machine]
 
     def around(medians: Mapping[str, float], spread: float, stream: str) -> Floats:

@@ -1,7 +1,7 @@
-"""`taut synth pai`: write a synthetic trace in the published format of all seven PAI tables, streamed by chunks.
+"""Write a synthetic trace in the published format of all seven PAI tables, in chunks.
 
-Per-task arrays stay in memory (a few hundred MB for the full trace); instances, sensors and text never do.
-Called by `pipelines.cli` and `pipelines.cli.demo_tables`.
+Arrays per task are kept in memory (a few hundred MB for the full trace); instances, sensor rows and text are not.
+Called by `taut synth`, the demo and the tests.
 """
 
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from typing import Final
 from pipelines.errors import SynthesisError
 from pipelines.synth.calibration import Calibration, load_calibration
 from pipelines.synth.machines import build_park, machine_table
-from pipelines.synth.noise import Noise
 from pipelines.synth.population import draw_groups, draw_jobs
 from pipelines.synth.published import COLUMNS, SYNTHETIC_MARK
+from pipelines.synth.random_numbers import Noise
 from pipelines.synth.runtime import draw_runs, draw_tasks
 from pipelines.synth.tables import Trace, chunk_tables
 from pipelines.synth.use import draw_scores, group_need, group_scores
@@ -23,15 +23,15 @@ from pipelines.synth.use import draw_scores, group_need, group_scores
 _LEAST_TASKS: Final = 1000
 PUBLISHED_TASKS: Final = 1_261_050
 PUBLISHED_INSTANCES: Final = 7_520_000
-"""Rows of the published tables of tasks and, about, of instances; drawn as many, the others come within 2 %."""
+"""Rows of the published tables of tasks and (approximately) instances; with both, the other tables are within 2 %."""
 
 CHUNK_JOBS: Final = 20_000
-"""Jobs written at a time: about 140 000 instances, 60 MB."""
+"""Jobs per chunk: about 140 000 instances, 60 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SynthReport:
-    """What was written: rows by table, and from what."""
+    """The result of `synthesise`: folder, parameters, and rows by table."""
 
     folder: Path
     tasks: int
@@ -62,24 +62,24 @@ def synthesise(
 ) -> SynthReport:
     """Write a synthetic trace of `tasks` tasks to `out_dir`: seven headerless CSV files and their `.header` files.
 
-    The same seed, tasks, days and tagged share give the same bytes, whatever the chunk. All published machines are
-    there at every scale; the number of users grows with the square root of the trace, group sizes with the trace.
+    The same seed, tasks, days and tagged share give the same bytes for any chunk size. All published machines are
+    present at every scale; the number of users grows with the square root of `tasks`, group sizes with `tasks`.
 
     Parameters
     ----------
     days
         Length of the trace; by default the published 64.
     tagged_share
-        Share of jobs with a workload tag; by default the published 0.097. Say so where results are printed.
+        Share of jobs with a workload tag; by default the published 0.097. Report another value with the results.
     instances
-        How many instances to have at least: the largest gangs hold what is lacking. By default as they are drawn.
+        Minimum number of instances; the largest gangs are enlarged to reach it. By default the drawn number.
     progress
         Called with (jobs written, jobs in all) after every chunk.
 
     Raises
     ------
     SynthesisError
-        When there are too few tasks or days, or the share lies outside 0..1.
+        If there are too few tasks or days, or the share is outside 0..1.
     """
     known = calibration or load_calibration()
     _check(tasks, days, tagged_share)
@@ -113,7 +113,7 @@ def synthesise(
 
 
 def _claim(out_dir: Path) -> None:
-    """Mark the folder as synthetic; refuse one that holds tables which are not."""
+    """Mark the folder as synthetic; raise SynthesisError if it holds tables that are not."""
     out_dir.mkdir(parents=True, exist_ok=True)
     mark = out_dir / SYNTHETIC_MARK
     if not mark.exists() and any(out_dir.glob("pai_*")):
@@ -130,7 +130,7 @@ def draw_trace(
     tagged_share: float | None,
     instances: int | None = None,
 ) -> Trace:
-    """Draw everything that is known per job and task."""
+    """Draw all quantities per job and task."""
     noise = Noise(seed=seed)
     groups = draw_groups(calibration, noise, tasks, tagged_share)
     jobs = draw_jobs(calibration, noise, groups, days)
@@ -151,7 +151,7 @@ def draw_trace(
 
 def _check(tasks: int, days: int | None, tagged_share: float | None) -> None:
     if tasks < _LEAST_TASKS:
-        raise SynthesisError(f"{tasks} tasks: too few for the mix of workloads; ask for at least {_LEAST_TASKS}")
+        raise SynthesisError(f"{tasks} tasks: too few for the mix of workloads; expected at least {_LEAST_TASKS}")
     if days is not None and days < 1:
         raise SynthesisError(f"{days} days: expected at least one")
     if tagged_share is not None and not 0.0 <= tagged_share <= 1.0:

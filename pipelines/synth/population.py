@@ -1,6 +1,6 @@
-"""Who submits what, when: users, groups (recurring templates) and their jobs, as arrays.
+"""Draw users, groups (recurring templates) and their jobs with submission times and requests, as arrays.
 
-No run times, no use and no text here. Called by `pipelines.synth.pai`.
+Run times are in `runtime`, use in `use`, text in `tables`. Called by `pipelines.synth.pai`.
 """
 
 from dataclasses import dataclass
@@ -10,23 +10,22 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from pipelines.synth.calibration import Calibration
-from pipelines.synth.curves import Curve, Floats
-from pipelines.synth.noise import Ints, Noise
+from pipelines.synth.random_numbers import Curve, Floats, Ints, Noise
 
 _LARGEST_SHARE_OF_A_CLASS = 0.1
-"""No group holds more of a class than this, so that one template never is a workload."""
+"""The largest share of a class's jobs in one group, so that no template dominates a workload."""
 
 _CPU_STEPS = np.array([20, 50, 100, 200, 400, 600, 800, 1000, 1200, 1800, 2400, 3200, 4800, 6400], dtype=np.float64)
 _GPU_STEPS = np.array([5, 10, 20, 25, 50, 100], dtype=np.float64)
 _MULTI_GPU_TYPES = ("MISC", "V100", "V100M32")
-"""Types whose machines hold more than two GPUs."""
+"""GPU types whose machines have more than two GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Groups:
-    """One entry per group: its size in jobs, class (an index), user, request per instance, gang and GPU type.
+    """One entry per group: size in jobs, class (an index), user, request per instance, gang size and GPU type.
 
-    `plan_gpu` is NaN and `gpu_type` "" where the main task has no GPUs.
+    `plan_gpu` is NaN and `gpu_type` "" if the main task has no GPUs.
     """
 
     size: Ints
@@ -38,23 +37,23 @@ class Groups:
     gpu_type: npt.NDArray[np.str_]
     gang: Ints
     side: npt.NDArray[np.bool_]
-    """Which side roles of its class it has: (groups, most side roles of a class)."""
+    """Whether the group has each side role of its class: (groups, largest number of side roles)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jobs:
-    """One entry per job, in order of submission: group, its turn in the group, submit time, request after retuning."""
+    """One entry per job, in order of submission: group, position in the group, submission time, retuned request."""
 
     group: Ints
     turn: Floats
-    """Where the job stands in its group's life: 0 first, 1 last."""
+    """The job's position in its group: 0 first, 1 last."""
     submit_s: Ints
     plan_cpu: Floats
     plan_gpu: Floats
 
 
 def draw_groups(calibration: Calibration, noise: Noise, tasks: int, tagged_share: float | None) -> Groups:
-    """Draw groups whose jobs make `tasks` tasks; the last group is cut to fit, single-task ones fill up."""
+    """Draw groups whose jobs have exactly `tasks` tasks in total; the last group is cut to fit."""
     shares = calibration.shares(tagged_share)
     tasks_per_job = 1.0 + float(shares @ [sum(p for _, p in c.side) for c in calibration.classes])
     jobs = tasks / tasks_per_job
@@ -87,14 +86,14 @@ def draw_groups(calibration: Calibration, noise: Noise, tasks: int, tagged_share
 
 
 def draw_jobs(calibration: Calibration, noise: Noise, groups: Groups, days: int) -> Jobs:
-    """Spread each group's jobs over the trace, and retune some requests."""
+    """Draw the jobs' submission times over the trace, and change some requests (retuning)."""
     index = np.repeat(np.arange(len(groups.size)), groups.size)
     first = np.cumsum(groups.size) - groups.size
     turn = np.arange(len(index)) - first[index]
     instant = _submit_instants(calibration, noise, groups, index, days)
     order = np.lexsort((np.arange(len(index)), instant))
     job = np.arange(len(index))
-    # Sorting by instant inside each group gives the turn: the k-th smallest instant of a group is its k-th job.
+    # The k-th smallest instant of a group is its k-th job.
     by_group = np.lexsort((instant, index))
     turns = np.empty(len(index))
     turns[by_group] = turn / np.maximum(groups.size[index] - 1, 1)
@@ -120,7 +119,7 @@ def _group_sizes(calibration: Calibration, noise: Noise, jobs: float) -> Ints:
 
 
 def _classes(size: Ints, quotas: Floats) -> Ints:
-    """Fill each class's quota of jobs with groups in turn, rarest class first; the commonest takes the rest."""
+    """Assign groups to classes until each class has its quota of jobs, rarest class first; the last takes the rest."""
     order = np.argsort(quotas, kind="stable")
     klass = np.full(len(size), order[-1])
     free = np.ones(len(size), dtype=bool)
@@ -140,7 +139,7 @@ def _side_roles(calibration: Calibration, noise: Noise, klass: Ints) -> npt.NDAr
 def _fitted(
     size: Ints, klass: Ints, side: npt.NDArray[np.bool_], tasks: int
 ) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
-    """Cut the groups where their tasks are enough; fill what the cut leaves open with groups of one task."""
+    """Cut the groups at the wanted number of tasks; add jobs to groups without side roles to reach it exactly."""
     tasks_per_job = 1 + side.sum(axis=1)
     made = np.cumsum(size * tasks_per_job)
     kept = np.minimum(size, np.maximum(tasks - made + size * tasks_per_job, 0) // tasks_per_job)
@@ -151,7 +150,7 @@ def _fitted(
 
 
 def _users(calibration: Calibration, noise: Noise, size: Ints, tasks: int) -> Ints:
-    """Give each group a user in proportion to the users' activity, among those active enough to own it."""
+    """Draw a user for each group, in proportion to activity, among users active enough for the group's size."""
     law = calibration.users
     curve = Curve.of(law.at, law.tasks)
     grid = (np.arange(2000) + 0.5) / 2000
@@ -178,20 +177,20 @@ def _padded(rows: list[list[float]]) -> Floats:
 def _drawn(
     calibration: Calibration, noise: Noise, klass: Ints, size: Ints, stream: str, weights: list[list[float]]
 ) -> Ints:
-    """Draw one position a group, so that the jobs of each class come to its weights."""
+    """Draw one position for each group, so that the jobs of each class match its weights."""
     position = np.zeros(len(klass), dtype=np.int64)
     for each in range(len(calibration.classes)):
         mine = np.flatnonzero(klass == each)
         mine = mine[np.argsort(noise.uniform(f"{stream} order", mine), kind="stable")]
         quotas = np.asarray(weights[each]) / sum(weights[each]) * size[mine].sum()
-        # Rounded up or down at random: a small trace now and then holds what is rare.
+        # Rounded at random, so that rare positions occur sometimes in a small trace.
         rounding = noise.uniform(f"{stream} rounding", 100 * each + np.arange(len(quotas)))
         position[mine] = _classes(size[mine], np.floor(quotas + rounding))
     return position
 
 
 def _gpu_types(calibration: Calibration, noise: Noise, klass: Ints, plan_gpu: Floats) -> npt.NDArray[np.str_]:
-    """Draw GPU types; what needs more than two GPUs an instance goes where a machine has them."""
+    """Draw GPU types; instances with more than two GPUs get a type whose machines have that many."""
     types = np.zeros(len(klass), dtype="<U8")
     for each, described in enumerate(calibration.classes):
         names = np.array(list(described.gpu_types))
@@ -204,9 +203,9 @@ def _gpu_types(calibration: Calibration, noise: Noise, klass: Ints, plan_gpu: Fl
 
 
 def _submit_instants(calibration: Calibration, noise: Noise, groups: Groups, index: Ints, days: int) -> Floats:
-    """Return each job's place in the trace as a share of all submissions, 0 to 1.
+    """Return each job's submission time as a quantile of all submissions, 0 to 1.
 
-    A group's jobs lie around its centre; what falls off an end is folded back, which keeps the whole uniform.
+    A group's jobs are spread around its centre; times outside 0 to 1 are reflected, which keeps the total uniform.
     """
     law = calibration.arrivals
     group = np.arange(len(groups.size))
@@ -220,7 +219,7 @@ def _submit_instants(calibration: Calibration, noise: Noise, groups: Groups, ind
 
 
 def _clock(calibration: Calibration, noise: Noise, instant: Floats, days: int) -> Floats:
-    """Map shares of all submissions to seconds since the start, through the busy and quiet minutes of the trace."""
+    """Map quantiles of submissions to seconds since the start, by the arrival rate of each minute."""
     law = calibration.arrivals
     minute = np.arange(days * 1440)
     hour, day = minute // 60, minute // 1440
@@ -234,7 +233,7 @@ def _clock(calibration: Calibration, noise: Noise, instant: Floats, days: int) -
 
 
 def _step(ladder: Floats, request: Floats, drawn: Floats, share: float) -> Floats:
-    """Move a `share` of the requests that stand on the ladder two steps down or up, evenly."""
+    """Move a `share` of the requests that are on the ladder two steps, half of them down and half up."""
     place = np.searchsorted(ladder, request)
     on = ladder[np.minimum(place, len(ladder) - 1)] == request
     step = np.where(drawn < share / 2, -2, np.where(drawn < share, 2, 0))

@@ -1,14 +1,19 @@
-"""The published format: seven tables and their columns in order, and what marks them as synthetic.
+"""The published format of PAI: seven tables, their columns in order, frames in that order, and the synthetic mark.
 
-Frames in that order are `frames`'. Called by `pipelines.synth` and `pipelines.lake.ingest`.
+No numbers are made here. Called by `pipelines.synth`, and by `pipelines.lake.inputs` for the mark.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import polars as pl
+    import pyarrow as pa
 SYNTHETIC_MARK: Final = ".taut-synthetic"
-"""The file that says of a folder's tables that they are synthetic."""
+"""The name of a file that marks a folder's tables as synthetic."""
 SYNTHETIC_NAME: Final = "pai-synth"
-"""The trace's name wherever it is printed."""
+"""The name of the synthetic trace."""
 
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "pai_job_table": ("job_name", "inst_id", "user", "status", "start_time", "end_time"),
@@ -31,3 +36,25 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 """Published tables and their columns, in order; the files have no header line."""
+
+
+def published_frame(table: str, **columns: "pa.Array | npt.NDArray[np.generic]") -> "pl.DataFrame":
+    """Build a frame with the published order of columns; NaN and "" become null."""
+    # Ingest imports this module for the mark alone and needs no frames.
+    import numpy as np
+    import polars as pl
+    import pyarrow as pa
+
+    series = []
+    for name in COLUMNS[table]:
+        values = columns[name]
+        if isinstance(values, pa.Array):
+            made = pl.Series(name, values)
+        elif values.dtype.kind == "U":
+            kinds, codes = np.unique(values, return_inverse=True)
+            made = pl.Series(name, [k or None for k in kinds.tolist()], dtype=pl.String).gather(pl.Series(codes))
+        else:
+            made = pl.Series(name, values)
+            made = made.fill_nan(None) if made.dtype == pl.Float64 else made
+        series.append(made)
+    return pl.DataFrame(series)

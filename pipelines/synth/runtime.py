@@ -1,6 +1,6 @@
-"""The tasks of the jobs: what each asks for, how it ends, how long it waits and runs.
+"""Draw the tasks of the jobs: request, status, queueing delay and run time.
 
-Run time follows user, group, gang and unmet need, with the scatter groups have; the margins follow the curves.
+Run time depends on user, group, gang size and unmet need, plus noise by group; its distribution follows the curves.
 Called by `pipelines.synth.pai`.
 """
 
@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.synth.calibration import FAILED, Calibration
-from pipelines.synth.curves import Floats, normal_ranks
-from pipelines.synth.noise import Ints, Noise
 from pipelines.synth.population import Groups, Jobs
+from pipelines.synth.random_numbers import Floats, Ints, Noise, normal_ranks
 
 TERMINATED, FAILING, RUNNING, WAITING = range(4)
 STATUS_NAMES = np.array(["Terminated", "Failed", "Running", "Waiting"])
@@ -20,12 +19,12 @@ _SECONDS_PER_WEEK = 604_800
 _MOST_LAG_S = 2
 _MOST_WAIT_S = 7 * 86_400.0
 _LARGE_GANG = 100
-"""The calibration cuts the sizes of the largest gangs off: from here on they may as well be larger."""
+"""The calibration truncates gang sizes; gangs of at least this size may be enlarged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
-    """One entry per job: its outcome, its wait, its run time's normal score, and the run time itself."""
+    """One entry per job: status, queueing delay, normal score of the run time, run time."""
 
     status: Ints
     wait_s: Ints
@@ -35,7 +34,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tasks:
-    """One entry per task, jobs in order, the main task first. `plan_gpu` is NaN and `gpu_type` "" without GPUs."""
+    """One entry per task, in order of jobs, main task first. `plan_gpu` is NaN and `gpu_type` "" without GPUs."""
 
     job: Ints
     role: npt.NDArray[np.str_]
@@ -60,13 +59,13 @@ def measured_share(calibration: Calibration, instances: Ints) -> Floats:
 
 
 def draw_runs(calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs, need: Floats, days: int) -> Runs:
-    """Draw outcome and run time of every job; `need` is what its group needs: (groups, 2), % of CPU and of GPU."""
+    """Draw status and run time of every job; `need` is the groups' need of CPU and GPU in percent: (groups, 2)."""
     failed = _failing(calibration, noise, groups, jobs)
     latent = _latent(calibration, noise, groups, jobs, need)
     names = list(calibration.run_time_curves)
     of_class = np.array([names.index(c.run_time_curve) for c in calibration.classes])
     stratum = np.where(failed, names.index(FAILED), of_class[groups.klass[jobs.group]])
-    # Published rows of tagged jobs are task rows times measured instances; those of untagged jobs are tasks.
+    # The published curves of tagged jobs weight a job by tasks x measured instances, those of untagged jobs by tasks.
     gang = groups.gang[jobs.group]
     tagged = np.array([bool(c.tag) for c in calibration.classes])[groups.klass[jobs.group]]
     rows = (1 + groups.side.sum(axis=1))[jobs.group] * gang * measured_share(calibration, gang)
@@ -85,7 +84,7 @@ def draw_runs(calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs
 def draw_tasks(
     calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs, runs: Runs, instances_started: int | None
 ) -> Tasks:
-    """Lay out every job's tasks: the main one, and beside it those of its group's side roles."""
+    """Draw every job's tasks: the main task and those of its group's side roles."""
     present = np.column_stack([np.ones(len(groups.size), dtype=bool), groups.side])[jobs.group]
     job, slot = np.nonzero(present)
     group = jobs.group[job]
@@ -98,7 +97,7 @@ def draw_tasks(
     gpu = ~side | (role == "evaluator")
     index = np.arange(len(job))
     cpu_only, sizes = np.array(calibration.side_tasks.requests), np.array(calibration.side_tasks.instances)
-    # A side task's request and size belong to the template: drawn by group, not by run.
+    # A side task's request and size are drawn by group, so that they are equal in all its jobs.
     asked = cpu_only[noise.choice("side request", group, cpu_only[:, 2])]
     beside = sizes[noise.choice("side size", group, sizes[:, 1]), 0].astype(np.int64)
     instances = np.where(side, np.where(gpu, 1, beside), groups.gang[group])
@@ -125,7 +124,7 @@ def draw_tasks(
 
 
 def _filled(instances: Ints, started: npt.NDArray[np.bool_], wanted: int) -> Ints:
-    """Have the largest gangs hold the instances that the others lack of `wanted`, each in proportion to its size."""
+    """Enlarge the largest gangs in proportion to their size, so that `wanted` instances start in total."""
     large = instances >= _LARGE_GANG
     held, lacking = int(instances[started & large].sum()), wanted - int(instances[started].sum())
     if lacking <= 0 or not held:
@@ -143,7 +142,7 @@ def _failing(calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs)
 
 
 def _latent(calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs, need: Floats) -> Floats:
-    """Return what moves run time, in log10 units."""
+    """Return the sum of all effects on run time, in log10 units."""
     law = calibration.run_time
     group = np.arange(len(groups.size))
     lasting = law.user_sd * noise.normal("user runs", groups.user) + law.group_sd * noise.normal("group runs", group)
@@ -168,7 +167,7 @@ def _outcomes(
     run_s: Ints,
     days: int,
 ) -> Ints:
-    """Return how jobs end: those that outlive the trace run on, and some others, up to the published share."""
+    """Return the jobs' status: running if they end after the trace, plus others up to the published share."""
     law, index = calibration.outcomes, np.arange(len(run_s))
     began = jobs.submit_s + _MOST_LAG_S + wait_s
     outlives = began + run_s > calibration.trace.start_s + days * 86_400
@@ -181,7 +180,7 @@ def _outcomes(
 
 
 def _waits(calibration: Calibration, noise: Noise, gpu_type: npt.NDArray[np.str_]) -> Ints:
-    """Draw each job's wait by its GPU type; a gang starts as one."""
+    """Draw each job's queueing delay by its GPU type; all tasks of a job have the same."""
     score, wait = noise.normal("wait", np.arange(len(gpu_type))), np.zeros(len(gpu_type))
     for name, curve in calibration.waits.items():
         mine = (gpu_type == name) | ((gpu_type == "") & (name == "MISC"))
@@ -192,7 +191,7 @@ def _waits(calibration: Calibration, noise: Noise, gpu_type: npt.NDArray[np.str_
 def _task_status(
     calibration: Calibration, noise: Noise, job_status: Ints, side: npt.NDArray[np.bool_], index: Ints
 ) -> Ints:
-    """Let side tasks of a failed job run on or end; all other tasks end as their job."""
+    """Return the tasks' status: that of the job, but side tasks of a failed job are running or terminated."""
     stays = noise.uniform("side stays", index) < calibration.outcomes.side_running
     beside = np.where(stays, RUNNING, TERMINATED)
     return np.where(side & (job_status == FAILING), beside, job_status)

@@ -1,6 +1,6 @@
-"""The tables of jobs, tasks, instances and sensors, as frames of one chunk of jobs.
+"""Build the tables of jobs, tasks, instances and sensors for one chunk of jobs.
 
-Numbers come in as arrays from `runtime` and `use`; nothing is written here. Called by `pipelines.synth.pai`.
+The numbers come as arrays from `runtime` and `use`; nothing is written here. Called by `pipelines.synth.pai`.
 """
 
 from collections.abc import Iterator
@@ -13,24 +13,23 @@ import polars as pl
 import pyarrow as pa
 
 from pipelines.synth.calibration import Calibration
-from pipelines.synth.curves import Floats
-from pipelines.synth.frames import published_frame
 from pipelines.synth.machines import Park, metric_table
-from pipelines.synth.noise import Ints, Noise
 from pipelines.synth.population import Groups, Jobs
+from pipelines.synth.published import published_frame
+from pipelines.synth.random_numbers import Floats, Ints, Noise
 from pipelines.synth.runtime import RUNNING, STATUS_NAMES, WAITING, Runs, Tasks, measured_share
 from pipelines.synth.use import Scores, worker_use
 
 _CPU_MACHINE_SHARE: Final = 0.3
-"""Share of the workers without GPUs that sit on machines without GPUs; the others sit with their gang."""
+"""The share of workers without GPUs on machines without GPUs; the others are on machines of type MISC."""
 
 _STAGGER_S: Final = 3.0
-"""Mean seconds by which the other instances of a gang start after the first."""
+"""The mean delay in seconds of a gang's other instances after the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Everything about the trace that fits in memory: one entry per job or task, no text."""
+    """The part of the trace that is kept in memory: one entry per job or task, no text."""
 
     calibration: Calibration
     noise: Noise
@@ -134,7 +133,7 @@ class _Workers:
 
 
 def _machines(trace: Trace, index: Ints, task: Ints) -> Ints:
-    """Choose a machine of the task's GPU type; nothing checks that it has room."""
+    """Choose a machine of the task's GPU type; its free capacity is not checked."""
     gpu_type = trace.tasks.gpu_type[task]
     beside = np.where(trace.noise.uniform("machine kind", index) < _CPU_MACHINE_SHARE, "CPU", "MISC")
     kind = np.where(gpu_type == "", beside, gpu_type)
@@ -146,7 +145,7 @@ def _machines(trace: Trace, index: Ints, task: Ints) -> Ints:
 
 
 def _measured(trace: Trace, workers: _Workers) -> npt.NDArray[np.bool_]:
-    """Choose the workers that carry sensor rows: of a measured task the first always, of a large gang only some."""
+    """Choose the workers with sensor rows: the first of each measured task, and a share of the others in a gang."""
     share = measured_share(trace.calibration, trace.tasks.instances[workers.task])
     task = trace.noise.uniform("task measured", workers.task) >= trace.calibration.use.unmeasured_task
     chosen = trace.noise.uniform("measured", workers.index) < share
@@ -225,7 +224,7 @@ def _instance_table(trace: Trace, ids: _JobIds, workers: _Workers) -> pl.DataFra
 
 
 def _sensor_table(trace: Trace, ids: _JobIds, measured: _Workers) -> pl.DataFrame:
-    """One row per worker and GPU; workers without GPUs have one, with the GPU columns empty."""
+    """Return one row per worker and GPU; workers without GPUs have one row with empty GPU columns."""
     plan_gpu = np.nan_to_num(trace.tasks.plan_gpu[measured.task])
     devices = np.clip(np.rint(plan_gpu / 100.0).astype(np.int64), 1, 8)
     row = np.repeat(np.arange(len(devices)), devices)

@@ -1,6 +1,6 @@
-"""What workers use: normal scores per task through a Gaussian copula, and values per worker through the curves.
+"""Draw the use of workers: normal scores per task from a Gaussian copula, values per worker from the curves.
 
-The copula carries the published rank correlations, run time and gang size included. Called by `pai` and `tables`.
+The copula has the published rank correlations, also with run time and gang size. Called by `pai` and `tables`.
 """
 
 from dataclasses import dataclass
@@ -11,21 +11,20 @@ import numpy.typing as npt
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 from pipelines.synth.calibration import FAILED, UNTAGGED, Calibration
-from pipelines.synth.curves import Floats, normal_ranks
-from pipelines.synth.noise import Ints, Noise
 from pipelines.synth.population import Groups, Jobs
+from pipelines.synth.random_numbers import Floats, Ints, Noise, normal_ranks
 from pipelines.synth.runtime import FAILING, Runs, Tasks, measured_share
 
 _ASSUMED_GPU_MEM_GIB: Final = 16.0
-"""Where the type does not say it (MISC)."""
+"""GPU memory of types with unknown memory (MISC)."""
 
 _TIGHT: Final = 0.8
-"""Pairs above this correlation hold by nature (average and maximum, reads and their count): they are not weakened."""
+"""Correlations above this are structural (mean and maximum, reads and their count) and are not weakened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """Normal scores of use per task, (tasks, quantities), and the curves each task follows."""
+    """Normal scores of use per task, (tasks, quantities), and the index of each task's curves."""
 
     scores: npt.NDArray[np.float32]
     curve: Ints
@@ -33,7 +32,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copula:
-    """Loadings on (run time, gang size), and a square root of the correlation that remains between the quantities."""
+    """Loadings on (run time, gang size), and the Cholesky factor of the quantities' remaining correlation."""
 
     loadings: Floats
     root: Floats
@@ -54,7 +53,7 @@ def copula(calibration: Calibration) -> Copula:
 
 
 def group_scores(calibration: Calibration, noise: Noise, groups: Groups) -> Floats:
-    """Return what is lasting in each group's use, as standard normal scores before the copula."""
+    """Return the constant part of each group's use, as standard normal scores before the copula."""
     names, share = calibration.use.names, calibration.use.user_share
     group = np.arange(len(groups.size))
     return np.column_stack(
@@ -67,7 +66,7 @@ def group_scores(calibration: Calibration, noise: Noise, groups: Groups) -> Floa
 
 
 def group_need(calibration: Calibration, groups: Groups, lasting: Floats) -> Floats:
-    """Return the CPU and GPU (in %) an instance of each group needs by its nature: (groups, 2)."""
+    """Return the CPU and GPU (in percent) that an instance of each group needs: (groups, 2)."""
     scores = lasting @ copula(calibration).root.T
     need = np.empty((len(groups.size), 2))
     for each, described in enumerate(calibration.classes):
@@ -121,7 +120,7 @@ def _group_mean(values: Floats, group: Ints) -> Floats:
 def worker_use(
     calibration: Calibration, noise: Noise, scores: Scores, tasks: Tasks, task: Ints, worker: Ints, device: Ints
 ) -> dict[str, Floats]:
-    """Return what workers used: one row per (worker, device); NaN on the GPU columns of tasks without GPUs."""
+    """Return the use of workers: one row per (worker, device); NaN in the GPU columns of tasks without GPUs."""
     law = calibration.use
     values: dict[str, Floats] = {}
     names = list(calibration.use_curves)
@@ -142,7 +141,7 @@ def worker_use(
 def _possible(
     values: dict[str, Floats], gpu_type: npt.NDArray[np.str_], cpu_only: npt.NDArray[np.bool_]
 ) -> dict[str, Floats]:
-    """Keep averages below maxima and use within the device."""
+    """Limit means to maxima, and use to the device's capacity."""
     device = np.full(len(gpu_type), _ASSUMED_GPU_MEM_GIB)
     for name, size in GPU_MEM_GIB_OF_TYPE.items():
         device[gpu_type == name] = size

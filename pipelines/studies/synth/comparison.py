@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.synth.curves import Curve, Floats
+from pipelines.synth.random_numbers import Curve, Floats
 
 QUANTILES: Final = (0.05, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99)
 

@@ -22,7 +22,7 @@ from pipelines.studies.synth.comparison import (
 )
 from pipelines.studies.synth.observation import Tables, joined_rows
 from pipelines.synth.calibration import Calibration
-from pipelines.synth.noise import Noise
+from pipelines.synth.random_numbers import Noise
 
 
 def _sizes(calibration: Calibration, tables: Tables) -> Comparison:

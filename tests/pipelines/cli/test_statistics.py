@@ -85,7 +85,7 @@ def test_what_the_trace_does_not_tell_is_said(taut: Taut) -> None:
     assert "group_recurrence: jobs.group is null in all 4 rows of philly (no job has a group)" in both.stderr
     alone = taut("group_recurrence")
     assert (alone.exit_code, alone.stdout) == (1, "")
-    assert "philly answers none of: group_recurrence" in alone.stderr
+    assert "philly has no rows for any of: group_recurrence" in alone.stderr
 
 
 @pytest.mark.parametrize("form", ["table", "json", "csv"])

@@ -138,7 +138,8 @@ def test_why_a_number_cannot_be_computed(lake: Lake, numbers: Path) -> None:
         "no cluster Earth in this lake (it has c)",
         "no table sensor in this lake",
         "not these rows alone: the trace also holds c",
-        "jobs.queue_s is null in all 4 rows of toy (no queueing delay is known: jobs start when submitted, or have no start)",
+        "jobs.queue_s is null in all 4 rows of toy "
+        "(no queueing delay is known: jobs start when submitted, or have no start)",
         "no such row here, or its value is null",
         "other definition",
     ]
