@@ -1,16 +1,18 @@
-"""Speeds as ratios, medians of several runs on a synthetic trace, then the scheduler core's: `make bench`.
+"""Benchmarks in parts: ratios of run times on a synthetic trace, then scheduling, placements, energy and the report.
 
-Each row here times two things in turn on the same machine and divides them; nothing passes or fails.
-Run by hand: `python -m tests.benchmarks`.
+A ratio times two things in turn on the same machine; nothing passes or fails. `make bench` runs all parts.
+Run by hand: `python -m tests.benchmarks --only ratios`; `--help` lists the parts.
 """
 
+import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from statistics import median
+from typing import Final
 
 import duckdb
 
@@ -100,8 +102,8 @@ def shrink_rows() -> list[Row]:
     return [ratio("shrink 1000 jobs at once", "one call a job", together, apart)]
 
 
-def main() -> None:
-    """Print every ratio as one table, then the scheduler core, placements, energy and a report's opening."""
+def ratios() -> None:
+    """Print the ratios of ingest, features and shrinking as one table."""
     with tempfile.TemporaryDirectory() as folder:
         raw, scratch = Path(folder) / "raw", Path(folder)
         synthesise(raw, tasks=TASKS, seed=0)
@@ -109,10 +111,32 @@ def main() -> None:
         with Lake(scratch / "kept") as lake:
             rows += feature_rows(lake)
         render(rows + shrink_rows(), "table", stream=sys.stdout)
-    scheduling([])
-    sharing([])
-    energy([])
-    opening([])
+
+
+PARTS: Final[dict[str, Callable[[], None]]] = {
+    "ratios": ratios,
+    "scheduling": lambda: scheduling([]),
+    "sharing": lambda: sharing([]),
+    "energy": lambda: energy([]),
+    "report": lambda: opening([]),
+}
+ALONE: Final = ("serving", "ingest", "serving.soak")
+"""Benchmarks that run only by themselves: `make bench-serve`, `make bench-ingest`, `make soak`."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the chosen parts in order, all by default."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks",
+        description=(__doc__ or "").partition("\n")[0],
+        epilog="Each part but ratios has options of its own: python -m tests.benchmarks.PART --help. "
+        f"Not included, run by themselves: {', '.join(f'tests.benchmarks.{name}' for name in ALONE)}.",
+    )
+    parser.add_argument(
+        "--only", action="append", choices=tuple(PARTS), help="one part (repeatable)"
+    )
+    for part in parser.parse_args(argv).only or PARTS:
+        PARTS[part]()
 
 
 if __name__ == "__main__":
