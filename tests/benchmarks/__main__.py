@@ -132,9 +132,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         epilog="Each part but ratios has options of its own: python -m tests.benchmarks.PART --help. "
         f"Not included, run by themselves: {', '.join(f'tests.benchmarks.{name}' for name in ALONE)}.",
     )
-    parser.add_argument(
-        "--only", action="append", choices=tuple(PARTS), help="one part (repeatable)"
-    )
+    parser.add_argument("--only", action="append", choices=tuple(PARTS), help="one part (repeatable)")
     for part in parser.parse_args(argv).only or PARTS:
         PARTS[part]()
 
