@@ -1,6 +1,6 @@
-"""Unpacking of published archives: the wanted members, nothing outside the target, no more bytes than declared.
+"""Unpack the wanted members of published archives: nothing outside the target, no more bytes than declared.
 
-Archives are not trusted even when their checksum holds. Called by `pipelines.fetch.fetch`.
+Archives are not trusted even if their checksum is right. Called by `pipelines.fetch.fetch`.
 """
 
 import gzip
@@ -27,7 +27,7 @@ _TAR_OVERHEAD_BYTES = MAX_MEMBERS * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """One file in an archive: its path there, the size it claims, and its bytes; no bytes for a folder."""
+    """One entry of an archive: path, declared size and bytes; no bytes for a folder."""
 
     path: str
     size_bytes: int
@@ -35,9 +35,9 @@ class _Entry:
 
 
 def unpack(archive: Path, target: Path, members: Sequence[Member], *, max_bytes: int) -> list[Path]:
-    """Put the wanted members of a .tar.gz or .zip into `target`, all of them or none.
+    """Unpack the wanted members of a .tar.gz or .zip into `target`, all of them or none.
 
-    A member is found by the end of its path, so it does not matter whether the archive wraps its files in a folder.
+    A member is found by the end of its path, so the archive may put its files in a folder.
 
     Returns
     -------
@@ -47,8 +47,8 @@ def unpack(archive: Path, target: Path, members: Sequence[Member], *, max_bytes:
     Raises
     ------
     FetchError
-        When the archive is damaged, holds more than `max_bytes`, lacks a member, holds one twice or not as declared,
-        or when any of its members, wanted or not, is a link or a device or lies outside the target.
+        If the archive is damaged, holds more than `max_bytes`, lacks a wanted member, has it twice or not as declared;
+        or if any member is a link, a device, or outside the target.
     """
     staging = archive.with_name(f".{archive.name}.unpacking")
     shutil.rmtree(staging, ignore_errors=True)  # left by a run that was killed
@@ -67,7 +67,7 @@ def unpack(archive: Path, target: Path, members: Sequence[Member], *, max_bytes:
 
 
 def are_unpacked(target: Path, members: Sequence[Member]) -> bool:
-    """Tell whether every member is in `target` as declared."""
+    """Return whether every member is in `target` with its declared size and checksum."""
     return all(
         (target / member.path).is_file()
         and mismatch(target / member.path, size_bytes=member.size_bytes, sha256=member.sha256) is None
@@ -93,7 +93,7 @@ def _stage(archive: Path, staging: Path, members: Sequence[Member], max_bytes: i
 
 
 def _entries(archive: Path, max_bytes: int) -> Iterator[_Entry]:
-    """Walk through an archive; every member is checked before it is handed out."""
+    """Yield the entries of an archive; each is checked before it is yielded."""
     return _zip_entries(archive) if archive.name.endswith(".zip") else _tar_entries(archive, max_bytes)
 
 
@@ -118,7 +118,7 @@ def _tar_entries(archive: Path, max_bytes: int) -> Iterator[_Entry]:
 
 
 class _BoundedGzip(gzip.GzipFile):
-    """A reader that refuses to inflate an archive past its declared size, members and headers together."""
+    """A reader that raises if an archive inflates to more than its declared size plus headers."""
 
     def __init__(self, archive: Path, max_bytes: int) -> None:
         super().__init__(archive, "rb")
@@ -144,7 +144,7 @@ def _refuse_unsafe(archive: Path, name: str, *, is_plain: bool) -> None:
 def _write(body: IO[bytes], path: Path, archive: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
-        raise FetchError(f"{archive.name} holds {path.name} twice: cannot tell which is meant")
+        raise FetchError(f"{archive.name} holds {path.name} twice: expected once")
     with path.open("xb") as file:
         shutil.copyfileobj(body, file, _CHUNK_BYTES)
         file.flush()

@@ -1,6 +1,6 @@
-"""One file over HTTP: resumed after a break, bounded, verified, and only then given its name.
+"""Download one file over HTTP: resume, limit its size, verify it, then give it its final name.
 
-No manifest is read and no archive opened here; while it is incomplete a file is called `<name>.part`.
+An incomplete file is called `<name>.part`. No manifest is read and no archive opened here.
 Called by `pipelines.fetch.fetch`.
 """
 
@@ -28,7 +28,7 @@ def checksum(path: Path) -> str:
 
 
 def mismatch(path: Path, *, size_bytes: int | None, sha256: str | None) -> str | None:
-    """Say what was found and what was expected when a file differs from what it should be; null is not compared.
+    """Return how a file differs from the expected size or SHA-256, None if it does not; None values are not compared.
 
     Examples
     --------
@@ -44,10 +44,10 @@ def mismatch(path: Path, *, size_bytes: int | None, sha256: str | None) -> str |
 
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with the file's name, the bytes held so far, and the bytes in all where known."""
+"""Called with the file's name, the bytes received, and the total bytes if known."""
 
-_ANOTHER_FILE = "the publisher's file has changed, or something on the way answers in its place"
-_DELETED = f"what arrived was deleted; run the command again, and if this comes again, {_ANOTHER_FILE}"
+_ANOTHER_FILE = "the publisher's file has changed, or a proxy answers instead"
+_DELETED = f"the received bytes were deleted; run the command again; if this happens again, {_ANOTHER_FILE}"
 _MAX_REDIRECTS = 5
 _TRY_AGAIN = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18}|\*)", re.ASCII)
@@ -55,7 +55,7 @@ _CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18}|\*)", r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long to wait for a server, and how often to come back; an attempt that gains bytes starts the count anew."""
+    """Timeouts, and the number of attempts and pauses between them; an attempt that receives bytes resets the count."""
 
     connect_timeout_s: float = 20.0
     read_timeout_s: float = 60.0
@@ -64,7 +64,7 @@ class Patience:
     longest_pause_s: float = 60.0
 
     def pause_s(self, failures: int) -> float:
-        """Return how long to wait after so many failures in a row: doubling, bounded.
+        """Return the pause after a number of consecutive failures: it doubles up to a limit.
 
         Examples
         --------
@@ -75,7 +75,7 @@ class Patience:
 
 
 class _Broken(Exception):
-    """A transfer that may go on when tried again."""
+    """A transfer error after which another attempt may succeed."""
 
     def __init__(self, reason: str, *, wait_s: float = 0.0) -> None:
         super().__init__(reason)
@@ -83,14 +83,14 @@ class _Broken(Exception):
 
 
 def open_client(start_url: str, patience: Patience) -> httpx2.Client:
-    """Open a client that follows redirects, but never off HTTPS.
+    """Open a client that follows redirects, but only to HTTPS.
 
     Plain HTTP is allowed from one loopback address to another, for mirrors on this machine.
 
     Raises
     ------
     FetchError
-        When `start_url` is not an address to fetch from; later, from any request to one that is not.
+        If `start_url` is not an allowed address; also raised later by a request to one.
     """
     try:
         start = httpx2.URL(start_url)
@@ -110,7 +110,7 @@ def open_client(start_url: str, patience: Patience) -> httpx2.Client:
         timeout=httpx2.Timeout(patience.read_timeout_s, connect=patience.connect_timeout_s),
         follow_redirects=True,
         max_redirects=_MAX_REDIRECTS,
-        # The bytes that the checksum was made of, not a compressed form of them.
+        # Checksums are of the uncompressed bytes.
         headers={"Accept-Encoding": "identity", "User-Agent": "taut"},
         event_hooks={"request": [refuse_downgrade]},
     )
@@ -126,18 +126,18 @@ def download(
     sleep: Callable[[float], None],
     progress: Progress,
 ) -> Literal["fetched", "resumed"]:
-    """Fetch one file into `folder`; it has its name there only once its size and checksum hold.
+    """Download one file into `folder`; it gets its final name only after its size and checksum are verified.
 
     Returns
     -------
     str
-        `resumed` when the file goes on from a part that an earlier run left, `fetched` otherwise.
+        `resumed` if the download continued a partial file of an earlier run, else `fetched`.
 
     Raises
     ------
     FetchError
-        When the file is not there, is another than the manifest says (what was held is deleted), or when the server
-        keeps failing (what was held stays as `<name>.part` for the next run).
+        If the file does not exist, differs from the manifest (the partial file is deleted), or the server keeps
+        failing (the partial file stays for the next run).
     """
     with open_alone(folder / f"{file.name}.part") as partial:
         furthest, failures = partial.held_bytes, 0
@@ -152,7 +152,7 @@ def download(
                 if failures >= patience.attempts:
                     raise FetchError(
                         f"gave up on {url} after {failures} attempts without a new byte ({broken}): "
-                        f"run the command again to go on from byte {partial.held_bytes}"
+                        f"run the command again to resume from byte {partial.held_bytes}"
                     ) from broken
                 sleep(max(patience.pause_s(failures), min(broken.wait_s, patience.longest_pause_s)))
         partial.body.flush()
@@ -164,7 +164,7 @@ def download(
 
 
 def _receive(file: PublishedFile, url: str, partial: Partial, client: httpx2.Client, progress: Progress) -> None:
-    """Ask for what is missing and append it; return when the server says that this is all."""
+    """Request the missing bytes and append them; return when the file is complete."""
     if partial.held_bytes == file.size_bytes:
         return  # an earlier run ended between the last byte and the verification
     try:
@@ -180,7 +180,7 @@ def _receive(file: PublishedFile, url: str, partial: Partial, client: httpx2.Cli
     except httpx2.TooManyRedirects as error:
         raise FetchError(f"{url} redirects more than {_MAX_REDIRECTS} times: check the address") from error
     except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
-        raise FetchError(f"{url} leads to something that is no address: {error}") from error
+        raise FetchError(f"{url} redirects to an invalid address: {error}") from error
     except httpx2.RequestError as error:
         raise _Broken(f"{type(error).__name__}: {error}") from error
     if file.size_bytes is not None and partial.held_bytes < file.size_bytes:
@@ -190,30 +190,30 @@ def _receive(file: PublishedFile, url: str, partial: Partial, client: httpx2.Cli
 def _range_headers(partial: Partial) -> dict[str, str]:
     if not partial.held_bytes:
         return {}
-    # Without an ETag the checksum alone tells whether the two pieces belong together.
+    # Without an ETag, only the checksum can detect that the two pieces are from different files.
     unchanged = {"If-Range": partial.etag} if partial.etag else {}
     return {"Range": f"bytes={partial.held_bytes}-", **unchanged}
 
 
 def _is_complete(response: httpx2.Response, partial: Partial) -> bool:
-    """Tell whether a refused range means that nothing is missing; otherwise drop what is held and break off."""
+    """Return whether a refused range means that the file is complete; otherwise delete the bytes and raise."""
     if response.status_code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
         return False
     if _content_range(response) == (None, partial.held_bytes):
         return True
     partial.start_over()
-    raise _Broken("the server refused to go on from where the last transfer broke")
+    raise _Broken("the server refused to resume the transfer")
 
 
 def _accept(file: PublishedFile, response: httpx2.Response, partial: Partial) -> int | None:
-    """Check status and headers, make ready for the body, and return the file's size as far as it is known."""
+    """Check status and headers, prepare the partial file for the body, and return the file's size if it is known."""
     etag = response.headers.get("ETag")
     if response.status_code == HTTPStatus.PARTIAL_CONTENT:
         start, total_bytes = _content_range(response)
         _refuse_by_headers(file, response, total_bytes)
         if start != partial.held_bytes or (partial.etag and etag and etag != partial.etag):
             partial.start_over()
-            raise _Broken("the server sent another piece than the one asked for")
+            raise _Broken("the server sent another range than the requested one")
     elif response.status_code == HTTPStatus.OK:
         length = response.headers.get("Content-Length", "")
         total_bytes = int(length) if length.isdecimal() else None
@@ -226,9 +226,9 @@ def _accept(file: PublishedFile, response: httpx2.Response, partial: Partial) ->
 
 
 def _refuse_by_headers(file: PublishedFile, response: httpx2.Response, total_bytes: int | None) -> None:
-    """Refuse a body that cannot be the file before a byte of it is taken; what is held stays."""
+    """Raise before the body is read if its headers do not fit the file; the received bytes stay."""
     if (encoding := response.headers.get("Content-Encoding", "identity")) != "identity":
-        raise FetchError(f"{response.url} sends {encoding}-encoded bytes though the plain file was asked for")
+        raise FetchError(f"{response.url} sends {encoding}-encoded bytes though the plain file was requested")
     if total_bytes is None:
         return
     if file.size_bytes is not None and total_bytes != file.size_bytes:
@@ -242,8 +242,8 @@ def _refuse_by_headers(file: PublishedFile, response: httpx2.Response, total_byt
 def _status_error(file: PublishedFile, response: httpx2.Response) -> Exception:
     status = f"{response.status_code} {response.reason_phrase}".strip()
     if response.status_code >= 500 or response.status_code in _TRY_AGAIN:
-        asked = response.headers.get("Retry-After", "")
-        return _Broken(f"the server answered {status}", wait_s=float(asked) if asked.isdecimal() else 0.0)
+        retry_after = response.headers.get("Retry-After", "")
+        return _Broken(f"the server answered {status}", wait_s=float(retry_after) if retry_after.isdecimal() else 0.0)
     return FetchError(
         f"{response.url} answered {status}, expected {file.name}: "
         "the publisher may have moved it; look at the homepage in its manifest"
@@ -251,7 +251,7 @@ def _status_error(file: PublishedFile, response: httpx2.Response) -> Exception:
 
 
 def _content_range(response: httpx2.Response) -> tuple[int | None, int | None]:
-    """Return where the body starts and how long the file is, as far as the Content-Range header says."""
+    """Return the start of the body and the size of the file from the Content-Range header, None if it lacks them."""
     match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
     if match is None:
         return None, None

@@ -1,7 +1,7 @@
-"""`taut fetch`: a published trace into a folder: downloaded, verified, unpacked where it has to be.
+"""Fetch a published trace into a folder: download, verify and unpack its files.
 
-The transfer is `pipelines.fetch.download`, the unpacking `pipelines.fetch.archives`, what to get
-`data/manifests/*.toml`. Called by `pipelines.cli`.
+`pipelines.fetch.download` transfers, `pipelines.fetch.archives` unpacks; `data/manifests/*.toml` list the files.
+Called by `taut fetch`.
 """
 
 import time
@@ -22,7 +22,7 @@ State = Literal["fetched", "resumed", "replaced", "present"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedFile:
-    """One file of the trace in the folder, verified; `replaced` stood there before with other content."""
+    """One verified file of the trace; state `replaced` means that the folder had the file with other content."""
 
     name: str
     size_bytes: int
@@ -32,7 +32,7 @@ class FetchedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchReport:
-    """What is in the folder now, whose it is, and under which terms."""
+    """The fetched files, with publisher, licence and citation."""
 
     trace: str
     title: str
@@ -60,31 +60,31 @@ def fetch(
     patience: Patience | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> FetchReport:
-    """Fetch a published trace into `out_dir`; run again after a break, it goes on where it stopped.
+    """Fetch a published trace into `out_dir`; a second run resumes a broken download.
 
-    Files that are there and verified are left alone, so a second run downloads nothing.
+    Verified files are not downloaded again.
 
     Parameters
     ----------
     name
         One of `pipelines.fetch.publication.published_names()`; only a label when `manifest` is given.
     manifest
-        A manifest to go by instead of the project's own.
+        A manifest to use instead of the project's own.
     base_url
-        A mirror: files are asked for at `<base_url>/<file name>` instead of the publishers' addresses. https, or plain
-        http on this machine.
+        A mirror: files are requested from `<base_url>/<file name>` instead of the publisher. https, or http on this
+        machine.
     progress
-        Called with a file's name, the bytes held, and the bytes in all where known.
+        Called with a file's name, the bytes received, and the total bytes if known.
     sleep
         Waits between attempts.
 
     Raises
     ------
     BadUsage
-        When no published trace has that name.
+        If no published trace has that name.
     FetchError
-        When a file cannot be had, is not what the manifest says, or cannot be unpacked safely. Files verified before
-        stay; nothing half-written has a final name.
+        If a file cannot be downloaded, differs from the manifest, or cannot be unpacked safely. Verified files stay;
+        incomplete files never have their final name.
     """
     published = publication(name) if manifest is None else read_publication(manifest)
     patience = patience or Patience()
@@ -138,7 +138,7 @@ def _make_folder(out_dir: Path) -> None:
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise FetchError(f"{out_dir} cannot be a folder: a file stands in its way") from error
+        raise FetchError(f"{out_dir} cannot be a folder: there is a file of that name") from error
 
 
 def _silent(name: str, held_bytes: int, total_bytes: int | None) -> None:

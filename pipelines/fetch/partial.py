@@ -1,4 +1,4 @@
-"""The bytes of a download that is not complete: one file, one writer, and the server's ETag beside.
+"""The partial file of an incomplete download, locked by one process, and its ETag in a file next to it.
 
 Nothing is received here. Called by `pipelines.fetch.download`.
 """
@@ -15,7 +15,7 @@ from pipelines.errors import FetchError
 
 
 class Unfit(FetchError):
-    """What arrives cannot be the file asked for: what is held of it is worth nothing."""
+    """The received bytes are not the requested file; the partial file is emptied."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,24 +28,24 @@ class Partial:
 
     @property
     def held_bytes(self) -> int:
-        """Return how many bytes are held."""
+        """Return the size of the partial file in bytes."""
         return self.body.tell()
 
     @property
     def etag(self) -> str | None:
-        """Return the ETag under which the bytes were sent, if the server gave a strong one."""
+        """Return the ETag of the received bytes, None if the server sent no strong one."""
         path = _etag_path(self.path)
         return path.read_text(encoding="ascii") if path.exists() else None
 
     def note_etag(self, etag: str | None) -> None:
-        """Keep a strong ETag; a weak one does not vouch for bytes (RFC 9110, section 13.1.5)."""
+        """Store a strong ETag; weak ones do not identify bytes (RFC 9110, section 13.1.5)."""
         if etag is None or etag.startswith("W/") or not etag.isascii():
             _etag_path(self.path).unlink(missing_ok=True)
         else:
             _etag_path(self.path).write_text(etag, encoding="ascii")
 
     def start_over(self) -> None:
-        """Drop the bytes held, and their ETag."""
+        """Delete the received bytes and their ETag."""
         self.body.seek(0)
         self.body.truncate()
         self.kept_bytes = 0
@@ -54,12 +54,12 @@ class Partial:
 
 @contextmanager
 def open_alone(path: Path) -> Iterator[Partial]:
-    """Open a partial file for this process alone; leave nothing empty and nothing unfit behind.
+    """Open and lock a partial file; on exit, delete it if it is empty, and empty it after `Unfit`.
 
     Raises
     ------
     FetchError
-        When another process holds the file.
+        If another process has locked the file.
     """
     with path.open("ab") as body:
         try:
@@ -80,7 +80,7 @@ def open_alone(path: Path) -> Iterator[Partial]:
 
 
 def _tidy(path: Path, body: BinaryIO) -> None:
-    """Remove what has no use: the ETag of a file that was completed, and a file that gained nothing."""
+    """Delete the ETag of a completed file, and an empty partial file with its ETag."""
     if not _is_at(path, body):
         _etag_path(path).unlink(missing_ok=True)
     elif path.stat().st_size == 0:
@@ -89,7 +89,7 @@ def _tidy(path: Path, body: BinaryIO) -> None:
 
 
 def _is_at(path: Path, body: BinaryIO) -> bool:
-    """Tell whether the open file still has this name; a writer that completed it has renamed it."""
+    """Return whether the open file still has this name; another process may have completed and renamed it."""
     return path.exists() and os.path.samestat(path.stat(), os.fstat(body.fileno()))
 
 

@@ -1,7 +1,7 @@
-"""What a publisher offers: the files of a trace, their addresses, sizes and checksums, read from `data/manifests`.
+"""Read the manifests of published traces in `data/manifests`: files, addresses, sizes and checksums.
 
-Nothing is downloaded here, and nothing about the files' contents is known.
-Called by `pipelines.fetch.fetch`, `pipelines.fetch.download` and `pipelines.fetch.archives`.
+Nothing is downloaded here. Called by `pipelines.fetch.fetch`, `pipelines.fetch.download` and
+`pipelines.fetch.archives`.
 """
 
 import tomllib
@@ -29,7 +29,7 @@ class _Record(BaseModel):
 
 
 class Member(_Record):
-    """One file wanted out of an archive, found by the end of its path there."""
+    """One wanted file of an archive, found by the end of its path."""
 
     path: RelativePath
     size_bytes: Bytes | None = None
@@ -37,7 +37,7 @@ class Member(_Record):
 
 
 class Unpacking(_Record):
-    """What to take out of an archive, where to put it, and how many bytes it may hold in all."""
+    """The wanted members of an archive, their target folder, and the most bytes the archive may hold in total."""
 
     max_bytes: Bytes
     members: Annotated[tuple[Member, ...], Field(min_length=1)]
@@ -45,7 +45,7 @@ class Unpacking(_Record):
 
 
 class PublishedFile(_Record):
-    """One file of a trace; its exact size where the publisher states it, a bound otherwise."""
+    """One file of a trace, with its exact size if the publisher states it, else an upper bound."""
 
     name: Name
     url: HttpsAddress
@@ -67,7 +67,7 @@ class PublishedFile(_Record):
 
 
 class Publication(_Record):
-    """A published trace: who stands behind it, and its files."""
+    """A published trace: publisher, licence, citation and files."""
 
     name: Name
     title: Text
@@ -91,7 +91,7 @@ def published_names() -> list[str]:
     Raises
     ------
     FetchError
-        When the folder of manifests is absent, as it is outside a clone of the project.
+        If the folder of manifests is missing, as it is outside a clone of the project.
     """
     if not MANIFESTS.is_dir():
         raise FetchError(
@@ -107,9 +107,9 @@ def publication(name: str) -> Publication:
     Raises
     ------
     BadUsage
-        When no manifest has that name.
+        If no manifest has that name.
     FetchError
-        When the manifests are absent, or the one asked for does not hold.
+        If the manifests are missing, or this one is not valid.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def read_publication(path: Path) -> Publication:
     Raises
     ------
     FetchError
-        When the file is absent, not TOML, or not a manifest; every fault is named.
+        If the file is missing, not TOML, or not a valid manifest; the message names every fault.
     """
     try:
         return Publication.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))

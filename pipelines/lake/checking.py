@@ -76,10 +76,10 @@ def cure_of(source: Source, rule: str) -> str:
     >>> cure_of(SOURCES["pai"], "unparsable_plan_cpu")
     'plan_cpu is not in the expected format: correct it, or leave it empty'
     """
-    told = source.cures.get(rule) or CURES.get(rule)
-    if told is None and rule.startswith(UNPARSABLE):
+    cure = source.cures.get(rule) or CURES.get(rule)
+    if cure is None and rule.startswith(UNPARSABLE):
         return f"{rule.removeprefix(UNPARSABLE)} is not in the expected format: correct it, or leave it empty"
-    return told or _DEFAULT_CURE
+    return cure or _DEFAULT_CURE
 
 
 SHOWN = 3

@@ -53,14 +53,14 @@ def _view_section(view: views.View, kinds: dict[str, str]) -> str:
 def _section(view: views.View, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [f"| {' | '.join(row)} |" for row in (heads, *rows)]
     lines.insert(1, "|---" * len(heads) + "|")
-    return f"### {view.name}\n\n{view.says}\n\n" + "\n".join(lines) + "\n"
+    return f"### {view.name}\n\n{view.description}\n\n" + "\n".join(lines) + "\n"
 
 
 def _rule(column: dy.Column) -> str:
     """Return the constraints on a column's values besides its type."""
-    said = ["key"] if column.primary_key else [] if column.nullable else ["never null"]
+    rules = ["key"] if column.primary_key else [] if column.nullable else ["never null"]
     least = getattr(column, "min", None)
-    return ", ".join(said if least is None else [*said, f"at least {least:g}"])
+    return ", ".join(rules if least is None else [*rules, f"at least {least:g}"])
 
 
 def _types_of_views() -> dict[str, dict[str, str]]:

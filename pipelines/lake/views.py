@@ -35,7 +35,7 @@ EXACT: Final = "DECIMAL(38, 12)"
 
 _DEVICE_GIB: Final = " ".join(f"WHEN '{name}' THEN {gib}" for name, gib in GPU_MEM_GIB_OF_TYPE.items())
 
-ASKED: Final = "asked for"
+REQUESTED: Final = "asked for"
 OF_DEVICES: Final = "GPUs asked for x device memory"
 """The two bases of a request: a number in the trace; for GPU memory, which no job requests, the memory of its GPUs."""
 
@@ -50,7 +50,7 @@ CLAIMS: Final = (
 """The comparisons: resource, kind of use, SQL of the request, SQL of the use."""
 
 _CELLS: Final = ", ".join(
-    f"{{'resource': '{resource}', 'use': '{use}', 'basis': '{OF_DEVICES if resource == 'gpu_mem_gib' else ASKED}', "
+    f"{{'resource': '{resource}', 'use': '{use}', 'basis': '{OF_DEVICES if resource == 'gpu_mem_gib' else REQUESTED}', "
     f"'request': CAST({request} AS DOUBLE), 'used': {used}}}"
     for resource, use, request, used in CLAIMS
 )
@@ -125,7 +125,7 @@ class View:
     """A table or view and its description; `sql` is empty for tables, which are read from files."""
 
     name: str
-    says: str
+    description: str
     columns: Mapping[str, str]
     sql: str = field(default="")
 
@@ -135,7 +135,7 @@ def _of(table: str) -> dict[str, str]:
 
 
 _JOB: Final = _of("jobs")
-_USAGE: Final = {name: says for name, says in _of("usage").items() if name not in _JOB}
+_USAGE: Final = {name: text for name, text in _of("usage").items() if name not in _JOB}
 _KEY: Final = {name: _JOB[name] for name in ("trace", "cluster")}
 _WHOSE: Final = {name: _JOB[name] for name in ("vc", "user", "task_type", "status")}
 _GPU_HOURS: Final = "its requested GPUs over all instances times its run time, in hours; null if either is unknown"
@@ -149,7 +149,7 @@ _DERIVED: Final = {
 
 JOBS_WITH_USAGE: Final = View(
     name="jobs_with_usage",
-    says="One row per row of `jobs`, with its measured use (null if not measured), its hours and its local time.",
+    description="One row per row of `jobs`, with its measured use (null if not measured), hours and local time.",
     columns=_JOB | _USAGE | _DERIVED,
     sql=f"""
     SELECT *, {GPUS} AS gpus, {GPU_HOURS} AS gpu_hours, {INSTANCE_HOURS} AS instance_hours, {ZONE} AS zone,
@@ -159,7 +159,7 @@ JOBS_WITH_USAGE: Final = View(
 
 GPU_HOURS_BY_DAY: Final = View(
     name="gpu_hours",
-    says="One row per local date of submission, virtual cluster, user, task type and status: GPU jobs and GPU-hours.",
+    description="One row per local submission date, virtual cluster, user, task type, status: GPU jobs and GPU-hours.",
     columns=_KEY
     | {"submit_date": "the date of submission in the trace's time zone"}
     | _WHOSE
@@ -177,7 +177,7 @@ _CLAIMANT: Final = ("trace", "cluster", "job_id", "role", "user", "vc", "group",
 _CLAIMANT_LISTED: Final = ", ".join(f'"{name}"' for name in _CLAIMANT)
 OVER_CLAIM: Final = View(
     name="over_claim",
-    says="One row per measured job and requested resource: request and use. Parameter servers are left out.",
+    description="One row per measured job and requested resource: request and use. Parameter servers are left out.",
     columns={name: _JOB[name] for name in _CLAIMANT}
     | {
         "resource": "`cpu_cores`, `gpus`, `mem_gib` or `gpu_mem_gib`: the resource and its unit",
@@ -200,7 +200,7 @@ OVER_CLAIM: Final = View(
 
 MACHINE_HOURS: Final = View(
     name="machine_hours",
-    says="One row per machine and hour with samples: the mean busy fraction of its CPU, memory and GPUs.",
+    description="One row per machine and hour with samples: the mean busy fraction of its CPU, memory and GPUs.",
     columns=_KEY
     | {
         "machine": _of("machine_usage")["machine"],
@@ -228,10 +228,10 @@ VIEWS: Final = {view.name: view for view in (JOBS_WITH_USAGE, GPU_HOURS_BY_DAY, 
 """The views by name."""
 
 DESCRIBED: Final = {
-    **{name: View(name=name, says=table.says, columns=_of(name)) for name, table in CANONICAL.items()},
+    **{name: View(name=name, description=table.says, columns=_of(name)) for name, table in CANONICAL.items()},
     "quarantine": View(
         name="quarantine",
-        says="One row per rejected row of the published files, and the rule it breaks.",
+        description="One row per rejected row of the published files, and the rule it breaks.",
         columns=QUARANTINE_COLUMNS,
     ),
     **VIEWS,
@@ -249,9 +249,9 @@ def creations(zones: Mapping[str, str]) -> Iterator[str]:
 def comments() -> Iterator[str]:
     """Yield the statements that comment every table, view and column in the database."""
     for view in DESCRIBED.values():
-        yield f"COMMENT ON VIEW {view.name} IS {_quoted(view.says)}"
-        for column, says in view.columns.items():
-            yield f'COMMENT ON COLUMN {view.name}."{column}" IS {_quoted(says)}'
+        yield f"COMMENT ON VIEW {view.name} IS {_quoted(view.description)}"
+        for column, text in view.columns.items():
+            yield f'COMMENT ON COLUMN {view.name}."{column}" IS {_quoted(text)}'
 
 
 def _quoted(text: str) -> str:

@@ -44,8 +44,8 @@ def literal(text: str) -> str:
 
 def cases(meanings: Mapping[str, str], otherwise: str, of: str = TEXT_SLOT) -> str:
     """Return the SQL that translates a text by a table; `otherwise` is the SQL of its default."""
-    told = " ".join(f"WHEN {of} = {literal(vendor)} THEN {literal(ours)}" for vendor, ours in meanings.items())
-    return f"CASE {told} ELSE {otherwise} END" if told else otherwise
+    whens = " ".join(f"WHEN {of} = {literal(vendor)} THEN {literal(ours)}" for vendor, ours in meanings.items())
+    return f"CASE {whens} ELSE {otherwise} END" if whens else otherwise
 
 
 def time_value(form: str, zone: str) -> str:

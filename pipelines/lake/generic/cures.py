@@ -22,20 +22,20 @@ def cures_of(mapping: GenericMapping) -> dict[str, str]:
         TOO_LONG: f"the row has more than {MOST_RECORD_CHARACTERS} characters: export it again",
     }
     for columns, kinds in columns_of(mapping).values():
-        for name, told in columns.items():
+        for name, mapped in columns.items():
             if name in kinds:
-                cures[f"unparsable_{name}"] = _unparsable(name, told, kinds[name])
+                cures[f"unparsable_{name}"] = _unparsable(name, mapped, kinds[name])
     return cures
 
 
-def _unparsable(name: str, told: ColumnMapping, kind: Kind) -> str:
-    where = f"column {told.column!r}" if told.column is not None else "the constant"
+def _unparsable(name: str, mapped: ColumnMapping, kind: Kind) -> str:
+    where = f"column {mapped.column!r}" if mapped.column is not None else "the constant"
     if kind is TIME:
-        meant = "a time like 2024-01-31T12:00:00" if told.time == "iso" else f"a time by {told.time!r}"
-        other = "another time format" if told.time in EPOCHS else f"another time format ({', '.join(EPOCHS)})"
-        return f"{where} should be {meant}; give {name} {other}, or add the text that means no time to nulls"
-    expects = kind.named[told.convert].expects if told.convert else kind.plain.expects
-    if told.values:
-        expects = f"one of {', '.join(list(told.values)[:12])}"
+        expected = "a time like 2024-01-31T12:00:00" if mapped.time == "iso" else f"a time by {mapped.time!r}"
+        other = "another time format" if mapped.time in EPOCHS else f"another time format ({', '.join(EPOCHS)})"
+        return f"{where} should be {expected}; give {name} {other}, or add the text that means no time to nulls"
+    expects = kind.named[mapped.convert].expects if mapped.convert else kind.plain.expects
+    if mapped.values:
+        expects = f"one of {', '.join(list(mapped.values)[:12])}"
         return f"{where} should be {expects}; add the word to values of {name}, or set otherwise"
     return f"{where} should be {expects}; add the text that means missing to nulls, or correct the file"

@@ -222,34 +222,34 @@ def _derived(how: str) -> str:
     return f"CASE WHEN {right} BETWEEN 0 AND {MOST_SPAN_S:g} THEN {left} {sign} to_seconds({right}) END"
 
 
-def _column(name: str, told: ColumnMapping, kind: Kind, rows: RowsMapping, places: Mapping[str | int, int]) -> Column:
-    conversion = kind.named[told.convert] if told.convert else kind.plain
+def _column(name: str, mapped: ColumnMapping, kind: Kind, rows: RowsMapping, places: Mapping[str | int, int]) -> Column:
+    conversion = kind.named[mapped.convert] if mapped.convert else kind.plain
     nulls = ("",) if name in ("job_id", "machine") else (*NULLS, *rows.nulls)
-    if told.column is None:
-        text = literal(_written(told.value))
+    if mapped.column is None:
+        text = literal(_written(mapped.value))
     else:
         listed = ", ".join(literal(each.strip()) for each in nulls)
-        field = f"c{places[told.column]}"
+        field = f"c{places[mapped.column]}"
         text = f"CASE WHEN trim({field}) NOT IN ({listed}) THEN trim({field}) END"
-        if told.default is not None:
-            text = f"coalesce({text}, {literal(_written(told.default))})"
+        if mapped.default is not None:
+            text = f"coalesce({text}, {literal(_written(mapped.default))})"
     text = f"nullif({conversion.pick.replace(TEXT_SLOT, text)}, '')"
-    return Column(name=name, text=text, value=_value(told, kind, rows), missing=("",))
+    return Column(name=name, text=text, value=_value(mapped, kind, rows), missing=("",))
 
 
 def _written(cell: object) -> str:
     return str(cell).lower() if isinstance(cell, bool) else str(cell)
 
 
-def _value(told: ColumnMapping, kind: Kind, rows: RowsMapping) -> str:
+def _value(mapped: ColumnMapping, kind: Kind, rows: RowsMapping) -> str:
     if kind is TIME:
-        return time_value(told.time, told.zone or rows.zone)
-    if told.convert:
-        value = kind.named[told.convert].value
-    elif told.values or told.otherwise:
-        otherwise = literal(told.otherwise) if told.otherwise else kind.plain.value
-        value = cases(told.values, otherwise)
+        return time_value(mapped.time, mapped.zone or rows.zone)
+    if mapped.convert:
+        value = kind.named[mapped.convert].value
+    elif mapped.values or mapped.otherwise:
+        otherwise = literal(mapped.otherwise) if mapped.otherwise else kind.plain.value
+        value = cases(mapped.values, otherwise)
     else:
         value = kind.plain.value
-    factor = kind.units[told.unit] if told.unit else 1
+    factor = kind.units[mapped.unit] if mapped.unit else 1
     return value if factor == 1 else f"({value}) * {factor!r}"

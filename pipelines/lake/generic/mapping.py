@@ -150,7 +150,7 @@ def read_mapping(path: Path) -> GenericMapping:
     except OSError as error:
         raise MappingError(f"cannot read the mapping {path}: {error.strerror}; see docs/own-cluster.md") from error
     except ValidationError as error:
-        raise MappingError(f"{path.name}: {_told(error)}") from error
+        raise MappingError(f"{path.name}: {_fault_texts(error)}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         raise MappingError(
             f"{path.name} is no TOML ({str(error)[:200]}); expected what docs/own-cluster.md shows"
@@ -220,11 +220,11 @@ def _column_faults(name: str, column: ColumnMapping, kind: Kind, section: str) -
 
 
 def _translation_faults(name: str, column: ColumnMapping, kind: Kind) -> list[str]:
-    told = [*column.values.values(), *([column.otherwise] if column.otherwise else [])]
-    if told and (kind.units or kind is TIME or column.convert):
+    targets = [*column.values.values(), *([column.otherwise] if column.otherwise else [])]
+    if targets and (kind.units or kind is TIME or column.convert):
         return ["values, which only texts, states and task types have, without `as`"]
     closed = {"status": [str(s) for s in Status], "task_type": [str(t) for t in TaskType]}.get(name)
-    return [f"values lead to {each!r}; expected {_one_of(closed)}" for each in told if closed and each not in closed]
+    return [f"values lead to {each!r}; expected {_one_of(closed)}" for each in targets if closed and each not in closed]
 
 
 def _one_of(names: Mapping[str, object] | tuple[str, ...] | list[str]) -> str:
@@ -241,11 +241,11 @@ def _is_time(form: str) -> bool:
     return "%" in form and "%" not in TIME_PART.sub("", form)
 
 
-def _told(error: ValidationError) -> str:
+def _fault_texts(error: ValidationError) -> str:
     """Return the first faults, each with its place in the file."""
     faults = []
     for each in error.errors()[:5]:
         place = ".".join(str(part) for part in each["loc"])[:120]
-        said = each["msg"].removeprefix("Value error, ")
-        faults.append(f"{place or 'the file'}: {said}")
+        message = each["msg"].removeprefix("Value error, ")
+        faults.append(f"{place or 'the file'}: {message}")
     return "; ".join(faults)

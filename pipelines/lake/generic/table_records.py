@@ -88,8 +88,8 @@ def postgres_records(address: str, rows: RowsMapping, wanted: Sequence[str | int
                 names = [each.name for each in cursor.description or ()]
                 yield from _records("the query", names, cursor, wanted)
     except psycopg.Error as error:
-        said = str(error).strip().partition("\n")[0]
-        raise SourceError(f"the PostgreSQL database refused: {said}; expected an address and one SELECT") from error
+        reason = str(error).strip().partition("\n")[0]
+        raise SourceError(f"the PostgreSQL database refused: {reason}; expected an address and one SELECT") from error
 
 
 def _authorised(action: int, *_: object) -> int:
@@ -154,8 +154,8 @@ def duckdb_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[st
     except QueryRefused as error:
         raise SourceError(f"{file} with the mapping's query: {error}") from error
     except duckdb.Error as error:
-        said = str(error).partition("\n")[0].replace(str(path), file)[:300]
-        raise SourceError(f"{file} cannot be read as {rows.format}: {said}") from error
+        reason = str(error).partition("\n")[0].replace(str(path), file)[:300]
+        raise SourceError(f"{file} cannot be read as {rows.format}: {reason}") from error
 
 
 def _write(

@@ -150,7 +150,7 @@ def header_of(path: Path) -> list[str]:
 
 
 def ends_with(path: Path, last: bytes) -> bool:
-    """Tell whether the last character that is not white space is `last`; an empty file has none."""
+    """Return whether the last character that is not white space is `last`; False for an empty file."""
     with path.open("rb") as stream:
         stream.seek(max(0, path.stat().st_size - 4096))
         return stream.read().rstrip().endswith(last)

@@ -180,7 +180,7 @@ MACHINE_SPEC = RawTable(
 )
 
 CPU_BUSY = ("machine_cpu_iowait", "machine_cpu_kernel", "machine_cpu_usr")
-BESIDE = ("machine_load_1", "machine_net_receive", "machine_num_worker")
+OTHER_METRICS = ("machine_load_1", "machine_net_receive", "machine_num_worker")
 MACHINE_METRIC = RawTable(
     name="machine_metric",
     stems=("pai_machine_metric",),
@@ -191,9 +191,9 @@ MACHINE_METRIC = RawTable(
         text("machine"),
         seconds("start_time"),
         seconds("end_time"),
-        *(number(name) for name in (*CPU_BUSY, "machine_gpu", *BESIDE, "machine_cpu")),
+        *(number(name) for name in (*CPU_BUSY, "machine_gpu", *OTHER_METRICS, "machine_cpu")),
     ),
-    passing=("worker_name", "end_time", *CPU_BUSY, *BESIDE),
+    passing=("worker_name", "end_time", *CPU_BUSY, *OTHER_METRICS),
     rules=(
         missing("machine", "start_time"),
         Rule(name="end_before_start", bad="end_time < start_time"),

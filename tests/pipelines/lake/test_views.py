@@ -60,7 +60,7 @@ def test_the_file_tells_what_every_table_and_column_means(lake: Lake) -> None:
             "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal"
         ).fetchall()
 
-    assert said == {name: view.says for name, view in views.DESCRIBED.items()}
+    assert said == {name: view.description for name, view in views.DESCRIBED.items()}
     assert set(said) == {*COLUMNS, *views.VIEWS}
     comments = {(table, column): says for table, column, says in columns if table != views.STATE_TABLE}
     assert comments == {(v.name, column): says for v in views.DESCRIBED.values() for column, says in v.columns.items()}
