@@ -105,7 +105,7 @@ def test_a_list_without_times_tells_no_arrivals(tmp_path: Path, unit: str) -> No
 
     assert whole.rows["jobs"].sum() == 2
     assert bare.unanswerable is not None
-    assert "submitted at one moment" in bare.unanswerable.reason
+    assert "the same submission time" in bare.unanswerable.reason
     assert split.rows["cluster"].unique().to_list() == ["default"]
 
 
