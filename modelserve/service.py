@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 from modelserve.answer_log import AnswerLog
 from modelserve.answer_writer import StoreWriter, WriterProcess
-from modelserve.answered import Answered, Call
 from modelserve.callers import Caller, check_jobs
 from modelserve.calls.catalogue import Compared, card_of, importances_of, list_models, show_model
-from modelserve.calls.context import PREDICTION, RECOMMENDATION, as_json, record_of
+from modelserve.calls.context import PREDICTION, RECOMMENDATION, Answered, Call, as_json, record_of
 from modelserve.calls.explanations import explain_job
 from modelserve.calls.predictions import predicted
 from modelserve.calls.recent import recent_recommendations

@@ -1,7 +1,7 @@
 """Algorithm 1 and its parameters: how far each over-claimed request can shrink, all candidates in one matrix.
 
 Pure given a predictor; candidates and floors are in `candidates`, targets and reasons in `recommendations`.
-Called by the engines of `pipelines.simulation` through their `scale` argument, and by `modelserve.recommend`.
+Called by the engines of `pipelines.simulation` through their `scale` argument, and by `modelserve.calls`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -10,13 +10,13 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from modelserve.answered import Answered
 from modelserve.api.bodies import JsonBody
 from modelserve.api.calls import Call, call_of
 from modelserve.api.learning import TRACE, TYPE, said
 from modelserve.api.operations import BODY, CALL, SLOT, Operation
 from modelserve.api.queries import asked_for
 from modelserve.callers import Scope
+from modelserve.calls.context import Answered
 from modelserve.contract.jobs import PredictAnswer, RecentAnswer, RecommendAnswer
 from modelserve.contract.requests import PredictBody, RecommendBody
 from modelserve.errors import BadRequest

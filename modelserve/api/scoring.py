@@ -11,7 +11,6 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from modelserve.answered import written
 from modelserve.api.bodies import JsonBody, check_plain, take
 from modelserve.api.calls import Call, call_of
 from modelserve.api.health import readiness
@@ -20,6 +19,7 @@ from modelserve.api.problems import Refusal
 from modelserve.api.queries import asked_for
 from modelserve.api.scoring_formats import Columns, InvocationBody, columns_of, columns_of_csv
 from modelserve.callers import Scope
+from modelserve.contract.writing import written
 from modelserve.errors import BadRequest
 
 TAG: Final = "MLflow scoring"

@@ -1,7 +1,7 @@
 """What a bundle says about itself: the model card and the importances, checked where their bytes arrive.
 
 No files and no boosters here; `modelserve.bundle.bundle` reads and writes the folder around them.
-Filled in by `pipelines.models.tracking`; read by `modelserve.bundle.predictor`, `modelserve.recommend` and whoever
+Filled in by `pipelines.models.tracking`; read by `modelserve.bundle.predictor`, `modelserve.calls` and whoever
 shows a model.
 """
 

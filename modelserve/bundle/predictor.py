@@ -1,7 +1,7 @@
 """Predictions from bundles, in this process: run times, peak use and what the models know.
 
 Pure on loaded bundles; what to do with a prediction is `scheduler_core.shrink`'s to decide, and HTTP is elsewhere.
-Called by `modelserve.recommend`, `pipelines.simulation.simulate` and the commands; satisfies
+Called by `modelserve.calls`, `pipelines.simulation.simulate` and the commands; satisfies
 `scheduler_core.types.Predictor`.
 """
 

@@ -5,13 +5,13 @@ Nothing is scored here. Written by `modelserve.calls` for the log; read by
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import to_json
 
-from modelserve.answered import Answered, Call
 from modelserve.bundle.card import complaint
 from modelserve.callers import Caller
 from modelserve.calls.sight import Kind, Sight
@@ -24,6 +24,32 @@ PREDICTION: Final = "prediction"
 RECOMMENDATION: Final = "recommendation"
 
 Parts = tuple[str | None, ...]
+
+
+Counts = Mapping[tuple[str, ...], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """One answer as bytes: its JSON, the models it cites (`runtime.pai.ctr@7`), and the figures for the metrics.
+
+    `counts` has keys `("prediction", name, version, outcome)` and `("recommendation", resource, reason)`; `reclaimed`
+    holds, per resource, the requested and the recommended total over the instances of all jobs.
+    """
+
+    body: bytes
+    models: tuple[str, ...] = ()
+    counts: Counts = field(default_factory=dict)
+    reclaimed: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """The context of a call: the id of its answer, the trace of jobs that name none, and the time (Unix, s)."""
+
+    answer_id: str
+    trace: str | None
+    now: float
 
 
 class _Seen(BaseModel):

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from features.reference import relative_columns
-from modelserve.answered import Answered, moment, written
 from modelserve.bundle.boosters import contributions
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.predictor import QUANTILE_NAMES, calibrated_run_times
 from modelserve.callers import Caller, check_jobs
+from modelserve.calls.context import Answered
 from modelserve.calls.live import asked_of_row
 from modelserve.calls.sight import Sight
 from modelserve.contract.jobs import MissingReason
 from modelserve.contract.requests import ExplainBody
+from modelserve.contract.writing import moment, written
 from modelserve.loading.scored import Scored
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from features.online import JobAsked
-from modelserve.answered import Answered, Call, moment, written
 from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
 from modelserve.bundle.predictor import calibrated_run_times, calibrated_use
+from modelserve.calls.context import Answered, Call
 from modelserve.calls.live import asked_of_row
 from modelserve.calls.sight import Kind, Sight
 from modelserve.contract.jobs import MissingReason
 from modelserve.contract.requests import JobRow, PredictBody
+from modelserve.contract.writing import moment, written
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import IntArray
 

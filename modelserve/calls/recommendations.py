@@ -1,24 +1,27 @@
 """Recommendations as a call: Algorithm 1 on each job under its type's policy, with evidence, mode and reasons.
 
-No HTTP; the algorithm is `scheduler_core.shrink`, the shape of an answer `modelserve.recommend`'s.
+No HTTP; the algorithm is `scheduler_core.shrink`, answers are written by `modelserve.contract.writing`.
 Called by `modelserve.api`, and by `modelserve.calls.replay` on what was logged.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Final
 
-from modelserve.answered import Answered, Call, written
+from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 from modelserve.bundle.predictor import Sources
+from modelserve.calls.context import Answered, Call
 from modelserve.calls.live import LivePredictor
 from modelserve.calls.sight import Sight
 from modelserve.contract.fields import Minimums
 from modelserve.contract.requests import NO_FLOORS, RecommendBody, RecommendJob, job_of, request_of
-from modelserve.recommend import POLICY, answer_of, decide
+from modelserve.contract.writing import answer_of, written
 from modelserve.settings import TypePolicy
-from scheduler_core.shrink import ShrinkPolicy
-from scheduler_core.types import RESOURCES, Job, Recommendation, Request
+from scheduler_core.shrink import ShrinkPolicy, shrink
+from scheduler_core.types import RESOURCES, Job, Predictor, Recommendation, Request
 
 Types = Mapping[str, TypePolicy]
 
@@ -103,3 +106,24 @@ def _reclaimed(jobs: Sequence[Job], found: Sequence[Recommendation]) -> dict[str
         given = sum(count * target for count, want, target in known if want == want)
         totals[resource] = (asked, given)
     return totals
+
+
+POLICY: Final = ShrinkPolicy(device_mem_gib=GPU_MEM_GIB_OF_TYPE)
+"""Algorithm 1 as it is served unless the caller says otherwise."""
+
+
+def decide(
+    jobs: Sequence[Job], sources: Sequence[Sources], predictor: Predictor, policies: Sequence[ShrinkPolicy]
+) -> list[Recommendation]:
+    """Run Algorithm 1 on each job under its own policy (n, the same object for the same policy), in the order given.
+
+    Jobs go together by policy and by the models that answer, so that a model that fails takes only its own jobs along.
+    """
+    groups: dict[tuple[str | None, str | None, str | None, int], list[int]] = defaultdict(list)
+    for i, (source, policy) in enumerate(zip(sources, policies, strict=True)):
+        groups[source.run_time, source.usage, source.failure, id(policy)].append(i)
+    found: dict[int, Recommendation] = {}
+    for members in groups.values():
+        together = shrink([jobs[i] for i in members], predictor, policies[members[0]])
+        found.update(zip(members, together, strict=True))
+    return [found[i] for i in range(len(jobs))]

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Final
 from pydantic import ValidationError
 
 from features.online import OnlineHistory
-from modelserve.answered import Call
 from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.card import complaint
 from modelserve.bundle.champions import version_folder
-from modelserve.calls.context import PREDICTION, RECOMMENDATION, Context, ModelSeen, read_context
+from modelserve.calls.context import PREDICTION, RECOMMENDATION, Call, Context, ModelSeen, read_context
 from modelserve.calls.predictions import predicted
 from modelserve.calls.recommendations import recommended
 from modelserve.calls.sight import Choice, Lessons, Look, Sight

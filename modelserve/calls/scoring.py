@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
-from modelserve.answered import Answered
 from modelserve.bundle.flavor import INPUTS, OUTPUTS
 from modelserve.callers import Caller, check_jobs
+from modelserve.calls.context import Answered
 from modelserve.contract.jobs import PredictAnswer, Prediction
 from modelserve.contract.requests import OUTPUTS as WANTED
 from modelserve.contract.requests import Output, PredictBody

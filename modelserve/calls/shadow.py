@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from modelserve.answered import Call, known
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.predictor import calibrated_run_times
+from modelserve.calls.context import Call
+from modelserve.contract.writing import known
 from modelserve.store.comparisons import Comparison
 from scheduler_core.types import FloatArray, RunTimes
 

@@ -9,12 +9,13 @@ from typing import Final
 
 import numpy as np
 
-from modelserve.answered import Answered, known, moment, written
 from modelserve.callers import Caller, check_jobs
+from modelserve.calls.context import Answered
 from modelserve.calls.live import LivePredictor
+from modelserve.calls.recommendations import POLICY
 from modelserve.calls.sight import Sight
 from modelserve.contract.requests import WhatIfBody, job_of
-from modelserve.recommend import POLICY
+from modelserve.contract.writing import known, moment, written
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.shrink import round_up_gpus
 from scheduler_core.types import RESOURCES, FloatArray, Job

@@ -17,11 +17,11 @@ from modelserve.calls.context import read_context
 from modelserve.calls.explanations import Shares, shares_of, value_of
 from modelserve.calls.replay import NO_MODELS, replay
 from modelserve.calls.sight import Sight
+from modelserve.contract.writing import flat
 from modelserve.errors import NotKnown, StoreError
 from modelserve.learning.learned import Learned
 from modelserve.loading.scored import Scored, decode_features
 from modelserve.loading.served import ServedModel
-from modelserve.recommend import flat
 from modelserve.store import Store
 
 TOP: Final = 3

@@ -202,7 +202,7 @@ def predict(
     form: FormatOption = Format.JSON,
 ) -> None:
     """Predict run time and peak use of jobs given as JSON lines; with --url the service there answers."""
-    from modelserve.recommend import predict as run
+    from modelserve.calls.offline import predict as run
     from pipelines.cli.opening import champions, place_of, read_jobs, trace_of
     from pipelines.cli.remote import predicted_rows
 

@@ -12,8 +12,8 @@ from typing import Final
 from modelserve.client import Client, Timeouts
 from modelserve.contract.jobs import Prediction, Recommended
 from modelserve.contract.requests import MAX_JOBS, JobRow
+from modelserve.contract.writing import flat
 from modelserve.errors import ClientError
-from modelserve.recommend import flat
 from pipelines.errors import BadUsage
 from pipelines.settings import load_settings
 from scheduler_core.shrink import Guard

@@ -114,8 +114,8 @@ def recommend(
 
 
 def _recommend_here(jobs: str, where: tuple[Path | None, str | None, bool], told: Told, form: Format) -> None:
-    from modelserve.recommend import flat
-    from modelserve.recommend import recommend as run
+    from modelserve.calls.offline import recommend as run
+    from modelserve.contract.writing import flat
     from pipelines.cli.opening import champions, place_of, read_jobs, trace_of
     from scheduler_core.shrink import SURE_RUNS, ShrinkPolicy
 

@@ -18,7 +18,7 @@ def test_what_answers_imports_no_mlflow_pandas_or_sklearn() -> None:
     found = run(
         "import sys\n"
         "import modelserve.bundle.bundle, modelserve.bundle.champions\n"
-        "import modelserve.bundle.predictor, modelserve.recommend\n"
+        "import modelserve.bundle.predictor, modelserve.calls.offline\n"
         "import modelserve.bundle.flavor, modelserve.bundle.registry\n"
         f"print([name for name in {HEAVY} if name in sys.modules])"
     )
@@ -32,7 +32,7 @@ def test_answering_from_a_bundle_imports_none_of_them_either(small_bundles: dict
         "from pathlib import Path\n"
         "from modelserve.bundle.bundle import read_bundle\n"
         "from modelserve.bundle.predictor import InProcessPredictor\n"
-        "from modelserve.recommend import recommend\n"
+        "from modelserve.calls.offline import recommend\n"
         "from modelserve.contract.requests import parse_row\n"
         f"bundles = [read_bundle(Path(p)) for p in {[str(p) for p in small_bundles.values()]}]\n"
         "row = parse_row({'job_id': 'a', 'task_type': 'ctr', 'user': 'u2', 'group': 'g1', 'role': 'worker',\n"

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelserve.callers import ANYONE, Caller
+from modelserve.calls.offline import recommend
 from modelserve.calls.recommendations import policy_of
 from modelserve.contract.jobs import RecommendAnswer
 from modelserve.contract.requests import JobRow, RecommendBody
 from modelserve.learning.learned import Learned, Stop
-from modelserve.recommend import recommend
 from modelserve.service import Service
 from modelserve.settings import TypePolicy
 from tests.modelserve.answering import NOW, REQUEST, folder_of, in_process, job, mixed, service_of

@@ -9,9 +9,11 @@ import pytest
 
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.predictor import InProcessPredictor, Sources
+from modelserve.calls.offline import predict, recommend
+from modelserve.calls.recommendations import POLICY
 from modelserve.contract.requests import JobRow, parse_lines, parse_row
+from modelserve.contract.writing import flat
 from modelserve.errors import BadRequest
-from modelserve.recommend import POLICY, flat, predict, recommend
 from scheduler_core.types import IntArray, Job, Knowledge, PeakUse, RunTimes
 
 REQUEST = {"cpu_cores": 6, "mem_gib": 29.3, "gpus": 0.5}

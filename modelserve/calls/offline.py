@@ -1,0 +1,110 @@
+"""Recommendations and predictions without a service: jobs answered in this process by a predictor over bundles.
+
+No input or output; an error of one job or model leaves the answers of the others. Called by the commands.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+import numpy as np
+
+from modelserve.bundle.predictor import Sources
+from modelserve.calls.recommendations import POLICY, decide
+from modelserve.contract.requests import JobRow, job_of
+from modelserve.contract.writing import Values, answer_of, known, moment
+from scheduler_core.shrink import ShrinkPolicy
+from scheduler_core.types import RESOURCES, Job, Predictor
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class CitingPredictor(Predictor, Protocol):
+    """A predictor that says which models answer for a job."""
+
+    def sources(self, job: Job) -> Sources:
+        """Return the models that answer for a job, and how far their history reaches."""
+        ...
+
+
+def recommend(
+    rows: Sequence[JobRow],
+    predictor: CitingPredictor,
+    *,
+    trace: str,
+    theta: float | None = None,
+    now: datetime | None = None,
+    policy: ShrinkPolicy = POLICY,
+) -> list[Values]:
+    """Recommend a target for each job, in the order given.
+
+    Parameters
+    ----------
+    rows
+        The jobs; a job that names no trace is of `trace`.
+    predictor
+        What answers; when it fails, the requests of the jobs it failed on stand (`predictor_unavailable`).
+    theta
+        Largest relative change of the predicted run time; the policy's own when None.
+    now
+        When a job is submitted that does not say so; when None, the moment its model's history was cut.
+    """
+    policy = policy if theta is None else replace(policy, theta=theta)
+    jobs, sources = _jobs(rows, predictor, trace, now)
+    found = decide(jobs, sources, predictor, [policy] * len(jobs))
+    return [answer_of(each, cited) for each, cited in zip(found, sources, strict=True)]
+
+
+def predict(
+    rows: Sequence[JobRow], predictor: CitingPredictor, *, trace: str, now: datetime | None = None
+) -> list[Values]:
+    """Predict run time and peak use of each job as it stands, as flat rows in the order given; null where unknown.
+
+    Raises
+    ------
+    PredictorUnavailable
+        A model cannot answer.
+    """
+    jobs, sources = _jobs(rows, predictor, trace, now)
+    requests = np.array([job.request.row() for job in jobs], dtype=np.float64).reshape(-1, len(RESOURCES))
+    times = predictor.run_times(jobs, np.arange(len(jobs)), requests)
+    peak = predictor.peak_use(jobs)
+    return [
+        {
+            "job_id": job.job_id,
+            "trace": job.trace,
+            "task_type": job.task_type,
+            "run_time_p50_s": known(times.p50[i]),
+            "run_time_p90_s": known(times.p90[i]),
+            "peak_cpu_cores": known(peak.cpu_cores[i]),
+            "peak_mem_gib": known(peak.mem_gib[i]),
+            "peak_gpus": known(peak.gpus[i]),
+            "peak_gpu_mem_gib": known(peak.gpu_mem_gib[i]),
+            "measured_runs": int(peak.runs[i]),
+            **_cited(sources[i]),
+        }
+        for i, job in enumerate(jobs)
+    ]
+
+
+def _jobs(
+    rows: Sequence[JobRow], predictor: CitingPredictor, trace: str, now: datetime | None
+) -> tuple[list[Job], list[Sources]]:
+    jobs, sources = [], []
+    for row in rows:
+        job = job_of(row, trace=trace, submitted=now or EPOCH)
+        cited = predictor.sources(job)
+        if row.submit_ts is None and now is None and cited.history is not None:
+            job = replace(job, submit_ts=cited.history.timestamp())
+        jobs.append(job)
+        sources.append(cited)
+    return jobs, sources
+
+
+def _cited(sources: Sources) -> Values:
+    return {
+        "model_run_time": sources.run_time,
+        "model_usage": sources.usage,
+        "history": None if sources.history is None else moment(sources.history),
+    }
