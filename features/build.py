@@ -84,8 +84,8 @@ def with_requests(frame: pl.DataFrame, jobs: pl.DataFrame, rows: IntArray, reque
     NaN for unknown. Only features derived from the request change; those read from history, and its keys, stay.
     """
     plan = _plan(tuple(frame.columns))
-    asked = [pl.Series(c, requests[:, i], nan_to_null=True) for i, c in enumerate(REQUEST_COLUMNS)]
-    candidates = jobs[rows].with_columns(asked)
+    requested = [pl.Series(c, requests[:, i], nan_to_null=True) for i, c in enumerate(REQUEST_COLUMNS)]
+    candidates = jobs[rows].with_columns(requested)
     return frame[rows].with_columns(candidates.select(plan.changed.values()).get_columns())
 
 

@@ -66,13 +66,13 @@ def gpu_types_of(room: Room) -> tuple[str | None, ...]:
     return tuple(names)
 
 
-def allows(asked: str | None, gpu_type: str | None) -> bool:
+def allows(requested: str | None, gpu_type: str | None) -> bool:
     """Return whether a machine's GPU type is among the requested ones.
 
     >>> allows("T4|P100", "T4"), allows("T4", None), allows(None, None)
     (True, False, True)
     """
-    return asked is None or gpu_type in asked.split(ALTERNATIVES)
+    return requested is None or gpu_type in requested.split(ALTERNATIVES)
 
 
 def uses(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
@@ -92,19 +92,21 @@ def uses(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
 
 def _cases(nodes: FreeNodes, target: TargetWorkload, fits_gpu: BoolArray, fits_cpu: BoolArray) -> dict[Use, BoolArray]:
     """Return by `Use` which machines and shapes (n, k) it holds for; exactly one holds for each."""
-    asks = target.count > 0
+    wants_gpu = target.count > 0
     distinct = sorted(set(nodes.gpu_type), key=str)
-    open_to = {kind: np.array([allows(asked, kind) for asked in target.gpu_type], dtype=np.bool_) for kind in distinct}
+    open_to = {
+        kind: np.array([allows(requested, kind) for requested in target.gpu_type], dtype=np.bool_) for kind in distinct
+    }
     reached = np.array([open_to[kind] for kind in nodes.gpu_type], dtype=np.bool_).reshape(fits_gpu.shape)
-    open_ = asks & reached
+    open_ = wants_gpu & reached
     return {
         Use.USABLE: open_ & fits_gpu & fits_cpu,
         Use.LACKS_GPU: open_ & ~fits_gpu & fits_cpu,
         Use.LACKS_CPU: open_ & fits_gpu & ~fits_cpu,
         Use.LACKS_BOTH: open_ & ~fits_gpu & ~fits_cpu,
-        Use.OTHER_MODEL: asks & ~reached,
-        Use.ASKS_NO_GPU: ~asks & fits_cpu,
-        Use.ASKS_NO_GPU_LACKS_CPU: ~asks & ~fits_cpu,
+        Use.OTHER_MODEL: wants_gpu & ~reached,
+        Use.ASKS_NO_GPU: ~wants_gpu & fits_cpu,
+        Use.ASKS_NO_GPU_LACKS_CPU: ~wants_gpu & ~fits_cpu,
     }
 
 

@@ -41,21 +41,21 @@ def shortages_of(demand: Demand, room: Room) -> tuple[Shortage, ...]:
 
 def in_words(shortage: Shortage) -> str:
     """Return a sentence on one resource."""
-    asked = f"{WORDS[shortage.resource]}: an instance requests {shortage.each:g}"
+    requested = f"{WORDS[shortage.resource]}: an instance requests {shortage.each:g}"
     in_all = f"the gang requests {shortage.wanted:g}, and {shortage.free:g} are free in"
     some = f"{shortage.short_machines} of {shortage.machines} machines"
     if not shortage.split:
-        return f"{asked}, more than is free on {some}; {in_all} total."
+        return f"{requested}, more than is free on {some}; {in_all} total."
     if shortage.each * UNITS[GPUS] > WHOLE:
-        return f"{asked} idle devices, and {some} have fewer; {in_all} total, but split over devices."
-    return f"{asked} of one device, and no device of {some} has that free; {in_all} total, but split over devices."
+        return f"{requested} idle devices, and {some} have fewer; {in_all} total, but split over devices."
+    return f"{requested} of one device, and no device of {some} has that free; {in_all} total, but split over devices."
 
 
 def beyond(shortage: Shortage, whose: str) -> str:
     """Return a sentence on one resource that an empty cluster lacks; `whose` names the machines."""
     too_large = ", more than any of them has" if shortage.short_machines == shortage.machines else ""
-    asked = f"{WORDS[shortage.resource]}: an instance requests {shortage.each:g}{too_large}"
-    return f"{asked}; the gang requests {shortage.wanted:g}, and {whose} has {shortage.free:g}."
+    requested = f"{WORDS[shortage.resource]}: an instance requests {shortage.each:g}{too_large}"
+    return f"{requested}; the gang requests {shortage.wanted:g}, and {whose} has {shortage.free:g}."
 
 
 def fragmented_by(shortages: Iterable[Shortage]) -> str:

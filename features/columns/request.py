@@ -48,9 +48,9 @@ _DEFINED: Final = (
     _total("total_gpus", "GPUs", "GPUs of the whole gang", "req_gpus"),
     _total("total_cpu_cores", "cores", "cores of the whole gang", "req_cpu_cores"),
     _total("total_mem_gib", "GiB", "memory of the whole gang", "req_mem_gib"),
-    _ratio("cpu_cores_per_gpu", "cores", "cores asked for per GPU", "req_cpu_cores", "req_gpus"),
-    _ratio("mem_gib_per_gpu", "GiB", "memory asked for per GPU", "req_mem_gib", "req_gpus"),
-    _ratio("mem_gib_per_cpu_core", "GiB", "memory asked for per core", "req_mem_gib", "req_cpu_cores"),
+    _ratio("cpu_cores_per_gpu", "cores", "cores requested per GPU", "req_cpu_cores", "req_gpus"),
+    _ratio("mem_gib_per_gpu", "GiB", "memory requested per GPU", "req_mem_gib", "req_gpus"),
+    _ratio("mem_gib_per_cpu_core", "GiB", "memory requested per core", "req_mem_gib", "req_cpu_cores"),
     _amount("time_limit_s", "s", "the user's own limit on the run"),
     _amount("priority", "rank", "priority given at submission"),
     *(

@@ -181,16 +181,16 @@ def _descent(policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, g
 @kernel
 def _dot_product(nodes: Nodes, node: int, shapes: Shapes, shape: int) -> int:
     cpu, gpu = nodes.most_cpu, nodes.most_gpu
-    asked = shapes.gpus[shape] * shapes.milli[shape]
-    product = nodes.cpu[node] / cpu * (shapes.cpu[shape] / cpu) + free_gpu(nodes, node) / gpu * (asked / gpu)
+    requested = shapes.gpus[shape] * shapes.milli[shape]
+    product = nodes.cpu[node] / cpu * (shapes.cpu[shape] / cpu) + free_gpu(nodes, node) / gpu * (requested / gpu)
     return int(100.0 * (1.0 - product / 2.0))
 
 
 @kernel
 def _best_fit(nodes: Nodes, node: int, shapes: Shapes, shape: int) -> int:
-    asked = shapes.gpus[shape] * shapes.milli[shape]
+    requested = shapes.gpus[shape] * shapes.milli[shape]
     left = (nodes.cpu[node] - shapes.cpu[shape]) / nodes.most_cpu * 0.5
-    left += (free_gpu(nodes, node) - asked) / nodes.most_gpu * 0.5
+    left += (free_gpu(nodes, node) - requested) / nodes.most_gpu * 0.5
     return int((1.0 - left) * 100.0)
 
 

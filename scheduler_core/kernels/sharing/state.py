@@ -121,9 +121,9 @@ def kinds_of(gpu_types: Sequence[str | None]) -> tuple[Kinds, IntArray]:
     return kinds, np.array([place[kind] for kind in gpu_types], dtype=np.int64)
 
 
-def open_kinds(asked: str | None, kinds: Kinds) -> BoolArray:
+def open_kinds(requested: str | None, kinds: Kinds) -> BoolArray:
     """Return which kinds a requested GPU type allows (kinds,)."""
-    return np.array([allows(asked, kind) for kind in kinds], dtype=np.bool_)
+    return np.array([allows(requested, kind) for kind in kinds], dtype=np.bool_)
 
 
 def nodes_of(
@@ -162,7 +162,9 @@ def shapes_of(units: IntArray, gpu_types: Sequence[str | None], kinds: Kinds) ->
         mem=units[:, 1].copy(),
         gpus=devices[:, 0].copy(),
         milli=devices[:, 1].copy(),
-        open=np.array([open_kinds(asked, kinds) for asked in gpu_types], dtype=np.bool_).reshape(-1, len(kinds)),
+        open=np.array([open_kinds(requested, kinds) for requested in gpu_types], dtype=np.bool_).reshape(
+            -1, len(kinds)
+        ),
     )
 
 
@@ -171,7 +173,7 @@ def goal_of(target: TargetWorkload, kinds: Kinds) -> Goal:
     levels = np.unique(target.milli[target.count > 0])
     first = np.zeros((len(kinds), len(levels) + 1), dtype=np.int64)
     rows: list[int] = []
-    allowed = np.array([open_kinds(asked, kinds) for asked in target.gpu_type], dtype=np.bool_)
+    allowed = np.array([open_kinds(requested, kinds) for requested in target.gpu_type], dtype=np.bool_)
     for kind in range(len(kinds)):
         for at, level in enumerate(levels.tolist()):
             first[kind, at] = len(rows)
