@@ -1,7 +1,7 @@
-"""Whose measured runs bound what a job needs: its own group's, else those of jobs alike in role and request.
+"""Bounds on peak use from measured runs: of the job's own group, or of similar jobs (same role and request).
 
-Pure; the bounds are counted in training (`pipelines.models.peaks`) and travel in the card.
-Called by `modelserve.bundle.predictor` and `modelserve.calls.live`.
+Pure; the bounds are counted in training (`pipelines.models.alike`) and stored in the card. Called by
+`modelserve.bundle.predictor` and `modelserve.calls.live`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,19 +13,19 @@ from pydantic import BaseModel, ConfigDict, Field
 from scheduler_core.types import FloatArray, IntArray, Job, Request
 
 HARD: Final = frozenset({"mem_gib", "gpu_mem_gib"})
-"""Targets below whose need a job dies: the larger of bound and model holds."""
+"""Targets where too little kills the job: the larger of bound and prediction is used."""
 
 DIGITS: Final = 3
-"""Significant digits to which two requests have to agree: 29.296875 GiB and 29.3 GiB are the same request."""
+"""Significant digits of a request that are compared: 29.296875 GiB and 29.3 GiB are the same request."""
 
 PARAMETER_SERVER: Final = "ps"
-"""The role whose sensors are its workers': its use says nothing about its request."""
+"""The role whose measurements are those of its workers, and so do not describe its own use."""
 
 OWN_RUNS: Final = 20
-"""Measured runs of a job's own group and role from which on the model's answer, which looks at them, is taken."""
+"""Measured runs of a job's own group and role from which on the model's prediction is used."""
 
 ROOM: Final[Mapping[str, float]] = {"cpu_cores": 1.1, "mem_gib": 1.5, "gpus": 1.0, "gpu_mem_gib": 1.3}
-"""What that answer is taken times, by target: the model aims at an upper quantile, and memories are hard."""
+"""Factor on that prediction by target: larger for memory, where too little kills the job."""
 
 Amount = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Key = tuple[str, str, str, str]
@@ -49,12 +49,12 @@ class Alike(BaseModel):
 
     @property
     def key(self) -> Key:
-        """What a job has in common with them."""
+        """The key shared by similar jobs."""
         return alike_key(self.role, (self.cpu_cores, self.mem_gib, self.gpus))
 
 
 def alike_key(role: str, request: Sequence[float | None]) -> Key:
-    """Return what jobs alike have in common: their role, and their request to `DIGITS` significant digits.
+    """Return the key of similar jobs: their role, and their request to `DIGITS` significant digits.
 
     >>> alike_key("worker", (6.0, 29.296875, None))
     ('worker', '6', '29.3', 'nan')
@@ -66,18 +66,18 @@ def alike_key(role: str, request: Sequence[float | None]) -> Key:
 def held(
     found: Mapping[Key, Alike], jobs: Sequence[Job], use: Mapping[str, FloatArray], own_runs: IntArray
 ) -> tuple[dict[str, FloatArray], IntArray]:
-    """Say what jobs (n) need at most, and how many measured runs or groups stand behind each answer.
+    """Return upper bounds on the use of jobs (n), and the number of measured runs or groups behind each.
 
-    Where a job's own group and role were measured often enough, it is the model's answer with room. Else it is what
-    jobs alike were seen to need: CPU and GPU as they are, of the memories the larger of bound and model. Where neither
-    is known, nothing is: NaN, and the request will stand.
+    If a job's own group and role have enough measured runs, the bound is the prediction times `ROOM`. Otherwise it is
+    the bound of similar jobs; for memory, the larger of that and the prediction. NaN if neither is known: the request
+    is then kept.
 
     Parameters
     ----------
     found
-        Jobs alike by key.
+        Bounds of similar jobs by key.
     use
-        Upper quantile of use by target, as the model answers it.
+        Predicted upper quantile of use by target.
     own_runs
         Measured runs of each job's own group and role.
     """

@@ -1,9 +1,10 @@
-"""Features of the jobs of one round, built once for the models that ask, and the rows of the jobs' candidates.
+"""Jobs as frames: canonical columns, features built once for the models of a round, and rows of candidate requests.
 
-What a feature is, is `features`' to say; no model is asked here. Called by `modelserve.bundle.predictor`.
+The features are defined in `features`; no model is used here. Called by `modelserve.bundle.predictor` and
+`modelserve.bundle.flavor`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
 from typing import Final
@@ -14,19 +15,91 @@ import polars as pl
 
 from features.build import build, with_requests
 from features.contract import FeatureContract
-from features.history import History
+from features.history import History, cluster_of_vc
 from features.reference import REFERENCE_FEATURES, Referenced, made_relative, reference_log_s
 from features.sets import FEATURES
-from modelserve.bundle.jobs import jobs_frame
+from features.vocabulary import ROLE_WHOLE_JOB
 from scheduler_core.types import FloatArray, IntArray, Job
 
+COLUMNS: Final[Mapping[str, pl.DataType]] = {
+    "trace": pl.String(),
+    "cluster": pl.String(),
+    "job_id": pl.String(),
+    "role": pl.String(),
+    "user": pl.String(),
+    "vc": pl.String(),
+    "group": pl.String(),
+    "workload": pl.String(),
+    "task_type": pl.String(),
+    "gpu_type": pl.String(),
+    "submit_ts": pl.Datetime("us", "UTC"),
+    "instances": pl.Int32(),
+    "req_cpu_cores": pl.Float64(),
+    "req_mem_gib": pl.Float64(),
+    "req_gpus": pl.Float64(),
+    "time_limit_s": pl.Float64(),
+    "priority": pl.Int32(),
+}
+"""The columns of `jobs` that are known at submission."""
+
+
+def jobs_frame(jobs: Sequence[Job], history: History) -> pl.DataFrame:
+    """Return the canonical columns of `jobs` (n rows, in order); an unknown request is null.
+
+    A job that names no cluster takes that of its VC in the history, else the one with the most jobs there.
+    """
+    clusters = cluster_of_vc(history)
+    rows = [
+        {
+            "trace": job.trace,
+            "cluster": job.cluster or clusters.get(job.vc, clusters[None]),
+            "job_id": job.job_id,
+            "role": job.role,
+            "user": job.user,
+            "vc": job.vc,
+            "group": job.group,
+            "workload": job.workload,
+            "task_type": job.task_type,
+            "gpu_type": job.gpu_type,
+            "submit_ts": round(job.submit_ts * 1e6),
+            "instances": job.instances,
+            "req_cpu_cores": job.request.cpu_cores,
+            "req_mem_gib": job.request.mem_gib,
+            "req_gpus": job.request.gpus,
+        }
+        for job in jobs
+    ]
+    schema = {name: pl.Int64() if name == "submit_ts" else dtype for name, dtype in COLUMNS.items()}
+    frame = pl.DataFrame(rows, schema=schema)
+    requests = [name for name in COLUMNS if name.startswith("req_")]
+    return frame.with_columns(
+        pl.from_epoch("submit_ts", time_unit="us").dt.replace_time_zone("UTC"), pl.col(requests).fill_nan(None)
+    )
+
+
+def completed(frame: pl.DataFrame, trace: str, task_type: str, history: History) -> pl.DataFrame:
+    """Return `frame` with every canonical column: those it lacks are the model's own, the usual value, or null."""
+    usual = {
+        "trace": trace,
+        "task_type": task_type,
+        "cluster": cluster_of_vc(history)[None],
+        "role": ROLE_WHOLE_JOB,
+        "instances": 1,
+    }
+    given = set(frame.columns)
+    return frame.select(
+        pl.col(name).cast(dtype) if name in given else pl.lit(usual.get(name), dtype=dtype).alias(name)
+        for name, dtype in COLUMNS.items()
+    )
+
+
 KEPT_JOBS: Final = 100_000
-"""Of how many jobs features are kept: they take up to 160 MiB."""
+"""Most jobs whose features are kept: they take up to 160 MiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """Jobs (n), as the canonical columns (n rows) and as the features built of them so far (n rows)."""
+    """Jobs (n) with their canonical columns (n rows) and the features built so far (n rows)."""
 
     jobs: Sequence[Job]
     history: History
@@ -35,11 +108,11 @@ class Built:
 
     @classmethod
     def of(cls, jobs: Sequence[Job], history: History) -> "Built":
-        """Return jobs of which no feature is built yet."""
+        """Return jobs without features."""
         return cls(jobs=jobs, history=history, frame=jobs_frame(jobs, history), features=pl.DataFrame())
 
     def with_features(self, names: Sequence[str]) -> "Built":
-        """Build those that are still missing: each is told from the job and the history alone."""
+        """Build the missing features; each depends on the job and the history alone."""
         known = set(self.features.columns)
         missing = [name for name in dict.fromkeys(names) if name not in known]
         if not missing:
@@ -48,7 +121,7 @@ class Built:
         return replace(self, features=self.features.hstack(built) if self.features.width else built)
 
     def referenced(self, names: Sequence[str], *, relative: bool) -> Referenced:
-        """Return what `features.reference.build_referenced` does; only what is missing is built."""
+        """Return the same as `features.reference.build_referenced`, building only missing features."""
         if not relative:
             plain = self.with_features(names).features.select(names)
             return Referenced(features=plain, plain=plain, reference_log_s=np.zeros((len(self.jobs), 2)))
@@ -57,25 +130,25 @@ class Built:
         return Referenced(features=made_relative(plain, against[:, 0]), plain=plain, reference_log_s=against)
 
     def is_of(self, jobs: Sequence[Job], history: History) -> bool:
-        """Tell whether these are those very jobs, in that order, over that very history; all of them are immutable."""
+        """Return whether these are the same job objects in the same order, over the same history object."""
         return self.history is history and len(self.jobs) == len(jobs) and all(map(is_, self.jobs, jobs))
 
 
 @dataclass(slots=True)
 class LastBuilt:
-    """What was built for one question of a round, until the next question takes it: it saves time and decides nothing.
+    """A cache of the features built by one call of a round, taken by the next call; it changes no answer.
 
-    Threads may share it: the worst that can come of it is that something is built twice.
+    Threads may share it: at worst, features are built twice.
     """
 
     kept: tuple[Built, ...] = field(default=())
 
     def keep(self, built: Sequence[Built]) -> None:
-        """Keep these and nothing else, unless they are too many."""
+        """Replace the cached jobs, unless there are too many."""
         self.kept = tuple(built) if sum(len(each.jobs) for each in built) <= KEPT_JOBS else ()
 
     def take(self, jobs: Sequence[Job], history: History) -> Built:
-        """Return jobs with what is kept of them, and keep it no longer."""
+        """Return jobs with their cached features, and remove them from the cache."""
         found = next((each for each in self.kept if each.is_of(jobs, history)), None)
         if found is None:
             return Built.of(jobs, history)

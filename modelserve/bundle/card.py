@@ -1,8 +1,7 @@
-"""What a bundle says about itself: the model card and the importances, checked where their bytes arrive.
+"""The model card and the importances of a bundle, validated when read.
 
 No files and no boosters here; `modelserve.bundle.bundle` reads and writes the folder around them.
-Filled in by `pipelines.models.tracking`; read by `modelserve.bundle.predictor`, `modelserve.calls` and whoever
-shows a model.
+Filled in by `pipelines.models.packaging`; read by `modelserve.bundle.predictor`, `modelserve.calls` and the commands.
 """
 
 import json

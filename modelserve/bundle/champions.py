@@ -1,14 +1,14 @@
-"""The folder of mirrored models: `<folder>/<name>/<version>/` holds a bundle, `<folder>/<name>/<alias>.json` names one.
+"""Locally cached models: `<folder>/<name>/<version>/` is a bundle, `<folder>/<name>/<alias>.json` names one version.
 
-Nothing is fetched here; a model that cannot be read is reported by its name and keeps no other from serving.
-Filled by `modelserve.bundle.registry`; read by `modelserve.loading.models`, `modelserve.calls.catalogue` and the
-commands.
+Nothing is fetched here; a model that cannot be read is reported and does not affect the others. Filled by
+`modelserve.bundle.registry`; read by `modelserve.loading.models`, `modelserve.calls.catalogue` and the commands.
 """
 
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -181,3 +181,43 @@ def read_champions(folder: Path) -> Champions:
         except BundleError as error:
             failures[name] = str(error)
     return Champions(bundles=bundles, failures=failures)
+
+
+Place = tuple[str, str]
+"""A registered name and an alias."""
+
+Mark = tuple[int, ...]
+"""Times, size and number of files; it differs once they were written anew."""
+
+
+def pointer_marks(folder: Path, aliases: Sequence[str]) -> dict[Place, Mark] | None:
+    """Return every pointer of the folder and its mark; None where the folder cannot be listed."""
+    marks = {}
+    try:
+        names = sorted(each for each in os.listdir(folder) if MODEL_NAME.fullmatch(each))  # noqa: PTH208  # once a second
+    except OSError:
+        return None
+    for name in names:
+        for alias in aliases:
+            try:
+                marks[name, alias] = _mark(os.stat(f"{folder}/{name}/{alias}.json"))  # noqa: PTH116  # once a second
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError:
+                marks[name, alias] = ()
+    return marks
+
+
+def files_mark(folder: Path) -> Mark:
+    """Return the mark of a model's folder and of all that its versions hold."""
+    marks: list[int] = []
+    for place, folders, files in os.walk(folder):
+        folders.sort()
+        for each in sorted(files):
+            with suppress(OSError):
+                marks += _mark((Path(place) / each).lstat())
+    return tuple(marks)
+
+
+def _mark(found: os.stat_result) -> Mark:
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

@@ -1,8 +1,8 @@
-"""Predictions from bundles, in this process: run times, peak use and what the models know.
+"""Predictions from bundles in this process; satisfies `scheduler_core.types.Predictor`. Called by the commands.
 
-Pure on loaded bundles; what to do with a prediction is `scheduler_core.shrink`'s to decide, and HTTP is elsewhere.
-Called by `modelserve.calls`, `pipelines.simulation.simulate` and the commands; satisfies
-`scheduler_core.types.Predictor`.
+One of two engines: this one builds features of many jobs as frames (`features.build`), the service builds rows
+(`features.rows`, `modelserve.calls.live`). Both use the calibration here; their answers are equal to the bit, held by
+`tests/modelserve/calls/test_predictions.py`.
 """
 
 from collections import defaultdict
@@ -34,22 +34,22 @@ QUANTILE_NAMES: Final = {0.5: "p50", 0.9: "p90"}
 """The quantiles of log run time that are served, and the names of their offsets."""
 
 COMPILED_ROWS: Final = 8192
-"""From how many rows on compiled trees answer, to the bit as the library does: fewer do not repay loading them."""
+"""Rows from which on compiled trees are used instead of the library, with equal results; fewer do not repay loading."""
 
 
 def run_time_features(bundle: Bundle, frame: pl.DataFrame) -> Referenced:
-    """Build what a run-time model takes for the jobs of a frame (n rows), and the reference it answers against."""
+    """Build the features of a run-time model for the jobs of a frame (n rows), and the reference run times."""
     return build_referenced(frame, bundle.history, bundle.contract.names, relative=bundle.card.relative)
 
 
 def run_time_quantiles(bundle: Bundle, features: pl.DataFrame, reference_log_s: FloatArray) -> RunTimes:
-    """Answer a feature frame (n rows) with run times in seconds: calibrated in log units, then sorted."""
+    """Predict run times in seconds for a feature frame (n rows): calibrated in log units, then sorted."""
     raw = _outputs(bundle, RUNTIME_TARGET, bundle.contract.encode(features))
     return calibrated_run_times(bundle.card, raw, reference_log_s)
 
 
 def _outputs(bundle: Bundle, target: str, matrix: npt.NDArray[np.float32]) -> FloatArray:
-    """Answer a matrix (n, k) with the outputs (n, outputs) of a target's booster, before any calibration."""
+    """Return the outputs (n, outputs) of a target's booster for a matrix (n, k), before calibration."""
     forest = bundle.forests.get(target)  # none in a model that has never been a file
     if forest is None or len(matrix) < COMPILED_ROWS:
         return raw_outputs(bundle.boosters[target], matrix)
@@ -60,7 +60,7 @@ def _outputs(bundle: Bundle, target: str, matrix: npt.NDArray[np.float32]) -> Fl
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Which of a run-time booster's outputs are served, and what is added to each, in log units."""
+    """The served outputs of a run-time booster, and the offset added to each, in log units."""
 
     columns: tuple[int, ...]
     offsets: tuple[float, ...]
@@ -102,7 +102,7 @@ def calibrated_run_times(card: Card, raw: FloatArray, reference_log_s: FloatArra
 
 
 def use_quantiles(bundle: Bundle, features: pl.DataFrame) -> dict[str, FloatArray]:
-    """Answer a feature frame (n rows) with the upper quantile of use per instance, by target; NaN without a booster."""
+    """Predict the upper quantile of use per instance for a feature frame (n rows), by target; NaN without a booster."""
     matrix = bundle.contract.encode(features)
     use = {}
     for target in USAGE_TARGETS:
@@ -129,9 +129,9 @@ def measured_runs(bundle: Bundle, frame: pl.DataFrame) -> IntArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What answered for a job: its models by name and version, and how far their history reaches; None without.
+    """The models behind a job's answer by name and version, and the end of their history; None without a model.
 
-    `failure` is what is wrong with a model that should have answered and cannot be read.
+    `failure` is the reason why the model for this job cannot be read.
     """
 
     run_time: str | None
@@ -144,9 +144,9 @@ class Sources:
 class InProcessPredictor:
     """A predictor over loaded bundles, by registered name.
 
-    A job is answered by the model of its workload where there is one, else by that of its task type, and of no other
-    trace. A job without a model is answered NaN: nothing is known, and its request will stand (`cold_start`). A job
-    whose model could not be read is not answered: `failures` says why, by registered name.
+    The model of a job is that of its workload, otherwise that of its task type, always of its own trace. A job without
+    a model gets NaN, and its request is kept (`cold_start`). For a job whose model cannot be read, calls raise;
+    `failures` holds the reasons by registered name.
     """
 
     bundles: Mapping[str, Bundle]
@@ -182,7 +182,7 @@ class InProcessPredictor:
         return calibrated_run_times(bundle.card, _outputs(bundle, RUNTIME_TARGET, matrix), seen.reference_log_s[rows])
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Bound the use of each job's instances (n,) by those alike and the model, and count the runs behind it.
+        """Predict the peak use of each job's instances (n,) from similar jobs and the model, with the runs behind it.
 
         Raises
         ------
@@ -209,7 +209,7 @@ class InProcessPredictor:
         return PeakUse(runs=runs, **use)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
-        """Return what the run-time model behind each job knows about the resources (n,)."""
+        """Return the important resources and the support of each job's run-time model (n,)."""
         known = [Knowledge()] * len(jobs)
         for rows in _alike(jobs):
             bundle = self.bundle_of("runtime", jobs[rows[0]])
@@ -220,7 +220,7 @@ class InProcessPredictor:
         return known
 
     def sources(self, job: Job) -> Sources:
-        """Return which models answer for a job, and how far their history reaches."""
+        """Return the models that answer for a job, and the end of their history."""
         runtime, usage = self.bundle_of("runtime", job), self.bundle_of("usage", job)
         reaches = [bundle.card.until.astimezone(UTC) for bundle in (runtime, usage) if bundle is not None]
         return Sources(
@@ -259,7 +259,7 @@ def _names(kind: Kind, job: Job) -> list[str]:
 
 
 def _alike(jobs: Sequence[Job]) -> list[list[int]]:
-    """Return the jobs that one model answers for, whichever it is."""
+    """Group the jobs that share a model: same trace, workload and task type."""
     alike: dict[tuple[str, str | None, str], list[int]] = defaultdict(list)
     for i, job in enumerate(jobs):
         alike[job.trace, job.workload, job.task_type].append(i)
@@ -267,7 +267,7 @@ def _alike(jobs: Sequence[Job]) -> list[list[int]]:
 
 
 def knowledge_of(card: Card) -> Knowledge:
-    """Return what a run-time model knows about the resources."""
+    """Return the important resources and the support of a run-time model."""
     return Knowledge(
         important=frozenset(card.important),
         support={str(resource): ends for resource, ends in card.support.items()},

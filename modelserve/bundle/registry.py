@@ -16,8 +16,16 @@ from typing import Any, Final, NamedTuple
 
 from modelserve.bundle.bundle import CHECKSUMS, Bundle, read_bundle
 from modelserve.bundle.card import MODEL_NAME
-from modelserve.bundle.champions import CHAMPION, Pointer, read_pointer, remove_pointer, version_folder, write_pointer
-from modelserve.bundle.marks import Mark, files_mark
+from modelserve.bundle.champions import (
+    CHAMPION,
+    Mark,
+    Pointer,
+    files_mark,
+    read_pointer,
+    remove_pointer,
+    version_folder,
+    write_pointer,
+)
 from modelserve.bundle.quiet import in_short, is_unknown, quietly, without_password
 from modelserve.errors import BundleError, MirrorError, ServeError
 

@@ -1,4 +1,4 @@
-"""The service's typed client: calls, tries and answers, for callers that wait and for those that do not.
+"""The client of the service: blocking (`Client`), asynchronous (`AsyncClient`) and for schedulers (`http_scale`).
 
 No model and no data frame is loaded here. Called by schedulers, scripts and the commands.
 """

@@ -1,6 +1,6 @@
 """`AsyncClient`: every call of the service as a coroutine, with jobs in and typed answers out.
 
-How a call is sent is `modelserve.client.exchange`'s. Called by asyncio programs, and by `Client` for callers that wait.
+Calls are sent by `modelserve.client.exchange`. Called by asyncio programs and by the blocking `Client`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ class AsyncClient(Connected):
         Raises
         ------
         BadRequest
-            A job cannot be meant.
+            A job is not valid.
         ClientError
             No answer came: `ServiceUnavailable`, `Refused` or `WrongAnswer`.
         """
@@ -87,7 +87,7 @@ class AsyncClient(Connected):
         Raises
         ------
         BadRequest
-            A job cannot be meant.
+            A job is not valid.
         ClientError
             No answer came: `ServiceUnavailable`, `Refused` or `WrongAnswer`.
         """
@@ -106,7 +106,7 @@ class AsyncClient(Connected):
     async def recommend(self, jobs: Sequence[Job]) -> list[Advice]:
         """Recommend a target for each job, as `scheduler_core.shrink` does; nothing is raised and no job is lost.
 
-        Where no answer comes, or none that can be meant, requests stand (`predictor_unavailable`), and `note` says why.
+        If no valid answer comes, the request is kept (`predictor_unavailable`), and `note` holds the reason.
         """
         rows, notes = rows_of(jobs)
         found = [unchanged(job, note) for job, note in zip(jobs, notes, strict=True)]
@@ -166,7 +166,7 @@ class AsyncClient(Connected):
         Raises
         ------
         BadRequest
-            A report cannot be meant, as an end before its start.
+            A report is not valid, for example an end before its start.
         ClientError
             Not all were taken; report them again.
         """
@@ -214,7 +214,7 @@ class AsyncClient(Connected):
         return await self.ask(ModeChange, post("/v1/mode", body, repeatable=False))
 
     async def drift(self, *, trace: str | None = None, task_type: str | None = None) -> DriftAnswer:
-        """Return whether the models still answer as their cards say, and are asked what they learnt from."""
+        """Return the drift of the models: their accuracy against their cards, and their inputs against training."""
         return await self.ask(DriftAnswer, get("/v1/drift", trace=trace, task_type=task_type))
 
     async def erase_user(self, user: str, *, trace: str, cluster: str | None = None) -> ErasureAnswer:
@@ -238,7 +238,7 @@ class AsyncClient(Connected):
         return await self.ask(CardAnswer, get(f"/v1/models/{segment(name)}/card"))
 
     async def ready(self) -> Ready:
-        """Return how the worker that answers stands; a worker that is not ready is an answer too."""
+        """Return the readiness of the worker that replies; a worker that is not ready is a valid answer."""
         return await self.ask(Ready, get("/readyz", expected=frozenset({200, 503})))
 
     async def _recommended(self, part: Sequence[JobRow], deadline: float, **options: object) -> list[Recommended]:

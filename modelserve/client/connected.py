@@ -1,6 +1,6 @@
-"""What every client has: the service's addresses, its connections, and long lists sent in parts.
+"""Base of the asynchronous client: addresses, connections, and long lists sent in parts.
 
-Which calls there are is `modelserve.client.asynchronous`'. Called by that.
+The calls are in `modelserve.client.asynchronous`, which uses this.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -116,7 +116,7 @@ class Connected:
 
 
 def is_too_long(refusal: Refused) -> bool:
-    """Tell whether a list was refused for its length: its bytes (413), or its rows (422 for the list as such).
+    """Return whether a list was refused for its length: its bytes (413), or its rows (422 for the list itself).
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""`Client`: the calls of `AsyncClient`, one by one, for callers that wait.
+"""`Client`: the calls of `AsyncClient` for callers that wait.
 
-What a call does is said there. Called by schedulers, scripts and the commands.
+The calls are described there. Called by schedulers, scripts and the commands.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ class Client(Waiting):
     >>> from modelserve.client.policy import Retries
     >>> from scheduler_core.types import Request
     >>> asked = Job(job_id="a", trace="pai", task_type="ctr", request=Request(cpu_cores=6.0, mem_gib=29.0, gpus=0.5))
-    >>> with Client("http://127.0.0.1:9", retries=Retries(tries=1)) as client:  # nobody listens there
+    >>> with Client("http://127.0.0.1:9", retries=Retries(tries=1)) as client:  # no service runs there
     ...     [answer] = client.recommend([asked])
     >>> answer.target == asked.request, str(answer.reasons["gpus"])
     (True, 'predictor_unavailable')
@@ -127,7 +127,7 @@ class Client(Waiting):
         return self.wait(lambda client: client.release_brake(trace=trace, cluster=cluster, task_type=task_type))
 
     def drift(self, *, trace: str | None = None, task_type: str | None = None) -> DriftAnswer:
-        """Return whether the models still answer as their cards say, and are asked what they learnt from."""
+        """Return the drift of the models: their accuracy against their cards, and their inputs against training."""
         return self.wait(lambda client: client.drift(trace=trace, task_type=task_type))
 
     def erase_user(self, user: str, *, trace: str, cluster: str | None = None) -> ErasureAnswer:
@@ -151,5 +151,5 @@ class Client(Waiting):
         return self.wait(lambda client: client.card(name))
 
     def ready(self) -> Ready:
-        """Return how the worker that answers stands; a worker that is not ready is an answer too."""
+        """Return the readiness of the worker that replies; a worker that is not ready is a valid answer."""
         return self.wait(lambda client: client.ready())

@@ -1,4 +1,4 @@
-"""What is reported of finished jobs, checked where the bytes arrive: what they asked for, got, took and used.
+"""Reports of finished jobs, validated when read: request, allocation, run time and use.
 
 Nothing is stored or learnt here. Sent by `modelserve.client`; taken by `modelserve.learning.feedback`.
 """
@@ -14,7 +14,7 @@ from modelserve.contract.requests import MAX_JOBS, Moment, RequestRow
 
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 SLACK_S: Final = 1.0
-"""What a run time may exceed the time since submission by: schedulers round to seconds."""
+"""Seconds by which a run time may exceed the time since submission: schedulers round to seconds."""
 
 
 class UsedRow(BaseModel):

@@ -1,7 +1,7 @@
-"""What callers ask, checked where the bytes arrive: jobs with their requests, and how far a request may go.
+"""Requests to the service: jobs with their resource requests, and the bodies of all calls, validated when read.
 
-No predictions here. A row that cannot be meant is refused with the name of its field; an unknown user, group, type or
-device is no error. Called by the service's calls and the commands.
+No predictions here. An invalid row is refused with the name of its field; an unknown user, group, type or device is
+valid. Used by the service's calls, the clients and the commands.
 """
 
 import math
@@ -31,15 +31,15 @@ from scheduler_core.types import Job, Request
 
 MAX_JOBS: Final = 10_000
 NO_FLOORS: Final = Minimums()
-"""What is meant where no floors are named."""
+"""The minimums of calls and jobs that name none."""
 
 _IN_TEXT: Final = TypeAdapter(AwareDatetime)
 
 
 def _written_out(moment: object) -> object:
-    """Read a date and time from text, and refuse text that is a number: it would be taken for Unix time.
+    """Read a date and time from text; refuse text that is a number, which pydantic would read as Unix time.
 
-    It is read here, as what a validator hands on is no JSON any more, and strict models take no other text.
+    The text is parsed here because strict models accept date text only directly from JSON, not from a validator.
     """
     if not isinstance(moment, str):
         return moment
@@ -60,7 +60,7 @@ POINTS: Final = 20
 """Points of a what-if curve, unless the call says otherwise."""
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_written_out)]
-"""A moment with its zone, as ISO 8601 writes it."""
+"""A date and time with its zone, in ISO 8601."""
 
 
 class RequestRow(BaseModel):
@@ -174,12 +174,12 @@ class ModeBody(BaseModel):
 
 
 def parse_lines(lines: Iterable[str]) -> list[JobRow]:
-    """Read one job per line of JSON; empty lines are passed over.
+    """Read one job per line of JSON; empty lines are skipped.
 
     Raises
     ------
     BadRequest
-        A line is no job; the message names its number and field.
+        A line is not a valid job; the message names its number and field.
     """
     rows = []
     for number, line in enumerate(lines, start=1):
@@ -198,7 +198,7 @@ def parse_row(row: Mapping[str, object]) -> JobRow:
     Raises
     ------
     BadRequest
-        It is no job; the message names the field.
+        It is not a valid job; the message names the field.
     """
     try:
         return JobRow.model_validate(row)
@@ -207,7 +207,7 @@ def parse_row(row: Mapping[str, object]) -> JobRow:
 
 
 def job_of(row: JobRow, *, trace: str, submitted: datetime, minimum: Request | None = None) -> Job:
-    """Return the job as the scheduler knows it; `trace` and `submitted` stand where the row names none."""
+    """Return a row as the scheduler's `Job`; `trace` and `submitted` are used if the row names none."""
     return Job(
         job_id=row.job_id,
         trace=row.trace or trace,
@@ -228,7 +228,7 @@ def job_of(row: JobRow, *, trace: str, submitted: datetime, minimum: Request | N
 
 
 def request_of(row: JobRow) -> Request:
-    """Return what one instance of a job asks for; NaN where nothing is said."""
+    """Return the request of one instance; NaN for resources without one."""
     asked = row.request
     return Request(cpu_cores=_or_nan(asked.cpu_cores), mem_gib=_or_nan(asked.mem_gib), gpus=_or_nan(asked.gpus))
 

@@ -12,8 +12,18 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from features.online import EndedRun
-from modelserve.bundle.champions import ALIASES, CHALLENGER, CHAMPION, Pointer, read_pointed, read_pointer
-from modelserve.bundle.marks import Mark, Place, files_mark, pointer_marks
+from modelserve.bundle.champions import (
+    ALIASES,
+    CHALLENGER,
+    CHAMPION,
+    Mark,
+    Place,
+    Pointer,
+    files_mark,
+    pointer_marks,
+    read_pointed,
+    read_pointer,
+)
 from modelserve.errors import ServeError
 from modelserve.loading.histories import Forgotten, Histories, newest_alone
 from modelserve.loading.served import ServedModel

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelserve.bundle.boosters import raw_outputs
-from modelserve.bundle.trees.forest import Forest, read_forest
-from modelserve.bundle.trees.trials import trial_rows
+from modelserve.bundle.trees.forest import Forest, read_forest, trial_rows
 from modelserve.errors import BundleError
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from features.build import with_requests
+from modelserve.bundle.built import jobs_frame
 from modelserve.bundle.bundle import Bundle
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.champions import read_champion
-from modelserve.bundle.jobs import jobs_frame
 from modelserve.bundle.predictor import run_time_features
 from modelserve.contract.requests import job_of
 from scheduler_core.shrink import ShrinkPolicy

@@ -8,9 +8,8 @@ from features.build import build, with_requests
 from features.reference import build_referenced
 from modelserve.bundle import built as built_module
 from modelserve.bundle import predictor as predictor_module
-from modelserve.bundle.built import Built, LastBuilt, candidate_rows
+from modelserve.bundle.built import Built, LastBuilt, candidate_rows, jobs_frame
 from modelserve.bundle.bundle import Bundle
-from modelserve.bundle.jobs import jobs_frame
 from modelserve.bundle.predictor import InProcessPredictor
 from scheduler_core.types import Job, PeakUse, RunTimes
 from tests.modelserve.bundle.test_predictor import JOBS, candidates

@@ -7,8 +7,7 @@ import xgboost as xgb
 from modelserve.bundle.boosters import raw_outputs
 from modelserve.bundle.trees import compiled as trees_module
 from modelserve.bundle.trees.compiled import CompiledTrees
-from modelserve.bundle.trees.forest import read_forest
-from modelserve.bundle.trees.trials import trial_rows
+from modelserve.bundle.trees.forest import read_forest, trial_rows
 from modelserve.errors import BundleError
 
 FEATURES = 6
