@@ -1,4 +1,4 @@
-"""Studies: one folder a question, each answered on real, rebuilt or synthetic jobs with intervals.
+"""Studies: one folder for each question, answered on real, rebuilt or synthetic jobs with intervals.
 
-The product does not import this room. Called by `taut study NAME`.
+The frame is in `study`, the list of studies in `registry`. Only `pipelines.cli` imports this room: `taut study NAME`.
 """

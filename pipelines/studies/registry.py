@@ -76,6 +76,7 @@ STUDIES: Final[dict[str, Entry]] = {
         f"{_ROOM}.energy.forecasts:FORECAST_ERRORS",
         "Errors of simple forecasts of carbon and price, for every zone and horizon of a folder of hourly series.",
     ),
+    "synth": Entry(f"{_ROOM}.synth.report:SYNTH", "The synthetic PAI trace against the published statistics."),
 }
 """In the order of the overview."""
 

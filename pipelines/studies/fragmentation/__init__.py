@@ -1,1 +1,1 @@
-"""Study of fragmentation-aware placement (FGD): the published figures, departures, and FGD beside shrinking."""
+"""Study of fragmentation-aware placement (FGD): the published figures, and a cluster whose pods depart."""

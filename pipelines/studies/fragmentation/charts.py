@@ -23,14 +23,14 @@ NAMES: Final = {
 
 OURS, PUBLISHED = "taut", "published"
 FROM_PCT: Final = 80
-"""Before it all that is asked for is allocated, by any placement."""
+"""Below it every placement allocates all GPUs asked for."""
 
 WIDTH, HEIGHT, COLUMNS = 210, 170, 4
 _COLOURS: Final = (BLACK, ORANGE, SKY, PURPLE, GREEN, VERMILLION)
 
 OURS_BY_NAME: Final = "taut, nodes by name"
 SOURCES: Final = {OURS: BLUE, OURS_BY_NAME: ORANGE, PUBLISHED: BLACK}
-"""Whose figures they are, by their name in legends: colours of the spread."""
+"""The source of figures, by its name in legends, with its colour."""
 
 _DASHES: Final = {OURS: [1, 0], PUBLISHED: [4, 3]}
 
@@ -43,13 +43,13 @@ def unallocated_over_arrived(curves: pl.DataFrame, workloads: Sequence[str], of:
 
 
 def fragmented_over_arrived(curves: pl.DataFrame, workloads: Sequence[str], of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the percent of GPUs that are free without use to an average pod of the target, likewise."""
+    """Draw the percent of GPUs that are free but unusable for an average pod of the target, in the same way."""
     lines = _lines(curves, workloads, "fragmented_pct", "GPUs fragmented, %", least=0)
     return titled(lines, "Fragmentation as a cluster fills up", of)
 
 
 def spread(rows: pl.DataFrame, workloads: Sequence[str], of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw what is unallocated where all GPUs are asked for: means with one sd, a colour for each of `SOURCES`.
+    """Draw the GPUs unallocated where all are asked for: means with one sd, a colour for each of `SOURCES`.
 
     `rows` have `policy`, `variant` (how it differs from the published way, else empty), `source`, `mean` and `sd`.
     """
@@ -115,7 +115,7 @@ SHOWN: Final = {
     "best_fit": "best fit of machines",
     "fgd_used_first": "FGD, machines in use first",
 }
-"""By placement, its name in legends; those whose target is learnt stand in tables only."""
+"""By placement, its name in legends; those with learnt targets are in tables only."""
 
 COLOURS: Final = (BLACK, ORANGE, SKY, PURPLE, GREEN, VERMILLION, "#999999", BLUE)
 
@@ -155,7 +155,7 @@ def fragmentation_over_time(courses: pl.DataFrame, of: Sequence[str]) -> alt.Top
 
 
 def reasons(runs: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw, by placement and load, the free GPUs that are of no use to an average pod, split by why."""
+    """Draw, by placement and load, the free GPUs that an average pod cannot use, by reason."""
     known = _of_known(runs)
     shown = pl.concat(
         known.group_by("load", "name", maintain_order=True)

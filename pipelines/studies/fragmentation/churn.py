@@ -33,7 +33,7 @@ LONGEST_S: Final = 24 * SECONDS_PER_HOUR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Churn:
-    """Machines and pods of a list: all of it as recorded, and what is drawn from.
+    """Machines and pods of a list: all of them as recorded, and those that are drawn from.
 
     `pods` (n) are those of a known lifetime of at most `LONGEST_S`; `thinned` is every k-th machine; `target` counts
     all pods of the list, timed or not.

@@ -1,6 +1,6 @@
-"""The published protocol as columns: pods re-drawn until they ask for more than there is, submitted one by one.
+"""The published inflation protocol: pods are drawn again until they ask for more GPUs than there are, one by one.
 
-Nothing departs, and what does not fit is dropped; time and queues are in `simulator`. Called by experiments.
+Nothing departs, and what does not fit is dropped; time and queues are in `simulator`. Called by `runs`.
 """
 
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ class Pods:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Inflation:
-    """What a cluster that was filled up looked like after each pod (n).
+    """The state of a cluster after each pod (n) while it is filled up.
 
     Attributes
     ----------

@@ -36,7 +36,7 @@ class PodList:
 
 
 def chosen(lake: Lake, trace: str, asked: Sequence[str] | None) -> list[str]:
-    """Return the workloads asked for, else those with published results that the lake holds.
+    """Return these workloads, else those with published results that the lake holds.
 
     Raises
     ------
@@ -87,7 +87,7 @@ CURVE_SCHEMA = {
     "unallocated_pct": pl.Float64(),
     "fragmented_pct": pl.Float64(),
 }
-"""One row per run and whole percent of the cluster's GPUs that had been asked for: how many of them were not given,
+"""One row per run and whole percent of the cluster's GPUs that had been asked for: how many of them were not allocated,
 and how many were free without use to an average pod of the target, as means over the pods that arrived there."""
 
 

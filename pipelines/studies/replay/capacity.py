@@ -1,7 +1,7 @@
-"""How large the cluster of a trace is taken to have been: every reading is an assumption, and says which.
+"""Readings of the size of a trace's cluster: each is an assumption, stated in its note.
 
 Traces tell little of it: a machine list that their own log contradicts, GPUs per day, or nothing. A reading divides
-the cluster into pools that share no machine. Called by `replay.replay` and `taut experiment replay`.
+the cluster into pools that share no machine. Called by `replay` and `study`.
 """
 
 import math
@@ -56,7 +56,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What readings are made from: the replayed jobs (each with a run time), tables of the trace, and target loads.
+    """The evidence for readings: the replayed jobs (each with a run time), tables of the trace, and target loads.
 
     `machines` are of the jobs' cluster, and may be empty as `capacity` (all clusters of the trace). `since` is when
     the measured jobs begin.
@@ -70,7 +70,7 @@ class Evidence:
 
 
 def evidence_of(lake: Lake, jobs: pl.DataFrame, *, since: datetime, loads: Sequence[float]) -> Evidence:
-    """Collect what the lake tells of the size of the jobs' cluster.
+    """Collect the evidence in the lake for the size of the jobs' cluster.
 
     A log rebuilt under another name has no machine list of its own; it takes that of the trace with its cluster.
     """

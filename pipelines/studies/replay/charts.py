@@ -1,6 +1,6 @@
 """The charts of a replay: how much of the oracle's gain each source of sizes keeps, and what large gangs pay for it.
 
-Drawn from the rows of `rows` alone. Called by `replay.folder`.
+Drawn from the rows of `rows` alone. Called by `study`.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """Replays: the recorded jobs of a trace through one reading of its cluster, order by order, size by size.
 
-Arrivals and run times are as recorded; nobody is shrunk. What a run comes to is measured in `rows`.
-Called by `taut experiment replay`.
+Arrivals and run times are as recorded; no request is shrunk. Figures are made in `rows`. Called by `study`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,12 +30,12 @@ AGING_GPU_S: Final = 1.0
 """The same for `qssf`, whose keys are GPU-seconds."""
 
 CHECKPOINT_S: Final = 60.0
-"""What each start after a preemption costs, by default."""
+"""Seconds that each start after a preemption costs, by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A discipline, whether sizes change what it does, and which column of the jobs it cannot do without.
+    """A discipline, whether it orders by sizes, and the column of the jobs that it needs.
 
     `compared` ones are replayed over the sizes from history too; the others over predicted and oracle ones, unless
     sizes are asked by name.
@@ -70,15 +69,15 @@ ORDERS: Final[dict[str, Order]] = {
     "drf+easy": Order(discipline=Discipline(policy="drf", backfill="easy"), needs="user"),
     "priority": Order(discipline=replace(STRICT, policy="priority"), sized=False, needs="priority"),
 }
-"""Alone, a name is strict: nobody passes the first job that does not fit (`drf` passes over it, the preemptive ones
-too). `skip` lets everyone pass, `easy` only who does not delay it by prediction. `sjf+preempt` is SRTF whose
+"""A plain name is strict: no job passes the first one that does not fit (`drf` and the preemptive orders pass over it).
+With `skip` any job may pass, with `easy` only jobs that by prediction do not delay it. `sjf+preempt` is SRTF whose
 predictions are not renewed as a job runs."""
 
 FIFO: Final = "fifo"
 
 
 def orders_for(jobs: pl.DataFrame, names: Sequence[str] | None = None) -> dict[str, Order]:
-    """Return the orders of these names, or all for which the jobs tell what is needed.
+    """Return the orders of these names, or all whose needed columns the jobs have.
 
     Raises
     ------
@@ -92,7 +91,7 @@ def orders_for(jobs: pl.DataFrame, names: Sequence[str] | None = None) -> dict[s
 
 
 UNSIZED = "none"
-"""The sizes of an order that looks at none."""
+"""The name of the sizes of an order that uses none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +104,7 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One run in one pool: what became of the measured jobs (n).
+    """The measured jobs (n) of one run in one pool: how long each took, and how often it was stopped.
 
     `day` is that of submission (UTC), numbered since the epoch. `jct_s` is NaN for jobs that the pool can never hold;
     `stops` counts how often each was preempted. `offered_gpus` is what the measured jobs would keep busy on average.
@@ -152,7 +151,7 @@ def replay(
     since: datetime,
     checkpoint_s: float,
 ) -> Iterator[Outcome]:
-    """Run a plan in every pool of a reading, FIFO first; where nobody waits under strict FIFO, that is all.
+    """Run a plan in every pool of a reading, FIFO first; alone where no job waits under strict FIFO.
 
     A pool in which no job ever waits under strict FIFO treats every order alike: the others are not run there, and
     their outcome is FIFO's.
@@ -166,9 +165,9 @@ def replay(
     plan
         Sources of sizes by order, as `planned` makes it.
     since
-        Jobs submitted before it warm the pool up; what becomes of the others is measured.
+        Jobs submitted before it warm the pool up; the others are measured.
     checkpoint_s
-        What every start after a preemption costs.
+        Seconds that every start after a preemption costs.
     """
     for pool in reading.pools:
         rows = np.flatnonzero((jobs["vc"] == pool.vc).to_numpy()) if pool.vc is not None else np.arange(jobs.height)
@@ -204,7 +203,7 @@ def planned(orders: Mapping[str, Order], sources: Sequence[str], *, everywhere: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Queue:
-    """One pool, which of its jobs are measured, and of those what is the same in every run."""
+    """One pool, which of its jobs are measured, and the columns of those that are the same in every run."""
 
     reading: Reading
     pool: Pool
@@ -215,7 +214,7 @@ class _Queue:
     offered_gpus: float
 
     def outcome(self, run: Schedule, order: str, sizes: str) -> Outcome:
-        """Take from a run what became of the measured jobs."""
+        """Return the outcome of the measured jobs in a run."""
         preempted = run.job[run.ending == Ending.PREEMPTED]
         return Outcome(
             reading=self.reading,

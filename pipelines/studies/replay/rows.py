@@ -1,4 +1,4 @@
-"""What replays come to, as flat rows: JCT, delay and slowdown, by VC and by size of gang, against FIFO and the oracle.
+"""Figures of replays as flat rows: JCT, delay and slowdown, by VC and by size of gang, against FIFO and the oracle.
 
 Nothing is simulated here. Called by `taut study replay`; the charts are drawn from the same rows.
 """
@@ -42,10 +42,10 @@ def rows_of(outcomes: Sequence[Outcome], *, detail: bool = False, seed: int = 0)
     mean JCT of strict FIFO over this one's; `gain_kept` is the share of what the same order gains over FIFO with the
     oracle's sizes, null where the oracle gains nothing or the order looks at no sizes. Where FIFO piles up, nearly all
     of a huge gain is kept by any order: `oracle_jct_ratio`, this mean JCT over that with the oracle's sizes, says what
-    better sizes would still bring, and `predicted_jct_ratio`, over that with predicted sizes, who orders better.
+    better sizes would still gain, and `predicted_jct_ratio`, over that with predicted sizes, which sizes order better.
 
     `_low` and `_high` end the 95 % intervals of means and of their ratios, by `Resamples` (seeded by `seed`), the same
-    weeks for every row of a reading; they are null where nothing can be said. Quantiles stand without.
+    weeks for every row of a reading; they are null where the data give no interval. Quantiles have none.
     """
     rows: list[Row] = []
     for name in dict.fromkeys(outcome.reading.name for outcome in outcomes):
@@ -125,7 +125,7 @@ def _rows_of_run(run: list[Outcome], table: _Table, *, detail: bool) -> list[Row
 
 
 def _figures(vc: str, gang: str, run: list[Outcome]) -> Row:
-    """Return what a run came to by itself."""
+    """Return the figures of a run on its own."""
     gpus, run_s, jct_s = (_stacked(run, name) for name in ("gpus", "run_s", "jct_s"))
     asked = _of_class(gpus, gang)
     ended = asked & ~np.isnan(jct_s)
@@ -212,7 +212,7 @@ _RATIOS: Final = ("fifo_jct_ratio", "gain_kept", "oracle_jct_ratio", "predicted_
 
 
 def rendered(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows for eyes; the parts of a cluster and the classes of gangs stand there if there are any."""
+    """Return the rows for the screen; VC and class of gangs are columns only if the rows differ in them."""
     parts = [name for name in _PARTS if any(row[name] != ALL for row in rows)]
     return [
         {
@@ -228,7 +228,7 @@ def rendered(rows: Sequence[Row]) -> list[Row]:
 
 
 def _cell(row: Row, name: str, unit: float = 1.0) -> str | None:
-    """Return a figure with its interval, or alone where nothing is said of one.
+    """Return a figure with its interval, or alone where it has none.
 
     >>> _cell({"x": 7200.0, "x_low": 3600.0, "x_high": 10800.0}, "x", 3600.0)
     '2.00 [1.00, 3.00]'

@@ -1,7 +1,7 @@
-"""What was known of each job's run time when it was submitted: from models of earlier months, from history, or all.
+"""Sizes: the run time of each job as known at its submission, from models of earlier months, from history, or exact.
 
-Out of time: a month's jobs are answered by a model that learnt only from jobs that ended before the month began, and
-every history holds only jobs that ended, as recorded, before the submission. Called by `replay.replay`'s callers.
+A month's jobs are predicted by a model trained only on jobs that ended before the month began, and every history holds
+only jobs that ended, as recorded, before the submission. Called by `study`.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ from pipelines.models.splits import finished, time_later
 from scheduler_core.types import BoolArray, IntArray
 
 LIKE_MEAN: Final = "like_mean"
-"""Of (VC, GPUs), or of GPUs where the trace tells no VC: the one mean that applies to every trace."""
+"""Of (VC, GPUs), or of GPUs where the trace has no VC: the one mean that applies to every trace."""
 
 MEANS: Final[dict[str, HistoryBaseline]] = {
     "user_mean": HistoryBaseline(keys=(("user",), ("cluster",))),
@@ -65,7 +65,7 @@ def _ended_means(jobs: pl.DataFrame, key: Key) -> FloatArray:
     ended, end_us = ended[order], end_us[order]
     totals = np.concatenate([[0.0], np.cumsum(jobs["run_s"].to_numpy()[ended])])
     firsts = np.searchsorted(codes[ended], codes)
-    # Ends by key, then time, as one ascending column: where each question would stand in it.
+    # Ends by key, then time, as one ascending column: the place of each submission in it.
     ranks = _ranks(codes, submit_us, codes[ended], end_us)
     counts = np.where(codes >= 0, ranks - firsts, 0)
     with np.errstate(invalid="ignore"):
@@ -87,17 +87,17 @@ PREDICTED: Final = "predicted"
 MEDIANS: Final = ("vc_gpus_median", "recent_20", "user_median", "group_median", "global_median")
 
 LEAST_LEARNT: Final = 1000
-"""Jobs that must have ended before a month for it to have a model; earlier months only warm the cluster up."""
+"""Jobs that must have ended before a month for it to have a model; earlier jobs only warm the cluster up."""
 
 WITHOUT_MODEL: Final = "recent_20"
-"""Who answers in `predicted` for jobs before the first model, and where a kind of work has too few jobs for one."""
+"""The baseline that `predicted` uses before the first model, and for kinds of work with too few jobs for one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """Run times in seconds as known at submission, by source, each along the replayed jobs (n,).
 
-    `since` is when the first model stood: figures are of jobs submitted from then on. `notes` say what was learnt.
+    `since` is the cut of the first model: figures are of jobs submitted from then on. `notes` describe the models.
     """
 
     predicted_s: dict[str, FloatArray]
@@ -114,21 +114,21 @@ def sizes_of(
     nthread: int = 1,
     talk: Callable[[str], None] = lambda _: None,
 ) -> Sizes:
-    """Answer the replayed jobs from every source asked; all that apply to the trace by default.
+    """Return the sizes of the replayed jobs from these sources; from all that apply to the trace by default.
 
     Parameters
     ----------
     jobs
         Canonical jobs to be replayed, each with a run time.
     learnt_from
-        All jobs of the trace, these among them: what models and histories may know, each in its time.
+        All jobs of the trace, these among them: models and histories use those that had ended in time.
     sources
         Names as of `applicable_sources`.
 
     Raises
     ------
     BadUsage
-        If a source is unknown, or asks for what the trace does not tell.
+        If a source is unknown, or needs a column that the trace lacks.
     """
     known = applicable_sources(jobs)
     if unknown := sorted(set(sources or ()) - set(known)):
@@ -188,14 +188,14 @@ def learned(
     Parameters
     ----------
     cuts
-        Begins of the periods, ascending; each has a model that learnt from what had ended before it.
+        Begins of the periods, ascending; each has a model trained on the jobs that had ended before it.
     """
     answers = np.full(jobs.height, np.nan)
     if not cuts:
         return answers
     keys = ["trace", "cluster", "job_id", "role"]
     numbered = jobs.select(*keys).with_row_index("replayed")
-    # What is submitted or ends after the last replayed job is nobody's past.
+    # Jobs submitted after the last replayed job are in no job's past.
     pool = learnt_from.filter(pl.col("submit_ts") <= jobs["submit_ts"].max())
     history, recipe = History.of(pool), Recipe()
     for task_type in task_types(jobs, "kind"):
@@ -221,7 +221,7 @@ def _period(
     seed: int,
     nthread: int,
 ) -> tuple[IntArray, FloatArray]:
-    """Return the wanted rows submitted in [begin, end), and what the model of that period answers them, in seconds."""
+    """Return the wanted rows submitted in [begin, end), and that period's predictions for them, in seconds."""
     split = time_later(examples.jobs, until=begin)
     in_period = wanted & (examples.jobs["submit_ts"] < end).to_numpy()
     asked = split.test[in_period[split.test]]

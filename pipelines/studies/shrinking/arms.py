@@ -1,6 +1,6 @@
-"""Who is given what in an experiment: the arms of experiments 1 to 3, and those that show what each part buys.
+"""The arms of the shrinking studies: ways to size requests, and variants that leave out one part of the method.
 
-Every arm comes from one predictor's answers; percentile rules are in `percentiles`. Called by `designs`.
+Every arm uses the predictions of one predictor; percentile rules are in `percentiles`. Called by `designs`.
 """
 
 import math
@@ -41,12 +41,12 @@ LEFT_OUT: Final[Mapping[str, tuple[str, str]]] = {
     "mem_gib": ("mem", "memory"),
     "gpus": ("gpu", "GPUs"),
 }
-"""By resource that an oracle is not told: how its arm is named, and in words."""
+"""By the resource that an oracle leaves as requested: the suffix of its arm, and its name in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The pool, who predicts for it, and the parameters of Algorithm 1 with the pool's devices filled in."""
+    """The pool, its predictor, and the parameters of Algorithm 1 with the pool's devices filled in."""
 
     pool: Pool
     predictor: Predictor
@@ -60,7 +60,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One way to size requests, in words, and what gives every job of the pool its recommendation."""
+    """One way to size requests: its description, and the function that recommends for every job of the pool."""
 
     what: str
     give: Callable[[Asked], Sequence[Recommendation]]
@@ -75,7 +75,7 @@ def asked_of(pool: Pool, predictor: Predictor, policy: ShrinkPolicy) -> Asked:
 def advice_of(asked: Asked, arms: Mapping[str, Arm]) -> dict[str, list[Recommendation]]:
     """Return every arm's recommendations, `requested` first; all carry the run times predicted at the request.
 
-    What an order makes of predicted run times is thus the same in every arm, the oracle's too: arms differ in sizes.
+    A queue order thus sees the same run times in every arm, the oracle's too: arms differ in sizes only.
     """
     run_s = run_times(asked, requests_of(asked.jobs))
     given = {
@@ -120,23 +120,23 @@ def run_time_only(asked: Asked) -> list[Recommendation]:
 
 
 def importance_only(asked: Asked) -> list[Recommendation]:
-    """Shrink every unimportant resource to the least alpha, whatever the run-time threshold says, without floors."""
+    """Shrink every unimportant resource to the least alpha, whatever the run-time model predicts, without floors."""
     return shrink(asked.jobs, asked.predictor, replace(asked.policy, guard="none", alpha0=PAPER_ALPHA0, theta=math.inf))
 
 
 def floors_only(asked: Asked) -> list[Recommendation]:
-    """Shrink down to the floors (or the least alpha, if that is more), whatever the run-time model says."""
+    """Shrink down to the floors (or the least alpha, if that is more), whatever the run-time model predicts."""
     return shrink(asked.jobs, Reworded(asked.predictor, keep=()), replace(asked.policy, guard="usage"))
 
 
 def floors_and_importance(asked: Asked) -> list[Recommendation]:
-    """Shrink down to the floors, but for important resources; the run-time threshold is not asked."""
+    """Shrink down to the floors, except for important resources; the run-time threshold is not used."""
     held = replace(asked.policy, guard="usage", sure_runs=math.inf)
     return shrink(asked.jobs, Reworded(asked.predictor, keep=("important",)), held)
 
 
 def importance_held(asked: Asked) -> list[Recommendation]:
-    """Shrink as `guarded`, but let importance count however much was measured."""
+    """Shrink as `guarded`, but use importance however much was measured."""
     return shrink(asked.jobs, asked.predictor, replace(asked.policy, guard="usage", sure_runs=math.inf))
 
 
@@ -146,7 +146,7 @@ def oracle(asked: Asked) -> list[Recommendation]:
 
 
 def oracle_but(asked: Asked, *, resource: str) -> list[Recommendation]:
-    """Give every job what it truly needed, but for one resource, whose request stands."""
+    """Give every job what it truly needed, except for one resource, which stays as requested."""
     kept = [getattr(job.request, resource) for job in asked.jobs]
     return [
         replace(
@@ -159,7 +159,7 @@ def oracle_but(asked: Asked, *, resource: str) -> list[Recommendation]:
 
 
 def scaled(asked: Asked, *, factors: tuple[float, float, float]) -> list[Recommendation]:
-    """Give every job a fixed share of its request, GPUs on the sharing grid; nothing is asked or held."""
+    """Give every job a fixed share of its request, GPUs on the sharing grid; no model and no floor is used."""
     requests = requests_of(asked.jobs)
     targets = requests * np.array(factors)
     grid = asked.policy.gpu_grid
@@ -183,7 +183,7 @@ def held_at(asked: Asked, *, alpha: float) -> list[Recommendation]:
 
 
 def sized_by(asked: Asked, *, rule: Rule) -> list[Recommendation]:
-    """Size every job by a percentile rule over its group's earlier runs; without any the request stands."""
+    """Size every job by a percentile rule over its group's earlier runs; without any the request is unchanged."""
     known = WithUse(asked.predictor, use=past_use(asked.pool.frame, rule))
     policy = replace(
         asked.policy,
@@ -209,7 +209,7 @@ EXPERIMENT_ARMS: Final[Mapping[str, Arm]] = {
     UNGUARDED: Arm(what="Algorithm 1 as in the paper, without floors", give=unguarded),
     ORACLE: Arm(what="what each job truly needed", give=oracle),
 }
-"""Beside `requested`, in the order in which they are shown."""
+"""In the order of the tables, after `requested`."""
 
 ABLATION_ARMS: Final[Mapping[str, Arm]] = {
     "run_time_only": Arm(what="run-time threshold alone", give=run_time_only),
@@ -241,26 +241,26 @@ ABLATION_ARMS: Final[Mapping[str, Arm]] = {
     },
     ORACLE: Arm(what="what each job truly needed", give=oracle),
 }
-"""Beside `requested`, in the order in which they are shown."""
+"""In the order of the tables, after `requested`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reworded:
-    """Keep only some of what the run-time model knows: `important`, `support`, both or nothing."""
+    """Pass on a part of the run-time model's knowledge: `important`, `support`, both or nothing."""
 
     predictor: Predictor
     keep: tuple[str, ...]
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Answer as the predictor does."""
+        """Return the predictor's own."""
         return self.predictor.run_times(jobs, rows, requests)
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Answer as the predictor does."""
+        """Return the predictor's own."""
         return self.predictor.peak_use(jobs)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
-        """Answer what is kept; without support the run-time model is silent wherever a floor guards."""
+        """Return the kept part; without support the run-time model does not decide wherever a floor holds."""
         return [
             Knowledge(**{name: getattr(known, name) for name in self.keep}) for known in self.predictor.knowledge(jobs)
         ]

@@ -1,4 +1,4 @@
-"""What an experiment varies: loads, mixes, who is drawn from, and seeds; each case with its arrivals.
+"""The cases of a design: loads, mixes, populations and seeds, each case with its arrivals.
 
 Arrivals are drawn here and run in `runs`. Called by `designs`.
 """
@@ -57,8 +57,7 @@ def cases_of(
 ) -> list[Case]:
     """Draw every case: with and without GNN over all devices, and over the jobs of known devices where some are not.
 
-    What a population holds no job of is left out of its mix; where that leaves what another population is already, it
-    is not drawn twice.
+    Kinds that a population lacks are left out of its mix; a population that thereby equals another is not drawn twice.
 
     Raises
     ------

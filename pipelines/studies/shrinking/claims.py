@@ -1,4 +1,4 @@
-"""The paper's claims beside what was found: each figure with its gain, relative and in points, and its interval.
+"""The paper's claims next to the gains found: each figure with its relative gain, its gain in points, and intervals.
 
 Pure functions of the runs' rows; nothing is simulated here. Called by `tables`; the charts read the same rows.
 """
@@ -18,14 +18,14 @@ from scheduler_core.types import FloatArray
 
 PERCENT: Final = 100.0
 PLACE: Final = tuple(name for name in KEY if name != "arm")
-"""What names a set of paired runs."""
+"""The columns that name a set of paired runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A column of the runs' rows, and what the paper says it gains at 70 jobs/h under FIFO and its mix.
+    """A column of the runs' rows, and the gain the paper states at 70 jobs/h under FIFO and its mix.
 
-    `share`: the column is a share of something, so that its gain can be told in points as well.
+    `share`: the column is a share of something, so that its gain is given in points as well.
     """
 
     column: str
@@ -45,20 +45,20 @@ FIGURES: Final = {
     "mem_used": Figure(column="mem_used_frac", share=True),
     "cpu_used": Figure(column="cpu_used_frac", share=True),
 }
-"""Figures of experiment 1. The paper's utilisation is that of what is allocated; what is truly used stands beside."""
+"""Figures of experiment 1. The paper's utilisation is that of what is allocated; the columns of true use are ours."""
 
 PAPER_CPU_MET_H: Final = 2.0
 """When the paper's baseline meets the CPU bottleneck."""
 
 
 def claim_rows(runs: pl.DataFrame, figures: Sequence[str] = tuple(FIGURES)) -> list[Row]:
-    """Return a row for each figure of every arm but `requested`, under each truth, with and against its baseline.
+    """Return a row for each figure of every arm but `requested`, under each slowdown model, next to its baseline.
 
     Columns: `requested` and `found` are means over seeds; `gain_pct` is the ratio of the means less one,
     `gain_points` their difference (of shares only, times 100), `of_oracle` the difference over that of the oracle; each
-    with its 95 % interval paired over seeds. `paper_gain_pct` is what the paper says, as it stands: it does not tell
-    whether its percentages are relative or points. `relative` and `points` say where it lies: our interval is `above`
-    or `below` it, or it is `within`.
+    with its 95 % interval paired over seeds. `paper_gain_pct` is the paper's figure; the paper does not state
+    whether its percentages are relative or points. `relative` and `points` compare both readings with it: our interval
+    is `above` or `below` it, or it is `within`.
     """
     rows: list[Row] = []
     for place, arms in _paired(runs):
@@ -69,7 +69,7 @@ def claim_rows(runs: pl.DataFrame, figures: Sequence[str] = tuple(FIGURES)) -> l
 
 
 def bottleneck_rows(runs: pl.DataFrame) -> list[Row]:
-    """Return when each arm first held nearly all CPU, in hours, beside what the paper says of its baseline."""
+    """Return when each arm first held nearly all CPU, in hours, next to the paper's figure for its baseline."""
     rows: list[Row] = []
     for place, arms in _paired(runs):
         for arm, values in arms.items():
@@ -99,7 +99,7 @@ def gain_of(arms: Mapping[str, Mapping[str, FloatArray]], arm: str, column: str)
 
 
 def share_of_oracle(arms: Mapping[str, Mapping[str, FloatArray]], arm: str, column: str) -> Interval:
-    """Return how much of what the oracle gains an arm gains; nothing where the oracle's own gain may be none."""
+    """Return an arm's gain as a share of the oracle's; NaN where the oracle's interval includes no gain."""
     base = arms[REQUESTED][column]
     if ORACLE not in arms:
         return NOTHING
@@ -123,7 +123,7 @@ def _paired(runs: pl.DataFrame) -> Iterator[tuple[Row, dict[str, dict[str, Float
         arms: dict[str, dict[str, FloatArray]] = {REQUESTED: {}}
         for (arm,), own in members.group_by("arm", maintain_order=True):
             values = own.sort("seed", maintain_order=True).select(known).to_numpy()
-            # A figure that no run has was not asked for.
+            # A figure that is null in every run was not computed.
             told = ~np.isnan(values).all(axis=0)
             arms[str(arm)] = {name: values[:, at] for at, name in enumerate(figures) if told[at]}
         yield dict(zip(PLACE, key, strict=True)) | {"seeds": members["seed"].n_unique()}, arms
@@ -155,7 +155,7 @@ def _spread(name: str, found: Interval) -> Row:
 
 
 def _beside(stated: float | None, found: Interval) -> str | None:
-    """Say whether our interval lies above or below what is stated, or holds it."""
+    """Return whether our interval lies above or below the stated gain, or contains it."""
     if stated is None or np.isnan([found.low, found.high]).any():
         return None
     if found.low > stated:

@@ -1,6 +1,6 @@
 """Claims that compare: gains across mixes, policies and truths, judged by paired differences and their intervals.
 
-Pure functions of the runs' rows; three answers, as few seeds may not tell. Called by `tables`.
+Pure functions of the runs' rows; a third verdict is for differences that the seeds do not show. Called by `tables`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,14 +18,14 @@ from scheduler_core.types import FloatArray
 Arms = Mapping[str, Mapping[str, FloatArray]]
 
 MILDEST: Final = "unchanged"
-"""The paper's truth, under which a smaller request costs nothing."""
+"""The paper's slowdown model, under which a smaller request costs nothing."""
 
 ALIKE: Final = "none"
-"""Instead of a truth: what is gained is not told apart from what is gained under the mildest."""
+"""In place of a slowdown model: no gain differs from that under the mildest one."""
 
 
 class Verdict(StrEnum):
-    """What the intervals say of a claim."""
+    """The verdict of the intervals on a claim."""
 
     HOLDS = "holds"
     FAILS = "fails"
@@ -33,7 +33,7 @@ class Verdict(StrEnum):
 
 
 def judged(intervals: Sequence[Interval]) -> Verdict:
-    """Say whether all of these are above nothing, some one is below it, or neither can be told at 95 %.
+    """Return whether all of these are above zero, some one is below it, or neither is certain at 95 %.
 
     >>> judged([Interval(value=2.0, low=1.0, high=3.0), Interval(value=1.0, low=-1.0, high=3.0)])
     <Verdict.UNTOLD: 'not told apart'>
@@ -44,28 +44,28 @@ def judged(intervals: Sequence[Interval]) -> Verdict:
 
 
 def largest_in(runs: pl.DataFrame, figures: Sequence[str], *, across: str, of: str, claim: str) -> list[Row]:
-    """Say, for each truth, population and arm, whether more is gained at `of` than at every other value of `across`.
+    """Return, by slowdown model, population and arm, whether `of` gains more than every other value of `across`.
 
-    `gain_pct V` is what is gained at V, `ahead_pct V` what is gained at `of` beyond that: the difference of the two
-    relative gains in percentage points, paired by seed. The claim holds where all of these are above nothing.
+    `gain_pct V` is the gain at V; `ahead_pct V` is the gain at `of` less that at V, in percentage points, paired by
+    seed. The claim holds where all of these differences are above zero.
     """
     return _compared(runs, figures, across=across, of=of, claim=claim, verdict=lambda _, ahead: judged(ahead))
 
 
 def gained_in_all(runs: pl.DataFrame, figures: Sequence[str], *, across: str, of: str, claim: str) -> list[Row]:
-    """Say, for each truth, population and arm, whether something is gained at every value of `across`.
+    """Return, by slowdown model, population and arm, whether every value of `across` gains.
 
-    Columns are those of `largest_in`; here the claim holds where every gain is above nothing.
+    Columns are those of `largest_in`; here the claim holds where every gain is above zero.
     """
     return _compared(runs, figures, across=across, of=of, claim=claim, verdict=lambda gains, _: judged(gains))
 
 
 def binding_truths(runs: pl.DataFrame, claims: Sequence[Row]) -> list[Row]:
-    """Return rows of claims with the truth that binds each figure of an arm, and how far it differs from the mildest.
+    """Return rows of claims with the slowdown model that binds each figure of an arm, and its distance to the mildest.
 
-    `beside_unchanged_pct` is the gain under the row's truth less that under `unchanged`, in percentage points, paired
-    by seed. `binding_truth` is the truth that leaves the least of what the figure should gain, `none` where that is
-    not told apart from what `unchanged` leaves.
+    `beside_unchanged_pct` is the gain under the row's slowdown model less that under `unchanged`, in percentage points,
+    paired by seed. `binding_truth` is the model with the least gain, `none` where that does not differ from the gain
+    under `unchanged`.
     """
     truths = runs["truth"].unique(maintain_order=True).to_list()
     if MILDEST not in truths:
@@ -89,7 +89,7 @@ def _place(row: Row) -> Row:
 
 
 def _binding(by_truth: Mapping[str, Interval], *, falls: bool) -> str:
-    """Return the truth with the least gain, or the least fall, if the difference is told apart from nothing."""
+    """Return the slowdown model with the least gain, or the least fall, if the difference is certain."""
     lost = {truth: each.scaled(-1.0 if falls else 1.0) for truth, each in by_truth.items()}
     least = min(lost, key=lambda truth: lost[truth].value)
     return least if max(lost[least].low, lost[least].high) < 0.0 else ALIKE
@@ -129,7 +129,7 @@ def _compared(
 
 
 def _places(runs: pl.DataFrame, across: str) -> Iterator[tuple[Row, dict[str, Arms]]]:
-    """Yield each population and truth with its paired runs at every value of what is varied."""
+    """Yield each population and slowdown model with its paired runs at every value of `across`."""
     values = runs[across].unique(maintain_order=True).to_list()
     for fixed in runs.select("gnn", "devices", "truth").unique(maintain_order=True).rows(named=True):
         yield fixed, {str(value): paired(runs, **fixed, **{across: value}) for value in values}

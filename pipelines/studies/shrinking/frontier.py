@@ -1,6 +1,6 @@
-"""Gain against harm: what a share of the oracle's gain costs in kills and stretch, over thresholds and margins.
+"""Gain against harm: share of the oracle's gain, kills and stretch over thresholds, margins and eased floors.
 
-Asks one predictor under many policies, and runs every answer under the same arrivals. Called by `study`.
+Recommends by one predictor under many policies, and runs all of them under the same arrivals. Called by `study`.
 """
 
 import math
@@ -24,14 +24,14 @@ from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, 
 THETAS: Final = (0.01, 0.02, 0.1, 0.25, 1e9)
 """The last one lets every change of the predicted run time pass."""
 MARGINS: Final = (0.1, 0.25, 0.5, 1.0)
-"""Above the floors of every resource alike, on top of what `training.alike` puts there."""
+"""Above the floors of every resource alike, on top of the model's own margins."""
 EASED: Final = (0.9, 0.8, 0.65, 0.5)
-"""What floors are taken times, to see what lower ones would bring and cost."""
+"""Factors on floors, to see the gain and harm of lower ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A policy, and what the predicted needs are taken times: CPU and GPU (`soft`), memories (`hard`)."""
+    """A policy, and factors on the predicted needs: of CPU and GPU (`soft`), and of memories (`hard`)."""
 
     policy: ShrinkPolicy = field(default_factory=ShrinkPolicy)
     soft: float = 1.0
@@ -61,7 +61,7 @@ def _with_margin(policy: ShrinkPolicy, margin: float) -> ShrinkPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eased:
-    """A predictor whose predicted needs are taken times a factor; the rest is as it says."""
+    """A predictor whose predicted needs are multiplied by a factor; the rest is unchanged."""
 
     inner: Predictor
     soft: float
@@ -72,11 +72,11 @@ class Eased:
         return self.inner.run_times(jobs, rows, requests)
 
     def knowledge(self, jobs: Sequence[Job]) -> Sequence[Knowledge]:
-        """Know what the inner one knows."""
+        """Return the knowledge of the inner one."""
         return self.inner.knowledge(jobs)
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Predict what the inner one does, times the factors."""
+        """Predict as the inner one does, times the factors."""
         use = self.inner.peak_use(jobs)
         return PeakUse(
             cpu_cores=use.cpu_cores * self.soft,

@@ -1,4 +1,4 @@
-"""The goal of experiment 1 under contention, and the harm of every arm: as asked, as found, met or not.
+"""The goal under contention, and the harm of every arm: the bound, the value found, and whether it is met.
 
 Pure functions of the runs' rows and of the advice; nothing is simulated here. Called by `tables`.
 """
@@ -30,13 +30,13 @@ TRUTH: Final = "contention"
 HELD: Final = tuple(f"{name}_allocated_frac" for name in SHORT.values())
 
 BINDS_FROM: Final = 0.5
-"""A resource binds when at least this share of the waiting jobs could not start for want of it alone."""
+"""A resource binds when at least this share of the waiting jobs lacks it."""
 
 
 def goal_rows(runs: pl.DataFrame, arm: str) -> list[Row]:
     """Return the three demands on an arm at every place that was run under contention.
 
-    `asked` is the bound, `found` the mean over seeds (of kills: their sum) with its interval; it is met by what was
+    `asked` is the bound, `found` the mean over seeds (of kills: their sum) with its interval; it is met by the value
     found, not by the whole interval.
     """
     rows: list[Row] = []
@@ -60,9 +60,9 @@ def goal_rows(runs: pl.DataFrame, arm: str) -> list[Row]:
 
 
 def harm_rows(runs: pl.DataFrame) -> list[Row]:
-    """Return what every arm did to the jobs it started, and which resources were short, by place.
+    """Return the kills and stretch of every arm, and which resources were short, by place.
 
-    `*_lacked_share` is the share of waiting jobs that could not start for want of the resource, were all others free;
+    `*_lacked_share` is the share of waiting jobs that could not start for lack of the resource, were all others free;
     `bottleneck` names those that half of them lacked, most lacked first: `cpu+gpu` where both bind.
     """
     rows: list[Row] = []
@@ -91,8 +91,8 @@ def row_harm_rows(pool: Pool, advice: Advice) -> list[Row]:
     """Count the harm under contention once for each distinct job of the pool, however often it is drawn.
 
     `killed_hi` is the upper end of the exact interval: what so few rows can bound, were they independent. Runs of one
-    group are not, so `groups_killed_hi` bounds the share of groups that lose any job; of one user's groups it knows no
-    better, and `largest_user_share` says how many of the jobs that is.
+    group are not, so `groups_killed_hi` bounds the share of groups that lose any job; groups of one user may depend on
+    each other, and `largest_user_share` says how many of the jobs that is.
     """
     gangs = gangs_of(pool.frame)
     group = np.unique(leak_key(pool.frame).to_numpy(), return_inverse=True)[1]

@@ -1,4 +1,4 @@
-"""Right-sizing by percentiles of a group's earlier runs: published rules, as the reference for learnt floors.
+"""Right-sizing by percentiles of a group's earlier runs: published rules, to compare with learnt floors.
 
 The rules look at one figure per run (means of CPU and GPU, peaks of memory), as that is what traces keep; systems that
 sample every minute see more. Called by `arms`.
@@ -26,7 +26,7 @@ MEM_HALF_LIFE_S: Final = 48 * 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A percentile of earlier use (1 is the peak), its margin, and how fast what is past loses its weight."""
+    """A percentile of earlier use (1 is the peak), its margin, and the half-lives by which older runs lose weight."""
 
     what: str
     cpu_level: float
@@ -112,19 +112,19 @@ def _weighing(rule: Rule, name: str, age_s: FloatArray) -> tuple[FloatArray, flo
 
 @dataclass(frozen=True, slots=True)
 class WithUse:
-    """Answer another peak use, of the same jobs in the same order; the run-time model is silent."""
+    """Replace the predicted peak use by another, of the same jobs in order; the run-time model does not decide."""
 
     predictor: Predictor
     use: PeakUse
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Answer as the predictor does."""
+        """Return the predictor's own."""
         return self.predictor.run_times(jobs, rows, requests)
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:  # noqa: ARG002 -- the protocol gives the signature
-        """Answer the use that was given."""
+        """Return the given use."""
         return self.use
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
-        """Answer that nothing is known."""
+        """Return no knowledge for every job."""
         return [Knowledge()] * len(jobs)

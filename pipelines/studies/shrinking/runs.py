@@ -31,10 +31,10 @@ POLICIES: Final[Mapping[str, Discipline]] = {
     "srtf": Discipline(policy="srtf", preempt=False),
     "drf": Discipline(policy="drf"),
 }
-"""The paper's policies; its SRTF orders the queue and stops nobody."""
+"""The paper's policies; its SRTF orders the queue and stops no job."""
 
 KEY: Final = ("mix", "gnn", "devices", "rate_per_h", "policy", "truth", "arm")
-"""What names a run beside its seed."""
+"""The columns that name a run, with its seed."""
 
 SHORT: Final[Mapping[str, str]] = {"cpu_cores": "cpu", "mem_gib": "mem", "gpus": "gpu"}
 """By resource, how columns of figures begin."""
@@ -46,7 +46,7 @@ FULL_FRAC: Final = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """`runs`: one row per run, `KEY`, seed and figures; `over_time`: a row per step of the runs that were watched."""
+    """`runs`: one row per run, `KEY`, seed and figures; `over_time`: a row per step of the runs recorded over time."""
 
     runs: pl.DataFrame
     over_time: pl.DataFrame
@@ -61,7 +61,7 @@ def run_cases(
     policies: Sequence[str] = ("fifo",),
     watched_per_h: float | None = None,
 ) -> Outcomes:
-    """Run every case under each policy, truth and arm; those at the load `watched_per_h` are watched over time."""
+    """Run every case under each policy, truth and arm; those at the load `watched_per_h` are recorded over time."""
     working = gangs_of(pool.frame)
     # A drawn job is work to be done: it completes, however the recorded one ended.
     gangs = replace(working, fails=np.zeros_like(working.fails))
@@ -118,7 +118,7 @@ def over_time(run: Run) -> dict[str, FloatArray]:
 
 
 def cpu_met_h(levels: Mapping[str, FloatArray]) -> float:
-    """Return when the CPU was first held but for a twentieth, in hours; the whole window if it never was."""
+    """Return when 95 % of the CPU was first allocated, in hours; the whole window if it never was."""
     full = levels["allocated_cpu_cores_frac"] >= FULL_FRAC
     hours = levels["time_h"]
     return float(hours[full.argmax()]) if full.any() else float(hours[-1] + STEP_S / SECONDS_PER_HOUR)
@@ -150,11 +150,11 @@ def _key(case: Case, policy: str, run: Run) -> dict[str, object]:
 
 
 LOOK_S = SECONDS_PER_HOUR / 2.0
-"""How often a run is looked at."""
+"""Seconds between two samples of a run."""
 
 
 def lacking(schedule: Schedule, *, look_s: float = LOOK_S) -> dict[str, float]:
-    """Return, by resource, the share of waiting jobs that lack it, over jobs and moments; NaN where nobody waits.
+    """Return, by resource, the share of waiting jobs that lack it, over jobs and moments; NaN where no job waits.
 
     A gang lacks a resource if machines have no room for all its instances even were they empty in every other one.
     So a job may lack several, and one that finds each resource on other machines lacks none.
@@ -199,7 +199,7 @@ def _room(free: IntArray, units: IntArray) -> FloatArray:
     """Return how many instances all machines together have room for by each resource alone (w, 3)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         fitting = np.floor(free[:, None, :] / units[None, :, :])
-    # What is not asked for never lacks.
+    # A resource that is not requested is never lacking.
     room: FloatArray = np.where(units > 0, fitting.sum(axis=0), np.inf)
     return room
 

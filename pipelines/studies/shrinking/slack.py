@@ -1,4 +1,4 @@
-"""Where the slack went: of what the drawn jobs request beyond their need, how much each reason gives back or leaves.
+"""Slack: what jobs request beyond their need, how much each reason leaves of it, and which resource waiting jobs lack.
 
 Pure functions of the advice; nothing is simulated here. Called by `tables`.
 """
@@ -25,8 +25,7 @@ def slack_rows(pool: Pool, advice: Advice) -> list[Row]:
     """Return, by arm, type, resource and reason, resource-hours per arrival of the paper's mix.
 
     `requested` is request times instances times run time, `needed` the same of what the oracle gives, `given` of the
-    arm. `left_share` is what stays between the two, as a share of all slack of the resource over all types and reasons:
-    which floor, or what else, stands between the arm and the oracle.
+    arm. `left_share` is the difference of these two as a share of all slack of the resource.
     """
     rows: list[Row] = []
     for (gnn, devices), members in populations(pool).items():
@@ -81,12 +80,12 @@ def _resource_h(pool: Pool, answers: Sequence[Recommendation]) -> FloatArray:
 
 
 def binding_rows(harm: Sequence[Row], slack: Sequence[Row]) -> list[Row]:
-    """Return, by population, arm and resource under contention, who lacks it and what holds back its slack.
+    """Return, by population, arm and resource under contention, how many waiting jobs lack it, and why slack is left.
 
     `lacked_share` is that of `harm`; `binds` tells whether half of the waiting jobs lack it. `left_share` is how much
     of what is requested beyond need stays, over all types; `left_by` and `left_by_type` name the reason that leaves the
-    most of it and the type where it does, `left_by_share` how much that is; `floor_share` is what floors above the need
-    leave.
+    most of it and the type where it does, `left_by_share` how much that is; `floor_share` is the share left by floors
+    above the need.
     """
     left: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in slack:

@@ -14,13 +14,14 @@ from pipelines.studies.synth.comparison import (
     QUANTILES,
     Comparison,
     Pair,
+    Tables,
+    joined_rows,
     labels,
     numbers,
     published_values,
     quantiles,
     shares_of,
 )
-from pipelines.studies.synth.observation import Tables, joined_rows
 from pipelines.synth.calibration import Calibration
 from pipelines.synth.random_numbers import Noise
 

@@ -1,14 +1,16 @@
-"""Published and synthetic statistics side by side, as Markdown.
+"""The study of the synthetic trace: published and synthetic statistics next to each other, as tables and as Markdown.
 
-Renders what `job_comparisons` and `use_comparisons` measure; `docs/synthetic.md` is one.
-Called by `taut synth pai --report FILE`.
+Statistics are measured in `job_comparisons` and `use_comparisons`. Called by `taut study synth`, and by `taut synth pai
+--report FILE`; `docs/synthetic.md` is such a report.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from pipelines.studies.synth.comparison import Comparison
+from pipelines.studies.study import Context, Findings, Row, Study, option
+from pipelines.studies.synth.comparison import Comparison, read_tables
 from pipelines.studies.synth.job_comparisons import JOB_COMPARISONS
-from pipelines.studies.synth.observation import read_tables
 from pipelines.studies.synth.use_comparisons import USE_COMPARISONS
 from pipelines.synth.calibration import Calibration, load_calibration
 
@@ -61,6 +63,46 @@ def calibration_report(trace_dir: Path, calibration: Calibration | None = None) 
     )
     sections = (_section(compare(known, tables)) for compare in (*JOB_COMPARISONS, *USE_COMPARISONS))
     return "\n".join([head, *sections, tail.strip(), ""])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Which trace is compared."""
+
+    folder: Path = option(
+        Path("data/raw/pai-synth"), name="--from", help="Folder of the seven tables that `taut synth pai` writes."
+    )
+
+
+def run(config: Config, context: Context) -> Findings:
+    """Compare a synthetic trace with the published statistics, a table for each kind.
+
+    Raises
+    ------
+    SynthesisError
+        If a table is absent.
+    """
+    known, tables = load_calibration(), read_tables(config.folder)
+    context.talk(f"comparing {tables.task.height} tasks of {tables.job.height} jobs")
+    comparisons = [compare(known, tables) for compare in (*JOB_COMPARISONS, *USE_COMPARISONS)]
+    return Findings(
+        study="synth",
+        trace="pai-synth",
+        tables={each.title: comparison_rows(each) for each in comparisons},
+        notes=[f"{each.title}: {each.note}" for each in comparisons if each.note],
+    )
+
+
+def comparison_rows(comparison: Comparison) -> list[Row]:
+    """Return two rows per statistic, the published numbers and the synthetic ones."""
+    return [
+        {"statistic": pair.name, "origin": origin, **dict(zip(comparison.columns, numbers, strict=True))}
+        for pair in comparison.pairs
+        for origin, numbers in ((pair.origin, pair.published), ("synthetic", pair.synthetic))
+    ]
+
+
+SYNTH: Final = Study(name="synth", config=Config, run=run)
 
 
 def _section(comparison: Comparison) -> str:

@@ -9,8 +9,17 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.studies.synth.comparison import QUANTILES, Comparison, Pair, labels, numbers, published_values, quantiles
-from pipelines.studies.synth.observation import Tables, joined_rows
+from pipelines.studies.synth.comparison import (
+    QUANTILES,
+    Comparison,
+    Pair,
+    Tables,
+    joined_rows,
+    labels,
+    numbers,
+    published_values,
+    quantiles,
+)
 from pipelines.synth.calibration import Calibration
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.studies.synth.observation import Tables, read_tables
+from pipelines.studies.synth.comparison import Tables, read_tables
 from pipelines.synth.pai import SynthReport, synthesise
 
 

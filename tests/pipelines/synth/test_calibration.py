@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.studies.synth.comparison import Comparison, Pair
+from pipelines.studies.study import Context
+from pipelines.studies.synth.comparison import Comparison, Pair, Tables
 from pipelines.studies.synth.job_comparisons import JOB_COMPARISONS
-from pipelines.studies.synth.observation import Tables
-from pipelines.studies.synth.report import calibration_report
+from pipelines.studies.synth.report import Config, calibration_report, run
 from pipelines.studies.synth.use_comparisons import USE_COMPARISONS
 from pipelines.synth.calibration import load_calibration
 from pipelines.synth.pai import synthesise
@@ -130,6 +130,13 @@ def test_the_report_names_every_comparison_and_both_origins(folder: Path, compar
     assert "|  | synthetic |" in text
     assert "| nmt | chosen |" in text
     assert not math.isnan(pair(comparisons, "Run time (s)", "all ended tasks").synthetic[0])
+
+
+def test_the_study_has_a_table_for_each_comparison(folder: Path, comparisons: dict[str, Comparison]):
+    found = run(Config(folder=folder), Context())
+
+    assert list(found.tables) == list(comparisons)
+    assert all(rows[1]["origin"] == "synthetic" for rows in found.tables.values())
 
 
 @pytest.mark.slow

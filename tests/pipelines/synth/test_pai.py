@@ -13,7 +13,7 @@ import pytest
 
 from pipelines.errors import SynthesisError
 from pipelines.lake.ingest import ingest
-from pipelines.studies.synth.observation import Tables, scan
+from pipelines.studies.synth.comparison import Tables, scan
 from pipelines.synth.calibration import load_calibration
 from pipelines.synth.pai import SynthReport, draw_trace, synthesise
 from pipelines.synth.published import COLUMNS
