@@ -1,7 +1,7 @@
 """The machines a simulation runs on: the paper's, those of a trace's own table, or those of a TOML file.
 
 What a file or a table leaves open is said with the machines. Nothing is simulated here.
-Called by `taut simulate` and `taut experiment`.
+Called by `taut simulate` and the studies.
 """
 
 import csv

@@ -23,14 +23,11 @@ from scheduler_core.discipline import Discipline
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 AGING: Final = 0.1
-"""Seconds that a second of waiting takes off a predicted run time: ten hours of waiting weigh one hour of size.
+"""Seconds subtracted from a predicted run time per second waited: ten hours of waiting weigh one hour of size.
 Chosen as a round number, not tuned on these traces."""
 
 AGING_GPU_S: Final = 1.0
 """The same for `qssf`, whose keys are GPU-seconds."""
-
-CHECKPOINT_S: Final = 60.0
-"""Seconds that each start after a preemption costs, by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
