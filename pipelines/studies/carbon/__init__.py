@@ -1,1 +1,4 @@
-"""Study of elastic jobs under a carbon budget: arms, bounds and exact optima."""
+"""The carbon study: elastic jobs under budgets of energy or carbon, against simpler schedulers, a bound and optima.
+
+Decisions are made in `scheduler_core.planning.carbon`. Called by `taut study carbon` and `taut study carbon-gap`.
+"""

@@ -1,6 +1,6 @@
-"""Who plans: taut at a price of energy, the source's two stages, each alone, and the baselines, by name.
+"""The planners that are compared: taut at a price of energy, the source's two stages, one stage, and baselines.
 
-What they do is `scheduler_core.planning.carbon`'s. Called by the carbon experiment.
+The allocator itself is in `scheduler_core.planning.carbon`. Called by `runs`.
 """
 
 import heapq
@@ -21,7 +21,7 @@ from scheduler_core.types import FloatArray, IntArray
 def greedy_at_max(
     jobs: ElasticJobs, *, gpus: int, intensity_g_per_kwh: float, budget_g: float, period_s: float, pue: float = 1.0
 ) -> CountsAndFrequencies:
-    """Give one GPU after another to the job whose run time it shortens most, all at the highest frequency.
+    """Give one GPU after another to the job whose run time falls most, all at the highest frequency.
 
     First GPUs go before others, by shortest run time. Energy plays no part but for the budget: what would pass it is
     passed over.
@@ -58,9 +58,9 @@ def greedy_at_max(
 def fixed_at_optimal(
     jobs: ElasticJobs, *, gpus: int, intensity_g_per_kwh: float, budget_g: float, period_s: float, pue: float = 1.0
 ) -> CountsAndFrequencies:
-    """Run requested counts at energy-optimal frequencies, in order of arrival; who does not fit is passed over.
+    """Run requested counts at energy-optimal frequencies, in order of arrival; jobs that do not fit are passed over.
 
-    Every job is taken to be rigid: `rigid_gpus` has its request, and a job without one asks for its fewest GPUs.
+    Every job counts as rigid: `rigid_gpus` is its request, and a job without one gets its fewest GPUs.
     """
     step = jobs.optimal_step
     _, grams = _every_count(jobs, step, intensity_g_per_kwh * pue, period_s)
@@ -70,7 +70,7 @@ def fixed_at_optimal(
 def fifo_at_max(
     jobs: ElasticJobs, *, gpus: int, intensity_g_per_kwh: float, budget_g: float, period_s: float, pue: float = 1.0
 ) -> CountsAndFrequencies:
-    """Run requested counts at the highest frequency, in order of arrival; behind who does not fit, all wait."""
+    """Run requested counts at the highest frequency, in order of arrival; a job that does not fit blocks later ones."""
     step = np.full(len(jobs), len(jobs.mhz) - 1, dtype=np.int64)
     _, grams = _every_count(jobs, step, intensity_g_per_kwh * pue, period_s)
     return _plan(_in_order(jobs, grams, gpus, budget_g, strict=True), step)
@@ -86,7 +86,7 @@ def _every_count(jobs: ElasticJobs, step: IntArray, g_per_kwh: float, period_s: 
 
 
 def _in_order(jobs: ElasticJobs, grams: FloatArray, gpus: int, budget_g: float, *, strict: bool) -> IntArray:
-    """Return counts: the fewest allowed, which is the request of a rigid job, older jobs first."""
+    """Return the GPU count of each job: its request, or its fewest allowed GPUs; older jobs first."""
     wanted = jobs.allowed.argmax(axis=1)
     count = np.zeros(len(jobs), dtype=np.int64)
     free, left_g = gpus, budget_g
@@ -101,7 +101,7 @@ def _in_order(jobs: ElasticJobs, grams: FloatArray, gpus: int, budget_g: float, 
 
 
 def _by_arrival(jobs: ElasticJobs) -> IntArray:
-    """Return the rows (J,), older jobs first, in their order where they came together."""
+    """Return the rows (J,), older jobs first; jobs of equal age keep their order."""
     return np.asarray(np.argsort(-jobs.age_s, kind="stable"), dtype=np.int64)
 
 
@@ -115,10 +115,10 @@ COUNTS: Final[tuple[Stage, ...]] = ("counts",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """A planner, whether it takes jobs at the counts they ask for, and whether unused budget is kept for later.
+    """A planner, whether jobs run at their requested counts, and whether unused budget is kept for later periods.
 
-    Where neither counts nor frequencies follow the budget, jobs take the same energy under any that lets them end, and
-    a tighter one only makes them wait: such an arm has one point of use, that without a budget.
+    If neither counts nor frequencies depend on the budget, jobs use the same energy under any budget and a tighter one
+    only makes them wait: such an arm is run without a budget only.
     """
 
     planner: Planner
@@ -128,7 +128,7 @@ class Arm:
     prices_s_per_kwh: tuple[float, ...] = ()
 
     def at(self, price_s_per_kwh: float | None) -> Planner:
-        """Return the planner, at a price if it takes one."""
+        """Return the planner, bound to the price if it takes one."""
         return self.planner if price_s_per_kwh is None else partial(priced, price_s_per_kwh=price_s_per_kwh)
 
 

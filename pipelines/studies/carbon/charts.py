@@ -1,6 +1,6 @@
-"""Mean completion time over energy by arm, how much shorter taut's is at equal energy, and carbon by month.
+"""Charts of the carbon study: completion time over energy, ratios at equal energy, and carbon by month.
 
-Drawn from the tables of `pipelines.studies.carbon`, who calls this.
+Called by `study` and `months`.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def time_over_energy(curves: pl.DataFrame, settings: Sequence[str], of: Sequence
 
 
 def shorter_by_setting(rows: pl.DataFrame, settings: Sequence[str], of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw how many times shorter taut's mean completion time is at equal energy, by setting and other arm."""
+    """Draw the ratio of each arm's mean completion time to taut's at equal energy, by setting and arm."""
     judged = (pl.col("counted") == "busy") & (pl.col("ours") == "taut") & pl.col("shorter").is_finite()
     shown = _named(rows.filter(judged))
     base = alt.Chart(shown)
@@ -70,7 +70,7 @@ def shorter_by_setting(rows: pl.DataFrame, settings: Sequence[str], of: Sequence
 
 
 def carbon_over_time(points: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw carbon over mean completion time by how the budget is set, a panel for each zone and month."""
+    """Draw carbon over mean completion time by kind of budget, a panel for each zone and month."""
     shown = points.with_columns(jct_h=pl.col("mean_jct_s") / 3600.0)
     names = shown["budget"].unique(maintain_order=True).to_list()
     colours = [BLACK, BLUE, VERMILLION, GREEN, ORANGE, SKY, PURPLE][: len(names)]
@@ -104,7 +104,7 @@ def _dash(shown: pl.DataFrame) -> alt.StrokeDash:
 
 
 def _looks(shown: pl.DataFrame) -> tuple[list[str], list[str], list[list[int]]]:
-    """Return names, colours and dashes of the arms that there are."""
+    """Return names, colours and dashes of the arms that occur."""
     there = set(shown["arm"])
     looks = [look for arm, look in ARMS.items() if arm in there]
     return [name for name, _, _ in looks], [colour for _, colour, _ in looks], [dash for _, _, dash in looks]

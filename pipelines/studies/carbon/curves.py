@@ -1,6 +1,6 @@
-"""Curves of mean completion time over energy: what is worth having of them, and two of them compared at equal energy.
+"""Curves of mean completion time over energy: the best points of an arm, comparison at equal energy, and a lower bound.
 
-Pure functions on arrays. Called by the tables of the carbon experiment.
+Pure functions on arrays. Called by `tables`, `months` and `runs`.
 """
 
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ AT_POINTS: Final = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
-    """Points of which none is as good as another in both: `spent` ascending, `mean_s` descending."""
+    """Points of which none is better than another in both energy and time: `spent` ascending, `mean_s` descending."""
 
     spent: FloatArray
     mean_s: FloatArray
 
     @classmethod
     def of(cls, spent: FloatArray, mean_s: FloatArray) -> "Front":
-        """Keep the points worth having; points that are not finite are none.
+        """Return the points that no other point beats in both; points that are not finite are dropped.
 
         >>> front = Front.of(np.array([3.0, 1.0, 2.0]), np.array([5.0, 9.0, 10.0]))
         >>> front.spent.tolist(), front.mean_s.tolist()
@@ -39,7 +39,7 @@ class Front:
         return cls(spent=spent[better], mean_s=mean_s[better])
 
     def at(self, spent: FloatArray) -> FloatArray:
-        """Return the least mean time for no more than so much, on lines between points; NaN for less than any has."""
+        """Return the least mean time at a given energy or less, interpolated linearly; NaN below the least energy."""
         if not len(self.spent):
             return np.full(len(spent), np.nan)
         # What rounding takes from a point does not take the point.
@@ -47,7 +47,7 @@ class Front:
         return np.where(within, np.interp(spent, self.spent, self.mean_s), np.nan)
 
     def for_mean(self, mean_s: FloatArray) -> FloatArray:
-        """Return the least spent for no longer than a mean time, on lines between points; NaN for less than any has."""
+        """Return the least energy for a given mean time or less, interpolated linearly; NaN below the least time."""
         if not len(self.spent):
             return np.full(len(mean_s), np.nan)
         within = mean_s >= self.mean_s[-1] * (1.0 - 1e-12)
@@ -56,11 +56,11 @@ class Front:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """How many times shorter the mean time of one is than another's at equal energy.
+    """Ratio of another arm's mean time to ours at equal energy.
 
-    `mean`, `least` and `most` are over `AT_POINTS` energies from the least that both can do with to the most that is
-    of use to the other: `tightest` and `loosest` are at the two ends. `ceiling` is the mean of what the curve that no
-    scheduler passes would be compared as, at the same energies.
+    `mean`, `tightest` and `loosest` are taken over `AT_POINTS` energies: their mean, and the values at the least energy
+    that suffices for both and at the most energy that the other arm can use. `ceiling` is the mean ratio to the lower
+    bound at the same energies.
     """
 
     mean: float
@@ -70,9 +70,9 @@ class Compared:
 
 
 def compared(ours: Front, theirs: Front, bound: Front) -> Compared:
-    """Compare at energies of the other's curve; NaN where it has none that we can do with.
+    """Return the ratio at energies of the other arm's curve; NaN if none of them suffices for our arm.
 
-    Where we cannot make use of as much, what we have at our most counts, for less energy.
+    If our arm cannot use that much energy, its time at its most energy counts.
     """
     if not len(ours.spent) or not len(theirs.spent) or theirs.spent[-1] < ours.spent[0]:
         return Compared(mean=np.nan, tightest=np.nan, loosest=np.nan, ceiling=np.nan)
@@ -94,7 +94,7 @@ PRICES_S_PER_KWH: Final = np.concatenate([[0.0], np.geomspace(1.0, 1e8, 120)])
 
 
 def least_mean(jobs: ArrivingJobs, *, round_s: float) -> tuple[FloatArray, FloatArray]:
-    """Return the curve below which no mean completion time is: all jobs' busy kWh and seconds, a point a price.
+    """Return a lower bound on the mean completion time: points of busy GPUs' kWh and seconds, one line per price.
 
     A job may change its count and frequency whenever it likes, so that its time and energy are anything between those
     of its choices. For any price p in seconds a kWh, ΣT + p·ΣkWh is at least what each job's best choice makes of it;
@@ -126,7 +126,7 @@ def least_mean(jobs: ArrivingJobs, *, round_s: float) -> tuple[FloatArray, Float
 
 
 def _choices(jobs: ArrivingJobs) -> tuple[FloatArray, FloatArray]:
-    """Return seconds and kWh of every count and frequency (J, N·F); endless where a count is not allowed."""
+    """Return seconds and kWh of every count and frequency (J, N·F); infinite where a count is not allowed."""
     speed = jobs.steps_per_s[:, 1:, None] * jobs.perf[:, None, :]
     counts = np.arange(1, jobs.steps_per_s.shape[1])
     seconds = np.where(np.isnan(speed), np.inf, jobs.steps[:, None, None] / speed)
@@ -135,7 +135,7 @@ def _choices(jobs: ArrivingJobs) -> tuple[FloatArray, FloatArray]:
 
 
 def _greatest(prices: FloatArray, seconds: FloatArray, kwh: FloatArray, jobs: int) -> tuple[FloatArray, FloatArray]:
-    """Return where the lines seconds + price·(kwh - x) cross, of each with the next that is steeper."""
+    """Return the corners of the upper envelope of the lines seconds + price·(kwh - x)."""
     bounds = seconds + prices * kwh
     crossings = np.diff(bounds) / np.diff(prices)
     heights = bounds[:-1] - prices[:-1] * crossings

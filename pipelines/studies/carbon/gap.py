@@ -1,6 +1,6 @@
-"""How far a round's plan is from the best one: seeded small rounds, every plan tried, gaps in mean completion time.
+"""Gaps between a round's plan and the best plan: small random rounds, every plan tried, mean completion times compared.
 
-Rounds are drawn in `carbon_rounds`, the best plan is found in `carbon_optimum`. Called by `taut experiment carbon-gap`.
+The best plan is found in `optimum`. Called by `taut study carbon-gap`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ REFERENCE_MHZ: Final = 1530.0
 
 
 class Around(TypedDict):
-    """What a round gets besides jobs, as the allocators take it."""
+    """Arguments of a round besides its jobs, as the allocators take them."""
 
     gpus: int
     intensity_g_per_kwh: float
@@ -33,7 +33,7 @@ class Around(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """The arguments of one round."""
+    """Jobs and arguments of one round."""
 
     jobs: ElasticJobs
     gpus: int
@@ -74,7 +74,7 @@ def measured_like(rng: np.random.Generator, jobs: int, gpus: int, mhz: FloatArra
 
 
 def anything(rng: np.random.Generator, jobs: int, gpus: int, mhz: FloatArray = MHZ) -> ElasticJobs:
-    """Draw jobs of speeds that grow by any amounts, in any curve, faster or slower by frequency at any cost."""
+    """Draw jobs with arbitrary speeds by GPU count, and arbitrary speed and power by frequency."""
     speeds = np.cumsum(rng.uniform(0.01, 1.0, (jobs, gpus)), axis=1)
     perf = np.sort(rng.uniform(0.3, 1.0, (jobs, len(mhz))), axis=1)
     watts = np.sort(rng.uniform(40.0, 300.0, (jobs, len(mhz))), axis=1)
@@ -108,9 +108,9 @@ INSTANCES: Final[Mapping[str, Draw]] = {"measured": measured_like, "anything": a
 
 
 def drawn_round(instances: str, seed: int) -> Round:
-    """Draw one round of 2 to 4 jobs, 4 to 8 GPUs and 5 frequencies, its budget from barely any to more than enough.
+    """Draw one round of 2 to 4 jobs, 4 to 8 GPUs and 5 frequencies, with a tight to ample budget.
 
-    The budget is 0.05 to 1.2 times what all GPUs would give off within the period at the mean power of the middle
+    The budget is 0.05 to 1.2 times the emissions of all GPUs within the period at the mean power of the middle
     frequency.
     """
     rng = np.random.default_rng([seed, sorted(INSTANCES).index(instances)])
@@ -148,7 +148,7 @@ PLANNERS: Final[Mapping[str, Planner]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """One planner's rounds (R,): mean completion over the best one's, less 1, and jobs postponed beyond the best's.
+    """Gaps of one planner in R rounds: mean completion time over the best plan's, minus 1, and extra postponed jobs.
 
     `gap` is to the best of all plans, `gap_as_many` to the best of those that postpone no more jobs than the planner.
     """

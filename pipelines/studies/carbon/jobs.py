@@ -1,6 +1,6 @@
-"""Elastic jobs drawn from measured tables: how they scale, what frequencies do to them, their size, their arrival.
+"""Elastic jobs that arrive over time, drawn from measured tables: their scaling, power by frequency, size and arrival.
 
-Whose speed goes with whose watts is drawn: the tables are of different programs. Called by the carbon experiment.
+Speed and power are paired at random, as the tables are of different programs. Called by `runs`, `months`, `recorded`.
 """
 
 from collections.abc import Sequence
@@ -100,7 +100,7 @@ HOUR_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What jobs are drawn from: scaling by application with the batches measured, and workloads by frequency."""
+    """Tables from which jobs are drawn: scaling by application with measured batches, and workloads by frequency."""
 
     scaling: tuple[ScalingModel, ...]
     batches: tuple[FloatArray, ...]
@@ -116,7 +116,7 @@ class Measured:
         Raises
         ------
         SourceError
-            If a table is absent or cannot be meant, or lacks the cluster.
+            If a table is missing or not in its format, or lacks the cluster.
         """
         scaling = {name: model for (name, cluster), model in scaling_models(folder).items() if cluster == CLUSTER}
         if not scaling:
@@ -196,7 +196,7 @@ def elastic(
 
 
 def _speeds(measured: Measured, application: int, requested: int, rng: np.random.Generator) -> FloatArray:
-    """Return samples per second by count (N+1,) of one job; NaN where its batch does not split as measured."""
+    """Return one job's samples per second by count (N+1,); NaN where its batch cannot be split as measured."""
     batches = measured.batches[application]
     batch = requested * float(rng.choice(batches))
     counts = np.arange(MOST_GPUS + 1)

@@ -1,6 +1,6 @@
-"""Carbon at equal completion time on real grids: budgets in kWh and in grams, kept or not; prices of kWh and grams.
+"""Carbon at equal completion time on real grids: budgets in kWh and grams, banked or not, and prices of kWh and grams.
 
-Called by `taut experiment carbon`; planning and simulating are `scheduler_core.planning.carbon`'s.
+Planning is in `scheduler_core.planning.carbon`, simulation in `simulation`. Called by `study`.
 """
 
 import math
@@ -118,17 +118,17 @@ def run_week(week: Week) -> list[Row]:
 
             bank = Bank(most_g=share * full_kwh * mean_g_per_kwh * MOST_BANKED_S / PERIOD_S) if banks else None
             site = replace(free, allowance_g=allowance, bank=bank)
-            course = simulate(jobs, site, allocate)
-            rows.append({**said, "budget": name, "share": share, **figures(course, jobs)})
+            simulated = simulate(jobs, site, allocate)
+            rows.append({**said, "budget": name, "share": share, **figures(simulated, jobs)})
     for name, planner in PRICED.items():
         for price in PRICES_S_PER_KWH:
-            course = simulate(jobs, free, planner(outlook, price))
-            rows.append({**said, "budget": name, "share": price, **figures(course, jobs)})
+            simulated = simulate(jobs, free, planner(outlook, price))
+            rows.append({**said, "budget": name, "share": price, **figures(simulated, jobs)})
     return rows
 
 
 def saving_rows(runs: pl.DataFrame) -> list[Row]:
-    """Return how much less carbon each kind of budget takes at equal mean completion time, with intervals over seeds.
+    """Return how much less carbon each kind of budget emits at equal mean completion time, with intervals over seeds.
 
     Against budgets of the same kWh every period, and prices of grams against the same price a kWh, at `AT_POINTS`
     completion times that both kinds reach; `kwh_less_pct` is of the energy at the same times.
@@ -153,7 +153,7 @@ def saving_rows(runs: pl.DataFrame) -> list[Row]:
 
 
 def _less(ours: pl.DataFrame, theirs: pl.DataFrame, column: str) -> float:
-    """Return which part less we spend than they, on the mean over completion times that both reach."""
+    """Return the part by which ours spends less than theirs, on average over completion times that both reach."""
     mine, other = front(ours, column), front(theirs, column)
     if not len(mine.spent) or not len(other.spent):
         return math.nan

@@ -1,7 +1,6 @@
-"""The best plan of a small round by trying them all: what the allocator is held against.
+"""The best plan of a small round, found by trying all counts, frequencies and postponements of a few jobs.
 
-Exhaustive over counts, frequencies and who is postponed, for a handful of jobs; no choice is left out. Called by
-`pipelines.studies.carbon.gap` and tests.
+Called by `gap` and tests, which compare the allocators with it.
 """
 
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ _BUDGET_ROUNDING = 1e-11
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Options:
-    """One job's options: postponed first, then every allowed count at every frequency."""
+    """Options of one job: postponed first, then every allowed count at every frequency."""
 
     gpus: IntArray
     step: IntArray
@@ -31,7 +30,7 @@ class _Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Partial:
-    """Plans (P,) of the first jobs that fit: GPUs and grams taken, times summed, jobs postponed, picks (P, jobs)."""
+    """P plans of the first jobs that fit: GPUs and grams taken, summed times, jobs postponed, and choices (P, jobs)."""
 
     gpus: IntArray
     period_g: FloatArray
@@ -50,7 +49,7 @@ def exhaustive(
     pue: float = 1.0,
     most_postponed: int | None = None,
 ) -> CountsAndFrequencies:
-    """Return the plan of least mean completion time (`emissions.completion_s`) among all within GPUs and budget.
+    """Return the plan with the least mean completion time (`elastic.completion_s`) within GPUs and budget.
 
     `most_postponed` leaves out plans that postpone more jobs than that.
 
@@ -100,7 +99,7 @@ def _nothing() -> _Partial:
 
 
 def _extended(tried: _Partial, option: _Options, gpus: int, limit_g: float) -> _Partial:
-    """Return every plan with every option of one more job that still fits."""
+    """Return every plan extended by every option of one more job that still fits."""
     held = tried.gpus[:, None] + option.gpus
     grams = tried.period_g[:, None] + option.period_g
     before, pick = np.nonzero((held <= gpus) & (grams <= limit_g))
@@ -115,7 +114,7 @@ def _extended(tried: _Partial, option: _Options, gpus: int, limit_g: float) -> _
 
 
 def _later_s(jobs: ElasticJobs, options: list[_Options], picks: IntArray, gpus: int, period_s: float) -> FloatArray:
-    """Return the ends of postponed jobs, summed, of plans (P, J): `emissions.completion_s` for many plans at once."""
+    """Return the summed ends of postponed jobs for plans (P, J), as `elastic.completion_s` does for one plan."""
     least_s, fewest = least_plan_s(jobs), jobs.allowed.argmax(axis=1)
     wide = max(gpus, int(fewest.max()))
     free_s = np.full((len(picks), wide * 2), np.inf)

@@ -1,6 +1,6 @@
-"""Who plans at a price of carbon on a real grid: by what the grid tells now, or also by what it told yesterday.
+"""Planners with a price of energy or carbon on a real grid: by the current intensity, or also by a forecast.
 
-Plans are `priced`'s and `foresight`'s. Called by months of real grids.
+Plans are made in `scheduler_core.planning.carbon.priced`. Called by `months`.
 """
 
 from collections.abc import Callable
@@ -24,10 +24,10 @@ LASTS: Final = 2.0
 
 @dataclass(slots=True, kw_only=True)
 class Outlook:
-    """A grid from `starts_s` on: what it tells in a period, and planners to whom that is worth something.
+    """A grid from `starts_s` on: its intensity in a period, and planners that depend on it.
 
-    A period's intensity is asked for before its plan, as `simulation.Site` does: the forecast is made from there.
-    `usual_g_per_kwh` is the intensity at which a price in seconds a kWh is meant.
+    `simulation.Site` reads a period's intensity before its plan, and the forecast starts from that hour.
+    `usual_g_per_kwh` is the intensity at which a price per gram equals the price per kWh.
     """
 
     carbon: HourlySeries
@@ -36,16 +36,16 @@ class Outlook:
     asked_s: float = field(default=0.0, init=False)
 
     def intensity(self, now_s: float) -> float:
-        """Return what the grid tells `now_s` after the start."""
+        """Return the intensity `now_s` after the start."""
         self.asked_s = self.starts_s + now_s
         return self.carbon.at(self.asked_s)
 
     def by_kwh(self, price_s_per_kwh: float) -> Planner:
-        """Return who pays the same for a kWh at all times."""
+        """Return a planner with the same price per kWh at all times."""
         return partial(priced, price_s_per_kwh=price_s_per_kwh)
 
     def by_gram(self, price_s_per_kwh: float) -> Planner:
-        """Return who pays the same for a gram at all times."""
+        """Return a planner with the same price per gram at all times."""
 
         def plan(
             jobs: ElasticJobs,
@@ -69,9 +69,9 @@ class Outlook:
         return plan
 
     def foreseeing(self, price_s_per_kwh: float) -> Planner:
-        """Return who pays the same for a gram at all times, and expects the hours to come to be as yesterday's.
+        """Return a planner with the same price per gram at all times that expects the next hours to be as yesterday's.
 
-        Budgets are not kept: the price is all that holds emissions down.
+        Budgets are ignored: the price alone limits emissions.
         """
 
         def plan(

@@ -1,6 +1,6 @@
-"""Recorded jobs as elastic ones: a trace's sizes, arrivals and run times, with run times predicted from earlier months.
+"""Recorded jobs as elastic jobs: sizes, arrivals and run times of a trace, run times predicted from earlier months.
 
-How they scale and answer to frequencies is drawn, as no trace tells it. Called by the carbon experiment.
+Scaling and power by frequency are drawn, as no trace records them. Called by `study`.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ COUNTS: Final = (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A trace's jobs in the order of submission: `frame` has `submit_s, gpus, run_s`, and told sizes by source."""
+    """A trace's jobs by submission: `frame` has `submit_s, gpus, run_s`, and predicted sizes by source."""
 
     trace: str
     frame: pl.DataFrame
@@ -78,7 +78,7 @@ class Recorded:
 def recorded(
     lake: Lake, trace: str, *, seed: int, threads: int, talk: Callable[[str], None] = lambda _: None
 ) -> Recorded:
-    """Read a trace's jobs, and predict each run time from what had ended before its month.
+    """Read a trace's jobs, and predict each run time from jobs that ended before its month.
 
     Raises
     ------

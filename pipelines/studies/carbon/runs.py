@@ -1,6 +1,6 @@
-"""Every arm under every budget on the same jobs: one row a simulation.
+"""One setting and seed: every arm under every budget on the same jobs, a row for each simulation.
 
-Called by the carbon experiment; simulating is `pipelines.studies.carbon.simulation`'s.
+Simulated in `simulation`. Called by `study`.
 """
 
 import math
@@ -12,7 +12,7 @@ import numpy as np
 from pipelines.studies.carbon.arms import ARMS, Arm
 from pipelines.studies.carbon.curves import BOUND, PRICES_S_PER_KWH, least_mean
 from pipelines.studies.carbon.jobs import HOUR_S, ArrivingJobs, Measured, drawn
-from pipelines.studies.carbon.simulation import Course, Site, simulate
+from pipelines.studies.carbon.simulation import Simulated, Site, simulate
 from pipelines.studies.study import Row
 from scheduler_core.planning.carbon.budget import Bank
 from scheduler_core.planning.power import JOULES_PER_KWH
@@ -32,7 +32,7 @@ MOST_BANKED_S: Final = 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What one variant of the experiment holds fixed; `name` tells variants apart."""
+    """Constants of one variant of the study; `name` identifies it."""
 
     name: str
     jobs_per_h: float
@@ -47,7 +47,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One setting under one seed; of the jobs given, else of drawn ones."""
+    """One setting and seed, with the given jobs, or with drawn ones if there are none."""
 
     measured: Measured
     setting: Setting
@@ -56,7 +56,7 @@ class Task:
 
 
 def run(task: Task) -> list[Row]:
-    """Return a row per arm and budget, and of the curve that none passes one per point."""
+    """Return a row for each arm and budget, and one for each point of the lower bound."""
     setting, jobs = task.setting, task.jobs
     if jobs is None:
         rng = np.random.default_rng([task.seed, round(1000 * setting.jobs_per_h)])
@@ -67,9 +67,9 @@ def run(task: Task) -> list[Row]:
         arm = ARMS[name]
         for share in setting.shares if arm.follows_budget else (math.inf,):
             for price in arm.prices_s_per_kwh or (None,):
-                course = _course(jobs, setting, arm, share, price, task.measured.full_w)
+                simulated = _simulated(jobs, setting, arm, share, price, task.measured.full_w)
                 point = {"arm": name, "share": share, "price_s_per_kwh": price}
-                rows.append({**said, **point, **figures(course, jobs)})
+                rows.append({**said, **point, **figures(simulated, jobs)})
     # The round that a job may start at is the next, but where one is held at its arrival.
     least = least_mean(jobs, round_s=0.0 if setting.at_events else setting.period_s)
     for price, kwh, mean_s in zip(PRICES_S_PER_KWH.tolist(), *(each.tolist() for each in least), strict=True):
@@ -78,23 +78,23 @@ def run(task: Task) -> list[Row]:
     return rows
 
 
-def figures(course: Course, jobs: ArrivingJobs) -> Row:
-    """Return what a simulation comes to; NaN where the budget left jobs without an end.
+def figures(simulated: Simulated, jobs: ArrivingJobs) -> Row:
+    """Return the figures of a simulation; NaN if jobs did not end under the budget.
 
-    `kwh` is of GPUs while they run jobs; `kwh_with_idle` adds those that have none, to the last job's end.
+    `kwh` counts GPUs while they run jobs; `kwh_with_idle` adds idle GPUs until the last job's end.
     """
-    ended = math.nan if course.unfinished else 1.0
-    busy_kwh = float(course.kwh.sum())
+    ended = math.nan if simulated.unfinished else 1.0
+    busy_kwh = float(simulated.kwh.sum())
     return {
-        "mean_jct_s": ended * float(np.nanmean(course.jct_s)) if course.unfinished < len(jobs) else math.nan,
+        "mean_jct_s": ended * float(np.nanmean(simulated.jct_s)) if simulated.unfinished < len(jobs) else math.nan,
         "kwh": ended * busy_kwh,
-        "kwh_with_idle": ended * (busy_kwh + course.idle_kwh),
-        "kg": ended * float(course.grams.sum()) / 1000.0,
-        "kg_with_idle": ended * (float(course.grams.sum()) + course.idle_g) / 1000.0,
-        "gpu_h": float(course.gpu_s.sum()) / HOUR_S,
-        "changes_a_job": float(course.changes.mean()),
-        "over_budget_pct": 100.0 * course.over_budget,
-        "rounds": course.rounds,
+        "kwh_with_idle": ended * (busy_kwh + simulated.idle_kwh),
+        "kg": ended * float(simulated.grams.sum()) / 1000.0,
+        "kg_with_idle": ended * (float(simulated.grams.sum()) + simulated.idle_g) / 1000.0,
+        "gpu_h": float(simulated.gpu_s.sum()) / HOUR_S,
+        "changes_a_job": float(simulated.changes.mean()),
+        "over_budget_pct": 100.0 * simulated.over_budget,
+        "rounds": simulated.rounds,
     }
 
 
@@ -104,7 +104,9 @@ def offered(jobs: ArrivingJobs, gpus: int) -> float:
     return float(gpu_s.sum() / (gpus * max(float(jobs.submit_s[-1] - jobs.submit_s[0]), 1.0)))
 
 
-def _course(jobs: ArrivingJobs, setting: Setting, arm: Arm, share: float, price: float | None, full_w: float) -> Course:
+def _simulated(
+    jobs: ArrivingJobs, setting: Setting, arm: Arm, share: float, price: float | None, full_w: float
+) -> Simulated:
     """Simulate an arm under a budget that is the same in every period."""
     full_g = setting.gpus * full_w * setting.period_s / JOULES_PER_KWH * PLAIN_G_PER_KWH
     site = Site(

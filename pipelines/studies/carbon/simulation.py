@@ -1,6 +1,6 @@
-"""Elastic jobs over time: a round at every period, work run down at true speeds, kWh and grams counted.
+"""Simulation of elastic jobs: a round in every period, progress at actual speeds, kWh and grams counted.
 
-Who plans is `allocator`'s or `baselines`' matter, who the jobs are `arriving`'s. Called by the carbon experiment.
+Plans are made by the arms, jobs in `jobs`. Called by `runs` and `months`.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ ALMOST_S: Final = 1e-9
 
 
 class Planner(Protocol):
-    """Whoever makes a plan for one period: `allocate`, or a baseline."""
+    """Makes a plan for one period: `allocate`, or a baseline."""
 
     def __call__(
         self,
@@ -36,16 +36,16 @@ class Planner(Protocol):
         period_s: float,
         pue: float = 1.0,
     ) -> CountsAndFrequencies:
-        """Return the plan."""
+        """Return the plan of a period."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where jobs run: so many equal GPUs, the watts of one that is idle, and what its grid and budget are.
+    """The cluster: equal GPUs, the power of an idle one, the intensity of the grid, and the budget.
 
-    `intensity_g_per_kwh` tells what holds in a period that begins at a moment (seconds since the simulation began),
-    `allowance_g` what may be given off in it. With a `bank` what was not is kept for later periods, and what was too
-    much is owed (ours); without one neither is.
+    `intensity_g_per_kwh` gives the intensity of a period that begins at a moment (seconds since the simulation began),
+    `allowance_g` the grams that may be emitted in it. With a `bank`, unused grams are kept for later periods and excess
+    emissions are charged to them (ours).
     """
 
     gpus: int
@@ -60,7 +60,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class Simulated:
     """What came of jobs: when each ended (J,; NaN of those left), its kWh and grams (J,) while running, PUE included.
 
     `idle_kwh` is what GPUs without a job drew from the first submission to the last end. `changes` (J,) counts how
@@ -84,7 +84,7 @@ class Course:
         return int(np.isnan(self.jct_s).sum())
 
 
-def simulate(jobs: ArrivingJobs, site: Site, planner: Planner, *, as_requested: bool = False) -> Course:
+def simulate(jobs: ArrivingJobs, site: Site, planner: Planner, *, as_requested: bool = False) -> Simulated:
     """Let jobs arrive, plan for those there at every period's begin, and run them; until all have ended.
 
     With `as_requested` every job is rigid at its request. With `site.at_events` a round is held whenever a job comes
@@ -101,7 +101,7 @@ def simulate(jobs: ArrivingJobs, site: Site, planner: Planner, *, as_requested: 
     world = _World(jobs, site)
     while world.advance_to_work():
         world.round(planner, as_requested=as_requested)
-    return world.course()
+    return world.simulated()
 
 
 class _World:
@@ -123,7 +123,7 @@ class _World:
         self.rounds = 0
 
     def advance_to_work(self) -> bool:
-        """Go on to where a round is due; False where none is any more."""
+        """Advance to the next round; return False if none is left."""
         waiting = np.isnan(self.end_s)
         if not waiting.any() or self.stuck_s >= STUCK_S:
             return False
@@ -132,7 +132,7 @@ class _World:
         return True
 
     def round(self, planner: Planner, *, as_requested: bool) -> None:
-        """Plan for the jobs there, and let them run until the next round."""
+        """Plan for the present jobs, and run them until the next round."""
         rows = np.flatnonzero(np.isnan(self.end_s) & (self.jobs.submit_s <= self.now_s + ALMOST_S))
         span_s = self.period_ends_s - self.now_s
         count, step = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
@@ -150,9 +150,9 @@ class _World:
             self.rounds += 1
         self._run(rows, count, step, span_s)
 
-    def course(self) -> Course:
+    def simulated(self) -> Simulated:
         """Return what came of it."""
-        return Course(
+        return Simulated(
             jct_s=self.end_s - self.jobs.submit_s,
             kwh=self.kwh,
             grams=self.grams,
@@ -165,7 +165,7 @@ class _World:
         )
 
     def _open_period(self) -> None:
-        """Bank what the last period left, and learn what the next one brings."""
+        """Bank what the last period left unused, and read the intensity and allowance of the next."""
         if self.allowed_g > 0.0:
             self.over = max(self.over, self.spent_g / self.allowed_g - 1.0)
         if self.bank is not None:
@@ -177,7 +177,7 @@ class _World:
         self.period_ends_s = self.now_s + self.site.period_s
 
     def _run(self, rows: IntArray, count: IntArray, step: IntArray, span_s: float) -> None:
-        """Run the planned jobs to the next round, and count what they and idle GPUs draw."""
+        """Run the planned jobs to the next round, and count the energy of jobs and idle GPUs."""
         jobs, before = self.jobs, self.held[rows]
         changed = (count != before) & (self.done[rows] > 0.0)
         self.changes[rows] += changed

@@ -1,6 +1,6 @@
-"""The carbon experiment on drawn and on recorded jobs: settings by seeds, dealt to processes, to tables and charts.
+"""The carbon study: options, settings and seeds, simulations of drawn or recorded jobs, tables, charts and notes.
 
-Puts the parts together; months of real grids are in `months`. Called by `taut experiment carbon`.
+Months of real grids are in `months`. Called by `taut study carbon`.
 """
 
 import math

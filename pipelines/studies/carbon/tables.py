@@ -1,6 +1,6 @@
-"""Tables of the carbon experiment: arms against each other at equal energy, with intervals over seeds, and the bars.
+"""Tables of the carbon study: arms compared at equal energy with intervals over seeds, and the bars.
 
-Pure functions on rows of runs. Called by the carbon experiment.
+Pure functions on rows of runs. Called by `study` and `months`.
 """
 
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ COUNTED: Final = {"busy": "kwh", "busy and idle": "kwh_with_idle"}
 
 
 def compared_rows(runs: pl.DataFrame) -> list[Row]:
-    """Return how many times shorter a judged arm's mean time is, by setting, seed, counted energy, and other arm.
+    """Return the ratio of other arms' mean times to a judged arm's, by setting, seed, counted energy and other arm.
 
-    `ceiling` is the same for the curve that no scheduler passes, at the same energies.
+    `ceiling` is the same ratio for the lower bound, at the same energies.
     """
     rows: list[Row] = []
     for (setting, seed), of_seed in runs.group_by("setting", "seed", maintain_order=True):
@@ -55,7 +55,7 @@ def compared_rows(runs: pl.DataFrame) -> list[Row]:
 
 
 def over_settings(rows: list[Row], settings: Sequence[str]) -> list[Row]:
-    """Return each seed's mean over settings, as a setting of its own; none of seeds that lack one of them."""
+    """Return each seed's mean over the settings as a setting of its own; seeds that lack a setting are left out."""
     frame = pl.DataFrame(rows, infer_schema_length=None).filter(pl.col("setting").is_in(settings))
     keys = ("seed", "counted", "ours", "arm")
     figures = ("shorter", "shorter_at_their_least", "shorter_at_their_most", "ceiling")
@@ -87,7 +87,7 @@ def summed_up(rows: list[Row]) -> list[Row]:
 
 
 def claim_rows(summary: list[Row]) -> list[Row]:
-    """Hold the means to the bar, for each setting and baseline; energy of busy GPUs is what the bar counts."""
+    """Compare the means with the bar, for each setting and baseline; the bar is on the energy of busy GPUs."""
     rows: list[Row] = []
     for row in summary:
         if row["arm"] not in BASELINES or row["counted"] != "busy":
@@ -111,12 +111,12 @@ def _verdict(row: Row) -> str:
 
 
 def ablation_rows(summary: list[Row]) -> list[Row]:
-    """Return how much shorter ours and both stages' mean times are than one stage's, and than with a bank."""
+    """Return the ratios of mean times of single stages and of the banked two stages to taut and to the two stages."""
     return [row for row in summary if row["arm"] in (*ABLATION, *VARIANTS)]
 
 
 def curve_rows(runs: pl.DataFrame) -> pl.DataFrame:
-    """Return means over seeds by setting, arm and budget, of budgets under which all jobs ended in every seed."""
+    """Return means over seeds by setting, arm and budget, for budgets under which all jobs ended in every seed."""
     figures = ("mean_jct_s", "kwh", "kwh_with_idle", "changes_a_job", "over_budget_pct", "load")
     keys = ("setting", "arm", "share", "price_s_per_kwh")
     whole = runs.filter(pl.col("mean_jct_s").is_finite().all().over(keys))
@@ -126,6 +126,6 @@ def curve_rows(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def overshoot_pct(runs: pl.DataFrame, arm: str = TWO_STAGES) -> float:
-    """Return the most that a period's true emissions of an arm were above its budget, in percent of it."""
+    """Return by how many percent a period's actual emissions of an arm exceeded its budget, at most."""
     most = runs.filter(pl.col("arm") == arm)["over_budget_pct"].max()
     return float(np.asarray(most if most is not None else 0.0))

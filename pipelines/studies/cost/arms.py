@@ -1,6 +1,6 @@
-"""The policies that are held beside each other: ours, the source's decisions, its greedy, and first principles.
+"""The policies that are compared: looking ahead (ours), the source's search, its greedy, and simple queue orders.
 
-How they decide is `scheduler_core.planning.cost`'s. Called by `pipelines.studies.cost.runs`.
+Searches are in `scheduler_core.planning.cost`. Called by `runs`, `settings`, `tables` and `charts`.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,14 +19,14 @@ from scheduler_core.types import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What users said at submission (J): when, `submitted_s`, and the GPUs they asked for, `gpus`."""
+    """Requests of J jobs: submission time `submitted_s` and requested GPUs `gpus`."""
 
     submitted_s: FloatArray
     gpus: IntArray
 
 
 class Policy(Protocol):
-    """Takes one decision for all jobs in the system."""
+    """Take one decision for all jobs in the system."""
 
     def __call__(self, problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:
         """Return where every job runs until the next decision."""
@@ -37,17 +37,17 @@ Order = Callable[[Problem, Asked], FloatArray]
 
 
 def fifo(problem: Problem, asked: Asked) -> FloatArray:  # noqa: ARG001 -- all orders have one signature
-    """Return the key of first come, first served: the moment of submission."""
+    """Return the sort key of first come, first served: the submission time."""
     return asked.submitted_s
 
 
 def earliest_due(problem: Problem, asked: Asked) -> FloatArray:  # noqa: ARG001 -- all orders have one signature
-    """Return the key of the earliest due date."""
+    """Return the sort key of the earliest due date first."""
     return problem.jobs.due_s
 
 
 def priority(problem: Problem, asked: Asked) -> FloatArray:  # noqa: ARG001 -- all orders have one signature
-    """Return the key of the highest weight of tardiness."""
+    """Return the sort key of the highest tardiness weight first."""
     return -problem.jobs.weight_usd_per_s
 
 
@@ -63,7 +63,7 @@ class Baseline:
     """An order and a configuration by name.
 
     `fixed` gives a job the count it asks for, on the node type where that is fastest and there is room; `fastest` the
-    fastest of all configurations there is room for. A job with no room is passed over, so nobody waits behind it.
+    fastest of all configurations there is room for. A job with no room is passed over, so no job waits behind it.
     Without `preemptive` running jobs stay as they are, as in the source's own comparisons; with it (ours) everybody
     is placed anew at each decision. Both share nodes, fullest first, where the source's methods open a node for each
     job: that is kinder to them.
@@ -139,7 +139,7 @@ PREEMPTIVE: Final = ", preemptive"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LooksAhead:
-    """Ours; it plans with weights of tardiness `weight_factor` times the true ones."""
+    """Policy that looks ahead (ours); it plans with tardiness weights `weight_factor` times the actual ones."""
 
     iterations: int = ITERATIONS
     weight_factor: float = 1.0
@@ -151,27 +151,27 @@ class LooksAhead:
 
 
 def relinked(problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:  # noqa: ARG001 -- see Policy
-    """Return what random plans and relinking decide by the source's objective."""
+    """Return the decision of random plans and path relinking, by the source's objective."""
     return decide(problem, rng)
 
 
 def decided_greedily(problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:  # noqa: ARG001 -- see Policy
-    """Return what the greedy without chance decides."""
+    """Return the decision of the deterministic greedy."""
     return greedy(problem)
 
 
 def first_principle() -> tuple[str, ...]:
-    """Return the names of the six methods that costs are judged against."""
+    """Return the names of the six simple methods that costs are compared with."""
     return tuple(BASELINES)
 
 
 def as_asked(name: str) -> bool:
-    """Return whether a policy gives every job the GPUs it asks for, and no others."""
+    """Return whether a policy always gives a job exactly its requested GPUs."""
     return f", {FIXED}" in name
 
 
 def preemptive() -> Mapping[str, Policy]:
-    """Return the same methods placing everybody anew at each decision, by name."""
+    """Return the simple methods with preemption, by name: all jobs are placed again at each decision."""
     return {
         f"{order}, {configuration}{PREEMPTIVE}": Baseline(order=order, configuration=configuration, preemptive=True)
         for order in ORDERS

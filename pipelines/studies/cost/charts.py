@@ -51,7 +51,7 @@ def cost_over_load(runs: pl.DataFrame, said: Sequence[str]) -> alt.TopLevelMixin
 
 
 def parts_of_cost(runs: pl.DataFrame, middle: float, said: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw what each policy's cost is made of at one load."""
+    """Draw the parts of each policy's cost at one load."""
     kept = runs.filter(pl.col("study") == EXACT, pl.col("load") == middle)
     means = kept.group_by("arm", maintain_order=True).agg(pl.col(*PARTS, "total_usd").mean())
     shown = pl.concat(

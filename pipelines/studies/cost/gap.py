@@ -1,7 +1,6 @@
-"""How good decisions are: few jobs against the exact optimum, many against the greedy, on seeded problems.
+"""Quality of single decisions: few jobs against the exact optimum, many jobs against the greedy, on drawn problems.
 
-Problems are drawn here, nothing is read; the numbers drawn from are ours, near measured ones. Called by
-the experiment on costs and by benchmarks.
+The ranges of the draws are ours, near measured values. Called by `taut study cost-gap` and by benchmarks.
 """
 
 from collections.abc import Iterator
@@ -46,7 +45,7 @@ STAGES: Final[dict[str, Method]] = {
 
 
 def drawn(rng: np.random.Generator, jobs: int, nodes: int, later: bool, types: tuple[NodeType, ...]) -> Problem:
-    """Draw a decision to take.
+    """Draw the problem of one decision.
 
     Ten minutes to a day on one P100 (log-uniform), a V100 1.3 to 4 times as fast, n GPUs n^0.5 to n^0.95 times. A tenth
     of the configurations are impossible, but never one GPU of the first type. Due dates from half a run ago to three
@@ -79,7 +78,7 @@ def drawn(rng: np.random.Generator, jobs: int, nodes: int, later: bool, types: t
 
 
 def _running(rng: np.random.Generator, problem: Problem) -> Problem:
-    """Return the problem with about half its jobs running already, where a random plan put them."""
+    """Return the problem with about half its jobs already running where a random plan placed them."""
     known = decide(problem, rng, 2, "randomised")
     stopped = rng.random(len(problem.jobs)) < 0.5
     current = Decision(node=np.where(stopped, -1, known.node), gpus=np.where(stopped, 0, known.gpus))
@@ -87,7 +86,7 @@ def _running(rng: np.random.Generator, problem: Problem) -> Problem:
 
 
 def gap_rows(instances: int = 300, seed: int = 7, iterations: int = 20) -> list[Row]:
-    """Hold every method against the exact optimum on 2 to 5 jobs and 1 to 3 nodes, under both objectives.
+    """Compare every method with the exact optimum on 2 to 5 jobs and 1 to 3 nodes, under both objectives.
 
     A row per objective and method: mean, median and worst gap in %, how many decisions were optimal, and the gap of
     all costs added up.
@@ -121,7 +120,7 @@ def _little(rng: np.random.Generator, later: bool) -> Problem:
 
 
 def improvement_rows(instances: int = 100, seed: int = 11, iterations: int = 10) -> list[Row]:
-    """Hold the randomised greedy and relinking against the greedy, paired, on 50 to 450 jobs, under both objectives.
+    """Compare the randomised greedy and relinking with the greedy, paired, on 50 to 450 jobs, under both objectives.
 
     4.5 to 9 jobs a node. A row per objective and method: by how many percent its cost is lower, mean over instances
     with a bootstrap interval, by how many at least, and how often it is lower at all.

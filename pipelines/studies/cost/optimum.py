@@ -1,6 +1,6 @@
-"""The exact optimum of one decision on few jobs and nodes, by HiGHS through scipy: what heuristics are held against.
+"""The exact optimum of one decision on few jobs and nodes, by HiGHS through scipy.
 
-The objective is that of `scheduler_core.planning.cost.objective`. Called by `cost_gap` and by tests.
+The objective is that of `scheduler_core.planning.cost.objective`. Called by `gap` and by tests.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ _PER_USD = 1e3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """Every way a job can run (C): the job, its node and GPUs, its run time, and what that costs.
+    """C ways in which a job can run: the job, its node and GPUs, its run time, and its cost.
 
-    `fixed_usd` does not depend on when the next decision is, `usd_per_s` is until then.
+    `fixed_usd` does not depend on the time of the next decision; `usd_per_s` is the cost per second until then.
     """
 
     job: IntArray
@@ -52,7 +52,7 @@ class Choices:
 
 
 def optimum(problem: Problem) -> Decision:
-    """Return a decision of least cost.
+    """Return a decision with the least cost.
 
     The time to the next decision is the first completion (at most the period), so the objective is a product of two
     unknowns. It is linear once that time is given: one program is solved for each time that can be the first
@@ -73,7 +73,7 @@ def optimum(problem: Problem) -> Decision:
 
 
 def _bound(terms: Terms, choices: Choices, horizon_s: float) -> float:
-    """Return what no decision with that time to the next one can cost less than."""
+    """Return a lower bound on the cost of any decision with the given time to the next one."""
     usd = terms.postponed_usd + terms.postponed_rest_usd
     later = choices.run_s >= horizon_s
     alone = choices.fixed_usd + horizon_s * choices.usd_per_s

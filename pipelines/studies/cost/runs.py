@@ -1,6 +1,6 @@
-"""One draw of jobs and prices under several policies: a row of figures for each.
+"""One draw of jobs and prices under several policies: a row of figures for each, and the tardiness no policy can avoid.
 
-What the rows come to is `tables`' and `claims`' matter. Called by `pipelines.studies.cost.study`.
+Tables of the rows are made in `tables`. Called by `study`.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,17 +21,17 @@ from scheduler_core.types import FloatArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unavoidable:
-    """The share of jobs that are late even if begun at submission, at their fastest, and what that costs in USD."""
+    """Share of jobs that are late even if started at submission at their fastest, and the cost of that in USD."""
 
     late_share: float
     usd: float
 
 
 def unavoidable(jobs: SubmittedJobs, *, as_asked: bool) -> Unavoidable:
-    """Return what is late on an empty cluster: `as_asked` with the GPUs asked for, else with any number.
+    """Return the tardiness on an empty cluster: `as_asked` with the requested GPUs, else with any number of GPUs.
 
-    Every job has its true run time on the node type where that is shortest, and nobody else is there, so that no
-    order, no preemption and no further node brings a run's tardiness below that.
+    Every job takes its actual run time on its fastest node type without other jobs, so no order, preemption or extra
+    node lowers the tardiness further.
     """
     late_s = np.maximum(jobs.submit_s + _soonest_s(jobs, as_asked=as_asked) - jobs.due_s, 0.0)
     # What is due as soon as it can end is not late by the last digit of a float.
@@ -68,7 +68,7 @@ The last two are of an empty cluster: jobs past their due date with what the pol
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Task:
-    """A setting under one seed; `nodes` of each type, `jobs` of them."""
+    """One setting and seed, with `nodes` of each type and `jobs` jobs."""
 
     setting: Setting
     seed: int

@@ -1,6 +1,6 @@
-"""What is run: which loads, errors, weights, prices and policies, each a setting of one study.
+"""The settings of the cost study: loads, run-time errors, weights, prices and policies of every table.
 
-Settled before any reported seed was run, from the sources where they say. Called by `runs` and `experiment`.
+Fixed before any reported seed was run, after the sources where they give values. Called by `study` and `runs`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ RHOS: Final = (1.5, 10.0, 1000.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a run is of; `study` says which table it belongs to, `value` what that table varies."""
+    """One setting of a run; `study` is the table it belongs to, `value` the value that this table varies."""
 
     study: str
     load: float
@@ -53,10 +53,9 @@ class Setting:
 
 
 def settings(loads: Sequence[float], at_loads: Sequence[float], zones: Sequence[str]) -> list[Setting]:
-    """Return all that is run: the load curve; run times that are off, and methods that preempt, at the bars' loads.
+    """Return all settings: the load curve, and run-time errors and preempting methods at the loads of the bars.
 
-    Single parameters are varied at the middle load. The first of the zones is where everything is; the others are run
-    at the middle load.
+    Single parameters are varied at the middle load. Everything is run with the first zone, the middle load with all.
     """
     home, middle = zones[0], at_loads[len(at_loads) // 2]
     bases = first_principle()
@@ -76,7 +75,7 @@ FLAT: Final = "flat"
 
 
 def prices(folder: Path, zones: Sequence[str]) -> Mapping[str, HourlySeries]:
-    """Return each zone's price by the hour, in the order given, and a flat one at the first one's mean; all go round.
+    """Return each zone's hourly price, and a flat price at the mean of the first; all series wrap.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Jobs with due dates over time under one policy: a decision at arrivals, completions and every period, and its cost.
+"""Simulation of jobs with due dates under one policy: decisions at arrivals, completions and every period; costs.
 
-What a decision is taken by is not here: see `decision` and `baselines`. Called by the experiments on costs.
+Policies are in `arms`. Called by `runs`.
 """
 
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spell:
-    """Jobs that ran (S) from one decision to the next, where and on how many GPUs; `pause_s` of it went to restarts."""
+    """S jobs that ran from one decision to the next, with nodes and GPUs; `pause_s` is their time spent on restarts."""
 
     from_s: float
     until_s: float
@@ -109,7 +109,7 @@ class Outcome:
 
 
 class _State:
-    """What changes while the clock runs, by job (J): the share left, where it runs, seconds of a restart it owes."""
+    """State by job (J): the remaining part, node and GPUs, and seconds of a restart still to spend."""
 
     __slots__ = ("finish_s", "foreseen_s", "gpus", "left", "node", "owed_s", "restarts")
 
@@ -172,7 +172,7 @@ def _problem(jobs: SubmittedJobs, site: Site, state: _State, here: IntArray, now
 
 
 def _earliest(price: HourlySeries, ts: float) -> float:
-    """Return how far back prices are known: a series that wraps has no begin."""
+    """Return the first moment with a known price; a series that wraps has none."""
     return ts - DAY_S if price.wrap else price.start_s
 
 
@@ -181,10 +181,10 @@ def _asked(jobs: SubmittedJobs, here: IntArray) -> Asked:
 
 
 def _settle(state: _State, here: IntArray, decision: Decision, restart_s: float) -> None:
-    """Put a decision into force; who ran and is stopped, moved or given another count owes a restart.
+    """Apply a decision; a running job that is stopped, moved or given another count must restart.
 
-    One in the middle of a restart begins it anew: decisions foresee what is left of the old one on top, so that they
-    take the move for dearer than it is, by less than `restart_s`.
+    A restart that is interrupted begins again. Decisions add the rest of the old restart to the new one, so they
+    overestimate the cost of the move by less than `restart_s`.
     """
     ran = state.node[here] != POSTPONED
     changed = ran & ((decision.node != state.node[here]) | (decision.gpus != state.gpus[here]))
@@ -236,7 +236,7 @@ def _outcome(jobs: SubmittedJobs, site: Site, state: _State, spells: tuple[Spell
 
 
 def _watts(nodes: Nodes, spell: Spell) -> tuple[float, float]:
-    """Return what switched-on nodes draw with idle GPUs, and what their busy GPUs add."""
+    """Return the power of switched-on nodes with idle GPUs, and the power that busy GPUs add."""
     kinds = nodes.type_of[spell.node]
     on = nodes.type_of[np.unique(spell.node)]
     idle_w, active_w = (np.array([getattr(kind, name) for kind in nodes.types]) for name in ("idle_w", "gpu_active_w"))

@@ -1,6 +1,6 @@
-"""The experiment from measured speeds and prices to tables, claims and charts.
+"""The cost study: options, runs over loads and seeds, tables, claims, charts and notes.
 
-Puts the parts together. Called by `taut experiment cost`.
+Settings are in `settings`, policies in `arms`. Called by `taut study cost`.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""Tables of the experiment on costs: levels, savings against each method, deviations, what parameters change.
+"""Tables and claims of the cost study: levels, savings against each method, deviations, effect of parameters, bars.
 
-Pure functions of the runs' rows. Called by `experiment`; the charts read the same rows.
+Pure functions of the runs' rows. Called by `study`.
 """
 
 import math
@@ -35,7 +35,7 @@ def of(runs: pl.DataFrame, study: str, arm: str, figure: str, loads: Sequence[fl
 
 
 def saving_pct(ours: FloatArray, theirs: FloatArray) -> Interval:
-    """Return by how many percent one mean is lower than theirs, paired by seed."""
+    """Return by how many percent the mean of ours is below theirs, paired by seed."""
     return ratio(theirs - ours, theirs).scaled(PERCENT)
 
 
@@ -75,7 +75,7 @@ def _saved(runs: pl.DataFrame, study: str, arm: str) -> Row:
 
 
 def net_pct(ours: FloatArray, theirs: FloatArray, our_least: FloatArray, their_least: FloatArray) -> Interval:
-    """Return the saving of the cost above what each could not have avoided, in percent, paired by seed."""
+    """Return the percent saved of the cost above each side's unavoidable tardiness, paired by seed."""
     return saving_pct(ours - our_least, theirs - their_least)
 
 
@@ -187,7 +187,7 @@ def _against_methods(
 
 
 def _net(runs: pl.DataFrame, at_loads: Sequence[float]) -> list[Row]:
-    """Return a row per method that gives what is asked for: the saving above the tardiness it cannot avoid."""
+    """Return a row for each method with fixed requested GPUs: the saving above its unavoidable tardiness."""
     rows: list[Row] = []
     for study, arm in ((study, arm) for study, arms in METHODS for arm in arms if as_asked(arm)):
         held = ((EXACT, AHEAD), (study, arm))
@@ -199,7 +199,7 @@ def _net(runs: pl.DataFrame, at_loads: Sequence[float]) -> list[Row]:
 
 
 def as_asked_note(runs: pl.DataFrame, at_loads: Sequence[float]) -> str:
-    """Return what the methods that give what is asked for cannot win, as a sentence."""
+    """Return a note on the tardiness that methods with the requested GPUs cannot avoid."""
     arm = next(filter(as_asked, first_principle()))
     share, usd = (of(runs, EXACT, arm, name, at_loads).mean() for name in ("infeasible_share", "unavoidable_usd"))
     return (

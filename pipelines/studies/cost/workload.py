@@ -1,6 +1,6 @@
-"""The jobs and nodes of the experiment on costs: measured speeds on two node types, due dates and weights drawn.
+"""Jobs and nodes of the cost study: measured speeds on two node types, with drawn due dates and weights.
 
-Nothing is run here. Called by `pipelines.studies.cost.runs`.
+Nothing is simulated here. Called by `runs`.
 """
 
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def cluster(each: int) -> Nodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Speeds:
-    """Steps per second of A applications, (A, node types, 1 + GPUs on a node); NaN where nobody measured."""
+    """Steps per second of A applications, (A, node types, 1 + GPUs on a node); NaN where not measured."""
 
     names: tuple[str, ...]
     steps_per_s: FloatArray
@@ -73,7 +73,7 @@ class Speeds:
 
 
 def speeds_of(throughputs: pl.DataFrame) -> Speeds:
-    """Return the speeds of jobs alone on one node, of applications that both types were measured with.
+    """Return the speeds on one node of applications measured alone on both node types.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def drawn(speeds: Speeds, count: int, rng: np.random.Generator) -> tuple[FloatAr
 
 
 def least_gpu_s(run_s: FloatArray) -> FloatArray:
-    """Return the fewest GPU-seconds each job (J) can be done with, over node types and counts."""
+    """Return the fewest GPU-seconds that each job (J) needs over node types and counts."""
     return np.asarray(np.nanmin(run_s * np.arange(run_s.shape[2]), axis=(1, 2)))
 
 

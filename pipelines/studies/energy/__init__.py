@@ -1,5 +1,4 @@
-"""Measured watts, speeds and grids from files to models, and the experiments on energy, carbon and money.
+"""Studies of energy: savings of right-sizing and of waiting, grid forecasts, and fits of measured speed and power.
 
-`measured` reads the tables and `fits` judges the models; deciding and counting are `scheduler_core.planning`'s.
-Called by `taut experiment` and `taut simulate`.
+`measured` reads the tables; models are in `scheduler_core.planning`. Called by `taut study`.
 """

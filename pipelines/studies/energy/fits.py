@@ -1,6 +1,6 @@
-"""Every model made of measured tables, judged: tables of rows, claims held to the reference, charts, notes.
+"""The study of fits: models of speed and power judged on measured tables, with claims, charts and notes.
 
-The judging itself is in `frequency_fits`, `scaling_fits` and `limit_fits`. Called by `taut experiment energy-fits`.
+Frequencies are judged in `frequency_fits`, power limits and GPU counts here. Called by `taut study energy-fits`.
 """
 
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ def run(config: Config, context: Context) -> Findings:
 
 
 def claim_rows(each: list[Row]) -> list[Row]:
-    """Hold the frequency models to what the reference says of the same tables."""
+    """Compare the frequency models with the figures that the reference gives for the same tables."""
     frame = pl.DataFrame(each, infer_schema_length=None)
     means = {name: _mean(frame, name) for name in ("time_error_pct", *(f"power_{form}_pct" for form in POWERS))}
     powers = {form: means[f"power_{form}_pct"] for form in POWERS}
@@ -119,7 +119,7 @@ def claim_rows(each: list[Row]) -> list[Row]:
 
 
 def node_type_rows(speeds: pl.DataFrame) -> list[Row]:
-    """Return what is measured of each node type and GPU count: jobs, and how much faster than one GPU they are."""
+    """Return the jobs measured on each node type and GPU count, and their speed-up over one GPU."""
     keys = ["model", "batch", "gpu_type", "consolidated"]
     single = speeds.filter(pl.col("gpus") == 1).select(*keys, one="steps_per_s")
     gains = speeds.join(single, on=keys, nulls_equal=True).with_columns(gain=pl.col("steps_per_s") / pl.col("one"))
@@ -153,7 +153,7 @@ LEAST_LIMITS: Final = 3
 
 
 def limit_rows(table: pl.DataFrame) -> list[Row]:
-    """Return a row per GPU type: errors at inner limits held out, one at a time, and what the best limits come to.
+    """Return a row per GPU type: errors at inner limits held out one at a time, and the effect of the best limits.
 
     Savings are against the highest limit measured, over the settings that have at least `LEAST_LIMITS`.
     """
@@ -208,7 +208,7 @@ LEAST_COUNTS = 3
 
 
 def scaling_rows(steps: pl.DataFrame) -> list[Row]:
-    """Return a row per application and cluster: its error, and that at each GPU count when it is held out.
+    """Return a row per application and cluster: its error, and the error at each GPU count when that is held out.
 
     `largest_error_pct` is at the largest count, fitted to all smaller ones. Where rows are suspect there is no model.
     """

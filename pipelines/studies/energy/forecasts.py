@@ -1,6 +1,6 @@
-"""How far simple forecasts of carbon and price lie from what came: a row per zone, series, forecast and horizon.
+"""The study of forecasts: errors of simple forecasts of carbon and price, a row per zone, series, forecast and horizon.
 
-The forecasts are `scheduler_core.planning.forecast`'s. Called by `taut experiment grid-forecast`.
+Forecasts are made in `scheduler_core.planning.forecast`. Called by `taut study forecasts`.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""Errors of the frequency models, fitted and held out, and what each workload's best frequency saves and costs.
+"""Errors of the frequency models, fitted and held out, savings of each workload's best frequency, and the charts.
 
-Fitting is `scheduler_core.planning.frequency`'s. Called by `pipelines.studies.energy.fits`.
+Models are fitted in `scheduler_core.planning.frequency`. Called by `fits`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,9 +37,9 @@ def workloads(table: pl.DataFrame) -> list[tuple[str, Columns]]:
 
 
 def workload_rows(table: pl.DataFrame) -> list[Row]:
-    """Return each workload's model, its errors, and what its step of least energy saves and costs as measured.
+    """Return each workload's model, its errors, and the measured savings and slowdown at its best frequency.
 
-    `told_` columns are of the step that the model takes for the best.
+    `told_` columns are at the frequency that is best by the model.
     """
     rows: list[Row] = []
     for name, (mhz, perf, watts) in workloads(table):
@@ -116,7 +116,7 @@ def every_second(columns: Columns, _: Sequence[FrequencyModel]) -> Iterator[Told
 
 
 def upper_half(columns: Columns, _: Sequence[FrequencyModel]) -> Iterator[Told]:
-    """Fit to the upper half of the steps: what is told of the lower ones is beyond what was seen."""
+    """Fit to the upper half of the frequencies; the lower ones are extrapolated."""
     seen = np.arange(len(columns[0])) >= len(columns[0]) // 2
     yield _fitted(columns, seen), ~seen
 
@@ -128,7 +128,7 @@ def both_ends(columns: Columns, _: Sequence[FrequencyModel]) -> Iterator[Told]:
 
 
 def other_workloads(columns: Columns, others: Sequence[FrequencyModel]) -> Iterator[Told]:
-    """Take the mean of the other workloads' models, relative to the reference; of this one only its watts there."""
+    """Use the mean of the other workloads' models relative to the reference; of this workload only its power there."""
     mhz, _, watts = columns
     top = others[0].reference_mhz
     time = np.mean([[model.a, model.b_mhz] / model.time_ratio(top) for model in others], axis=0)
@@ -201,7 +201,7 @@ def energy_over_frequency(table: pl.DataFrame, of: Sequence[str]) -> alt.TopLeve
 
 
 def errors_of_fits(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw each workload's error by what is fitted, with the mean of all as a tick."""
+    """Draw each workload's error by fitted formula, with the mean over workloads as a tick."""
     long = rows.unpivot(list(FORMS), index="workload", variable_name="form", value_name="error_pct").with_columns(
         form=pl.col("form").replace_strict(FORMS)
     )

@@ -1,6 +1,6 @@
-"""The measured tables as tidy frames, and models made of them: of frequency and scaling.
+"""The measured tables as tidy frames, and the models fitted to them, of frequency and of scaling.
 
-Reading and checking files is `measured_files`'; judging the models is `fits`'. Called by the energy experiments.
+Files are read in `measured_files`, models judged in `fits`. Called by the energy, carbon and cost studies.
 """
 
 import json
@@ -49,7 +49,7 @@ def frequency_table(folder: Path) -> pl.DataFrame:
     Raises
     ------
     SourceError
-        If a file is absent or cannot be meant, or the two tables are not of the same workloads and frequencies.
+        If a file is missing or not in its format, or the two tables are not of the same workloads and frequencies.
     """
     perf, watts = (_tidy(folder, f"gpu_frequency/dataset_{name}.csv", name) for name in ("performance", "power"))
     keys = ["workload", "frequency_mhz"]
@@ -90,7 +90,7 @@ def step_times(folder: Path) -> pl.DataFrame:
     Raises
     ------
     SourceError
-        If the file is absent or cannot be meant.
+        If the file is missing or not in its format.
     """
     read = table(folder, "throughput/step_time_by_gpu_count.csv", dict(STEP_COLUMNS.values()))
     tidy = read.rename({column: name for name, (column, _) in STEP_COLUMNS.items()})
@@ -98,7 +98,7 @@ def step_times(folder: Path) -> pl.DataFrame:
 
 
 def gpus_per_node(steps: pl.DataFrame) -> int:
-    """Return the most GPUs that a node of the rows' cluster was seen to have."""
+    """Return the largest number of GPUs seen on one node of the rows' cluster."""
     return int((steps["gpus"] / steps["nodes"]).ceil().max() or 1)  # type: ignore[arg-type]  # a number, or None of no rows
 
 
@@ -128,7 +128,7 @@ def power_limits(folder: Path) -> pl.DataFrame:
     Raises
     ------
     SourceError
-        If a file is absent or cannot be meant.
+        If a file is missing or not in its format.
     """
     columns: dict[str, type[pl.DataType]] = {
         "dataset": pl.String,
@@ -157,7 +157,7 @@ def gavel_throughputs(folder: Path) -> pl.DataFrame:
     Raises
     ------
     SourceError
-        If the file is absent or cannot be meant.
+        If the file is missing or not in its format.
     """
     name = "throughput/gavel_throughputs.json"
     try:

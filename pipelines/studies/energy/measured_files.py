@@ -1,6 +1,6 @@
-"""Files of measurements read and checked: tables with named columns, numbers that can be meant, bounded in size.
+"""Read and check files of measurements: named columns, numbers in range, bounded size.
 
-What the tables mean is `pipelines.studies.energy.measured`'s, who calls this.
+The tables are interpreted in `measured`, which calls this.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ def table(folder: Path, name: str, columns: Mapping[str, type[pl.DataType]]) -> 
     Raises
     ------
     SourceError
-        If the file is absent or too large, lacks a column, or holds what cannot be meant: the first such row is told.
+        If the file is absent or too large, lacks a column, or holds an invalid value; the message gives the first such row.
     """
     read = _text(found(folder, name), name)
     if missing := [column for column in columns if column not in read.columns]:

@@ -1,6 +1,6 @@
-"""What right-sizing saves in energy, carbon and money: drawn jobs with measured use, recorded ones without, one table.
+"""The savings study: energy, carbon and money saved by right-sizing drawn jobs, and by switching off machines.
 
-Puts the parts together. Called by `taut experiment savings`.
+Runs are made in `savings_runs`. Called by `taut study savings`.
 """
 
 import math
@@ -58,7 +58,7 @@ PARTS: Final = ("work_kwh", "idle_of_used_kwh", "idle_of_unused_gpus_kwh", "idle
 
 
 def right_sizing(runs: pl.DataFrame) -> list[Row]:
-    """Return what each arm saves against `requested` under the same seeds, and the harm beside it."""
+    """Return the savings of each arm against `requested` with the same seeds, and the harm."""
     rows: list[Row] = []
     for key, members in runs.group_by(KEY, maintain_order=True):
         base = _of(members, REQUESTED)
@@ -76,7 +76,7 @@ def right_sizing(runs: pl.DataFrame) -> list[Row]:
 
 
 def switching_off(runs: pl.DataFrame) -> list[Row]:
-    """Return what switching empty machines off saves with every job at its request, nothing right-sized."""
+    """Return the savings of switching off empty machines with every job at its request."""
     rows: list[Row] = []
     kept = runs.filter(pl.col("arm") == REQUESTED, pl.col("truth") == pl.col("truth").first())
     for (scene, zone), members in kept.group_by(["scene", "zone"], maintain_order=True):
@@ -87,9 +87,9 @@ def switching_off(runs: pl.DataFrame) -> list[Row]:
 
 
 def recorded_savings(days: pl.DataFrame, seed: int) -> tuple[list[Row], list[Row]]:
-    """Return what the what-if saves against all GPUs held, and what switching off and placement save.
+    """Return the savings of the what-if against all GPUs held, and of switching machines off and of placement.
 
-    Intervals resample weeks, the same for both sides; none where there are fewer than two.
+    Intervals resample weeks, the same for both sides; there are none with fewer than two weeks.
     """
     right: list[Row] = []
     off: list[Row] = []
@@ -114,7 +114,7 @@ def recorded_savings(days: pl.DataFrame, seed: int) -> tuple[list[Row], list[Row
 
 
 def drawn_parts(runs: pl.DataFrame) -> list[Row]:
-    """Return where the energy of machines that are always on goes, means over seeds, by arm under the last truth."""
+    """Return the parts of the energy of always-on machines: means over seeds, by arm, under the last slowdown model."""
     zone, truth = runs["zone"][0], runs["truth"][-1]
     kept = runs.filter(pl.col("zone") == zone, pl.col("truth") == truth, pl.col("machines") == ON)
     return [
@@ -159,7 +159,7 @@ def _resampled(own: pl.DataFrame, base: pl.DataFrame, counts: FloatArray) -> Row
 
 
 def _per_job(own: pl.DataFrame, base: pl.DataFrame, name: str, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return what is saved in percent, and for `JOBS` finished jobs, in each resample."""
+    """Return the saving in percent, and per `JOBS` finished jobs, in each resample."""
     each, standing = (
         weights @ frame[name].to_numpy() / (weights @ frame[FINISHED].to_numpy()) for frame in (own, base)
     )

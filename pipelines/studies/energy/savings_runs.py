@@ -1,6 +1,6 @@
-"""What right-sizing saves where jobs are drawn under contention: every arm under the same arrivals, priced by the hour.
+"""Runs of the savings study: every arm on drawn jobs with the same arrivals, and replays of recorded traces.
 
-What the figures come to is `savings_tables`' matter. Called by `pipelines.studies.energy.savings`.
+Figures are computed in `savings`, which calls this.
 """
 
 import math
@@ -152,14 +152,14 @@ def recorded(lake: Lake, trace: str, cluster: str | None, meters: Meters, talk: 
         f"{trace}: first come, first served, until the last submission; {waits}; work is that of {PACKED} in "
         "every row: arms differ in which machines are empty",
         *(f"{trace}: {note}" for note in meters.assumed(machines)),
-        f"{trace}: nobody measured what its jobs use: no request is shrunk. {WHAT_IF}: as if every instance held only "
+        f"{trace}: its jobs have no measured use: no request is shrunk. {WHAT_IF}: as if every instance held only "
         f"the GPUs that {frac:.0%} use needs, whole ones, with the same work in the same time: a bound, no measurement",
     )
     return Recorded(days=pl.concat(rows), parts=whole[0].parts(), notes=notes)
 
 
 def fewer_gpus(workload: Workload, frac: float) -> Workload:
-    """Return the workload as if each instance held only as many whole GPUs as a share of them comes to."""
+    """Return the workload with each instance holding only as many whole GPUs as the given share of them."""
     whole = UNITS[GPUS]
     units = workload.request_units.copy()
     need = np.ceil(units[:, GPUS] * frac / whole).astype(np.int64) * whole
@@ -168,15 +168,15 @@ def fewer_gpus(workload: Workload, frac: float) -> Workload:
 
 
 def waited(run: Schedule) -> int:
-    """Return how many jobs started later than they came."""
+    """Return how many jobs started later than they were submitted."""
     first: FloatArray = np.full(len(run.workload), np.inf)
     np.minimum.at(first, run.job, run.start_s)
     return int((np.isfinite(first) & (first > run.workload.arrive_s)).sum())
 
 
 def _read(meters: Meters, run: Schedule, first_ts: float) -> Iterator[Metered]:
-    nobody_knows = Uses(mean=np.full((len(run.workload), len(UNITS)), np.nan))
-    return meters.read(run, nobody_knows, lambda grid: start_on(grid, None, first_ts)[0])
+    unknown = Uses(mean=np.full((len(run.workload), len(UNITS)), np.nan))
+    return meters.read(run, unknown, lambda grid: start_on(grid, None, first_ts)[0])
 
 
 def _days(arm: str, machines: str, found: Metered, run: Schedule) -> pl.DataFrame:

@@ -1,6 +1,6 @@
-"""Holding recorded jobs for a cleaner or cheaper hour: what it saves, and what it costs them in completion time.
+"""The slack study: hold recorded jobs for a cleaner or cheaper hour, and compare savings with later completion.
 
-Who is released when is `pipelines.simulation.energy.slack`'s matter. Called by `taut experiment slack`.
+Release times are decided in `scheduler_core.planning.release`. Called by `taut study slack`.
 """
 
 import math
@@ -63,10 +63,9 @@ KG: Final = 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """The jobs of a replay, the machines, and which jobs are measured: those with a model's run time.
+    """The jobs of a replay, the machines, and the measured jobs: those with a predicted run time.
 
-    `day` is that of submission (n), numbered from the first measured one. `uses` are of the GPUs, where a trace has
-    measured them.
+    `day` (n,) is the day of submission, counted from the first measured job. `uses` are the measured uses of GPUs.
     """
 
     workload: Workload
@@ -79,7 +78,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What the measured jobs of one run came to, summed by day of submission (days,)."""
+    """Figures of the measured jobs of one run, summed by day of submission (days,)."""
 
     jobs: FloatArray
     kwh: FloatArray
@@ -246,7 +245,7 @@ def _notes() -> list[str]:
     return [
         "first come, first served; energy is that of the jobs: their work and the idle draw of what they hold",
         "each job is held once, at its submission, until the hour from which its run is expected to meet the lowest "
-        "mean; persistence forecasts no better hour, so that it holds nobody; clairvoyant knows series and run times "
+        "mean; persistence forecasts no better hour, so that it holds no job; clairvoyant knows series and run times "
         "(a bound)",
         "intensity_saved_pct: of grams per kWh met, whatever placement does to the kWh; jct_later_h: mean completion "
         f"time less that of starting at once; intervals of 95 % from blocks of {BLOCK_DAYS} days of submission",

@@ -30,37 +30,37 @@ def site(gpus: int = 4, budget_g: float = np.inf, **more: object) -> Site:
 
 
 def test_one_job_alone_by_hand() -> None:
-    course = simulate(arriving([0.0], [250.0]), site(gpus=1, idle_w=30.0), fifo_at_max, as_requested=True)
+    simulated = simulate(arriving([0.0], [250.0]), site(gpus=1, idle_w=30.0), fifo_at_max, as_requested=True)
 
-    assert course.jct_s.tolist() == [250.0]
-    assert course.kwh == pytest.approx([250.0 * 200.0 / 3.6e6])
-    assert course.grams == pytest.approx(1000.0 * course.kwh)
-    assert (course.gpu_s.tolist(), course.idle_kwh, course.rounds) == ([250.0], 0.0, 3)
+    assert simulated.jct_s.tolist() == [250.0]
+    assert simulated.kwh == pytest.approx([250.0 * 200.0 / 3.6e6])
+    assert simulated.grams == pytest.approx(1000.0 * simulated.kwh)
+    assert (simulated.gpu_s.tolist(), simulated.idle_kwh, simulated.rounds) == ([250.0], 0.0, 3)
 
 
 def test_five_jobs_first_in_first_out_by_hand() -> None:
     jobs = arriving([0.0, 0.0, 50.0, 100.0, 150.0], [200.0, 50.0, 100.0, 300.0, 100.0], requested=[1, 1, 4, 1, 1])
 
-    course = simulate(jobs, site(gpus=4), fifo_at_max, as_requested=True)
+    simulated = simulate(jobs, site(gpus=4), fifo_at_max, as_requested=True)
 
     # The third asks for all GPUs: it waits for the first to end at 200, and the two behind it wait for it, to 250;
     # they start with the period that begins at 300.
-    assert course.jct_s.tolist() == [200.0, 50.0, 200.0, 500.0, 250.0]
-    assert course.gpu_s.tolist() == [200.0, 50.0, 200.0, 300.0, 100.0]
+    assert simulated.jct_s.tolist() == [200.0, 50.0, 200.0, 500.0, 250.0]
+    assert simulated.gpu_s.tolist() == [200.0, 50.0, 200.0, 300.0, 100.0]
 
 
 def test_rounds_at_arrivals_and_ends_leave_no_gpu_waiting_for_the_period() -> None:
     jobs = arriving([0.0, 0.0, 130.0], [50.0, 70.0, 20.0])
 
-    course = simulate(jobs, site(gpus=1, at_events=True), fifo_at_max, as_requested=True)
+    simulated = simulate(jobs, site(gpus=1, at_events=True), fifo_at_max, as_requested=True)
 
-    assert course.jct_s == pytest.approx([50.0, 120.0, 20.0])
+    assert simulated.jct_s == pytest.approx([50.0, 120.0, 20.0])
 
 
 def test_idle_gpus_draw_until_the_last_job_ends() -> None:
-    course = simulate(arriving([0.0], [250.0]), site(gpus=3, idle_w=30.0), fifo_at_max, as_requested=True)
+    simulated = simulate(arriving([0.0], [250.0]), site(gpus=3, idle_w=30.0), fifo_at_max, as_requested=True)
 
-    assert course.idle_kwh == pytest.approx(2 * 250.0 * 30.0 / 3.6e6)
+    assert simulated.idle_kwh == pytest.approx(2 * 250.0 * 30.0 / 3.6e6)
 
 
 def test_a_changed_count_costs_its_restart() -> None:
@@ -69,11 +69,11 @@ def test_a_changed_count_costs_its_restart() -> None:
     def planner(jobs: ElasticJobs, **_: object) -> CountsAndFrequencies:
         return CountsAndFrequencies(gpus=np.array([next(counts)]), step=np.array([1]), postponed=np.array([False]))
 
-    course = simulate(arriving([0.0], [200.0]), site(restart_s=30.0), planner)
+    simulated = simulate(arriving([0.0], [200.0]), site(restart_s=30.0), planner)
 
-    assert course.changes.tolist() == [1]
-    assert course.jct_s == pytest.approx([100.0 + 30.0 + 100.0 / np.sqrt(2.0)])
-    assert course.gpu_s == pytest.approx([100.0 + 2 * (30.0 + 100.0 / np.sqrt(2.0))])
+    assert simulated.changes.tolist() == [1]
+    assert simulated.jct_s == pytest.approx([100.0 + 30.0 + 100.0 / np.sqrt(2.0)])
+    assert simulated.gpu_s == pytest.approx([100.0 + 2 * (30.0 + 100.0 / np.sqrt(2.0))])
 
 
 @pytest.mark.parametrize("name", PLANNERS)
@@ -88,17 +88,17 @@ def test_every_job_ends_and_its_energy_is_what_its_gpus_drew(
     as_requested = name.startswith("f")
     least = jobs.requested.max() * 200.0 * 100.0 / 3600.0 if as_requested else 0.0
 
-    course = simulate(
+    simulated = simulate(
         jobs, site(budget_g=max(budget_g, least), at_events=at_events), PLANNERS[name], as_requested=as_requested
     )
 
-    assert course.unfinished == 0
-    assert (course.jct_s >= jobs.steps / 2.0 - 1e-6).all()
-    assert (course.kwh >= course.gpu_s * 100.0 / 3.6e6 - 1e-12).all()
-    assert (course.kwh <= course.gpu_s * 200.0 / 3.6e6 + 1e-12).all()
-    assert course.grams == pytest.approx(1000.0 * course.kwh)
-    assert course.over_budget <= 1e-6
-    assert course.gpu_s.sum() <= 4 * ((jobs.submit_s + course.jct_s).max() - 0.0) + 1e-6
+    assert simulated.unfinished == 0
+    assert (simulated.jct_s >= jobs.steps / 2.0 - 1e-6).all()
+    assert (simulated.kwh >= simulated.gpu_s * 100.0 / 3.6e6 - 1e-12).all()
+    assert (simulated.kwh <= simulated.gpu_s * 200.0 / 3.6e6 + 1e-12).all()
+    assert simulated.grams == pytest.approx(1000.0 * simulated.kwh)
+    assert simulated.over_budget <= 1e-6
+    assert simulated.gpu_s.sum() <= 4 * ((jobs.submit_s + simulated.jct_s).max() - 0.0) + 1e-6
 
 
 def test_a_tighter_budget_takes_longer_and_less_energy() -> None:
@@ -129,34 +129,34 @@ def test_banked_budget_is_spent_later_and_never_more_than_was_banked() -> None:
 
 
 def test_a_budget_that_lets_nothing_run_ends_the_simulation_with_jobs_left() -> None:
-    course = simulate(arriving([0.0, 5.0], [50.0, 60.0]), site(budget_g=0.0), allocate)
+    simulated = simulate(arriving([0.0, 5.0], [50.0, 60.0]), site(budget_g=0.0), allocate)
 
-    assert (course.unfinished, course.kwh.sum()) == (2, 0.0)
-    assert course.rounds == STUCK_S / 100.0
+    assert (simulated.unfinished, simulated.kwh.sum()) == (2, 0.0)
+    assert simulated.rounds == STUCK_S / 100.0
 
 
 def test_jobs_past_their_predicted_work_go_on() -> None:
-    course = simulate(arriving([0.0], [1000.0], told=0.01), site(gpus=1), allocate)
+    simulated = simulate(arriving([0.0], [1000.0], told=0.01), site(gpus=1), allocate)
 
-    assert course.unfinished == 0
-    assert course.jct_s >= 1000.0
+    assert simulated.unfinished == 0
+    assert simulated.jct_s >= 1000.0
 
 
 def test_dirtier_hours_run_less_under_a_budget_in_grams() -> None:
     jobs = arriving([0.0], [500.0])
     dirty = site(gpus=4, budget_g=8.0, intensity_g_per_kwh=lambda now_s: 1000.0 if now_s < 200.0 else 200.0)
 
-    course = simulate(jobs, dirty, allocate)
+    simulated = simulate(jobs, dirty, allocate)
     clean = simulate(jobs, replace(dirty, intensity_g_per_kwh=lambda _: 200.0), allocate)
 
-    assert course.jct_s > clean.jct_s
-    assert course.grams.sum() > clean.grams.sum()
+    assert simulated.jct_s > clean.jct_s
+    assert simulated.grams.sum() > clean.grams.sum()
 
 
 def test_no_jobs_are_no_rounds() -> None:
-    course = simulate(arriving([], []), site(), allocate)
+    simulated = simulate(arriving([], []), site(), allocate)
 
-    assert (len(course.jct_s), course.rounds, course.idle_kwh) == (0, 0, 0.0)
+    assert (len(simulated.jct_s), simulated.rounds, simulated.idle_kwh) == (0, 0, 0.0)
 
 
 @pytest.mark.parametrize(
