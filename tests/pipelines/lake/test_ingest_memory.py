@@ -1,4 +1,4 @@
-"""What memory an ingest is given: by the size of its files, more where that did not do, and no frames beside it."""
+"""The memory limit of an ingest: by the size of its files, more after an out-of-memory error; no frame library."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The views beside a lake's tables say what the statistics say, and the database tells what every column means."""
+"""The views agree with the statistics, and the database describes every column."""
 
 from pathlib import Path
 

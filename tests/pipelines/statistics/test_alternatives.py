@@ -1,4 +1,4 @@
-"""Pod lists of openb are alternatives: one is told, none is added up; lists without times tell no arrivals."""
+"""Clusters of openb are alternatives: one by default, none added up; lists without times have no arrivals."""
 
 from pathlib import Path
 

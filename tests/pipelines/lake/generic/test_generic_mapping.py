@@ -1,4 +1,4 @@
-"""Mapping files: what cannot be meant is told with its place and cure, before anything is read."""
+"""Mapping files: every fault is reported with its place and cure before any row is read."""
 
 from pathlib import Path
 from zoneinfo import available_timezones
