@@ -23,7 +23,7 @@ def test_a_broken_transfer_goes_on_where_it_stopped(mirror: Mirror, tmp_path: Pa
 def test_a_later_run_resumes_what_an_earlier_one_left(mirror: Mirror, tmp_path: Path, out: Path) -> None:
     mirror.faults = [("cut", 1000)] + [("status", (503, {}))] * 2
 
-    with pytest.raises(FetchError, match=r"gave up .* 3 attempts .*503.* go on from byte 1000"):
+    with pytest.raises(FetchError, match=r"gave up .* 3 attempts .*503.* resume from byte 1000"):
         fetched(mirror, out, manifest_of(tmp_path))
 
     assert files_in(out) == [f"{NAME}.part", f"{NAME}.part.etag"]
