@@ -1,5 +1,4 @@
-"""One static page about traces and their models: charts and tables that open without a network.
+"""The report: one static page about traces and their models, with charts and tables that open without a network.
 
-Statistics are `pipelines.statistics`', drawings `pipelines.report.charts`'; here they are chosen, put in order and
-written. Called by `taut report`.
+Statistics come from `pipelines.statistics`, charts from `report.charts`. Called by `taut report`.
 """

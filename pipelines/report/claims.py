@@ -1,6 +1,6 @@
-"""The section on over-claim: request against use, the slack in hours, and in money at a stated price.
+"""The report's section on over-claim: request against use, slack in hours, and its cost at a given price.
 
-Called by `pipelines.report.report`.
+Statistics are computed in `pipelines.statistics`. Called by `pipelines.report.report`.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from pipelines.report.parts import Figure, Note, Part, Section, Table, Traces
 from pipelines.report.price import Price
 
 DRAWN: Final = (("cpu_cores", "mean"), ("gpus", "mean"), ("mem_gib", "peak"), ("gpu_mem_gib", "peak"))
-"""Which use of each resource is drawn: what a shrink has to leave standing."""
+"""The use drawn for each resource: a smaller request must cover it."""
 COLUMNS: Final = (
     "trace",
     "resource",
@@ -30,7 +30,7 @@ COLUMNS: Final = (
 
 
 def claims(traces: Traces, price: Price | None) -> Section:
-    """Return request against use of each resource, slack by resource and kind, and what it costs."""
+    """Return request against use of each resource, slack by resource and kind, and its cost."""
     whole = traces.ask("over_claim")
     kinds = traces.ask("over_claim", "task_type")
     parts: list[Part] = []
@@ -44,7 +44,7 @@ def claims(traces: Traces, price: Price | None) -> Section:
             parts.append(Figure(name=f"slack_by_kind-{trace}", chart=chart, rows=rows))
     if whole.rows.width:
         said = (
-            "Over measured tasks that ask for some of the resource, per instance; basis: what a request is; "
+            "Measured tasks that request some of the resource, per instance; basis: definition of the request; "
             "requested_h and slack_h in core-, GPU- and GiB-hours; slack_h is the request above use, times instances "
             "and run time"
         )
@@ -53,20 +53,20 @@ def claims(traces: Traces, price: Price | None) -> Section:
     return Section(
         name="over-claim",
         title="Over-claim: request against use",
-        intro="What jobs ask for, beside what they were measured to use. Slack is not all reclaimable: peaks and "
-        "margins bound what a request can shrink to. Parameter servers are left out: traces measure them with their "
-        "workers' sensors. Nobody asks for GPU memory: its request is the memory of the GPUs asked for.",
+        intro="Requests of jobs next to their measured use. Not all slack is reclaimable: peaks and margins limit how "
+        "far a request can shrink. Parameter servers are left out, because traces measure them with their workers' "
+        "sensors. Jobs do not request GPU memory; the memory of the requested GPUs counts as the request.",
         parts=(*parts, *whole.notes),
     )
 
 
 def gpu_slack(rows: pl.DataFrame) -> pl.DataFrame:
-    """Keep what `over_claim` says of GPUs whose hours are known."""
+    """Keep the rows of `over_claim` on GPUs with known hours."""
     return rows.filter(pl.col("resource") == "gpus", pl.col("requested_h").is_not_null())
 
 
 def priced(rows: pl.DataFrame, price: Price) -> pl.DataFrame:
-    """Return the rows with what was asked for and what was slack in money."""
+    """Return the rows with the cost of requested hours and of slack."""
     return rows.with_columns(
         (pl.col(hours) * price.amount).alias(f"{name} ({price.currency})")
         for name, hours in (("requested", "requested_h"), ("slack", "slack_h"))
@@ -88,10 +88,10 @@ def _distributions(traces: Traces) -> list[Part]:
 def _cost(kinds: pl.DataFrame, price: Price | None) -> Part:
     rows = gpu_slack(kinds).select("trace", "task_type", "tasks", "requested_h", "slack_h", "slack_share")
     if price is None or not rows.height:
-        return Note(text='No price is stated: --price-gpu-hour "2.50 USD" adds what slack costs.')
+        return Note(text='No price given: --price-gpu-hour "2.50 USD" adds the cost of slack.')
     return Table(
         name="slack_cost",
-        title=f"GPU slack by kind, at {price} a GPU-hour",
+        title=f"GPU slack by kind, at {price} per GPU-hour",
         rows=priced(rows, price),
-        said="GPU-hours of measured tasks, the mean use over a run against the request; the price is as stated",
+        said="GPU-hours of measured tasks, the mean use over a run against the request; the price is as given",
     )

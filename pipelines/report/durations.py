@@ -1,6 +1,6 @@
-"""The sections on how long jobs run, and how long they wait.
+"""The report's sections on run times, queueing delays and machine use over the week.
 
-Called by `pipelines.report.report`.
+Statistics are computed in `pipelines.statistics`. Called by `pipelines.report.report`.
 """
 
 from typing import Final
@@ -27,9 +27,9 @@ def waits(traces: Traces) -> Section:
 
 
 _INTRO: Final = {
-    "run_time": "From start to end, over all jobs whose run time is known, however they ended; of jobs cut off at the "
-    "trace's end, what they had run by then.",
-    "queueing_delay": "From submission to start, over all jobs whose wait is known.",
+    "run_time": "From start to end, over all jobs with a known run time, whatever their status; for jobs cut off at "
+    "the trace's end, the time until then.",
+    "queueing_delay": "From submission to start, over all jobs with a known wait.",
 }
 
 
@@ -55,7 +55,7 @@ def _section(traces: Traces, statistic: str, title: str, name: str, by: tuple[st
 
 
 def _most_jobs(rows: pl.DataFrame, dimension: str) -> pl.DataFrame:
-    """Keep the parts with most jobs, in their own order."""
+    """Keep the categories with most jobs, in their original order."""
     kept = rows.with_row_index("at").sort("jobs", "at", descending=[True, False]).head(MOST_PARTS).sort("at").drop("at")
     if dimension != "size":
         return kept.sort("jobs", descending=True, maintain_order=True)
@@ -66,7 +66,7 @@ def _most_jobs(rows: pl.DataFrame, dimension: str) -> pl.DataFrame:
 
 
 def busyness(traces: Traces) -> Section:
-    """Return heat maps of the busy fraction of each resource, and its range over types of machines."""
+    """Return heat maps of the busy fraction of each resource, and its range by machine type."""
     hours, kinds = traces.ask("utilisation_by_hour", "weekday"), traces.ask("utilisation_by_machine_type")
     parts: list[Part] = []
     for trace in hours.traces:
@@ -84,8 +84,8 @@ def busyness(traces: Traces) -> Section:
     return Section(
         name="utilisation",
         title="Utilisation",
-        intro="Means over machine-hours in the trace's own time zone: a machine sampled each minute weighs no more "
-        "than one sampled each hour. Hours without a sample are empty, not idle.",
+        intro="Means over machine-hours in the trace's own time zone: machines sampled each minute weigh as much "
+        "as machines sampled each hour. Hours without a sample are empty, not idle.",
         parts=(*parts, *hours.notes),
     )
 

@@ -1,6 +1,6 @@
-"""The section on energy, carbon and money: the grid by hour, kWh of machines, and what GPUs that nobody used burn.
+"""The report's section on energy, carbon and money: the grid by hour, kWh of machines, idle draw of unused GPUs.
 
-Made where a grid is told, and left out elsewhere. Called by `pipelines.report.report`.
+Present only with `--grid`. Called by `pipelines.report.report`.
 """
 
 from collections.abc import Iterable
@@ -21,12 +21,12 @@ from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
 from scheduler_core.planning.power import PowerTable
 
-UNKNOWN: Final = "not told"
+UNKNOWN: Final = "not in the trace"
 KEY: Final = ("cluster", "machine")
 
 
 def energy(traces: Traces, meters: Meters) -> Section:
-    """Return the grid's hours, the energy of machines by type, and the idle draw of GPUs asked for and not used."""
+    """Return the grid's hours, the energy of machines by type, and the idle draw of requested but unused GPUs."""
     parts: list[Part] = [part for grid in meters.grids for part in _grid(grid)]
     whole = traces.ask("utilisation_by_machine_type", "cluster", "machine")
     for trace in whole.traces:
@@ -49,8 +49,8 @@ def energy(traces: Traces, meters: Meters) -> Section:
     return Section(
         name="energy",
         title="Energy, carbon and money",
-        intro="A GPU draws its idle watts whether it is used or not. What is measured: use, intensity, price. What is "
-        "modelled: watts, linear in use between published idle and full draw.",
+        intro="A GPU draws its idle power whether it is used or not. Measured: use, carbon intensity, price. Modelled: "
+        "power, linear in use between published idle and full draw.",
         parts=tuple(parts),
     )
 
@@ -75,10 +75,10 @@ def hours_of_day(series: HourlySeries) -> pl.DataFrame:
 
 
 def machine_energy(rows: pl.DataFrame, traces: Traces, trace: str, table: PowerTable) -> pl.DataFrame:
-    """Return by type of machine the kWh of its hours with GPU samples: idle draw, and what measured use adds.
+    """Return the kWh of hours with GPU samples by machine type: idle draw, and the addition from measured use.
 
-    Of the CPUs the mean use of the machine's own samples; where it has none they count as idle. Machines that no list
-    has are left out.
+    CPU use is the mean of the machine's samples, zero without samples. Machines missing from the machine list are left
+    out.
     """
     listed = traces.lake.table("machines", trace).select(*KEY, "gpus", "cpu_cores", "gpu_type").collect()
     watts = listed.with_columns(
@@ -102,7 +102,7 @@ def machine_energy(rows: pl.DataFrame, traces: Traces, trace: str, table: PowerT
 
 
 def idle_draw(slack: Asked, table: PowerTable) -> pl.DataFrame:
-    """Return what GPUs that were asked for and not used burn, by GPU type and kind: slack GPU-hours x idle watts."""
+    """Return the idle energy of requested but unused GPUs by GPU type and kind: slack GPU-hours x idle watts."""
     if not slack.rows.width:
         return pl.DataFrame()
     rows = gpu_slack(slack.rows)
@@ -140,14 +140,14 @@ def _table(idle: pl.DataFrame, grid: Grid) -> Table:
             said.append(f"{column} at the mean of all hours, {mean:.4g} {series.unit}")
     return Table(
         name=f"idle_gpus-{grid.zone}",
-        title=f"What GPUs asked for and not used burn, {grid.zone}",
+        title=f"Idle energy of requested but unused GPUs, {grid.zone}",
         rows=rows,
         said="; ".join(said),
     )
 
 
 def _taken_as(traces: Traces, drawn: Iterable[str], idle: pl.DataFrame, table: PowerTable) -> list[str]:
-    """Say which machines and jobs are of a GPU type that the table does not know, and what they are taken as."""
+    """Return notes on machines and jobs whose GPU type is not in the power table, and on the type assumed."""
     notes = []
     for trace in drawn:
         machines = [_machine(row) for row in traces.lake.table("machines", trace).collect().iter_rows(named=True)]
@@ -156,7 +156,9 @@ def _taken_as(traces: Traces, drawn: Iterable[str], idle: pl.DataFrame, table: P
         return notes
     unknown = idle.filter(~pl.col("gpu_type").is_in(list(table.gpus)))
     for trace, tasks in unknown.group_by("trace", maintain_order=True).agg(pl.col("tasks").sum()).iter_rows():
-        notes.append(f"{trace}: {tasks} tasks name no GPU type of the table: idle draw taken as of {table.default_gpu}")
+        notes.append(
+            f"{trace}: {tasks} tasks have no GPU type of the table: idle draw assumed as of {table.default_gpu}"
+        )
     return notes
 
 

@@ -1,6 +1,6 @@
-"""The section on models: what they are, how they were judged, which features matter and what each added to answers.
+"""The report's section on models: cards, accuracy, coverage, importances and SHAP values.
 
-Figures of judgement are the cards'; only SHAP values are computed here. Called by `pipelines.report.report`.
+Accuracy comes from the model cards; only SHAP values are computed here. Called by `pipelines.report.report`.
 """
 
 import warnings
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from modelserve.bundle.bundle import Bundle
 
 EXPLAINED_JOBS: Final = 60
-"""Jobs of a swarm at most: as many points stand in each row."""
+"""Maximum of jobs in a SHAP plot: each row has one point per job."""
 LEAST_LATER: Final = 20
-"""Later jobs below which the newest of all are explained instead."""
+"""Minimum of later jobs; below it the newest of all jobs are explained."""
 EXPLAINED_FEATURES: Final = 7
 
 FloatArray = npt.NDArray[np.float64]
@@ -33,9 +33,9 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """What the features added to the answers of one target: rows of feature, shap and rank, most important first.
+    """SHAP values of one target: rows of feature, shap and rank, most important first.
 
-    `later` tells whether the jobs were submitted after the model's cut, and so not learnt from.
+    `later` is true if the jobs were submitted after the model's cut, so were not trained on.
     """
 
     target: str
@@ -45,10 +45,10 @@ class Attribution:
 
 
 def attributions(bundle: "Bundle", jobs: pl.DataFrame, history: History) -> list[Attribution]:
-    """Return the attributions of every target of a model, over jobs of its type spread evenly over its later ones.
+    """Return the attributions of every target of a model, over jobs sampled evenly from the later ones of its type.
 
     A model of several quantiles is explained at its first (the median of run time), in its own units: log run time
-    against its reference, or log1p of use. Each job is seen as of its submission.
+    against its reference, or log1p of use. Features are as of each job's submission.
     """
     shown, later = explained_jobs(jobs, bundle)
     if not shown.height:
@@ -64,7 +64,7 @@ def attributions(bundle: "Bundle", jobs: pl.DataFrame, history: History) -> list
 
 
 def explained_jobs(jobs: pl.DataFrame, bundle: "Bundle") -> tuple[pl.DataFrame, bool]:
-    """Return at most `EXPLAINED_JOBS` ended jobs of the model's type, and whether all came after its cut."""
+    """Return at most `EXPLAINED_JOBS` ended jobs of the model's type, and whether all were submitted after its cut."""
     card = bundle.card
     column = "task_type" if card.task_type in TASK_TYPES else "workload"
     own = jobs.filter(pl.col(column) == card.task_type, has_ended()).sort("submit_ts", "cluster", "job_id", "role")
@@ -78,7 +78,7 @@ def explained_jobs(jobs: pl.DataFrame, bundle: "Bundle") -> tuple[pl.DataFrame, 
 def shap_values(bundle: "Bundle", matrix: npt.NDArray[np.float32]) -> Mapping[str, FloatArray]:
     """Return the SHAP values (n, k) of each target's first output, for encoded rows (n, k)."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its import sets up colours of drawings that are never made
+        warnings.simplefilter("ignore")  # its import warns about colours of plots, which are not drawn here
         import shap  # type: ignore[import-untyped]  # no type information is published
     import xgboost as xgb
 
@@ -96,7 +96,7 @@ def shap_values(bundle: "Bundle", matrix: npt.NDArray[np.float32]) -> Mapping[st
 
 
 def _ranks(matrix: npt.NDArray[np.float32], types: list[str]) -> FloatArray:
-    """Rank each column from 0 to 1 among these jobs; NaN for categories, for what is not known, and for constants."""
+    """Rank each column from 0 to 1 among these jobs; NaN for categories, unknown values and constants."""
     from scipy.stats import rankdata
 
     ranks = np.full(matrix.shape, np.nan)
@@ -139,8 +139,8 @@ def models(traces: Traces, bundles: Bundles, problems: tuple[str, ...]) -> Secti
     return Section(
         name="models",
         title="Models",
-        intro="Accuracy is that of each model's card: on jobs submitted after the cut it was trained up to. Importance "
-        "has no direction; SHAP values say which way a feature moved single answers, not what would cause what.",
+        intro="Accuracy is from each model's card: on jobs submitted after its training cut. Importance has no "
+        "direction. SHAP values give the direction in which a feature moved a prediction; they are not causal.",
         parts=(*parts, *notes),
     )
 
@@ -167,14 +167,14 @@ def _tables(own: Bundles) -> list[Part]:
     tables: list[Part] = []
     if run:
         said = (
-            "n: later jobs judged on; pinball of ln s at p50 and p90 with its interval; mae_h in hours; wmape, "
-            "within_2x and coverage_p90 (wanted: 0.9) are shares"
+            "n: judged later jobs; pinball of ln s at p50 and p90 with its interval; mae_h in hours; wmape, "
+            "within_2x and coverage_p90 (target: 0.9) are shares"
         )
         tables.append(Table(name="runtime-models", title="Models of run time", rows=_frame(run), said=said))
     if use:
         said = (
-            "coverage: share of later jobs whose use was at most the answer (wanted: level); "
-            "over: answers over uses, the price of coverage; pinball of log1p use"
+            "coverage: share of later jobs with use at or below the prediction (target: level); "
+            "over: predictions over uses, the cost of coverage; pinball of log1p use"
         )
         tables.append(Table(name="usage-models", title="Models of peak use", rows=_frame(use), said=said))
     return tables
@@ -194,7 +194,7 @@ def _coverages(own: Bundles) -> list[Part]:
             if found is not None:
                 jobs = "" if card.metrics.get("n") is None else f"  n={card.metrics['n']:.0f}"
                 wanted[card.kind].append((f"{card.trace} {card.task_type}{label}{jobs}", found, level))
-    titles = {"runtime": "Run times at most the p90 said", "usage": "Use at most the bound said"}
+    titles = {"runtime": "Run times at or below the predicted p90", "usage": "Use at or below the predicted bound"}
     figures: list[Part] = []
     for kind, rows in wanted.items():
         if rows:
@@ -215,7 +215,7 @@ def _importances(own: Bundles) -> list[Part]:
 
 
 def _held_out(bundle: "Bundle") -> str:
-    """Say on which rows features were shuffled; cards of peak use do not count theirs."""
+    """Return a description of the rows used for importance; usage cards do not count them."""
     judged = bundle.card.metrics.get("n")
     if bundle.card.kind == "runtime" and judged:
         return f"{spaced(judged)} later jobs"
@@ -231,7 +231,7 @@ def _swarms(own: Bundles, traces: Traces) -> list[Part]:
             if each.card.trace != trace:
                 continue
             for found in attributions(each, jobs, history):
-                of = f"{found.jobs} later jobs" if found.later else f"{found.jobs} jobs that were learnt from"
+                of = f"{found.jobs} later jobs" if found.later else f"{found.jobs} training jobs"
                 target = "" if each.card.kind == "runtime" else f", {found.target}"
                 title = f"SHAP values, {name}{target}"
                 chart = beeswarm(found.rows, title, _SHAP_UNIT[each.card.kind], of)

@@ -1,6 +1,6 @@
-"""The first section: which traces, how many jobs of whom and when, on which machines, how they end, how large they are.
+"""The report's sections on the traces (jobs, users, machines, statuses, sizes) and on data quality.
 
-Called by `pipelines.report.report`.
+Statistics are computed in `pipelines.statistics`. Called by `pipelines.report.report`.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ def overview(traces: Traces) -> Section:
             title="The traces",
             rows=_facts(traces),
             said="tasks are rows of jobs; a job of PAI has several. Runs and waits in seconds. "
-            f"{NULL}: the trace does not tell",
+            f"{NULL}: not in the trace",
             upright=True,
         ),
         Figure(name="status_jobs", chart=by_status(status.rows, "share", "jobs", "jobs"), rows=status.rows),
@@ -36,27 +36,27 @@ def overview(traces: Traces) -> Section:
         parts.append(Figure(name="status_gpu_hours", chart=chart, rows=held.rows))
     untold: tuple[Note, ...] = ()
     for unit in ("hour", "weekday"):
-        come = traces.ask(f"arrivals_by_{unit}")
-        if come.rows.width:
-            chart = arrivals(come.rows, unit, traces.names)
-            parts.append(Figure(name=f"arrivals_by_{unit}", chart=chart, rows=come.rows))
-        untold += come.notes
+        found = traces.ask(f"arrivals_by_{unit}")
+        if found.rows.width:
+            chart = arrivals(found.rows, unit, traces.names)
+            parts.append(Figure(name=f"arrivals_by_{unit}", chart=chart, rows=found.rows))
+        untold += found.notes
     parts += _sizes(sizes, traces)
     machines = traces.ask("machine_classes")
     if machines.rows.width:
-        said = "cpu_cores, mem_gib, gpus and gpu_mem_gib (of one GPU) are of one machine"
+        said = "cpu_cores, mem_gib, gpus and gpu_mem_gib (of one GPU) are per machine"
         parts.append(Table(name="machines", title="Classes of machines", rows=machines.rows, said=said))
     reasons = (*held.notes, *untold, *machines.notes)
     return Section(
         name="overview",
         title="Overview",
-        intro="Each trace by itself; none is mixed with another.",
+        intro="Traces are shown separately; figures never mix them.",
         parts=(*traces.alternatives, *parts, *reasons),
     )
 
 
 def _sizes(sizes: Asked, traces: Traces) -> list[Part]:
-    """Return the sizes of jobs, statuses added up, as shares of the jobs and of their GPU-hours."""
+    """Return the sizes of jobs over all statuses, as shares of jobs and of GPU-hours."""
     if not sizes.rows.width:
         return []
     rows = (
@@ -72,13 +72,13 @@ def _sizes(sizes: Asked, traces: Traces) -> list[Part]:
 
 
 def _share(column: str) -> pl.Expr:
-    """Return a column as shares of its trace; null where the trace has none of it, or does not tell."""
+    """Return a column as shares of its trace; null if the trace has none of it or lacks the column."""
     whole = pl.col(column).sum().over("trace")
     return pl.when(whole > 0).then(pl.col(column) / whole)
 
 
 def _facts(traces: Traces) -> pl.DataFrame:
-    """Return one row of facts for each trace; null where it does not tell."""
+    """Return one row of facts per trace; null if the trace lacks the data."""
     facts = traces.ask("period").rows.drop("zone")
     for statistic, column in _TYPICAL.items():
         asked = traces.ask(statistic)
@@ -108,20 +108,20 @@ _KEYS = ("trace", "cluster", "job_id", "role")
 
 
 def quality(traces: Traces) -> Section:
-    """Return which share of jobs tells each column, the files that were read, and what was quarantined and why."""
+    """Return the share of jobs with a value in each column, the ingested files, and quarantined rows with rules."""
     known, files = _known(traces), traces.ask("files").rows
     rules = _rules(traces)
     parts: list[Part] = [
         Figure(name="columns", chart=known_columns(known), rows=known),
         Table(
             name="files",
-            title="Files that were read",
+            title="Ingested files",
             rows=files.with_columns(sha256=pl.col("sha256").str.slice(0, 12)),
-            said="sha256: the first 12 digits. Without a file: the publisher's table was not there",
+            said="sha256: the first 12 digits. Without a file: the publisher's table was missing",
         ),
     ]
     if rules.height:
-        said = "Rows that broke a rule were set aside, not dropped: table quarantine of the lake"
+        said = "Rows that broke a rule are kept in the lake's table quarantine"
         parts.append(Table(name="quarantine", title="Quarantined rows by rule", rows=rules, said=said))
     else:
         parts.append(Note(text="No row of these traces was quarantined."))
@@ -129,13 +129,13 @@ def quality(traces: Traces) -> Section:
     return Section(
         name="data",
         title="Data quality",
-        intro="What went in, what was set aside, and what the traces do not tell.",
+        intro="Ingested rows, quarantined rows, and missing values.",
         parts=(*parts, *warned),
     )
 
 
 def _known(traces: Traces) -> pl.DataFrame:
-    """Return one row per trace and column of `jobs`: the rows, and the share of them that tells it."""
+    """Return one row per trace and column of `jobs`: the rows, and the share of rows with a value."""
     columns = [name for name in COLUMNS["jobs"] if name not in _KEYS]
     frames = []
     for trace in traces.names:

@@ -1,7 +1,7 @@
-"""A report as one HTML file: styles, charts with all that draws them, tables; nothing is fetched when it is opened.
+"""The report as one HTML file: styles, charts with their scripts, tables and CSV downloads, without network access.
 
-A content security policy names the scripts by their hashes and allows no connection, so that no text of a trace can
-become a program. Called by `pipelines.report.report`.
+A content security policy allows only scripts with known hashes and no connection, so text of a trace cannot run as a
+script. Called by `pipelines.report.report`.
 """
 
 import io
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 NULL: Final = "-"
 _FORMULA: Final = r"^[=+\-@\t\r]"
-"""How texts begin that spreadsheets take for formulas."""
+"""First characters of texts that spreadsheets treat as formulas."""
 _LONG: Final = ("file", "sha256")
-"""Columns whose cells may be broken anywhere on paper."""
+"""Columns whose cells may break anywhere in print."""
 MOST_COLUMNS: Final = 8
-"""Columns beyond which a table is set smaller on paper."""
+"""Number of columns above which a table prints smaller."""
 
 
 def table(rows: pl.DataFrame, *, upright: bool) -> str:
-    """Return the rows as `<table>`; upright, each row is a column headed by its first cell."""
+    """Return the rows as `<table>`; with `upright`, each row becomes a column headed by its first cell."""
     columns = {name: [shown(value, name) for value in rows[name].to_list()] for name in rows.columns}
     if upright:
         heads, *names = rows.columns
@@ -47,7 +47,7 @@ def table(rows: pl.DataFrame, *, upright: bool) -> str:
 
 
 def csv_of(rows: pl.DataFrame) -> str:
-    """Return the rows as CSV with every digit; a text that a spreadsheet would run as a formula is quoted as text.
+    """Return the rows as CSV with every digit; texts that a spreadsheet would run as formulas are quoted.
 
     >>> csv_of(pl.DataFrame({"user": ["=1+1", "ann"], "x": [-1, 2]})).splitlines()
     ['user,x', "'=1+1,-1", 'ann,2']
@@ -59,7 +59,7 @@ def csv_of(rows: pl.DataFrame) -> str:
 
 
 def download(rows: pl.DataFrame, name: str, label: str, *, of: str) -> str:
-    """Return a link that saves the rows as `<name>.csv`, without a network and without a script; `of` says of what."""
+    """Return a link that saves the rows as `<name>.csv` without network or script; `of` is the label's subject."""
     data = b64encode(csv_of(rows).encode()).decode()
     return (
         f'<a class="download" aria-label="{escape(f"{label}: {of}")}" download="{escape(name)}.csv" '
@@ -69,7 +69,7 @@ def download(rows: pl.DataFrame, name: str, label: str, *, of: str) -> str:
 
 
 def shown(value: object, column: str = "") -> str:
-    """Write one value for reading: shares in percent, four digits of other fractions, thousands apart.
+    """Format one value: shares in percent, four digits for other fractions, thousands separated.
 
     >>> [shown(each) for each in (None, 0.123456, 999.96, True)]
     ['-', '0.1235', '1000', 'yes']
@@ -108,7 +108,7 @@ def _class(name: str) -> str:
 
 
 ROWS_SHOWN: Final = 400
-"""Rows of a table beyond which a page is no place for them; its download holds all."""
+"""Maximum of table rows on the page; the download has all rows."""
 
 
 def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
@@ -138,13 +138,13 @@ def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 </head>
 <body>
 <header><h1>{escape(title)}</h1><p>{escape(subtitle)}</p><nav aria-label="Sections">{links}</nav></header>
-<noscript><p class="note">Charts are drawn by scripts in this file, which are off; the tables stand.</p></noscript>
+<noscript><p class="note">Charts need scripts, which are off in this browser. The tables are complete.</p></noscript>
 <main>
 {body}
 </main>
 <script type="application/json" id="charts">{_json(specs)}</script>
 {"".join(f"<script>{script}</script>" for script in scripts)}
-<details class="notices"><summary>Licences of what draws the charts</summary>
+<details class="notices"><summary>Licences of the charting libraries</summary>
 <pre>{escape(_asset("notices.txt"))}</pre></details>
 </body>
 </html>
@@ -152,7 +152,7 @@ def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 
 
 def _section(section: Section) -> str:
-    """Write the figures of a section first, as a grid, then its tables, then its notes."""
+    """Render a section: a grid of figures, then tables, then notes."""
     figures, tables, notes = (_of(section.parts, kind) for kind in (Figure, Table, Note))
     grid = f'<div class="figures">{"".join(figures)}</div>' if figures else ""
     said = f'<ul class="notes">{"".join(notes)}</ul>' if notes else ""
@@ -193,7 +193,7 @@ def _title(chart: alt.TopLevelMixin) -> str:
 def _spec(chart: alt.TopLevelMixin) -> "Mapping[str, object]":
     with alt.data_transformers.enable("default", max_rows=None):
         spec: dict[str, object] = chart.to_dict()
-    del spec["$schema"]  # an address, and nobody asks there
+    del spec["$schema"]  # an address that is never fetched
     return spec
 
 
@@ -201,7 +201,7 @@ def _library() -> str:
     """Return Vega, Vega-Lite and Vega-Embed as one script."""
     from vl_convert import javascript_bundle
 
-    bundle = javascript_bundle()  # type: ignore[call-arg]  # the stub asks for what the library defaults
+    bundle = javascript_bundle()  # type: ignore[call-arg]  # the stub requires an argument that has a default
     return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
@@ -214,6 +214,6 @@ def _hashed(script: str) -> str:
 
 
 def _json(value: object) -> str:
-    """Write JSON that cannot end the element it stands in."""
+    """Return JSON escaped so that it cannot close its HTML element."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")

@@ -1,6 +1,6 @@
-"""What a report is made of: sections of figures, tables and notes; and questions asked of several traces at once.
+"""Parts of a report: sections of figures, tables and notes; and statistics queried for several traces at once.
 
-Nothing is written here; `page` does. Called by the sections of `pipelines.report`.
+Nothing is rendered here; `page` does that. Called by the sections of `pipelines.report`.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     import altair as alt
 
 NAMED: Final = ("user", "group", "vc")
-"""Columns whose values may name people, anonymised or not; shown shortened."""
+"""Columns that may name people, anonymised or not; their values are shortened."""
 LEAST_CHARACTERS: Final = 8
 MOST_CHARACTERS: Final = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A chart, and the rows behind it, which can be downloaded."""
+    """A chart and its rows, which can be downloaded."""
 
     name: str
     chart: "alt.TopLevelMixin"
@@ -32,7 +32,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table of rows; `upright` shows a column for each row. `said` is what the columns mean, and of how many."""
+    """A table; with `upright` each row becomes a column. `said` explains the columns and their basis."""
 
     name: str
     title: str
@@ -43,7 +43,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A sentence: what cannot be told, and why."""
+    """A sentence, such as the reason for a missing figure."""
 
     text: str
 
@@ -53,7 +53,7 @@ Part = Figure | Table | Note
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of the page with a heading of its own, and a sentence on what it shows."""
+    """A section of the page with a heading and an introduction."""
 
     name: str
     title: str
@@ -63,7 +63,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The rows of every trace that answers, headed by its name; and why the others do not."""
+    """Rows of every trace that has the statistic, with its name; and reasons for the others."""
 
     rows: pl.DataFrame
     reasons: tuple[str, ...]
@@ -74,26 +74,26 @@ class Asked:
 
     @property
     def traces(self) -> list[str]:
-        """Return the traces that answer."""
+        """Return the traces that have the statistic."""
         return self.rows["trace"].unique(maintain_order=True).to_list() if self.rows.width else []
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """Return why traces do not answer, as notes."""
+        """Return the reasons for missing traces as notes."""
         return tuple(Note(text=reason) for reason in self.reasons)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traces:
-    """The traces of a lake that a report is about."""
+    """The traces of a report."""
 
     lake: Lake
     names: tuple[str, ...]
     cluster: str | None = None
-    """The one cluster of each that is meant; None: all, where they are not alternatives of each other."""
+    """The cluster to report; None: all clusters that are not alternatives of each other."""
 
     def ask(self, statistic: str, *by: str) -> Asked:
-        """Ask every trace for a statistic, split by dimensions.
+        """Query a statistic of every trace, split by dimensions.
 
         Raises
         ------
@@ -106,17 +106,19 @@ class Traces:
             if answer.unanswerable is None:
                 told.append(answer.rows.select(pl.lit(name).alias("trace"), pl.all()))
             else:
-                reasons.append(f"{name}: {STATISTICS[statistic].title.lower()} not told; {answer.unanswerable.reason}.")
+                reasons.append(
+                    f"{name}: {STATISTICS[statistic].title.lower()} not available; {answer.unanswerable.reason}."
+                )
         rows = pl.concat(told, how="diagonal_relaxed") if told else pl.DataFrame()
         return Asked(rows=rows, reasons=tuple(reasons))
 
     def cluster_of(self, trace: str) -> str | None:
-        """Return the cluster that is told of a trace; None: all."""
+        """Return the reported cluster of a trace; None: all."""
         return self.cluster or self.lake.manifest(trace).representative
 
     @property
     def alternatives(self) -> tuple[Note, ...]:
-        """Return which of several alternative clusters is told, as notes."""
+        """Return notes on the reported one of alternative clusters."""
         said = [] if self.cluster else [cluster_note(self.lake, name) for name in self.names]
         return tuple(Note(text=f"{text}.") for text in said if text)
 
@@ -126,7 +128,7 @@ class Traces:
 
 
 def shortened(names: Sequence[str | None]) -> list[str | None]:
-    """Shorten names to as few characters (at least 8) as tell them apart; what does not print is escaped.
+    """Shorten names to the fewest characters (at least 8) that keep them distinct; escape unprintable characters.
 
     >>> shortened(["0123456789abcdef", "0123456789abXYZ", "u7", None])
     ['0123456789abc…', '0123456789abX…', 'u7', None]
@@ -142,7 +144,7 @@ def shortened(names: Sequence[str | None]) -> list[str | None]:
 
 
 def known_sum(column: str) -> pl.Expr:
-    """Return the sum of a column within a group; null, not 0, where nothing of it is known."""
+    """Return the sum of a column within a group; null, not 0, if all values are null."""
     return pl.when(pl.col(column).count() > 0).then(pl.col(column).sum()).alias(column)
 
 

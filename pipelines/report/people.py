@@ -1,4 +1,4 @@
-"""The section on users, groups and virtual clusters: who holds GPU-hours, what comes again, where the slack is.
+"""The report's section on users, groups and virtual clusters: GPU-hours, recurrence and slack.
 
 Names are shortened. Called by `pipelines.report.report`.
 """
@@ -32,7 +32,7 @@ _CONCENTRATION: Final = (
 
 
 def people(traces: Traces, price: Price | None) -> Section:
-    """Return the concentration on users, those with most GPU-hours, the recurrence of groups, and the worst slack."""
+    """Return the concentration on users, the largest users, the recurrence of groups, and the worst slack."""
     parts: list[Part] = []
     users, clusters = _held(traces, "user"), _held(traces, "vc")
     if users.rows.width:
@@ -45,14 +45,14 @@ def people(traces: Traces, price: Price | None) -> Section:
     if groups.rows.width:
         parts.append(Figure(name="recurrence", chart=recurrence(groups.rows, traces.names), rows=groups.rows))
     if whole.rows.width:
-        said = "top: the 5 % of users that hold most; first: the one that holds most"
+        said = "top: the 5 % of users with most; first: the user with most"
         rows = whole.rows.select(_CONCENTRATION)
         parts.append(Table(name="users", title="Concentration on users", rows=rows, said=said))
     parts += [table for by in ("user", "group") for table in _slack(traces, by, price)]
     return Section(
         name="people",
         title="Users and groups",
-        intro="Names are shortened to what tells them apart. A user or group is one within its cluster.",
+        intro="Names are shortened but stay distinct. Equal names in different clusters are different users or groups.",
         parts=(*parts, *whole.notes, *groups.notes, *users.notes, *clusters.notes),
     )
 
@@ -60,8 +60,7 @@ def people(traces: Traces, price: Price | None) -> Section:
 def _held(traces: Traces, by: str) -> Asked:
     """Return the GPU-hours of every user (or other part), most first within a trace.
 
-    The unnamed are left out, those whose hours are not known too; and, for the reason given, whole traces in which the
-    named hold none.
+    Rows without a name or without known hours are left out, and traces without any GPU-hours by name, with a reason.
     """
     asked = traces.ask("gpu_hours_by_status", "cluster", by)
     if not asked.rows.width or not asked.rows[by].count():
@@ -73,9 +72,7 @@ def _held(traces: Traces, by: str) -> Asked:
     )
     rows = named.filter(pl.col("gpu_hours").is_not_null(), pl.col("gpu_hours").sum().over("trace") > 0)
     without = [name for name in traces_in(named) if name not in traces_in(rows)]
-    reasons = tuple(
-        f"{name}: GPU-hours by {by} not told; no {by} holds any above 0 that are known." for name in without
-    )
+    reasons = tuple(f"{name}: GPU-hours by {by} not available; no {by} has known hours above 0." for name in without)
     if not rows.height:
         return Asked(rows=pl.DataFrame(), reasons=reasons)
     order = pl.col("trace").replace_strict({name: i for i, name in enumerate(traces.names)}, return_dtype=pl.Int64)
@@ -83,7 +80,7 @@ def _held(traces: Traces, by: str) -> Asked:
 
 
 def _curve(held: pl.DataFrame) -> pl.DataFrame:
-    """Return for each trace which share of GPU-hours the share of users holds who hold most, at most 100 points."""
+    """Return the cumulative share of GPU-hours over users, largest first, per trace, at most 100 points."""
     curves = []
     for (trace,), rows in held.partition_by("trace", as_dict=True, maintain_order=True).items():
         hours = rows["gpu_hours"].to_numpy()
@@ -105,7 +102,7 @@ def _ranked(held: Asked, by: str, traces: Traces) -> list[Part]:
 
 
 def _labelled(rows: pl.DataFrame, by: str) -> pl.DataFrame:
-    """Shorten names; say of which cluster they are where there are several."""
+    """Shorten names; add the cluster if there are several."""
     short = with_short_names(rows)
     if rows["cluster"].n_unique() == 1:
         return short

@@ -1,6 +1,6 @@
-"""What a GPU-hour costs, as stated by who asks: `2.50 USD`.
+"""The price of a GPU-hour as given by the user: `2.50 USD`.
 
-No price is assumed. Called by `taut report`.
+There is no default price. Called by `taut report`.
 """
 
 import math
@@ -11,12 +11,12 @@ from pipelines.errors import BadUsage
 
 LONGEST_CURRENCY: Final = 12
 MOST_AMOUNT: Final = 1e9
-"""More than a GPU-hour costs in any currency; sums of money still fit a cell."""
+"""Upper limit of a price, high enough for any currency; sums still fit a table cell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """The price of one GPU for one hour; `written` is the amount as it was stated."""
+    """The price of one GPU for one hour; `written` is the amount as given."""
 
     amount: float
     currency: str

@@ -1,6 +1,6 @@
-"""A report put together: every section about the traces asked for, written as one page.
+"""Assemble a report: all sections about the chosen traces on one page.
 
-Called by `taut report`.
+Sections are built in their own modules. Called by `taut report`.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ from pipelines.report.price import Price
 from pipelines.simulation.energy.meters import Meters
 
 MOST_TRACES: Final = len(SERIES)
-"""As many as there are colours that everybody can tell apart."""
+"""Limited by the number of colours that colour-blind readers can distinguish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is to be reported: one cluster or all (None), the price of a GPU-hour, models and meters, None for none."""
+    """Options of a report: one cluster or all (None), price of a GPU-hour, models, meters; None leaves a part out."""
 
     title: str
     cluster: str | None = None
@@ -48,18 +48,18 @@ SECTIONS: Final[dict[str, Callable[[Traces, Order], Section | None]]] = {
     "models": lambda traces, order: None if order.bundles is None else models(traces, order.bundles, order.problems),
     "data": lambda traces, _: quality(traces),
 }
-"""Every section by its anchor, in the order of the page."""
+"""Section builders by anchor, in page order."""
 
 
 def chosen(lake: Lake, names: list[str] | None) -> tuple[str, ...]:
-    """Return the traces named, each once, or all that the lake holds.
+    """Return the named traces, each once, or all traces of the lake.
 
     Raises
     ------
     LakeError
-        If the lake lacks one, or holds none.
+        If the lake lacks one of them, or has no trace.
     BadUsage
-        If there are more than colours to tell them apart.
+        If there are more traces than colours.
     """
     wanted = tuple(dict.fromkeys(names or lake.traces()))
     if not wanted:
@@ -74,7 +74,7 @@ def chosen(lake: Lake, names: list[str] | None) -> tuple[str, ...]:
 
 
 def sections(lake: Lake, names: tuple[str, ...], order: Order) -> list[Section]:
-    """Return the sections about the traces; without bundles none about models, without meters none about energy."""
+    """Return the sections about the traces; models need bundles, energy needs meters."""
     traces = Traces(lake=lake, names=names, cluster=order.cluster)
     made = (make(traces, order) for make in SECTIONS.values())
     return [each for each in made if each is not None]
@@ -86,7 +86,7 @@ def report(lake: Lake, names: tuple[str, ...], order: Order) -> str:
 
 
 def is_synthetic(name: str) -> bool:
-    """Tell by its name whether a trace is synthetic: ingest calls none of those as a published format is called.
+    """Return whether a trace is synthetic by its name: ingest never gives synthetic data a published format's name.
 
     >>> is_synthetic("pai-synth"), is_synthetic("pai")
     (True, False)
@@ -95,8 +95,8 @@ def is_synthetic(name: str) -> bool:
 
 
 def subtitle(names: tuple[str, ...], order: Order) -> str:
-    """Say which traces a page is about, and the price it takes."""
-    price = "" if order.price is None else f" A GPU-hour is taken at {order.price}, as stated."
+    """Return the subtitle: traces, cluster and price."""
+    price = "" if order.price is None else f" Price of a GPU-hour: {order.price}, as given."
     only = "" if order.cluster is None else f", cluster {order.cluster}"
-    said = ", ".join(f"{name} (synthetic: made up, not recorded)" if is_synthetic(name) else name for name in names)
+    said = ", ".join(f"{name} (synthetic: generated, not recorded)" if is_synthetic(name) else name for name in names)
     return f"Traces: {said}{only}. Aggregates only; times local to each trace's own zone.{price}"

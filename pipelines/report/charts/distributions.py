@@ -85,7 +85,7 @@ def duration_ranges(rows: pl.DataFrame, title: str, by: str, said: str, trace: s
     """Draw of each part the range from 10 to 90 % (line), from 25 to 75 % (bar) and the median (tick), of one trace."""
     shown = rows.select(
         "jobs",
-        part=pl.concat_str(pl.col(by).cast(pl.String).fill_null("not told"), pl.lit("  n="), _counts("jobs")),
+        part=pl.concat_str(pl.col(by).cast(pl.String).fill_null("unknown"), pl.lit("  n="), _counts("jobs")),
         **{f"p{p}": pl.col(f"p{p}_s").clip(lower_bound=LEAST_S) for p in (10, 25, 50, 75, 90)},
     )
     base = alt.Chart(shown).encode(y=alt.Y("part:N").title(said).sort(shown["part"].to_list()))

@@ -32,7 +32,7 @@ STATUSES: Final = {
     "node_fail": BLACK,
     "running": BLUE,
     "waiting": SKY,
-    "not told": FAINT,
+    "unknown": FAINT,
 }
 """By status, its colour; in the order of legends."""
 
@@ -43,7 +43,7 @@ SIZES: Final = ("<1", "1", "2", "3-4", "5-8", "9-16", "17-64", "65+")
 def by_status(rows: pl.DataFrame, share: str, what: str, n: str) -> alt.TopLevelMixin:
     """Draw the share of each status as one bar for each trace; `n` is the column that counts, `what` is shared."""
     shown = rows.filter(pl.col(share).is_not_null()).select(
-        "trace", status=pl.col("status").fill_null("not told"), share=share, count=n
+        "trace", status=pl.col("status").fill_null("unknown"), share=share, count=n
     )
     there = [name for name in STATUSES if name in shown["status"].to_list()]
     ranks = shown.with_columns(
@@ -142,7 +142,7 @@ def slack_hours(rows: pl.DataFrame, by: str, trace: str, unit: str = "GPU-hours"
 
 def ranked(rows: pl.DataFrame, by: str, trace: str, colour: int, whole: int) -> alt.TopLevelMixin:
     """Draw the GPU-hours of those who hold most, of one trace; `whole` is how many there are in all."""
-    shown = rows.select(pl.col(by).fill_null("not told").alias("part"), "gpu_hours", "gpu_jobs")
+    shown = rows.select(pl.col(by).fill_null("unknown").alias("part"), "gpu_hours", "gpu_jobs")
     chart = (
         alt.Chart(shown)
         .mark_bar(color=SERIES[colour % len(SERIES)])

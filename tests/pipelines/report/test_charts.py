@@ -38,7 +38,7 @@ def of_models() -> dict[str, Figure]:
     charts = {
         "importance": importances(rows, "runtime.toy.ctr", "pinball, ln s", "99 later jobs"),
         "swarm": beeswarm(swarm(), "SHAP values, runtime.toy.ctr", "ln of run time in s", "2 later jobs"),
-        "coverage": coverage(levels, "Run times at most the p90 said"),
+        "coverage": coverage(levels, "Run times at or below the predicted p90"),
     }
     return {name: Figure(name=name, chart=chart, rows=rows) for name, chart in charts.items()}
 
@@ -187,7 +187,7 @@ def test_a_status_that_is_not_told_is_shown_as_that() -> None:
     spec = by_status(rows, "share", "jobs", "jobs").to_dict()
 
     [data] = spec["datasets"].values()
-    assert {row["status"]: row["share"] for row in data} == {"failed": 0.25, "not told": 0.75}
+    assert {row["status"]: row["share"] for row in data} == {"failed": 0.25, "unknown": 0.75}
     assert set(spec["encoding"]["color"]["scale"]["domain"]) <= set(STATUSES)
 
 

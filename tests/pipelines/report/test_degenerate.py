@@ -35,7 +35,7 @@ def test_where_no_gpu_hours_are_known_no_share_of_them_is_drawn(tmp_path: Path, 
     assert "sizes_jobs_share" in figures(made)
     assert not {"sizes_gpu_hours_share", "status_gpu_hours", "concentration"} & set(figures(made))
     said = [part.text for section in made for part in section.parts if isinstance(part, Note)]
-    assert "toy: GPU-hours by user not told; no user holds any above 0 that are known." in said
+    assert "toy: GPU-hours by user not available; no user has known hours above 0." in said
 
 
 def test_a_trace_without_hours_leaves_the_other_its_curve(tmp_path: Path) -> None:

@@ -135,8 +135,8 @@ def test_every_chart_can_be_downloaded_too(made: list[Section], html: str) -> No
 
 
 def test_what_a_trace_does_not_tell_is_said_with_the_reason(html: str) -> None:
-    assert "bare: request above use not told; jobs.req_gpus is null in all 5 rows of bare" in html
-    assert "bare: utilisation by local hour not told" in html
+    assert "bare: request above use not available; jobs.req_gpus is null in all 5 rows of bare" in html
+    assert "bare: utilisation by local hour not available" in html
 
 
 def test_money_is_gpu_slack_times_the_price_and_only_where_one_is_stated(lake: Lake, made: list[Section]) -> None:
@@ -199,7 +199,7 @@ def test_a_price_that_cannot_be_meant_is_refused(text: str) -> None:
 def test_a_synthetic_trace_is_called_that_above_everything() -> None:
     said = subtitle(("pai", "pai-synth"), Order(title="t"))
 
-    assert said.startswith("Traces: pai, pai-synth (synthetic: made up, not recorded). ")
+    assert said.startswith("Traces: pai, pai-synth (synthetic: generated, not recorded). ")
 
 
 def test_traces_are_all_of_the_lake_or_those_named_once(lake: Lake) -> None:
