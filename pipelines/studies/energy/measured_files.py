@@ -41,7 +41,7 @@ def table(folder: Path, name: str, columns: Mapping[str, type[pl.DataType]]) -> 
     Raises
     ------
     SourceError
-        If the file is absent or too large, lacks a column, or holds an invalid value; the message gives the first such row.
+        If the file is absent or too large, lacks a column, or has an invalid value: the first such row is reported.
     """
     read = _text(found(folder, name), name)
     if missing := [column for column in columns if column not in read.columns]:
