@@ -1,6 +1,6 @@
-"""Threads beside the calls: they let a call go first wherever both want the same processor.
+"""Lower the priority of background threads, so that calls get the processor first.
 
-Nothing is done in them here. Called by the threads that log, once, when they begin.
+Called once by each logging thread and by the writer process when they start.
 """
 
 import contextlib
@@ -10,11 +10,11 @@ import threading
 from typing import Final
 
 NICENESS: Final = 10
-"""A tenth of a call's share of a processor, where they have to share one."""
+"""About a tenth of a call's share of a shared processor."""
 
 
 def give_way() -> None:
-    """Let others go first from now on in this thread; where threads have no niceness of their own, nothing changes."""
+    """Lower the priority of this thread; does nothing where threads have no niceness of their own."""
     if sys.platform == "linux":  # where a thread is a process to the scheduler
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

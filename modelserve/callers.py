@@ -1,12 +1,16 @@
-"""Who calls, and how far the token reaches: scopes, and the traces and clusters it is bound to.
+"""Callers and their bearer tokens: scopes, the traces and clusters in reach, and the look-up of a token by its hash.
 
-No HTTP and no hashing here; tokens are read in `modelserve.tokens`. Called by the service and its routes.
+No HTTP here, and the text of a token is never kept. Called by the gate, the service and everything that checks reach.
 """
 
+import hashlib
+import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from modelserve.errors import BadRequest, Forbidden
 
@@ -15,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Scope(StrEnum):
-    """What a token may be used for."""
+    """A permission of a token."""
 
     PREDICT = "predict"
     FEEDBACK = "feedback"
@@ -24,7 +28,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """A caller and its reach; `traces` and `clusters` are None where the token is bound to none in particular."""
+    """A caller and its reach; `traces` and `clusters` are None if the token is not limited to some."""
 
     name: str
     scopes: frozenset[Scope]
@@ -34,30 +38,32 @@ class Caller:
     def check_scope(self, scope: Scope) -> None:
         """Raise `Forbidden` unless the caller holds `scope`; `admin` holds every scope."""
         if scope not in self.scopes and Scope.ADMIN not in self.scopes:
-            raise Forbidden(f"the token of {self.name[:40]} has no scope {scope}; expected one that has")
+            raise Forbidden(f"the token of {self.name[:40]} lacks the scope {scope}")
 
     def check_reach(self, trace: str, cluster: str | None, *, field: str) -> None:
-        """Raise `Forbidden` unless the caller reaches `cluster` of `trace`; `field` says where they were named.
+        """Raise `Forbidden` unless the caller reaches `cluster` of `trace`; `field` names the field in the message.
 
-        A caller that is bound to clusters has to name one: a job without a cluster would be answered from any.
+        A caller bound to clusters must name one, since a job without a cluster is answered from all of them.
         """
         if self.traces is not None and trace not in self.traces:
             raise Forbidden(f"{field}.trace: {trace[:40]!r} is out of reach; expected one of {sorted(self.traces)}")
         if self.clusters is not None and cluster not in self.clusters:
             found = (
-                "found none, and the token needs one named" if cluster is None else f"{cluster[:40]!r} is out of reach"
+                "found none, but the token is limited to clusters"
+                if cluster is None
+                else f"{cluster[:40]!r} is out of reach"
             )
             raise Forbidden(f"{field}.cluster: {found}; expected one of {sorted(self.clusters)}")
 
     def reaches(self, trace: str, cluster: str | None = None) -> bool:
-        """Tell whether the caller may see what concerns `trace`, and `cluster` where one is named."""
+        """Return whether the caller may see `trace`, and `cluster` if given."""
         if self.traces is not None and trace not in self.traces:
             return False
         return self.clusters is None or cluster is None or cluster in self.clusters
 
 
 ANYONE: Final = Caller(name="anyone", scopes=frozenset(Scope))
-"""Who calls where tokens are switched off, which only a loopback address allows."""
+"""The caller if no tokens are set, which is allowed on loopback addresses only."""
 
 
 def check_jobs(rows: "Sequence[JobRow]", trace: str | None, caller: Caller, *, field: str = "jobs") -> None:
@@ -76,5 +82,70 @@ def check_jobs(rows: "Sequence[JobRow]", trace: str | None, caller: Caller, *, f
         if of is None or bound:
             where = f"{field}.{i}" if field == "jobs" else field
             if of is None:
-                raise BadRequest(f"{where}.trace: found none, expected one here, in the call or in the settings")
+                raise BadRequest(f"{where}.trace: found none, set `trace` in the job or call, or TAUT_SERVE_TRACE")
             caller.check_reach(of, row.cluster, field=where)
+
+
+class Token(BaseModel):
+    """One bearer token: the SHA-256 of its text (hex), and what it reaches; no list means everything."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    scopes: frozenset[Scope]
+    traces: frozenset[str] | None = None
+    clusters: frozenset[str] | None = None
+
+
+BEARER: Final = b"bearer "
+TOKEN_LIMIT_BYTES: Final = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """The known tokens: SHA-256 of the text (hex) and caller of each."""
+
+    known: tuple[tuple[str, Caller], ...]
+
+    @classmethod
+    def of(cls, tokens: Sequence[Token]) -> "Tokens":
+        """Return the tokens of the settings; without any, anyone may call."""
+        return cls(
+            known=tuple(
+                (
+                    token.sha256,
+                    Caller(name=token.name, scopes=token.scopes, traces=token.traces, clusters=token.clusters),
+                )
+                for token in tokens
+            )
+        )
+
+    @property
+    def needed(self) -> bool:
+        """Whether calls need a token."""
+        return bool(self.known)
+
+    def caller_of(self, authorization: bytes | None) -> Caller | None:
+        """Return the caller of an `Authorization` header, or None.
+
+        Every known token is compared in constant time, so that timing reveals nothing.
+
+        Examples
+        --------
+        >>> Tokens.of(()).caller_of(None).name
+        'anyone'
+        """
+        if not self.known:
+            return ANYONE
+        if authorization is None or authorization[: len(BEARER)].lower() != BEARER:
+            return None
+        presented = authorization[len(BEARER) :].strip()
+        if not presented or len(presented) > TOKEN_LIMIT_BYTES:
+            return None
+        digest = hashlib.sha256(presented).hexdigest()
+        found = None
+        for known, caller in self.known:
+            if hmac.compare_digest(known, digest):
+                found = caller
+        return found

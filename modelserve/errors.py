@@ -2,25 +2,25 @@
 
 ServeError
 ├── BundleError     a bundle folder that is incomplete, tampered with or of another format
-├── BadRequest      a job or a call that cannot be meant: the field, and what was expected
+├── BadRequest      an invalid job or call: the field, and what was expected
 ├── ModelNotFound   no bundle for the trace and task type asked
 ├── MirrorError     a registry that could not be mirrored
-├── Forbidden       a caller whose token does not reach that far
-├── NotKnown        an answer, a model or a user that is not there
+├── Forbidden       a caller whose token lacks a scope, trace or cluster
+├── NotKnown        an unknown answer, model or user
 ├── StoreError      a store that cannot be opened, read or written
-├── BadSettings     settings of the server that cannot be used: the variable, and what was expected
-├── ListenError     an address that cannot be listened on, or workers that do not start
-└── ClientError     a call of a running service that brought no answer
+├── BadSettings     invalid settings of the server: the variable, and what was expected
+├── ListenError     the server cannot listen on the address, or no worker starts
+└── ClientError     a call of a running service that failed
     ├── ServiceUnavailable  no service answered in time
-    ├── Refused             the service said no: its status and what it said of the call
-    └── WrongAnswer         an answer that is not one to what was asked
+    ├── Refused             the service refused the call: its status and problem
+    └── WrongAnswer         a response of another shape, or of other jobs
 """
 
 from collections.abc import Mapping
 
 
 class ServeError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base of every error that this package raises."""
 
 
 class BundleError(ServeError):
@@ -28,7 +28,7 @@ class BundleError(ServeError):
 
 
 class BadRequest(ServeError, ValueError):
-    """A job or a call that cannot be meant."""
+    """An invalid job or call."""
 
 
 class ModelNotFound(ServeError):
@@ -40,11 +40,11 @@ class MirrorError(ServeError):
 
 
 class Forbidden(ServeError):
-    """A caller whose token does not reach that far: the scope, trace or cluster that it lacks."""
+    """A caller whose token lacks a scope, trace or cluster."""
 
 
 class NotKnown(ServeError):
-    """An answer, a model or a user that is not there."""
+    """An unknown answer, model or user."""
 
 
 class StoreError(ServeError):
@@ -52,23 +52,23 @@ class StoreError(ServeError):
 
 
 class BadSettings(ServeError, ValueError):
-    """Settings of the server that cannot be used."""
+    """Invalid settings of the server."""
 
 
 class ListenError(ServeError):
-    """An address that cannot be listened on, or workers that do not start."""
+    """The server cannot listen on the address, or no worker starts."""
 
 
 class ClientError(ServeError):
-    """A call of a running service that brought no answer."""
+    """A call of a running service that failed."""
 
 
 class ServiceUnavailable(ClientError):
-    """No service answered in time: away, too slow, too busy or failing."""
+    """The service did not answer in time: unreachable, too slow, too busy or failing."""
 
 
 class Refused(ClientError):
-    """The service said no: `status` is HTTP's, `problem` what the service said (RFC 9457), {} if it said nothing."""
+    """The service refused the call: `status` is HTTP's, `problem` the problem details (RFC 9457), {} without any."""
 
     def __init__(self, message: str, *, status: int, problem: Mapping[str, object]) -> None:
         super().__init__(message)
@@ -77,4 +77,4 @@ class Refused(ClientError):
 
 
 class WrongAnswer(ClientError):
-    """An answer that is not one to what was asked: not in its shape, or of other jobs."""
+    """A response of another shape, or of other jobs."""

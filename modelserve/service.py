@@ -10,18 +10,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from modelserve.answer_log import AnswerLog
-from modelserve.answer_writer import StoreWriter, WriterProcess
 from modelserve.callers import Caller, check_jobs
 from modelserve.calls.catalogue import Compared, card_of, importances_of, list_models, show_model
-from modelserve.calls.context import PREDICTION, RECOMMENDATION, Answered, Call, as_json, record_of
 from modelserve.calls.explanations import explain_job
+from modelserve.calls.logged_context import PREDICTION, RECOMMENDATION, Answered, Call, as_json, record_of
 from modelserve.calls.predictions import predicted
 from modelserve.calls.recent import recent_recommendations
 from modelserve.calls.recommendations import recommended
+from modelserve.calls.request_context import RequestContext
 from modelserve.calls.scoring import Columns, Scores, body_of, model_named, scores_of
 from modelserve.calls.shadow import Shadow
-from modelserve.calls.sight import Sight
 from modelserve.calls.what_if import what_if
 from modelserve.contract.feedback import FeedbackBody
 from modelserve.contract.fields import Alias
@@ -38,7 +36,10 @@ from modelserve.loading.histories import Forgotten
 from modelserve.loading.models import ModelSet
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
+from modelserve.store.answer_log import AnswerLog
+from modelserve.store.answer_writing import StoreWriter
 from modelserve.store.comparisons import write_comparisons
+from modelserve.store.writer_process import WriterProcess
 
 if TYPE_CHECKING:
     from modelserve.loading.served import ServedModel
@@ -60,25 +61,27 @@ class Service:
     shadow: Shadow | None = None
     clock: Callable[[], float] = time.time
 
-    def predict_jobs(self, body: PredictBody, caller: Caller, *, answer_id: str, said: bytes = b"") -> Answered:
-        """Predict the outputs asked for of each job, and log the answer with the call's JSON (`said`, if at hand)."""
+    def predict_jobs(self, body: PredictBody, caller: Caller, *, answer_id: str, call_json: bytes = b"") -> Answered:
+        """Predict the outputs asked for of each job, and log the answer; `call_json` is the body as received."""
         call = self._call(answer_id, body.trace)
         check_jobs(body.jobs, call.trace, caller)
-        sight = self._sight()
-        answered = predicted(sight, body, call)
-        self._keep(PREDICTION, sight, call, caller, said or as_json(body), answered)
+        context = self._context()
+        answered = predicted(context, body, call)
+        self._keep(PREDICTION, context, call, caller, call_json or as_json(body), answered)
         return answered
 
-    def recommend_jobs(self, body: RecommendBody, caller: Caller, *, answer_id: str, said: bytes = b"") -> Answered:
-        """Recommend a target for each job, and log the answer with the call's JSON (`said`, if at hand).
+    def recommend_jobs(
+        self, body: RecommendBody, caller: Caller, *, answer_id: str, call_json: bytes = b""
+    ) -> Answered:
+        """Recommend a target for each job, and log the answer; `call_json` is the body as received.
 
         New feedback in the store is applied first.
         """
         call = self._call(answer_id, body.trace)
         check_jobs(body.jobs, call.trace, caller)
-        sight = Sight(snapshot=self.models.current, learned=self.feed.fresh())
-        answered = recommended(sight, body, call, self.settings.types)
-        self._keep(RECOMMENDATION, sight, call, caller, said or as_json(body), answered)
+        context = RequestContext(snapshot=self.models.current, learned=self.feed.fresh())
+        answered = recommended(context, body, call, self.settings.types)
+        self._keep(RECOMMENDATION, context, call, caller, call_json or as_json(body), answered)
         return answered
 
     def score(self, model: "ServedModel", columns: Columns, caller: Caller, *, answer_id: str) -> Scores:
@@ -87,18 +90,18 @@ class Service:
         card = model.bundle.card
         call = Call(answer_id=answer_id, trace=card.trace, now=self.clock())
         snapshot = replace(self.models.current, champions={card.name: model}, failures={})
-        sight = Sight(snapshot=snapshot, learned=self.feed.learned)
-        answered = predicted(sight, body, call)
-        self._keep(PREDICTION, sight, call, caller, as_json(body), answered)
+        context = RequestContext(snapshot=snapshot, learned=self.feed.learned)
+        answered = predicted(context, body, call)
+        self._keep(PREDICTION, context, call, caller, as_json(body), answered)
         return scores_of(model, answered)
 
     def explain_job(self, body: ExplainBody, caller: Caller) -> Answered:
         """Explain the predicted run time of one job."""
-        return explain_job(self._sight(), body, caller, default_trace=self.settings.trace, now=self.clock())
+        return explain_job(self._context(), body, caller, default_trace=self.settings.trace, now=self.clock())
 
     def what_if(self, body: WhatIfBody, caller: Caller) -> Answered:
         """Predict the run time of one job along one resource."""
-        return what_if(self._sight(), body, caller, default_trace=self.settings.trace, now=self.clock())
+        return what_if(self._context(), body, caller, default_trace=self.settings.trace, now=self.clock())
 
     def recent_recommendations(
         self, caller: Caller, trace: str | None = None, task_type: str | None = None
@@ -167,16 +170,18 @@ class Service:
     def _call(self, answer_id: str, trace: str | None) -> Call:
         return Call(answer_id=answer_id, trace=trace or self.settings.trace, now=self.clock())
 
-    def _sight(self) -> Sight:
-        return Sight(snapshot=self.models.current, learned=self.feed.learned)
+    def _context(self) -> RequestContext:
+        return RequestContext(snapshot=self.models.current, learned=self.feed.learned)
 
-    def _keep(self, kind: str, sight: Sight, call: Call, caller: Caller, body: bytes, answered: Answered) -> None:
+    def _keep(
+        self, kind: str, context: RequestContext, call: Call, caller: Caller, body: bytes, answered: Answered
+    ) -> None:
         """Log an answer if answers are kept, and offer it to the challengers if there are any."""
         if self.settings.answers_kept:
             types = self.settings.types if kind == RECOMMENDATION else {}
-            self.log.put(record_of(kind, sight, call, caller, body, answered, types))
-        if self.shadow is not None and sight.snapshot.challengers:
-            self.shadow.offer(sight, call)
+            self.log.put(record_of(kind, context, call, caller, body, answered, types))
+        if self.shadow is not None and context.snapshot.challengers:
+            self.shadow.offer(context, call)
 
 
 def open_service(
@@ -202,7 +207,7 @@ def open_service(
     feeds: list[Feed] = []
     models = ModelSet(
         settings.bundles,
-        past=lambda trace: feeds[0].past(trace),  # models need the feed's past, the feed the models to teach
+        past=lambda trace: feeds[0].past(trace),  # models read the feed, and the feed updates the models
         clock=clock,
         challengers=settings.challengers,
         forgotten=forgotten,

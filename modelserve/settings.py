@@ -1,6 +1,6 @@
 """Settings of the service: one object, from `TAUT_SERVE_*`, shown by `taut serve --print-settings`.
 
-No behaviour beyond checking that the values can be meant together. Called by the service's entry points.
+Only checks the values, alone and together. Called by the service's entry points.
 """
 
 import ipaddress
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from modelserve.callers import Scope
+from modelserve.callers import Token
 from modelserve.contract.fields import Minimums
 
 PREFIX = "TAUT_SERVE_"
@@ -19,20 +19,8 @@ Seconds = Annotated[float, Field(gt=0.0, le=86_400.0)]
 Margin = Annotated[float, Field(ge=0.0, le=10.0)]
 
 
-class Token(BaseModel):
-    """One bearer token: the SHA-256 of its text (hex), and what it reaches; no list means everything."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Annotated[str, Field(min_length=1, max_length=64)]
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    scopes: frozenset[Scope]
-    traces: frozenset[str] | None = None
-    clusters: frozenset[str] | None = None
-
-
 class TypePolicy(BaseModel):
-    """How far the requests of one task type may go; what is absent is as for every type."""
+    """The shrink policy of one task type; absent values are the defaults."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -60,9 +48,9 @@ class TypePolicy(BaseModel):
         return self
 
     def parameters(self) -> dict[str, Any]:  # floats, a count and a word, each of which its field has checked
-        """Return what is said, by the names of `ShrinkPolicy`."""
-        said = {name: getattr(self, name) for name in type(self).model_fields if name not in ("alpha", "minimums")}
-        return {name: value for name, value in {**said, "alpha0": self.alpha}.items() if value is not None}
+        """Return the values that are set, by the names of `ShrinkPolicy`."""
+        values = {name: getattr(self, name) for name in type(self).model_fields if name not in ("alpha", "minimums")}
+        return {name: value for name, value in {**values, "alpha0": self.alpha}.items() if value is not None}
 
     @field_validator("alpha")
     @classmethod
@@ -75,7 +63,7 @@ class TypePolicy(BaseModel):
 
 
 class ServeSettings(BaseSettings):
-    """What `TAUT_SERVE_*` says; an empty variable counts as absent, mappings and lists are JSON."""
+    """The settings in `TAUT_SERVE_*`; an empty variable counts as absent, mappings and lists are JSON."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid", env_nested_delimiter=None
@@ -86,12 +74,12 @@ class ServeSettings(BaseSettings):
     workers: int = Field(default=1, ge=1, le=256, description="worker processes")
     bundles: Path = Field(default=Path("data/bundles"), description="folder of the mirrored bundles")
     tracking_uri: str | None = Field(
-        default=None, description="registry to mirror; none: serve what the folder holds, and mirror nothing"
+        default=None, description="registry to mirror; none: serve the models in the folder, without mirroring"
     )
     store: str = Field(
         default="sqlite:///data/serve.db", description="URL of the store: sqlite:///file or postgresql+psycopg://..."
     )
-    trace: str | None = Field(default=None, description="trace meant when a call names none")
+    trace: str | None = Field(default=None, description="trace of jobs and calls that name none")
 
     tokens: tuple[Token, ...] = Field(default=(), description="bearer tokens, as JSON; none only on loopback")
     tls_certificate: Path | None = Field(default=None, description="PEM file of the certificate chain")
@@ -102,27 +90,31 @@ class ServeSettings(BaseSettings):
     rows_limit: int = Field(default=10_000, ge=1, le=10_000, description="most jobs in one call")
     answer_limit_s: Seconds = Field(default=30.0, description="longest an answer may take; then 503")
     body_read_limit_s: Seconds = Field(default=10.0, description="longest a body may take to arrive; then 408")
-    header_read_limit_s: Seconds = Field(default=10.0, description="longest a connection may go without a request")
+    header_read_limit_s: Seconds = Field(default=10.0, description="longest wait of a connection for a request")
     connections_limit: int = Field(default=1000, ge=1, description="open connections of one worker; then 503")
-    busy_limit: int = Field(default=64, ge=1, description="large calls waiting or at work in one worker; then 503")
+    busy_limit: int = Field(default=64, ge=1, description="large calls running or waiting in one worker; then 503")
     calls_per_s: float | None = Field(default=None, gt=0.0, description="calls a second of one token; then 429")
-    drain_s: float = Field(default=2.0, ge=0.0, le=600.0, description="how long /readyz says no before the end")
-    stop_limit_s: Seconds = Field(default=20.0, description="longest that calls at work are waited for at the end")
+    drain_s: float = Field(
+        default=2.0, ge=0.0, le=600.0, description="how long /readyz reports draining before the end"
+    )
+    stop_limit_s: Seconds = Field(default=20.0, description="longest wait for running calls at the end")
 
-    reload_every_s: Seconds = Field(default=1.0, description="how often a worker looks for a moved pointer")
-    mirror_every_s: Seconds = Field(default=5.0, description="how often the registry is asked for its aliases")
+    reload_every_s: Seconds = Field(default=1.0, description="how often a worker reads the aliases in the folder")
+    mirror_every_s: Seconds = Field(default=5.0, description="how often the registry's aliases are read")
     feedback_every_s: Seconds = Field(default=0.5, description="how often a worker reads others' feedback")
     answers_kept: int = Field(default=200_000, ge=0, description="answers kept for replay; 0 logs none")
     answers_kept_bytes: int = Field(
-        default=2 * 2**30, ge=2**20, description="what the answers kept may weigh together; then the oldest go"
+        default=2 * 2**30, ge=2**20, description="largest total size of the answers kept; the oldest are deleted first"
     )
-    challengers: bool = Field(default=True, description="score the models of alias challenger in the shadow")
+    challengers: bool = Field(default=True, description="score jobs with models of alias challenger too")
 
-    mode: Literal["observe", "enforce"] = Field(default="observe", description="mode where none was set")
+    mode: Literal["observe", "enforce"] = Field(default="observe", description="mode if none is set")
     types: dict[str, TypePolicy] = Field(default_factory=dict, description="policy by task type, as JSON")
-    kill_limit_frac: float = Field(default=0.01, ge=0.0, le=1.0, description="share of shrunk jobs killed for memory")
+    kill_limit_frac: float = Field(
+        default=0.01, ge=0.0, le=1.0, description="share of shrunk jobs killed for memory that brakes a type"
+    )
     kill_window: int = Field(default=200, ge=1, description="shrunk jobs of a type over which kills are counted")
-    kill_least: int = Field(default=2, ge=1, description="kills below which the share stops nothing")
+    kill_least: int = Field(default=2, ge=1, description="fewest kills that brake a type")
     drift_window: int = Field(default=500, ge=20, description="finished jobs of a model over which drift is judged")
     log_format: Literal["json", "console"] = Field(default="json", description="form of the log lines on stderr")
 
@@ -132,22 +124,22 @@ class ServeSettings(BaseSettings):
         return text or None
 
     @model_validator(mode="after")
-    def _meant_together(self) -> "ServeSettings":
+    def _check_together(self) -> "ServeSettings":
         if not self.tokens and not is_loopback(self.host):
             raise ValueError(
-                f"host {self.host[:60]!r} is no loopback address and no token is set; "
+                f"host {self.host[:60]!r} is not a loopback address and no token is set; "
                 f"set {PREFIX}TOKENS (see `taut token`), or listen on 127.0.0.1"
             )
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ValueError("tls_certificate and tls_key: found one, expected both or neither")
         names = [token.name for token in self.tokens]
         if len(set(names)) != len(names):
-            raise ValueError("tokens: found a name twice, expected a name of its own for each")
+            raise ValueError("tokens: found a name twice, expected different names")
         return self
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address can be reached from this machine only.
+    """Return whether an address can be reached from this machine only.
 
     Examples
     --------

@@ -1,5 +1,5 @@
 """The service over HTTP: routes by noun, and the gate in front of them.
 
-No answer is worked out here: every route hands what arrived to `modelserve` and what comes back to the caller.
-Called by `modelserve.server`, which opens the service and serves the application.
+No answer is computed here: a route passes the request to the service, and the result to the caller. Called by
+`modelserve.server`, which opens the service and serves the application.
 """

@@ -1,7 +1,7 @@
-"""Routes about many jobs: predictions and recommendations, new and recent.
+"""Routes about jobs: predictions, recommendations (new and recent), explanations and what-if curves.
 
-What is answered is worked out in `modelserve`; here it is only decided where: a few jobs on the event loop, since a
-thread would cost more than they do, all else beside it.
+Answers are computed by the service. A few predictions run on the event loop, where a thread would cost more than they
+do; everything else runs in a slot. Added by the application.
 """
 
 from functools import partial
@@ -10,24 +10,25 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from modelserve.api.bodies import JsonBody
+from modelserve.api.bodies import JsonBody, asked_for
 from modelserve.api.calls import Call, call_of
-from modelserve.api.learning import TRACE, TYPE, said
+from modelserve.api.learning import TRACE, TYPE, json_response
 from modelserve.api.operations import BODY, CALL, SLOT, Operation
-from modelserve.api.queries import asked_for
 from modelserve.callers import Scope
-from modelserve.calls.context import Answered
-from modelserve.contract.jobs import PredictAnswer, RecentAnswer, RecommendAnswer
-from modelserve.contract.requests import PredictBody, RecommendBody
+from modelserve.calls.logged_context import Answered
+from modelserve.contract.jobs import ExplainAnswer, PredictAnswer, RecentAnswer, RecommendAnswer, WhatIfAnswer
+from modelserve.contract.requests import ExplainBody, PredictBody, RecommendBody, WhatIfBody
 from modelserve.errors import BadRequest
 
 TAG: Final = "jobs"
 
 JOBS_AT_ONCE: Final = 16
-"""Jobs that are predicted on the event loop: about a millisecond."""
+"""Most jobs predicted on the event loop: about a millisecond."""
 
 PREDICT: Final = JsonBody(PredictBody)
 RECOMMEND: Final = JsonBody(RecommendBody)
+EXPLAIN: Final = JsonBody(ExplainBody)
+WHAT_IF: Final = JsonBody(WhatIfBody)
 
 
 async def predictions(request: Request) -> Response:
@@ -36,7 +37,7 @@ async def predictions(request: Request) -> Response:
     caller = call.allowed(Scope.PREDICT)
     body = await PREDICT.of(call)
     call.rows = _counted(call, len(body.jobs))
-    ask = partial(call.service.predict_jobs, body, caller, answer_id=call.answer_id, said=call.body)
+    ask = partial(call.service.predict_jobs, body, caller, answer_id=call.answer_id, call_json=call.body)
     return answer(call, ask() if call.rows <= JOBS_AT_ONCE else await call.desk.slots.run(ask))
 
 
@@ -46,7 +47,7 @@ async def recommendations(request: Request) -> Response:
     caller = call.allowed(Scope.PREDICT)
     body = await RECOMMEND.of(call)
     call.rows = _counted(call, len(body.jobs))
-    ask = partial(call.service.recommend_jobs, body, caller, answer_id=call.answer_id, said=call.body)
+    ask = partial(call.service.recommend_jobs, body, caller, answer_id=call.answer_id, call_json=call.body)
     return answer(call, await call.desk.slots.run(ask))
 
 
@@ -55,7 +56,7 @@ async def recent(request: Request) -> Response:
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
     asked = asked_for(request)
-    return said(await call.desk.slots.run(partial(call.service.recent_recommendations, caller, **asked)))
+    return json_response(await call.desk.slots.run(partial(call.service.recent_recommendations, caller, **asked)))
 
 
 def _counted(call: Call, jobs: int) -> int:
@@ -66,10 +67,30 @@ def _counted(call: Call, jobs: int) -> int:
 
 
 def answer(call: Call, answered: Answered) -> Response:
-    """Return an answer as it was written, and keep what is to be counted and logged of it."""
+    """Return an answer as a response; count it and note its models for the access log."""
     call.models = answered.models
     call.desk.metrics.answered(answered)
     return Response(answered.body, media_type="application/json")
+
+
+async def explanations(request: Request) -> Response:
+    """Explain the predicted run time of one job by its features."""
+    call = call_of(request)
+    caller = call.allowed(Scope.PREDICT)
+    body = await EXPLAIN.of(call)
+    call.rows = 1
+    ask = partial(call.service.explain_job, body, caller)
+    return answer(call, await call.desk.slots.run(ask))
+
+
+async def what_ifs(request: Request) -> Response:
+    """Predict the run time of one job along one of its resources."""
+    call = call_of(request)
+    caller = call.allowed(Scope.PREDICT)
+    body = await WHAT_IF.of(call)
+    call.rows = 1
+    ask = partial(call.service.what_if, body, caller)
+    return answer(call, await call.desk.slots.run(ask))
 
 
 OPERATIONS: Final = (
@@ -87,5 +108,15 @@ OPERATIONS: Final = (
         method="GET", path="/v1/recommendations", endpoint=recent, tag=TAG,
         summary="The newest recommendations, and what they freed", answer=RecentAnswer, faults=(*CALL, 422, *SLOT),
         parameters=(TRACE, TYPE),
+    ),
+    Operation(
+        method="POST", path="/v1/explanations", endpoint=explanations, tag=TAG,
+        summary="Why a job's predicted run time is what it is", body=ExplainBody, answer=ExplainAnswer,
+        faults=(*CALL, *BODY, *SLOT),
+    ),
+    Operation(
+        method="POST", path="/v1/what-if", endpoint=what_ifs, tag=TAG,
+        summary="A job's predicted run time along one resource", body=WhatIfBody, answer=WhatIfAnswer,
+        faults=(*CALL, *BODY, *SLOT),
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The application: the routes of every noun behind one gate.
+"""The application: all routes behind one gate.
 
 Nothing is answered here. Made by `modelserve.server` for each worker, and by tests.
 """
@@ -10,46 +10,29 @@ from importlib.metadata import version
 from typing import Final
 
 from fastapi import FastAPI
-from starlette.types import Receive, Scope, Send
 
-from modelserve.api import answers, explaining, front, health, inference, learning, models, pages, scoring, users
-from modelserve.api.access_log import AccessLog
-from modelserve.api.calls import Desk, Held, Ids
-from modelserve.api.gate import Endpoint, Gate
+from modelserve.api import answers, health, inference, learning, models, pages, scoring
+from modelserve.api.calls import Desk, Held, Ids, Rates, Slots
+from modelserve.api.gate import AccessLog, Endpoint, Gate, ServiceApp
 from modelserve.api.metrics import Metrics
 from modelserve.api.operations import Operation, add_operations, methods_of
-from modelserve.api.rates import Rates
-from modelserve.api.slots import Slots
 from modelserve.api.upkeep import upkeep
+from modelserve.callers import Tokens
 from modelserve.service import Service
-from modelserve.tokens import Tokens
 
 OPERATIONS: Final[Sequence[Operation]] = (
     *answers.OPERATIONS,
-    *explaining.OPERATIONS,
     *models.OPERATIONS,
     *learning.OPERATIONS,
-    *users.OPERATIONS,
     *inference.OPERATIONS,
     *scoring.OPERATIONS,
     *health.OPERATIONS,
 )
-"""Everything that the service does."""
-
-
-class ServiceApp(FastAPI):
-    """FastAPI with one gate around its router, in the place of its own layers: those cost more than an answer."""
-
-    gate: Gate
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a call to the gate."""
-        scope["app"] = self
-        await self.gate(scope, receive, send)
+"""All operations of the service."""
 
 
 def create_app(service: Service) -> FastAPI:
-    """Make the application that answers for a service; `app.state.draining` makes it say that it is not ready."""
+    """Create the application of a service; setting `app.state.draining` makes `/readyz` report not ready."""
     settings = service.settings
     desk = Desk(
         service=service,
@@ -57,14 +40,15 @@ def create_app(service: Service) -> FastAPI:
         rates=Rates(settings.calls_per_s, clock=time.monotonic),
         slots=Slots(limit=settings.busy_limit, answer_limit_s=settings.answer_limit_s),
         metrics=Metrics(),
-        log=AccessLog(settings.log_format),
         ids=Ids(),
         held=Held(),
     )
 
+    log = AccessLog(settings.log_format)
+
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with upkeep(desk, draining=lambda: app.state.draining):
+        async with upkeep(desk, log, draining=lambda: app.state.draining):
             yield
 
     app = ServiceApp(
@@ -75,10 +59,9 @@ def create_app(service: Service) -> FastAPI:
     app.state.desk = desk
     add_operations(app, OPERATIONS)
     pages.add_pages(app)
-    front.add_front(app)
     quick: dict[tuple[str, str], Endpoint] = {
         (each.method, each.path): each.strict_endpoint() for each in OPERATIONS if "{" not in each.path
     }
-    quick.update({("GET", path): front.front for path in front.PATHS})
-    app.gate = Gate(app.router, desk, quick, methods_of(OPERATIONS) | dict.fromkeys(front.PATHS, "GET, HEAD"))
+    quick.update({("GET", path): pages.page_file for path in pages.PATHS})
+    app.gate = Gate(app.router, desk, log, quick, methods_of(OPERATIONS) | dict.fromkeys(pages.PATHS, "GET, HEAD"))
     return app

@@ -1,16 +1,17 @@
-"""Bodies: the bytes of a call, taken in within their limits and read once, straight into what is meant.
+"""Bodies and parameters of a call: read within limits, and validated strictly.
 
-No row is judged here beyond what its model says. Called by the routes that take a body.
+Rows are checked by their Pydantic model only. Called by the routes.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
 from modelserve.api.calls import Call
 from modelserve.api.problems import Refusal, invalid_body
@@ -19,27 +20,27 @@ Body = TypeVar("Body", bound=BaseModel)
 
 JSON: Final = "application/json"
 SMALL_BYTES: Final = 16_384
-"""Bodies up to here are read on the event loop, in well under a millisecond unless they are full of faults."""
+"""Bodies up to this size are parsed on the event loop, in well under a millisecond."""
 
 PARTS_LIMIT: Final = 100_000
 VALUES_LIMIT: Final = 600_000
 FIELDS_LIMIT: Final = 100
 ROWS_LIMIT: Final = 10_000
-"""What no body has more of: ten thousand rows of some sixty values and a few objects each."""
+"""Bounds on every body: ten thousand rows of about sixty values and a few objects each."""
 
 TOGETHER: Final = 8
-"""How many of the largest bodies a worker holds at once, whoever they are from."""
+"""How many bodies of the largest size a worker holds at once."""
 
 CLOSE: Final = {"connection": "close"}
-"""Sent when a body is refused before its end: what is still to come has no reader."""
+"""Sent when a body is refused before its end, since the rest is not read."""
 
 
 class JsonBody(Generic[Body]):
-    """One kind of body: the model it is read into, strictly: no text is a number, and no number true or false."""
+    """A kind of body, parsed strictly into a model: no text counts as a number, and no number as a truth value."""
 
     def __init__(self, model: type[Body], *, fault_status: int = 422) -> None:
         self.model, self._fault_status = model, fault_status
-        # The core's own, and so untyped (Any): the adapter's costs twice as much.
+        # The core's method, which is untyped (Any): the adapter's takes twice as long.
         self._read: Any = TypeAdapter(model).validator.validate_json
 
     async def of(self, call: Call) -> Body:
@@ -48,7 +49,7 @@ class JsonBody(Generic[Body]):
         Raises
         ------
         Refusal
-            It is too large (413), too slow (408), of another type (415), no JSON (400), or not what is meant.
+            It is too large (413), too slow (408), of another type (415), not valid JSON (400), or invalid.
         """
         check_json(call)
         data = await take(call)
@@ -67,7 +68,7 @@ class JsonBody(Generic[Body]):
         return self._checked(data)
 
     def _checked(self, data: bytes) -> tuple[Body, bytes]:
-        """Return what a body means, and the JSON that means it."""
+        """Return the parsed body and its JSON."""
         try:
             return self._read(data, strict=True), data
         except ValidationError as error:
@@ -78,7 +79,7 @@ class JsonBody(Generic[Body]):
 
 
 def whole(value: object) -> object:
-    """Return a JSON value with 3 for 3.0: JSON knows one kind of number, and so do its schemas.
+    """Return a JSON value with 3 for 3.0, since JSON has one kind of number.
 
     Examples
     --------
@@ -93,17 +94,17 @@ def whole(value: object) -> object:
 
 
 def check_size(data: bytes, *, status: int) -> None:
-    """Raise `Refusal` where a body has more parts than any call: reading them would hold up everybody.
+    """Raise `Refusal` if a body has more parts than any valid call, since parsing it would block the worker.
 
-    Each part that is not what is expected costs microseconds to report, and a body has room for millions. Parts are
-    counted before anything is made of them.
+    Each invalid part costs microseconds to report, and a body has room for millions, so parts are counted before
+    parsing.
     """
     if data.count(b"{") + data.count(b"[") > PARTS_LIMIT or data.count(b",") > VALUES_LIMIT:
         raise _too_much(status, "the body", f"{PARTS_LIMIT} lists and objects, and {VALUES_LIMIT} values")
     try:
         waiting = [from_json(data)]
     except ValueError:
-        return  # whoever reads it says what is wrong
+        return  # the parser reports the fault
     while waiting:
         part = waiting.pop()
         if isinstance(part, dict) and len(part) > FIELDS_LIMIT:
@@ -116,30 +117,32 @@ def check_size(data: bytes, *, status: int) -> None:
 
 def _too_much(status: int, what: str, limit: str) -> Refusal:
     expected = f"at most {limit}"
-    return Refusal(status, f"{what} is too much, expected {expected}", faults=[{"field": "body", "expected": expected}])
+    return Refusal(
+        status, f"{what} is too large, expected {expected}", faults=[{"field": "body", "expected": expected}]
+    )
 
 
 def check_json(call: Call) -> None:
-    """Raise `Refusal` (415) where a call says that its body is no JSON; one that says nothing is taken at its word."""
-    said = call.headers.get(b"content-type", b"application/json")
-    if said != b"application/json":
-        kind = said.partition(b";")[0].strip().lower()
+    """Raise `Refusal` (415) if the content type is not JSON; a missing content type counts as JSON."""
+    header = call.headers.get(b"content-type", b"application/json")
+    if header != b"application/json":
+        kind = header.partition(b";")[0].strip().lower()
         if kind != b"application/json" and not (kind.startswith(b"application/") and kind.endswith(b"+json")):
             raise Refusal(
-                415, f"content-type: {shown(said)}, expected application/json", headers={"accept": "application/json"}
+                415, f"content-type: {shown(header)}, expected application/json", headers={"accept": "application/json"}
             )
     check_plain(call)
 
 
 def check_plain(call: Call) -> None:
-    """Raise `Refusal` (415) where a body is compressed: how large it would grow is not known beforehand."""
+    """Raise `Refusal` (415) if a body is compressed, since its full size is not known in advance."""
     coding = call.headers.get(b"content-encoding")
     if coding is not None and coding.strip().lower() != b"identity":
         raise Refusal(415, f"content-encoding: {shown(coding)}, expected none", headers={"accept-encoding": "identity"})
 
 
 async def take(call: Call) -> bytes:
-    """Return the bytes of a call's body, none of them twice in memory.
+    """Return the bytes of a call's body, without a second copy in memory.
 
     Raises
     ------
@@ -147,16 +150,16 @@ async def take(call: Call) -> bytes:
         More bytes than allowed (413), not all of them in time (408), or too many of all calls together (503).
     """
     limit = call.desk.settings.body_limit_bytes
-    said = call.headers.get(b"content-length")
-    if said is not None and said.isdigit() and int(said[:20]) > limit:
-        raise _too_large(f"{int(said[:20])} bytes", limit)
+    header = call.headers.get(b"content-length")
+    if header is not None and header.isdigit() and int(header[:20]) > limit:
+        raise _too_large(f"{int(header[:20])} bytes", limit)
     limit_s = call.desk.settings.body_read_limit_s
     taking = _taken(call, limit)
     try:
         awaited = taking.send(None)
     except StopIteration as whole_body:
         body: bytes = whole_body.value
-        return body  # it came with its head, as small ones do: a timer would cost more than reading it
+        return body  # it arrived with its head, as small bodies do: a timer would cost more than reading it
     try:
         async with asyncio.timeout(limit_s):
             return await _Begun(taking, awaited)
@@ -165,18 +168,18 @@ async def take(call: Call) -> bytes:
 
 
 class _Begun:
-    """A coroutine that has taken its first step, and what that step awaits: to be awaited for the rest."""
+    """A coroutine that has run its first step, with what that step awaits; await it to run the rest."""
 
-    def __init__(self, begun: Coroutine[Any, Any, bytes], awaited: Any) -> None:  # Any: the event loop's own affair
+    def __init__(self, begun: Coroutine[Any, Any, bytes], awaited: Any) -> None:  # Any: internal to the event loop
         self._begun, self._awaited = begun, awaited
 
-    def __await__(self) -> Generator[Any, Any, bytes]:  # Any: the event loop's own affair
+    def __await__(self) -> Generator[Any, Any, bytes]:  # Any: internal to the event loop
         awaited = self._awaited
         while True:
-            step: Callable[[], Any]  # Any: the event loop's own affair
+            step: Callable[[], Any]  # Any: internal to the event loop
             try:
                 step = partial(self._begun.send, (yield awaited))
-            except BaseException as error:  # a call that is cut off, or out of time
+            except BaseException as error:  # the call was cut off or timed out
                 step = partial(self._begun.throw, error)
             try:
                 awaited = step()
@@ -209,5 +212,75 @@ def _too_large(found: str, limit: int) -> Refusal:
 
 
 def shown(value: bytes) -> str:
-    """Return a header's value for a message: short, and of plain characters."""
+    """Return a header's value for a message: short and printable."""
     return repr(value[:60].decode("ascii", errors="replace"))
+
+
+LENGTH_LIMIT: Final = 256
+
+
+def check_known(request: Request, names: Sequence[str], *, status: int = 422) -> None:
+    """Check that the query has no parameters but these.
+
+    Raises
+    ------
+    Refusal
+        It has others.
+    """
+    for name in request.query_params:
+        if name not in names:
+            raise _wrong(status, name, f"one of {', '.join(names)}" if names else "no parameters here")
+
+
+def strict(
+    endpoint: Callable[[Request], Awaitable[Response]], names: Sequence[str], *, status: int
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint behind a check that refuses query parameters other than `names`."""
+
+    async def checked(request: Request) -> Response:
+        if request.scope["query_string"]:
+            check_known(request, names, status=status)
+        return await endpoint(request)
+
+    return checked
+
+
+def asked_for(request: Request, *, required: Sequence[str] = (), status: int = 422) -> dict[str, str]:
+    """Return the query parameters of a call; unknown names were refused before.
+
+    Raises
+    ------
+    Refusal
+        One is repeated, empty, too long or missing.
+    """
+    found: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name in found or not 1 <= len(value) <= LENGTH_LIMIT or "\0" in value:
+            raise _wrong(status, name, f"once, with 1 to {LENGTH_LIMIT} characters")
+        found[name] = value
+    for name in required:
+        if name not in found:
+            raise _wrong(status, name, "one")
+    return found
+
+
+def in_path(request: Request, name: str) -> str:
+    """Return a parameter in the path of a call.
+
+    Raises
+    ------
+    Refusal
+        It is empty or too long (422).
+    """
+    value: str = request.path_params[name]
+    if not 1 <= len(value) <= LENGTH_LIMIT or "\0" in value:
+        raise _refused(422, f"path.{name}", f"1 to {LENGTH_LIMIT} characters, none of them NUL")
+    return value
+
+
+def _wrong(status: int, name: str, expected: str) -> Refusal:
+    return _refused(status, f"query.{name[:60]}", expected)
+
+
+def _refused(status: int, field: str, expected: str) -> Refusal:
+    return Refusal(status, f"{field}: expected {expected}", faults=[{"field": field, "expected": expected}])

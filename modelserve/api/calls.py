@@ -1,52 +1,136 @@
-"""A call under way: who calls, what for, and what is counted and logged when it ends.
+"""One call while it is processed, and what all calls of a worker share: tokens, rates, slots, metrics.
 
-Nothing is answered here. Made by the gate, found by the routes through `call_of`.
+Nothing is answered here. Made by the gate; the routes find their call by `call_of`.
 """
 
+import asyncio
+import math
 import re
 import secrets
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypeVar
 
 from starlette.requests import Request
 from starlette.types import Receive, Scope
 
 from modelserve import callers
+from modelserve.api.metrics import Metrics
 from modelserve.api.problems import Refusal
-from modelserve.callers import Caller
+from modelserve.callers import Caller, Tokens
 from modelserve.service import Service
 from modelserve.settings import ServeSettings
-from modelserve.tokens import Tokens
 
-if TYPE_CHECKING:
-    from modelserve.api.access_log import AccessLog
-    from modelserve.api.metrics import Metrics
-    from modelserve.api.rates import Rates
-    from modelserve.api.slots import Slots
+Answer = TypeVar("Answer")
+
+THREADS: Final = 4
+"""Number of threads: enough to keep two cores busy while others wait for the store."""
+
+
+class Slots:
+    """A worker's threads, and the bound on calls that run or wait for them."""
+
+    def __init__(self, *, limit: int, answer_limit_s: float) -> None:
+        self._limit, self._answer_limit_s = limit, answer_limit_s
+        self._taken, self._counting = 0, threading.Lock()
+        self._threads = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="answer")
+
+    @property
+    def taken(self) -> int:
+        """Number of calls that run or wait."""
+        return self._taken
+
+    async def run(self, ask: Callable[[], Answer]) -> Answer:
+        """Run `ask` in a thread and return its result.
+
+        A slot is free again when the work has ended; after a timeout that is later than the refusal.
+
+        Raises
+        ------
+        Refusal
+            No slot is free, or the answer takes too long (503).
+        """
+        if self._taken >= self._limit:
+            raise Refusal(503, f"{self._taken} large calls in progress, expected fewer than {self._limit}; try again")
+        with self._counting:
+            self._taken += 1
+        work = self._threads.submit(ask)
+        work.add_done_callback(self._release)
+        waiting = asyncio.wrap_future(work)
+        done, _ = await asyncio.wait((waiting,), timeout=self._answer_limit_s)
+        if not done:
+            waiting.cancel()
+            raise Refusal(503, f"no answer within {self._answer_limit_s:g} s; send fewer jobs, or try again")
+        return waiting.result()
+
+    def close(self) -> None:
+        """Start no further call."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _release(self, _: Future[Answer]) -> None:
+        with self._counting:  # called in the worker thread
+            self._taken -= 1
+
+
+BURST_S: Final = 1.0
+"""Length of a burst: unused calls of this long are kept."""
+
+
+class Rates:
+    """The token buckets of one worker, by caller; names come from the settings, so their number is bounded."""
+
+    def __init__(self, calls_per_s: float | None, *, clock: Callable[[], float]) -> None:
+        self._calls_per_s, self._clock = calls_per_s, clock
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def take(self, name: str) -> None:
+        """Count a call of `name`.
+
+        Raises
+        ------
+        Refusal
+            The caller exceeds its rate (429).
+        """
+        rate = self._calls_per_s
+        if rate is None:
+            return
+        room = max(1.0, rate * BURST_S)
+        now_s = self._clock()
+        left, at_s = self._buckets.get(name, (room, now_s))
+        left = min(room, left + max(0.0, now_s - at_s) * rate)
+        if left < 1.0:
+            self._buckets[name] = (left, now_s)
+            wait_s = max(1, math.ceil((1.0 - left) / rate))
+            raise Refusal(
+                429, f"more than {rate:g} calls a second; wait {wait_s} s", headers={"retry-after": str(wait_s)}
+            )
+        self._buckets[name] = (left - 1.0, now_s)
+
 
 KEY: Final = "taut.call"
-"""Where a call is found in its ASGI scope."""
+"""The key of a call in its ASGI scope."""
 
 _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _SANE_TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class Ids:
-    """Names for calls and answers, unique over workers and restarts: a random prefix, then a count."""
+    """Ids of calls and answers, unique over workers and restarts: a random prefix, then a count."""
 
     def __init__(self) -> None:
         self._prefix, self._count = secrets.token_hex(8), 0
 
     def next(self) -> str:
-        """Return a name that was never given before."""
+        """Return a new id."""
         self._count += 1
         return f"{self._prefix}-{self._count}"
 
 
 class Held:
-    """What the bodies of all calls under way weigh, from the first that is no small one."""
+    """The total size of all bodies in memory, small ones not counted."""
 
     __slots__ = ("size_bytes",)
 
@@ -54,20 +138,19 @@ class Held:
         self.size_bytes = 0
 
     def add(self, size_bytes: int) -> None:
-        """Add to it; called on the event loop only."""
+        """Add to the total; call on the event loop only."""
         self.size_bytes += size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """What every call finds at hand."""
+    """The parts that every call uses."""
 
     service: Service
     tokens: Tokens
-    rates: "Rates"
-    slots: "Slots"
-    metrics: "Metrics"
-    log: "AccessLog"
+    rates: Rates
+    slots: Slots
+    metrics: Metrics
     ids: Ids
     held: Held
 
@@ -78,7 +161,7 @@ class Desk:
 
 
 class Call:
-    """One call: its names, its caller once admitted, and what its end will be logged with."""
+    """One call: its ids, its caller once admitted, and the values of its log line."""
 
     __slots__ = (
         "answer_id", "body", "caller", "desk", "headers", "held_bytes", "method", "models", "path", "receive",
@@ -104,7 +187,7 @@ class Call:
         self.started_s = time.perf_counter()
 
     def hold(self, size_bytes: int, limit_bytes: int) -> None:
-        """Say how large the body has grown; `release` gives it back.
+        """Record the current size of the body; `release` frees it.
 
         Raises
         ------
@@ -115,11 +198,11 @@ class Call:
         self.held_bytes = size_bytes
         if self.desk.held.size_bytes > limit_bytes:
             raise Refusal(
-                503, f"bodies of {self.desk.held.size_bytes} bytes at work, expected at most {limit_bytes}; try again"
+                503, f"bodies of {self.desk.held.size_bytes} bytes in memory, expected at most {limit_bytes}; try again"
             )
 
     def release(self) -> None:
-        """Say that the body is done with."""
+        """Free the size of the body."""
         if self.held_bytes:
             self.desk.held.add(-self.held_bytes)
             self.held_bytes = 0
@@ -131,12 +214,12 @@ class Call:
 
     @property
     def traceparent(self) -> str | None:
-        """The W3C trace context that the caller sent, where it is one."""
+        """The W3C trace context that the caller sent, or None if it is invalid."""
         found = self.headers.get(b"traceparent")
         return found.decode() if found is not None and _SANE_TRACEPARENT.fullmatch(found) else None
 
     def allowed(self, scope: callers.Scope) -> Caller:
-        """Return who calls, once it is known that the token has the scope.
+        """Return the caller if its token has the scope.
 
         Raises
         ------

@@ -1,22 +1,125 @@
-"""The gate: every call passes here once on its way in and once on its way out.
+"""The gate: admit every call, then count and log it; and the access log itself.
 
-On the way in it is named, its token looked up and its rate counted; on the way out it is counted and logged, and what
-went wrong is put into the shape of its protocol. No call is answered here. Pure ASGI, around the router of the
-application: a path without variables goes straight to its route. HEAD is answered as GET, without the body.
+Before a route, the token is looked up and the rate checked; after it, errors are turned into the protocol's shape. Pure
+ASGI around the application's router: a path without variables goes straight to its route. HEAD is answered as GET
+without the body. Made by `create_app`.
 """
 
+import json
 import logging
+import queue
+import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final, Literal, TextIO
 
+from fastapi import FastAPI
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from modelserve.api.calls import KEY, Call, Desk
-from modelserve.api.front import PATHS
+from modelserve.api.pages import PATHS
 from modelserve.api.problems import Refusal, refusal_of, refuse
+from modelserve.background import give_way
+
+WAITING_LIMIT: Final = 50_000
+"""Most lines waiting for a slow reader of stderr; further ones are dropped and counted."""
+
+TOGETHER_S: Final = 0.05
+"""How long lines gather before one write."""
+
+
+class AccessLog:
+    """The access log of one worker: one line a call, written by a thread; `dropped` counts lost lines."""
+
+    def __init__(self, form: Literal["json", "console"], *, out: TextIO | None = None) -> None:
+        self.dropped = 0
+        self._out = out
+        self._line = json_line if form == "json" else console_line
+        self._waiting: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._write, name="access-log", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write the waiting lines, and stop."""
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join(timeout=5.0)
+            self._thread = None
+
+    def put(self, call: Call, duration_s: float) -> None:
+        """Queue the line of a finished call; never blocks."""
+        if self._thread is None or self._waiting.qsize() >= WAITING_LIMIT:
+            self.dropped += 1
+            return
+        self._waiting.put(self._line(call, duration_s, time.time()))
+
+    def _write(self) -> None:
+        give_way()
+        going = True
+        while going:
+            lines = [self._waiting.get()]
+            time.sleep(TOGETHER_S)
+            while not self._waiting.empty():
+                lines.append(self._waiting.get())
+            going = None not in lines
+            out = self._out or sys.stderr
+            try:
+                out.write("".join(line for line in lines if line is not None))
+                out.flush()
+            except (OSError, ValueError):  # no reader: drop the lines, go on answering
+                self.dropped += len(lines)
+
+
+def json_line(call: Call, duration_s: float, at_s: float) -> str:
+    """Return a call's line as JSON; only values from outside are escaped."""
+    caller = "null" if call.caller is None else _quoted(call.caller.name)
+    trace = call.traceparent
+    return (
+        f'{{"ts":"{_moment(at_s)}","level":"info","event":"request","request_id":"{call.request_id}",'
+        f'"answer_id":"{call.answer_id}","method":{_quoted(call.method[:16])},"route":"{call.route}",'
+        f'"status":{call.status},"duration_s":{duration_s:.6f},"caller":{caller},"rows":{call.rows},'
+        f'"models":{_listed(call.models)}' + (f',"traceparent":"{trace}"}}\n' if trace else "}\n")
+    )
+
+
+def console_line(call: Call, duration_s: float, at_s: float) -> str:
+    """Return a call's line as readable text."""
+    caller = "-" if call.caller is None else call.caller.name
+    models = ",".join(call.models) or "-"
+    return (
+        f"{_moment(at_s)} {call.status} {call.method[:16]} {call.route} {duration_s * 1e3:.2f} ms "
+        f"rows={call.rows} caller={caller} models={models} id={call.request_id}\n"
+    )
+
+
+@lru_cache(maxsize=256)
+def _quoted(text: str) -> str:
+    return json.dumps(text)
+
+
+@lru_cache(maxsize=256)
+def _listed(texts: tuple[str, ...]) -> str:
+    return json.dumps(texts)
+
+
+@lru_cache(maxsize=2)
+def _second(at_s: int) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _moment(at_s: float) -> str:
+    whole_s = int(at_s)
+    return f"{_second(whole_s)}.{int((at_s - whole_s) * 1e3):03d}+00:00"
+
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -26,11 +129,11 @@ OPEN: Final = frozenset(
         *PATHS,
     }
 )
-"""Paths that need no token: they say how the service is, and what it is, not what it knows."""
+"""Paths that need no token: health, version, documentation and the page."""
 
 UNKNOWN_ROUTE: Final = "unknown"
 CLIENT_LEFT: Final = 499
-"""Logged where the caller left before the answer; nobody sees it."""
+"""Logged if the caller closed the connection before the answer."""
 
 logger = logging.getLogger(__name__)
 
@@ -38,24 +141,29 @@ logger = logging.getLogger(__name__)
 class Gate:
     """The outermost layer of the application.
 
-    `quick` holds the endpoint of every path without variables, by method and path; `allowed` the methods of a path
-    that the router knows by its variables.
+    `quick` holds the endpoint of every path without variables, by method and path; `methods` the allowed methods of
+    every path.
     """
 
     def __init__(
-        self, router: ASGIApp, desk: Desk, quick: Mapping[tuple[str, str], Endpoint], methods: Mapping[str, str]
+        self,
+        router: ASGIApp,
+        desk: Desk,
+        log: AccessLog,
+        quick: Mapping[tuple[str, str], Endpoint],
+        methods: Mapping[str, str],
     ) -> None:
-        self._router, self._desk, self._quick, self._methods = router, desk, quick, methods
+        self._router, self._desk, self._log, self._quick, self._methods = router, desk, log, quick, methods
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass one call in, and its answer out."""
+        """Process one call."""
         if scope["type"] != "http":
             await self._router(scope, receive, send)
             return
         scope[KEY] = call = Call(self._desk, scope, receive)
 
         bodiless = call.method == "HEAD"
-        # The server looks up the method in its own scope: that stays as it is.
+        # The server reads the method from its own scope, which must stay unchanged.
         asked = {**scope, "method": "GET"} if bodiless else scope
 
         async def reply(message: Message) -> None:
@@ -81,17 +189,17 @@ class Gate:
             call.status = CLIENT_LEFT
         except Exception as error:
             if call.status:
-                raise  # the answer has begun: all that is left is to cut it off
+                raise  # the response has begun and can only be cut off
             call.route = call.route or getattr(asked.get("route"), "path_format", UNKNOWN_ROUTE)
             response = refuse(self._refusal(error, call), path=call.path, request_id=call.request_id)
             await response(asked, receive, reply)
         finally:
-            # The server's scope and the call hold each other: taken apart, they need no collector to go.
+            # Break the reference cycle of scope and call, so that no garbage collection is needed.
             del scope[KEY]
             call.release()
             duration_s = time.perf_counter() - call.started_s
             self._desk.metrics.ended(call.route or UNKNOWN_ROUTE, call.method, call.status, duration_s)
-            self._desk.log.put(call, duration_s)
+            self._log.put(call, duration_s)
 
     def _admit(self, call: Call) -> None:
         desk = self._desk
@@ -111,10 +219,21 @@ class Gate:
         refusal = refusal_of(error)
         if refusal is None:
             logger.error("request %s to %s failed", call.request_id, call.route, exc_info=error)
-            return Refusal(500, "the service failed on this call; its log says why under this request id")
+            return Refusal(500, "the service failed on this call; see its log under this request id")
         if refusal.status == 405:
             refusal.headers = {"allow": self._methods.get(call.route) or self._methods.get(call.path, "")}
             refusal.detail = f"method {call.method[:16]}, expected {refusal.headers['allow']}"
         elif refusal.status == 404 and call.route == UNKNOWN_ROUTE:
-            refusal.detail = "no such path; /openapi.json lists those there are"
+            refusal.detail = "no such path; /openapi.json lists all paths"
         return refusal
+
+
+class ServiceApp(FastAPI):
+    """FastAPI with the gate in place of its own middleware, which takes longer than an answer."""
+
+    gate: Gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a call to the gate."""
+        scope["app"] = self
+        await self.gate(scope, receive, send)

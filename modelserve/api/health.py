@@ -1,6 +1,6 @@
-"""Whether the service lives, is ready, and what it counts.
+"""Routes about the service itself: liveness, readiness and metrics.
 
-Nothing is mended here. Called by probes, load balancers and Prometheus.
+Called by probes, load balancers and Prometheus. Added by the application.
 """
 
 from collections.abc import Callable
@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from modelserve.api.calls import Call, call_of
-from modelserve.api.mirror_state import read_mirror_state
 from modelserve.api.operations import CALL, OPEN_CALL, Operation
 from modelserve.contract.models import MirrorState, Ready
 from modelserve.errors import Forbidden
+from modelserve.loading.sync_state import read_mirror_state
 
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 TAG: Final = "health"
@@ -27,15 +27,15 @@ class Alive(BaseModel):
 
 
 async def healthz(_: Request) -> Response:
-    """Say that the process answers."""
+    """Report that the process answers."""
     return Response(b'{"status":"ok"}', media_type="application/json")
 
 
 async def readyz(request: Request) -> Response:
-    """Say whether calls should be sent here, and why not."""
-    said = readiness(call_of(request), draining=request.app.state.draining)
-    headers = None if said.status == "ready" else {"retry-after": "1"}
-    return JSONResponse(said.model_dump(mode="json"), 200 if said.status == "ready" else 503, headers)
+    """Report whether calls should be sent here, and why not."""
+    state = readiness(call_of(request), draining=request.app.state.draining)
+    headers = None if state.status == "ready" else {"retry-after": "1"}
+    return JSONResponse(state.model_dump(mode="json"), 200 if state.status == "ready" else 503, headers)
 
 
 async def metrics(request: Request) -> Response:
@@ -43,12 +43,14 @@ async def metrics(request: Request) -> Response:
     call = call_of(request)
     caller = call.caller
     if caller is None or caller.traces is not None or caller.clusters is not None:
-        raise Forbidden("the token is bound to traces or clusters; expected one that is not: metrics are everybody's")
+        raise Forbidden(
+            "the token is limited to traces or clusters, expected one that is not, since metrics cover all of them"
+        )
     return Response(call.desk.metrics.page(), media_type=PROMETHEUS)
 
 
 def readiness(call: Call, *, draining: bool) -> Ready:
-    """Return how the worker stands, as far as the caller may know."""
+    """Return the state of the worker, limited to the caller's reach."""
     service = call.service
     snapshot = service.models.current
     caller = call.caller

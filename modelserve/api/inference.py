@@ -1,7 +1,7 @@
 """The Open Inference Protocol, V2: health, metadata and `infer`, with the protocol's own shape of errors.
 
-A model is one that serves, by its registered name; its tensors are the columns of its MLflow signature. What the
-protocol has no call for is listed under `extensions`.
+Models go by their registered names; tensors are the columns of the MLflow signature. Calls outside the protocol are
+listed under `extensions`. Added by the application.
 """
 
 from functools import partial
@@ -26,7 +26,7 @@ from modelserve.loading.served import ServedModel
 TAG: Final = "Open Inference Protocol"
 PLATFORM: Final = "taut_xgboost"
 EXTENSIONS: Final = ("predictions", "recommendations", "explanations", "what-if")
-"""Our own calls, under /v1, for which the protocol has none."""
+"""Our own calls under /v1, outside the protocol."""
 
 INFER: Final = JsonBody(InferBody, fault_status=400)
 
@@ -87,12 +87,12 @@ class Inferred(BaseModel):
 
 
 async def live(_: Request) -> Response:
-    """Say that the server lives."""
+    """Report that the server is alive."""
     return _said(Live())
 
 
 async def ready(request: Request) -> Response:
-    """Say whether the server is ready."""
+    """Report whether the server is ready."""
     state = readiness(call_of(request), draining=request.app.state.draining)
     if state.status != "ready":
         raise Refusal(503, f"not ready: {state.status}")
@@ -121,13 +121,13 @@ async def model_metadata(request: Request) -> Response:
 
 
 async def model_ready(request: Request) -> Response:
-    """Say that a model is ready: one that is not is not known."""
+    """Report that a model is ready; models that are not ready are unknown."""
     model, _ = _model(request)
     return _said(ModelReady(name=model.bundle.card.name))
 
 
 async def infer(request: Request) -> Response:
-    """Ask a model about jobs."""
+    """Predict jobs with one model."""
     call = call_of(request)
     model, caller = _model(request)
     body = await INFER.of(call)
@@ -163,8 +163,8 @@ def _said(answer: BaseModel) -> Response:
     return Response(answer.model_dump_json(), media_type="application/json")
 
 
-MODEL: Final = Parameter(name="model", said="Registered name of a model, as `runtime.pai.ctr`.")
-VERSION: Final = Parameter(name="version", said="The version that serves.")
+MODEL: Final = Parameter(name="model", description="Registered name of a model, as `runtime.pai.ctr`.")
+VERSION: Final = Parameter(name="version", description="The version that serves.")
 INFER_FAULTS: Final = (*CALL, 400, 404, 408, 413, 415, *SLOT)
 
 OPERATIONS: Final = (

@@ -1,7 +1,7 @@
-"""Routes about what finished jobs teach: feedback, drift and modes.
+"""Routes about what finished jobs teach: feedback, drift, modes, and the erasure of a user.
 
-What is stored or judged is `modelserve`'s business; all of it touches the store, so all of it runs beside the event
-loop.
+The work is `modelserve.learning`'s. All of it reads or writes the store, so all of it runs in a slot, off the event
+loop. Added by the application.
 """
 
 from collections import Counter
@@ -12,13 +12,12 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from modelserve.api.bodies import JsonBody
+from modelserve.api.bodies import JsonBody, asked_for, in_path
 from modelserve.api.calls import call_of
 from modelserve.api.operations import BODY, CALL, SLOT, Operation, Parameter
-from modelserve.api.queries import asked_for
 from modelserve.callers import Scope
 from modelserve.contract.feedback import FeedbackBody
-from modelserve.contract.learning import DriftAnswer, FeedbackAnswer, ModeAnswer, ModeChange
+from modelserve.contract.learning import DriftAnswer, ErasureAnswer, FeedbackAnswer, ModeAnswer, ModeChange
 from modelserve.contract.requests import ModeBody
 from modelserve.errors import BadRequest
 
@@ -29,7 +28,7 @@ MODE: Final = JsonBody(ModeBody)
 
 
 async def feedback(request: Request) -> Response:
-    """Take in what finished jobs took and used."""
+    """Store what finished jobs took and used."""
     call = call_of(request)
     caller = call.allowed(Scope.FEEDBACK)
     body = await FEEDBACK.of(call)
@@ -43,7 +42,7 @@ async def feedback(request: Request) -> Response:
     )
     for outcome, count in outcomes.items():
         call.desk.metrics.feedback.labels(outcome).inc(count)
-    return said(taken)
+    return json_response(taken)
 
 
 async def drift(request: Request) -> Response:
@@ -51,14 +50,14 @@ async def drift(request: Request) -> Response:
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
     asked = asked_for(request)
-    return said(await call.desk.slots.run(partial(call.service.read_drift, caller, **asked)))
+    return json_response(await call.desk.slots.run(partial(call.service.read_drift, caller, **asked)))
 
 
 async def modes(request: Request) -> Response:
-    """Say where recommendations are applied, and what came of it."""
+    """Return where recommendations are applied, and what they saved."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
-    return said(await call.desk.slots.run(partial(call.service.read_modes, caller)))
+    return json_response(await call.desk.slots.run(partial(call.service.read_modes, caller)))
 
 
 async def mode(request: Request) -> Response:
@@ -66,16 +65,26 @@ async def mode(request: Request) -> Response:
     call = call_of(request)
     caller = call.allowed(Scope.ADMIN)
     body = await MODE.of(call)
-    return said(await call.desk.slots.run(partial(call.service.set_mode, body, caller)))
+    return json_response(await call.desk.slots.run(partial(call.service.set_mode, body, caller)))
 
 
-def said(answer: BaseModel) -> Response:
+def json_response(answer: BaseModel) -> Response:
     """Return an answer as JSON."""
     return Response(answer.model_dump_json(), media_type="application/json")
 
 
-TRACE: Final = Parameter(name="trace", said="Of this trace.", place="query")
-TYPE: Final = Parameter(name="task_type", said="Of this task type.", place="query")
+TRACE: Final = Parameter(name="trace", description="Of this trace.", place="query")
+TYPE: Final = Parameter(name="task_type", description="Of this task type.", place="query")
+
+
+async def erasure(request: Request) -> Response:
+    """Erase a user's history."""
+    call = call_of(request)
+    caller = call.allowed(Scope.ADMIN)
+    asked = asked_for(request, required=("trace",))
+    user = in_path(request, "user")
+    return json_response(await call.desk.slots.run(partial(call.service.erase_user, caller, user=user, **asked)))
+
 
 OPERATIONS: Final = (
     Operation(
@@ -94,5 +103,14 @@ OPERATIONS: Final = (
     Operation(
         method="POST", path="/v1/mode", endpoint=mode, summary="Set or unset a mode, or release a brake", tag=TAG,
         body=ModeBody, answer=ModeChange, faults=(*CALL, *BODY, *SLOT),
+    ),
+    Operation(
+        method="DELETE", path="/v1/users/{user}/history", endpoint=erasure, tag="users",
+        summary="Forget what a user's jobs taught", answer=ErasureAnswer, faults=(*CALL, 404, 422, *SLOT), slashes=True,
+        parameters=(
+            Parameter(name="user", description="The user."),
+            Parameter(name="trace", description="Of this trace.", place="query", required=True),
+            Parameter(name="cluster", description="Of this cluster only.", place="query"),
+        ),
     ),
 )  # fmt: skip

@@ -1,7 +1,6 @@
-"""The generated tables of `docs/serving.md`: endpoints, settings and metrics, from what the service itself says.
+"""The generated tables of `docs/serving.md`: endpoints, settings and metrics.
 
-Writes nothing unless run as a program; a test holds the page against it.
-Run by hand: `python -m modelserve.api.manual`.
+A test compares the page with them. Run `python -m modelserve.api.manual` to write them into the page.
 """
 
 import re
@@ -21,7 +20,7 @@ _HELP: Final = re.compile(r"^# HELP (\S+) (.*)\n# TYPE \S+ (\S+)$", re.MULTILINE
 
 
 def with_tables(page: str) -> str:
-    """Return the page with its tables as they should be, each between `<!-- name -->` and `<!-- /name -->`."""
+    """Return the page with its tables replaced, each between `<!-- name -->` and `<!-- /name -->`."""
     for name, table in {"endpoints": endpoints(), "settings": settings(), "metrics": metrics()}.items():
         before, _, rest = page.partition(f"<!-- {name} -->\n")
         _, end, after = rest.partition(f"<!-- /{name} -->")
@@ -30,24 +29,24 @@ def with_tables(page: str) -> str:
 
 
 def endpoints() -> str:
-    """Return the table of everything that the service answers."""
+    """Return the table of the operations."""
     return _table(("call", "answers"), [(f"`{each.method} {each.path}`", each.summary) for each in OPERATIONS])
 
 
 def settings() -> str:
-    """Return the table of the settings, their defaults and what they say."""
+    """Return the table of the settings and their defaults."""
     rows = []
     for name, field in ServeSettings.model_fields.items():
         default = field.get_default(call_default_factory=True)
         nothing = default in (None, PydanticUndefined, (), {})
         rows.append((f"`{PREFIX}{name.upper()}`", "" if nothing else f"`{default}`", field.description or ""))
-    return _table(("variable", "default", "what it says"), rows)
+    return _table(("variable", "default", "meaning"), rows)
 
 
 def metrics() -> str:
     """Return the table of the metrics, as `/metrics` describes them."""
-    said = {name: (kind, text) for name, text, kind in _HELP.findall(Metrics().page().decode())}
-    return _table(("metric", "type", "what it says"), [(f"`{name}`", *said[name]) for name in METRIC_NAMES])
+    described = {name: (kind, text) for name, text, kind in _HELP.findall(Metrics().page().decode())}
+    return _table(("metric", "type", "meaning"), [(f"`{name}`", *described[name]) for name in METRIC_NAMES])
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

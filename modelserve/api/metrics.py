@@ -1,7 +1,7 @@
 """Metrics: what the service counts, under the names that dashboards and alerts use.
 
-No user and no job is ever a label. Several workers share one count where `PROMETHEUS_MULTIPROC_DIR` says so.
-Called by the gate, the routes and the upkeep.
+Users and jobs are never labels. Workers share their counts if `PROMETHEUS_MULTIPROC_DIR` is set. Called by the gate,
+the routes and the upkeep.
 """
 
 import os
@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from modelserve.calls.context import Answered
+from modelserve.calls.logged_context import Answered
 
 MULTIPROCESS_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -35,20 +35,20 @@ METRIC_NAMES: Final = (
     "taut_requests_total",
     "taut_sync_age_seconds",
 )
-"""Every metric there is, by the name it is asked for."""
+"""The names of all metrics."""
 
 BUCKETS_S: Final = (
     0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
 )  # fmt: skip
 
-# When a series began is nobody's question, and doubles the page.
+# Leave out creation times, which would double the page.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # theirs has no types
 
 METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 
 
 class Metrics:
-    """The counts of one worker, in a registry of their own."""
+    """The metrics of one worker, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -93,7 +93,7 @@ class Metrics:
         self._counted: dict[tuple[str, ...], Counter] = {}
 
     def ended(self, route: str, method: str, status: int, duration_s: float) -> None:
-        """Count a call that has ended."""
+        """Count a finished call."""
         key = (route, method, status)
         count = self._ended.get(key)
         if count is None:
@@ -108,7 +108,7 @@ class Metrics:
         timed.observe(duration_s)
 
     def answered(self, answered: Answered) -> None:
-        """Count what an answer says of itself: its jobs by outcome, its resources by reason, what was reclaimed."""
+        """Count an answer: jobs by outcome, resources by reason, and amounts asked for and given."""
         for key, number in answered.counts.items():
             count = self._counted.get(key)
             if count is None:
@@ -120,14 +120,14 @@ class Metrics:
             self.given.labels(resource).inc(given)
 
     def dropped(self, answers: int) -> None:
-        """Say how many answers the log had no room for since the worker began."""
+        """Set the number of answers dropped by the log since the worker started."""
         self.answers_dropped.inc(answers - self._dropped)
         self._dropped = answers
 
     def serving(self, models: Mapping[tuple[str, str, str], float]) -> None:
-        """Say which models serve, (name, version, alias) -> age in seconds; those that do not any more become 0.
+        """Set the serving models, (name, version, alias) -> age in seconds; others become 0.
 
-        So do the age of a model withdrawn, and the error of one whose version changed: neither says anything now.
+        The age of a withdrawn model and the error of a replaced version become 0 too.
         """
         for labels in self._info - models.keys():
             self.model_info.labels(*labels).set(0)
@@ -141,7 +141,7 @@ class Metrics:
         self._info = frozenset(models)
 
     def page(self) -> bytes:
-        """Return the metrics as Prometheus reads them: of all workers where they share a folder, else of this one."""
+        """Return the metrics in Prometheus's format: of all workers if they share a folder, else of this one."""
         registry: CollectorRegistry = self.registry
         if os.environ.get(MULTIPROCESS_FOLDER):
             registry = CollectorRegistry()
@@ -152,13 +152,13 @@ class Metrics:
 
 
 class _WithRatio:
-    """Collected metrics and what follows from their sums: a ratio cannot be added up over workers, its parts can."""
+    """Collected metrics with the reclaimed ratio, which is computed from sums over all workers."""
 
     def __init__(self, collected: Sequence[Metric]) -> None:
         self._collected = collected
 
     def collect(self) -> list[Metric]:
-        """Return the metrics, with the share reclaimed of each resource."""
+        """Return the metrics, with the reclaimed share of each resource."""
         sums = {metric.name: _by_resource(metric) for metric in self._collected}
         asked, given = sums.get("taut_asked_amount", {}), sums.get("taut_given_amount", {})
         ratio = GaugeMetricFamily(
@@ -178,5 +178,5 @@ def _by_resource(metric: Metric) -> dict[str, float]:
     }
 
 
-def _gauge(name: str, said: str, labels: Sequence[str], registry: CollectorRegistry, mode: str) -> Gauge:
-    return Gauge(name, said, labels, registry=registry, multiprocess_mode=mode)  # type: ignore[arg-type]  # a Literal there
+def _gauge(name: str, text: str, labels: Sequence[str], registry: CollectorRegistry, mode: str) -> Gauge:
+    return Gauge(name, text, labels, registry=registry, multiprocess_mode=mode)  # type: ignore[arg-type]  # a Literal there

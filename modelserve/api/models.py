@@ -1,7 +1,7 @@
-"""Routes about models: which there are, what their answers depend on, and their cards.
+"""Routes about models: list, details, importances and cards.
 
-All of it is within the caller's reach, and in memory but for comparisons, which are read from the store beside the
-event loop; what is shown is `modelserve.calls.catalogue`'s business.
+All is in memory except comparisons, which are read from the store in a slot. The content is made in
+`modelserve.calls.catalogue`. Added by the application.
 """
 
 from functools import partial
@@ -10,11 +10,11 @@ from typing import Final, Literal, cast
 from starlette.requests import Request
 from starlette.responses import Response
 
+from modelserve.api.bodies import asked_for
 from modelserve.api.calls import call_of
-from modelserve.api.learning import said
+from modelserve.api.learning import json_response
 from modelserve.api.operations import CALL, SLOT, Operation, Parameter
 from modelserve.api.problems import Refusal
-from modelserve.api.queries import asked_for
 from modelserve.bundle.champions import ALIASES, CHAMPION
 from modelserve.callers import Scope
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer
@@ -25,28 +25,30 @@ TAG: Final = "models"
 async def models(request: Request) -> Response:
     """List the models."""
     call = call_of(request)
-    return said(call.service.list_models(call.allowed(Scope.PREDICT)))
+    return json_response(call.service.list_models(call.allowed(Scope.PREDICT)))
 
 
 async def model(request: Request) -> Response:
     """Show one model."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
-    return said(await call.desk.slots.run(partial(call.service.show_model, caller, request.path_params["name"])))
+    return json_response(
+        await call.desk.slots.run(partial(call.service.show_model, caller, request.path_params["name"]))
+    )
 
 
 async def importances(request: Request) -> Response:
-    """Show what a model's answers depend on."""
+    """Show the importances of a model's features."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
-    return said(call.service.importances_of(caller, request.path_params["name"], _alias(request)))
+    return json_response(call.service.importances_of(caller, request.path_params["name"], _alias(request)))
 
 
 async def card(request: Request) -> Response:
     """Show a model's card."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
-    return said(call.service.card_of(caller, request.path_params["name"], _alias(request)))
+    return json_response(call.service.card_of(caller, request.path_params["name"], _alias(request)))
 
 
 def _alias(request: Request) -> Literal["champion", "challenger"]:
@@ -57,9 +59,9 @@ def _alias(request: Request) -> Literal["champion", "challenger"]:
     return cast("Literal['champion', 'challenger']", alias)
 
 
-NAME: Final = Parameter(name="name", said="Registered name of a model, as `runtime.pai.ctr`.")
+NAME: Final = Parameter(name="name", description="Registered name of a model, as `runtime.pai.ctr`.")
 ALIAS: Final = Parameter(
-    name="alias", said="Which of its versions; the champion by default.", place="query", among=ALIASES
+    name="alias", description="Which of its versions; the champion by default.", place="query", among=ALIASES
 )
 
 OPERATIONS: Final = (

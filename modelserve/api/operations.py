@@ -1,7 +1,7 @@
-"""Operations: what a path and a method do, as data: the endpoint, and all that the OpenAPI document says of it.
+"""Operations as data: path, method, endpoint, and the description in the OpenAPI document.
 
-No call passes through here. A route takes the request and returns the response itself: bodies are read by
-`modelserve.api.bodies`, so that nothing is solved, copied or checked twice. Declared by the routes, added by the app.
+A route takes the request and returns the response itself; FastAPI's dependency solving and validation are not used.
+Declared by the routes, added by the application.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -16,22 +16,22 @@ from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import Response
 
+from modelserve.api.bodies import strict
 from modelserve.api.problems import Problem
-from modelserve.api.queries import check_known
 
-Schema = dict[str, Any]  # a JSON schema or a part of the document: any JSON there is
+Schema = dict[str, Any]  # a JSON schema or a part of the document: any JSON
 
 REF: Final = "#/components/schemas/{model}"
 JSON: Final = "application/json"
 
 OPEN_CALL: Final = (500,)
-"""What may befall a call that needs no token."""
+"""Error statuses of a call that needs no token."""
 CALL: Final = (401, 403, 429, 500)
-"""What may befall any other."""
+"""Error statuses of any other call."""
 BODY: Final = (400, 408, 413, 415, 422)
-"""What may befall a body."""
+"""Error statuses of a body."""
 SLOT: Final = (503,)
-"""What may befall an answer that takes more than a moment."""
+"""Error statuses of an answer computed in a slot."""
 
 WHY: Final[Mapping[int, str]] = {
     400: "The body is no JSON; outside /v1 also: a field or parameter is not what was expected.",
@@ -48,7 +48,7 @@ WHY: Final[Mapping[int, str]] = {
 }
 
 HEADERS: Final[Mapping[int, str]] = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
-"""Headers that a refusal always has."""
+"""Headers that a refusal of this status always has."""
 
 
 class OipError(BaseModel):
@@ -69,13 +69,13 @@ class Parameter:
     """One parameter in the path or the query; those in the path are always required."""
 
     name: str
-    said: str
+    description: str
     place: Literal["path", "query", "header"] = "path"
     required: bool = False
     among: tuple[str, ...] = ()
 
     def described(self) -> Schema:
-        """Return the parameter as the document shows it."""
+        """Return the parameter as the document describes it."""
         schema: Schema = {"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[^\\u0000]*$"}
         if self.place == "header":
             schema = {"type": "string"}
@@ -85,7 +85,7 @@ class Parameter:
             "name": self.name,
             "in": self.place,
             "required": self.required or self.place == "path",
-            "description": self.said,
+            "description": self.description,
             "schema": schema,
         }
 
@@ -93,23 +93,23 @@ class Parameter:
 EVERYWHERE: Final = (
     Parameter(
         name="X-Request-Id",
-        said="Names the call in the log and in the answer's header of the same name, if it is 1 to 64 of "
+        description="Names the call in the log and in the answer's header of the same name, if it is 1 to 64 of "
         "A-Z a-z 0-9 . _ -; else the service makes a name.",
         place="header",
     ),
-    Parameter(name="traceparent", said="W3C trace context; kept in the log.", place="header"),
+    Parameter(name="traceparent", description="W3C trace context; kept in the log.", place="header"),
 )
-"""Headers that every call may have."""
+"""Headers that every call accepts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What one method of one path does.
+    """One method of one path.
 
-    `answer` is the model of the answer, or a media type where it is no JSON; `body` the model of what is taken as JSON,
-    `other_bodies` the schemas of what is taken besides, by media type; `faults` the statuses of its refusals, and
-    `not_ready` the answer of a 503 that is none. With `slashes`, what the path names may hold them; with `any_query`,
-    parameters that are not known are passed over, else they are refused.
+    `answer` is the model of the answer, or a media type if it is not JSON; `body` the model of a JSON body,
+    `other_bodies` the schemas of other bodies by media type; `faults` the statuses of refusals, and `not_ready` the
+    model of a 503 that is not an error. With `slashes`, path parameters may contain slashes; with `any_query`, unknown
+    query parameters are ignored, otherwise refused.
     """
 
     method: Literal["GET", "POST", "DELETE"]
@@ -130,30 +130,23 @@ class Operation:
 
     @property
     def refused_query(self) -> int:
-        """The status of a parameter that is not what was expected: protocols that are not ours know no 422."""
+        """The status of an invalid parameter; other protocols have no 422."""
         return 422 if self.error is Problem else 400
 
     def strict_endpoint(self) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint, reached only by calls whose query names nothing unknown."""
+        """Return the endpoint behind a check that refuses unknown query parameters."""
         if self.any_query:
             return self.endpoint
-        endpoint, status = self.endpoint, self.refused_query
         names = tuple(each.name for each in self.parameters if each.place == "query")
-
-        async def strict(request: Request) -> Response:
-            if request.scope["query_string"]:
-                check_known(request, names, status=status)
-            return await endpoint(request)
-
-        return strict
+        return strict(self.endpoint, names, status=self.refused_query)
 
     @property
     def template(self) -> str:
-        """The path as the router takes it."""
+        """The path in the router's syntax."""
         return self.path.replace("}", ":path}") if self.slashes else self.path
 
     def models(self) -> list[tuple[type[BaseModel], Literal["validation", "serialization"]]]:
-        """Return the models that the document has to hold for this operation."""
+        """Return the models that the document needs for this operation."""
         answers = [each for each in (self.answer, self.error, self.not_ready) if isinstance(each, type)]
         return [(each, "serialization") for each in answers] + (
             [] if self.body is None else [(self.body, "validation")]
@@ -161,16 +154,16 @@ class Operation:
 
 
 class PlainRoute(APIRoute):
-    """A route whose endpoint is the handler: no dependency is solved and no answer is written twice."""
+    """A route whose endpoint is the handler, without FastAPI's dependency solving and serialisation."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the endpoint as it is."""
+        """Return the endpoint unchanged."""
         handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
         return handler
 
 
 def add_operations(app: FastAPI, operations: Sequence[Operation]) -> None:
-    """Add the operations to an application, and let its document describe them."""
+    """Add the operations to an application and to its document."""
     refs, components = models_json_schema(
         sorted({each for o in operations for each in o.models()}, key=lambda m: (m[0].__name__, m[1])),
         ref_template=REF,
@@ -203,7 +196,7 @@ def add_operations(app: FastAPI, operations: Sequence[Operation]) -> None:
 
 
 def methods_of(operations: Iterable[Operation]) -> dict[str, str]:
-    """Return the methods that each path takes, as an `Allow` header says them: HEAD wherever GET is."""
+    """Return the methods of each path as an `Allow` header, HEAD included wherever GET is."""
     found: dict[str, list[str]] = {}
     for operation in operations:
         methods = ("GET", "HEAD") if operation.method == "GET" else (operation.method,)

@@ -1,19 +1,24 @@
-"""`/docs`: the OpenAPI document as one page for people, that loads nothing from anywhere else.
+"""The pages for people: `/` and its files, and `/docs`, the OpenAPI document as one page.
 
-The document itself is FastAPI's `/openapi.json`. Clusters without a way out have this page all the same, and nobody
-else's scripts run beside a service that knows tokens.
+They load nothing from other hosts, need no token and hold no secret; the page reads its data from the API with the
+visitor's token. Added by the application.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from html import escape
+from importlib.resources import files
 from typing import Any, Final
 
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-Document = Mapping[str, Any]  # an OpenAPI document: any JSON there is
+from modelserve.api.bodies import check_known
+
+Document = Mapping[str, Any]  # an OpenAPI document: any JSON
 
 STYLE: Final = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}"
@@ -25,7 +30,7 @@ POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 
 
 
 def add_pages(app: FastAPI) -> None:
-    """Add the page to an application."""
+    """Add the pages to an application."""
     written: list[str] = []
 
     async def docs(_: Request) -> Response:
@@ -34,10 +39,12 @@ def add_pages(app: FastAPI) -> None:
         return HTMLResponse(written[0], headers={"content-security-policy": POLICY})
 
     app.add_route("/docs", docs, include_in_schema=False)
+    for path in PATHS:
+        app.add_route(path, page_file, include_in_schema=False)
 
 
 def page_of(document: Document) -> str:
-    """Return the page of a document: its operations by tag, and the shapes of what they take and give."""
+    """Return a document as HTML: its operations by tag, and the schemas of their bodies and answers."""
     by_tag: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -72,3 +79,59 @@ def _operation(method: str, path: str, operation: Document) -> str:
 def _shape(content: Document) -> str:
     name = str(content["schema"].get("$ref", "")).rpartition("/")[2]
     return f'<a href="#{escape(name)}"><code>{escape(name)}</code></a>' if name else "text"
+
+
+MEDIA_TYPES: Final[Mapping[str, str]] = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+NAMES: Final = (
+    "answer.js", "app.js", "charts.js", "elements.js", "icon.svg", "job.js", "models.js", "page.css", "recent.js",
+    "service.js", "trying.js", "words.js",
+)  # fmt: skip
+PATHS: Final[Mapping[str, str]] = {"/": "index.html", **{f"/page/{name}": name for name in NAMES}}
+"""Every path of the page, and its file."""
+
+HEADERS: Final[Mapping[str, str]] = {
+    # Only scripts, styles and calls of this service; nothing inline, no form submission, no markup from text.
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    # Cached but revalidated each time: a new version is seen at once, an unchanged file costs no bytes.
+    "cache-control": "no-cache",
+}
+
+
+async def page_file(request: Request) -> Response:
+    """Send a file of the page, or 304 if the browser's copy is current; no query parameters."""
+    check_known(request, ())
+    name = PATHS[request.scope["path"]]
+    content, tag = _content(name)
+    headers = {**HEADERS, "etag": tag}
+    if _holds(request.headers.get("if-none-match", ""), tag):
+        return Response(status_code=304, headers=headers)
+    return Response(content, headers=headers, media_type=MEDIA_TYPES[name.rpartition(".")[2]])
+
+
+def _holds(none_match: str, tag: str) -> bool:
+    """Return whether an If-None-Match header contains a tag (RFC 9110, 13.1.2: weak comparison).
+
+    Examples
+    --------
+    >>> _holds('"a", W/"b"', '"b"'), _holds("*", '"b"'), _holds('"a"', '"b"')
+    (True, True, False)
+    """
+    held = [each.strip().removeprefix("W/") for each in none_match.split(",")]
+    return "*" in held or tag in held
+
+
+@lru_cache(maxsize=len(PATHS))
+def _content(name: str) -> tuple[bytes, str]:
+    content = (files("modelserve") / "page" / name).read_bytes()
+    return content, f'"{hashlib.sha256(content).hexdigest()[:32]}"'

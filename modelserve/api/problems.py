@@ -1,7 +1,7 @@
-"""Refusals: what a call is answered when it cannot be, in the shape of the protocol that it speaks.
+"""Refusals: error responses, in the shape of the protocol of the path.
 
-No call is judged here. `/v1` and whatever is unknown speak problem+json (RFC 9457), `/v2` the Open Inference Protocol's
-`{"error"}`, `/invocations` MLflow's `{"error_code", "message"}`. Called by the gate and the routes.
+`/v1` and unknown paths use problem+json (RFC 9457), `/v2` the Open Inference Protocol's `{"error"}`, `/invocations`
+MLflow's `{"error_code", "message"}`. Called by the gate and the routes.
 """
 
 import json
@@ -20,10 +20,10 @@ from scheduler_core.errors import PredictorUnavailable
 
 RETRY_AFTER_S: Final = 1
 SHOWN: Final = 60
-"""How many characters of a value that was found are shown."""
+"""Most characters shown of a value."""
 
 FAULTS_SHOWN: Final = 20
-"""How many faults of one body are listed."""
+"""Most faults listed of one body."""
 
 STATUS_OF: Final[Mapping[type[Exception], int]] = {
     BadRequest: 422,
@@ -34,7 +34,7 @@ STATUS_OF: Final[Mapping[type[Exception], int]] = {
     BundleError: 503,
     PredictorUnavailable: 503,
 }
-"""What the errors of the logic are answered with; any other is a 500 that says nothing about itself."""
+"""The status of each error class; any other error is a 500 without details."""
 
 MLFLOW_CODES: Final[Mapping[int, str]] = {
     400: "BAD_REQUEST",
@@ -53,7 +53,7 @@ _FIELD: Final = re.compile(r"([A-Za-z_][\w.\[\]-]{0,127}): (.+)", re.DOTALL)
 
 
 class Fault(TypedDict):
-    """One field at fault: where it is, what stood there if that can be shown, and what was expected."""
+    """One invalid field: its path, its value if it can be shown, and what was expected."""
 
     field: str
     expected: str
@@ -81,7 +81,7 @@ class Problem(BaseModel):
 
 
 class Refusal(Exception):
-    """A call that is not answered: the status, why, the fields at fault and the headers that go with it."""
+    """A refused call: status, detail, invalid fields and headers."""
 
     def __init__(
         self, status: int, detail: str, *, faults: Sequence[Fault] = (), headers: Mapping[str, str] | None = None
@@ -94,7 +94,7 @@ class Refusal(Exception):
 
 
 def refusal_of(error: Exception) -> Refusal | None:
-    """Return how an error is answered; None where nobody foresaw it."""
+    """Return the refusal for an error, or None for an unexpected one."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, HTTPException):
@@ -102,30 +102,30 @@ def refusal_of(error: Exception) -> Refusal | None:
     status = next((status for kind, status in STATUS_OF.items() if isinstance(error, kind)), None)
     if status is None:
         return None
-    said = str(error)
-    named = _FIELD.fullmatch(said) if status in (403, 422) else None
+    detail = str(error)
+    named = _FIELD.fullmatch(detail) if status in (403, 422) else None
     faults: list[Fault] = [] if named is None else [{"field": named[1], "expected": named[2]}]
-    return Refusal(status, said, faults=faults)
+    return Refusal(status, detail, faults=faults)
 
 
-_SAID: Final = {
-    "extra_forbidden": "no such field; the documentation lists those there are",
+_MESSAGES: Final = {
+    "extra_forbidden": "no such field; /openapi.json lists all fields",
     "too_short": "at least one",
 }
-"""Pydantic's words that say too little, by the type of error."""
+"""Messages that replace unclear ones of Pydantic, by type of error."""
 
 
 def invalid_body(error: ValidationError, *, status: int = 422) -> Refusal:
-    """Return the refusal of a body that is no JSON (400), or not what is meant (`status`), with the fields at fault."""
+    """Return the refusal of a body that is not valid JSON (400) or is invalid (`status`), with the invalid fields."""
     found = [each for each in error.errors(include_url=False) if not _follows(each, error)]
     if found[0]["type"] == "json_invalid":
-        return Refusal(400, f"the body is no JSON: {found[0]['msg'][:200]}")
+        return Refusal(400, f"the body is not valid JSON: {found[0]['msg'][:200]}")
     faults: list[Fault] = []
     for each in found[:FAULTS_SHOWN]:
         field = ".".join(str(part)[:SHOWN] for part in each["loc"]) or "body"
         fault: Fault = {
             "field": field,
-            "expected": _SAID.get(each["type"], each["msg"].removeprefix("Value error, "))[:200],
+            "expected": _MESSAGES.get(each["type"], each["msg"].removeprefix("Value error, "))[:200],
         }
         if each["type"] != "missing" and isinstance(each["input"], str | int | float | bool | None):
             fault["found"] = json.dumps(each["input"])[:SHOWN]
@@ -135,13 +135,13 @@ def invalid_body(error: ValidationError, *, status: int = 422) -> Refusal:
 
 
 def _follows(each: ErrorDetails, error: ValidationError) -> bool:
-    """Tell whether a list is too short only because what is in it is at fault."""
+    """Return whether a list is too short only because its items are invalid."""
     short = each["type"] == "too_short"
     return short and any(inner["loc"][: len(each["loc"])] == each["loc"] != inner["loc"] for inner in error.errors())
 
 
 def refuse(refusal: Refusal, *, path: str, request_id: str) -> Response:
-    """Return the answer that says why a call is not answered, in the shape of the protocol its path belongs to."""
+    """Return a refusal as a response, in the shape of the protocol of the path."""
     return Response(
         json.dumps(_shape(refusal, path, request_id)).encode(),
         status_code=refusal.status,
@@ -151,7 +151,7 @@ def refuse(refusal: Refusal, *, path: str, request_id: str) -> Response:
 
 
 def speaks_json(path: str) -> bool:
-    """Tell whether the failures of a path are plain JSON: those of the protocols that are not ours."""
+    """Return whether the errors of a path are plain JSON, as in the protocols other than our own."""
     return path == "/invocations" or path == "/v2" or path.startswith("/v2/")
 
 

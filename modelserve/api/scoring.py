@@ -1,26 +1,119 @@
 """MLflow's scoring server: `/ping`, `/version` and `/invocations`, with MLflow's own shape of errors.
 
-Answers are one record a job, in the columns of the model's signature.
+Answers have one record a job, in the columns of the model's signature. Added by the application.
 """
 
+import csv
+import io
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
-from typing import Final
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from modelserve.api.bodies import JsonBody, check_plain, take
+from modelserve.api.bodies import JsonBody, asked_for, check_plain, take
 from modelserve.api.calls import Call, call_of
 from modelserve.api.health import readiness
 from modelserve.api.operations import CALL, OPEN_CALL, SLOT, MlflowError, Operation, Parameter
 from modelserve.api.problems import Refusal
-from modelserve.api.queries import asked_for
-from modelserve.api.scoring_formats import Columns, InvocationBody, columns_of, columns_of_csv
 from modelserve.callers import Scope
 from modelserve.contract.writing import written
 from modelserve.errors import BadRequest
+
+Value = str | int | float | bool | None
+Record = dict[str, Value]
+Columns = dict[str, list[Value]]
+
+FORMATS: Final = ("dataframe_split", "dataframe_records", "instances", "inputs")
+ROWS: Final = 10_000
+CSV_FIELD_LIMIT: Final = 4096
+
+Rows = Annotated[list[Record], Field(min_length=1, max_length=ROWS, fail_fast=True)]
+
+
+class Split(BaseModel):
+    """A data frame: the names of its columns, and its rows."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    columns: list[str]
+    data: Annotated[list[list[Value]], Field(min_length=1, max_length=ROWS, fail_fast=True)]
+    index: list[Any] | None = None  # the index of the frame: any values
+
+
+class InvocationBody(BaseModel):
+    """A scoring call: jobs in one of MLflow's formats; `params.model` names the model, unless the query does."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"oneOf": [{"required": [name]} for name in FORMATS]})
+
+    dataframe_split: Split | None = None
+    dataframe_records: Rows | None = None
+    instances: Rows | None = None
+    inputs: dict[str, list[Value] | Value] | None = None
+    params: dict[str, Any] | None = None  # MLflow leaves their values open
+
+
+def columns_of(body: InvocationBody) -> Columns:
+    """Return the columns of a call.
+
+    Raises
+    ------
+    Refusal
+        It is in none of the formats or in several, or its columns differ in length.
+    """
+    given = [name for name in FORMATS if getattr(body, name) is not None]
+    if len(given) != 1:
+        raise Refusal(400, f"found {given or 'none of the formats'}, expected exactly one of {', '.join(FORMATS)}")
+    if body.dataframe_split is not None:
+        split = body.dataframe_split
+        return _from_rows(split.columns, split.data)
+    if body.inputs is not None:
+        columns = {name: value if isinstance(value, list) else [value] for name, value in body.inputs.items()}
+        return _equal(columns)
+    records = body.dataframe_records or body.instances or []
+    names = list(dict.fromkeys(name for record in records for name in record))
+    return _equal({name: [record.get(name) for record in records] for name in names})
+
+
+def columns_of_csv(data: bytes) -> Columns:
+    """Return the columns of a CSV with a header; an empty field is null.
+
+    Raises
+    ------
+    Refusal
+        It is not a valid CSV.
+    """
+    try:
+        rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise Refusal(400, f"the body is not valid CSV: {error}"[:200]) from error
+    if len(rows) < 2:
+        raise Refusal(400, f"{len(rows)} lines, expected a header and at least one row")
+    return _from_rows(rows[0], [[field or None for field in row] for row in rows[1:] if row])
+
+
+def _from_rows(names: Sequence[str], rows: Sequence[Sequence[Value]]) -> Columns:
+    if len(set(names)) != len(names):
+        raise Refusal(400, "a column is repeated, expected each once")
+    for number, row in enumerate(rows):
+        if len(row) != len(names):
+            raise Refusal(400, f"row {number}: {len(row)} values, expected {len(names)}, one a column")
+    return _equal({name: [row[i] for row in rows] for i, name in enumerate(names)})
+
+
+def _equal(columns: Mapping[str, list[Value]]) -> Columns:
+    lengths = {len(values) for values in columns.values()}
+    if len(lengths) != 1:
+        raise Refusal(
+            400, f"columns of {sorted(lengths) or 'no'} rows, expected at least one column, all of one length"
+        )
+    if not 1 <= (count := lengths.pop()) <= ROWS:
+        raise Refusal(400, f"{count} rows, expected 1 to {ROWS}")
+    return dict(columns)
+
 
 TAG: Final = "MLflow scoring"
 CSV: Final = b"text/csv"
@@ -35,7 +128,7 @@ class Predictions(BaseModel):
 
 
 async def ping(request: Request) -> Response:
-    """Say whether a model serves, as MLflow's server does."""
+    """Report whether a model serves, as MLflow's server does."""
     state = readiness(call_of(request), draining=request.app.state.draining)
     if state.status != "ready":
         raise Refusal(503, f"not ready: {state.status}")
@@ -43,12 +136,12 @@ async def ping(request: Request) -> Response:
 
 
 async def version_text(_: Request) -> Response:
-    """Say which version of taut answers."""
+    """Return the version of taut."""
     return Response(version("taut"), media_type="text/plain")
 
 
 async def invocations(request: Request) -> Response:
-    """Ask a model about jobs, in any of MLflow's formats."""
+    """Predict jobs given in any of MLflow's formats with one model."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
     name = asked_for(request, status=400).get("model")
@@ -78,7 +171,7 @@ async def _read(call: Call) -> tuple[Columns, str | None]:
     body = await INVOKE.of(call)
     named = (body.params or {}).get("model")
     if named is not None and not isinstance(named, str):
-        raise Refusal(400, "params.model: no text, expected the name of a model")
+        raise Refusal(400, "params.model: not a text, expected the name of a model")
     return columns_of(body), named
 
 
@@ -96,7 +189,9 @@ OPERATIONS: Final = (
         body=InvocationBody, other_bodies={"text/csv": {"type": "string"}}, answer=Predictions,
         faults=(*CALL, 400, 404, 408, 413, 415, *SLOT), error=MlflowError,
         parameters=(
-            Parameter(name="model", said="The model asked; the only one within reach by default.", place="query"),
+            Parameter(
+                name="model", description="The model asked; the only one within reach by default.", place="query"
+            ),
         ),
     ),
 )  # fmt: skip

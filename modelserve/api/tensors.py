@@ -1,6 +1,6 @@
 """Tensors of the Open Inference Protocol, as the columns of a model: one tensor a column, one row a job.
 
-No model is asked here. Called by `modelserve.api.inference`.
+No predictions here. Called by `modelserve.api.inference`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,13 +17,13 @@ Datatype = Literal[
 Value = str | int | float | bool | None
 
 DATATYPE: Final[Mapping[str, Datatype]] = {"datetime": "BYTES", "string": "BYTES", "long": "INT64", "double": "FP64"}
-"""How the protocol names the types of columns."""
+"""The protocol's datatype of each column type."""
 
 BINARY: Final = ("binary_data_size", "binary_data", "binary_data_output")
-"""Parameters by which the binary extension shows."""
+"""Parameters of the protocol's binary extension."""
 
 TAKEN: Final[Mapping[Datatype, str]] = {"BYTES": "BYTES", "INT64": "INT UINT", "FP64": "FP INT UINT"}
-"""The families of datatypes that are taken for a column's own."""
+"""The datatype families accepted for each column datatype."""
 
 
 class InputTensor(BaseModel):
@@ -68,12 +68,12 @@ class OutputTensor(BaseModel):
 
 
 def columns_of(body: InferBody, *, rows_limit: int) -> dict[str, list[Value]]:
-    """Return the columns that the tensors of a call hold.
+    """Return the tensors of a call as columns.
 
     Raises
     ------
     Refusal
-        A tensor is not known, of another type or shape than it says, or of another length than the rest.
+        A tensor is unknown, does not match its datatype or shape, or differs in length from the others.
     """
     columns: dict[str, list[Value]] = {}
     for tensor in body.inputs:
@@ -91,14 +91,14 @@ def columns_of(body: InferBody, *, rows_limit: int) -> dict[str, list[Value]]:
 
 
 def refuse_binary(body: InferBody, headers: Mapping[bytes, bytes]) -> None:
-    """Raise `Refusal` where a call uses the protocol's binary extension, which is not spoken here."""
+    """Raise `Refusal` if a call uses the protocol's binary extension, which is not supported."""
     asked = [*body.inputs, *(body.outputs or ())]
-    said = [body.parameters or {}, *(each.parameters or {} for each in asked)]
+    parameters = [body.parameters or {}, *(each.parameters or {} for each in asked)]
     wanted = any(
-        each.get("binary_data_size") or each.get("binary_data") or each.get("binary_data_output") for each in said
+        each.get("binary_data_size") or each.get("binary_data") or each.get("binary_data_output") for each in parameters
     )
     if wanted or b"inference-header-content-length" in headers:
-        raise Refusal(400, "binary tensor data is not taken; expected data as JSON")
+        raise Refusal(400, "binary tensor data is not supported, expected data as JSON")
 
 
 def _column(tensor: InputTensor) -> list[Value]:
@@ -125,12 +125,12 @@ def _column(tensor: InputTensor) -> list[Value]:
 def tensors_of(
     columns: Mapping[str, Sequence[float | None]], asked: Sequence[OutputAsked] | None
 ) -> list[OutputTensor]:
-    """Return the columns that are wanted, all of them unless some are named, as tensors.
+    """Return the requested columns as tensors; all of them if none are named.
 
     Raises
     ------
     Refusal
-        One is wanted that is not there.
+        A requested column does not exist.
     """
     names = list(columns) if not asked else [each.name for each in asked]
     for name in names:

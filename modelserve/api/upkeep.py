@@ -1,7 +1,6 @@
-"""Upkeep: what a worker does between calls: follow moved pointers, read others' feedback, keep its gauges true.
+"""Upkeep: the regular tasks of a worker: reload models, read feedback, update gauges.
 
-No call is answered here. A round that fails is logged and the next one comes all the same. Run by the application for
-as long as it lives.
+A failed round is logged, and the next one runs. Run by the application for its lifetime.
 """
 
 import asyncio
@@ -11,19 +10,20 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from modelserve.api.calls import Desk
-from modelserve.api.mirror_state import read_mirror_state
+from modelserve.api.gate import AccessLog
+from modelserve.loading.sync_state import read_mirror_state
 
 ERRORS_EVERY_S: Final = 30.0
-"""How often errors are measured: over hundreds of jobs, which do not end in a moment."""
+"""Interval between two measurements of the models' errors."""
 
 logger = logging.getLogger(__name__)
 
 
 @contextlib.asynccontextmanager
-async def upkeep(desk: Desk, *, draining: Callable[[], bool]) -> AsyncIterator[None]:
-    """Keep a worker up to date while the block lasts, then write what waits to be written."""
+async def upkeep(desk: Desk, log: AccessLog, *, draining: Callable[[], bool]) -> AsyncIterator[None]:
+    """Run the tasks during the block, then write the waiting log records."""
     service, settings = desk.service, desk.settings
-    desk.log.start()
+    log.start()
     service.log.start()
     rounds = (
         (lambda: follow_pointers(desk, ready=not draining()), settings.reload_every_s),
@@ -40,11 +40,11 @@ async def upkeep(desk: Desk, *, draining: Callable[[], bool]) -> AsyncIterator[N
         await asyncio.gather(*tasks, return_exceptions=True)
         desk.slots.close()
         await asyncio.to_thread(service.log.stop)
-        desk.log.stop()
+        log.stop()
 
 
 def follow_pointers(desk: Desk, *, ready: bool) -> None:
-    """Load the models whose pointers moved, and count what became of each."""
+    """Load the models whose pointers changed, and count the results."""
     for reload in desk.service.models.refresh():
         desk.metrics.reloads.labels(reload.result).inc()
         say = logger.warning if reload.result == "failed" else logger.info
@@ -53,19 +53,19 @@ def follow_pointers(desk: Desk, *, ready: bool) -> None:
 
 
 def follow_feedback(desk: Desk) -> None:
-    """Take in what was reported to any worker."""
+    """Apply the feedback that was reported to any worker."""
     desk.service.feed.poll()
 
 
 def follow_errors(desk: Desk) -> None:
-    """Say in metrics how large the errors of late are beside those on each model's card."""
+    """Set the ratio of recent errors to those on each model's card."""
     for name, error in desk.service.champion_errors().items():
         if error.mean_absolute_log is not None and error.expected_mean_absolute_log:
             desk.metrics.error_ratio.labels(name).set(error.mean_absolute_log / error.expected_mean_absolute_log)
 
 
 def set_gauges(desk: Desk, *, ready: bool) -> None:
-    """Say in metrics which models serve, how old they are, and how long ago the registry was mirrored."""
+    """Set the gauges of serving models, their ages, and the time since the registry was mirrored."""
     service, metrics = desk.service, desk.metrics
     now_s = service.clock()
     snapshot = service.models.current
@@ -80,7 +80,7 @@ def set_gauges(desk: Desk, *, ready: bool) -> None:
     metrics.ready.set(1 if ready and snapshot.champions else 0)
     mirror = read_mirror_state(service.settings.bundles, now_s=now_s)
     if service.settings.tracking_uri is not None:
-        # A registry that was never mirrored has been away since the worker began.
+        # If the registry was never mirrored, count from the start of the worker.
         never_s = now_s - metrics.began_s
         metrics.sync_age.set(never_s if mirror is None or mirror.age_s is None else mirror.age_s)
     metrics.dropped(service.log.dropped)
@@ -92,4 +92,4 @@ async def _again_and_again(work: Callable[[], None], every_s: float) -> None:
         try:
             await asyncio.to_thread(work)
         except Exception:
-            logger.exception("a round of upkeep failed; the next comes in %g s", every_s)
+            logger.exception("upkeep failed; next round in %g s", every_s)

@@ -1,4 +1,4 @@
-"""What callers ask and get, one noun a file: a body checked, an answer made from one snapshot, logged to be made again.
+"""The calls of the service, one kind a file: check the body, make the answer from one snapshot, log it for replay.
 
-No HTTP here: routes are `modelserve.api`'s. Called by the routes and, for replays, by the commands.
+No HTTP here: the routes are in `modelserve.api`. Called by the service and, for replays, by the commands.
 """

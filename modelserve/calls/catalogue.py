@@ -1,7 +1,7 @@
-"""What models there are, as far as a caller may see: versions, aliases, figures, importances and cards.
+"""The models within a caller's reach: versions, aliases, metrics, importances and cards.
 
-Everything is of the snapshot that serves, beside what its challengers' comparisons came to; nothing is predicted here.
-Called by the routes of the service.
+Read from the serving snapshot and the stored comparisons with challengers; nothing is predicted here. Called by the
+service.
 """
 
 from collections.abc import Iterable
@@ -76,7 +76,7 @@ def show_model(snapshot: "Snapshot", caller: Caller, name: str, compared: Compar
 
 
 def importances_of(snapshot: "Snapshot", caller: Caller, name: str, alias: Alias = "champion") -> ImportancesAnswer:
-    """Return what a model's answers depend on, the most important feature first.
+    """Return the features of a model, the most important first.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def _within_reach(snapshot: "Snapshot", caller: Caller) -> list[str]:
 
 
 def _not_known(name: str, names: Iterable[str]) -> NotKnown:
-    """Say which names within reach are near; a name out of reach is told from one that is not by nothing."""
+    """Return an error that lists similar names within reach, the same for unknown names and names out of reach."""
     near = get_close_matches(name[:200], list(names), n=3, cutoff=0.0)
     return NotKnown(
         f"model {name[:80]!r} is not known, expected one of {', '.join(near) or 'none: no model is loaded'}"

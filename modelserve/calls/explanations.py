@@ -1,6 +1,6 @@
-"""Explanations as a call: what each feature of one job adds to its predicted run time, in seconds.
+"""Explanation calls: the seconds that each feature of one job adds to its predicted run time.
 
-Exact tree SHAP from the booster; no HTTP, and no picture is drawn. Called by `modelserve.api`.
+Exact tree SHAP from the booster; no HTTP and no charts here. Called by the service.
 """
 
 import math
@@ -15,13 +15,13 @@ from modelserve.bundle.boosters import contributions
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.predictor import QUANTILE_NAMES, calibrated_run_times
 from modelserve.callers import Caller, check_jobs
-from modelserve.calls.context import Answered
 from modelserve.calls.live import asked_of_row
-from modelserve.calls.sight import Sight
+from modelserve.calls.logged_context import Answered
+from modelserve.calls.request_context import RequestContext
 from modelserve.contract.jobs import MissingReason
 from modelserve.contract.requests import ExplainBody
 from modelserve.contract.writing import moment, written
-from modelserve.loading.scored import Scored
+from modelserve.loading.served import Scored
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray
 
@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 
 LEVELS: Final = {name: level for level, name in QUANTILE_NAMES.items()}
 LEAST_LOG: Final = 1e-9
-"""Log units below which all contributions together count as none; the share per unit is then the slope at the base."""
+"""Sum of contributions (log units) below which they count as zero; seconds per log unit are then the slope at the
+base."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """A run time taken apart: `phi` (k,) in log units and what each is worth in seconds (k,), on top of the base."""
+    """A run time split into contributions: `phi` (k,) in log units and `seconds` (k,), added to the base."""
 
     run_time_s: float
     base_s: float
@@ -44,8 +45,10 @@ class Shares:
     seconds: FloatArray
 
 
-def explain_job(sight: Sight, body: ExplainBody, caller: Caller, *, default_trace: str | None, now: float) -> Answered:
-    """Explain the predicted run time of one job; where there is none, the answer says why. It is not logged.
+def explain_job(
+    context: RequestContext, body: ExplainBody, caller: Caller, *, default_trace: str | None, now: float
+) -> Answered:
+    """Explain the predicted run time of one job, or return the reason why there is none. Nothing is logged.
 
     Raises
     ------
@@ -56,15 +59,15 @@ def explain_job(sight: Sight, body: ExplainBody, caller: Caller, *, default_trac
     """
     trace = body.trace or default_trace
     check_jobs([body.job], trace, caller, field="job")
-    choice = sight.choice("runtime", (body.job.trace or trace or "", body.job.workload, body.job.task_type))
+    choice = context.choice("runtime", (body.job.trace or trace or "", body.job.workload, body.job.task_type))
     if choice.model is None:
         reason: MissingReason = "predictor_unavailable" if choice.failure else "no_model"
         note = choice.failure or f"no run-time model for task type {body.job.task_type[:80]!r}"
         return _answered(body, None, {}, reason, note)
     asked = asked_of_row(body.job, choice.model.history, trace=trace or "", now=now)
     try:
-        seen = sight.rows(choice.model, [asked], np.zeros(1, dtype=np.int64), counted=False)
-        shares = shares_of(choice.model, seen, body.quantile, sight)
+        seen = context.rows(choice.model, [asked], np.zeros(1, dtype=np.int64), counted=False)
+        shares = shares_of(choice.model, seen, body.quantile, context)
     except PredictorUnavailable as error:
         return _answered(body, choice.model, {}, "predictor_unavailable", str(error))
     if shares is None:
@@ -73,17 +76,19 @@ def explain_job(sight: Sight, body: ExplainBody, caller: Caller, *, default_trac
     return _answered(body, choice.model, _explained(choice.model, seen, shares, body.top), None, None)
 
 
-def shares_of(model: "ServedModel", seen: Scored, quantile: Literal["p50", "p90"], sight: Sight) -> Shares | None:
-    """Take the run time of one row apart; None where the model has no such quantile.
+def shares_of(
+    model: "ServedModel", seen: Scored, quantile: Literal["p50", "p90"], context: RequestContext
+) -> Shares | None:
+    """Split the run time of one row into contributions; None if the model has no such quantile.
 
-    The quantiles are sorted, so the one that answers as p90 may be the other's output: it is that one's trees that are
-    taken apart.
+    The quantiles are sorted, so the served p90 may be the raw output of the p50 trees: the trees behind the served
+    value are explained.
     """
     card = model.bundle.card
     served = sorted(level for level in card.quantiles if level in QUANTILE_NAMES)
     if LEVELS[quantile] not in served:
         return None
-    raw = sight.margins(model, RUNTIME_TARGET, seen.matrix)
+    raw = context.margins(model, RUNTIME_TARGET, seen.matrix)
     times = calibrated_run_times(card, raw, seen.reference_log_s)
     run_time_s = float((times.p50 if quantile == "p50" else times.p90)[0])
     reference = seen.reference_log_s[0]
@@ -126,7 +131,7 @@ def _explained(model: "ServedModel", seen: Scored, shares: Shares, top: int) -> 
 
 
 def value_of(model: "ServedModel", seen: Scored, column: int) -> float | str | None:
-    """Return a feature's value as a person takes it: categories as texts, relative run times as seconds."""
+    """Return a feature's value in readable form: categories as texts, relative run times in seconds."""
     contract, value = model.bundle.contract, float(seen.matrix[0, column])
     name = contract.names[column]
     if math.isnan(value):
@@ -148,7 +153,7 @@ def _answered(
     note: str | None,
 ) -> Answered:
     nothing: Sequence[str] = ("run_time_s", "base_s", "reference_s", "rest_s", "rest_factor")
-    said = {
+    response = {
         "job_id": body.job.job_id,
         "quantile": body.quantile,
         **dict.fromkeys(nothing),
@@ -159,4 +164,4 @@ def _answered(
         "reason": reason,
         "note": note,
     }
-    return Answered(body=written(said), models=() if model is None else (model.reference,))
+    return Answered(body=written(response), models=() if model is None else (model.reference,))

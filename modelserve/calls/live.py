@@ -1,7 +1,6 @@
-"""The predictor of the running service: models of one snapshot, their histories as they are now.
+"""The predictor of the running service: the models of one snapshot with their current histories.
 
-What to do with a prediction is `scheduler_core.shrink`'s to decide, and what is known when is
-`modelserve.calls.sight`'s. Called by `modelserve.calls`; satisfies
+Shrinking is decided in `scheduler_core.shrink`. Called by recommendations and what-if calls; satisfies
 `scheduler_core.types.Predictor`.
 """
 
@@ -18,7 +17,7 @@ from features.rows import Rows
 from modelserve.bundle.alike import held
 from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
 from modelserve.bundle.predictor import Sources, calibrated_run_times, calibrated_use, knowledge_of
-from modelserve.calls.sight import Kind, Sight, Whose
+from modelserve.calls.request_context import Kind, RequestContext, Whose
 from modelserve.contract.requests import JobRow, request_of
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
@@ -29,31 +28,31 @@ if TYPE_CHECKING:
     from modelserve.loading.served import ServedModel
 
 UNKNOWN: Final = Knowledge()
-"""What is known of the resources where no model answers."""
+"""Knowledge about the resources if no model answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivePredictor:
-    """A predictor over what one call sees; `places` says where in the call each job stands, by its identity.
+    """A predictor over one request context; `places` maps a job object's identity to its position in the call.
 
-    A job is answered by the model of its workload where there is one, else by that of its task type. A job without a
-    model is answered NaN; where its model could not be loaded, or falls over, `PredictorUnavailable` says why.
+    A job is predicted by the model of its workload if there is one, otherwise by that of its task type. Without a model
+    the prediction is NaN; if the model could not be loaded or fails, `PredictorUnavailable` is raised with the reason.
     """
 
-    sight: Sight
+    context: RequestContext
     places: Mapping[int, int]
     cited: dict[Whose, Sources] = field(default_factory=dict)
 
     @classmethod
     def of(cls, snapshot: "Snapshot", learned: "Learned", jobs: Sequence[Job]) -> "LivePredictor":
         """Return the predictor of the jobs of one call."""
-        return cls.seeing(Sight(snapshot=snapshot, learned=learned), jobs)
+        return cls.seeing(RequestContext(snapshot=snapshot, learned=learned), jobs)
 
     @classmethod
-    def seeing(cls, sight: Sight, jobs: Sequence[Job]) -> "LivePredictor":
-        """Return the predictor of the jobs of one call that has a view already."""
-        # Two jobs of one call may be equal, so they are told apart by identity; the call keeps them alive.
-        return cls(sight=sight, places={id(job): i for i, job in enumerate(jobs)})
+    def seeing(cls, context: RequestContext, jobs: Sequence[Job]) -> "LivePredictor":
+        """Return the predictor of the jobs of one call from its request context."""
+        # Jobs of one call may be equal, so object identity is the key; the call keeps the objects alive.
+        return cls(context=context, places={id(job): i for i, job in enumerate(jobs)})
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
         """Predict `len(rows)` run times, one matrix per model: row i is `jobs[rows[i]]` with `requests[i]` (k, 3).
@@ -72,16 +71,16 @@ class LivePredictor:
                 continue
             mine_of_model = place[rows[mine]]
             asked = [asked_of(jobs[i], model) for i in members]
-            seen = self.sight.rows(model, asked, self._places(jobs, members), counted=False)
+            seen = self.context.rows(model, asked, self._places(jobs, members), counted=False)
             base = Rows(matrix=seen.matrix, reference_log_s=seen.reference_log_s)
             matrix = model.rows.with_requests(base, asked, mine_of_model, requests[mine])
-            raw = self.sight.margins(model, RUNTIME_TARGET, matrix)
+            raw = self.context.margins(model, RUNTIME_TARGET, matrix)
             answer = calibrated_run_times(model.bundle.card, raw, seen.reference_log_s[mine_of_model])
             p50[mine], p90[mine] = answer.p50, answer.p90
         return RunTimes(p50=p50, p90=p90)
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Bound the use of each job's instances (n,) by those alike and the model, and count the runs behind it.
+        """Return upper bounds of peak use per instance (n,), and the measured runs behind each.
 
         Raises
         ------
@@ -92,9 +91,9 @@ class LivePredictor:
         runs = np.zeros(len(jobs), dtype=np.int64)
         for model, members in self._by_model("usage", jobs):
             asked = [asked_of(jobs[i], model) for i in members]
-            seen = self.sight.rows(model, asked, self._places(jobs, members), counted=True)
+            seen = self.context.rows(model, asked, self._places(jobs, members), counted=True)
             card = model.bundle.card
-            answer = {t: calibrated_use(card, t, self.sight.margins(model, t, seen.matrix)) for t in card.targets}
+            answer = {t: calibrated_use(card, t, self.context.margins(model, t, seen.matrix)) for t in card.targets}
             counted = seen.runs
             if card.alike_by_key is not None:
                 answer, counted = held(card.alike_by_key, [jobs[i] for i in members], answer, counted)
@@ -104,7 +103,7 @@ class LivePredictor:
         return PeakUse(runs=runs, **use)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
-        """Return what the run-time model behind each job knows about the resources (n,)."""
+        """Return what the training of each job's run-time model showed about the resources (n,)."""
         known = [UNKNOWN] * len(jobs)
         for model, members in self._by_model("runtime", jobs):
             of_model = knowledge_of(model.bundle.card)
@@ -113,7 +112,7 @@ class LivePredictor:
         return known
 
     def sources(self, job: Job) -> Sources:
-        """Return which models answer for a job, how far their history reaches, and what is wrong where one cannot."""
+        """Return the models that answer for a job, the end of their history, and the failure if one cannot."""
         whose = _whose(job)
         found = self.cited.get(whose)
         if found is None:
@@ -121,7 +120,7 @@ class LivePredictor:
         return found
 
     def _sources(self, whose: Whose) -> Sources:
-        runtime, usage = self.sight.choice("runtime", whose), self.sight.choice("usage", whose)
+        runtime, usage = self.context.choice("runtime", whose), self.context.choice("usage", whose)
         models = [choice.model for choice in (runtime, usage) if choice.model is not None]
         return Sources(
             run_time=None if runtime.model is None else runtime.model.reference,
@@ -136,7 +135,7 @@ class LivePredictor:
             alike[_whose(job)].append(i)
         members: dict[str, tuple[ServedModel, list[int]]] = {}
         for whose, rows in alike.items():
-            choice = self.sight.choice(kind, whose)
+            choice = self.context.choice(kind, whose)
             if choice.model is not None:
                 members.setdefault(choice.model.reference, (choice.model, []))[1].extend(rows)
             elif choice.failure is not None:
@@ -148,7 +147,7 @@ class LivePredictor:
 
 
 def asked_of(job: Job, model: "ServedModel") -> JobAsked:
-    """Return a job as a model's features see it; one that names no cluster is of that of its VC in the history."""
+    """Return a job as features are built from it; a missing cluster is looked up by VC in the history."""
     request = job.request
     return JobAsked(
         trace=job.trace,
@@ -172,7 +171,7 @@ def asked_of(job: Job, model: "ServedModel") -> JobAsked:
 
 
 def asked_of_row(row: JobRow, history: OnlineHistory, *, trace: str, now: float) -> JobAsked:
-    """Return the job as features see it: what it does not name is of `trace`, of its VC's cluster, submitted `now`."""
+    """Return a job as features are built from it; defaults are `trace`, the cluster of its VC and `now`."""
     request = request_of(row)
     return JobAsked(
         trace=row.trace or trace,

@@ -1,7 +1,7 @@
-"""Predictions as a call: jobs in, run times and peak use out, in their order, with a reason where there is none.
+"""Prediction calls: run time and peak use of each job, in order, with a reason where a value is missing.
 
-No HTTP, and no frames: a job costs a look-up in the history, a walk down the trees and its JSON.
-Called by `modelserve.api`, and by `modelserve.calls.replay` on what was logged.
+No HTTP and no data frames here, to keep one-job calls fast. Called by the service, and by `modelserve.calls.replay` for
+logged calls.
 """
 
 from collections import defaultdict
@@ -14,9 +14,9 @@ import numpy as np
 from features.online import JobAsked
 from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
 from modelserve.bundle.predictor import calibrated_run_times, calibrated_use
-from modelserve.calls.context import Answered, Call
 from modelserve.calls.live import asked_of_row
-from modelserve.calls.sight import Kind, Sight
+from modelserve.calls.logged_context import Answered, Call
+from modelserve.calls.request_context import Kind, RequestContext
 from modelserve.contract.jobs import MissingReason
 from modelserve.contract.requests import JobRow, PredictBody
 from modelserve.contract.writing import moment, written
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One output of one job: its value, or why there is none."""
+    """One output of one job: its value, or the reason why it is missing."""
 
     value: dict[str, float] | None = None
     model: "ServedModel | None" = None
@@ -38,32 +38,34 @@ class Part:
     note: str | None = None
 
 
-def predicted(sight: Sight, body: PredictBody, call: Call) -> Answered:
-    """Make the answer from what one call sees."""
+def predicted(context: RequestContext, body: PredictBody, call: Call) -> Answered:
+    """Make the answer from the request context."""
     nothing: list[Part | None] = [None] * len(body.jobs)
     wanted = body.outputs
-    peaks = _parts(sight, "usage", body.jobs, call, _peak_use) if "peak_use" in wanted else nothing
-    # The runs behind a job are counted once.
+    peaks = _parts(context, "usage", body.jobs, call, _peak_use) if "peak_use" in wanted else nothing
+    # Count the runs behind a job once only.
     score = _run_times if "peak_use" in wanted else _run_times_and_runs
-    times = _parts(sight, "runtime", body.jobs, call, score) if "run_time" in wanted else nothing
-    said = [_said(row, time, peak) for row, time, peak in zip(body.jobs, times, peaks, strict=True)]
+    times = _parts(context, "runtime", body.jobs, call, score) if "run_time" in wanted else nothing
+    predictions = [_prediction(row, time, peak) for row, time, peak in zip(body.jobs, times, peaks, strict=True)]
     return Answered(
-        body=written({"answer_id": call.answer_id, "predictions": said}),
-        models=sight.cited(),
+        body=written({"answer_id": call.answer_id, "predictions": predictions}),
+        models=context.cited(),
         counts=_counts([part for part in (*times, *peaks) if part is not None]),
     )
 
 
-Score = Callable[[Sight, "ServedModel", Sequence[JobAsked], IntArray], tuple[list[dict[str, float]], list[int]]]
+Values = tuple[list[dict[str, float]], list[int]]
+"""One value and one count of measured runs per job."""
+Score = Callable[[RequestContext, "ServedModel", Sequence[JobAsked], IntArray], Values]
 
 
-def _parts(sight: Sight, kind: Kind, rows: Sequence[JobRow], call: Call, score: Score) -> list[Part | None]:
+def _parts(context: RequestContext, kind: Kind, rows: Sequence[JobRow], call: Call, score: Score) -> list[Part | None]:
     parts: list[Part | None] = [None] * len(rows)
     members: dict[str, list[int]] = defaultdict(list)
     models: dict[str, ServedModel] = {}
     for i, row in enumerate(rows):
         whose = (row.trace or call.trace or "", row.workload, row.task_type)
-        choice = sight.choice(kind, whose)
+        choice = context.choice(kind, whose)
         if choice.model is not None:
             reference = choice.model.reference
             models[reference] = choice.model
@@ -76,7 +78,7 @@ def _parts(sight: Sight, kind: Kind, rows: Sequence[JobRow], call: Call, score: 
         model = models[reference]
         asked = [asked_of_row(rows[i], model.history, trace=call.trace or "", now=call.now) for i in places]
         try:
-            values, runs = score(sight, model, asked, np.array(places, dtype=np.int64))
+            values, runs = score(context, model, asked, np.array(places, dtype=np.int64))
         except PredictorUnavailable as error:
             for i in places:
                 parts[i] = Part(model=model, reason="predictor_unavailable", note=str(error))
@@ -87,38 +89,34 @@ def _parts(sight: Sight, kind: Kind, rows: Sequence[JobRow], call: Call, score: 
 
 
 def _run_times_and_runs(
-    sight: Sight, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray, *, counted: bool = True
-) -> tuple[list[dict[str, float]], list[int]]:
-    seen = sight.rows(model, asked, index, counted=counted)
-    raw = sight.margins(model, RUNTIME_TARGET, seen.matrix)
+    context: RequestContext, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray, *, counted: bool = True
+) -> Values:
+    seen = context.rows(model, asked, index, counted=counted)
+    raw = context.margins(model, RUNTIME_TARGET, seen.matrix)
     times = calibrated_run_times(model.bundle.card, raw, seen.reference_log_s)
     values = [{"p50": p50, "p90": p90} for p50, p90 in zip(times.p50.tolist(), times.p90.tolist(), strict=True)]
     return values, seen.runs.tolist()
 
 
-def _run_times(
-    sight: Sight, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray
-) -> tuple[list[dict[str, float]], list[int]]:
-    return _run_times_and_runs(sight, model, asked, index, counted=False)
+def _run_times(context: RequestContext, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray) -> Values:
+    return _run_times_and_runs(context, model, asked, index, counted=False)
 
 
-def _peak_use(
-    sight: Sight, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray
-) -> tuple[list[dict[str, float]], list[int]]:
-    seen = sight.rows(model, asked, index, counted=True)
+def _peak_use(context: RequestContext, model: "ServedModel", asked: Sequence[JobAsked], index: IntArray) -> Values:
+    seen = context.rows(model, asked, index, counted=True)
     use = {target: np.full(len(asked), np.nan) for target in USAGE_TARGETS}
     for target in model.bundle.card.targets:
-        use[target] = calibrated_use(model.bundle.card, target, sight.margins(model, target, seen.matrix))
-    floors = [sight.memory_floor_gib(job.trace, job.cluster, job.group, job.role, job.user) for job in asked]
+        use[target] = calibrated_use(model.bundle.card, target, context.margins(model, target, seen.matrix))
+    floors = [context.memory_floor_gib(job.trace, job.cluster, job.group, job.role, job.user) for job in asked]
     use["mem_gib"] = np.fmax(use["mem_gib"], floors)
     columns = [use[target].tolist() for target in USAGE_TARGETS]
     return [dict(zip(USAGE_TARGETS, each, strict=True)) for each in zip(*columns, strict=True)], seen.runs.tolist()
 
 
-def _said(row: JobRow, time: Part | None, peak: Part | None) -> dict[str, object]:
+def _prediction(row: JobRow, time: Part | None, peak: Part | None) -> dict[str, object]:
     asked = [part for part in (time, peak) if part is not None]
     until = [part.model.bundle.card.until for part in asked if part.model is not None]
-    # What is wrong goes before what is not there; the time before the use.
+    # Failures come before missing models, and run time before use.
     missing = sorted([part for part in asked if part.reason], key=lambda part: part.reason == "no_model")
     notes = [part.note for part in missing if part.note]
     return {

@@ -1,6 +1,6 @@
-"""Recent recommendations as a call: the newest of the log within the caller's reach, and what became of their jobs.
+"""Calls for recent recommendations: the newest in the log within the caller's reach, and the outcome of their jobs.
 
-Nothing is recommended anew, and no user or group is told. Called by `modelserve.api`.
+Nothing is recommended here, and no user or group is shown. Called by the service.
 """
 
 import json
@@ -14,23 +14,23 @@ from pydantic import ValidationError
 
 from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.callers import Caller
-from modelserve.calls.context import RECOMMENDATION
+from modelserve.calls.logged_context import RECOMMENDATION
 from modelserve.contract.jobs import RECENT_SHOWN, Amounts, Became, Recent, RecentAnswer
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, Part, newest_answers
 from modelserve.store.realised import RESOURCES, Ran, named_ran
 
 LOOKED_THROUGH: Final = 1000
-"""Answers, the newest, in which they are looked for."""
+"""Number of newest answers searched for them."""
 READ_BYTES: Final = 32 * 2**20
-"""What these answers may weigh together."""
+"""Total size of the answers read."""
 _PARTS: Final[tuple[Part, ...]] = ("context", "response")
 
 
 def recent_recommendations(
     store: Store, caller: Caller, trace: str | None = None, task_type: str | None = None
 ) -> RecentAnswer:
-    """Return the newest logged recommendations within the caller's reach, of one trace and type where they are named.
+    """Return the newest logged recommendations within the caller's reach, of one trace and task type if given.
 
     Raises
     ------
@@ -46,14 +46,14 @@ def recent_recommendations(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Who asks, and for which jobs; None: any."""
+    """The caller and the filter on jobs; None: any."""
 
     caller: Caller
     trace: str | None
     task_type: str | None
 
     def takes(self, trace: str, cluster: str | None, task_type: object) -> bool:
-        """Tell whether a job is asked for, and within reach: who is bound to clusters sees none that names no cluster.
+        """Return whether a job matches and is in reach; a caller bound to clusters gets no job without a cluster.
 
         Examples
         --------
@@ -69,7 +69,7 @@ class Asked:
 
 
 def _rows(record: AnswerRecord, asked: Asked) -> Iterator[Recent]:
-    """Yield what a record recommends of what is asked for, job by job; of a record that cannot be read, nothing."""
+    """Yield the matching recommendations of a record, job by job; nothing for an unreadable record."""
     try:
         jobs = json.loads(record.context)["body"]["jobs"]
         answers = json.loads(record.response)["recommendations"]
@@ -116,7 +116,7 @@ def _by_name(ran: Iterable[Ran]) -> Named:
 
 
 def _became(row: Recent, ran: Named) -> Became | None:
-    """Return what became of a row's job; nothing where several jobs of that name could be meant."""
+    """Return the outcome of a row's job; None if several finished jobs match."""
     alike = [
         each
         for each in ran.get((row.trace, row.job_id, row.role), ())

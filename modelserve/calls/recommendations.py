@@ -1,7 +1,7 @@
-"""Recommendations as a call: Algorithm 1 on each job under its type's policy, with evidence, mode and reasons.
+"""Recommendation calls: Algorithm 1 on each job under its type's policy, with evidence, mode and reasons.
 
-No HTTP; the algorithm is `scheduler_core.shrink`, answers are written by `modelserve.contract.writing`.
-Called by `modelserve.api`, and by `modelserve.calls.replay` on what was logged.
+No HTTP; the algorithm is `scheduler_core.shrink`, answers are written by `modelserve.contract.writing`. Called by the
+service, and by `modelserve.calls.replay` for logged calls.
 """
 
 import math
@@ -13,9 +13,9 @@ from typing import Final
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
 from modelserve.bundle.predictor import Sources
-from modelserve.calls.context import Answered, Call
 from modelserve.calls.live import LivePredictor
-from modelserve.calls.sight import Sight
+from modelserve.calls.logged_context import Answered, Call
+from modelserve.calls.request_context import RequestContext
 from modelserve.contract.fields import Minimums
 from modelserve.contract.requests import NO_FLOORS, RecommendBody, RecommendJob, job_of, request_of
 from modelserve.contract.writing import answer_of, written
@@ -26,42 +26,42 @@ from scheduler_core.types import RESOURCES, Job, Predictor, Recommendation, Requ
 Types = Mapping[str, TypePolicy]
 
 
-def recommended(sight: Sight, body: RecommendBody, call: Call, types: Types) -> Answered:
-    """Make the answer from what one call sees; `types` are the policies of the task types in the settings."""
+def recommended(context: RequestContext, body: RecommendBody, call: Call, types: Types) -> Answered:
+    """Make the answer from the request context; `types` are the policies of the task types in the settings."""
     now = datetime.fromtimestamp(call.now, UTC)
-    brakes = [sight.braked(row.trace or call.trace or "", row.task_type, row.cluster) for row in body.jobs]
+    brakes = [context.braked(row.trace or call.trace or "", row.task_type, row.cluster) for row in body.jobs]
     jobs = []
     for row, brake in zip(body.jobs, brakes, strict=True):
-        # The floor of what must not shrink is what it asks for.
-        least = request_of(row) if brake else _minimum(sight, row, call.trace or "", body.floors, types)
+        # A job that must not shrink has its request as minimum.
+        least = request_of(row) if brake else _minimum(context, row, call.trace or "", body.floors, types)
         jobs.append(job_of(row, trace=call.trace or "", submitted=now, minimum=least))
-    predictor = LivePredictor.seeing(sight, jobs)
+    predictor = LivePredictor.seeing(context, jobs)
     sources = [predictor.sources(job) for job in jobs]
     policies = {task_type: policy_of(body, types.get(task_type)) for task_type in {job.task_type for job in jobs}}
     found = decide(jobs, sources, predictor, [policies[job.task_type] for job in jobs])
-    said = [
-        _braked(answer_of(each, source), brake) | _beside(sight, job, source, each, call)
+    recommendations = [
+        _braked(answer_of(each, source), brake) | _beside(context, job, source, each, call)
         for job, source, brake, each in zip(jobs, sources, brakes, found, strict=True)
     ]
     return Answered(
-        body=written({"answer_id": call.answer_id, "recommendations": said}),
-        models=sight.cited(),
+        body=written({"answer_id": call.answer_id, "recommendations": recommendations}),
+        models=context.cited(),
         counts=_counts(found),
         reclaimed=_reclaimed(jobs, found),
     )
 
 
 def policy_of(body: RecommendBody, of_type: TypePolicy | None) -> ShrinkPolicy:
-    """Return Algorithm 1's parameters for a task type: the call's own, else the type's, else everyone's."""
+    """Return Algorithm 1's parameters for a task type: the call's, else the type's, else the default."""
     called = {"theta": body.theta, "alpha0": body.alpha, "guard": body.guard}
-    said = {} if of_type is None else of_type.parameters()
-    return replace(POLICY, **said | {name: value for name, value in called.items() if value is not None})
+    of_settings = {} if of_type is None else of_type.parameters()
+    return replace(POLICY, **of_settings | {name: value for name, value in called.items() if value is not None})
 
 
-def _beside(sight: Sight, job: Job, source: Sources, found: Recommendation, call: Call) -> dict[str, object]:
+def _beside(context: RequestContext, job: Job, source: Sources, found: Recommendation, call: Call) -> dict[str, object]:
     age_s = None if source.history is None else max(call.now - source.history.timestamp(), 0.0)
     return {
-        "mode": sight.mode(job.trace, job.task_type, job.group, job.cluster),
+        "mode": context.mode(job.trace, job.task_type, job.group, job.cluster),
         "alpha": found.alpha,
         "model_decided": found.model_decided,
         "evidence": {"measured_runs": found.runs, "history_age_s": age_s},
@@ -73,14 +73,14 @@ def _braked(answer: dict[str, object], brake: str | None) -> dict[str, object]:
     return answer | {"note": "; ".join(str(note) for note in notes if note) or None}
 
 
-def _minimum(sight: Sight, row: RecommendJob, trace: str, of_call: Minimums, types: Types) -> Request | None:
+def _minimum(context: RequestContext, row: RecommendJob, trace: str, of_call: Minimums, types: Types) -> Request | None:
     of_type = types.get(row.task_type)
     floors = (of_call, row.floors, NO_FLOORS if of_type is None else of_type.minimums)
-    said = [each for each in floors if each is not NO_FLOORS]
-    killed_gib = sight.memory_floor_gib(row.trace or trace, row.cluster, row.group, row.role, row.user)
-    if math.isnan(killed_gib) and not said:
+    given = [each for each in floors if each is not NO_FLOORS]
+    killed_gib = context.memory_floor_gib(row.trace or trace, row.cluster, row.group, row.role, row.user)
+    if math.isnan(killed_gib) and not given:
         return None
-    least = {name: [getattr(each, name) for each in said] for name in RESOURCES}
+    least = {name: [getattr(each, name) for each in given] for name in RESOURCES}
     least["mem_gib"].append(None if math.isnan(killed_gib) else killed_gib)
     return Request(**{name: _largest(values) for name, values in least.items()})
 

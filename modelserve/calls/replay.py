@@ -1,7 +1,7 @@
-"""An answer made again from the log, to the byte: its features as they were logged, the bundles of its versions.
+"""Replay a logged answer, to the byte, from its logged features and the bundles of the versions that answered.
 
-No history and no store are needed, and nothing that was learnt since plays a part. Called by `taut recommend --explain`
-and by whoever has to show why an answer was given.
+Neither a history nor the store is read, and nothing learned since the answer is used. Called by
+`taut recommend --explain`.
 """
 
 from collections import defaultdict, deque
@@ -16,20 +16,26 @@ from features.online import OnlineHistory
 from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.card import complaint
 from modelserve.bundle.champions import version_folder
-from modelserve.calls.context import PREDICTION, RECOMMENDATION, Call, Context, ModelSeen, read_context
+from modelserve.calls.logged_context import (
+    PREDICTION,
+    RECOMMENDATION,
+    Call,
+    LoggedContext,
+    LoggedModel,
+    read_context,
+)
 from modelserve.calls.predictions import predicted
 from modelserve.calls.recommendations import recommended
-from modelserve.calls.sight import Choice, Lessons, Look, Sight
+from modelserve.calls.request_context import Choice, FeedbackUsed, RequestContext, RowSource
 from modelserve.contract.requests import PredictBody, RecommendBody
 from modelserve.errors import BadRequest, BundleError, NotKnown
 from modelserve.learning.learned import Learned
 from modelserve.loading.models import Snapshot
-from modelserve.loading.scored import Scored, decode_features
-from modelserve.loading.served import ServedModel
+from modelserve.loading.served import Scored, ServedModel, decode_features
 
 if TYPE_CHECKING:
     from features.online import JobAsked
-    from modelserve.answer_log import AnswerRecord
+    from modelserve.store.answers import AnswerRecord
     from scheduler_core.types import IntArray
 
 __all__ = ["decode_features", "replay"]
@@ -41,7 +47,7 @@ NO_MODELS: Final = Snapshot(
     generation=0,
     loaded_at=0.0,
 )
-"""A replay chooses no model: the choices were logged."""
+"""A replay chooses no model: the choices are in the log."""
 
 
 def replay(record: "AnswerRecord", bundles: Path) -> bytes:
@@ -56,10 +62,10 @@ def replay(record: "AnswerRecord", bundles: Path) -> bytes:
     """
     seen = read_context(record.context)
     models = {reference: _model(each, bundles) for reference, each in seen.models.items()}
-    sight = Sight(
+    context = RequestContext(
         snapshot=NO_MODELS,
         learned=Learned(seq=seen.seq),
-        look=_from_log(decode_features(record.features)),
+        row_source=_from_log(decode_features(record.features)),
         chosen={
             (each.kind, each.whose): Choice(
                 model=None if each.model is None else models[each.model], failure=each.failure
@@ -67,20 +73,20 @@ def replay(record: "AnswerRecord", bundles: Path) -> bytes:
             for each in seen.choices
         },
         failed=dict(seen.failed),
-        lessons=_lessons(seen),
+        feedback_used=_feedback_used(seen),
     )
     call = Call(answer_id=record.answer_id, trace=seen.trace, now=seen.now)
     try:
         if record.kind == PREDICTION:
-            return predicted(sight, PredictBody.model_validate(seen.body, strict=False), call).body
+            return predicted(context, PredictBody.model_validate(seen.body, strict=False), call).body
         if record.kind == RECOMMENDATION:
-            return recommended(sight, RecommendBody.model_validate(seen.body, strict=False), call, seen.types).body
+            return recommended(context, RecommendBody.model_validate(seen.body, strict=False), call, seen.types).body
     except ValidationError as error:
         raise BadRequest(f"call of the answer: {complaint(error)}; it was written by another version") from error
     raise BadRequest(f"kind: found {record.kind[:40]!r}, expected {PREDICTION} or {RECOMMENDATION}")
 
 
-def _model(seen: ModelSeen, bundles: Path) -> ServedModel:
+def _model(seen: LoggedModel, bundles: Path) -> ServedModel:
     where = f"{seen.name}@{seen.version}"
     if seen.version is None:
         raise NotKnown(f"{where}: the model that answered has no version, expected a mirrored one")
@@ -95,8 +101,8 @@ def _model(seen: ModelSeen, bundles: Path) -> ServedModel:
     return ServedModel.of(bundle, OnlineHistory(bundle.history))
 
 
-def _from_log(logged: list[Scored]) -> Look:
-    """Hand out each model's rows in the order in which they were logged: the same code asks in the same order."""
+def _from_log(logged: list[Scored]) -> RowSource:
+    """Return each model's rows in the order in which they were logged: the same code reads them in the same order."""
     rest: dict[str, deque[Scored]] = defaultdict(deque)
     for each in logged:
         rest[each.model].append(each)
@@ -110,10 +116,10 @@ def _from_log(logged: list[Scored]) -> Look:
     return look
 
 
-def _lessons(seen: Context) -> Lessons:
+def _feedback_used(seen: LoggedContext) -> FeedbackUsed:
     nan = float("nan")
     floors: Mapping[tuple[str | None, ...], float | None] = dict(seen.lessons.floors_gib)
-    return Lessons(
+    return FeedbackUsed(
         modes=dict(seen.lessons.modes),
         brakes=dict(seen.lessons.brakes),
         floors_gib={key: nan if value is None else value for key, value in floors.items()},

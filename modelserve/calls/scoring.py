@@ -1,7 +1,7 @@
-"""One model named by its caller, asked about jobs in the columns that its MLflow signature names.
+"""Scoring calls: one named model predicts jobs given as the columns of its MLflow signature.
 
-The other protocols' way in: what they bring as columns becomes the same call that `/v1/predictions` takes, is answered
-by the same code and logged the same way. No HTTP here. Called by `modelserve.api`.
+Columns become the same call that `/v1/predictions` takes, so answers and log are the same. No HTTP here. Called by the
+service, for the Open Inference Protocol and MLflow's scoring protocol.
 """
 
 import math
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from modelserve.bundle.flavor import INPUTS, OUTPUTS
 from modelserve.callers import Caller, check_jobs
-from modelserve.calls.context import Answered
+from modelserve.calls.logged_context import Answered
 from modelserve.contract.jobs import PredictAnswer, Prediction
 from modelserve.contract.requests import OUTPUTS as WANTED
 from modelserve.contract.requests import Output, PredictBody
@@ -33,7 +33,7 @@ Columns = Mapping[str, Sequence[object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """What a model answered: its version, and one value per job in each of its output columns; None where unknown."""
+    """The answer of a model: its version, and one value per job in each output column; None where unknown."""
 
     name: str
     version: str
@@ -87,7 +87,7 @@ def scores_of(model: "ServedModel", answered: Answered) -> Scores:
 
 
 def body_of(model: "ServedModel", columns: Columns, caller: Caller) -> PredictBody:
-    """Return the call that asks one model about jobs; columns that are absent are null, or the usual value.
+    """Return the prediction call for one model's jobs; absent columns are null or have their default.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def _body(model: "ServedModel", columns: Columns) -> PredictBody:
 
 
 def _complaint(error: ValidationError, columns: Columns) -> str:
-    """Return the first fault by the column and row that its caller sent, and how many more there are."""
+    """Return the first fault, by column and row of the request, and the number of further faults."""
     first = error.errors(include_url=False, include_input=False)[0]
     _, row, *path = first["loc"]
     column = f"{_REQUEST}{path[-1]}" if path[0] == "request" else str(path[0])
@@ -130,11 +130,11 @@ def _complaint(error: ValidationError, columns: Columns) -> str:
     return f"column {column!r}, row {row}: {first['msg'][:200]}, found {found}{more}"
 
 
-def _values(kind: str, said: Prediction) -> tuple[float | None, ...]:
+def _values(kind: str, prediction: Prediction) -> tuple[float | None, ...]:
     if kind == "runtime":
-        time = said.run_time_s
+        time = prediction.run_time_s
         return (None, None) if time is None else (time.p50, time.p90)
-    use = said.peak_use
+    use = prediction.peak_use
     return (None,) * 4 if use is None else (use.cpu_cores, use.mem_gib, use.gpus, use.gpu_mem_gib)
 
 
@@ -143,7 +143,7 @@ def _absent(value: object) -> bool:
 
 
 def _in_utc(at: str) -> str:
-    """Return a moment that names its zone; one that names none is UTC, as MLflow's datetimes are."""
+    """Return a time with its zone; without one it is UTC, as MLflow's datetimes are."""
     date, _, time = at.replace(" ", "T").partition("T")
     if not time:
         return f"{date}T00:00:00Z"

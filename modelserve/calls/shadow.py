@@ -1,7 +1,7 @@
-"""Challengers in the shadow: the jobs of an answer scored again by the model that would like to answer, and compared.
+"""Shadow comparisons: score the jobs of an answer again with the challenger model, and store both results.
 
-Nothing of it is ever returned to a caller, and nothing here can hold up or fail an answer: what does not fit in the
-queue is dropped and counted. Called by `modelserve.calls`; summed up by `modelserve.calls.catalogue`.
+The answer itself is never changed, delayed or failed: work that does not fit in the queue is dropped and counted.
+Called by the service; summarised by `modelserve.calls.catalogue`.
 """
 
 import logging
@@ -16,26 +16,25 @@ import numpy.typing as npt
 
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.predictor import calibrated_run_times
-from modelserve.calls.context import Call
+from modelserve.calls.logged_context import Call
 from modelserve.contract.writing import known
 from modelserve.store.comparisons import Comparison
 from scheduler_core.types import FloatArray, RunTimes
 
 if TYPE_CHECKING:
     from features.online import JobAsked
-    from modelserve.calls.sight import Sight
-    from modelserve.loading.scored import Scored
-    from modelserve.loading.served import ServedModel
+    from modelserve.calls.request_context import RequestContext
+    from modelserve.loading.served import Scored, ServedModel
 
 WAITING: Final = 64
-"""Answers that may wait to be compared; then they are dropped."""
+"""Most answers waiting for comparison; further ones are dropped."""
 WAITING_JOBS: Final = 20_000
-"""Jobs that may wait to be compared: a queue of large calls would hold their matrices."""
+"""Most jobs waiting for comparison, since the queue holds their matrices."""
 STOP_S: Final = 5.0
-"""Longest that stopping waits for the comparison at work."""
+"""Longest wait for the running comparison when stopping."""
 
 STORED: Final = 200
-"""Jobs of one answer that are compared, the first."""
+"""Compare at most this many jobs of one answer, the first ones."""
 
 logger = logging.getLogger(__name__)
 
@@ -50,9 +49,9 @@ class _Task:
 
 
 class Shadow:
-    """A bounded queue of answers, and the one thread that scores them with challengers; it starts with the first.
+    """A bounded queue of answers, and one thread that scores them with challengers; it starts with the first answer.
 
-    `keep` takes what is to be stored, some comparisons at a time; whatever it raises is logged and passed over.
+    `keep` stores a batch of comparisons; its exceptions are logged and otherwise ignored.
     """
 
     def __init__(self, keep: Callable[[Sequence[Comparison]], object]) -> None:
@@ -64,18 +63,18 @@ class Shadow:
         self._stopped = False
         self.dropped = 0
 
-    def offer(self, sight: "Sight", call: Call) -> None:
-        """Take what an answer's run-time models were shown, where they have challengers; without waiting."""
-        if not sight.snapshot.challengers or self._stopped:
+    def offer(self, context: "RequestContext", call: Call) -> None:
+        """Queue the rows of an answer's run-time models that have challengers; never blocks."""
+        if not context.snapshot.challengers or self._stopped:
             return
-        for (champion, asked), seen in zip(sight.shown, sight.scored, strict=True):
+        for (champion, asked), seen in zip(context.row_jobs, context.scored, strict=True):
             card = champion.bundle.card
-            challenger = sight.snapshot.challengers.get(card.name) if card.kind == "runtime" else None
+            challenger = context.snapshot.challengers.get(card.name) if card.kind == "runtime" else None
             if challenger is not None:
                 self._put(_Task(call=call, champion=champion, challenger=challenger, seen=seen, asked=asked))
 
     def stop(self) -> None:
-        """End the thread after the comparison at work; what still waits is dropped."""
+        """End the thread after the running comparison; drop the rest of the queue."""
         self._stopped = True
         try:
             while True:
@@ -104,8 +103,8 @@ class Shadow:
         while (task := self._tasks.get()) is not None:
             try:
                 self._compare(task)
-            except Exception as error:  # a challenger may fail at anything; that is for its owner to know
-                logger.warning("%s was not compared: %s", task.challenger.reference, error)
+            except Exception as error:  # a failing challenger must not stop the comparisons of others
+                logger.warning("comparison with %s failed: %s", task.challenger.reference, error)
             with self._lock:
                 self._jobs_waiting -= len(task.asked)
 

@@ -1,6 +1,6 @@
-"""What-if as a call: the predicted run time of one job along one resource, with what training saw of it marked.
+"""What-if calls: the predicted run time of one job as one resource varies, with the range seen in training marked.
 
-No HTTP, and nothing is recommended here. Called by `modelserve.api`.
+No HTTP, and nothing is recommended here. Called by the service.
 """
 
 import math
@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 
 from modelserve.callers import Caller, check_jobs
-from modelserve.calls.context import Answered
 from modelserve.calls.live import LivePredictor
+from modelserve.calls.logged_context import Answered
 from modelserve.calls.recommendations import POLICY
-from modelserve.calls.sight import Sight
+from modelserve.calls.request_context import RequestContext
 from modelserve.contract.requests import WhatIfBody, job_of
 from modelserve.contract.writing import known, moment, written
 from scheduler_core.errors import PredictorUnavailable
@@ -21,11 +21,13 @@ from scheduler_core.shrink import round_up_gpus
 from scheduler_core.types import RESOURCES, FloatArray, Job
 
 SMALLEST_SHARE: Final = 0.1
-"""Where the curve begins, as a share of its end, when training saw nothing smaller."""
+"""Start of the curve as a share of its end, if training saw no smaller value."""
 
 
-def what_if(sight: Sight, body: WhatIfBody, caller: Caller, *, default_trace: str | None, now: float) -> Answered:
-    """Predict the run time of one job along one resource; where it cannot be, the answer says why. It is not logged.
+def what_if(
+    context: RequestContext, body: WhatIfBody, caller: Caller, *, default_trace: str | None, now: float
+) -> Answered:
+    """Predict the run time of one job along one resource, or return the reason why not. Nothing is logged.
 
     Raises
     ------
@@ -37,8 +39,8 @@ def what_if(sight: Sight, body: WhatIfBody, caller: Caller, *, default_trace: st
     trace = body.trace or default_trace
     check_jobs([body.job], trace, caller, field="job")
     job = job_of(body.job, trace=trace or "", submitted=datetime.fromtimestamp(now, UTC))
-    choice = sight.choice("runtime", (job.trace, job.workload, job.task_type))
-    said: dict[str, object] = {
+    choice = context.choice("runtime", (job.trace, job.workload, job.task_type))
+    response: dict[str, object] = {
         "job_id": job.job_id,
         "resource": body.resource,
         "requested": known(job.request.row()[RESOURCES.index(body.resource)]),
@@ -52,13 +54,13 @@ def what_if(sight: Sight, body: WhatIfBody, caller: Caller, *, default_trace: st
         "note": None,
     }
     if choice.model is None and choice.failure is None:
-        said |= {"reason": "no_model", "note": f"no run-time model for task type {job.task_type[:80]!r}"}
+        response |= {"reason": "no_model", "note": f"no run-time model for task type {job.task_type[:80]!r}"}
     else:
         try:
-            said |= _curve(LivePredictor.seeing(sight, [job]), job, body)
+            response |= _curve(LivePredictor.seeing(context, [job]), job, body)
         except PredictorUnavailable as error:
-            said |= {"reason": "predictor_unavailable", "note": str(error)}
-    return Answered(body=written(said), models=sight.cited())
+            response |= {"reason": "predictor_unavailable", "note": str(error)}
+    return Answered(body=written(response), models=context.cited())
 
 
 def _curve(predictor: LivePredictor, job: Job, body: WhatIfBody) -> dict[str, object]:
@@ -86,7 +88,7 @@ def _curve(predictor: LivePredictor, job: Job, body: WhatIfBody) -> dict[str, ob
 
 
 def values_along(requested: float, ends: tuple[float, float] | None, points: int, *, shared: bool) -> FloatArray:
-    """Return ascending values from the smallest sensible one to the larger of request and support, with the request.
+    """Return ascending values from the lower end of support or request to the upper, always with the request itself.
 
     Examples
     --------
@@ -103,7 +105,7 @@ def values_along(requested: float, ends: tuple[float, float] | None, points: int
     if shared:
         even = round_up_gpus(even, POLICY.gpu_grid)
     elif math.isfinite(requested):
-        # The nearest point makes room for the request, so that it is on the curve.
+        # Replace the nearest point by the request, so that it is on the curve.
         even[np.argmin(np.abs(even - requested))] = requested
     asked = [requested] if math.isfinite(requested) else []
     return np.unique(np.append(even, asked))

@@ -1,5 +1,5 @@
-"""What finished jobs teach: their feedback, the floors and brakes it sets, the drift it shows, and its erasure.
+"""Learning from finished jobs: feedback, modes, memory floors and brakes, drift, and erasure of users.
 
-Nothing is trained here, and no SQL is written: that is `modelserve.store`'s.
-Called by `modelserve.service` and the routes.
+Nothing is trained here, and SQL is in `modelserve.store`. Called by the service and, for what was learnt, by
+`modelserve.calls`.
 """

@@ -1,4 +1,4 @@
-"""What was recommended and not applied: finished jobs that ran as asked for, held against the answers still in the log.
+"""Find recommendations that were not applied: finished jobs with their full request, matched with the logged answers.
 
 Nothing is recommended here. Called by `modelserve.learning.modes`.
 """
@@ -14,11 +14,11 @@ from modelserve.store.answers import AnswerRecord, Part, named_answers, newest_a
 from modelserve.store.realised import RESOURCES, Ran
 
 ANSWERS_LOOKED_THROUGH: Final = 2_000
-"""Logged recommendations, the newest, in which a finished job is looked for by its name."""
+"""Number of newest logged recommendations searched for a job by name."""
 ANSWERS_LOOKED_UP: Final = 500
-"""Logged recommendations that are looked up by the id that a finished job names."""
+"""Number of logged recommendations read by answer id."""
 READ_BYTES: Final = 64 * 2**20
-"""What the records of either may weigh together."""
+"""Total size of the records read in each way."""
 RECOMMENDATION: Final = "recommendation"
 _PARTS: Final[tuple[Part, ...]] = ("context", "response")
 
@@ -28,7 +28,7 @@ Name = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foregone:
-    """A job that ran as asked for though less was recommended; resource-hours in the order of `RESOURCES`."""
+    """A job that ran with its request although less was recommended; `hours` are in the order of `RESOURCES`."""
 
     trace: str
     task_type: str
@@ -36,11 +36,11 @@ class Foregone:
 
 
 def foregone_of(store: Store, ran: Sequence[Ran]) -> list[Foregone]:
-    """Return which of the finished jobs could have been shrunk, and by how much.
+    """Return the finished jobs that could have been shrunk, and by how much.
 
-    A job is found in the answer that it names, else by its name, cluster and trace in the newest answer that has it. A
-    call that named no cluster is matched as well, where jobs of that name ran on one cluster only: a finished job may
-    have been given the cluster of its virtual cluster.
+    A job is found in the answer whose id it reports, otherwise by name, cluster and trace in the newest answer that
+    contains it. An answer without a cluster matches too if jobs of that name ran on one cluster only, since feedback
+    may fill in the cluster from the virtual cluster.
 
     Raises
     ------
@@ -63,11 +63,11 @@ def foregone_of(store: Store, ran: Sequence[Ran]) -> list[Foregone]:
 
 
 def _named_without_cluster(names: Iterable[Name]) -> dict[Name, Name]:
-    """Return the names as a call says them that names no cluster; those that would mean several jobs are left out."""
+    """Map each name without its cluster to the full name; leave out names that match several jobs."""
     met: dict[Name, list[Name]] = {}
     for trace, cluster, job_id in names:
         met.setdefault((trace, "", job_id), []).append((trace, cluster, job_id))
-    return {said: full[0] for said, full in met.items() if len(full) == 1}
+    return {short: full[0] for short, full in met.items() if len(full) == 1}
 
 
 def _records(store: Store, jobs: Sequence[Ran]) -> Iterator[AnswerRecord]:
@@ -82,7 +82,7 @@ def _records(store: Store, jobs: Sequence[Ran]) -> Iterator[AnswerRecord]:
 
 
 def _targets(record: AnswerRecord) -> Iterator[tuple[Name, tuple[float | None, ...]]]:
-    """Yield the target of every job of a recommendation; of a record that cannot be read, none."""
+    """Yield the target of every job of a recommendation; nothing for an unreadable record."""
     try:
         jobs = json.loads(record.context)["body"]["jobs"]
         answers = json.loads(record.response)["recommendations"]

@@ -1,7 +1,7 @@
-"""Drift: whether a model still answers as its card says, and is still asked about jobs like those it learnt from.
+"""Drift: compare a model's recent errors and coverage with its card, and its recent inputs with its training data.
 
-Read from finished jobs as they were scored in hindsight and from the log of answers; nothing is answered or changed.
-Called by the routes of the service and its upkeep.
+Reads the stored finished jobs, which were scored when they were reported, and the log of answers; changes nothing.
+Called by the service.
 """
 
 import math
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from modelserve.loading.served import ServedModel
 
 LOWER_BOUNDS: Final = frozenset({"timeout"})
-"""Outcomes whose run time says only that the job would have run longer."""
+"""Outcomes whose run time is only a lower bound."""
 RESOURCE_OF_TARGET: Final = {"cpu_cores": "cpu_cores", "mem_gib": "mem_gib", "gpus": "gpus", "gpu_mem_gib": "gpus"}
 USED_OF_TARGET: Final = {
     "cpu_cores": "used_cpu_cores",
@@ -52,7 +52,7 @@ def read_drift(
     *,
     window: int,
 ) -> DriftAnswer:
-    """Judge every model within the caller's reach, by the jobs and answers within it; the newest `window` of each.
+    """Judge every model within the caller's reach by the newest `window` finished jobs and logged answers within it.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def read_drift(
 
 
 def champion_errors(store: Store, snapshot: "Snapshot", *, window: int) -> dict[str, Error]:
-    """Return the errors of every run-time champion by its name, from finished jobs alone: no answer is read for it.
+    """Return the errors of every run-time champion by its name, from finished jobs alone.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def champion_errors(store: Store, snapshot: "Snapshot", *, window: int) -> dict[
 
 def _finished(store: Store, caller: Caller, alias: Alias, model: "ServedModel", window: int) -> list[Finished]:
     kind = model.bundle.card.kind
-    if (alias, kind) == ("challenger", "usage"):  # no use is predicted in the shadow
+    if (alias, kind) == ("challenger", "usage"):  # challengers are compared on run time only
         return []
     by: ScoredBy = "challenger" if alias == "challenger" else "run_time" if kind == "runtime" else "usage"
     return newest_finished(
@@ -141,10 +141,10 @@ def _run_times(model: "ServedModel", jobs: Sequence[Finished], *, challenger: bo
     metrics = model.bundle.card.metrics
     quantiles = [(job.challenger_p50_s, job.challenger_p90_s) if challenger else (job.p50_s, job.p90_s) for job in jobs]
     known = [(job.run_s, p50, p90) for job, (p50, p90) in zip(jobs, quantiles, strict=True) if p50 and p90]
-    # As training judges: a job of no seconds counts as one second.
+    # As in training, a run time below one second counts as one second.
     log_y, log_p50, log_p90 = np.log(np.maximum(np.array(known).reshape(-1, 3), 1.0)).T
     coverage = _coverage("p90", log_y <= log_p90, metrics.get("coverage_p90"))
-    # The pinball loss at one half is half the absolute error.
+    # The pinball loss at quantile 0.5 is half the absolute error.
     half = metrics.get("pinball_p50")
     expected = None if half is None else 2.0 * half
     if len(known) < THRESHOLDS.least_jobs:
@@ -168,7 +168,7 @@ def _run_times(model: "ServedModel", jobs: Sequence[Finished], *, challenger: bo
 
 
 def _use(model: "ServedModel", target: str, jobs: Sequence[Finished]) -> Coverage:
-    """Judge one target by the jobs that got what they asked for of it: others could not use more than they got."""
+    """Judge one target by unshrunk jobs only: a shrunk job could not use more than it was given."""
     covered = []
     for job in jobs:
         used, peak = getattr(job, USED_OF_TARGET[target]), getattr(job, f"peak_{target}")

@@ -1,9 +1,7 @@
-"""Erasure: a user's finished jobs and logged answers deleted, and a mark left by which every history forgets them.
+"""Erasure: delete a user's finished jobs and logged answers, and leave a mark by which histories drop the user's runs.
 
-Everything goes that is known of the user when they are erased: all of their feedback that is stored, whenever its jobs
-ended, all logged answers that name them, and all of their jobs in the histories of serving models. Of models that are
-loaded later, the jobs that were submitted up to that moment. A report that is sent again after it is a new one.
-Histories forget by `modelserve.learning.feed`, in every worker. Called by the routes of the service, and by the feed.
+Models loaded later drop the user's jobs that were submitted up to the erasure; a report sent again afterwards is stored
+as new. Histories are changed by `modelserve.learning.feed` in every worker. Called by the service and the feed.
 """
 
 import json
@@ -11,12 +9,12 @@ from datetime import UTC, datetime
 
 from pydantic_core import to_json
 
-from modelserve.answer_log import REFUSED_S, AnswerLog
 from modelserve.callers import Caller
 from modelserve.contract.learning import ErasureAnswer
 from modelserve.errors import BadRequest
 from modelserve.learning.feed import Feed
 from modelserve.store import Store
+from modelserve.store.answer_log import REFUSED_S, AnswerLog
 from modelserve.store.answers import answer_contexts, delete_answers
 from modelserve.store.comparisons import delete_orphans
 from modelserve.store.controls import Erasure, write_erasures
@@ -25,18 +23,18 @@ from modelserve.store.controls import Erasure, write_erasures
 def erase_user(
     store: Store, log: AnswerLog, feed: Feed, caller: Caller, trace: str, user: str, cluster: str | None, *, at: float
 ) -> ErasureAnswer:
-    """Delete a user's history in one cluster, or in all within the caller's reach; a second time finds nothing left.
+    """Delete a user's history in one cluster, or in all within the caller's reach; repeating it is harmless.
 
     `at` is the time of the erasure (Unix, s).
 
     Raises
     ------
     BadRequest
-        A name that no store could hold.
+        A name contains a NUL character.
     Forbidden
         The trace or cluster is out of the caller's reach.
     StoreError
-        Feedback was not deleted, or not every answer; ask again.
+        Feedback was not deleted, or not every answer; repeat the call.
     """
     if any("\x00" in name for name in (trace, user, cluster or "")):
         raise BadRequest("user: found a NUL character, expected a name without one")
@@ -47,9 +45,11 @@ def erase_user(
         Erasure(trace=trace, cluster=each, user=user, before_us=round(at * 1e6), caller=caller.name, at=at)
         for each in (sorted(clusters) if clusters is not None else [""])
     ]
-    log.flush()  # what waits is counted as well
+    log.flush()  # waiting answers are deleted and counted too
     gone = write_erasures(store, marks)
-    named = [said for said, of, context in answer_contexts(store) if any(_names(m, of, context) for m in marks)]
+    named = [
+        answer_id for answer_id, of, context in answer_contexts(store) if any(_names(m, of, context) for m in marks)
+    ]
     answers = delete_answers(store, named)
     feed.poll()
     return ErasureAnswer(
@@ -63,7 +63,7 @@ def erase_user(
 
 
 def strike_late(store: Store, log: AnswerLog, erasure: Erasure) -> None:
-    """Delete what a worker still had of an erased user: answers given up to the erasure that it had yet to write.
+    """Delete answers that name an erased user and were given before the erasure but written after it.
 
     Raises
     ------
@@ -77,12 +77,12 @@ def strike_late(store: Store, log: AnswerLog, erasure: Erasure) -> None:
 
 
 def _names(erasure: Erasure, trace: str, context: bytes) -> bool:
-    """Tell whether an answer names the user: such an answer goes whole."""
+    """Return whether an answer names the user; such an answer is deleted whole."""
     mentioned = to_json(erasure.user) in context
-    if not mentioned and b"\\" not in context:  # bodies are kept as they came: any letter may be escaped
+    if not mentioned and b"\\" not in context:  # logged bodies are unchanged JSON, in which any letter may be escaped
         return False
     try:
-        body = json.loads(context)["body"]  # an object with jobs: the log takes no other calls
+        body = json.loads(context)["body"]  # every logged call has a list of jobs
         default = body.get("trace") or trace
         return any(
             job.get("user") == erasure.user
@@ -91,4 +91,4 @@ def _names(erasure: Erasure, trace: str, context: bytes) -> bool:
             for job in body["jobs"]
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        return mentioned  # another version's: better gone than kept
+        return mentioned  # unknown format: delete rather than keep

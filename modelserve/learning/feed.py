@@ -1,7 +1,7 @@
-"""The feed: what others and this worker stored since the last look, applied to the models and to what was learnt.
+"""The feed: apply changes that any worker stored since the last poll to the histories and to the learnt state.
 
-It only reads on, in the order of the store's numbers; while the store is away everything stays as it was. Called by
-the service: on a timer, after its own feedback, and before each recommendation.
+Changes are read in the order of their numbers; while the store is unavailable, nothing changes. Called on a timer,
+after feedback and decisions, and before each recommendation.
 """
 
 import logging
@@ -17,29 +17,28 @@ from features.errors import FeatureError
 from features.online import GROWTH_ROWS, EndedRun
 from modelserve.contract.feedback_rules import STATUS_OF_OUTCOME, teachable_use
 from modelserve.errors import StoreError
-from modelserve.learning.learned import FeedbackState, Learned
-from modelserve.learning.relearning import apply, state_of
+from modelserve.learning.learned import FeedbackState, Learned, apply, state_of
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
 from modelserve.store.controls import Brake, Erasure, ModeSet, Reset, controls_between, write_brake
 from modelserve.store.finished import Finished, finished_between, past_of
 
 PAST_RUNS: Final = GROWTH_ROWS
-"""Finished jobs of each cluster that a model is given when it is loaded, the newest: as many as it could have learnt
-since. What came before is in the model's own history once it was trained again."""
+"""Number of newest finished jobs of each cluster that a newly loaded model is given: as many as a history can take.
+Earlier jobs enter the model's own history when it is trained again."""
 PAGE: Final = 5_000
-"""Changes that are applied at a time."""
+"""Number of changes applied in one step."""
 RETRY_S: Final = 1.0
-"""How long a store that did not answer is left alone by `fresh`."""
+"""How long `fresh` waits before it reads again from a store that failed."""
 
 logger = logging.getLogger(__name__)
 
 
 class Learner(Protocol):
-    """The models as the feed knows them: what learns of runs and forgets users (`loading.models.ModelSet`)."""
+    """The models as the feed uses them: add runs, drop users (`loading.models.ModelSet`)."""
 
     def learn(self, runs: Sequence[EndedRun]) -> object:
-        """Add runs to the histories of their trace; known ones are passed over."""
+        """Add runs to the histories of their trace; known ones are skipped."""
 
     def forget(self, trace: str, user: str, clusters: frozenset[str] | None) -> object:
         """Drop a user's runs from the histories of a trace."""
@@ -48,7 +47,7 @@ class Learner(Protocol):
 class Feed:
     """The changes of a store, applied in their order; `learned` is replaced in one assignment.
 
-    `erased` is told of each erasure once the models have forgotten, and again where the store failed it.
+    `erased` is called with each erasure after the models dropped the user, and again if the store failed.
     """
 
     def __init__(
@@ -77,14 +76,14 @@ class Feed:
             self._attempt(self._start)
 
     def poll(self) -> int:
-        """Apply what is new and return how many changes that were; 0 as well while the store is away."""
+        """Apply new changes and return their number; 0 while the store is unavailable."""
         with self._lock:
             return self._attempt(self._read_on) or 0
 
     def fresh(self) -> Learned:
-        """Return what is known, after a look whether there is news: one small question to the store.
+        """Return the learnt state, after one small query for new changes.
 
-        A store that is away is asked again after `RETRY_S`, so that it costs a recommendation little.
+        After a failure the store is queried again after `RETRY_S` only, so that recommendations stay fast.
         """
         if self._monotonic() >= self._silent_until:
             try:
@@ -97,9 +96,9 @@ class Feed:
         return self.learned
 
     def past(self, trace: str) -> Iterable[EndedRun]:
-        """Return the newest finished jobs of a trace, as histories take them; none while the store is away.
+        """Return the newest finished jobs of a trace as runs for histories; none while the store is unavailable.
 
-        What is missed here is made up for by a later `poll`.
+        A later `poll` adds missing runs.
         """
         try:
             return [ended_run(row) for row in past_of(self._store, trace, each=PAST_RUNS)]
@@ -109,7 +108,7 @@ class Feed:
             return []
 
     def tombstones(self, trace: str) -> tuple[Erasure, ...]:
-        """Return the users of a trace whose runs up to a moment are to be forgotten by every model that is loaded."""
+        """Return the erasures of a trace; every newly loaded model drops those users' runs."""
         return tuple(each for each in self._erasures if each.trace == trace)
 
     def _attempt(self, work: Callable[[], int]) -> int | None:
@@ -123,12 +122,12 @@ class Feed:
 
     def _fail(self, error: StoreError) -> None:
         if self.trouble is None:
-            logger.warning("going on with what was learnt so far: %s", error)
+            logger.warning("store unavailable, going on with the state learnt so far: %s", error)
         self.trouble = str(error)
         self._silent_until = self._monotonic() + RETRY_S
 
     def _start(self) -> int:
-        """Rebuild the state from all that is stored; the models take their runs as they are loaded, by `past`."""
+        """Rebuild the state from all stored changes; models get their runs by `past` when they are loaded."""
         upto = self._store.seq()
         self._erasures = tuple(controls_between(self._store, Erasure, 0, upto))
         self._state = state_of(self._store, self._settings, upto)
@@ -158,9 +157,9 @@ class Feed:
         ]
         changes.sort(key=lambda change: change.seq)
         erased = [change for change in changes if isinstance(change, Erasure)]
-        # What a user's jobs taught goes with them, and only what is left can tell what that leaves.
+        # After an erasure the state is rebuilt from the remaining changes.
         relearnt = state_of(self._store, self._settings, upto) if erased else None
-        # Before the models forget: one that is loaded meanwhile has to know. An attempt may be the second one.
+        # Record erasures before the models drop the runs, for models loaded meanwhile. This may be a second attempt.
         known = {each.seq for each in self._erasures}
         new = tuple(each for each in erased if each.seq not in known)
         self._erasures += new
@@ -190,26 +189,26 @@ class Feed:
     def _teach(self, runs: Sequence[EndedRun]) -> None:
         try:
             self._models.learn(runs)
-        except FeatureError as error:  # what one history cannot take must not stop all that comes after
-            logger.error("a history did not take %d finished jobs: %s", len(runs), error)
+        except FeatureError as error:  # one failing history must not stop later changes
+            logger.error("%d finished jobs could not be added to a history: %s", len(runs), error)
 
     def _forget(self, erasure: Erasure) -> None:
         try:
             self._models.forget(erasure.trace, erasure.user, frozenset({erasure.cluster}) if erasure.cluster else None)
-        except FeatureError as error:  # as above; a model that is loaded anew forgets by the mark
-            logger.error("a history did not forget a user of %s: %s", erasure.trace, error)
+        except FeatureError as error:  # as above; a model loaded later drops the runs by the mark
+            logger.error("a user of %s could not be removed from a history: %s", erasure.trace, error)
 
     def _write_brakes(self) -> None:
-        # Kept apart from the jobs that caused them: those may be erased, the brake stands until it is released.
+        # Brakes are stored separately, since the jobs that caused them may be erased while the brake stays.
         for (trace, cluster, task_type), stop in list(self._state.unwritten.items()):
             brake = Brake(trace=trace, cluster=cluster, task_type=task_type, why=stop.why, at=stop.since)
             if write_brake(self._store, brake, seen=self._state.seq):
                 del self._state.unwritten[trace, cluster, task_type]
-            # Else what is read next takes it away.
+            # Otherwise the next poll clears it.
 
 
 def ended_run(row: Finished) -> EndedRun:
-    """Return a finished job as histories take it, with the use that it may teach."""
+    """Return a finished job as a run for histories, with the use that counts as measured."""
     use = teachable_use(row)
     return EndedRun(
         trace=row.trace,

@@ -1,7 +1,6 @@
-"""Feedback: what finished jobs really took and used, checked, scored in hindsight, and stored once each.
+"""Feedback: check the reports of finished jobs, score them with the current models, and store each job once.
 
-What is learnt from it is `modelserve.contract.feedback_rules`'; how it reaches the models is
-`modelserve.learning.feed`'s. Called by the routes of the service.
+Learning from it is in `learned` and `feed`. Called by the service.
 """
 
 import hashlib
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from modelserve.loading.models import Snapshot
 
 AHEAD: Final = timedelta(minutes=5)
-"""How far a reported end may lie ahead of this machine's clock: clocks differ, jobs that have not ended are refused."""
+"""How far a reported end may be ahead of this machine's clock; later ends are refused."""
 
 
 def take_feedback(
@@ -38,12 +37,12 @@ def take_feedback(
     default_trace: str | None,
     at: float,
 ) -> FeedbackAnswer:
-    """Store what finished jobs report and learn from it; all of the call is checked before any of it is stored.
+    """Store the reports of finished jobs and learn from them; the whole call is checked before anything is stored.
 
     Raises
     ------
     BadRequest
-        A row names no trace where none is set, or an end that lies ahead.
+        A row has no trace and there is no default, or its end is in the future.
     Forbidden
         A row is out of the caller's reach.
     StoreError
@@ -62,7 +61,7 @@ def take_feedback(
 
 
 def _placed(store: Store, rows: Sequence[Finished], snapshot: "Snapshot") -> list[Finished]:
-    """Give jobs that name no cluster the one they were stored with, else that of their VC as it is known now."""
+    """Fill in a missing cluster: from an earlier report of the job, otherwise from its VC in the current history."""
     unplaced = [(row.trace, row.job_id, row.role) for row in rows if not row.cluster]
     stored = reports_of(store, unplaced) if unplaced else {}
     placed = []
@@ -75,7 +74,7 @@ def _placed(store: Store, rows: Sequence[Finished], snapshot: "Snapshot") -> lis
 
 
 def _stored_cluster(row: Finished, reports: Sequence[Report]) -> str | None:
-    """Return the cluster under which the job was reported before: VCs move, a job that has run does not."""
+    """Return the cluster of an earlier report of the job; it holds even if the VC moved since."""
     same = [each for each in reports if each.digest == row.digest]
     alike = [each for each in reports if not each.cluster or (each.vc, each.submit_us) == (row.vc, row.submit_us)]
     return next((each.cluster for each in (*same, *alike)), None)
@@ -110,15 +109,15 @@ def _finished(body: FeedbackBody, index: int, caller: Caller, default_trace: str
     row = body.feedback[index]
     trace = row.trace or body.trace or default_trace
     if trace is None:
-        raise BadRequest(f"feedback.{index}.trace: found none, expected the job's trace, the call's, or one by default")
+        raise BadRequest(f"feedback.{index}.trace: found none, set `trace` in the row or call, or TAUT_SERVE_TRACE")
     caller.check_reach(trace, row.cluster, field=f"feedback.{index}")
     if row.end_ts.timestamp() > at + AHEAD.total_seconds():
-        raise BadRequest(f"feedback.{index}.end_ts: found {row.end_ts.isoformat()}, expected a time that has been")
+        raise BadRequest(f"feedback.{index}.end_ts: found {row.end_ts.isoformat()}, expected a time in the past")
     given = row.allocation or row.request
     run_s = row.run_s
     if run_s is None and row.start_ts is not None:
         run_s = (row.end_ts - row.start_ts).total_seconds()
-    said: dict[str, object] = {
+    columns: dict[str, object] = {
         "trace": trace,
         "job_id": row.job_id,
         "role": row.role,
@@ -142,9 +141,9 @@ def _finished(body: FeedbackBody, index: int, caller: Caller, default_trace: str
         "mem_max_gib": row.used.mem_max_gib,
         "gpu_mem_max_gib": row.used.gpu_mem_max_gib,
     }
-    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-    # Whether the cluster was named or found makes no other report of it.
-    return Finished(**said, cluster=row.cluster or "", digest=digest, caller=caller.name, at=at)  # type: ignore[arg-type]  # a column each
+    digest = hashlib.sha256(json.dumps(columns, sort_keys=True).encode()).hexdigest()
+    # The digest ignores the cluster, so that a filled-in cluster does not make a report different.
+    return Finished(**columns, cluster=row.cluster or "", digest=digest, caller=caller.name, at=at)  # type: ignore[arg-type]  # a column each
 
 
 def _microseconds(at: datetime) -> int:

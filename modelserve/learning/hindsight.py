@@ -1,7 +1,7 @@
-"""Hindsight: what the models of now would have answered for jobs that have finished, as of each submission.
+"""Hindsight: predict finished jobs with the current models, as of each submission.
 
-Errors and drift are read from what is stored of it; a model that fails here loses nothing but its own figures.
-Called by `modelserve.learning.feedback`.
+The predictions are stored with the jobs for errors and drift; a failing model leaves its columns empty. Called by
+`modelserve.learning.feedback`.
 """
 
 import logging
@@ -27,9 +27,9 @@ logger = logging.getLogger(__name__)
 
 
 def scored_in_hindsight(rows: Sequence[Finished], snapshot: "Snapshot") -> list[Finished]:
-    """Return the jobs with what champions and challengers say of each, None where no model speaks.
+    """Return the jobs with the predictions of champions and challengers; None without a model.
 
-    The request is taken as it was asked for, so that a shrunk job's run time is held against the unshrunk one's.
+    Predictions use the original request, so a shrunk job's run time is compared with the unshrunk prediction.
     """
     scored = list(rows)
     for find, score in (
@@ -70,8 +70,8 @@ def _safely(
 ) -> list[Figures]:
     try:
         return score(model, [_asked(row, model) for row in rows])
-    except Exception as error:  # feedback is kept whatever becomes of its scoring
-        logger.warning("%s cannot be held against %d finished jobs: %s", model.reference, len(rows), error)
+    except Exception as error:  # feedback is stored even if scoring fails
+        logger.warning("%s could not score %d finished jobs: %s", model.reference, len(rows), error)
         return [{} for _ in rows]
 
 

@@ -1,7 +1,6 @@
-"""The inputs of a model as it is asked now, from the log of answers, held against the rows it was trained on.
+"""Input drift: compare the feature rows in the log of answers with those a model was trained on.
 
-Which rows are read is decided here, how far apart they are in `modelserve.bundle.population`. Called by
-`modelserve.learning.drift`.
+The distance itself is computed in `modelserve.bundle.population`. Called by `modelserve.learning.drift`.
 """
 
 import json
@@ -15,7 +14,7 @@ import numpy.typing as npt
 from modelserve.callers import Caller
 from modelserve.contract.learning import THRESHOLDS, FeatureDrift, InputDrift, by_bounds
 from modelserve.errors import BadRequest
-from modelserve.loading.scored import Scored, decode_features
+from modelserve.loading.served import Scored, decode_features
 from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, Part, newest_answers
 
@@ -25,19 +24,19 @@ if TYPE_CHECKING:
 Matrix = npt.NDArray[np.float32]
 
 ANSWERS: Final = 1_000
-"""Logged answers, the newest, that are looked through."""
+"""Number of newest logged answers read."""
 READ_BYTES: Final = 64 * 2**20
-"""What these may weigh together."""
+"""Total size of these answers."""
 ROWS: Final = 2_000
-"""Rows of each model that are enough."""
+"""Most rows read for each model."""
 SHOWN: Final = 10
-"""Features that are listed."""
+"""Number of features listed."""
 
 
 def inputs_of(store: Store, models: Sequence["ServedModel"], caller: Caller) -> dict[str, Matrix]:
-    """Return the newest rows that each model was shown for jobs within the caller's reach, by reference.
+    """Return the newest feature rows of each model for jobs within the caller's reach, by model reference.
 
-    No more is read for it than `ANSWERS` records of `READ_BYTES` together, whichever trace a call named.
+    At most `ANSWERS` records and `READ_BYTES` are read, of any trace.
 
     Raises
     ------
@@ -55,12 +54,12 @@ def inputs_of(store: Store, models: Sequence["ServedModel"], caller: Caller) -> 
             if seen.matrix.shape[1] == widths.get(seen.model) and counts[seen.model] < ROWS:
                 kept = _within(seen, record, caller)[: ROWS - counts[seen.model]]
                 counts[seen.model] += len(kept)
-                found[seen.model].append(kept.copy())  # a view would hold all rows of the record
+                found[seen.model].append(kept.copy())  # a view would keep the whole record in memory
     return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
 def judged_inputs(model: "ServedModel", matrix: Matrix | None) -> InputDrift:
-    """Hold rows against the model's population; unknown without one, or with too few rows."""
+    """Compare rows with the model's training population; unknown without one, or with too few rows."""
     population = model.bundle.population
     rows = 0 if matrix is None else len(matrix)
     if population is None or matrix is None or rows < THRESHOLDS.least_rows:
@@ -87,12 +86,12 @@ def judged_inputs(model: "ServedModel", matrix: Matrix | None) -> InputDrift:
 def _shown(record: AnswerRecord) -> Sequence[Scored]:
     try:
         return decode_features(record.features)
-    except BadRequest:  # written by another version; it tells nothing here
+    except BadRequest:  # written by another version: skip
         return ()
 
 
 def _within(seen: Scored, record: AnswerRecord, caller: Caller) -> Matrix:
-    """Return the rows of jobs that are within reach; who is bound to clusters sees the jobs that named one of them."""
+    """Return the rows of jobs within reach; for a caller bound to clusters, jobs that name one of them."""
     if caller.clusters is None:
         return seen.matrix
     try:

@@ -1,6 +1,6 @@
 """State learnt from feedback: modes, brakes on task types, and memory floors above allocations that were killed.
 
-No input or output; the rules for one job are `modelserve.contract.feedback_rules`. Built by `modelserve.learning.feed`,
+Nothing is written; the rules for one job are `modelserve.contract.feedback_rules`. Built by `modelserve.learning.feed`,
 looked up by `modelserve.calls`.
 """
 
@@ -15,8 +15,9 @@ import numpy as np
 from modelserve.contract.feedback_rules import is_below, shrunk_resources
 from modelserve.contract.fields import Mode
 from modelserve.settings import ServeSettings
-from modelserve.store.controls import Brake, ModeSet, Reset
-from modelserve.store.finished import OOM, Finished, Outcome
+from modelserve.store import Store
+from modelserve.store.controls import Brake, ModeSet, Reset, controls_between
+from modelserve.store.finished import OOM, Finished, Outcome, outcomes_between
 
 OOM_MARGIN: Final = 1.2
 """Ratio of a memory floor to the allocation that was killed. A kill shows that the peak is higher, not by how much;
@@ -26,17 +27,17 @@ CALM_RUNS: Final = 20
 allocation before the floor is removed."""
 
 Place = tuple[str, str, str, str]
-"""Trace, cluster, task type, group; an empty text stands for every one."""
+"""Trace, cluster, task type, group; an empty text means all."""
 Key = tuple[str, str, str, str, str]
-"""Trace, cluster, whose (`group` or `user`), its name, role."""
+"""Trace, cluster, kind of owner (`group` or `user`), its name, role."""
 
 EVERY = ""
-"""In a place or key: every cluster, type or group; as a job's cluster: none was named."""
+"""In a place or key: all clusters, types or groups; as a job's cluster: none was named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Why jobs of a type are not shrunk for now, and since when: Unix time of the report that was one too many.
+    """Why jobs of a type are currently not shrunk, and since when: Unix time of the report that exceeded the limit.
 
     >>> str(Stop(why="5 of the last 200 were killed", since=1596274200.0))
     '5 of the last 200 were killed; since 2020-08-01T09:30:00Z'
@@ -51,10 +52,10 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """All that is known at one moment; `seq` is the number of the latest change in it.
+    """The learnt state at one moment; `seq` is the number of the latest change in it.
 
-    A job that names no cluster is answered with the strictest of all clusters: callers that are bound to clusters have
-    to name one. What was said without a cluster counts for all.
+    For a job without a cluster, the strictest state of all clusters holds (callers bound to clusters must name one).
+    Decisions and reports without a cluster hold for all clusters.
     """
 
     default: Mode = "observe"
@@ -66,7 +67,7 @@ class Learned:
     def mode(self, trace: str, task_type: str, group: str | None, cluster: str | None = None) -> Mode:
         """Return the mode of a job: its group's, else its type's, else its trace's, else the settings'.
 
-        At each of the three, a mode set for the cluster goes before one set for every cluster.
+        At each level, a mode set for the job's cluster goes before one set for all clusters.
 
         >>> learned = Learned(modes={("pai", "", "", ""): "enforce", ("pai", "", "", "g3"): "observe"})
         >>> learned.mode("pai", "ctr", "g3"), learned.mode("pai", "ctr", "g4"), learned.mode("philly", "other", None)
@@ -84,7 +85,7 @@ class Learned:
         return self.default
 
     def braked(self, trace: str, task_type: str, cluster: str | None = None) -> Stop | None:
-        """Return why jobs of this type are not shrunk for now, or None where they may be."""
+        """Return why jobs of this type are currently not shrunk, or None if they may be."""
         if not self.brakes:
             return None
         if cluster is not None:
@@ -94,9 +95,9 @@ class Learned:
     def memory_floor_gib(
         self, trace: str, cluster: str | None, group: str | None, role: str, user: str | None = None
     ) -> float:
-        """Return the memory below which a job's like was killed, with its margin; NaN where none was.
+        """Return the memory, with margin, below which similar jobs were killed; NaN if none was.
 
-        A job's like are those of its group and role; without a group, those of its user and role without one.
+        Similar jobs share group and role; for a job without a group, user and role (and also have no group).
         """
         if not self.floors:
             return np.nan
@@ -200,3 +201,39 @@ class FeedbackState:
             del self._floors[key]
         else:
             self._floors[key] = replace(floor, calm=floor.calm + 1)
+
+
+def state_of(store: Store, settings: ServeSettings, upto: int) -> FeedbackState:
+    """Return the state after all stored changes up to number `upto`.
+
+    Raises
+    ------
+    StoreError
+        The store cannot be read.
+    """
+    state = FeedbackState(settings=settings, seq=upto)
+    controls: list[ModeSet | Reset | Brake] = [
+        *controls_between(store, ModeSet, 0, upto),
+        *controls_between(store, Reset, 0, upto),
+        *controls_between(store, Brake, 0, upto),
+    ]
+    controls.sort(key=lambda change: change.seq, reverse=True)
+    for outcome in outcomes_between(store, 0, upto):
+        while controls and controls[-1].seq < outcome.seq:
+            apply(state, controls.pop())
+        state.finish(outcome)
+    while controls:
+        apply(state, controls.pop())
+    return state
+
+
+def apply(state: FeedbackState, change: Finished | Outcome | ModeSet | Reset | Brake) -> None:
+    """Apply one change to the state."""
+    if isinstance(change, ModeSet):
+        state.set_mode(change)
+    elif isinstance(change, Reset):
+        state.reset(change)
+    elif isinstance(change, Brake):
+        state.brake(change)
+    else:
+        state.finish(change)

@@ -1,6 +1,6 @@
-"""Modes: whether recommendations are applied, where shrinking is stopped, and what came of it by the feedback.
+"""Modes and brakes: where recommendations are applied or stopped, and the savings that feedback shows.
 
-What the modes do to an answer is `modelserve.calls.recommendations`'. Called by the routes of the service.
+Their effect on an answer is in `modelserve.calls.recommendations`. Called by the service.
 """
 
 from collections.abc import Sequence
@@ -30,21 +30,20 @@ from modelserve.store.controls import ModeSet, Reset, write_control
 from modelserve.store.realised import RESOURCES, Ran, Totals, newest_ran, totals
 
 RECENT_JOBS: Final = 10_000
-"""Finished jobs, the newest, over which stretch and what was not applied are told."""
+"""Number of newest finished jobs over which stretch and unapplied recommendations are computed."""
 
 
 def set_mode(
     store: Store, feed: Feed, body: ModeBody, caller: Caller, *, default_trace: str | None, at: float
 ) -> ModeChange:
-    """Set a mode, take one back or release a brake; return what stands now, and what stood there before.
+    """Set a mode, unset one or release a brake; return the modes now, and what was replaced or released.
 
-    A caller that is bound to clusters sets modes of its clusters only, and has to name one: a mode of the whole trace
-    is everyone's.
+    A caller bound to clusters must name one of them, since a mode of the whole trace affects everyone.
 
     Raises
     ------
     BadRequest
-        No trace is named where none is set.
+        There is no trace, in the call or by default.
     Forbidden
         The place is out of the caller's reach.
     StoreError
@@ -52,7 +51,7 @@ def set_mode(
     """
     trace = body.trace or default_trace
     if trace is None:
-        raise BadRequest("trace: found none, expected the trace that is meant, or one by default")
+        raise BadRequest("trace: found none, expected one in the call or in TAUT_SERVE_TRACE")
     caller.check_reach(trace, body.cluster, field="mode")
     before = feed.fresh()
     change = _change(body, trace, caller=caller.name, at=at)
@@ -96,7 +95,7 @@ def _brake_held(place: tuple[str, str, str], stop: Stop) -> BrakeHeld:
 
 
 def read_modes(store: Store, feed: Feed, caller: Caller) -> ModeAnswer:
-    """Return what stands within the caller's reach, and what came of it.
+    """Return the modes and brakes within the caller's reach, and the savings shown by feedback.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Models on their way to serving: mirrored for ever, loaded beside the old ones, checked, warmed, swapped in one step.
+"""Loading of models: mirror them from the registry, load, check and warm them, then swap the snapshot in one step.
 
-No call is answered here. Called by `modelserve.service`, and by `modelserve.calls` for what serves now.
+No call is answered here. Called by `modelserve.service`; the serving snapshot is read by `modelserve.calls`.
 """

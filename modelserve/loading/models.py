@@ -1,7 +1,7 @@
-"""The models that serve, as one snapshot that is replaced whole: loaded beside the old ones, checked, warmed, swapped.
+"""The serving models, as one snapshot: new versions are loaded, checked and warmed, then swapped in one step.
 
-Nothing is fetched here (`modelserve.loading.sync`) and nothing answered (`modelserve.calls.live`); a bundle that fails
-keeps its former version serving. Called by the service, by its reload and feedback threads.
+Nothing is downloaded here (`modelserve.loading.sync`). If a bundle fails, its former version stays. Called by the
+service, and by its reload and feedback threads.
 """
 
 import threading
@@ -25,23 +25,21 @@ from modelserve.bundle.champions import (
     read_pointer,
 )
 from modelserve.errors import ServeError
-from modelserve.loading.histories import Forgotten, Histories, newest_alone
-from modelserve.loading.served import ServedModel
-from modelserve.loading.trimming import give_back_memory
-from modelserve.loading.warming import warm
+from modelserve.loading.histories import Forgotten, Histories, give_back_memory, newest_alone
+from modelserve.loading.served import ServedModel, warm
 
 Kind = Literal["runtime", "usage"]
 FOLDER: Final = "bundles"
-"""Under which name `Snapshot.failures` speaks of the folder as a whole."""
+"""The key of `Snapshot.failures` for the folder as a whole."""
 
 RETRY_FIRST_S: Final = 10.0
 RETRY_MOST_S: Final = 600.0
-"""How soon a model that failed is tried again though nothing moved; the wait doubles in between."""
+"""First and longest wait before a failed model is tried again although nothing changed; the wait doubles in between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reload:
-    """What became of one alias of one model; `detail` says why it failed."""
+    """The result of reloading one alias of one model; `detail` is the reason of a failure."""
 
     name: str
     version: str | None
@@ -52,11 +50,11 @@ class Reload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The models of one moment, by registered name; whoever answers takes one and keeps to it.
+    """The models of one moment, by registered name; each call uses one snapshot throughout.
 
-    `failures` says by name what is wrong with a model whose pointer cannot be followed, whether or not a former version
-    serves; a challenger's is under `<name>@challenger`. A challenger that is the champion already counts as none.
-    `loaded_at` is the clock's time of the last change.
+    `failures` holds, by name, the error of a model that could not be loaded, whether or not a former version serves; a
+    challenger's key is `<name>@challenger`. A challenger that is already champion is left out. `loaded_at` is the
+    clock's time of the last change.
     """
 
     champions: Mapping[str, ServedModel]
@@ -66,14 +64,14 @@ class Snapshot:
     loaded_at: float
 
     def model_of(self, kind: Kind, trace: str, workload: str | None, task_type: str) -> ServedModel | None:
-        """Return the model that answers for a job: of its workload where there is one, else of its task type."""
+        """Return the model that answers for a job: that of its workload if there is one, else that of its task type."""
         for part in (workload, task_type):
             if part is not None and (found := self.champions.get(f"{kind}.{trace}.{part}")) is not None:
                 return found
         return None
 
     def failure_of(self, kind: Kind, trace: str, workload: str | None, task_type: str) -> str | None:
-        """Return what is wrong with the model that would answer for a job; None where nothing is known to be."""
+        """Return the failure of the model that would answer for a job, or None."""
         for part in (workload, task_type):
             if part is not None and (found := self.failures.get(f"{kind}.{trace}.{part}")) is not None:
                 return found
@@ -81,7 +79,7 @@ class Snapshot:
 
 
 def failure_key(name: str, alias: str) -> str:
-    """Return under which key `Snapshot.failures` speaks of an alias of a model.
+    """Return the key of `Snapshot.failures` for an alias of a model.
 
     Examples
     --------
@@ -93,7 +91,7 @@ def failure_key(name: str, alias: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class _Seen:
-    """What was last found at a pointer, and when it is worth another look."""
+    """The state of a pointer and its files when last read, and when to retry after a failure."""
 
     mark: Mark
     files: Mark
@@ -103,7 +101,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class _Work:
-    """The next snapshot while it is put together."""
+    """The next snapshot while it is being built."""
 
     models: dict[Place, ServedModel]
     failures: dict[str, str]
@@ -111,10 +109,10 @@ class _Work:
 
 
 class ModelSet:
-    """The models of a folder, kept up to date by `refresh`; `current` is never half of one state and half of another.
+    """The models of a folder, kept up to date by `refresh`; `current` is replaced in one assignment.
 
-    Models of one trace whose history file is the same share one `OnlineHistory`. A new one is without the users of the
-    trace who are `forgotten`, and takes the feedback of the trace, `past`, before it serves.
+    Models of one trace with the same history file share one `OnlineHistory`. Before a new one serves, the users in
+    `forgotten` are dropped from it and the feedback in `past` is added.
     """
 
     def __init__(
@@ -136,10 +134,10 @@ class ModelSet:
         self.current = Snapshot(champions={}, challengers={}, failures={}, generation=0, loaded_at=clock())
 
     def refresh(self) -> list[Reload]:
-        """Follow every pointer that moved, and swap `current` if anything came of it; say what was done.
+        """Load the model of every pointer that changed, swap `current` if anything changed, and return what was done.
 
-        Nothing that moved costs a look at each pointer. A model that fails is tried again when its files change, and
-        else after a while that doubles.
+        Without changes, only the pointers are read. A failed model is tried again when its files change, otherwise
+        after a wait that doubles.
         """
         with self._refreshing:
             marks = pointer_marks(self._folder, self._aliases)
@@ -168,7 +166,7 @@ class ModelSet:
         self._histories.forget(trace, user, clusters)
 
     def _folder_away(self) -> list[Reload]:
-        """Keep serving what was loaded while the folder cannot be listed, and say so once."""
+        """Keep the loaded models while the folder cannot be listed, and report it once."""
         if FOLDER in self.current.failures:
             return []
         detail = f"{self._folder.name}: the folder of bundles cannot be listed, expected one; what is loaded serves on"
@@ -193,7 +191,7 @@ class ModelSet:
         work.done.append(Reload(name=name, version=version, alias=alias, result="withdrawn"))
 
     def _follow(self, place: Place, mark: Mark, work: _Work) -> None:
-        """Load what a pointer names, or leave what there is and note why."""
+        """Load the version that a pointer names; on failure keep the former one and note the reason."""
         name, alias = place
         before = self._seen.get(place)
         files = files_mark(self._folder / name)
@@ -201,9 +199,9 @@ class ModelSet:
         try:
             pointer = read_pointer(self._folder, name, alias)
             if pointer is None:
-                return  # gone since it was listed; the next look withdraws it
+                return  # removed since it was listed; the next refresh withdraws it
             model = _held(work, pointer) or self._load(pointer, work)
-        except Exception as error:  # whatever a bundle brings about, the model that serves stays
+        except Exception as error:  # any error of a bundle must leave the serving model in place
             detail = str(error) if isinstance(error, ServeError) else f"{name}: {type(error).__name__}: {error}"
             waits = RETRY_FIRST_S
             if before is not None and before.retry_at is not None and (before.mark, before.files) == (mark, files):
@@ -223,7 +221,7 @@ class ModelSet:
         known = {model.bundle.history_digest: model.bundle.history for model in work.models.values()}
         bundle = read_pointed(self._folder, pointer, histories=known)
         history = self._histories.of(bundle)
-        # From here on the past is in `history`: the bundle's own would be a second one, four times as large.
+        # `history` now holds the past; the bundle's own copy would take four times as much memory again.
         model = ServedModel.of(replace(bundle, history=newest_alone(bundle.history)), history)
         warm(model)
         return model
@@ -243,7 +241,7 @@ class ModelSet:
 
 
 def _held(work: _Work, pointer: Pointer) -> ServedModel | None:
-    """Return the version that a pointer names if it is loaded already, under either alias."""
+    """Return the version that a pointer names if it is already loaded under either alias."""
     meant = pointer.name, pointer.version, pointer.digest
     for model in work.models.values():
         if (model.bundle.card.name, model.bundle.version, model.bundle.digest) == meant:

@@ -1,7 +1,7 @@
-"""The mirror kept up to date for ever: one process beside the workers, the only one that knows the registry.
+"""Mirror the registry into the folder of bundles, round after round, in one process next to the workers.
 
-Aliases are resolved and bundles fetched by `modelserve.bundle.registry`; what has become of the last round stands in
-`<bundles>/.sync.json`. Run as `python -m modelserve.loading.sync`, and by the server as its child.
+Aliases and bundles are read by `modelserve.bundle.registry`; the state of the last round is in `<bundles>/.sync.json`.
+Run as `python -m modelserve.loading.sync`, and by the server as a child process.
 """
 
 import logging
@@ -22,39 +22,39 @@ from modelserve.loading.sync_state import SyncState, read_state, write_state
 from modelserve.settings import ServeSettings
 
 KEPT_VERSIONS: Final = 5
-"""How many versions of a model stay beside those pointed at, the newest: answers made with them can be replayed."""
+"""Number of newest versions of a model kept besides those with an alias, so that their answers can be replayed."""
 
 WAIT_MOST_S: Final = 300.0
-"""The longest wait between two rounds while the registry is away; it doubles up to here."""
+"""The longest wait between two rounds while the registry is unavailable; the wait doubles up to it."""
 
 JITTER_FRAC: Final = 0.2
-"""By how much a wait is shortened at random, so that many mirrors do not come at once."""
+"""Largest random cut of a wait, as a share, so that many mirrors do not run at the same time."""
 
 logger = logging.getLogger(__name__)
 
 
 class Sync:
-    """Rounds over one folder: what is remembered from one to the next, to read less and to log changes only."""
+    """Rounds over one folder; keeps state between rounds, to read less and to log changes only."""
 
     def __init__(self, settings: ServeSettings, *, clock: Callable[[], float] = time.time) -> None:
         self._settings = settings
         self._clock = clock
         self._verified: Verified = {}
-        self._said: dict[tuple[str, str], str] = {}
+        self._logged: dict[tuple[str, str], str] = {}
         self._away: str | None = None
         self.state = read_state(settings.bundles)
 
     def once(self) -> list[Mirrored]:
-        """Mirror every alias, prune what nobody needs, and write down how it went.
+        """Mirror every alias, prune old versions, and write the state of the round.
 
         Raises
         ------
         MirrorError
-            No registry is set, or it is away; what was mirrored stays.
+            No registry is set, or it is unavailable; mirrored models stay.
         """
         settings, attempted_at = self._settings, self._clock()
         if settings.tracking_uri is None:
-            raise MirrorError("no registry to mirror; set TAUT_SERVE_TRACKING_URI, or serve what the folder holds")
+            raise MirrorError("no registry to mirror; set TAUT_SERVE_TRACKING_URI, or serve the models in the folder")
         try:
             settings.bundles.mkdir(parents=True, exist_ok=True)
             done = [
@@ -74,7 +74,7 @@ class Sync:
         return done
 
     def until(self, stop: threading.Event, *, draw: Callable[[], float] = random.random) -> None:
-        """Go round after round until `stop` is set, more slowly while the registry is away."""
+        """Run rounds until `stop` is set, at longer intervals while the registry is unavailable."""
         failed = 0
         while not stop.is_set():
             try:
@@ -88,14 +88,14 @@ class Sync:
     def _say(self, done: Sequence[Mirrored]) -> None:
         """Log what changed since the last round."""
         if self._away is not None:
-            logger.info("registry is back")
+            logger.info("registry is available again")
             self._away = None
         for each in done:
-            key, said = (each.name, each.alias), f"{each.outcome} {each.version} {each.detail}"
-            if each.outcome != "present" and self._said.get(key) != said:
+            key, outcome = (each.name, each.alias), f"{each.outcome} {each.version} {each.detail}"
+            if each.outcome != "present" and self._logged.get(key) != outcome:
                 level = logging.WARNING if each.outcome == "failed" else logging.INFO
                 logger.log(level, "%s@%s %s %s %s", each.name, each.version, each.alias, each.outcome, each.detail)
-            self._said[key] = said
+            self._logged[key] = outcome
 
     def _say_away(self, detail: str) -> None:
         if self._away is None:
@@ -109,13 +109,13 @@ def sync_once(settings: ServeSettings) -> list[Mirrored]:
     Raises
     ------
     MirrorError
-        No registry is set, or it is away; what was mirrored stays.
+        No registry is set, or it is unavailable; mirrored models stay.
     """
     return Sync(settings).once()
 
 
 def wait_s(every_s: float, failed: int, drawn: float) -> float:
-    """Return how long to wait after `failed` rounds in a row that failed; `drawn` (0..1) is chance.
+    """Return how long to wait after `failed` failed rounds in a row; `drawn` (0..1) is a random number.
 
     Examples
     --------
@@ -129,14 +129,14 @@ def wait_s(every_s: float, failed: int, drawn: float) -> float:
 
 
 def prune(folder: Path, name: str) -> list[str]:
-    """Remove the versions of a model that no alias means, but for the newest `KEPT_VERSIONS`; return which went."""
+    """Remove versions of a model without an alias, except the newest `KEPT_VERSIONS`; return those removed."""
     held = sorted((each for each in (folder / name).iterdir() if each.name.isdigit()), key=lambda each: int(each.name))
     meant = set()
     for alias in ALIASES:
         try:
             pointer = read_pointer(folder, name, alias)
         except BundleError:
-            return []  # which version it means cannot be told, so all of them stay
+            return []  # the alias cannot be read, so all versions stay
         if pointer is not None:
             meant.add(pointer.version)
     old = [each for each in held if each.name not in meant][:-KEPT_VERSIONS]
@@ -149,7 +149,7 @@ def prune(folder: Path, name: str) -> list[str]:
 
 
 def main() -> None:
-    """Mirror until SIGTERM or SIGINT; with nothing to mirror, say so and end."""
+    """Mirror until SIGTERM or SIGINT; without a registry, log an error and exit."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     settings = ServeSettings()
     if settings.tracking_uri is None:
@@ -161,7 +161,7 @@ def main() -> None:
 
 
 def _end(*_: object) -> None:
-    """End at once, in the midst of a download too: whatever is half written is beside its place and goes with us."""
+    """Exit at once, even during a download: partial files are in temporary folders, which are removed."""
     raise SystemExit(0)
 
 

@@ -1,7 +1,6 @@
-"""How the last round of mirroring went, as the sync process leaves it beside the bundles for everybody to read.
+"""The state of the last mirroring round, as a file in the folder of bundles.
 
-A file that is absent or makes no sense is as good as none. Written by `modelserve.loading.sync`; read by
-`modelserve.api`.
+An unreadable file counts as absent. Written by `modelserve.loading.sync`; read by `modelserve.api`.
 """
 
 import logging
@@ -12,6 +11,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from modelserve.bundle.card import canonical_json
+from modelserve.contract.models import MirrorState
 
 STATE: Final = ".sync.json"
 STATE_LIMIT_BYTES: Final = 65_536
@@ -31,7 +31,7 @@ class SyncState(BaseModel):
 
 
 def read_state(folder: Path) -> SyncState:
-    """Return how the last round over a folder went; one that never was where nothing can be read."""
+    """Return the state of the last round over a folder; the state before any round if the file cannot be read."""
     try:
         with (folder / STATE).open("rb") as file:
             return SyncState.model_validate_json(file.read(STATE_LIMIT_BYTES))
@@ -40,7 +40,7 @@ def read_state(folder: Path) -> SyncState:
 
 
 def write_state(folder: Path, state: SyncState) -> None:
-    """Write how a round went, in one step; a folder that cannot be written keeps what it says."""
+    """Write the state of a round in one step; if the folder is not writable, log a warning."""
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=f"{STATE}.") as stage:
             staged = Path(stage) / STATE
@@ -48,3 +48,12 @@ def write_state(folder: Path, state: SyncState) -> None:
             staged.replace(folder / STATE)
     except OSError as error:
         logger.warning("%s cannot be written (%s)", STATE, error.strerror)
+
+
+def read_mirror_state(folder: Path, *, now_s: float) -> MirrorState | None:
+    """Return the state of the mirror of a folder; None if the folder was never mirrored."""
+    written = read_state(folder)
+    if written == SyncState():
+        return None
+    age_s = max(0.0, now_s - written.at) if written.at else None
+    return MirrorState(age_s=age_s, error=written.error, failing=list(written.failing))

@@ -1,6 +1,6 @@
-"""One child process of the server: started, heard, asked to end, and started again when it ended by itself.
+"""One child process of the server: start it, read its messages, signal it, and restart it if it dies.
 
-Why it runs is the supervisor's business; times are given, never read. Called by `modelserve.server.supervisor`.
+Times are arguments; no clock is read. Called by `modelserve.server.supervisor`.
 """
 
 import json
@@ -14,10 +14,10 @@ from typing import Final
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 30.0
 STEADY_S: Final = 60.0
-"""A process that lived this long starts again at once; before, the pause doubles with every end."""
+"""A process that ran this long restarts at once; otherwise the pause doubles with every death."""
 
 HUNG_S: Final = 60.0
-"""A process that had begun to say that it lives, and says nothing for this long, hangs."""
+"""A process that has sent a beat and then nothing for this long hangs."""
 
 CHUNK_BYTES: Final = 65_536
 TOLD_LIMIT_BYTES: Final = 2**20
@@ -25,7 +25,7 @@ TOLD_LIMIT_BYTES: Final = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duty:
-    """What a child is started as: a name for the log, the command, its environment, the files it inherits."""
+    """How to start a child: a name for the log, the command, its environment, the files it inherits."""
 
     name: str
     command: Sequence[str]
@@ -34,14 +34,14 @@ class Duty:
 
 
 class Child:
-    """A duty and the process that does it now, if there is one."""
+    """A duty and its current process, if one runs."""
 
     def __init__(self, duty: Duty) -> None:
         self.duty = duty
         self.told: Mapping[str, object] | None = None
         self.ever_ready = False
         self.due_at: float | None = 0.0
-        """When it is to be started (again); None while it runs, and once it is not wanted any more."""
+        """When to start it (again); None while it runs, and after the end."""
         self._process: subprocess.Popen[bytes] | None = None
         self._end: socket.socket | None = None
         self._heard = b""
@@ -51,18 +51,18 @@ class Child:
 
     @property
     def end(self) -> socket.socket:
-        """Return our end of the tether of the process that runs now."""
+        """Return our end of the pipe of the current process."""
         if self._end is None:
             raise RuntimeError(f"{self.duty.name} does not run")
         return self._end
 
     @property
     def pid(self) -> int | None:
-        """Return the process that runs now, or None."""
+        """Return the id of the current process, or None."""
         return self._process.pid if self._process else None
 
     def start(self, now: float) -> socket.socket:
-        """Start the process; return our end of its tether, which ends when the process does."""
+        """Start the process; return our end of its pipe, which closes when the process ends."""
         self._end, theirs = socket.socketpair()
         self._end.setblocking(False)
         with theirs:
@@ -74,7 +74,7 @@ class Child:
         return self._end
 
     def hear(self, now: float) -> bool:
-        """Take in what the process said; False once it has ended."""
+        """Read the messages of the process; return False once it has ended."""
         if self._end is None:
             return False
         try:
@@ -91,18 +91,18 @@ class Child:
         return bool(data)
 
     def hangs(self, now: float) -> bool:
-        """Tell whether a process that used to say that it lives has fallen silent."""
+        """Return whether a process that used to send beats is silent for too long."""
         return self._heard_at is not None and now - self._heard_at > HUNG_S
 
     def signal(self, number: signal.Signals) -> None:
-        """Send the process a signal; one that has ended is left in peace."""
+        """Send the process a signal, unless it has ended."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
 
     def bury(self, now: float) -> int:
-        """Wait for a process whose tether ended, settle when it starts again, and return how it ended.
+        """Wait for a process whose pipe closed, set the time of its restart, and return its exit code.
 
-        A process that closed its tether and lives on is killed: nothing would end it with us.
+        A process that closed its pipe but still runs is killed, since it would outlive the supervisor.
         """
         process, end = self._process, self.end
         if process is None:

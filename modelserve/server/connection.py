@@ -1,7 +1,7 @@
-"""One client's connection: how long and how large a request head may be, how long an answer may lie unread.
+"""One client's connection: bounds on time and size of request heads, and on the time an answer may stay unread.
 
-What a request means is the application's business, and so is its body; uvicorn's protocol does the talking. Made by
-`modelserve.server.draining.DrainingServer`, which sweeps all of them.
+Bodies are bounded by the application; HTTP is parsed by uvicorn's protocol. Made and swept by
+`modelserve.server.draining.DrainingServer`.
 """
 
 import json
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
 HEAD_LIMIT_BYTES: Final = 65_536
-"""Largest request line and headers; httptools itself would take any."""
+"""Largest request line and headers; httptools itself has no limit."""
 
 SETTLED_S: Final = 1.0
-"""A connection that has waited this long for a request may have to go when all places are taken."""
+"""A connection idle for this long may be closed when all places are taken."""
 
 RETRY_AFTER_S: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one connection may hold; times in seconds."""
+    """The limits of one connection; times in seconds."""
 
     head_s: float
     body_s: float
@@ -47,9 +47,9 @@ class BoundedConfig(uvicorn.Config):
 
 
 class Connection(HttpToolsProtocol):
-    """Uvicorn's protocol with an end to waiting.
+    """Uvicorn's protocol with time limits.
 
-    `waits_since` is when it began to wait for a request head (on the event loop's clock), None while one is answered.
+    `waits_since` is the time since when it waits for a request head (event loop's clock), None while one is answered.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Connection(HttpToolsProtocol):
         self._unsent_since = 0.0
 
     def connection_made(self, transport: "asyncio.Transport") -> None:  # type: ignore[override]  # as in uvicorn
-        """Take the connection if there is a place, or if one can be made; else its request is answered with 503."""
+        """Take the connection if there is a place or an idle one can be closed; otherwise answer with 503."""
         taken = len(self.connections)
         super().connection_made(cast("asyncio.Transport", Lingering(transport, self)))
         self.waits_since = self.loop.time()
@@ -81,7 +81,7 @@ class Connection(HttpToolsProtocol):
             self.app = overloaded
 
     def _made_room(self, *, settled_s: float) -> bool:
-        """Close the connection that has waited longest for a request: half-open or idle, it is the least missed."""
+        """Close the connection that has waited longest for a request."""
         waiting = (each for each in self.connections if isinstance(each, Connection) and each._may_go(settled_s))
         longest = min(waiting, key=lambda each: each.waits_since or 0.0, default=None)
         if longest is None:
@@ -95,7 +95,7 @@ class Connection(HttpToolsProtocol):
         return settled and not self.in_body and self.transport.get_write_buffer_size() == 0
 
     def data_received(self, data: bytes) -> None:
-        """Count what comes while a request head is awaited, and refuse one without end."""
+        """Count the bytes of a request head, and refuse one that is too long."""
         if self.waits_since is not None and not self.in_body:
             if self._head_bytes == 0:
                 self.waits_since = self.loop.time()
@@ -105,38 +105,38 @@ class Connection(HttpToolsProtocol):
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"expected a head of {HEAD_LIMIT_BYTES} bytes")
 
     def on_headers_complete(self) -> None:
-        """Stop to wait: a request is there."""
+        """Note that the request head is complete."""
         self.waits_since = None
         self._head_bytes = 0
         self.in_body = True
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """Note that the request's body is over; a connection that only waited for that is closed."""
+        """Note that the request's body is complete; close a connection that only waited for that."""
         self.in_body = False
         super().on_message_complete()
         if self.lingers:
             self.transport.close()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, unless one was sent along with the last."""
+        """Wait for the next request, unless it was sent together with the last one."""
         super().on_response_complete()
         if self.cycle.response_complete:
             self.waits_since = self.loop.time()
 
     def shutdown(self) -> None:
-        """Close an idle connection when the server ends, and have one at work closed after its answer."""
+        """Close an idle connection when the server ends, and a busy one after its answer."""
         if self.lingers:
             self.transport.abort()
         super().shutdown()
 
     def sweep(self, now: float) -> None:
-        """End the connection if its client has kept it waiting for too long."""
+        """Close the connection if its client is too slow."""
         self._sweep_unsent(now)
         if self.waits_since is None or self.transport.is_closing():
             return
         waited_s = now - self.waits_since
-        if self.in_body:  # answered before its body was over, as 413 is: the rest is read and dropped, for a while
+        if self.in_body:  # answered before its body ended, as 413 is: read and drop the rest for a while
             if waited_s > self.limits.body_s:
                 self.transport.abort()
         elif self._head_bytes and waited_s > self.limits.head_s:
@@ -145,7 +145,7 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
 
     def _sweep_unsent(self, now: float) -> None:
-        """Drop an answer of which the client has read nothing for too long."""
+        """Close the connection if the client has read nothing of an answer for too long."""
         unsent = self.transport.get_write_buffer_size()
         if unsent == 0 or unsent != self._unsent_bytes:
             self._unsent_bytes, self._unsent_since = unsent, now
@@ -163,22 +163,22 @@ class Connection(HttpToolsProtocol):
 
 
 class Lingering:
-    """A transport that is not closed while a request body arrives whose answer was sent early, as 413 is.
+    """A transport that stays open while the body of an early answered request (413) still arrives.
 
-    Closed at once, with bytes unread, the system would reset the connection, and the client lose the answer. What comes
-    is read and dropped until the body is over, for as long as `Connection.sweep` bears with it.
+    If it were closed with bytes unread, the system would reset the connection and the client would lose the answer. The
+    rest is read and dropped until the body ends or `Connection.sweep` closes the connection.
     """
 
     def __init__(self, transport: "asyncio.Transport", connection: Connection) -> None:
         self._transport, self._connection = transport, connection
-        # Looked up once: these are called for every answer.
+        # Looked up once, since these are called for every answer.
         self.write, self.is_closing = transport.write, transport.is_closing
         self.abort, self.get_extra_info = transport.abort, transport.get_extra_info
         self.pause_reading, self.resume_reading = transport.pause_reading, transport.resume_reading
         self.get_write_buffer_size = transport.get_write_buffer_size
 
     def close(self) -> None:
-        """Close the connection, or have it closed when the body is over."""
+        """Close the connection, now or when the body ends."""
         if self._connection.in_body:
             self._connection.lingers = True
         else:
@@ -194,7 +194,7 @@ def problem(status: HTTPStatus, detail: str) -> bytes:
 
 
 async def overloaded(_scope: "Scope", _receive: "ASGIReceiveCallable", send: "ASGISendCallable") -> None:
-    """Answer a request that came over a connection too many."""
+    """Answer a request on a connection beyond the limit."""
     body = problem(HTTPStatus.SERVICE_UNAVAILABLE, f"too many connections; try again in {RETRY_AFTER_S} s")
     length, retry = str(len(body)).encode(), str(RETRY_AFTER_S).encode()
     headers = [*PROBLEM_HEADERS.items(), (b"content-length", length), (b"retry-after", retry)]

@@ -1,7 +1,6 @@
-"""A uvicorn server that ends in order: it says that it is not ready, goes on answering, and only then stops.
+"""A uvicorn server with an orderly end: it reports not ready, goes on answering for a while, then stops.
 
-What `/readyz` answers is the application's business; it reads `draining` from the application's state. Made by
-`modelserve.server.worker`.
+`/readyz` reads `draining` from the application's state. Made by `modelserve.server.worker`.
 """
 
 import asyncio
@@ -45,7 +44,7 @@ class DrainingServer(uvicorn.Server):
         on_beat: Callable[[], None],
     ) -> None:
         super().__init__(config)
-        # Broken-off connections end their calls; what goes on even then is cancelled.
+        # Closing connections ends their calls; calls that still run are cancelled.
         config.timeout_graceful_shutdown = math.ceil(stop_limit_s) + 1
         self._state, self._on_start, self._on_beat = state, on_start, on_beat
         self._drain_s, self._stop_limit_s = drain_s, stop_limit_s
@@ -53,7 +52,7 @@ class DrainingServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle the signals of a worker; unlike uvicorn's, not raised again at the end: an end in order is exit 0."""
+        """Handle the signals of a worker; unlike in uvicorn, they are not raised again: the exit code is 0."""
         loop = asyncio.get_running_loop()
         handlers = {signal.SIGTERM: self.drain, signal.SIGUSR1: self.hurry, signal.SIGINT: _leave_to_the_parent}
         for number, handler in handlers.items():
@@ -65,11 +64,11 @@ class DrainingServer(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def drain(self) -> None:
-        """Say that this worker is not ready, ask clients to go elsewhere, and stop `drain_s` later."""
+        """Report not ready, close connections after their answers, and stop `drain_s` later."""
         if self._state.draining:
             return
         self._state.draining = True
-        # Each answer closes its connection from now on, so that none is idle, about to be used, when the end comes.
+        # Each answer closes its connection from now on, so that no client uses an idle one at the end.
         self.config.headers.append(CLOSE)
         encoded = tuple(part.encode() for part in CLOSE)
         self.config.encoded_headers.append((encoded[0], encoded[1]))
@@ -77,7 +76,7 @@ class DrainingServer(uvicorn.Server):
         asyncio.get_running_loop().call_later(self._drain_s, self._stop)
 
     def hurry(self) -> None:
-        """Stop now; calls at work are given a second."""
+        """Stop now; running calls get one more second."""
         self._state.draining = True
         self._stop_limit_s = HURRY_S
         self._stop()
@@ -87,13 +86,13 @@ class DrainingServer(uvicorn.Server):
         asyncio.get_running_loop().call_later(self._stop_limit_s, self._break_off)
 
     def _break_off(self) -> None:
-        # A connection that breaks is tried again by clients and proxies; the 500 that uvicorn would send is not.
+        # Clients and proxies retry after a broken connection, but not after the 500 that uvicorn would send.
         for each in list(self.server_state.connections):
             if isinstance(each, Connection):
                 each.transport.abort()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start the application and listen; as uvicorn's, but a TLS handshake has to be done in time."""
+        """Start the application and listen, as uvicorn does, but with a time limit on TLS handshakes."""
         await self.lifespan.startup()
         if self.lifespan.should_exit:
             sys.exit(STARTUP_FAILURE)
@@ -119,7 +118,7 @@ class DrainingServer(uvicorn.Server):
         return Connection(config, self.server_state, self.lifespan.state)
 
     async def on_tick(self, counter: int) -> bool:
-        """Sweep the connections and say that this worker is alive, beside what uvicorn does."""
+        """Sweep the connections and send a beat, in addition to uvicorn's work."""
         if counter % TICKS_PER_SWEEP == 0:
             self._sweep()
         if counter % TICKS_PER_BEAT == 0:
@@ -134,4 +133,4 @@ class DrainingServer(uvicorn.Server):
 
 
 def _leave_to_the_parent() -> None:
-    """Ignore Ctrl+C: the terminal sends it to every process, and the parent passes on what it means."""
+    """Ignore Ctrl+C: the terminal sends it to every process, and the parent ends its children itself."""

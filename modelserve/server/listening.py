@@ -1,4 +1,4 @@
-"""The listening socket and what must be right before one is opened: the address, the certificate, open files.
+"""The listening socket, and checks before it is opened: address, certificate, open files.
 
 No process and no request here. Called by `modelserve.server.supervisor` and `modelserve.server.worker`.
 """
@@ -14,24 +14,24 @@ from modelserve.errors import BadSettings, ListenError
 from modelserve.settings import PREFIX, ServeSettings
 
 SPARE_FILES: Final = 256
-"""Open files of a worker beside its connections: bundles, the store, libraries."""
+"""Open files of a worker besides its connections: bundles, the store, libraries."""
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """Return a socket bound to the address; it listens from the moment that the first worker is ready.
+    """Return a socket bound to the address; it starts to listen when the first worker is ready.
 
     Raises
     ------
     BadSettings
-        The host is no address.
+        The host is not an address.
     ListenError
-        The address is not this machine's, or taken.
+        The address is not one of this machine, or is in use.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise BadSettings(
-            f"{PREFIX}HOST: {host[:60]!r} is no address ({error.strerror}); expected a name or an IP"
+            f"{PREFIX}HOST: {host[:60]!r} is not an address ({error.strerror}); expected a host name or an IP address"
         ) from error
     family, kind, protocol, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
     listening = socket.socket(family, kind, protocol)
@@ -54,21 +54,21 @@ def address_of(listening: socket.socket, *, tls: bool) -> str:
 
 
 def check_certificate(settings: ServeSettings) -> None:
-    """Raise `BadSettings` unless the certificate and its key can be used together; says which setting is at fault."""
+    """Raise `BadSettings`, naming the setting, unless the certificate and its key can be used together."""
     if settings.tls_certificate is None or settings.tls_key is None:
         return
     for name, path in (("TLS_CERTIFICATE", settings.tls_certificate), ("TLS_KEY", settings.tls_key)):
         _check_readable(name, path)
     secret = settings.tls_key_password
     try:
-        # Without a password OpenSSL would ask at the terminal; an empty one fails instead.
+        # Without a password OpenSSL would prompt at the terminal; an empty one fails instead.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
             settings.tls_certificate, settings.tls_key, secret.get_secret_value() if secret else ""
         )
     except (ssl.SSLError, OSError, ValueError) as error:
-        said = getattr(error, "reason", None) or "not a certificate in PEM"
+        reason = getattr(error, "reason", None) or "not a certificate in PEM"
         raise BadSettings(
-            f"{PREFIX}TLS_CERTIFICATE, {PREFIX}TLS_KEY, {PREFIX}TLS_KEY_PASSWORD: found {said}, "
+            f"{PREFIX}TLS_CERTIFICATE, {PREFIX}TLS_KEY, {PREFIX}TLS_KEY_PASSWORD: found {reason}, "
             f"expected a PEM certificate, its key, and the key's password if it has one"
         ) from error
 
@@ -83,7 +83,7 @@ def _check_readable(name: str, path: Path) -> None:
 
 
 def allow_open_files(connections_limit: int) -> None:
-    """Raise this process's limit of open files to what its connections need, as far as the system lets it."""
+    """Raise this process's limit of open files to what its connections need, if the system allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = 2 * connections_limit + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:

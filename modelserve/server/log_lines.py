@@ -1,6 +1,6 @@
-"""Log lines on stderr: JSON for collectors, or text for a person; the same in every process of the server.
+"""Log lines on stderr, as JSON or as readable text, the same in every process of the server.
 
-What is logged is the business of those who log; the access log has its own writer. Called by the entry points.
+The access log has its own writer in `modelserve.api.gate`. Called by the entry points.
 """
 
 import json
@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 QUIET: Final = ("uvicorn", "asyncio")
-"""Loggers whose small talk is left out."""
+"""Loggers of which only warnings are written."""
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line, as the access log's."""
+    """One JSON object a line, as in the access log."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as JSON; a traceback goes into `error`."""
@@ -31,7 +31,7 @@ class JsonLines(logging.Formatter):
 
 
 class ConsoleLines(logging.Formatter):
-    """One line for a person; a traceback follows it."""
+    """One readable line; a traceback follows it."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as text."""
@@ -43,7 +43,7 @@ FORMS: Final = {"json": JsonLines, "console": ConsoleLines}
 
 
 def write_log_lines(form: Literal["json", "console"]) -> None:
-    """Write this process's log to stderr in the form asked."""
+    """Write this process's log to stderr in the given form."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(FORMS[form]())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

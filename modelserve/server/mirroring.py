@@ -4,7 +4,7 @@ Nothing is mirrored here. Started by `modelserve.server.supervisor` as `python -
 """
 
 from modelserve.server.log_lines import write_log_lines
-from modelserve.server.tether import Tether
+from modelserve.server.supervisor_pipe import SupervisorPipe
 from modelserve.settings import ServeSettings
 
 END_WITHIN_S = 5.0
@@ -12,7 +12,7 @@ END_WITHIN_S = 5.0
 
 def main() -> None:
     """Mirror the registry until the parent ends."""
-    Tether.hold(end_within_s=END_WITHIN_S)
+    SupervisorPipe.hold(end_within_s=END_WITHIN_S)
     write_log_lines(ServeSettings().log_format)
     from modelserve.loading.sync import main as mirror_forever
 

@@ -1,9 +1,9 @@
-"""The parent process: it binds the address, keeps the workers and the sync process running, and ends them in order.
+"""The parent process: bind the address, keep the workers and the sync process running, and end them in order.
 
-It imports neither uvicorn nor a model: what happens to one request cannot hurt it. Called by `taut serve`.
+It imports neither uvicorn nor a model, so no request can crash it. Called by `taut serve`.
 
 Uvicorn's own `Multiprocess` starts workers through `multiprocessing`, which imports the parent's command in each of
-them, looks for dead workers twice a second, and is deaf to a second signal once it is ending; hence this one.
+them, looks for dead workers twice a second, and ignores a second signal while ending; hence this one.
 """
 
 import logging
@@ -18,16 +18,15 @@ from typing import Final
 
 from modelserve.errors import ListenError
 from modelserve.server.child import Child, Duty
-from modelserve.server.environment import child_environment
+from modelserve.server.environment import METRICS_FOLDER, child_environment, forget_live, metrics_folder
 from modelserve.server.listening import address_of, check_certificate, listening_socket
-from modelserve.server.totals import METRICS_FOLDER, forget_live, metrics_folder
 from modelserve.settings import ServeSettings
 
 WORKER: Final = (sys.executable, "-m", "modelserve.server.worker")
 MIRROR: Final = (sys.executable, "-m", "modelserve.server.mirroring")
 LOOK_EVERY_S: Final = 0.5
 END_SPARE_S: Final = 5.0
-"""What a worker is given beyond draining and its calls, to close what it has open."""
+"""Time for a worker to close its resources after draining and its last calls."""
 
 Say = Callable[[str], None]
 log = logging.getLogger("taut.server")
@@ -36,12 +35,12 @@ log = logging.getLogger("taut.server")
 def serve(settings: ServeSettings, *, say: Say = log.info, worker: Sequence[str] = WORKER) -> None:
     """Serve until a signal asks to end, and return once every call at work is answered.
 
-    `say` is told where the server listens and what it serves; `worker` is the command of one worker process.
+    `say` is called with the address and the models served; `worker` is the command of one worker process.
 
     Raises
     ------
     BadSettings
-        A host that is no address, or a certificate and key that cannot be used.
+        The host is not an address, or certificate and key cannot be used.
     ListenError
         The address cannot be listened on, or no worker starts.
     """
@@ -49,13 +48,13 @@ def serve(settings: ServeSettings, *, say: Say = log.info, worker: Sequence[str]
     with listening_socket(settings.host, settings.port) as listening:
         say(f"listening on {address_of(listening, tls=settings.tls_certificate is not None)}")
         if not settings.tokens:
-            say("tokens are OFF: whoever reaches this address may ask, report and change everything")
+            say("tokens are OFF: anyone who reaches this address has full access")
         with metrics_folder(settings.workers) as metrics:
             Supervisor(settings, listening, metrics=metrics, say=say, worker=worker).run()
 
 
 class Supervisor:
-    """The processes of one server; the first signal drains, the second hurries, the third kills."""
+    """The processes of one server; the first signal drains, the second stops at once, the third kills."""
 
     def __init__(
         self,
@@ -86,13 +85,13 @@ class Supervisor:
         self._signals = 0
         self._signals_heeded = 0
         self._kill_at: float | None = None
-        self._said_models = False
+        self._models_reported = False
         self._failed = False
 
     def run(self) -> None:
-        """Keep the processes running until the end was asked for and they have ended."""
+        """Keep the processes running until a signal asks to end and all have ended."""
         before = {number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT)}
-        # A signal wakes the selector, however long it would still wait.
+        # A signal wakes the selector at once.
         ours, woken = socket.socketpair()
         ours.setblocking(False)
         woken.setblocking(False)
@@ -111,7 +110,7 @@ class Supervisor:
             ours.close()
             woken.close()
         if self._failed:
-            raise ListenError("no worker started; expected one to, what it said is above")
+            raise ListenError("no worker started; see its messages above")
 
     def _children(self) -> list[Child]:
         return [*self._workers, *self._sync]
@@ -120,7 +119,7 @@ class Supervisor:
         self._signals += 1
 
     def _step(self, wakeup: socket.socket) -> bool:
-        """Wait for the next thing to happen, see to it; False once nothing is left to wait for."""
+        """Wait for the next event and handle it; return False once all processes have ended."""
         for key, _ in self._selector.select(timeout=self._wait_s()):
             if key.fileobj is wakeup:
                 wakeup.recv(4096)
@@ -130,7 +129,7 @@ class Supervisor:
         now = time.monotonic()
         if self._kill_at is not None:
             if all(child.pid is None for child in self._workers):
-                # Nobody is served any more: a sync process in the midst of the registry is not waited for long.
+                # All workers have ended: do not wait long for a sync process that reads the registry.
                 self._kill_at = min(self._kill_at, now + END_SPARE_S)
             if now > self._kill_at:
                 self._signal_all(signal.SIGKILL)
@@ -150,8 +149,8 @@ class Supervisor:
     def _hear(self, child: Child) -> None:
         now = time.monotonic()
         if child.hear(now):
-            if child.told is not None and not self._said_models and child in self._workers:
-                self._said_models = True
+            if child.told is not None and not self._models_reported and child in self._workers:
+                self._models_reported = True
                 self._say(summary(child.told))
             return
         self._selector.unregister(child.end)
@@ -171,7 +170,7 @@ class Supervisor:
         while self._signals_heeded < self._signals:
             self._signals_heeded += 1
             if self._kill_at is None:
-                self._say(f"ending: draining for {self._settings.drain_s:g} s; a second signal hurries")
+                self._say(f"ending: draining for {self._settings.drain_s:g} s; a second signal stops at once")
                 self._begin_end()
             elif self._signals_heeded == 2:
                 self._signal_all(signal.SIGUSR1)
@@ -179,7 +178,7 @@ class Supervisor:
                 self._signal_all(signal.SIGKILL)
 
     def _begin_end(self) -> None:
-        # Once the workers stop to listen nobody does: a connection that no worker took is refused, not left hanging.
+        # Close our copy too, so that connections which no worker accepts are refused instead of left hanging.
         self._listening.close()
         self._kill_at = time.monotonic() + self._settings.drain_s + self._settings.stop_limit_s + END_SPARE_S
         self._signal_all(signal.SIGTERM)
@@ -190,12 +189,12 @@ class Supervisor:
 
 
 def summary(told: Mapping[str, object]) -> str:
-    """Say what the first worker that was ready had loaded."""
+    """Return a summary of the models that the first ready worker had loaded."""
     models, failures = told.get("models"), told.get("failures")
-    said = f"serving {', '.join(models)}" if isinstance(models, list) and models else "serving no model yet"
+    text = f"serving {', '.join(models)}" if isinstance(models, list) and models else "serving no model yet"
     if isinstance(failures, dict):
-        said += "".join(f"\nleft out {name}: {problem}" for name, problem in failures.items())
-    return said
+        text += "".join(f"\nleft out {name}: {problem}" for name, problem in failures.items())
+    return text
 
 
 def _ending(code: int) -> str:

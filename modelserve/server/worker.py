@@ -1,7 +1,7 @@
-"""One worker process: the service opened, its application served on the socket that the parent bound.
+"""One worker process: open the service and serve its application on the socket that the parent bound.
 
-Started by `modelserve.server.supervisor` as `python -m modelserve.server.worker SLOT FD`; everything that costs time
-or memory to import is imported here and never in the parent.
+Started by `modelserve.server.supervisor` as `python -m modelserve.server.worker SLOT FD`; slow or large imports happen
+here and never in the parent.
 """
 
 import gc
@@ -13,10 +13,10 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from modelserve.errors import ServeError
+from modelserve.server.environment import count_under
 from modelserve.server.listening import allow_open_files
 from modelserve.server.log_lines import write_log_lines
-from modelserve.server.tether import Tether
-from modelserve.server.totals import count_under
+from modelserve.server.supervisor_pipe import SupervisorPipe
 from modelserve.settings import ServeSettings
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 KEEP_ALIVE_S: Final = 75
-"""An idle connection is kept for longer than proxies keep theirs (nginx: 60 s), so that they are the ones to close."""
+"""Idle connections are kept longer than proxies keep theirs (nginx: 60 s), so that the proxy closes first."""
 
 EXIT_FAILED: Final = 1
 SWITCH_S: Final = 0.0005
-"""How long a call may wait for a thread that logs or learns to let go of the interpreter."""
+"""How long a call may wait for the interpreter while another thread logs or learns."""
 
 log = logging.getLogger("taut.server")
 
@@ -40,7 +40,7 @@ Opener = Callable[[ServeSettings], AbstractContextManager[Opened]]
 
 @contextmanager
 def service_application(settings: ServeSettings) -> "Iterator[Opened]":
-    """Open the service; yield its application and what tells the models it has loaded."""
+    """Open the service; yield its application and a function that returns the loaded models."""
     from modelserve.api.app import create_app
     from modelserve.service import open_service
 
@@ -55,23 +55,27 @@ def service_application(settings: ServeSettings) -> "Iterator[Opened]":
 
 
 def run(arguments: list[str], opener: Opener = service_application) -> None:
-    """Serve what `opener` opens until the parent, or a signal, says to stop; what keeps it from that is one line."""
+    """Serve what `opener` opens until the parent or a signal ends it; an error at the start is logged as one line."""
     slot, descriptor = arguments
     settings = ServeSettings()
     write_log_lines(settings.log_format)
-    tether = Tether.hold(end_within_s=settings.drain_s + settings.stop_limit_s)
+    pipe = SupervisorPipe.hold(end_within_s=settings.drain_s + settings.stop_limit_s)
     count_under(slot)
     allow_open_files(settings.connections_limit)
     try:
         with opener(settings) as (app, facts), socket.socket(fileno=int(descriptor)) as listening:
-            serve_application(app, facts, settings, tether, listening)
+            serve_application(app, facts, settings, pipe, listening)
     except ServeError as error:
         log.error("worker %s: %s", slot, error)
         sys.exit(EXIT_FAILED)
 
 
 def serve_application(
-    app: "Starlette", facts: Callable[[], Facts], settings: ServeSettings, tether: Tether, listening: socket.socket
+    app: "Starlette",
+    facts: Callable[[], Facts],
+    settings: ServeSettings,
+    pipe: SupervisorPipe,
+    listening: socket.socket,
 ) -> None:
     """Run uvicorn, with uvloop and httptools, on a bound socket until it has drained."""
     from modelserve.server.connection import BoundedConfig, Limits
@@ -103,10 +107,10 @@ def serve_application(
         state=app.state,
         drain_s=settings.drain_s,
         stop_limit_s=settings.stop_limit_s,
-        on_start=lambda: tether.tell(facts()),
-        on_beat=tether.beat,
+        on_start=lambda: pipe.tell(facts()),
+        on_beat=pipe.beat,
     )
-    # What was loaded stays for good: the collector need not walk it again and again.
+    # Loaded objects stay for good, so exclude them from garbage collection.
     gc.collect()
     gc.freeze()
     sys.setswitchinterval(SWITCH_S)

@@ -1,4 +1,4 @@
-"""What challengers would have answered, as it is stored beside the answers: written in batches, pruned to the newest.
+"""Stored comparisons of champions and challengers: written in batches, pruned to the newest.
 
 Nothing is scored here. Called by `modelserve.calls.shadow` and `modelserve.calls.catalogue`.
 """
@@ -15,7 +15,7 @@ from modelserve.store.tables import ANSWERS, COMPARISONS, ERASURES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One job as champion and challenger answered it; `cluster` is empty where none was named."""
+    """One job as predicted by champion and challenger; `cluster` is empty if none was named."""
 
     answer_id: str
     at: float
@@ -35,9 +35,9 @@ _COLUMNS: Final = tuple(COMPARISONS.c[field.name] for field in fields(Comparison
 
 
 def write_comparisons(store: Store, rows: Sequence[Comparison], *, kept: int) -> None:
-    """Write comparisons in one transaction, and let go of all but about the newest `kept`.
+    """Write comparisons in one transaction, and delete all but about the newest `kept`.
 
-    Where someone was erased since the answer, it is kept only as long as the answer itself is.
+    After a later erasure of any user, only comparisons whose answers are still logged are kept.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def write_comparisons(store: Store, rows: Sequence[Comparison], *, kept: int) ->
 
 
 def delete_orphans(store: Store, *, since: float, until: float) -> int:
-    """Delete comparisons of a span of Unix time whose answers are not in the log, and return how many there were.
+    """Delete comparisons of a span of Unix time whose answers are not in the log; return their number.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def delete_orphans(store: Store, *, since: float, until: float) -> int:
 def newest_comparisons(
     store: Store, *, limit: int, pair: tuple[str, str] | None = None, clusters: Collection[str] | None = None
 ) -> list[Comparison]:
-    """Return the newest comparisons, the newest first: of one champion and challenger, of clusters (None: any).
+    """Return the newest comparisons, newest first, of a pair (champion, challenger) and of clusters (None: any).
 
     Raises
     ------

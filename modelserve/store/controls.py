@@ -1,6 +1,6 @@
-"""What was decided, as it is stored: modes, brakes and their release, users to forget.
+"""Stored decisions: modes, brakes and their releases, and erasures of users.
 
-What follows from them is decided elsewhere. Called by `modelserve.learning`.
+They take effect in `modelserve.learning`, which calls this.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from modelserve.store.tables import BRAKES, ERASURES, FEEDBACK, MODES, RESETS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeSet:
-    """A mode that was set for a place; empty texts mean every cluster, type or group, no mode: taken back."""
+    """A mode set for a place; empty texts mean all clusters, types or groups; an empty mode means unset."""
 
     trace: str
     cluster: str
@@ -28,13 +28,13 @@ class ModeSet:
 
     @property
     def place(self) -> tuple[str, str, str, str]:
-        """Where it holds."""
+        """Trace, cluster, task type and group for which it holds."""
         return self.trace, self.cluster, self.task_type, self.group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset:
-    """A brake that was released; empty texts mean every cluster or type."""
+    """A released brake; empty texts mean all clusters or types."""
 
     trace: str
     cluster: str
@@ -44,13 +44,13 @@ class Reset:
     seq: int = 0
 
     def releases(self, trace: str, cluster: str, task_type: str) -> bool:
-        """Tell whether it releases the brake of a type."""
+        """Return whether it releases the brake of a type."""
         return trace == self.trace and self.cluster in ("", cluster) and self.task_type in ("", task_type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brake:
-    """A type of one cluster (empty: of jobs that name none) whose jobs were killed too often."""
+    """A brake on a type in one cluster (empty: jobs without a cluster), set because its jobs were killed too often."""
 
     trace: str
     cluster: str
@@ -62,7 +62,7 @@ class Brake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erasure:
-    """A user whose history up to a moment is to be forgotten; an empty cluster means every one."""
+    """An erased user, and the submission time up to which jobs are dropped; an empty cluster means all."""
 
     trace: str
     cluster: str
@@ -80,7 +80,7 @@ _TABLES: Final[dict[type[object], Table]] = {ModeSet: MODES, Reset: RESETS, Brak
 
 
 def write_control(store: Store, control: ModeSet | Reset) -> int:
-    """Write what was decided and return its number.
+    """Write a decision and return its change number.
 
     Raises
     ------
@@ -94,9 +94,9 @@ def write_control(store: Store, control: ModeSet | Reset) -> int:
 
 
 def write_brake(store: Store, brake: Brake, seen: int) -> bool:
-    """Write a brake that follows from the changes up to number `seen`; return False where it does no more.
+    """Write a brake that follows from the changes up to number `seen`; return False if it is outdated.
 
-    That is where its place was braked or released since, by whoever was first.
+    It is outdated if another worker has braked or released its place since.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def write_brake(store: Store, brake: Brake, seen: int) -> bool:
         RESETS.c.task_type.in_(("", brake.task_type)),
     )
     with store.writing("storing a brake") as connection:
-        take_numbers(connection, 0)  # from here on nobody else decides anything
+        take_numbers(connection, 0)  # locks out other writers of changes
         if connection.execute(select(or_(braked, released))).scalar_one():
             return False
         seq = take_numbers(connection, 1)
@@ -120,7 +120,7 @@ def write_brake(store: Store, brake: Brake, seen: int) -> bool:
 
 
 def write_erasures(store: Store, erasures: Sequence[Erasure]) -> int:
-    """Write that users are to be forgotten and delete their feedback, all or nothing; return how many rows went.
+    """Write erasures and delete the users' feedback, all or nothing; return the number of deleted rows.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def write_erasures(store: Store, erasures: Sequence[Erasure]) -> int:
 
 
 def controls_between(store: Store, kind: type[Control], after: int, upto: int) -> list[Control]:
-    """Return what was decided of one kind, with numbers above `after` and at most `upto`, in their order.
+    """Return decisions of one kind with numbers above `after` and at most `upto`, in order.
 
     Raises
     ------

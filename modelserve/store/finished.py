@@ -1,6 +1,6 @@
-"""Finished jobs as they are stored: written once each, read from the oldest on or back from the newest.
+"""Stored finished jobs: each written once, read from the oldest or from the newest.
 
-What a finished job teaches is decided elsewhere. Called by `modelserve.learning`.
+Learning from them is in `modelserve.learning`, which calls this.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -17,16 +17,16 @@ from modelserve.store.tables import FEEDBACK
 OOM: Final = "oom"
 """The outcome of a job that was killed for memory."""
 SLACK: Final = 1e-6
-"""Relative difference below which an allocation is the request."""
+"""Relative difference below which an allocation counts as equal to the request."""
 ScoredBy = Literal["run_time", "usage", "challenger"]
-"""Which of the models that scored a job."""
+"""The role of a model that scored a job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """One finished job: what was said of it, and what the models of the time would have answered at its submission.
+    """One finished job: its report, and the predictions for it by the models at the time of the report.
 
-    Requests, allocations and use are per instance; None is not known. `seq` is the store's to give.
+    Requests, allocations and use are per instance; None means unknown. `seq` is assigned by the store.
     """
 
     trace: str
@@ -74,7 +74,7 @@ class Finished:
 
     @property
     def identity(self) -> Identity:
-        """What makes this the same job as another report's."""
+        """The key that identifies the job in other reports."""
         return self.trace, self.cluster, self.job_id, self.role
 
 
@@ -83,7 +83,7 @@ _COLUMNS: Final = tuple(FEEDBACK.c[name] for name in _FIELDS)
 
 
 def insert_finished(store: Store, rows: Sequence[Finished]) -> dict[Identity, str]:
-    """Write the jobs that are not stored yet, in one transaction; return the digests of those that were there first.
+    """Write the jobs that are not stored yet, in one transaction; return the digests of those already stored.
 
     No two of `rows` may be of one identity.
 
@@ -95,7 +95,7 @@ def insert_finished(store: Store, rows: Sequence[Finished]) -> dict[Identity, st
     if not rows:
         return {}
     with store.writing("storing finished jobs") as connection:
-        # Taking numbers locks all other writers of changes out: what is not there now will not be there at the end.
+        # Taking numbers locks out other writers of changes, so jobs that are absent now stay absent until the end.
         first = take_numbers(connection, len(rows))
         earlier = digests_on(connection, {row.identity for row in rows})
         new = [row for row in rows if row.identity not in earlier]
@@ -109,7 +109,7 @@ def insert_finished(store: Store, rows: Sequence[Finished]) -> dict[Identity, st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What of a finished job says whether shrinking hurt."""
+    """The columns of a finished job that show whether shrinking did harm."""
 
     seq: int
     trace: str
@@ -135,7 +135,7 @@ _PAGE: Final = 10_000
 
 
 def outcomes_between(store: Store, after: int, upto: int) -> Iterator[Outcome]:
-    """Yield what the jobs numbered above `after` and at most `upto` say of harm, in the order they were stored.
+    """Yield the outcomes of jobs with numbers above `after` and at most `upto`, in the order they were stored.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def outcomes_between(store: Store, after: int, upto: int) -> Iterator[Outcome]:
 
 
 def finished_between(store: Store, after: int, upto: int) -> list[Finished]:
-    """Return the jobs whose number is above `after` and at most `upto`, in the order they were stored.
+    """Return the jobs with numbers above `after` and at most `upto`, in the order they were stored.
 
     Raises
     ------
@@ -209,5 +209,5 @@ def past_of(store: Store, trace: str, *, each: int) -> list[Finished]:
 
 
 def _finished(rows: Iterable[Row[*tuple[Any, ...]]]) -> list[Finished]:
-    # Not by `mappings()`: looking each column up by its name costs more than the query.
+    # Not by `mappings()`, since looking up each column by name takes longer than the query.
     return [Finished(**dict(zip(_FIELDS, row, strict=True))) for row in rows]

@@ -1,4 +1,4 @@
-"""Which finished jobs are stored already: looked up by identity, or by name on any cluster.
+"""Look up which finished jobs are already stored, by identity or by name on any cluster.
 
 No job is written here. Called by `modelserve.store.finished` and `modelserve.learning.feedback`.
 """
@@ -17,7 +17,7 @@ Identity = tuple[str, str, str, str]
 """Trace, cluster (empty where none was named), job id and role."""
 
 _BATCH: Final = 500
-"""Values in one IN list; SQLite and PostgreSQL both take many more."""
+"""Values in one IN list; SQLite and PostgreSQL allow many more."""
 
 
 def known_digests(store: Store, identities: Iterable[Identity]) -> dict[Identity, str]:
@@ -34,7 +34,7 @@ def known_digests(store: Store, identities: Iterable[Identity]) -> dict[Identity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What tells a stored job from others of its trace, name and role."""
+    """The columns that distinguish stored jobs of the same trace, name and role."""
 
     cluster: str
     vc: str | None
@@ -43,7 +43,7 @@ class Report:
 
 
 def reports_of(store: Store, jobs: Iterable[tuple[str, str, str]]) -> dict[tuple[str, str, str], list[Report]]:
-    """Return what is stored of jobs on any cluster, by trace, job id and role.
+    """Return the stored reports of jobs on any cluster, by trace, job id and role.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def reports_of(store: Store, jobs: Iterable[tuple[str, str, str]]) -> dict[tuple
 
 
 def digests_on(connection: Connection, identities: Collection[Identity]) -> dict[Identity, str]:
-    """Return the digests of those jobs that are stored already, as a connection sees them."""
+    """Return the digests of jobs that are already stored, within a transaction."""
     found: dict[Identity, str] = {}
     key = (FEEDBACK.c.trace, FEEDBACK.c.cluster, FEEDBACK.c.job_id, FEEDBACK.c.role)
     for trace, batch in _batches((trace, job_id) for trace, _, job_id, _ in identities):
@@ -79,7 +79,7 @@ def digests_on(connection: Connection, identities: Collection[Identity]) -> dict
 
 
 def _batches(jobs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each trace with its job ids, no more at a time than one statement takes."""
+    """Yield each trace with its job ids, in batches of one statement."""
     by_trace: dict[str, set[str]] = defaultdict(set)
     for trace, job_id in jobs:
         by_trace[trace].add(job_id)

@@ -1,6 +1,6 @@
-"""What finished jobs came to, summed up by the database: savings, kills, and how run times stood to their forecasts.
+"""Sums over finished jobs, computed by the database: savings, kills, and run times with their predictions.
 
-Counts and sums only; what they mean is `modelserve.learning.modes`'. Called by `modelserve.learning.modes`.
+Counts and sums only; interpreted by its callers `modelserve.learning.modes` and `modelserve.calls.recent`.
 """
 
 from collections.abc import Collection
@@ -32,7 +32,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """One finished job as savings and stretch see it; requests and allocations in the order of `RESOURCES`."""
+    """One finished job for savings and stretch; requests and allocations in the order of `RESOURCES`."""
 
     trace: str
     cluster: str
@@ -142,7 +142,7 @@ def named_ran(store: Store, names: Collection[tuple[str, str]]) -> list[Ran]:
     """
     if not names:
         return []
-    # PostgreSQL holds no NUL in a text, and so no job of such a name.
+    # PostgreSQL texts cannot hold NUL, so there is no job of such a name.
     sound = sorted(name for name in names if "\x00" not in "".join(name))
     asked = _ASKED.where(tuple_(FEEDBACK.c.trace, FEEDBACK.c.job_id).in_(sound))
     with store.reading("reading feedback") as connection:
@@ -150,10 +150,10 @@ def named_ran(store: Store, names: Collection[tuple[str, str]]) -> list[Ran]:
 
 
 def _ran(row: Row[*tuple[object, ...]]) -> Ran:
-    said = row._mapping
+    fields = row._mapping
     return Ran(
-        **{column.name: said[column.name] for column in _PLAIN},
-        shrunk=bool(said["shrunk"]),
-        requests=tuple(said[f"req_{resource}"] for resource in RESOURCES),
-        allocations=tuple(said[f"alloc_{resource}"] for resource in RESOURCES),
+        **{column.name: fields[column.name] for column in _PLAIN},
+        shrunk=bool(fields["shrunk"]),
+        requests=tuple(fields[f"req_{resource}"] for resource in RESOURCES),
+        allocations=tuple(fields[f"alloc_{resource}"] for resource in RESOURCES),
     )

@@ -1,20 +1,170 @@
-"""The store as an owned resource: opened by URL, read and written in short transactions, safe from several threads.
+"""The store: opened by URL, read and written in short transactions, safe for several threads.
 
-What the tables hold is written and read by the files beside. Called by whoever composes the service.
+Rows are read and written in the other files of this room. Opened by the service and the writer process.
 """
 
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Final
 
-from sqlalchemy import Connection, Engine, update
+from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text, update
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry
 
-from modelserve.store.opening import WRITES, engine_of, prepare, translated
-from modelserve.store.tables import STORE
+from modelserve.errors import StoreError
+from modelserve.store.tables import LAYOUT, METADATA, STORE
 
-if TYPE_CHECKING:
-    from modelserve.store.answers import AnswerRecord
+EXPECTED_URL: Final = "sqlite:///file or postgresql+psycopg://user@host/database"
+WAIT_S: Final = 5
+"""Longest wait for a lock or a connection."""
+CHECKPOINT_PAGES: Final = 8000
+"""Pages in SQLite's WAL between two checkpoints, which wait for the disk: 32 MiB, seconds of answers at full load."""
+STATEMENT_LIMIT_S: Final = 30
+"""Longest run of one statement in PostgreSQL."""
+WRITES: Final = "taut_writes"
+"""The execution option that marks writing connections."""
+_CREATION_LOCK: Final = 7_461_757
+"""The key of the advisory lock under which PostgreSQL's tables are created; an arbitrary number."""
+_WAL_TRIES: Final = 50
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Turn every database error into `StoreError`.
+
+    Raises
+    ------
+    StoreError
+        The database failed; the message names the operation.
+    """
+    try:
+        yield
+    except DBAPIError as error:
+        lines = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
+        raise StoreError(
+            f"store: {doing} failed ({lines[0][:200]}); check that it exists and is not locked or full"
+        ) from (error)
+    except SQLAlchemyError as error:
+        raise StoreError(f"store: {doing} failed ({str(error)[:200]})") from error
+
+
+def engine_of(url: str) -> Engine:
+    """Return the engine of a URL; nothing is opened yet, but the parent folder of a file is created.
+
+    Raises
+    ------
+    StoreError
+        The URL is neither SQLite nor PostgreSQL, or the folder cannot be created.
+    """
+    try:
+        made = make_url(url)
+    except ArgumentError as error:
+        raise StoreError(f"store: found an invalid URL, expected {EXPECTED_URL}") from error
+    if made.drivername == "sqlite":
+        return _sqlite(made)
+    if made.drivername == "postgresql+psycopg":
+        return _postgresql(made)
+    raise StoreError(f"store: found {made.drivername!r}, expected {EXPECTED_URL}")
+
+
+def _sqlite(url: URL) -> Engine:
+    if not url.database or url.database == ":memory:":
+        raise StoreError("store: found a store in memory, expected a file that workers share: sqlite:///file")
+    try:
+        Path(url.database).absolute().parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"store: folder of {url.database} cannot be created ({error.strerror})") from error
+    engine = create_engine(url, connect_args={"timeout": WAIT_S}, pool_size=4, max_overflow=12, pool_timeout=WAIT_S)
+    event.listen(engine, "connect", _tune)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _postgresql(url: URL) -> Engine:
+    limits = f"-c lock_timeout={WAIT_S * 1000} -c statement_timeout={STATEMENT_LIMIT_S * 1000}"
+    asked = url.query.get("options")
+    options = limits if asked is None else f"{limits} {asked if isinstance(asked, str) else ' '.join(asked)}"
+    try:
+        return create_engine(
+            url.difference_update_query(["options"]),
+            connect_args={"connect_timeout": WAIT_S, "options": options, "application_name": "taut"},
+            pool_size=4,
+            max_overflow=12,
+            pool_timeout=WAIT_S,
+            pool_pre_ping=True,
+        )
+    except ModuleNotFoundError as error:
+        raise StoreError("store: PostgreSQL needs psycopg; install taut[postgres]") from error
+
+
+def _tune(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
+    # Only `_begin` starts transactions. The driver would start them as readers, and two readers that become writers
+    # fail at once with a lock error.
+    connection.isolation_level = None
+    connection.execute(f"PRAGMA busy_timeout = {WAIT_S * 1000}")
+    _into_wal(connection)
+    # In WAL mode, NORMAL loses nothing if a process dies; a power cut may lose the last moments.
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+
+
+def _into_wal(connection: sqlite3.Connection) -> None:
+    # Switching a new file to WAL does not wait for another process that does the same.
+    for tries_left in range(_WAL_TRIES, -1, -1):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if not tries_left or "locked" not in str(error):
+                raise
+            time.sleep(WAIT_S / _WAL_TRIES)
+        else:
+            return
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def prepare(engine: Engine) -> None:
+    """Create the tables in an empty database, or check the existing ones; safe with several workers at once.
+
+    Raises
+    ------
+    StoreError
+        The database cannot be reached, or belongs to another program or version.
+    """
+    with translated("opening"), engine.connect().execution_options(**{WRITES: True}) as connection, connection.begin():
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _CREATION_LOCK})
+        found = set(inspect(connection).get_table_names())
+        if STORE.name not in found:
+            if found:
+                some = ", ".join(sorted(found)[:3])
+                raise StoreError(
+                    f"store: found a database of another program (tables {some[:120]}), expected an empty "
+                    "one or taut's; name a database of its own"
+                )
+            METADATA.create_all(connection, checkfirst=False)
+            connection.execute(insert(STORE).values(one=1, layout=LAYOUT, seq=0))
+            return
+        _check(connection, found)
+
+
+def _check(connection: Connection, found: set[str]) -> None:
+    layouts = connection.execute(select(STORE.c.layout)).scalars().all()
+    if list(layouts) != [LAYOUT]:
+        raise StoreError(
+            f"store: found layout {layouts[:3]}, expected {LAYOUT}; use the taut that created it, or a new store"
+        )
+    missing = set(METADATA.tables) - found
+    if missing:
+        raise StoreError(f"store: tables {sorted(missing)} are missing; restore the store, or use a new one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +176,12 @@ class Store:
 
     @classmethod
     def open(cls, url: str) -> "Store":
-        """Open the store at `url` and make its tables if it is new.
+        """Open the store at `url`, and create its tables if it is new.
 
         Raises
         ------
         StoreError
-            It cannot be reached, or is another program's or another version's.
+            It cannot be reached, or belongs to another program or version.
         """
         engine = engine_of(url)
         try:
@@ -46,7 +196,7 @@ class Store:
         self.engine.dispose()
 
     def seq(self) -> int:
-        """Return the number of the latest change, 0 before the first; the cheapest question there is.
+        """Return the number of the latest change, 0 before the first; the cheapest query.
 
         Raises
         ------
@@ -56,27 +206,15 @@ class Store:
         with self.reading("asking for news") as connection:
             return int(connection.exec_driver_sql(f"SELECT seq FROM {STORE.name}").scalar_one())
 
-    def answer(self, answer_id: str) -> "AnswerRecord | None":
-        """Return one logged answer, or None where there is none of that id.
-
-        Raises
-        ------
-        StoreError
-            The store cannot be read.
-        """
-        from modelserve.store.answers import read_answer
-
-        return read_answer(self, answer_id)
-
     @contextmanager
     def reading(self, doing: str) -> Iterator[Connection]:
-        """Lend a connection to read by; `doing` says in errors what it was for."""
+        """Yield a connection for reading; `doing` names the operation in errors."""
         with translated(doing), self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def writing(self, doing: str) -> Iterator[Connection]:
-        """Lend a connection whose writes all happen, or none; they have happened once the block is left."""
+        """Yield a connection whose writes are committed together at the end of the block, or not at all."""
         with (
             translated(doing),
             self.engine.connect().execution_options(**{WRITES: True}) as connection,

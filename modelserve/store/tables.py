@@ -24,7 +24,7 @@ LAYOUT: Final = 2
 METADATA: Final = MetaData()
 
 _Counted = BigInteger().with_variant(Integer(), "sqlite")
-"""A key that counts up by itself: SQLite does that for INTEGER only."""
+"""An automatically increasing key, which SQLite supports for INTEGER only."""
 
 
 def _text(*names: str) -> list[Column[str]]:
@@ -47,7 +47,7 @@ STORE: Final = Table(
     Column("seq", BigInteger, nullable=False),
 )
 """One row: the layout, and the number of the latest change. A change takes its number in its own transaction while the
-row is locked, so numbers become visible in their order and a reader that asks for what is newer misses nothing."""
+row is locked, so numbers become visible in order and a reader of newer changes misses none."""
 
 FEEDBACK: Final = Table(
     "taut_feedback",
@@ -77,8 +77,8 @@ FEEDBACK: Final = Table(
     Index("taut_feedback_of_challenger_model", "challenger_model", "seq"),
     Index("taut_feedback_of_user", "trace", "user"),
 )
-"""One finished job: what was said of it, and what the models of the time would have answered at its submission.
-`cluster` is empty where none was named."""
+"""One finished job: its report, and the predictions for it by the models at the time of the report. `cluster` is empty
+where none was named."""
 
 ANSWERS: Final = Table(
     "taut_answers",
@@ -89,11 +89,11 @@ ANSWERS: Final = Table(
     *_text("kind", "caller", "trace", "models"),
     Column("weight", BigInteger, nullable=False),
     *[Column(name, LargeBinary, nullable=False) for name in ("context", "features", "response")],
-    # Weights are summed up from here: to read them in the table is to read the table.
+    # Sizes are summed from this index; summing them from the table would read all of it.
     Index("taut_answers_weight", "n", "weight", "at"),
     sqlite_autoincrement=True,
 )
-"""One answer as it was given, with all that it was made from; `weight` is what it takes, in bytes."""
+"""One answer with its inputs; `weight` is its size in bytes."""
 
 MODES: Final = Table(
     "taut_modes",
@@ -102,7 +102,7 @@ MODES: Final = Table(
     *_text("trace", "cluster", "task_type", "group", "mode", "caller"),
     Column("at", Float(53), nullable=False),
 )
-"""A mode that was set; the latest of the same place stands. Empty texts mean: every one; no mode: taken back."""
+"""A mode that was set; the latest of a place holds. Empty texts mean all; an empty mode means unset."""
 
 RESETS: Final = Table(
     "taut_resets",
@@ -111,7 +111,7 @@ RESETS: Final = Table(
     *_text("trace", "cluster", "task_type", "caller"),
     Column("at", Float(53), nullable=False),
 )
-"""A brake that was released: kills before it count no more. An empty cluster means: every one."""
+"""A released brake: earlier kills no longer count. An empty cluster means all."""
 
 BRAKES: Final = Table(
     "taut_brakes",
@@ -120,7 +120,7 @@ BRAKES: Final = Table(
     *_text("trace", "cluster", "task_type", "why"),
     Column("at", Float(53), nullable=False),
 )
-"""A type whose jobs were killed too often; it stands until a later reset, whatever becomes of the jobs."""
+"""A brake on a type whose jobs were killed too often; it holds until a later reset, even if the jobs are erased."""
 
 ERASURES: Final = Table(
     "taut_erasures",
@@ -130,7 +130,7 @@ ERASURES: Final = Table(
     Column("before_us", BigInteger, nullable=False),
     Column("at", Float(53), nullable=False),
 )
-"""A user whose history is to be forgotten up to a moment. An empty cluster means: every one."""
+"""An erased user, and the time up to which jobs are dropped. An empty cluster means all."""
 
 COMPARISONS: Final = Table(
     "taut_comparisons",
@@ -142,4 +142,4 @@ COMPARISONS: Final = Table(
     *_floats("p50_s", "p90_s", "challenger_p50_s", "challenger_p90_s"),
     sqlite_autoincrement=True,
 )
-"""What a challenger would have answered beside what the champion did."""
+"""One job as predicted by a champion and its challenger."""

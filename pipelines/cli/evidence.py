@@ -10,19 +10,18 @@ from pathlib import Path
 from typing import Final
 
 from features.online import OnlineHistory
-from modelserve.answer_log import AnswerRecord
 from modelserve.bundle.bundle import read_bundle
 from modelserve.bundle.champions import version_folder
-from modelserve.calls.context import read_context
 from modelserve.calls.explanations import Shares, shares_of, value_of
+from modelserve.calls.logged_context import read_context
 from modelserve.calls.replay import NO_MODELS, replay
-from modelserve.calls.sight import Sight
+from modelserve.calls.request_context import RequestContext
 from modelserve.contract.writing import flat
 from modelserve.errors import NotKnown, StoreError
 from modelserve.learning.learned import Learned
-from modelserve.loading.scored import Scored, decode_features
-from modelserve.loading.served import ServedModel
+from modelserve.loading.served import Scored, ServedModel, decode_features
 from modelserve.store import Store
+from modelserve.store.answers import AnswerRecord, read_answer
 
 TOP: Final = 3
 """The number of contributions printed for a job."""
@@ -71,7 +70,7 @@ def _record(answer_id: str, url: str) -> AnswerRecord:
         raise StoreError(f"{url}: no such store, expected that of the service (--store, or TAUT_SERVE_STORE)")
     store = Store.open(url)
     try:
-        record = store.answer(answer_id)
+        record = read_answer(store, answer_id)
         if record is None:
             raise NotKnown(f"answer {answer_id[:80]!r} is not in {store.where}; the newest are kept (answers_kept)")
         return record
@@ -102,7 +101,7 @@ def _run_time_shares(scored: Scored, bundles: Path) -> Iterator[str]:
     name, _, version = scored.model.partition("@")
     bundle = read_bundle(version_folder(bundles, name, version), version=version)
     model = ServedModel.of(bundle, OnlineHistory(bundle.history))
-    sight = Sight(snapshot=NO_MODELS, learned=Learned(seq=0))
+    context = RequestContext(snapshot=NO_MODELS, learned=Learned(seq=0))
     for i in range(len(scored.rows)):
         one = replace(
             scored,
@@ -111,7 +110,7 @@ def _run_time_shares(scored: Scored, bundles: Path) -> Iterator[str]:
             reference_log_s=scored.reference_log_s[i : i + 1],
             runs=scored.runs[i : i + 1],
         )
-        shares = shares_of(model, one, "p50", sight)
+        shares = shares_of(model, one, "p50", context)
         yield "" if shares is None else _told(model, one, shares)
 
 

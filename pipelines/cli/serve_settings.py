@@ -13,7 +13,8 @@ from pydantic import SecretStr, ValidationError
 from pydantic_core import PydanticUndefined
 from pydantic_settings import SettingsError
 
-from modelserve.settings import PREFIX, ServeSettings, Token
+from modelserve.callers import Token
+from modelserve.settings import PREFIX, ServeSettings
 from pipelines.cli.options import DEMO_LAKE, Place, place_of
 from pipelines.errors import BadUsage
 from pipelines.settings import load_settings

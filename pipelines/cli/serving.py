@@ -84,7 +84,7 @@ def token(
 
     from pydantic import ValidationError
 
-    from modelserve.settings import Token
+    from modelserve.callers import Token
     from pipelines.errors import BadUsage
 
     text = f"taut_{secrets.token_urlsafe(32)}"

@@ -7,9 +7,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from modelserve.callers import Scope
+from modelserve.callers import Scope, Token
 from modelserve.server.supervisor import END_SPARE_S
-from modelserve.settings import ServeSettings, Token
+from modelserve.settings import ServeSettings
 
 MANIFEST = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes.yaml"
 DOCUMENTS = list(yaml.safe_load_all(MANIFEST.read_text()))

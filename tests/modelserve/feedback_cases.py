@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from features.online import EndedRun
-from modelserve.answer_log import AnswerLog
-from modelserve.answer_writer import StoreWriter
 from modelserve.contract.feedback import FeedbackBody
 from modelserve.learning.erasure import strike_late
 from modelserve.learning.feed import Feed
@@ -16,6 +14,8 @@ from modelserve.loading.models import Snapshot
 from modelserve.service import Service
 from modelserve.settings import ServeSettings
 from modelserve.store import Store
+from modelserve.store.answer_log import AnswerLog
+from modelserve.store.answer_writing import StoreWriter
 from modelserve.store.finished import Finished
 
 NOW = 1_600_000_000.0

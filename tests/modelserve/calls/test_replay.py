@@ -7,16 +7,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from modelserve.answer_log import AnswerRecord
 from modelserve.callers import ANYONE
 from modelserve.calls.replay import replay
 from modelserve.contract.requests import PredictBody, RecommendBody
 from modelserve.errors import BadRequest, NotKnown
 from modelserve.learning.learned import Learned, Stop
-from modelserve.loading.scored import Scored, decode_features, encode_features
-from modelserve.loading.served import ServedModel
+from modelserve.loading.served import Scored, ServedModel, decode_features, encode_features
 from modelserve.service import Service
 from modelserve.settings import TypePolicy
+from modelserve.store.answers import AnswerRecord
 from tests.modelserve.answering import folder_of, job, mixed, service_of
 from tests.modelserve.mirrored import NAME, USAGE, run_of
 

@@ -135,7 +135,7 @@ def test_a_challenger_that_fails_is_passed_over(
     challenger.trees.clear()  # type: ignore[attr-defined]
     with caplog.at_level("WARNING"):
         predict(service, [job()])
-        check_soon(lambda: "was not compared" in caplog.text)
+        check_soon(lambda: "comparison with" in caplog.text)
     challenger.trees.update(trees)  # type: ignore[attr-defined]
     predict(service, [job()])
 

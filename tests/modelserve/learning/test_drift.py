@@ -12,14 +12,14 @@ from sqlalchemy import text
 
 from features.build import build
 from features.history import History
-from modelserve.answer_log import AnswerRecord
 from modelserve.bundle.bundle import read_bundle, write_bundle
 from modelserve.bundle.population import Population
 from modelserve.callers import ANYONE, Caller, Scope
 from modelserve.contract.learning import THRESHOLDS, ModelDrift
-from modelserve.loading.scored import Scored, encode_features
-from modelserve.store.answers import write_answers
+from modelserve.loading.served import Scored, encode_features
+from modelserve.store.answers import AnswerRecord
 from modelserve.store.finished import Finished, insert_finished
+from tests.modelserve.answering import write_answers
 from tests.modelserve.conftest import make_jobs, make_usage
 from tests.modelserve.feedback_cases import JOB, service_of
 from tests.modelserve.mirrored import NAME, USAGE, Folder, models_of

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from modelserve.answer_log import AnswerRecord
 from modelserve.callers import ANYONE, Caller, Scope
 from modelserve.contract.requests import ModeBody
 from modelserve.errors import BadRequest, Forbidden
-from modelserve.store.answers import write_answers
+from modelserve.store.answers import AnswerRecord
 from modelserve.store.finished import newest_finished
+from tests.modelserve.answering import write_answers
 from tests.modelserve.feedback_cases import body, row, service_of
 
 EAST = Caller(name="east", scopes=frozenset({Scope.ADMIN}), traces=frozenset({"pai"}), clusters=frozenset({"east"}))

@@ -1,11 +1,15 @@
+import os
+import platform
 import threading
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from features.online import EndedRun
-from modelserve.loading.histories import Forgotten
+from modelserve.loading.histories import Forgotten, give_back_memory
 from modelserve.loading.models import ModelSet
-from modelserve.loading.warming import known_job
+from modelserve.loading.served import known_job
 from tests.modelserve.mirrored import NAME, Folder, models_of, run_of
 
 
@@ -121,3 +125,23 @@ def test_a_history_that_could_not_be_built_is_begun_anew(folder: Folder) -> None
     # The first model failed; the second of the trace found the history.
     [model] = models.current.champions.values()
     assert model.history.version == 2
+
+
+MIB = 2**20
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have nothing to call")
+def test_free_pages_below_what_lives_are_given_back() -> None:
+    blocks = [b"x" * 65_536 for _ in range(1024)]
+    last = blocks.pop()
+    blocks.clear()
+    before = _resident_bytes()
+
+    give_back_memory()
+
+    assert before - _resident_bytes() > 32 * MIB
+    assert last.startswith(b"x")

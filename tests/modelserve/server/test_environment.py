@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelserve.callers import Scope
+from modelserve.callers import Scope, Token
 from modelserve.server.environment import child_environment, environment_of
-from modelserve.settings import ServeSettings, Token, TypePolicy
+from modelserve.settings import ServeSettings, TypePolicy
 
 TEXT = st.text(st.characters(codec="ascii", categories=("L", "N", "P")), min_size=1, max_size=20)
 TOKENS = st.builds(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from modelserve.settings import ServeSettings, Token
-from modelserve.tokens import Tokens
+from modelserve.callers import Token, Tokens
+from modelserve.settings import ServeSettings
 from pipelines.cli import app
 from pipelines.cli.serve_settings import serve_settings, setting_rows
 from pipelines.errors import BadUsage

@@ -13,8 +13,8 @@ from pipelines.errors import SourceError
 from pipelines.lake.generic.opening import opened_source
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
-from tests.modelserve.test_store_postgresql import Server
-from tests.modelserve.test_store_postgresql import server as server  # the fixture: a PostgreSQL of our own
+from tests.modelserve.store.test_store_postgresql import Server
+from tests.modelserve.store.test_store_postgresql import server as server  # the fixture: a PostgreSQL of our own
 from tests.pipelines.lake.generic.own_rows import BAD, NAMES, ROWS, mapping_text, own_files
 
 pytestmark = pytest.mark.slow

@@ -5,9 +5,8 @@ import threading
 
 import pytest
 
+from modelserve.api.calls import Rates, Slots
 from modelserve.api.problems import Refusal
-from modelserve.api.rates import Rates
-from modelserve.api.slots import Slots
 
 
 def test_a_call_beyond_the_limit_is_told_to_come_again() -> None:

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from modelserve import answer_log, answer_writer
-from modelserve.answer_log import AnswerLog, AnswerRecord
-from modelserve.answer_writer import StoreWriter, WriterProcess
-from modelserve.store import Store, answers
-from modelserve.store.answers import named_answers, newest_answers, write_answers
+from modelserve.store import Store, answer_log, answer_writing, answers
+from modelserve.store.answer_log import AnswerLog
+from modelserve.store.answer_writing import StoreWriter
+from modelserve.store.answers import AnswerRecord, named_answers, newest_answers, read_answer
+from modelserve.store.writer_process import WriterProcess
+from tests.modelserve.answering import write_answers
 
 
 @pytest.fixture
@@ -65,8 +66,8 @@ def test_what_was_put_is_read_again_to_the_byte(store: Store) -> None:
     log.stop()
 
     assert taken
-    assert store.answer("a000001") == sent
-    assert store.answer("a000002") is None
+    assert read_answer(store, "a000001") == sent
+    assert read_answer(store, "a000002") is None
 
 
 def test_the_writer_writes_soon_and_without_being_stopped(store: Store) -> None:
@@ -74,9 +75,9 @@ def test_the_writer_writes_soon_and_without_being_stopped(store: Store) -> None:
     log.start()
     try:
         log.put(record(1))
-        wait_until(lambda: store.answer("a000001") is not None)
+        wait_until(lambda: read_answer(store, "a000001") is not None)
         log.put(record(2))
-        wait_until(lambda: store.answer("a000002") is not None)
+        wait_until(lambda: read_answer(store, "a000002") is not None)
     finally:
         log.stop()
 
@@ -84,7 +85,7 @@ def test_the_writer_writes_soon_and_without_being_stopped(store: Store) -> None:
 
 
 def test_only_the_newest_are_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_writer, "PRUNE_EVERY", 10)
+    monkeypatch.setattr(answer_writing, "PRUNE_EVERY", 10)
     log = log_of(store, 25)
     for number in range(300):
         log.put(record(number))
@@ -98,7 +99,7 @@ def test_only_the_newest_are_kept(store: Store, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_heavy_answers_go_by_their_weight(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_writer, "PRUNE_EVERY_BYTES", 4 * 100_000)
+    monkeypatch.setattr(answer_writing, "PRUNE_EVERY_BYTES", 4 * 100_000)
     log = log_of(store, 1_000, kept_bytes=1_000_000)
     for number in range(30):
         log.put(record(number, features=os.urandom(100_000)))
@@ -198,7 +199,7 @@ def test_a_name_that_no_database_holds_is_logged_all_the_same(store: Store) -> N
     log.put(record(1, trace="pa\x00i"))
     log.stop()
 
-    assert store.answer("a000001") is not None
+    assert read_answer(store, "a000001") is not None
 
 
 @pytest.mark.slow
@@ -207,7 +208,7 @@ def test_a_killed_process_loses_only_the_last_moment(tmp_path: Path) -> None:
     code = (
         "import sys, time\n"
         "from modelserve.store import Store\n"
-        "from tests.modelserve.test_answer_log import log_of, record\n"
+        "from tests.modelserve.store.test_answer_log import log_of, record\n"
         "log = log_of(Store.open(sys.argv[1]), 100_000)\n"
         "log.start()\n"
         "for number in range(1_000_000):\n"
@@ -250,7 +251,7 @@ def test_a_process_of_its_own_writes_and_ends_with_the_log(store: Store, apart: 
     log.stop()
 
     assert all(taken)
-    assert [store.answer(each.answer_id) for each in sent] == sent
+    assert [read_answer(store, each.answer_id) for each in sent] == sent
     assert pid is not None
     assert not Path(f"/proc/{pid}").exists()
 
@@ -265,7 +266,7 @@ def test_a_writing_process_that_is_killed_costs_no_answer(store: Store, apart: W
 
     os.kill(killed, signal.SIGKILL)
     log.put(record(2))
-    wait_until(lambda: store.answer("a000002") is not None)
+    wait_until(lambda: read_answer(store, "a000002") is not None)
     log.put(record(3))
     log.stop()
 

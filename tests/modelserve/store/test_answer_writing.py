@@ -7,17 +7,16 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select, update
 
-from modelserve import answer_writer
-from modelserve.answer_writer import StoreWriter
-from modelserve.store import Store, tally
-from modelserve.store.answers import AnswerRecord, delete_answers, prune_answers, row_of, write_answers
+from modelserve.store import Store, answer_writing
+from modelserve.store.answer_writing import StoreWriter, Tally, prune_answers, row_of
+from modelserve.store.answers import AnswerRecord, delete_answers
 from modelserve.store.tables import ANSWERS
-from modelserve.store.tally import Tally
+from tests.modelserve.answering import write_answers
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    monkeypatch.setattr(tally, "BLOCK", 10)
+    monkeypatch.setattr(answer_writing, "BLOCK", 10)
     opened = Store.open(f"sqlite:///{tmp_path}/serve.db")
     yield opened
     opened.close()
@@ -61,7 +60,7 @@ def test_the_tally_is_the_sum_whoever_writes_and_prunes(store: Store, seed: int)
 
 
 def test_the_middle_is_looked_at_in_turn(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tally, "AGAIN", 1)
+    monkeypatch.setattr(answer_writing, "AGAIN", 1)
     write_answers(store, records(0, 100, np.random.default_rng(1)))
     held = Tally()
     before = weighed(store, held)
@@ -97,7 +96,7 @@ def test_an_empty_log_weighs_nothing(store: Store) -> None:
 
 
 def test_the_bounds_hold_with_several_writers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_writer, "PRUNE_EVERY", 15)
+    monkeypatch.setattr(answer_writing, "PRUNE_EVERY", 15)
     rng = np.random.default_rng(5)
     writers = [StoreWriter(store, kept=120, kept_bytes=60_000) for _ in range(2)]
 

@@ -1,7 +1,7 @@
-"""What an answer was made from beside the models' features, as JSON: the call, the policy, the models, the lessons.
+"""The logged context of an answer, as JSON: the call, the policies, the models and the learned rules that it used.
 
-Nothing is scored here. Written by `modelserve.calls` for the log; read by
-`modelserve.calls.replay`.
+Feature rows are encoded in `modelserve.loading.served`, and nothing is scored here. Written by the service for the
+log; read by `modelserve.calls.replay`.
 """
 
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from pydantic_core import to_json
 
 from modelserve.bundle.card import complaint
 from modelserve.callers import Caller
-from modelserve.calls.sight import Kind, Sight
+from modelserve.calls.request_context import Kind, RequestContext
 from modelserve.errors import BadRequest
-from modelserve.loading.scored import encode_features
+from modelserve.loading.served import encode_features
 from modelserve.settings import TypePolicy
 from modelserve.store.answers import AnswerRecord
 
@@ -52,14 +52,14 @@ class Call:
     now: float
 
 
-class _Seen(BaseModel):
+class _Logged(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ModelSeen(_Seen):
-    """A model that answered: which bundle, to the byte, and how many runs feedback had added to its history.
+class LoggedModel(_Logged):
+    """A model that answered: the digest of its bundle, and how many runs feedback had added to its history.
 
-    `history` counts them when the first and when the last rows were built; null where none were.
+    `history` holds that number when the first and when the last rows were built; null if none were built.
     """
 
     name: str
@@ -68,8 +68,8 @@ class ModelSeen(_Seen):
     history: tuple[int, int] | None
 
 
-class ChoiceSeen(_Seen):
-    """Which model answered jobs of a trace, workload and task type; without one, what was wrong with it."""
+class LoggedChoice(_Logged):
+    """The model that answered jobs of a trace, workload and task type; without one, why it could not."""
 
     kind: Kind
     whose: tuple[str, str | None, str]
@@ -77,36 +77,36 @@ class ChoiceSeen(_Seen):
     failure: str | None
 
 
-class LessonsSeen(_Seen):
-    """What `Learned` said about the jobs, by what it was asked; a floor is null where there was none."""
+class LoggedFeedback(_Logged):
+    """The results of `Learned` that the call used, by its arguments; a floor is null where there was none."""
 
     modes: tuple[tuple[Parts, Literal["observe", "enforce"]], ...] = ()
     brakes: tuple[tuple[Parts, str | None], ...] = ()
     floors_gib: tuple[tuple[Parts, float | None], ...] = ()
 
 
-class Context(_Seen):
-    """Everything that an answer rests on beside the features.
+class LoggedContext(_Logged):
+    """The inputs of an answer besides its feature rows.
 
-    `seq` is how far feedback had been learnt from; `models` are by reference; `failed` says which fell over at work;
-    `types` holds the settings of the task types; `body` is the call as it was understood.
+    `seq` is the number of the last change learned from; `models` are by reference; `failed` holds the errors of models
+    that failed; `types` the policies of the task types; `body` the call. The field `lessons` keeps its name in the log.
     """
 
     trace: str | None
     now: float
     seq: int
-    models: dict[str, ModelSeen]
-    choices: tuple[ChoiceSeen, ...]
+    models: dict[str, LoggedModel]
+    choices: tuple[LoggedChoice, ...]
     failed: dict[str, str]
-    lessons: LessonsSeen
+    lessons: LoggedFeedback
     types: dict[str, TypePolicy]
     body: dict[str, object]
 
 
-def context_of(sight: Sight, call: Call, body: bytes, types: Mapping[str, TypePolicy]) -> bytes:
-    """Write what an answer rests on; `body` is the call's JSON."""
-    models, choices, versions = {}, [], _versions(sight)
-    for (kind, whose), choice in sight.chosen.items():
+def write_context(context: RequestContext, call: Call, body: bytes, types: Mapping[str, TypePolicy]) -> bytes:
+    """Return the logged context of an answer as JSON; `body` is the call's JSON."""
+    models, choices, versions = {}, [], _versions(context)
+    for (kind, whose), choice in context.chosen.items():
         reference = None
         if choice.model is not None:
             bundle, reference = choice.model.bundle, choice.model.reference
@@ -117,62 +117,62 @@ def context_of(sight: Sight, call: Call, body: bytes, types: Mapping[str, TypePo
                 "history": versions.get(reference),
             }
         choices.append({"kind": kind, "whose": whose, "model": reference, "failure": choice.failure})
-    lessons = sight.lessons
-    said = {
+    used = context.feedback_used
+    logged = {
         "trace": call.trace,
         "now": call.now,
-        "seq": sight.learned.seq,
+        "seq": context.learned.seq,
         "models": models,
         "choices": choices,
-        "failed": sight.failed,
+        "failed": context.failed,
         "lessons": {
-            "modes": list(lessons.modes.items()),
-            "brakes": list(lessons.brakes.items()),
-            "floors_gib": list(lessons.floors_gib.items()),
+            "modes": list(used.modes.items()),
+            "brakes": list(used.brakes.items()),
+            "floors_gib": list(used.floors_gib.items()),
         },
         "types": {name: policy.model_dump() for name, policy in types.items()},
     }
-    return to_json(said, inf_nan_mode="null")[:-1] + b',"body":' + body + b"}"
+    return to_json(logged, inf_nan_mode="null")[:-1] + b',"body":' + body + b"}"
 
 
-def _versions(sight: Sight) -> dict[str, tuple[int, int]]:
+def _versions(context: RequestContext) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
-    for each in sight.scored:
+    for each in context.scored:
         if each.versions is not None:
             first, _ = found.get(each.model, each.versions)
             found[each.model] = first, each.versions[1]
     return found
 
 
-def read_context(data: bytes) -> Context:
-    """Read what `context_of` wrote.
+def read_context(data: bytes) -> LoggedContext:
+    """Read a context that `write_context` wrote.
 
     Raises
     ------
     BadRequest
-        It is none.
+        It is of another format.
     """
     try:
-        return Context.model_validate_json(data)
+        return LoggedContext.model_validate_json(data)
     except ValidationError as error:
         raise BadRequest(f"context of the answer: {complaint(error)}; it was written by another version") from error
 
 
 def as_json(body: BaseModel) -> bytes:
-    """Write a call's body as JSON, without what it leaves as it is by default."""
+    """Return a call's body as JSON, without fields that have their default."""
     return body.__pydantic_serializer__.to_json(body, exclude_defaults=True)
 
 
 def record_of(
     kind: str,
-    sight: Sight,
+    context: RequestContext,
     call: Call,
     caller: Caller,
     body: bytes,
     answered: Answered,
     types: Mapping[str, TypePolicy] = MappingProxyType({}),
 ) -> AnswerRecord:
-    """Return an answer as it is logged, with the call's JSON `body` and all else that it rests on."""
+    """Return the log record of an answer; `body` is the call's JSON."""
     return AnswerRecord(
         answer_id=call.answer_id,
         at=call.now,
@@ -180,7 +180,7 @@ def record_of(
         caller=caller.name,
         trace=call.trace or "",
         models=" ".join(answered.models),
-        context=context_of(sight, call, body, types),
-        features=encode_features(sight.scored),
+        context=write_context(context, call, body, types),
+        features=encode_features(context.scored),
         response=answered.body,
     )

@@ -16,11 +16,13 @@ import pytest
 from modelserve.callers import ANYONE
 from modelserve.contract.requests import ModeBody
 from modelserve.errors import StoreError
-from modelserve.store.answers import newest_answers, prune_answers, write_answers
+from modelserve.store.answer_writing import prune_answers
+from modelserve.store.answers import newest_answers, read_answer
 from modelserve.store.realised import named_ran
+from tests.modelserve.answering import write_answers
 from tests.modelserve.feedback_cases import body, row, service_of
-from tests.modelserve.test_answer_log import log_of, record
-from tests.modelserve.test_store import check_kill_loses_nothing, check_writers_share
+from tests.modelserve.store.test_answer_log import log_of, record
+from tests.modelserve.store.test_store import check_kill_loses_nothing, check_writers_share
 
 BINARIES = Path(os.environ.get("TAUT_POSTGRESQL", "/usr/lib/postgresql/15/bin"))
 pytestmark = pytest.mark.slow
@@ -109,7 +111,7 @@ def test_feedback_modes_and_answers_are_as_in_a_file(server: Server) -> None:
     assert realised.hours["mem_gib"].saved == pytest.approx(20.0)
     named = named_ran(other.store, {("pai", "b"), ("pai", "nobody"), ("pai", "nul\x00")})
     assert [(each.job_id, each.outcome, each.shrunk) for each in named] == [("b", "oom", True)]
-    logged = other.store.answer("a000001")
+    logged = read_answer(other.store, "a000001")
     assert logged is not None
     assert logged.context == b"\x00\xff"
     service.store.close()

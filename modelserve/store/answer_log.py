@@ -1,7 +1,7 @@
-"""The log of answers: taken without waiting, written in the background in small batches.
+"""The log of answers: a bounded queue, emptied by one thread in small batches.
 
-It never keeps an answer from its caller: what the store does not take in time is dropped and counted. What a record
-holds is its maker's business, and how it is written `modelserve.answer_writer`'s. Called by the service and its routes.
+It never delays an answer: records that the store does not take in time are dropped and counted. Records are made by
+`modelserve.calls` and written by `answer_writing`. Called by the service and its upkeep.
 """
 
 import logging
@@ -11,33 +11,31 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from modelserve.answer_writer import Writer
 from modelserve.errors import StoreError
-from modelserve.store.answers import AnswerRecord, row_of
-
-__all__ = ["AnswerLog", "AnswerRecord"]
+from modelserve.store.answer_writing import Writer, row_of
+from modelserve.store.answers import AnswerRecord
 
 FLUSH_S: Final = 0.2
-"""How long records gather before they are written: what a killed worker loses at most, and the price of a transaction
-shared by all that came meanwhile. Whoever writes takes processor and caches from those who answer: rarely is better."""
+"""How long records gather before they are written. A killed worker loses at most this; a longer time means fewer
+transactions, and writing takes processor time from answering."""
 BATCH: Final = 1000
-"""Records in one transaction: some milliseconds in which other writers of a file wait."""
+"""Most records in one transaction; other writers of an SQLite file wait for it some milliseconds."""
 WAITING: Final = 8192
-"""Records that may wait; then they are dropped."""
+"""Most records waiting; further ones are dropped."""
 WAITING_BYTES: Final = 32 * 2**20
-"""What the waiting records may weigh together; a record of ten thousand jobs weighs megabytes."""
+"""Largest total size of waiting records; a record of ten thousand jobs takes megabytes."""
 BATCH_BYTES: Final = 4 * 2**20
-"""What makes a transaction of fewer."""
+"""Size at which a transaction is closed early."""
 REFUSED_S: Final = 600.0
-"""How long records are held against what is refused: longer than any answer is at work."""
+"""How long a refusal holds: longer than any answer takes."""
 STOP_S: Final = 10.0
-"""Longest that stopping waits for the last records."""
+"""Longest wait for the last records when stopping."""
 
 logger = logging.getLogger(__name__)
 
 
 class AnswerLog:
-    """A bounded queue before whoever writes, and the one thread that empties it; without a writer nothing is logged."""
+    """A bounded queue and the thread that empties it into a writer; without a writer nothing is logged."""
 
     def __init__(self, writer: Writer | None) -> None:
         self._writer = writer
@@ -53,7 +51,7 @@ class AnswerLog:
         self.written = 0
 
     def put(self, record: AnswerRecord) -> bool:
-        """Take a record without waiting; return False where it had to be dropped; without a writer nothing is."""
+        """Queue a record without waiting; return False if it was dropped. Without a writer, do nothing."""
         if self._writer is None:
             return True
         size = record.size_bytes
@@ -68,14 +66,14 @@ class AnswerLog:
         return True
 
     def start(self) -> None:
-        """Start to write; a log that keeps nothing has nothing to start."""
+        """Start the writer and the thread; without a writer, do nothing."""
         if self._writer is not None and self._thread is None:
             self._writer.start()
             self._thread = threading.Thread(target=self._run, name="answer-log", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Write what waits, and let the writer go."""
+        """Write the waiting records, and stop the writer."""
         self._stopping.set()
         self._wake.set()
         if self._thread is not None:
@@ -86,7 +84,7 @@ class AnswerLog:
             self._writer.stop()
 
     def refuse(self, unwanted: Callable[[AnswerRecord], bool]) -> None:
-        """Write no record of which `unwanted` holds, for `REFUSED_S`; once it returns none is on its way any more."""
+        """For `REFUSED_S`, drop every record for which `unwanted` is true; on return, none of them is being written."""
         now_s = time.monotonic()
         with self._lock:
             held = [each for each in self._refused if each[0] > now_s]
@@ -94,7 +92,7 @@ class AnswerLog:
         self.flush()
 
     def flush(self) -> None:
-        """Write what was put so far, in the caller's thread; once it returns nothing of that is on its way."""
+        """Write all records queued so far, in the caller's thread; return when they are written."""
         self._empty()
 
     def _run(self) -> None:

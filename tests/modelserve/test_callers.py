@@ -5,9 +5,7 @@ import hmac
 
 import pytest
 
-from modelserve.callers import ANYONE, Scope
-from modelserve.settings import Token
-from modelserve.tokens import Tokens
+from modelserve.callers import ANYONE, Scope, Token, Tokens
 
 
 def made(*names: str) -> Tokens:

@@ -7,7 +7,7 @@ from importlib.resources import files
 import pytest
 from starlette.testclient import TestClient
 
-from modelserve.api.front import PATHS
+from modelserve.api.pages import PATHS
 from tests.modelserve.api.conftest import TOKENS
 from tests.modelserve.api.test_gate import check_problem
 

@@ -1,7 +1,7 @@
-"""What one call sees of the world, once: its models, their rows and what feedback taught, all of it kept for the log.
+"""The request context: the models, feature rows and learned rules that one call uses, recorded for the log.
 
-A replay hands in what was kept instead, and the same code answers the same. No answers are made here.
-Called by `modelserve.calls`.
+No answer is made here. Made by the service for each call, and by `replay` from a logged record; read by every file of
+`modelserve.calls`.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelserve.errors import BadRequest
-from modelserve.loading.scored import Scored
+from modelserve.loading.served import Scored
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray, IntArray
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 Kind = Literal["runtime", "usage"]
 Whose = tuple[str, str | None, str]
-"""Trace, workload and task type: what chooses a model."""
+"""Trace, workload and task type: the key by which a model is chosen."""
 Parts = tuple[str | None, ...]
-"""What `Learned` is asked about, in the order of its arguments."""
+"""The arguments of a method of `Learned`, in their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Which model answers; without one, what is wrong with the one that should, if anything is."""
+    """The model that answers; without one, why the one that should cannot (None: there is no such model)."""
 
     model: "ServedModel | None"
     failure: str | None
 
 
-Look = Callable[["ServedModel", "Sequence[JobAsked]", IntArray, bool], Scored]
-"""How the rows of jobs come about: from the model's history as it is now, or from the log."""
+RowSource = Callable[["ServedModel", "Sequence[JobAsked]", IntArray, bool], Scored]
+"""A source of feature rows: the model's history as it is now, or the log."""
 
 
 def from_history(model: "ServedModel", asked: "Sequence[JobAsked]", index: IntArray, counted: bool) -> Scored:
@@ -62,8 +62,8 @@ def from_history(model: "ServedModel", asked: "Sequence[JobAsked]", index: IntAr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lessons:
-    """What was asked of `Learned` during one call, and what it said."""
+class FeedbackUsed:
+    """The results of `Learned` that one call used, by the arguments of the method."""
 
     modes: "dict[Parts, Mode]" = field(default_factory=dict)
     brakes: dict[Parts, str | None] = field(default_factory=dict)
@@ -71,25 +71,25 @@ class Lessons:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
-    """One call's view: one snapshot, so that no answer combines two versions, and everything it was told.
+class RequestContext:
+    """The inputs of one call: one snapshot of the models, so that no answer mixes two versions, and all that was read.
 
-    `chosen` gathers which models answer, `scored` what they were shown, `shown` (as long) of which jobs, `failed` the
-    models that fell over, by reference, `lessons` what feedback had taught about the jobs. With them and the bundles,
-    the same answer is made again.
+    `chosen` holds the models that answer, `scored` the feature rows built for them, `row_jobs` (as long) the jobs of
+    those rows, `failed` the models that failed, by reference, `feedback_used` the learned rules applied. Together with
+    the bundles, they are enough to make the same answer again.
     """
 
     snapshot: "Snapshot"
     learned: "Learned"
-    look: Look = from_history
+    row_source: RowSource = from_history
     chosen: dict[tuple[Kind, Whose], Choice] = field(default_factory=dict)
     scored: list[Scored] = field(default_factory=list)
-    shown: "list[tuple[ServedModel, Sequence[JobAsked]]]" = field(default_factory=list)
+    row_jobs: "list[tuple[ServedModel, Sequence[JobAsked]]]" = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
-    lessons: Lessons = field(default_factory=Lessons)
+    feedback_used: FeedbackUsed = field(default_factory=FeedbackUsed)
 
     def choice(self, kind: Kind, whose: Whose) -> Choice:
-        """Return which model answers for jobs of a trace, workload and task type."""
+        """Return the model that answers for jobs of a trace, workload and task type."""
         found = self.chosen.get((kind, whose))
         if found is None:
             model = self.snapshot.model_of(kind, *whose)
@@ -98,13 +98,13 @@ class Sight:
         return found
 
     def cited(self) -> tuple[str, ...]:
-        """Return the models that were to answer, by reference."""
+        """Return the references of the models chosen for this call."""
         return tuple(sorted({each.model.reference for each in self.chosen.values() if each.model is not None}))
 
     def rows(self, model: "ServedModel", asked: "Sequence[JobAsked]", index: IntArray, *, counted: bool) -> Scored:
-        """Return the rows that a model is shown of jobs, `index` being their places in the call (n,).
+        """Return the feature rows of jobs for a model; `index` (n,) gives their positions in the call.
 
-        With `counted`, the measured runs behind each job are counted, otherwise they are 0.
+        With `counted`, count the measured runs behind each job; otherwise the counts are 0.
 
         Raises
         ------
@@ -113,13 +113,13 @@ class Sight:
         """
         self._check(model)
         try:
-            seen = self.look(model, asked, index, counted)
-        except BadRequest:  # a log that holds something else
+            seen = self.row_source(model, asked, index, counted)
+        except BadRequest:  # a logged record that does not match
             raise
-        except Exception as error:  # whatever is wrong with a model, only its own jobs go without
-            raise self._fallen(model, error) from error
+        except Exception as error:  # a failing model costs only its own jobs their answers
+            raise self._note_failure(model, error) from error
         self.scored.append(seen)
-        self.shown.append((model, asked))
+        self.row_jobs.append((model, asked))
         return seen
 
     def margins(self, model: "ServedModel", target: str, matrix: npt.NDArray[np.float32]) -> FloatArray:
@@ -133,41 +133,41 @@ class Sight:
         self._check(model)
         try:
             return model.margins(target, matrix)
-        except Exception as error:  # whatever is wrong with a model, only its own jobs go without
-            raise self._fallen(model, error) from error
+        except Exception as error:  # a failing model costs only its own jobs their answers
+            raise self._note_failure(model, error) from error
 
     def mode(self, trace: str, task_type: str, group: str | None, cluster: str | None) -> "Mode":
         """Return the mode of a job."""
         key = (trace, task_type, group, cluster)
-        found = self.lessons.modes.get(key)
+        found = self.feedback_used.modes.get(key)
         if found is None:
-            found = self.lessons.modes[key] = self.learned.mode(trace, task_type, group, cluster)
+            found = self.feedback_used.modes[key] = self.learned.mode(trace, task_type, group, cluster)
         return found
 
     def braked(self, trace: str, task_type: str, cluster: str | None) -> str | None:
-        """Return why jobs of a type are not shrunk for now, and since when; None where they may be."""
+        """Return why jobs of a type are currently not shrunk, and since when; None if they may be."""
         key = (trace, task_type, cluster)
-        if key not in self.lessons.brakes:
+        if key not in self.feedback_used.brakes:
             stop = self.learned.braked(trace, task_type, cluster)
-            self.lessons.brakes[key] = None if stop is None else str(stop)
-        return self.lessons.brakes[key]
+            self.feedback_used.brakes[key] = None if stop is None else str(stop)
+        return self.feedback_used.brakes[key]
 
     def memory_floor_gib(
         self, trace: str, cluster: str | None, group: str | None, role: str, user: str | None
     ) -> float:
-        """Return the memory below which a job's like was killed; NaN where none was."""
+        """Return the memory below which similar jobs were killed, NaN without one; similar: see `Learned`."""
         key = (trace, cluster, group, role, user)
-        found = self.lessons.floors_gib.get(key)
+        found = self.feedback_used.floors_gib.get(key)
         if found is None:
             found = self.learned.memory_floor_gib(trace, cluster, group, role, user)
-            self.lessons.floors_gib[key] = found
+            self.feedback_used.floors_gib[key] = found
         return found
 
     def _check(self, model: "ServedModel") -> None:
         if self.failed and model.reference in self.failed:
             raise PredictorUnavailable(self.failed[model.reference])
 
-    def _fallen(self, model: "ServedModel", error: Exception) -> PredictorUnavailable:
+    def _note_failure(self, model: "ServedModel", error: Exception) -> PredictorUnavailable:
         text = f"{model.reference}: {error}"[:400]
         self.failed[model.reference] = text
         return PredictorUnavailable(text)

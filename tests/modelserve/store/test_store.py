@@ -160,8 +160,8 @@ def test_comparisons_are_kept_to_the_newest(url: str) -> None:
         ("sqlite://", "in memory"),
         ("sqlite:///:memory:", "in memory"),
         ("mysql://host/db", "expected sqlite:///file or postgresql"),
-        ("not a url", "cannot be read"),
-        ("sqlite:////proc/none/serve.db", "cannot be made"),
+        ("not a url", "invalid URL"),
+        ("sqlite:////proc/none/serve.db", "cannot be created"),
     ],
 )
 def test_what_is_no_store_is_refused(url: str, said: str) -> None:
@@ -181,7 +181,7 @@ def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE experiments (id INTEGER)")
     connection.close()
 
-    with pytest.raises(StoreError, match=r"something else \(tables experiments\)"):
+    with pytest.raises(StoreError, match=r"another program \(tables experiments\)"):
         Store.open(f"sqlite:///{tmp_path}/mlflow.db")
 
     with sqlite3.connect(tmp_path / "mlflow.db") as connection:
@@ -195,7 +195,7 @@ def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
     [
         ("UPDATE taut_store SET layout = 1", r"found layout \[1\], expected 2"),
         ("DELETE FROM taut_store", r"found layout \[\]"),
-        ("DROP TABLE taut_modes", r"\['taut_modes'\] are gone"),
+        ("DROP TABLE taut_modes", r"\['taut_modes'\] are missing"),
     ],
 )
 def test_a_store_of_another_layout_is_refused(tmp_path: Path, statement: str, said: str) -> None:
@@ -209,7 +209,7 @@ def test_a_store_of_another_layout_is_refused(tmp_path: Path, statement: str, sa
 
 
 def test_a_password_is_nowhere_to_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("modelserve.store.opening.WAIT_S", 1)
+    monkeypatch.setattr("modelserve.store.store.WAIT_S", 1)
 
     with pytest.raises(StoreError) as refused:
         Store.open("postgresql+psycopg://taut:secret@127.0.0.1:1/taut")
@@ -218,7 +218,7 @@ def test_a_password_is_nowhere_to_be_read(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_locked_store_says_so_and_is_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("modelserve.store.opening.WAIT_S", 0)
+    monkeypatch.setattr("modelserve.store.store.WAIT_S", 0)
     store = Store.open(f"sqlite:///{tmp_path}/serve.db")
     other = sqlite3.connect(tmp_path / "serve.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
