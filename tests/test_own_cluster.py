@@ -12,7 +12,7 @@ from tests.own_cluster_examples import PAGE, steps
 from tests.serving_examples import differences
 
 TEXT = PAGE.read_text(encoding="utf-8")
-REFERENCE = TEXT.partition("## What a mapping can say\n")[2]
+REFERENCE = TEXT.partition("## Reference of mappings\n")[2]
 NAMED = set(re.findall(r"`([^`\n]+)`", REFERENCE))
 
 
