@@ -88,7 +88,7 @@ def client_of(urls: Sequence[str], token_file: Path | None, *, jobs: int) -> Cli
 
 
 def _recommended(row: Recommended) -> Row:
-    beside = {"answer_id", "mode", "alpha", "model_decided"}
+    beside = {"answer_id", "mode", "alpha", "model_decided", "evidence"}
     return {**flat(row.model_dump(mode="json", exclude=beside)), "mode": row.mode, "answer_id": row.answer_id}
 
 
