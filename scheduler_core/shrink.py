@@ -143,7 +143,7 @@ def shrink(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy | Non
 
     Examples
     --------
-    >>> from pipelines.simulation.engine.predictors import ConstantPredictor
+    >>> from pipelines.simulation.advice import ConstantPredictor
     >>> from scheduler_core.types import Request
     >>> seen = ConstantPredictor(run_s=60.0, peak=Request(cpu_cores=4.0, mem_gib=1.0, gpus=0.23))
     >>> job = Job(job_id="a", trace="toy", task_type="ctr", request=Request(cpu_cores=6.0, mem_gib=25.0, gpus=0.5))

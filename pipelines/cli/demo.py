@@ -43,8 +43,8 @@ def demo(
     from pipelines.lake.lake import Lake
     from pipelines.models.retrain import promote_all, retrain
     from pipelines.simulation.advice import scales_of
+    from pipelines.simulation.settings import SimulationSettings
     from pipelines.simulation.simulate import simulate
-    from pipelines.simulation.simulation_settings import SimulationSettings
 
     source, name = (traces / "pai", "pai") if traces is not None else (into / "raw", "pai-synth")
     _fresh(into)

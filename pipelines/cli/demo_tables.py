@@ -10,8 +10,8 @@ import polars as pl
 
 from pipelines.models.gate import FITTED_BASELINES, MODEL
 from pipelines.models.retrain import Retrained
+from pipelines.simulation.rows import averaged
 from pipelines.simulation.simulate import SimulationResult
-from pipelines.simulation.simulation_rows import averaged
 
 Row = dict[str, object]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.energy_options import GridFolder, Pue, Zone
+from pipelines.cli.metering import GridFolder, Pue, Zone
 from pipelines.cli.options import Cluster, Lake, say
 
 if TYPE_CHECKING:

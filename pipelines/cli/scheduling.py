@@ -1,6 +1,6 @@
-"""`taut recommend`: the smaller request for each job, by the models here or by a service.
+"""`taut recommend`: a smaller request for each job, from the local models or a service.
 
-No logic beyond reading options and writing rows. Called by `pipelines.cli`, which registers the command.
+Options, calls and rows only. Called by `pipelines.cli`, which registers the command.
 """
 
 from pathlib import Path
@@ -23,11 +23,11 @@ from pipelines.cli.options import (
 )
 
 THETA: Final = 0.05
-"""Largest relative change of the predicted run time, in this process."""
+"""Default of --theta in this process: largest relative change of the predicted run time."""
 
 
-class Told(NamedTuple):
-    """Parameters of Algorithm 1; what is None is as usual."""
+class Parameters(NamedTuple):
+    """Parameters of Algorithm 1; None takes the default."""
 
     theta: float | None
     alpha0: float | None
@@ -36,7 +36,7 @@ class Told(NamedTuple):
 
 
 OptionalJobsFile = Annotated[
-    str | None, typer.Argument(help="File of jobs, one JSON object a line; - reads stdin.", show_default=False)
+    str | None, typer.Argument(help="File of jobs, one JSON object per line; - reads stdin.", show_default=False)
 ]
 
 
@@ -50,7 +50,7 @@ def recommend(
             help="Largest relative change of the predicted run time.",
             min=0.0001,
             max=1.0,
-            show_default="0.05, or what the service is set to",
+            show_default="0.05, or the service's setting",
         ),
     ] = None,
     alpha0: Annotated[
@@ -60,7 +60,7 @@ def recommend(
             help="Smallest share of a request that is tried.",
             min=0.0,
             max=0.99,
-            show_default="0.05, without a guard 0.5, or what the service is set to",
+            show_default="0.05, without a guard 0.5, or the service's setting",
         ),
     ] = None,
     sure_runs: Annotated[
@@ -69,21 +69,21 @@ def recommend(
             "--sure-runs",
             help="Measured runs from which an important request shrinks too.",
             min=0,
-            show_default="50, or what the service is set to",
+            show_default="50, or the service's setting",
         ),
     ] = None,
     guard: Annotated[
         GuardOption | None,
         typer.Option(
             help="`none` is the published algorithm, without floors.",
-            show_default="usage, or what the service is set to",
+            show_default="usage, or the service's setting",
         ),
     ] = None,
     offline: Offline = False,
     url: Urls = None,
     token_file: TokenFile = None,
     explain: Annotated[
-        str | None, typer.Option("--explain", help="Make the logged answer of this id again, with its evidence.")
+        str | None, typer.Option("--explain", help="Compute the logged answer of this id again, with its evidence.")
     ] = None,
     store: Annotated[
         str | None,
@@ -91,36 +91,36 @@ def recommend(
     ] = None,
     bundles: Annotated[
         Path | None,
-        typer.Option(
-            "--bundles", help="Folder of mirrored bundles.", show_default="TAUT_SERVE_BUNDLES, else by the lake"
-        ),
+        typer.Option("--bundles", help="Folder of cached models.", show_default="TAUT_SERVE_BUNDLES, else by the lake"),
     ] = None,
     form: FormatOption = Format.JSON,
 ) -> None:
     """Recommend a smaller request per job, with the reason for every resource; jobs come as JSON lines.
 
-    With --url the service there answers. With --explain no job is read: an answer of the log is made again.
+    With --url a service answers. With --explain no job is read: a logged answer is computed again.
     """
     from pipelines.errors import BadUsage
 
     if (jobs is None) == (explain is None):
-        raise BadUsage("found both or neither of a file of jobs and --explain, expected one of them")
+        raise BadUsage("give a job file, or --explain ID")
     if explain is not None:
         _explain(explain, lake, store, bundles, form)
     elif url:
-        _recommend_there(str(jobs), (url, token_file, trace), Told(theta, alpha0, sure_runs, guard), form)
+        _recommend_there(str(jobs), (url, token_file, trace), Parameters(theta, alpha0, sure_runs, guard), form)
     else:
-        _recommend_here(str(jobs), (lake, trace, offline), Told(theta, alpha0, sure_runs, guard), form)
+        _recommend_here(str(jobs), (lake, trace, offline), Parameters(theta, alpha0, sure_runs, guard), form)
 
 
-def _recommend_here(jobs: str, where: tuple[Path | None, str | None, bool], told: Told, form: Format) -> None:
+def _recommend_here(
+    jobs: str, where: tuple[Path | None, str | None, bool], parameters: Parameters, form: Format
+) -> None:
     from modelserve.calls.offline import recommend as run
     from modelserve.contract.writing import flat
     from pipelines.cli.opening import champions, place_of, read_jobs, trace_of
     from scheduler_core.shrink import SURE_RUNS, ShrinkPolicy
 
     lake, trace, offline = where
-    theta, alpha0, sure_runs, guard = told
+    theta, alpha0, sure_runs, guard = parameters
     predictor = champions(place_of(lake), offline=offline)
     policy = ShrinkPolicy(
         theta=theta or THETA,
@@ -133,15 +133,17 @@ def _recommend_here(jobs: str, where: tuple[Path | None, str | None, bool], told
     emit([flat(answer) for answer in answers], form)
 
 
-def _recommend_there(jobs: str, where: tuple[list[str], Path | None, str | None], told: Told, form: Format) -> None:
+def _recommend_there(
+    jobs: str, where: tuple[list[str], Path | None, str | None], parameters: Parameters, form: Format
+) -> None:
     from pipelines.cli.opening import read_jobs
     from pipelines.cli.remote import SETS_SURE_RUNS, recommended_rows
     from pipelines.errors import BadUsage
 
     urls, token_file, trace = where
-    theta, alpha0, sure_runs, guard = told
+    theta, alpha0, sure_runs, guard = parameters
     if sure_runs is not None:
-        raise BadUsage(f"found --sure-runs beside --url, {SETS_SURE_RUNS}")
+        raise BadUsage(f"found --sure-runs with --url, {SETS_SURE_RUNS}")
     rows = recommended_rows(
         read_jobs(jobs),
         urls,
@@ -162,7 +164,7 @@ def _explain(answer_id: str, lake: Path | None, store: str | None, bundles: Path
     found = replayed(answer_id, store=settings.store, bundles=settings.bundles)
     emit(found.rows, form)
     if not found.equal:
-        say(f"taut: {answer_id}: the answer made again differs from the one in the log; expected the same bytes")
+        say(f"taut: {answer_id}: the answer computed again differs from the logged one; expected the same bytes")
         raise typer.Exit(1)
     say(f"{answer_id}: the same {found.size_bytes} bytes again")
 

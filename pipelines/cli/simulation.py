@@ -1,107 +1,296 @@
-"""`taut simulate`: a trace's jobs on a cluster, with and without shrinking, drawn or as recorded.
+"""`taut simulate`: its options in groups, and the command.
 
-No logic beyond reading options and writing rows. Called by `pipelines.cli`, which registers the command.
+A group is a dataclass whose fields are options. Nothing heavy is imported here, so the names of policies and
+placements are repeated; a test compares them. Called by `pipelines.cli`, which registers the command.
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from datetime import datetime
+from enum import StrEnum
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
-from pipelines.cli import energy_options as energy
-from pipelines.cli import simulation_options as options
-from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Offline, Seed, TokenFile, Trace, emit, say
+from pipelines.cli.metering import Metering
+from pipelines.cli.options import (
+    Cluster,
+    Format,
+    FormatOption,
+    GuardOption,
+    Lake,
+    Offline,
+    Seed,
+    TokenFile,
+    Trace,
+    emit,
+    say,
+)
+
+ArrivalsOption = Literal["drawn", "recorded"]
+"""Where arrivals come from."""
+
+QueueOption = Literal["fifo", "sjf", "srtf", "qssf", "las", "drf", "priority"]
+"""Queue order."""
+
+PlacementOption = Literal[
+    "best_fit",
+    "first_fit",
+    "consolidate",
+    "spread",
+    "fgd",
+    "fgd_used_first",
+    "dot_product",
+    "best_fit_gpu",
+    "gpu_packing",
+    "gpu_clustering",
+    "random",
+]
+"""How machines are chosen for a gang's instances."""
+
+SharingOption = Literal["pooled", "devices"]
+"""How instances share a machine's GPUs."""
+
+TargetOption = Literal["online", "trace"]
+"""The jobs for which placements against fragmentation keep GPUs usable."""
+
+BackfillOption = Literal["none", "easy"]
+"""Whether waiting jobs may pass a blocked one that has a reservation."""
+
+
+class TruthOption(StrEnum):
+    """Slowdown models: how long a job runs on less than it requested."""
+
+    UNCHANGED = "unchanged"
+    PREDICTED = "predicted"
+    CONTENTION = "contention"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jobs:
+    """The lake, and which of its jobs are simulated."""
+
+    lake: Lake = None
+    trace: Trace = None
+    cluster: Cluster = None
+    vc: Annotated[
+        str | None, typer.Option("--vc", help="Only jobs of this virtual cluster.", show_default="all of them")
+    ] = None
+    since: Annotated[
+        datetime | None, typer.Option("--since", help="Only jobs submitted from then on.", show_default=False)
+    ] = None
+    until: Annotated[
+        datetime | None, typer.Option("--until", help="Only jobs submitted before.", show_default=False)
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """How the jobs arrive, and for how long."""
+
+    arrivals: Annotated[
+        ArrivalsOption,
+        typer.Option("--arrivals", help="Drawn from the measured jobs (Poisson), or the trace's own submissions."),
+    ] = "drawn"
+    rate: Annotated[
+        float | None, typer.Option("--rate", help="Drawn arrivals per hour.", min=0.01, max=1e6, show_default="70")
+    ] = None
+    mix: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mix", help="Weight of a task type, as ctr=65 (may be repeated).", show_default="the trace's own"
+        ),
+    ] = None
+    replications: Annotated[
+        int | None,
+        typer.Option("--replications", help="Runs with different seeds; shows means.", min=1, show_default="1"),
+    ] = None
+    hours: Annotated[
+        float | None,
+        typer.Option(
+            "--hours", help="Length.", min=0.1, max=100_000.0, show_default="12; recorded: until all jobs ended"
+        ),
+    ] = None
+    warm_up_h: Annotated[float, typer.Option("--warm-up-h", help="Hours before measuring begins.", min=0.0)] = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The machines, and how jobs are queued and placed on them."""
+
+    cluster_from: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster-from",
+            help="The cluster: `paper`, `machines` (the trace's own table), or a TOML file of machines.",
+            show_default="paper; recorded: machines",
+        ),
+    ] = None
+    match_gpu_type: Annotated[
+        bool, typer.Option("--match-gpu-type", help="Run gangs only on machines of their recorded GPU type.")
+    ] = False
+    policy: Annotated[QueueOption, typer.Option("--policy", help="Queue order.")] = "fifo"
+    placement: Annotated[
+        PlacementOption, typer.Option("--placement", help="How machines are chosen for a gang's instances.")
+    ] = "best_fit"
+    sharing: Annotated[
+        SharingOption | None,
+        typer.Option(
+            "--sharing",
+            help="Count a machine's GPUs together (pooled), or one by one (devices): a fraction of a GPU then comes "
+            "from a single device.",
+            show_default="the placement's",
+        ),
+    ] = None
+    target: Annotated[
+        TargetOption,
+        typer.Option(
+            "--target",
+            help="Jobs for which `fgd` and `fgd_used_first` keep GPUs usable: those that arrived so far, or all jobs "
+            "of the run (an oracle).",
+        ),
+    ] = "online"
+    popularity: Annotated[
+        float, typer.Option("--popularity", help="Share of pods whose specs form the target, above 0 to 1.")
+    ] = 1.0
+    aging: Annotated[
+        float,
+        typer.Option(
+            "--aging", help="Priority gained per second waited, in the unit of the policy's sort key.", min=0.0
+        ),
+    ] = 0.0
+    overtakes: Annotated[
+        int | None,
+        typer.Option(
+            "--overtakes", help="Later jobs that may start before a blocked first job.", min=0, show_default="any"
+        ),
+    ] = None
+    backfill: Annotated[
+        BackfillOption, typer.Option("--backfill", help="EASY: never delay the reserved start of a blocked first job.")
+    ] = "none"
+    preempt: Annotated[
+        bool | None,
+        typer.Option("--preempt/--no-preempt", help="Let waiting jobs stop running ones.", show_default="the policy's"),
+    ] = None
+    checkpoint_s: Annotated[
+        float, typer.Option("--checkpoint-s", help="Seconds that every restart after a preemption costs.", min=0.0)
+    ] = 0.0
+    quantum_s: Annotated[float, typer.Option("--quantum-s", help="Seconds a started job runs at least.", min=1.0)] = (
+        600.0
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advising:
+    """The predictor, the parameters of Algorithm 1, and the slowdown models."""
+
+    predictor: Annotated[
+        str | None,
+        typer.Option(
+            "--predictor",
+            help="Predictor: `champion`, `oracle`, `constant`, `none`, or the URL of a service, as "
+            "http://127.0.0.1:8080. A service is called once, before the run, with a minute per 10 000 jobs. Jobs "
+            "without an answer keep their requests; without any answer the run is refused.",
+            show_default="champion; recorded: none unless something uses predictions",
+        ),
+    ] = None
+    token_file: TokenFile = None
+    offline: Offline = False
+    theta: Annotated[
+        float, typer.Option("--theta", help="Largest relative change of the predicted run time.", min=0.0001, max=1.0)
+    ] = 0.05
+    alpha0: Annotated[
+        float | None,
+        typer.Option(
+            "--alpha0",
+            help="Smallest share of a request that is tried.",
+            min=0.0,
+            max=0.99,
+            show_default="0.05; without a guard 0.5",
+        ),
+    ] = None
+    sure_runs: Annotated[
+        int | None,
+        typer.Option(
+            "--sure-runs",
+            help="Measured runs from which an important request shrinks too.",
+            min=0,
+            show_default="50",
+        ),
+    ] = None
+    guard: Annotated[
+        list[GuardOption] | None,
+        typer.Option("--guard", help="Guards to run (may be repeated).", show_default="usage"),
+    ] = None
+    truth: Annotated[
+        list[TruthOption] | None,
+        typer.Option("--truth", help="Slowdown model of shrunk jobs (may be repeated).", show_default="all three"),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failing:
+    """When machines are away: read from a file, or drawn at a rate."""
+
+    mtbf_h: Annotated[
+        float | None,
+        typer.Option("--mtbf-h", help="Mean hours between failures of a machine.", show_default="none fails"),
+    ] = None
+    mttr_h: Annotated[
+        float | None, typer.Option("--mttr-h", help="Mean hours until a failed machine is back.", show_default="1")
+    ] = None
+    outages: Annotated[
+        Path | None,
+        typer.Option("--outages", help="CSV file of outages: machine,down_s,up_s.", show_default=False),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """The seed, and where results go."""
+
+    seed: Seed = 0
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="New folder for every run's summary, event log and series.", show_default=False),
+    ] = None
+    form: FormatOption = Format.TABLE
 
 
 def simulate(
-    lake: Lake = None,
-    trace: Trace = None,
-    cluster: Cluster = None,
-    vc: options.Vc = None,
-    since: options.Since = None,
-    until: options.Until = None,
-    arrivals: options.Arrivals = options.ArrivalsOption.DRAWN,
-    rate: options.Rate = None,
-    mix: options.Mix = None,
-    replications: options.Replications = None,
-    hours: options.Hours = None,
-    warm_up_h: options.WarmUpH = 0.0,
-    cluster_from: options.ClusterFrom = None,
-    match_gpu_type: options.MatchGpuType = False,
-    policy: options.Policy = options.QueueOption.FIFO,
-    placement: options.PlacementChoice = options.PlacementOption.BEST_FIT,
-    sharing: options.Sharing = None,
-    target: options.Target = options.TargetOption.ONLINE,
-    popularity: options.Popularity = 1.0,
-    aging: options.Aging = 0.0,
-    overtakes: options.Overtakes = None,
-    backfill: options.Backfill = options.BackfillOption.NONE,
-    preempt: options.Preempt = None,
-    checkpoint_s: options.CheckpointS = 0.0,
-    quantum_s: options.QuantumS = 600.0,
-    predictor: options.Predictor = None,
-    token_file: TokenFile = None,
-    offline: Offline = False,
-    theta: options.Theta = 0.05,
-    alpha0: options.Alpha0 = None,
-    sure_runs: options.SureRuns = None,
-    guard: options.Guards = None,
-    truth: options.Truths = None,
-    mtbf_h: options.MtbfH = None,
-    mttr_h: options.MttrH = None,
-    outages: options.OutageFile = None,
-    grid: energy.GridFolder = None,
-    zone: energy.Zone = None,
-    carbon_basis: energy.Basis = None,
-    grid_start: energy.GridStart = None,
-    power: energy.Power = None,
-    pue: energy.Pue = None,
-    slack: energy.SlackOption = None,
-    shift_by: energy.ShiftBy = None,
-    seed: Seed = 0,
-    out: options.Out = None,
-    form: FormatOption = Format.TABLE,
+    jobs: Jobs, load: Load, rules: Rules, advising: Advising, failing: Failing, metering: Metering, output: Output
 ) -> None:
     """Simulate a trace's jobs on a cluster, with and without shrinking, under the same arrivals.
 
     Jobs are drawn from those that were measured, or arrive as the trace recorded them.
     """
-    from pipelines.cli.energy_run import Metering
-    from pipelines.cli.simulation_run import Advising, Chosen, Failing, Load, discipline_of, simulated
-    from pipelines.simulation.aiming import Aiming
-    from pipelines.simulation.simulation_rows import shown
+    from pipelines.cli.simulation_run import simulated
+    from pipelines.simulation.rows import shown
 
-    recorded = arrivals is options.ArrivalsOption.RECORDED
-    jobs = Chosen(lake=lake, trace=trace, cluster=cluster, vc=vc, since=since, until=until, machines=cluster_from)
-    load = Load(rate=rate, mix=mix, replications=replications, hours=hours, warm_up_h=warm_up_h, recorded=recorded)
-    discipline = discipline_of(
-        policy=policy.value,
-        placement=placement.value,
-        sharing=None if sharing is None else sharing.value,
-        aging=aging,
-        overtakes=overtakes,
-        backfill=backfill.value,
-        preempt=preempt,
-        checkpoint_s=checkpoint_s,
-        quantum_s=quantum_s,
-        match_gpu_type=match_gpu_type,
-    )
-    failing = Failing(outages=outages, mtbf_h=mtbf_h, mttr_h=mttr_h)
-    advising = Advising(
-        predictor=predictor,
-        token_file=token_file,
-        offline=offline,
-        theta=theta,
-        alpha0=alpha0,
-        sure_runs=sure_runs,
-        guards=guard,
-        truths=truth,
-    )
-    metering = Metering(
-        grid=grid, zone=zone, basis=carbon_basis, start=grid_start, power=power, pue=pue, slack=slack, shift_by=shift_by
-    )
-    aiming = Aiming(target=target.value, popularity=popularity)
-    rows = simulated(jobs, load, discipline, aiming, failing, advising, metering, seed=seed, out=out, say=say)
-    emit(shown(rows) if form is Format.TABLE else rows, form)
+    rows = simulated(jobs, load, rules, advising, failing, metering, output, say=say)
+    emit(shown(rows) if output.form is Format.TABLE else rows, output.form)
+
+
+def command_of(run: Callable[..., None]) -> Callable[..., None]:
+    """Return a command whose options are the fields of the groups that `run` takes, in order."""
+    groups: tuple[type, ...] = tuple(each.annotation for each in signature(run).parameters.values())
+
+    def command(**options: Any) -> None:  # each as its field types it
+        run(*(group(**{field.name: options[field.name] for field in fields(group)}) for group in groups))
+
+    parameters = [
+        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+        for group in groups
+        for field in fields(group)
+    ]
+    command.__name__, command.__doc__ = run.__name__, run.__doc__
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # functions accept one; their type hides it
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return command
 
 
 def register(app: typer.Typer) -> None:
     """Add this file's command to the app."""
-    app.command()(simulate)
+    app.command()(command_of(simulate))

@@ -14,8 +14,7 @@ import polars as pl
 
 from features.tables import has_ended
 from pipelines.errors import LakeError
-from pipelines.simulation.job_pool import PARAMETER_SERVER
-from pipelines.simulation.submissions import KEYS
+from pipelines.simulation.job_pool import KEYS, PARAMETER_SERVER
 from pipelines.simulation.workloads import REQUESTS, requests_of
 from scheduler_core.candidates import device_memory, peak_floors, round_up_gpus
 from scheduler_core.shrink import ShrinkPolicy

@@ -1,5 +1,5 @@
 """Simulation of a cluster: engines, measures, energy accounts, settings and result files.
 
-No experiment is designed here and no figure is compared with a publication. Called by `pipelines.cli` and
-`pipelines.studies`.
+The files here read `energy`, `measures` and `engine`, in that order and never upwards; studies are elsewhere.
+Called by `pipelines.cli`, the report and `pipelines.studies`.
 """

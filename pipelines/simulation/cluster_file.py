@@ -1,7 +1,6 @@
-"""The machines a simulation runs on: the paper's, those of a trace's own table, or those of a TOML file.
+"""Machines of a simulation (the paper's, a trace's own, or a TOML file's), and outages from a CSV file.
 
-What a file or a table leaves open is said with the machines. Nothing is simulated here.
-Called by `taut simulate` and the studies.
+Nothing is simulated here. Called by `taut simulate` and the studies.
 """
 
 import csv
@@ -23,41 +22,41 @@ from scheduler_core.cluster import Machine, paper_machines
 from scheduler_core.types import RESOURCES
 
 EXAMPLE: Final = 'machines = [{name = "a", count = 4, cpu_cores = 96, mem_gib = 512, gpus = 8, gpu_type = "T4"}]'
-"""On one line, and TOML as it stands."""
+"""One line of valid TOML, quoted in errors."""
 
 MOST_MACHINES: Final = 1_000_000
 MOST_CPU_CORES: Final = 100_000
 MOST_MEM_GIB: Final = 1_000_000
 MOST_GPUS: Final = 1_000
-"""What a machine may hold at most: far more than any does, and little enough to count a million of them exactly."""
+"""Upper bounds of one machine: above any real one, and low enough to sum a million machines exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """Machines, where they come from, and which resources that source does not tell; those are not counted."""
+    """Machines, their source, and the resources of which the source states no capacity; those are not limited."""
 
     machines: tuple[Machine, ...]
     source: str
-    untold: tuple[str, ...] = ()
+    unstated: tuple[str, ...] = ()
 
     @property
     def most_gpus(self) -> int:
-        """Return the GPUs of the machine that has the most."""
+        """Return the largest number of GPUs of any machine."""
         return max(machine.gpus for machine in self.machines)
 
     def note(self) -> str:
-        """State the capacity assumed, in one line."""
+        """Return a one-line note on the assumed capacity."""
         cores, mem_gib, gpus = (
             sum(machine.cpu_cores for machine in self.machines),
             sum(machine.mem_gib for machine in self.machines),
             sum(machine.gpus for machine in self.machines),
         )
         types = sorted({machine.gpu_type for machine in self.machines if machine.gpu_type is not None})
-        said = f"cluster ({self.source}): {len(self.machines)} machines, {gpus} GPUs, {cores:g} cores, {mem_gib:g} GiB"
-        said += f", GPU types {' '.join(types)}" if types else ", of one GPU type for all"
-        if self.untold:
-            said += f"; it does not tell {' and '.join(self.untold)}: not counted"
-        return said
+        text = f"cluster ({self.source}): {len(self.machines)} machines, {gpus} GPUs, {cores:g} cores, {mem_gib:g} GiB"
+        text += f", GPU types {' '.join(types)}" if types else ", GPU types not given"
+        if self.unstated:
+            text += f"; it does not state {' and '.join(self.unstated)}: not limited"
+        return text
 
 
 def paper_cluster() -> ClusterSpec:
@@ -68,19 +67,19 @@ def paper_cluster() -> ClusterSpec:
 def recorded_cluster(machines: pl.DataFrame, trace: str) -> ClusterSpec:
     """Return the machines of a trace's own table, sorted by name.
 
-    A resource that the table tells of no machine is not counted; of one machine among others it counts as none there.
+    A resource that is null for all machines is not limited; a single null counts as 0.
 
     Raises
     ------
     BadUsage
-        If the table is empty, or the machines are of several clusters.
+        If the table is empty, or holds machines of several clusters.
     """
     clusters = machines["cluster"].unique().sort().to_list()
     if not clusters:
-        raise BadUsage(f"{trace} has no table of machines; describe them in a file: --cluster-from FILE.toml")
+        raise BadUsage(f"found no table of machines in {trace}; describe them in a file: --cluster-from FILE.toml")
     if len(clusters) > 1:
-        raise BadUsage(f"{trace} has the machines of {', '.join(clusters)}; say which with --cluster")
-    untold = tuple(name for name in RESOURCES if machines[name].null_count() == machines.height)
+        raise BadUsage(f"found machines of the clusters {', '.join(clusters)} in {trace}; choose one with --cluster")
+    unstated = tuple(name for name in RESOURCES if machines[name].null_count() == machines.height)
     rows = machines.sort("machine").with_columns(pl.col(list(RESOURCES)).fill_null(0)).iter_rows(named=True)
     found = tuple(
         Machine(
@@ -92,11 +91,11 @@ def recorded_cluster(machines: pl.DataFrame, trace: str) -> ClusterSpec:
         )
         for row in rows
     )
-    return ClusterSpec(machines=found, source=f"the machine table of {trace}, {clusters[0]}", untold=untold)
+    return ClusterSpec(machines=found, source=f"the machine table of {trace}, {clusters[0]}", unstated=unstated)
 
 
 class _Machines(BaseModel):
-    """One table of the file: `count` equal machines."""
+    """One `[[machines]]` table: `count` equal machines."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -108,7 +107,7 @@ class _Machines(BaseModel):
     gpu_type: Annotated[str, Field(min_length=1)] | None = None
 
     def machines(self) -> list[Machine]:
-        """Return the machines, numbered behind their name where there are several."""
+        """Return the machines; several are named NAME-0, NAME-1, ..."""
         names = [self.name] if self.count == 1 else [f"{self.name}-{number}" for number in range(self.count)]
         return [
             Machine(
@@ -134,18 +133,18 @@ def cluster_file(path: Path) -> ClusterSpec:
     Raises
     ------
     BadUsage
-        If there is no such file, it is no TOML, or a table lacks a key or holds what it cannot; every fault is named.
+        If the file is missing or not TOML, or a table lacks a key or holds an invalid value; every fault is listed.
     """
     try:
         read = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise BadUsage(f"{path}: {error.strerror}; expected a TOML file of machines, as {EXAMPLE}") from error
     except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of a number with thousands of digits
-        raise BadUsage(f"{path} is no TOML: {error}; expected tables of machines, as {EXAMPLE}") from error
+        raise BadUsage(f"{path} is not valid TOML: {error}; expected tables of machines, as {EXAMPLE}") from error
     try:
         tables = _ClusterFile.model_validate(read).machines
     except ValidationError as error:
-        # A table that is faulty is also missing from the list of sound ones: said once, as what it is.
+        # A faulty table also makes the list too short: report the fault once.
         found = [fault for fault in error.errors() if fault["type"] != "too_short" or len(error.errors()) == 1]
         faults = "; ".join(_fault(fault["loc"], fault["msg"], fault["input"]) for fault in found)
         raise BadUsage(f"{path}: {faults}; expected tables of machines, as {EXAMPLE}") from error
@@ -153,12 +152,12 @@ def cluster_file(path: Path) -> ClusterSpec:
     names = Counter(machine.name for machine in machines)
     twice = sorted(name for name, count in names.items() if count > 1)
     if twice:
-        raise BadUsage(f"{path}: found several machines named {twice[0]!r}, expected a name of its own for each")
+        raise BadUsage(f"{path}: found several machines named {twice[0]!r}, expected unique names")
     return ClusterSpec(machines=machines, source=path.name)
 
 
 def _fault(where: Sequence[int | str], message: str, found: object) -> str:
-    """Say which table and key is wrong; tables are counted from one, as readers do."""
+    """Return the place and the message of a fault; tables are counted from one."""
     match where:
         case [table, int(number), str(key)]:
             place = f"[[{table}]] {number + 1}, {key}"
@@ -174,17 +173,17 @@ COLUMNS: Final = ("machine", "down_s", "up_s")
 
 
 def outage_file(path: Path, machines: Sequence[Machine]) -> Outages:
-    """Read when machines, by name, are away: seconds of the simulation, which starts at 0.
+    """Read outages of machines by name; times are seconds of the simulation, which starts at 0.
 
     Raises
     ------
     BadUsage
-        If there is no such file, or a line names no machine or no span; the line is named.
+        If the file is missing, or a line has an unknown machine or an invalid span; the error names the line.
     """
     index = {machine.name: at for at, machine in enumerate(machines)}
     spans: list[tuple[float, float, int]] = []
     try:
-        with path.open(encoding="utf-8-sig", newline="") as text:  # spreadsheets begin a file with a mark of UTF-8
+        with path.open(encoding="utf-8-sig", newline="") as text:  # spreadsheets write a byte-order mark
             lines = csv.reader(text)
             header = next(lines, [])
             if tuple(header) != COLUMNS:
@@ -194,7 +193,7 @@ def outage_file(path: Path, machines: Sequence[Machine]) -> Outages:
     except OSError as error:
         raise BadUsage(f"{path}: {error.strerror}; expected a CSV file of outages: {','.join(COLUMNS)}") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise BadUsage(f"{path} is no CSV text: {error}; expected the columns {','.join(COLUMNS)}") from error
+        raise BadUsage(f"{path} is not CSV text: {error}; expected the columns {','.join(COLUMNS)}") from error
     spans.sort()
     return Outages(
         machine=np.array([machine for _, _, machine in spans], dtype=np.int64),
@@ -214,5 +213,5 @@ def _span(fields: Sequence[str], index: dict[str, int], where: str) -> tuple[flo
     except ValueError:
         raise BadUsage(f"{where}: found {down!r} to {up!r}, expected seconds") from None
     if not (0.0 <= down_s < up_s and math.isfinite(down_s)):
-        raise BadUsage(f"{where}: found {down!r} to {up!r}, expected a begin of at least 0 and a later end")
+        raise BadUsage(f"{where}: found {down!r} to {up!r}, expected a start of at least 0 and a later end")
     return down_s, up_s, index[name]

@@ -1,49 +1,114 @@
-"""The jobs a simulation is about: canonical tables to jobs with what their recorded runs truly were.
+"""Recorded jobs for a simulation: those of a time window or VC, and the pool with their measured use.
 
-Nothing is simulated here; what is left out is counted by why.
-Called by `pipelines.simulation.simulate` and the commands.
+Nothing is simulated here; jobs left out are counted by reason. Called by the commands and the studies.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 import polars as pl
 
+from features.tables import has_ended
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
-from pipelines.errors import LakeError
-from pipelines.simulation.engine.arrivals import PoolJob
-from pipelines.simulation.engine.truth import Measured
-from pipelines.simulation.submissions import KEYS
+from pipelines.errors import BadUsage, LakeError
+from pipelines.simulation.engine.slowdown import Measured, PoolJob
 from pipelines.simulation.workloads import REQUESTS
 from scheduler_core.types import Job, Request
 
+KEYS: Final = ("trace", "cluster", "job_id", "role")
+SHOWN: Final = 8
+"""Names listed in an error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submissions:
+    """Canonical jobs (n rows) by submission, then key; each has a run time.
+
+    `dropped` counts the jobs left out, by reason. `lower_bounds` counts the jobs whose recorded run time is a lower
+    bound (cut, clamped or still running); they run for that time.
+    """
+
+    jobs: pl.DataFrame
+    dropped: Mapping[str, int]
+    lower_bounds: int
+
+    def notes(self) -> list[str]:
+        """Return notes on the jobs for readers of the results."""
+        notes = [f"{self.jobs.height} recorded jobs, at their recorded submission times"]
+        if any(self.dropped.values()):
+            notes.append("left out: " + ", ".join(f"{count} {why}" for why, count in self.dropped.items() if count))
+        if self.lower_bounds:
+            notes.append(f"{self.lower_bounds} run times are lower bounds (cut, clamped or running): used as they are")
+        return notes
+
+
+def submissions(
+    jobs: pl.DataFrame, *, since: datetime | None = None, until: datetime | None = None, vc: str | None = None
+) -> Submissions:
+    """Return the jobs submitted in [since, until) to one VC, or to all; those that never ran are left out and counted.
+
+    Raises
+    ------
+    BadUsage
+        If the jobs come from several clusters, or no job names the VC.
+    LakeError
+        If no job is left.
+    """
+    clusters = jobs["cluster"].unique().sort().to_list()
+    if len(clusters) > 1:
+        raise BadUsage(
+            f"found jobs of the clusters {', '.join(clusters)}, expected one cluster: name it with --cluster"
+        )
+    if vc is not None and vc not in jobs["vc"]:
+        held = jobs["vc"].drop_nulls().unique().sort().to_list()
+        known = ", ".join([*held[:SHOWN], *(["..."] if len(held) > SHOWN else [])])
+        raise BadUsage(f"--vc: found no job of {vc!r}, expected one of {known or 'none'}")
+    wanted = [
+        pl.lit(value=True),
+        *([] if vc is None else [pl.col("vc") == vc]),
+        *([] if since is None else [pl.col("submit_ts") >= since]),
+        *([] if until is None else [pl.col("submit_ts") < until]),
+    ]
+    window = jobs.filter(*wanted)
+    ran = pl.col("run_s").fill_null(0.0) > 0.0
+    kept = window.filter(ran).sort("submit_ts", *KEYS)
+    if kept.is_empty():
+        raise LakeError(
+            f"found no job with a run time among {window.height} in the window, of {jobs.height} in all; "
+            "expected at least one: widen --since and --until, or name another --vc"
+        )
+    bounds = kept.select((pl.col("run_s_censored") | ~has_ended()).sum()).item()
+    return Submissions(jobs=kept, dropped={"without a run time": window.height - kept.height}, lower_bounds=int(bounds))
+
+
 MEASURED: Final = ("used_cpu_cores", "used_gpus", "mem_avg_gib", "mem_max_gib", "gpu_mem_max_gib")
 ASSUMED_DEVICE_MEM_GIB: Final = 16.0
-"""Memory of a device whose type does not say it (`MISC`, unknown), unless the caller says otherwise."""
+"""Default memory of a device of unknown type, or of the type `MISC`."""
 
 PARAMETER_SERVER: Final = "ps"
-"""The role that traces measure with its workers' sensors."""
+"""The role of parameter servers, whose use the traces copy from their workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Jobs in the order of their submission, and what was left out.
+    """Jobs in the order of their submission, and counts of those left out.
 
     Attributes
     ----------
     jobs
-        With what their recorded runs were; one that is not `measured` stands there as having used nothing.
+        Jobs with their recorded runs; a job that is not `measured` has a use of 0.
     frame
-        The canonical columns of `jobs`, joined with those of their use, row by row.
+        The canonical columns of `jobs` and of their use, in the same order.
     known, measured
-        By job: whether its device memory is known (others take `assumed_device_mem_gib`), and whether its use is.
+        By job: whether its device memory is known (else `assumed_device_mem_gib` is used), and whether its use is.
     dropped
-        Counts the rows left out by why.
+        Number of rows left out, by reason.
     """
 
     jobs: tuple[PoolJob, ...]
-    # A frame compared with a frame is a frame, not a verdict; `jobs` tells pools apart.
+    # Frames compare to a frame, not to a bool: `jobs` alone decides equality.
     frame: pl.DataFrame = field(compare=False, repr=False)
     known: tuple[bool, ...]
     measured: tuple[bool, ...]
@@ -60,15 +125,15 @@ def job_pool(
     assumed_device_mem_gib: float = ASSUMED_DEVICE_MEM_GIB,
     dropped_roles: Sequence[str] = (PARAMETER_SERVER,),
 ) -> Pool:
-    """Join canonical `jobs` and `usage`; keep what ran to its end, was measured, and has every request.
+    """Join canonical `jobs` and `usage`; keep jobs that ended, were measured, and have every request.
 
-    Parameter servers (role `ps`) are left out by default: the traces measure them with their workers' sensors.
-    The order of the rows does not matter: the pool is sorted by submission and key.
+    Parameter servers (role `ps`) are left out by default, because the traces copy their use from their workers.
+    The pool is sorted by submission and key, whatever the order of the rows.
 
     Raises
     ------
     LakeError
-        If nothing is left to draw from.
+        If no job is left.
     """
     joined = jobs.join(usage, on=KEYS, how="left").sort("submit_ts", *KEYS)
     rules: dict[str, pl.Expr] = {
@@ -88,7 +153,7 @@ def job_pool(
         raise LakeError(
             f"job pool: found no measured job with a full request among {jobs.height} jobs "
             f"({', '.join(f'{count} {why}' for why, count in dropped.items() if count)}); "
-            "drawing arrivals needs a trace with a usage table; others run with --arrivals recorded"
+            "expected a trace with a usage table; else use --arrivals recorded"
         )
     return _pool(kept, device_mem_gib, assumed_device_mem_gib, dropped)
 
@@ -100,7 +165,7 @@ def recorded_pool(
     device_mem_gib: Mapping[str, float] = GPU_MEM_GIB_OF_TYPE,
     assumed_device_mem_gib: float = ASSUMED_DEVICE_MEM_GIB,
 ) -> Pool:
-    """Join the jobs of `submissions.submissions` with what they used, keeping every one of them and their order."""
+    """Join the jobs of `submissions` with their use; keep all jobs and their order."""
     joined = jobs.join(usage, on=KEYS, how="left", maintain_order="left")
     return _pool(joined, device_mem_gib, assumed_device_mem_gib, {})
 
@@ -127,7 +192,7 @@ def _pool(
 
 
 def _pool_job(
-    row: Mapping[str, Any],  # a frame's row mixes strings, numbers and timestamps; the table's schema types them
+    row: Mapping[str, Any],  # a row mixes strings, numbers and timestamps, as the table's schema types them
     device_mem_gib: Mapping[str, float],
     assumed_gib: float,
 ) -> PoolJob:

@@ -1,6 +1,6 @@
-"""Every arm under every truth and the same arrivals: the columns of each run put together, run, and measured.
+"""Paired runs: every arm under every slowdown model, all with the same arrivals, run and measured.
 
-Which arrivals and whose advice is decided in `simulate`. Called by it and by the experiments.
+Arrivals and advice come from the caller. Called by `pipelines.simulation.simulate` and the studies.
 """
 
 import math
@@ -11,19 +11,15 @@ from functools import partial
 import numpy as np
 
 from pipelines.simulation.advice import REQUESTED, Advice
-from pipelines.simulation.aiming import workload_target
 from pipelines.simulation.energy.accounting import EnergyAccount
-from pipelines.simulation.energy.site import AT_ONCE
-from pipelines.simulation.energy.slack import as_submitted, held_back
-from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
-from pipelines.simulation.engine.outages import draw_outages
+from pipelines.simulation.energy.site import AT_ONCE, as_submitted, held_back
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate as run_cluster
-from pipelines.simulation.engine.workload import Outages, Workload
+from pipelines.simulation.engine.workload import SECONDS_PER_HOUR, Outages, Workload, draw_outages
 from pipelines.simulation.job_pool import Pool
-from pipelines.simulation.measures.fragmentation_course import mean_fragmented_gpus
 from pipelines.simulation.measures.metrics import Metrics, Uses, summarise
-from pipelines.simulation.simulation_settings import SimulationSettings
+from pipelines.simulation.measures.series import mean_fragmented_gpus
+from pipelines.simulation.settings import SimulationSettings, workload_target
 from pipelines.simulation.workloads import Gangs, Starts, arriving, as_requested, predicted_times, starts_under, uses_of
 from scheduler_core.target import TargetWorkload
 from scheduler_core.types import FloatArray, IntArray
@@ -31,7 +27,7 @@ from scheduler_core.types import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """What every arm is run under: job `picks[i]` of the pool arrives at `at_s[i]`, while machines are away."""
+    """Arrivals and outages, the same for every arm: job `picks[i]` of the pool arrives at `at_s[i]` (n,)."""
 
     devices: str
     seed: int
@@ -42,15 +38,23 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One arm under one truth, run; `uses` are those of the workload's jobs.
+    """A finished run of one arm under one slowdown model.
 
-    `target` is what fragmentation is measured against where GPUs are shared by devices: all jobs of the run at their
-    requests, whatever a placement aims at; `fragmented_gpus` is its mean, see `_fragmented_gpus`. Else both are None.
-    `shift` is how jobs were let into the queue, `energy` what the run came to where a site is told.
+    Attributes
+    ----------
+    uses
+        Average draw of the workload's jobs.
+    target, fragmented_gpus
+        The jobs against which fragmentation is measured (all of the run, at their requests), and its mean, see
+        `_fragmented_gpus`; None where GPUs are pooled.
+    shift
+        How jobs were released into the queue: at once, by forecast, or by the real series.
+    energy
+        Energy account of the run; None without a site.
     """
 
     arm: str
-    truth: str
+    slowdown_model: str
     arrivals: Arrivals
     schedule: Schedule
     uses: Uses
@@ -62,43 +66,43 @@ class Run:
 
 
 Keep = Callable[[Run], None]
-"""Is shown every run before it is forgotten."""
+"""Called with every run before it is dropped from memory."""
 
 
 def paired_runs(
     pool: Pool,
     gangs: Gangs,
     advice: Advice,
-    truths: Sequence[str],
+    models: Sequence[str],
     arrivals: Sequence[Arrivals],
     settings: SimulationSettings,
 ) -> Iterator[Run]:
-    """Run, for each set of arrivals and each truth, the arm `requested` and those of `advice`, in that order.
+    """Run, for each set of arrivals and each slowdown model, the arm `requested`, then those of `advice`.
 
-    What becomes of a job is settled once for each arm and truth, however often it arrives. At the full request every
-    truth is the recorded run: `requested` is run once, and answers for all of them. Where jobs may be held, each is run
-    under every shift of the site, at once first.
+    A job's run time is computed once per arm and model, however often it arrives. At the full request every model
+    gives the recorded run, so `requested` runs once and stands for all models. If jobs may be held, each arm runs
+    under every shift of the site, beginning without a shift.
     """
     shifts = (AT_ONCE,) if settings.site is None else settings.site.shifts
-    starts = _starts(pool, gangs, advice, truths)
+    starts = _starts(pool, gangs, advice, models)
     uses = uses_of(pool.frame, gangs, pool.measured)
     for each in arrivals:
         run = partial(_run, gangs=gangs, uses=uses, arrivals=each, settings=settings)
-        requested = [run(REQUESTED, truths[0], starts[REQUESTED, truths[0]], shift) for shift in shifts]
-        for truth in truths:
+        requested = [run(REQUESTED, models[0], starts[REQUESTED, models[0]], shift) for shift in shifts]
+        for model in models:
             for arm in dict.fromkeys([REQUESTED, *advice]):
                 if arm == REQUESTED:
-                    yield from (replace(each, truth=truth) for each in requested)
+                    yield from (replace(each, slowdown_model=model) for each in requested)
                 else:
-                    yield from (run(arm, truth, starts[arm, truth], shift) for shift in shifts)
+                    yield from (run(arm, model, starts[arm, model], shift) for shift in shifts)
 
 
 def outages_until(settings: SimulationSettings, until_s: float, seed: int) -> Outages:
-    """Return when machines are away: as told, or drawn for the time until `until_s` by a seed of their own."""
+    """Return the outages of the settings, or draw them for the time until `until_s`."""
     rate = settings.outages
     if isinstance(rate, Outages):
         return rate
-    # A stream of their own: with or without outages, the same seed draws the same arrivals.
+    # A random stream of its own: the same seed draws the same arrivals with or without outages.
     rng = np.random.default_rng([seed, 1])
     return draw_outages(
         len(settings.cluster.machines),
@@ -109,19 +113,19 @@ def outages_until(settings: SimulationSettings, until_s: float, seed: int) -> Ou
     )
 
 
-def _starts(pool: Pool, gangs: Gangs, advice: Advice, truths: Sequence[str]) -> Mapping[tuple[str, str], Starts]:
+def _starts(pool: Pool, gangs: Gangs, advice: Advice, models: Sequence[str]) -> Mapping[tuple[str, str], Starts]:
     answers = advice.get(REQUESTED)
     requested = as_requested(gangs, None if answers is None else predicted_times(answers))
-    starts = {(REQUESTED, truth): requested for truth in truths}
+    starts = {(REQUESTED, model): requested for model in models}
     for arm, given in advice.items():
         if arm != REQUESTED:
-            starts |= {(arm, truth): starts_under(truth, pool.jobs, gangs, given) for truth in truths}
+            starts |= {(arm, model): starts_under(model, pool.jobs, gangs, given) for model in models}
     return starts
 
 
 def _run(
     arm: str,
-    truth: str,
+    model: str,
     starts: Starts,
     shift: str,
     *,
@@ -134,7 +138,9 @@ def _run(
     schedule = _schedule(workload, arrivals, settings, shift)
     drawn = Uses(mean=uses.mean[arrivals.picks])
     metrics = summarise(schedule, uses=drawn, warm_up_s=settings.warm_up_s)
-    run = Run(arm=arm, truth=truth, arrivals=arrivals, schedule=schedule, uses=drawn, metrics=metrics, shift=shift)
+    run = Run(
+        arm=arm, slowdown_model=model, arrivals=arrivals, schedule=schedule, uses=drawn, metrics=metrics, shift=shift
+    )
     if settings.site is not None:
         energy = settings.site.account(schedule, drawn, from_s=settings.warm_up_s, outages=arrivals.outages)
         run = replace(run, energy=energy)
@@ -146,11 +152,11 @@ def _run(
 
 
 def _schedule(workload: Workload, arrivals: Arrivals, settings: SimulationSettings, shift: str) -> Schedule:
-    """Run the cluster; jobs that were held come late, and are told from their submission again."""
+    """Run the cluster. Held jobs enter the queue late; the schedule counts from their submission."""
     held, order = workload, None
     if settings.site is not None and shift != AT_ONCE:
         held, order = held_back(workload, settings.site.released_s(workload, shift))
-    # Placements that draw have a stream of their own in every replication.
+    # Random placements use another seed in every replication.
     discipline = replace(settings.discipline, seed=arrivals.seed)
     schedule = run_cluster(
         held,
@@ -164,9 +170,9 @@ def _schedule(workload: Workload, arrivals: Arrivals, settings: SimulationSettin
 
 
 def _fragmented_gpus(schedule: Schedule, target: TargetWorkload, settings: SimulationSettings) -> float:
-    """Return the mean from the end of the warm-up to the horizon, or to the last arrival where there is none.
+    """Return the mean from the end of the warm-up to the horizon, or to the last arrival without a horizon.
 
-    Without a horizon a few long runs may go on for long on an empty cluster: their time says nothing of placements.
+    Without a horizon a few long runs may go on in an almost empty cluster, where placements make no difference.
     """
     last_s = float(schedule.workload.arrive_s[-1]) if len(schedule.workload) else 0.0
     endless = math.isinf(settings.horizon_s) and last_s > settings.warm_up_s

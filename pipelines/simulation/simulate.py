@@ -1,7 +1,7 @@
-"""With and without shrinking, under the same arrivals: jobs of a lake, who advises them, a cluster, three truths.
+"""Simulate a pool of jobs with and without shrinking, under the same arrivals, and return flat rows and notes.
 
-The simulator itself is `scheduler_core`; making the pool is `job_pool`, advice `advice`; printing is `render`.
-Called by `taut simulate`, `pipelines.cli.demo_tables` and the experiments.
+The engines are in `engine`; pools come from `job_pool`, arms from `advice`. Called by `taut simulate`, `taut demo` and
+the studies.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,12 +13,12 @@ import numpy as np
 from pipelines.errors import BadUsage
 from pipelines.simulation.advice import ORACLE, REQUESTED, Advice, advice, model_decided_share
 from pipelines.simulation.energy.accounting import EnergyAccount
-from pipelines.simulation.energy.energy_rows import energy_figures
-from pipelines.simulation.engine.arrivals import poisson_draws
+from pipelines.simulation.energy.tables import energy_figures
+from pipelines.simulation.engine.workload import poisson_draws
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.metrics import Metrics
 from pipelines.simulation.paired_runs import Arrivals, Keep, Run, outages_until, paired_runs
-from pipelines.simulation.simulation_rows import (
+from pipelines.simulation.rows import (
     Row,
     assumed_note,
     finite,
@@ -30,34 +30,34 @@ from pipelines.simulation.simulation_rows import (
     type_notes,
     window_notes,
 )
-from pipelines.simulation.simulation_settings import SimulationSettings
+from pipelines.simulation.settings import SimulationSettings
 from pipelines.simulation.workloads import Gangs, gangs_of, submitted_s
 from scheduler_core.recommendations import Scale
 from scheduler_core.types import RESOURCES, IntArray, Recommendation
 
 ALL: Final = "all"
 KNOWN: Final = "known"
-NOBODY_WAITED: Final = "nobody waited in any run: placements cannot differ but in fragmented_gpus"
+NO_JOB_WAITED: Final = "no job waited in any run: placements can differ in fragmented_gpus only"
 AS_RECORDED: Final = ("unchanged",)
-"""The one truth of jobs whose use nobody measured."""
+"""The slowdown models of a pool without any measured job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
-    """What was simulated, as flat rows.
+    """The results of a simulation as flat rows.
 
     Attributes
     ----------
     rows
-        One per population of devices, seed, truth and arm; `simulation_rows.averaged` takes means over seeds.
+        One per population of devices, seed, slowdown model and arm; `rows.averaged` takes means over seeds.
     reclaimed
         One per arm, resource and reason, over the pool.
     model_decided_share
-        Of the pool's jobs, how many the run-time model decided otherwise than the floors, by arm.
+        By arm, the share of the pool's jobs in which the run-time model, not a floor, set the target.
     recommendations
         One per job of the pool, by arm.
     notes
-        The assumptions that every reader of the rows has to know.
+        The assumptions behind the rows.
     """
 
     rows: list[Row]
@@ -70,21 +70,21 @@ class SimulationResult:
 def simulate(
     pool: Pool, scales: Mapping[str, Scale], settings: SimulationSettings | None = None, *, keep: Keep | None = None
 ) -> SimulationResult:
-    """Draw arrivals from the pool, and run `requested`, the arms of `scales` and `oracle` under the same, paired.
+    """Draw arrivals from the pool, and run `requested`, the arms of `scales`, and `oracle` under the same arrivals.
 
-    Every scale is asked once for the whole pool, for the moments of the recorded submissions. A drawn job is work to be
-    done: it completes, however the recorded one ended. Where some devices' memory is assumed, everything is run again
-    over the jobs whose devices are known.
+    Every scale is called once for the whole pool, as of the recorded submissions. A drawn job always completes, even if
+    the recorded one failed. If the memory of some devices is assumed, everything runs again over the jobs whose devices
+    are known.
 
     Raises
     ------
     BadUsage
-        If the horizon is infinite, the pool lacks a type of the mix, or the discipline needs predictions and no scale
-        gives any.
+        If the horizon is infinite, the pool lacks a type of the mix, or the discipline needs predictions and there is
+        no scale.
     """
     settings = settings or SimulationSettings()
     if not np.isfinite(settings.horizon_s):
-        raise BadUsage("simulate: found arrivals drawn without end, expected a finite number of hours")
+        raise BadUsage("simulate: found an infinite horizon with drawn arrivals, expected a finite number of hours")
     arrivals: list[Arrivals] = []
     notes = [f"drawn arrivals: {settings.rate_per_h:g} jobs/h for {settings.horizon_s / 3600.0:g} h"]
     for devices, rows in _populations(pool).items():
@@ -92,9 +92,9 @@ def simulate(
         if lacking and devices == ALL:
             raise BadUsage(f"simulate: the pool holds no {', '.join(lacking)} job; leave it out of the mix")
         if lacking:
-            notes.append(f"devices={devices}: no {', '.join(lacking)} job is among them; the mix leaves it out")
+            notes.append(f"devices={devices}: it holds no {', '.join(lacking)} job; left out of the mix")
         if not len(rows) or (mix is not None and not any(mix.values())):
-            notes.append(f"devices={devices}: not run, no job is left")
+            notes.append(f"devices={devices}: not run: no job is left")
             continue
         arrivals.extend(_drawn(pool, devices, rows, replace(settings, mix=mix)))
     if not all(pool.known):
@@ -108,19 +108,19 @@ def simulate(
 def simulate_recorded(
     pool: Pool, scales: Mapping[str, Scale], settings: SimulationSettings, *, keep: Keep | None = None
 ) -> SimulationResult:
-    """Let the pool's jobs arrive as they were submitted, under the same arms; the first arrives at 0 s.
+    """Run the pool's jobs with their recorded arrivals, under the same arms; the first arrives at 0 s.
 
-    Jobs that were not measured run as recorded, at their requests; where none was, `requested` is the only arm.
+    Jobs that were not measured run as recorded, at their requests; if none was, `requested` is the only arm.
 
     Raises
     ------
     BadUsage
-        If the discipline needs predictions and no scale gives any, or jobs ask for what the cluster does not tell.
+        If the discipline needs predictions and there is no scale, or jobs request a resource of unknown capacity.
     """
     gangs = gangs_of(pool.frame, gpus_per_machine=settings.cluster.most_gpus)
     _check_capacity(gangs, settings)
     at_s = submitted_s(pool.frame)
-    # Without a horizon machines fail until the last submission, and at least for a second.
+    # Without a horizon machines fail until the last submission, and for at least a second.
     last_s = max(min(settings.horizon_s, float(at_s[-1])), 1.0)
     arrivals = Arrivals(
         devices=ALL,
@@ -146,22 +146,22 @@ def _simulated(
 ) -> SimulationResult:
     if settings.needs_predictions and not scales:
         raise BadUsage(
-            f"simulate: {settings.needs_predictions} looks at predicted run times and there is no predictor; expected "
-            "one (--predictor champion, oracle or constant), or a policy that needs none, as fifo"
+            f"simulate: {settings.needs_predictions} needs predicted run times and there is no predictor; expected "
+            "--predictor champion, oracle or constant, or a policy that needs none, as fifo"
         )
     given = advice(pool, scales)
-    truths = settings.truths if any(pool.measured) else AS_RECORDED
+    models = settings.slowdown_models if any(pool.measured) else AS_RECORDED
     rows: list[Row] = []
     requested: dict[int, _Base] = {}
-    for run in paired_runs(pool, gangs, given, truths, arrivals, settings):
-        # The arm without shrinking comes first under every set of arrivals.
+    for run in paired_runs(pool, gangs, given, models, arrivals, settings):
+        # The arm without shrinking comes first in every set of arrivals.
         base = requested.setdefault(id(run.arrivals), _Base(metrics=run.metrics, energy=run.energy))
         rows.append(_row(run, base, common, settings))
         if keep is not None:
             keep(run)
     waited = [row["wait_at_least_mean_s"] for row in rows]
     if settings.sharing == "devices" and rows and not any(waited):
-        notes = [*notes, NOBODY_WAITED]
+        notes = [*notes, NO_JOB_WAITED]
     sized = {arm: answers for arm, answers in given.items() if arm != REQUESTED}
     return SimulationResult(
         rows=rows,
@@ -174,7 +174,7 @@ def _simulated(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Base:
-    """What is kept of a run that others are held against."""
+    """Metrics and energy of the run without shrinking, the base of comparisons."""
 
     metrics: Metrics
     energy: EnergyAccount | None
@@ -184,7 +184,12 @@ def _row(run: Run, requested: _Base, common: Row, settings: SimulationSettings) 
     figures = {**asdict(run.metrics), **gains(run.metrics, requested.metrics)}
     if run.fragmented_gpus is not None:
         figures["fragmented_gpus"] = run.fragmented_gpus
-    where: Row = {"arm": run.arm, "truth": run.truth, "devices": run.arrivals.devices, "seed": run.arrivals.seed}
+    where: Row = {
+        "arm": run.arm,
+        "truth": run.slowdown_model,
+        "devices": run.arrivals.devices,
+        "seed": run.arrivals.seed,
+    }
     site = settings.site
     if site is not None and run.energy is not None and requested.energy is not None:
         where |= {} if site.holding is None else {"shift": run.shift}
@@ -196,7 +201,7 @@ def _row(run: Run, requested: _Base, common: Row, settings: SimulationSettings) 
 
 
 def _common(pool: Pool, settings: SimulationSettings, rate_per_h: float | None) -> Row:
-    """Return what every row says of its simulation."""
+    """Return the columns that all rows of a simulation share."""
     return {
         "trace": trace_of(pool.jobs),
         "policy": str(settings.discipline.policy),
@@ -233,7 +238,7 @@ def _drawn(pool: Pool, devices: str, members: IntArray, settings: SimulationSett
 
 
 def _populations(pool: Pool) -> dict[str, IntArray]:
-    """Return the pool's rows to draw from: all of them, and those of known devices where that is not the same."""
+    """Return the pool's rows to draw from: all, and if that differs, those whose device memory is known."""
     populations = {ALL: np.arange(len(pool.jobs), dtype=np.int64)}
     if not all(pool.known):
         populations[KNOWN] = np.flatnonzero(pool.known).astype(np.int64)
@@ -243,7 +248,7 @@ def _populations(pool: Pool) -> dict[str, IntArray]:
 def _mix_over(
     pool: Pool, members: IntArray, mix: Mapping[str, float] | None
 ) -> tuple[Mapping[str, float] | None, list[str]]:
-    """Return the mix over the types that the rows `members` hold, and the types it names that they lack."""
+    """Return the mix restricted to the task types of the rows `members`, and the types that were left out."""
     if mix is None:
         return None, []
     kinds = {pool.jobs[row].job.task_type for row in members.tolist()}
@@ -252,11 +257,11 @@ def _mix_over(
 
 
 def _check_capacity(gangs: Gangs, settings: SimulationSettings) -> None:
-    """Refuse jobs that ask for what nobody knows the machines' capacity of."""
-    asked = {name: bool(gangs.request_units[:, at].any()) for at, name in enumerate(RESOURCES)}
-    lacking = [name for name in settings.cluster.untold if asked[name]]
+    """Refuse jobs that request a resource whose capacity the cluster does not state."""
+    requested_any = {name: bool(gangs.request_units[:, at].any()) for at, name in enumerate(RESOURCES)}
+    lacking = [name for name in settings.cluster.unstated if requested_any[name]]
     if lacking:
         raise BadUsage(
-            f"simulate: the jobs ask for {' and '.join(lacking)}, which {settings.cluster.source} does not tell; "
+            f"simulate: the jobs request {' and '.join(lacking)}, which {settings.cluster.source} does not state; "
             "describe the machines in a file: --cluster-from FILE.toml"
         )

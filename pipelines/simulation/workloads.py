@@ -1,7 +1,7 @@
-"""Jobs of a lake as the columns a simulation runs: what they ask for, how long they run, when they arrive.
+"""Jobs of a lake as the columns of a workload: requests, allocations, run times, arrivals, and average use.
 
-What a smaller request does to a run is in `starts`; which jobs there are is in `job_pool` and `submissions`.
-Called by `pipelines.simulation.simulate` and `pipelines.studies.replay`.
+Which jobs are simulated is settled in `job_pool`. Called by `pipelines.simulation.simulate`, right-sizing and the
+studies.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,7 @@ import numpy as np
 import polars as pl
 
 from features.vocabulary import Status
-from pipelines.simulation.engine.arrivals import PoolJob
-from pipelines.simulation.engine.truth import TRUTHS
+from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS, PoolJob
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.measures.metrics import Uses
 from scheduler_core.cluster import UNIT_SLACK, UNITS
@@ -27,15 +26,15 @@ REQUESTS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
 GPUS: Final = REQUESTS.index("req_gpus")
 
 UNKNOWN_USER: Final = 0
-"""The one code of all jobs whose user the trace does not tell."""
+"""The code shared by all jobs of unknown user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gangs:
-    """Jobs as columns (n), before they arrive: what stays the same whatever they are given.
+    """Jobs as columns (n) that depend neither on arrivals nor on allocations.
 
-    The columns are those of `Workload`; `priority` is 0 where the trace tells none. `pieces` is into how many equal
-    instances a job of one instance was divided because no machine has the GPUs it asks for; 1 for most.
+    The columns are those of `Workload`; `priority` is 0 where the trace has none. `pieces` is the number of equal
+    instances into which a single-instance job was divided because no machine has enough GPUs; 1 for most jobs.
     """
 
     request_units: IntArray
@@ -51,7 +50,7 @@ class Gangs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starts:
-    """What the first start of each job (n) is given, and what becomes of it; the columns are those of `Workload`."""
+    """Allocation and run time of the first start of each job (n); the columns are those of `Workload`."""
 
     granted_units: IntArray
     granted_run_s: FloatArray
@@ -60,7 +59,7 @@ class Starts:
 
 
 def units_of(requests: FloatArray) -> IntArray:
-    """Round requests (n, 3) up to integer units; a resource the trace lacks (NaN) takes nothing.
+    """Round requests (n, 3) up to integer units; a resource that the trace lacks (NaN) becomes 0.
 
     Raises
     ------
@@ -81,7 +80,7 @@ def units_of(requests: FloatArray) -> IntArray:
 
 
 def requests_of(jobs: pl.DataFrame) -> FloatArray:
-    """Return the requests per instance (n, 3), NaN where the trace tells none."""
+    """Return the requests per instance (n, 3), NaN where unknown."""
     columns = [jobs[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in REQUESTS]
     return np.column_stack(columns).astype(np.float64)
 
@@ -89,8 +88,8 @@ def requests_of(jobs: pl.DataFrame) -> FloatArray:
 def gangs_of(jobs: pl.DataFrame, *, gpus_per_machine: int | None = None) -> Gangs:
     """Return canonical jobs (n rows, each with a run time) as columns, in their order.
 
-    Traces that tell only a job's GPUs write one instance of many: where that is more than `gpus_per_machine`, it is
-    divided into equal instances of a size that divides a machine's (16 GPUs into 2 x 8, 12 into 3 x 4, 9 into 9 x 1).
+    Traces that record only a job's GPUs have one instance with all of them. If that exceeds `gpus_per_machine`, the job
+    is divided into equal instances whose size divides a machine's GPUs (16 into 2 x 8, 12 into 3 x 4, 9 into 9 x 1).
     """
     gpu_type, gpu_types = _coded(jobs["gpu_type"])
     user, _ = _coded(jobs["user"])
@@ -110,7 +109,7 @@ def gangs_of(jobs: pl.DataFrame, *, gpus_per_machine: int | None = None) -> Gang
 
 
 def as_requested(gangs: Gangs, predicted_s: FloatArray | None = None) -> Starts:
-    """Give every job its full request: it runs as recorded. `predicted_s` (n) is NaN or None where nothing is known."""
+    """Give every job its full request, with the recorded run time. `predicted_s` (n) is NaN where unknown."""
     count = len(gangs.run_s)
     return Starts(
         granted_units=gangs.request_units,
@@ -121,7 +120,7 @@ def as_requested(gangs: Gangs, predicted_s: FloatArray | None = None) -> Starts:
 
 
 def arriving(gangs: Gangs, starts: Starts, arrive_s: FloatArray, picks: IntArray | None = None) -> Workload:
-    """Let jobs arrive: at `arrive_s[i]` job `picks[i]`, or job i itself where there are no picks."""
+    """Return a workload in which job `picks[i]` (by default job i) arrives at `arrive_s[i]`."""
     rows: IntArray | slice = slice(None) if picks is None else picks
     return Workload(
         arrive_s=arrive_s,
@@ -141,7 +140,7 @@ def arriving(gangs: Gangs, starts: Starts, arrive_s: FloatArray, picks: IntArray
 
 
 def divided(units: IntArray, pieces: IntArray) -> IntArray:
-    """Return the units (n, 3) of one of each row's equal pieces, rounded up."""
+    """Return the units (n, 3) of one of the equal pieces of each row, rounded up."""
     each: IntArray = -(-units // pieces[:, None])
     return each
 
@@ -149,17 +148,16 @@ def divided(units: IntArray, pieces: IntArray) -> IntArray:
 def recorded_workload(
     jobs: pl.DataFrame, *, predicted_s: FloatArray | None = None, gpus_per_machine: int | None = None
 ) -> Workload:
-    """Let canonical jobs arrive as they were submitted, each at its full request and for its recorded run time.
+    """Return canonical jobs as a workload with recorded arrivals, full requests and recorded run times.
 
-    `jobs` (n rows) are in the order of `submit_ts`, and all have a run time (`submissions.submissions` sees to both);
-    the first arrives at 0 s. `predicted_s` (n) runs along them, NaN where nothing is known. Null requests take nothing;
-    jobs of unknown user count as one user's; a job recorded as failed fails again. `gpus_per_machine`, the most GPUs
-    that one machine has, divides larger jobs of one instance as `gangs_of` says.
+    `jobs` (n rows) are sorted by `submit_ts`, and all have a run time (as `job_pool.submissions` returns them); the
+    first arrives at 0 s. `predicted_s` (n) is NaN where unknown. Null requests become 0; jobs of unknown user share one
+    code; a job recorded as failed fails again. `gpus_per_machine` divides larger single-instance jobs, see `gangs_of`.
 
     Raises
     ------
     BadInput
-        If the jobs are not in the order of their submission, or a run time is missing.
+        If the jobs are not sorted by submission, or a run time is missing.
     """
     gangs = gangs_of(jobs, gpus_per_machine=gpus_per_machine)
     return arriving(gangs, as_requested(gangs, predicted_s), submitted_s(jobs))
@@ -187,36 +185,36 @@ def _coded(names: pl.Series) -> tuple[IntArray, tuple[str, ...]]:
 
 
 DRAWN: Final = ("used_cpu_cores", "mem_avg_gib", "used_gpus")
-"""What an instance draws on average, in the order of the requests."""
+"""Average use of an instance, in the order of the requests."""
 
 
 def predicted_times(answers: Sequence[Recommendation]) -> FloatArray:
-    """Return the predicted run times (p50) of recommendations (n,), NaN where nothing is known."""
+    """Return the predicted run times (p50) of recommendations (n,), NaN where unknown."""
     times = np.array([answer.run_time_p50_s for answer in answers], dtype=np.float64)
-    # What no model can mean (negative, infinite) is nothing known.
+    # A negative or infinite prediction counts as unknown.
     return np.where(np.isfinite(times) & (times >= 0.0), times, np.nan)
 
 
-def starts_under(truth: str, jobs: Sequence[PoolJob], gangs: Gangs, answers: Sequence[Recommendation]) -> Starts:
-    """Give every job (n) the target of its recommendation, and ask the truth what its run becomes.
+def starts_under(model: str, jobs: Sequence[PoolJob], gangs: Gangs, answers: Sequence[Recommendation]) -> Starts:
+    """Give every job (n) the target of its recommendation, and compute its run under a slowdown model.
 
-    The truth is asked where less is given than requested: at the full request every truth is the recorded run.
+    At the full request every model gives the recorded run, so the model is applied to smaller allocations only.
 
     Raises
     ------
     BadInput
-        If there is no such truth.
+        If there is no slowdown model of that name.
     """
-    if truth not in TRUTHS:
-        raise BadInput(f"truth: found {truth!r}, expected one of {', '.join(sorted(TRUTHS))}")
-    becomes = TRUTHS[truth]
+    if model not in SLOWDOWN_MODELS:
+        raise BadInput(f"truth: found {model!r}, expected one of {', '.join(sorted(SLOWDOWN_MODELS))}")
+    slowed = SLOWDOWN_MODELS[model]
     targets = np.array([answer.target.row() for answer in answers], dtype=np.float64).reshape(-1, len(UNITS))
     granted_units = np.minimum(divided(units_of(targets), gangs.pieces), gangs.request_units)
     granted_run_s, dies = gangs.run_s.copy(), np.zeros(len(jobs), dtype=np.bool_)
     for row in np.flatnonzero((granted_units != gangs.request_units).any(axis=1)).tolist():
         entry, answer = jobs[row], answers[row]
-        outcome = becomes(entry.measured, entry.job.request, answer.target, answer)
-        granted_run_s[row], dies[row] = outcome.run_s, outcome.killed
+        run = slowed(entry.measured, entry.job.request, answer.target, answer)
+        granted_run_s[row], dies[row] = run.run_s, run.killed
     return Starts(
         granted_units=granted_units,
         granted_run_s=granted_run_s,
@@ -226,14 +224,9 @@ def starts_under(truth: str, jobs: Sequence[PoolJob], gangs: Gangs, answers: Seq
 
 
 def uses_of(frame: pl.DataFrame, gangs: Gangs, measured: Sequence[bool]) -> Uses:
-    """Return what one instance of each job (n) draws on average at full speed, as far as its request went."""
+    """Return the average draw of one instance of each job (n) at full speed, at most its request."""
     drawn = np.column_stack([frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in DRAWN])
     requests = requests_of(frame)
     bounded = np.where(np.isnan(requests), drawn, np.minimum(drawn, requests)) * np.array(UNITS)
     bounded[~np.array(measured, dtype=np.bool_)] = np.nan
     return Uses(mean=bounded / gangs.pieces[:, None])
-
-
-def drawn_uses(uses: Uses, picks: IntArray) -> Uses:
-    """Return the uses of the jobs that were drawn."""
-    return Uses(mean=uses.mean[picks])

@@ -21,7 +21,7 @@ from features.history import History
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from pipelines.render import render
-from pipelines.simulation.engine.predictors import ConstantPredictor
+from pipelines.simulation.advice import ConstantPredictor
 from pipelines.synth.pai import synthesise
 from scheduler_core.shrink import shrink
 from scheduler_core.types import Job, Request

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from hypothesis import strategies as st
 
-from pipelines.simulation.engine.truth import Measured
+from pipelines.simulation.engine.slowdown import Measured
 from scheduler_core.cluster import Machine
 from scheduler_core.placement import PLACEMENTS
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Request, RunTimes

@@ -1,5 +1,4 @@
-"""Energy, carbon and cost of a finished simulation, and the files these figures rest on.
+"""Energy, carbon and cost of a schedule, and the files of power, carbon intensity and price they are computed from.
 
-No decision is made here: decisions on energy stand in `scheduler_core.planning`. Called by `pipelines.simulation`, the
-report and the studies.
+Decisions on energy are in `scheduler_core.planning`. Called by `pipelines.simulation`, the report and the studies.
 """

@@ -1,6 +1,6 @@
-"""Accounts of a schedule: kWh, grams and money by job, by machine and by hour, which add up to the cluster's.
+"""Energy accounts of a schedule: kWh, CO2 and cost by job, machine and hour, from the watts of every run.
 
-What runs draw is `draw`'s matter, the integrals `window`'s. Called by `pipelines.simulation.paired_runs` and
+Integrals over time are in `window`. Called by `pipelines.simulation.paired_runs` and
 `pipelines.studies.energy`.
 """
 
@@ -9,42 +9,147 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.simulation.energy.amounts import Amounts, Totals, by
-from pipelines.simulation.energy.draw import Draw, Fleet, draw
-from pipelines.simulation.energy.window import WATTS_PER_KW, Window, united
+from pipelines.simulation.energy.window import WATTS_PER_KW, Amounts, Totals, Window, by, united
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import NO_OUTAGES, Outages
-from pipelines.simulation.measures.holding import Uses
+from pipelines.simulation.measures.job_metrics import Uses, drawn_units, instance_units
+from scheduler_core.cluster import UNITS, Machine
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.power import Assumed, NodePower
-from scheduler_core.types import BoolArray, FloatArray
+from scheduler_core.types import BoolArray, FloatArray, IntArray
+
+PARTS = ("cpu_busy", "gpu_busy", "cpu_idle", "gpu_idle")
+"""Parts of a run's draw, in the order of the columns; idle parts are its share of the machines' idle draw."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """Watts of runs on machines (e entries, as `Schedule.hosts`).
+
+    Attributes
+    ----------
+    run, machine
+        Run and machine of the entry.
+    watts
+        (e, 4), the columns as `PARTS`.
+    cpu_known, gpu_known
+        Whether the run's (k) use of them was measured.
+    """
+
+    run: IntArray
+    machine: IntArray
+    watts: FloatArray
+    cpu_known: BoolArray
+    gpu_known: BoolArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """The machines as columns (m): capacity and power."""
+
+    cores: FloatArray
+    gpus: FloatArray
+    cpu_idle_w: FloatArray
+    cpu_full_w: FloatArray
+    gpu_idle_w: FloatArray
+    gpu_full_w: FloatArray
+
+    @classmethod
+    def of(cls, machines: Sequence[Machine], powers: Sequence[NodePower]) -> "Fleet":
+        """Return machines and their powers as columns.
+
+        Raises
+        ------
+        BadInput
+            If there is not one power per machine.
+        """
+        if len(powers) != len(machines):
+            raise BadInput(f"power: found figures of {len(powers)} machines, expected {len(machines)}, one per machine")
+        return cls(
+            cores=np.array([each.cpu_cores for each in machines], dtype=np.float64),
+            gpus=np.array([each.gpus for each in machines], dtype=np.float64),
+            cpu_idle_w=np.array([each.cpu_idle_w for each in powers], dtype=np.float64),
+            cpu_full_w=np.array([each.cpu_full_w for each in powers], dtype=np.float64),
+            gpu_idle_w=np.array([each.gpu_idle_w for each in powers], dtype=np.float64),
+            gpu_full_w=np.array([each.gpu_full_w for each in powers], dtype=np.float64),
+        )
+
+    @property
+    def idle_w(self) -> FloatArray:
+        """Return the idle draw of each machine in watts."""
+        return np.asarray(self.cpu_idle_w + self.gpus * self.gpu_idle_w, dtype=np.float64)
+
+
+def draw(schedule: Schedule, uses: Uses, fleet: Fleet, assumed: Assumed) -> Draw:
+    """Return the draw of runs above idle, and their shares of the idle draw.
+
+    A GPU draws idle + (full - idle) x use; the CPUs of a machine likewise, with the use of all cores (ours: linear). A
+    run's share of the idle draw is that of its GPUs, and that of the CPUs in proportion to its cores, or to its
+    GPUs if no job requests cores (ours). Idle draw of capacity that no run holds is not shared out.
+    """
+    run = np.repeat(np.arange(len(schedule.job)), np.diff(schedule.host_offsets))
+    machine = np.asarray(schedule.hosts, dtype=np.int64)
+    count = schedule.host_counts
+    gpus, gpus_used, gpu_known = _held(schedule, uses, 2, assumed.gpu_frac)
+    cores, cores_used, cpu_known = _held(schedule, uses, 0, assumed.cpu_frac)
+    if schedule.workload.request_units[:, 0].any():
+        part, busy = _over(cores[run], fleet.cores[machine]), _over(cores_used[run], fleet.cores[machine])
+    else:
+        part = _over(gpus[run], fleet.gpus[machine])
+        busy = part * assumed.cpu_frac
+        cpu_known = np.zeros_like(cpu_known)
+    watts = np.column_stack(
+        [
+            count * busy * (fleet.cpu_full_w - fleet.cpu_idle_w)[machine],
+            count * gpus_used[run] * (fleet.gpu_full_w - fleet.gpu_idle_w)[machine],
+            count * part * fleet.cpu_idle_w[machine],
+            count * gpus[run] * fleet.gpu_idle_w[machine],
+        ]
+    )
+    return Draw(run=run, machine=machine, watts=watts, cpu_known=cpu_known, gpu_known=gpu_known)
+
+
+def _held(
+    schedule: Schedule, uses: Uses, resource: int, assumed_frac: float
+) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """Return what an instance of each run (k) holds and uses, and whether the use is known (or nothing is held)."""
+    held = instance_units(schedule, resource) / UNITS[resource]
+    instances = schedule.workload.instances[schedule.job]
+    used = drawn_units(schedule, uses, resource) / instances / UNITS[resource]
+    unknown = np.isnan(used)
+    known: BoolArray = ~unknown | (held == 0.0)
+    return held, np.where(unknown, assumed_frac * held, used), known
+
+
+def _over(amounts: FloatArray, whole: FloatArray) -> FloatArray:
+    return np.divide(amounts, whole, out=np.zeros_like(amounts), where=whole > 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyAccount:
-    """What a simulation came to, from `from_s` to its end.
+    """Energy, carbon and cost of a simulation, from `from_s` to its end.
 
     Attributes
     ----------
     start_ts, from_s, until_s
         Unix time of 0 s, and the window in seconds of the simulation.
     pue
-        Power usage effectiveness in `carbon_g` and `cost_usd`; the kWh are those of the machines.
+        Power usage effectiveness, applied to `carbon_g` and `cost_usd`; kWh are those of the machines alone.
     jobs
-        By job (n): its work, and its part of the idle draw of what it held.
+        By job (n): its work, and its share of the idle draw of its machines.
     jobs_parts_kwh
-        (n, 4) the same kWh by `draw.PARTS`.
+        (n, 4) the same kWh by `PARTS`.
     held_s
         How long each job (n) held machines, all runs together.
     known
-        Of each job (n): its use of CPUs and GPUs was measured; what it lacks is assumed.
+        Whether a job's (n) use of CPUs and GPUs was measured; else it is assumed.
     machines
-        By machine (m), all of it.
+        By machine (m), in total.
     unallocated
-        By machine (m): the idle draw of what no job held.
+        By machine (m): the idle draw of capacity that no job held.
     hour_ts, hours
-        By hour (h) of the grid: Unix time of its begin, and the whole cluster.
+        By hour (h) of the grid: Unix time of its start, and the cluster's total.
     """
 
     start_ts: float
@@ -78,35 +183,34 @@ def account(
 ) -> EnergyAccount:
     """Integrate power, intensity and price exactly over every run and machine; nothing is sampled.
 
-    Idle machines draw their idle power all the time, except while they are away. Carbon g = kWh x PUE x g/kWh, money
-    likewise. Without a grid there are kWh alone. Jobs and what is unallocated add up to the cluster's totals, as do
-    hours and machines, to rounding.
+    Machines always draw their idle power, except while they are away. Carbon g = kWh x PUE x g/kWh, cost likewise.
+    Without a grid only kWh are computed. Jobs and unallocated amounts add up to the cluster's totals, up to rounding,
+    and so do hours and machines.
 
     Parameters
     ----------
     schedule, uses
-        What ran, and what one instance of each job uses; NaN is `assumed`.
+        The runs, and the use of one instance of each job; NaN is replaced by `assumed`.
     powers
-        One for each machine.
+        One per machine.
     start_ts
         Unix time of the simulation's 0 s.
     from_s
-        Where the account begins.
+        Start of the account.
     outages
-        When machines were away, as the simulation was told.
+        The outages of the simulation.
 
     Raises
     ------
     BadInput
-        If powers are not as many as machines, the account would begin after the end, or a series does not reach as far
-        as the simulation.
+        If there is not one power per machine, `from_s` is after the end, or a series is shorter than the simulation.
 
     References
     ----------
-    codecarbon: energy by part, emissions = energy x intensity, PUE as a factor. Who pays for idle draw is ours.
+    codecarbon: energy by part, emissions = energy x intensity, PUE as a factor. The split of idle draw is ours.
     """
     if not 0.0 <= from_s <= schedule.end_s:
-        raise BadInput(f"account: found a begin at {from_s} s, expected 0 to {schedule.end_s} s")
+        raise BadInput(f"account: found a start at {from_s} s, expected 0 to {schedule.end_s} s")
     window = Window(grid=grid or Grid(zone="none"), start_ts=start_ts, from_s=from_s, until_s=schedule.end_s)
     fleet = Fleet.of(schedule.machines, powers)
     drawn = draw(schedule, uses, fleet, assumed)
@@ -125,7 +229,7 @@ def account(
         from_s=from_s,
         until_s=schedule.end_s,
         pue=window.grid.pue,
-        jobs=window.told(over_runs.times(parts_w.sum(axis=1)).by(schedule.job, jobs)),
+        jobs=window.known(over_runs.times(parts_w.sum(axis=1)).by(schedule.job, jobs)),
         jobs_parts_kwh=np.column_stack(parts_kwh),
         held_s=by(schedule.job, over_runs.seconds, jobs),
         known=_known(schedule, drawn),
@@ -139,7 +243,7 @@ def account(
 def _by_hour(
     window: Window, schedule: Schedule, idle_w: FloatArray, work_w: FloatArray, away: Outages
 ) -> tuple[FloatArray, Amounts]:
-    """Return the grid's hours, and in each the idle draw of all machines, less those away, and the work of runs."""
+    """Return the grid's hours, and the draw in each: idle draw of machines that are not away, and work of runs."""
     return window.by_hour(
         np.concatenate([[window.from_s], away.down_s, schedule.start_s]),
         np.concatenate([[window.until_s], away.up_s, schedule.end_run_s]),
@@ -148,14 +252,14 @@ def _by_hour(
 
 
 def _idle(window: Window, idle_w: FloatArray, away: Outages) -> Amounts:
-    """Return what machines (m) come to when nothing runs on them: idle but for when they are away."""
+    """Return the idle amounts of machines (m), without the time they are away."""
     always = window.whole().taken(np.zeros(len(idle_w), dtype=np.int64)).times(idle_w)
     spared = window.over(away.down_s, away.up_s).times(idle_w[away.machine])
     return always.less(spared.by(away.machine, len(idle_w)))
 
 
 def _known(schedule: Schedule, drawn: Draw) -> BoolArray:
-    """Return whose use (n) was measured in every run."""
+    """Return whether a job's (n) use was measured in all its runs."""
     known = np.ones(len(schedule.workload), dtype=np.bool_)
     known[schedule.job[~(drawn.cpu_known & drawn.gpu_known)]] = False
     return known

@@ -1,6 +1,6 @@
-"""One CSV file of a grid: its stamps as Unix time and one column of numbers, every odd line refused by its number.
+"""One CSV file of a grid: time stamps as Unix time and one column of numbers; an invalid line is named in the error.
 
-Which columns are known stands at the top. Called by `pipelines.simulation.energy.grid_files` and `taut simulate`.
+The accepted columns are listed at the top. Called by `pipelines.simulation.energy.grid_files` and `taut simulate`.
 """
 
 import csv
@@ -21,46 +21,56 @@ Kind = Literal["carbon", "price"]
 
 STAMPS: Final = ("ts", "Datetime (UTC)")
 ZONE_ID: Final = "Zone Id"
-UNTOLD: Final = "value"
-"""A column that does not tell its unit."""
+UNITLESS: Final = "value"
+"""A column whose name does not state its unit."""
 
 MOST_BYTES: Final = 64 * 2**20
-"""A century of hours is a fifth of it."""
+"""Five times the size of a century of hours."""
 
 YEARS: Final = (1970, 2200)
-"""The first, and the one after the last, that a stamp can mean."""
+"""First valid year of a stamp, and the first beyond the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindOf:
-    """What files of a kind may hold.
+    """The columns, units and bounds of files of one kind.
 
-    `factors` bring a column to `unit`, by the words its name begins and ends with in small letters; the first that is
-    there is taken. Values beyond `bounds` (in `unit`) cannot be meant. `mistaken_below` is the largest value, as
-    written, below which a column that does not tell its unit is thought to be in another, `mistaken_for`. `published`
-    is what the published files call it.
+    Attributes
+    ----------
+    unit
+        Unit of the values after conversion.
+    factors
+        Factor to `unit` by start and end of a column's name in lower case; the first match counts.
+    bounds
+        Valid values, in `unit`.
+    assumed_unit
+        Unit of a column whose name states none.
+    mistaken_below, mistaken_for
+        If all values of such a column are below the first, the second is taken to be its real unit, which is an error.
+    published
+        Name of the column in the published files.
     """
 
     unit: str
     factors: Mapping[tuple[str, str], float]
     bounds: tuple[float, float]
-    untold: str
+    assumed_unit: str
     mistaken_below: float
     mistaken_for: str
     published: str
 
     def what(self, column: str) -> str:
-        """Say what was read, from the column's name."""
-        told = f"in {self.untold} (its column does not say)" if column == UNTOLD else column
-        return f"{'carbon intensity' if self.unit == CARBON_UNIT else 'price'} ({told})"
+        """Return a description of a column: its quantity and unit."""
+        unit = f"assumed to be in {self.assumed_unit}" if column == UNITLESS else column
+        return f"{'carbon intensity' if self.unit == CARBON_UNIT else 'price'} ({unit})"
 
 
 KINDS: Final[dict[Kind, KindOf]] = {
     "carbon": KindOf(
         unit=CARBON_UNIT,
-        factors={("carbon intensity", "/kwh"): 1.0, ("carbon_g_per_kwh", ""): 1.0, (UNTOLD, ""): 1.0},
+        factors={("carbon intensity", "/kwh"): 1.0, ("carbon_g_per_kwh", ""): 1.0, (UNITLESS, ""): 1.0},
         bounds=(0.0, 2500.0),
-        untold="g/kWh",
+        assumed_unit="g/kWh",
         mistaken_below=1.5,
         mistaken_for="kg/kWh",
         published="Carbon Intensity gCO2eq/kWh (LCA) or (direct)",
@@ -71,10 +81,10 @@ KINDS: Final[dict[Kind, KindOf]] = {
             ("price (usd/mwh", ")"): 1e-3,
             ("price_usd_per_mwh", ""): 1e-3,
             ("price_usd_per_kwh", ""): 1.0,
-            (UNTOLD, ""): 1e-3,
+            (UNITLESS, ""): 1e-3,
         },
         bounds=(-25.0, 25.0),
-        untold="USD/MWh",
+        assumed_unit="USD/MWh",
         mistaken_below=1.0,
         mistaken_for="USD/kWh",
         published="Price (USD/MWh)",
@@ -87,7 +97,7 @@ _ENDS: Final = {"lca": ("(lca)", "(life cycle)"), "direct": ("(direct)",)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """The readings (n) of one file: Unix time and value, NaN where empty; the zone as the file itself names it."""
+    """The readings (n) of one file: Unix time and value, NaN where empty; the zone as named in the file."""
 
     column: str
     moments_s: FloatArray
@@ -101,8 +111,8 @@ def read_column(path: Path, kind: Kind, basis: str) -> Column:
     Raises
     ------
     BadUsage
-        If the file cannot be read, is too large, lacks the columns, or a line holds no moment or no number that can be
-        meant; the line is named.
+        If the file cannot be read, is too large, lacks the columns, or a line has an invalid stamp or number; the error
+        names the line.
     """
     moments_s: list[float] = []
     values: list[float] = []
@@ -110,9 +120,9 @@ def read_column(path: Path, kind: Kind, basis: str) -> Column:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise BadUsage(
-                f"{path}: found {path.stat().st_size} bytes, expected at most {MOST_BYTES}; take a part of it"
+                f"{path}: found {path.stat().st_size} bytes, expected at most {MOST_BYTES}; split it by years"
             )
-        with path.open(encoding="utf-8-sig", newline="") as text:  # spreadsheets begin a file with a mark of UTF-8
+        with path.open(encoding="utf-8-sig", newline="") as text:  # spreadsheets write a byte-order mark
             lines = csv.reader(text)
             header = [name.strip() for name in next(lines, [])]
             stamp, at, factor = _columns(header, kind, basis, path)
@@ -129,22 +139,22 @@ def read_column(path: Path, kind: Kind, basis: str) -> Column:
     except OSError as error:
         raise BadUsage(f"{path}: {error.strerror}; expected a CSV file of hours") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise BadUsage(f"{path} is no CSV text: {error}; expected columns such as ts,value") from error
+        raise BadUsage(f"{path} is not CSV text: {error}; expected columns such as ts,value") from error
     column = Column(column=header[at], moments_s=np.array(moments_s), values=np.array(values), zone_id=zone_id)
     _check_unit(column, factor, kind, path)
     return column
 
 
 def _columns(header: Sequence[str], kind: Kind, basis: str, path: Path) -> tuple[int, int, float]:
-    """Return where the stamp and the value stand, and what brings the value to the kind's unit."""
+    """Return the positions of stamp and value, and the factor to the kind's unit."""
     stamp = next((header.index(name) for name in STAMPS if name in header), None)
     if stamp is not None:
         for (first, last), factor in KINDS[kind].factors.items():
             for at, name in enumerate(header):
                 small = name.lower()
                 bare = next((small.removesuffix(end).strip() for end in _ENDS[basis] if small.endswith(end)), small)
-                told = bare != small or not small.endswith(tuple(end for ends in _ENDS.values() for end in ends))
-                if told and bare.startswith(first) and bare.endswith(last) and (last or bare == first):
+                matches = bare != small or not small.endswith(tuple(end for ends in _ENDS.values() for end in ends))
+                if matches and bare.startswith(first) and bare.endswith(last) and (last or bare == first):
                     return stamp, at, factor
     if len(header) == 1 and ";" in header[0]:
         raise BadUsage(
@@ -159,19 +169,19 @@ def _columns(header: Sequence[str], kind: Kind, basis: str, path: Path) -> tuple
 
 
 def moment_of(text: str, where: str) -> datetime:
-    """Read a moment of ISO 8601 as one of UTC, which it is taken for where it tells no offset.
+    """Return an ISO 8601 moment in UTC; without an offset it is taken as UTC.
 
     Raises
     ------
     BadUsage
-        If it is none, or of no year that can be meant; `where` it stood is said.
+        If it is not a moment, or its year is out of range; the error begins with `where`.
     """
     try:
         moment = datetime.fromisoformat(text.strip())
         moment = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise BadUsage(
-            f"{where}: found {text[:40]!r}, expected a moment as 2023-01-31T17:00:00+01:00 (or UTC)"
+            f"{where}: found {text[:40]!r}, expected a moment such as 2023-01-31T17:00:00+01:00 (or UTC)"
         ) from None
     if not YEARS[0] <= moment.year < YEARS[1]:
         raise BadUsage(f"{where}: found {text[:40]!r}, expected a year from {YEARS[0]} to {YEARS[1] - 1}")
@@ -202,13 +212,13 @@ def _value(text: str, factor: float, kind: Kind, where: str) -> float:
 def _check_unit(column: Column, factor: float, kind: Kind, path: Path) -> None:
     rules = KINDS[kind]
     written = np.abs(column.values[~np.isnan(column.values)]) / factor
-    if column.column == UNTOLD and len(written) and 0.0 < written.max() < rules.mistaken_below:
+    if column.column == UNITLESS and len(written) and 0.0 < written.max() < rules.mistaken_below:
         raise BadUsage(
-            f"{path}: found no value above {written.max():g} in the column {UNTOLD!r}, expected {rules.untold}; that "
-            f"looks like {rules.mistaken_for}: name the column by its unit, as "
-            f"{', '.join(first for first, last in rules.factors if not last and first != UNTOLD)}"
+            f"{path}: found no value above {written.max():g} in the column {UNITLESS!r}, expected "
+            f"{rules.assumed_unit}; they look like {rules.mistaken_for}: name the column by its unit, such as "
+            f"{', '.join(first for first, last in rules.factors if not last and first != UNITLESS)}"
         )
 
 
 def _unit(factor: float, kind: Kind) -> str:
-    return KINDS[kind].unit if factor == 1.0 else KINDS[kind].untold
+    return KINDS[kind].unit if factor == 1.0 else KINDS[kind].assumed_unit

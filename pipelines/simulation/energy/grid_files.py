@@ -1,7 +1,6 @@
-"""Hourly carbon intensity and price from CSV files, by zone: as published, or a site's own of two columns.
+"""Hourly carbon intensity and price by zone, from CSV files: as published, or a site's own of two columns.
 
-How readings become hours is `pipelines.simulation.energy.readings`' matter. Called by `taut simulate` and the
-experiments.
+Columns and units are in `grid_columns`; readings are made hourly here. Called by `taut simulate` and the studies.
 """
 
 from collections.abc import Sequence
@@ -14,24 +13,98 @@ import numpy as np
 
 from pipelines.errors import BadUsage
 from pipelines.simulation.energy.grid_columns import KINDS, Kind, read_column
-from pipelines.simulation.energy.readings import Repairs, hourly
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.grid import Grid
-from scheduler_core.planning.hourly import HOUR_S, HourlySeries
+from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
+from scheduler_core.types import FloatArray, IntArray
+
+LONGEST_GAP_H: Final = 7 * HOURS_PER_DAY
+"""The longest gap that is filled: a week."""
+
+MOST_HOURS: Final = 100 * 366 * HOURS_PER_DAY
+"""A century: a longer series suggests wrong stamps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repairs:
+    """Counts of repairs: hours averaged from several readings, hours filled, and stamps out of order."""
+
+    merged: int
+    filled: int
+    unsorted: int
+
+
+def hourly(moments_s: FloatArray, values: FloatArray, unit: str) -> tuple[HourlySeries, Repairs]:
+    """Return one value for every hour from the first reading to the last, and the counts of repairs.
+
+    Readings within an hour (half-hourly ones, or the same hour twice) are averaged. An hour without a value takes that
+    of 24 hours before, or on the first day that of the hour before (ours). Nothing is filled from later hours, so that
+    no forecast sees the future.
+
+    Parameters
+    ----------
+    moments_s
+        Unix time (n), in any order.
+    values
+        One per moment (n); NaN if the reading is empty.
+
+    Raises
+    ------
+    BadInput
+        If no reading has a value, or a gap is longer than `LONGEST_GAP_H`.
+
+    Examples
+    --------
+    >>> series, repairs = hourly(np.array([0.0, 1800.0, 7200.0]), np.array([1.0, 3.0, 5.0]), "g/kWh")
+    >>> series.values.tolist(), series.filled.tolist(), repairs.merged, repairs.filled
+    ([2.0, 2.0, 5.0], [False, True, False], 1, 1)
+    """
+    known = ~np.isnan(values)
+    if not known.any():
+        raise BadInput(f"readings: found {len(values)} without a value, expected at least one value")
+    unsorted = int((np.diff(moments_s) < 0.0).sum())
+    hours = np.floor(moments_s[known] / HOUR_S).astype(np.int64)
+    first, count = int(hours.min()), int(hours.max() - hours.min()) + 1
+    if count > MOST_HOURS:
+        raise BadInput(
+            f"readings: found {count} hours in all, expected at most {MOST_HOURS} (a century); check the stamps"
+        )
+    times = np.bincount(hours - first, minlength=count)
+    sums = np.bincount(hours - first, weights=values[known], minlength=count)
+    _check_gaps(times, first)
+    merged = sums / np.maximum(times, 1)
+    for hour in np.flatnonzero(times == 0).tolist():
+        # In order of time: a filled hour may fill a later one.
+        merged[hour] = merged[hour - HOURS_PER_DAY if hour >= HOURS_PER_DAY else hour - 1]
+    series = HourlySeries(start_s=first * HOUR_S, values=merged, unit=unit, filled=times == 0)
+    return series, Repairs(merged=int((times > 1).sum()), filled=int((times == 0).sum()), unsorted=unsorted)
+
+
+def _check_gaps(times: IntArray, first: int) -> None:
+    there = np.flatnonzero(times)
+    gaps = np.diff(there) - 1
+    if len(gaps) and gaps.max() > LONGEST_GAP_H:
+        at = int(gaps.argmax())
+        begin = np.datetime64(int((first + there[at] + 1) * HOUR_S), "s")
+        raise BadInput(
+            f"readings: found a gap of {gaps[at]} hours from {begin} (UTC) on, expected at most "
+            f"{LONGEST_GAP_H}; complete the file, or cut it at the gap"
+        )
+
 
 Basis = Literal["lca", "direct"]
 """Emissions over a plant's life cycle, or of its operation alone."""
 
 SHOWN: Final = 12
-"""How many zones an error lists."""
+"""Zones listed in an error."""
 
 MOST_FILLED_FRAC: Final = 0.5
-"""Of a series' hours; where more have no value, it is the filling that figures would tell of (ours)."""
+"""Largest share of a series' hours that may be filled (ours)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneFiles:
-    """One zone as its files tell it: series (None where there is no file), and what a reader of figures has to know."""
+    """The series of one zone (None without a file), and notes for readers of the results."""
 
     zone: str
     carbon: HourlySeries | None
@@ -39,7 +112,7 @@ class ZoneFiles:
     notes: tuple[str, ...]
 
     def grid(self, pue: float) -> Grid:
-        """Return the zone as a grid that goes round: after the last whole day that both series tell, the first again.
+        """Return the zone as a periodic grid: after the last whole day of both series the first one follows.
 
         Raises
         ------
@@ -58,10 +131,10 @@ class ZoneFiles:
 
 
 def zones_of(folder: Path) -> list[str]:
-    """Return the zones of a folder: its subfolders with files of carbon or price, or itself where it has such."""
+    """Return the zones of a folder: its subfolders with carbon or price files, or itself if it has such."""
     if not folder.is_dir():
         raise BadUsage(
-            f"--grid {folder}: found no such folder, expected one of zones, each with carbon_YEAR.csv or price_YEAR.csv"
+            f"--grid {folder}: found no such folder, expected subfolders by zone with carbon_YEAR.csv or price_YEAR.csv"
         )
     if _files(folder):
         return [folder.resolve().name]
@@ -69,18 +142,18 @@ def zones_of(folder: Path) -> list[str]:
 
 
 def zone_files(folder: Path, zone: str | None = None, *, basis: Basis = "lca") -> ZoneFiles:
-    """Read a zone of a folder; without a name the only one there.
+    """Read a zone of a folder; without a name the only zone.
 
     Raises
     ------
     BadUsage
-        If there is no such folder or zone, several without a name, a file is not of its format (the line is named), or
-        most hours have no value.
+        If the folder or zone is missing, several zones exist and none is named, a file is invalid (the error names the
+        line), or most hours have no value.
     """
     known = zones_of(folder)
     listed = ", ".join([*known[:SHOWN], *(["..."] if len(known) > SHOWN else [])]) or "none"
     if zone is None and len(known) != 1:
-        raise BadUsage(f"--grid {folder}: found the zones {listed}; say which with --zone")
+        raise BadUsage(f"--grid {folder}: found the zones {listed}, expected one; choose with --zone")
     if zone is not None and zone not in known:
         raise BadUsage(f"--zone {zone}: found the zones {listed} in {folder}, expected one of them")
     name = zone or known[0]
@@ -89,8 +162,8 @@ def zone_files(folder: Path, zone: str | None = None, *, basis: Basis = "lca") -
     series: dict[Kind, HourlySeries | None] = {}
     for kind in KINDS:
         paths = [path for path in _files(place) if path.name.startswith(kind)]
-        series[kind], said = _read(paths, kind, basis, name) if paths else (None, f"{name}: no file of {kind}")
-        notes.append(said)
+        series[kind], note = _read(paths, kind, basis, name) if paths else (None, f"{name}: no file of {kind}")
+        notes.append(note)
     return ZoneFiles(zone=name, carbon=series["carbon"], price=series["price"], notes=tuple(notes))
 
 
@@ -110,28 +183,28 @@ def _read(paths: Sequence[Path], kind: Kind, basis: Basis, zone: str) -> tuple[H
     if repairs.filled > MOST_FILLED_FRAC * len(series):
         raise BadUsage(
             f"{named}: found no value for {repairs.filled} of {len(series)} hours, expected at most "
-            f"{MOST_FILLED_FRAC:.0%} to be filled; give hourly values"
+            f"{MOST_FILLED_FRAC:.0%} without a value; give hourly values"
         )
     ids = {each.zone_id for each in read} - {None, zone}
-    return series, _said(series, repairs, f"{zone}: {KINDS[kind].what(read[0].column)}", ids)
+    return series, _note(series, repairs, f"{zone}: {KINDS[kind].what(read[0].column)}", ids)
 
 
-def _said(series: HourlySeries, repairs: Repairs, what: str, ids: set[str | None]) -> str:
+def _note(series: HourlySeries, repairs: Repairs, what: str, ids: set[str | None]) -> str:
     first = datetime.fromtimestamp(series.start_s, UTC)
-    said = f"{what}, {len(series)} hours from {first:%Y-%m-%d %H:%M} UTC"
+    text = f"{what}, {len(series)} hours from {first:%Y-%m-%d %H:%M} UTC"
     done = {
-        "hours without a value: that of the day before": repairs.filled,
-        "hours of several readings: their mean": repairs.merged,
+        "hours without a value, filled from the day before": repairs.filled,
+        "hours averaged from several readings": repairs.merged,
         "readings out of order": repairs.unsorted,
     }
-    said += "".join(f"; {count} {why}" for why, count in done.items() if count)
-    return said + (f"; its files say {', '.join(sorted(filter(None, ids)))}" if ids else "")
+    text += "".join(f"; {count} {why}" for why, count in done.items() if count)
+    return text + (f"; the files name the zone {', '.join(sorted(filter(None, ids)))}" if ids else "")
 
 
 def _common(carbon: HourlySeries, price: HourlySeries, zone: str) -> tuple[HourlySeries, HourlySeries]:
     start_s, until_s = max(carbon.start_s, price.start_s), min(carbon.until_s, price.until_s)
     if until_s <= start_s:
-        raise BadUsage(f"{zone}: found carbon and price without a common hour, expected them of the same time")
+        raise BadUsage(f"{zone}: found carbon and price without a common hour, expected files of the same year")
     cut = [
         HourlySeries(
             start_s=start_s,

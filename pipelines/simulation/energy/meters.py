@@ -1,7 +1,6 @@
-"""One simulation on several grids: what it draws with machines always on, and with empty ones off, as flat figures.
+"""One schedule on several grids: its energy with machines always on, and with empty machines switched off.
 
-Accounts are `scheduler_core.planning`'s. Called by `pipelines.studies.energy.savings_runs`, `savings_recorded` and
-`shifting`.
+Accounts of all energy are in `accounting`. Called by the report and `pipelines.studies.energy`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,18 +8,104 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from pipelines.errors import BadUsage
-from pipelines.simulation.energy.accounting import EnergyAccount, account
-from pipelines.simulation.energy.energy_rows import G_PER_KG
+from pipelines.simulation.energy.accounting import EnergyAccount, Fleet, account, draw
 from pipelines.simulation.energy.grid_files import zone_files
-from pipelines.simulation.energy.idleness import Spared, spared, unused_gpu_kwh
 from pipelines.simulation.energy.power_file import power_file
 from pipelines.simulation.energy.site import machine_notes, use_note
+from pipelines.simulation.energy.tables import G_PER_KG
+from pipelines.simulation.energy.window import WATTS_PER_KW, Amounts, Window
 from pipelines.simulation.engine.schedule import Schedule
-from pipelines.simulation.measures.holding import Uses
+from pipelines.simulation.measures.job_metrics import Uses, held_s
 from scheduler_core.cluster import Machine
+from scheduler_core.errors import BadInput
 from scheduler_core.planning.grid import Grid
-from scheduler_core.planning.power import PowerTable
+from scheduler_core.planning.hourly import HOUR_S
+from scheduler_core.planning.power import Assumed, NodePower, PowerTable
+from scheduler_core.types import FloatArray, IntArray
+
+OFF_AFTER_S: Final = 600.0
+"""Seconds a machine is empty before it is switched off: a rule that needs no forecast (ours)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmptySpans:
+    """Spans during which nothing ran on a machine (an index), sorted by machine, then start; none has length 0."""
+
+    machine: IntArray
+    begin_s: FloatArray
+    end_s: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spared:
+    """Amounts avoided by switching off empty machines: by machine, and by hour as `EnergyAccount.hours`."""
+
+    machines: Amounts
+    hour_ts: FloatArray
+    hours: Amounts
+
+
+def empty_spans(schedule: Schedule) -> EmptySpans:
+    """Return the spans without a run on a machine, from 0 s to the end."""
+    count = len(schedule.machines)
+    machine = np.asarray(schedule.hosts, dtype=np.int64)
+    run = np.repeat(np.arange(len(schedule.job)), np.diff(schedule.host_offsets))
+    every, none = np.arange(count), np.zeros(count, dtype=np.int64)
+    begins, ends = schedule.start_s[run], np.minimum(schedule.end_run_s[run], schedule.end_s)
+    where = np.concatenate([machine, machine, every, every])
+    when = np.concatenate([begins, ends, np.zeros(count), np.full(count, schedule.end_s)])
+    change = np.concatenate([np.ones_like(machine), -np.ones_like(machine), none, none])
+    # At one moment ends and starts may come in any order: spans of length 0 are left out.
+    order = np.lexsort((when, where))
+    where, when, held = where[order], when[order], np.cumsum(change[order])
+    empty = (held[:-1] == 0) & (where[1:] == where[:-1]) & (when[1:] > when[:-1])
+    return EmptySpans(machine=where[:-1][empty], begin_s=when[:-1][empty], end_s=when[1:][empty])
+
+
+def spared(
+    schedule: Schedule,
+    powers: Sequence[NodePower],
+    grid: Grid | None,
+    start_ts: float,
+    *,
+    off_after_s: float = OFF_AFTER_S,
+) -> Spared:
+    """Return the idle draw avoided while machines are switched off: from `off_after_s` after a run until the next.
+
+    Starting up costs neither time nor energy (ours: an upper bound of savings). Outages are ignored.
+
+    Raises
+    ------
+    BadInput
+        If there is not one power per machine, the wait is below 0, or a series is shorter than the schedule.
+    """
+    if not off_after_s >= 0.0:
+        raise BadInput(f"switching off: found a wait of {off_after_s} s, expected 0 or more")
+    fleet = Fleet.of(schedule.machines, powers)
+    spans = empty_spans(schedule)
+    begin_s = np.minimum(spans.begin_s + off_after_s, spans.end_s)
+    window = Window(grid=grid or Grid(zone="none"), start_ts=start_ts, from_s=0.0, until_s=schedule.end_s)
+    watts = fleet.idle_w[spans.machine]
+    hour_ts, hours = window.by_hour(begin_s, spans.end_s, watts)
+    off = window.over(begin_s, spans.end_s).times(watts)
+    return Spared(machines=off.by(spans.machine, len(fleet.gpus)), hour_ts=hour_ts, hours=hours)
+
+
+def unused_gpu_kwh(schedule: Schedule, uses: Uses, powers: Sequence[NodePower], *, assumed: Assumed) -> float:
+    """Return the idle energy of GPUs that runs held but did not use, in kWh: idle watts x (held - used) x hours.
+
+    It is part of the jobs' share of idle draw; use is the runs' measured use, or `assumed`.
+    """
+    fleet = Fleet.of(schedule.machines, powers)
+    drawn = draw(schedule, uses, fleet, assumed)
+    hours = held_s(schedule, 0.0, schedule.end_s)[drawn.run] / HOUR_S
+    idle, work = fleet.gpu_idle_w[drawn.machine], (fleet.gpu_full_w - fleet.gpu_idle_w)[drawn.machine]
+    used = np.divide(drawn.watts[:, 1], work, out=np.zeros_like(work), where=work > 0.0)
+    return float(((drawn.watts[:, 3] - used * idle) / WATTS_PER_KW * hours).sum())
+
 
 Row = dict[str, object]
 
@@ -31,7 +116,7 @@ AMOUNTS: Final = ("energy_kwh", "carbon_kg", "cost_usd")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meters:
-    """What machines draw, and the zones they are read in; `notes` are what a reader of figures has to know."""
+    """Power of machines and the grids of several zones; `notes` are the assumptions behind the figures."""
 
     table: PowerTable
     grids: tuple[Grid, ...]
@@ -57,11 +142,11 @@ class Meters:
         return cls(table=table, grids=grids, notes=tuple(notes))
 
     def assumed(self, machines: Sequence[Machine]) -> list[str]:
-        """Say what is assumed of use that nobody measured, and of machines that the table does not know."""
+        """Return notes on the assumed use of unmeasured runs, and on machines that the table does not list."""
         return [use_note(self.table), *machine_notes(self.table, machines)]
 
     def priced(self) -> "Meters":
-        """Return the same, if every zone tells carbon and price.
+        """Return this object after checking that every zone has carbon and price.
 
         Raises
         ------
@@ -78,7 +163,7 @@ class Meters:
         return self
 
     def read(self, schedule: Schedule, uses: Uses, begin: Callable[[Grid], float]) -> "Iterator[Metered]":
-        """Read a simulation in every zone; `begin` tells the Unix time of its 0 s there."""
+        """Yield the account of a schedule in every zone; `begin` returns the Unix time of 0 s on a grid."""
         powers = self.table.nodes(schedule.machines)
         unused = unused_gpu_kwh(schedule, uses, powers, assumed=self.table.assumed)
         for grid in self.grids:
@@ -93,7 +178,7 @@ class Meters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metered:
-    """One simulation in one zone: all that is drawn, and what of it switching off spares."""
+    """One schedule in one zone: its energy account, and the amounts avoided by switching off empty machines."""
 
     zone: str
     on: EnergyAccount
@@ -111,7 +196,7 @@ class Metered:
         }
 
     def parts(self) -> dict[str, float]:
-        """Return kWh by what they are for: they add up to all that machines draw which are always on."""
+        """Return kWh by cause; they add up to the draw of machines that are always on."""
         cpu_work, gpu_work, cpu_idle, gpu_idle = self.on.jobs_parts_kwh.sum(axis=0).tolist()
         empty = self.off.machines.total().kwh
         return {
@@ -129,5 +214,5 @@ def first_s(grid: Grid) -> float:
 
 
 def hours_of(grid: Grid) -> int:
-    """Return how many hours a grid tells."""
+    """Return the number of hours of a grid."""
     return len(next(each for each in (grid.carbon, grid.price) if each is not None))

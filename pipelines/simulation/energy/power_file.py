@@ -1,6 +1,6 @@
-"""Power of machines from TOML: the table that is shipped, and a site's own figures laid over it.
+"""Power of machines from TOML files: the shipped table, with entries replaced by a site's own file.
 
-What a machine then draws is `scheduler_core.planning.power`'s matter. Called by `taut simulate` and
+The draw of a machine is computed in `scheduler_core.planning.power`. Called by `taut simulate` and
 `pipelines.studies.energy`.
 """
 
@@ -21,10 +21,10 @@ from scheduler_core.planning.power import Assumed, NodePower, Package, PowerTabl
 SHIPPED: Final = Path(__file__).resolve().parents[3] / "data" / "power" / "nodes.toml"
 EXAMPLE: Final = "[gpus.T4] with idle_w = 10 and full_w = 70"
 MOST_W: Final = 1e6
-"""More than any machine draws: what lies beyond is a mistake of the unit."""
+"""Upper bound of watts: more suggests a wrong unit."""
 
 SHOWN: Final = 12
-"""How many names a note lists."""
+"""Names listed in a note."""
 
 _Watts = Annotated[float, Field(strict=True, ge=0.0, le=MOST_W, allow_inf_nan=False)]
 _Frac = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]
@@ -78,12 +78,12 @@ class _PowerFile(_Part):
 
 
 def power_file(path: Path | None = None) -> PowerTable:
-    """Read a site's figures; whatever its file leaves out is as shipped, without a file everything.
+    """Read a site's figures; entries that its file leaves out come from the shipped table.
 
     Raises
     ------
     BadUsage
-        If there is no such file, it is no TOML, or says what cannot be; every fault is named.
+        If the file is missing, is not TOML, or holds invalid values; every fault is listed.
     """
     shipped = _toml(SHIPPED)
     own = {} if path is None else _toml(path)
@@ -100,7 +100,7 @@ def power_file(path: Path | None = None) -> PowerTable:
 
 
 def idle_figures(path: Path, machines: Sequence[Machine]) -> list[str]:
-    """Say which figures of a site's file are of no machine of the cluster, nor of what it would be taken for."""
+    """Return notes on entries of a site's file that match no machine of the cluster."""
     own, table = _toml(path), power_file(path)
     kinds = {each.gpu_type or table.default_gpu for each in machines}
     kinds |= {table.default_gpu} if table.guessed(machines) else set()
@@ -115,7 +115,7 @@ def idle_figures(path: Path, machines: Sequence[Machine]) -> list[str]:
         idle = [name for name, entry in own.get(section, {}).items() if not names & {name, *_also(entry)}]
         if idle:
             shown = ", ".join([*idle[:SHOWN], *(["..."] if len(idle) > SHOWN else [])])
-            notes.append(f"{path.name}: {section} {shown} name none of the cluster's: without effect")
+            notes.append(f"{path.name}: {section} {shown} match no machine of the cluster: no effect")
     return notes
 
 
@@ -123,27 +123,27 @@ def _also(entry: object) -> Sequence[str]:
     return entry.get("also", ()) if isinstance(entry, dict) else ()
 
 
-def _toml(path: Path) -> dict[str, Any]:  # TOML holds anything; `_PowerFile` says what may be
+def _toml(path: Path) -> dict[str, Any]:  # TOML holds any type; `_PowerFile` validates it
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise BadUsage(f"{path}: {error.strerror}; expected a TOML file of watts, as {EXAMPLE}") from error
-    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of a number with thousands of digits
-        raise BadUsage(f"{path} is no TOML: {error}; expected figures in watts, as {EXAMPLE}") from error
+    except (ValueError, RecursionError) as error:  # invalid TOML or UTF-8, or a number of thousands of digits
+        raise BadUsage(f"{path} is not valid TOML: {error}; expected figures in watts, as {EXAMPLE}") from error
 
 
-def _laid_over(shipped: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:  # as `_toml` gives them
-    """Return the shipped figures with the site's in their place: a device's or machine's entry is replaced whole."""
+def _laid_over(shipped: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:  # as `_toml` returns them
+    """Return the shipped figures with the site's entries in their place; an entry is replaced as a whole."""
     laid = dict(shipped)
     for section, entries in own.items():
         under = laid.get(section)
         laid[section] = {**under, **entries} if isinstance(under, dict) and isinstance(entries, dict) else entries
-    # A type that the site tells of itself is no longer another name of a shipped one.
-    told = own.get("gpus")
-    if isinstance(told, dict):
+    # A GPU type in the site's file is no longer an alias of a shipped one.
+    named = own.get("gpus")
+    if isinstance(named, dict):
         laid["gpus"] = {
-            name: {**entry, "also": [each for each in entry.get("also", ()) if each not in told]}
-            if isinstance(entry, dict) and name not in told and isinstance(entry.get("also", ()), list)
+            name: {**entry, "also": [each for each in entry.get("also", ()) if each not in named]}
+            if isinstance(entry, dict) and name not in named and isinstance(entry.get("also", ()), list)
             else entry
             for name, entry in laid["gpus"].items()
         }
@@ -154,7 +154,7 @@ def _table(read: _PowerFile, path: Path) -> PowerTable:
     names = Counter([*read.gpus, *(name for gpu in read.gpus.values() for name in gpu.also)])
     twice = sorted(name for name, count in names.items() if count > 1)
     if twice:
-        raise BadUsage(f"{path}: found several figures of {twice[0]!r}, expected one for each GPU type")
+        raise BadUsage(f"{path}: found several figures of {twice[0]!r}, expected one per GPU type")
     gpus = {
         each: Watts(idle_w=gpu.idle_w, full_w=gpu.full_w)
         for name, gpu in read.gpus.items()

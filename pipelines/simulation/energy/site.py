@@ -1,60 +1,62 @@
-"""A site as simulations see it: what its machines draw, the grid it hangs on, when, and who may be held for it.
+"""The site of a simulation: power of its machines, grid, start on the grid, and holding jobs for a better hour.
 
-Reading the files is `grid_files`' and `power_file`'s matter. Made by `taut simulate`; asked by
-`pipelines.simulation.paired_runs`.
+Files are read in `grid_files` and `power_file`; release times are computed in `scheduler_core.planning.release`.
+Made by `taut simulate`; called by `pipelines.simulation.paired_runs`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
+
+import numpy as np
 
 from pipelines.errors import BadUsage
 from pipelines.simulation.energy.accounting import EnergyAccount, account
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import Outages, Workload
-from pipelines.simulation.measures.holding import Uses
+from pipelines.simulation.measures.job_metrics import Uses
 from scheduler_core.cluster import Machine
 from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 from scheduler_core.planning.power import PowerTable
 from scheduler_core.planning.release import CLAIRVOYANT, Slack, released_s
-from scheduler_core.types import FloatArray
+from scheduler_core.types import FloatArray, IntArray
 
 ShiftBy = Literal["carbon", "price"]
 
 AT_ONCE: Final = "none"
 BY_FORECAST: Final = "forecast"
 FORECAST: Final = "yesterday"
-"""The forecast that jobs are held by: persistence sees no better hour."""
+"""The forecast by which jobs are held; persistence would never hold a job."""
 
-CURE: Final = "give files of a whole year with --grid"
+REMEDY: Final = "give files of a whole year with --grid"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """Jobs are held within their slack until an hour of less carbon, or of a lower price."""
+    """Holding of jobs, within their slack, for an hour of less carbon or a lower price."""
 
     slack: Slack
     by: ShiftBy
 
     def note(self) -> str:
-        """Say who is held, how long, and by what."""
+        """Return a note on which jobs are held, how long, and by which series."""
         long = f"{self.slack.longest_s / HOUR_S:g} h" if self.slack.longest_s is not None else ""
-        long = long or f"{self.slack.run_frac:g} of the predicted run time (unknown: not at all)"
+        long = long or f"{self.slack.run_frac:g} of the predicted run time (not held if unknown)"
         return (
-            f"slack {long} by {self.by}: shift={BY_FORECAST} holds a job until the begin of the hour within it from "
-            "which its run is expected to meet the lowest mean, by the same hours of the day before; "
-            f"shift={CLAIRVOYANT} by what came (a bound, not a policy); decided once, at submission; time held is time "
-            "waited"
+            f"slack {long} by {self.by}: shift={BY_FORECAST} holds a job until the hour within it from which the mean "
+            "over its run is lowest, forecast by the same hours of the day before; "
+            f"shift={CLAIRVOYANT} uses the real series (a bound, not a policy); decided once, at submission; time held "
+            "counts as waiting"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where and when a simulation takes place.
+    """Power, grid and start of a simulation.
 
-    `start_ts` is the Unix time of the simulation's 0 s on the grid; `notes` are what a reader of figures has to know.
+    `start_ts` is the Unix time of the simulation's 0 s on the grid; `notes` are the assumptions behind the figures.
     """
 
     table: PowerTable
@@ -65,13 +67,13 @@ class Site:
 
     @property
     def shifts(self) -> tuple[str, ...]:
-        """Return the ways in which jobs are let into the queue, at once first."""
+        """Return the ways in which jobs are released into the queue, at once first."""
         return (AT_ONCE,) if self.holding is None else (AT_ONCE, BY_FORECAST, CLAIRVOYANT)
 
     def released_s(self, workload: Workload, shift: str) -> FloatArray:
-        """Return when jobs (n) are let into the queue under a shift other than `AT_ONCE`.
+        """Return when jobs (n) are released into the queue under a shift.
 
-        The forecast goes by predicted run times, the clairvoyant by those to come.
+        The forecast uses predicted run times, the clairvoyant bound the actual ones.
         """
         if self.holding is None or shift == AT_ONCE:
             return workload.arrive_s
@@ -86,7 +88,7 @@ class Site:
         )
 
     def account(self, schedule: Schedule, uses: Uses, *, from_s: float, outages: Outages) -> EnergyAccount:
-        """Return what a run came to here."""
+        """Return the energy account of a run at this site."""
         return account(
             schedule,
             uses,
@@ -101,28 +103,26 @@ class Site:
     def _series(self, by: ShiftBy) -> HourlySeries:
         series = None if self.grid is None else (self.grid.carbon if by == "carbon" else self.grid.price)
         if series is None:
-            raise BadUsage(f"--shift-by {by}: found no series of {by} in the grid, expected one; name the other")
+            raise BadUsage(f"--shift-by {by}: found no series of {by} in the grid, expected one; use the other series")
         return series
 
 
-def start_on(grid: Grid, told: datetime | None, first_ts: float | None, *, cure: str = CURE) -> tuple[float, str]:
-    """Return the Unix time of a simulation's 0 s on the grid, and how it was found.
+def start_on(grid: Grid, chosen: datetime | None, first_ts: float | None, *, remedy: str = REMEDY) -> tuple[float, str]:
+    """Return the Unix time of a simulation's 0 s on the grid, and a note on how it was chosen.
 
-    As told (of UTC); else, for recorded arrivals, the month, day and time of the first submission in
-    the grid's year; else the grid's first hour. Days of the week are not matched (ours). What runs on beyond the last
-    hour of the grid goes on at its first.
-
-    `cure` is what the error tells to do.
+    It is the `chosen` moment (UTC); else, for recorded arrivals, month, day and time of the first submission in the
+    grid's year; else the grid's first hour. Days of the week are not matched (ours). A simulation that runs beyond the
+    last hour of the grid continues at its first. `remedy` ends the error message.
 
     Raises
     ------
     BadUsage
-        If the grid does not tell that moment.
+        If the moment is outside the grid's hours.
     """
     series = next(each for each in (grid.carbon, grid.price) if each is not None)
     begin = datetime.fromtimestamp(series.start_s, UTC)
-    if told is not None:
-        candidates, how = [told], "as told"
+    if chosen is not None:
+        candidates, how = [chosen], "as given"
     elif first_ts is not None:
         first = datetime.fromtimestamp(first_ts, UTC)
         candidates = [_in_year(first, year) for year in (begin.year, begin.year + 1)]
@@ -134,13 +134,13 @@ def start_on(grid: Grid, told: datetime | None, first_ts: float | None, *, cure:
             return moment.timestamp(), f"0 s is {moment:%Y-%m-%d %H:%M} UTC on the grid ({how})"
     last = datetime.fromtimestamp(series.until_s, UTC)
     raise BadUsage(
-        f"zone {grid.zone}: found the begin {candidates[0]:%Y-%m-%d %H:%M} UTC ({how}), expected one from "
-        f"{begin:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M}; {cure}"
+        f"zone {grid.zone}: found the start {candidates[0]:%Y-%m-%d %H:%M} UTC ({how}), expected one from "
+        f"{begin:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M}; {remedy}"
     )
 
 
 def power_notes(table: PowerTable, machines: Sequence[Machine]) -> list[str]:
-    """Say where watts come from, and what is assumed."""
+    """Return notes on the source of power figures, and on assumptions."""
     return [
         f"power: {table.source}; linear in use between idle and full; memory, disks and network are left out; machines "
         "draw idle power until the run's end",
@@ -150,22 +150,54 @@ def power_notes(table: PowerTable, machines: Sequence[Machine]) -> list[str]:
 
 
 def use_note(table: PowerTable) -> str:
-    """Say what runs of unknown use are taken to use."""
+    """Return a note on the assumed use of unmeasured runs."""
     assumed = table.assumed
-    return f"use that nobody measured: {assumed.gpu_frac:.0%} of the GPUs held and {assumed.cpu_frac:.0%} of the CPUs"
+    return (
+        f"assumed use if not measured: {assumed.gpu_frac:.0%} of the GPUs held and {assumed.cpu_frac:.0%} of the CPUs"
+    )
 
 
 def machine_notes(table: PowerTable, machines: Sequence[Machine]) -> list[str]:
-    """Say of how many machines the table does not know what they are, and what they are taken as."""
+    """Return notes on machines that the table does not list, and what they are taken as."""
     notes = []
     guessed, with_gpus = table.guessed(machines), sum(each.gpus > 0 for each in machines)
     if guessed:
-        notes.append(f"{guessed} of {with_gpus} machines name no GPU type of the table: taken as {table.default_gpu}")
-    if untold := sum(not each.cpu_cores for each in machines):
-        notes.append(f"{untold} machines tell no cores: taken as {table.packages} CPUs")
+        notes.append(f"{guessed} of {with_gpus} machines have no GPU type of the table: taken as {table.default_gpu}")
+    if unknown := sum(not each.cpu_cores for each in machines):
+        notes.append(f"{unknown} machines have no known cores: taken as {table.packages} CPUs")
     return notes
 
 
 def _in_year(moment: datetime, year: int) -> datetime:
     leap_day = (moment.month, moment.day) == (2, 29) and (year % 4 or (year % 100 == 0 and year % 400))
     return moment.replace(year=year, month=3, day=1) if leap_day else moment.replace(year=year)
+
+
+def held_back(workload: Workload, release_s: FloatArray) -> tuple[Workload, IntArray]:
+    """Return the workload sorted by release time, and the original row of each of its rows."""
+    order = np.argsort(release_s, kind="stable")
+    return _reordered(workload, order, release_s[order]), order
+
+
+def as_submitted(schedule: Schedule, arrive_s: FloatArray, order: IntArray) -> Schedule:
+    """Return the schedule of a held-back workload with jobs in the order of submission, and waiting since then.
+
+    `arrive_s` are the submission times (n), `order` comes from `held_back`. Time held counts as waiting in all metrics.
+    """
+    back = np.argsort(order)
+    return replace(
+        schedule,
+        workload=_reordered(schedule.workload, back, arrive_s),
+        job=order[schedule.job],
+        never_fits=schedule.never_fits[back],
+        finished_s=schedule.finished_s[back],
+    )
+
+
+def _reordered(workload: Workload, rows: IntArray, arrive_s: FloatArray) -> Workload:
+    columns = {
+        each.name: getattr(workload, each.name)[rows]
+        for each in fields(workload)
+        if each.name not in ("arrive_s", "gpu_types")
+    }
+    return Workload(arrive_s=arrive_s, gpu_types=workload.gpu_types, **columns)

@@ -1,6 +1,6 @@
-"""A window of simulated time laid on a grid: what drawing so many watts over spans of it comes to, exactly.
+"""Energy, carbon and cost of watts drawn over spans of time on a grid, as exact integrals; and their sums.
 
-Who draws what is `draw`'s matter. Called by `accounting`.
+The watts of runs are in `accounting`. Called by it, `meters`, `tables` and the studies.
 """
 
 from dataclasses import dataclass
@@ -8,18 +8,76 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.simulation.energy.amounts import Amounts
 from pipelines.simulation.engine.workload import Outages
 from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 from scheduler_core.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Sums of `Amounts`."""
+
+    kwh: float
+    carbon_g: float
+    cost_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """Energy of machines, and the site's emissions and cost for it (PUE included); NaN without a series of the grid.
+
+    >>> one = np.array([1.0, 2.0])
+    >>> Amounts(kwh=one, carbon_g=one * 300.0, cost_usd=-one).total()
+    Totals(kwh=3.0, carbon_g=900.0, cost_usd=-3.0)
+    """
+
+    kwh: FloatArray
+    carbon_g: FloatArray
+    cost_usd: FloatArray
+
+    def total(self) -> Totals:
+        """Return the sums over all rows."""
+        return Totals(
+            kwh=float(self.kwh.sum()), carbon_g=float(self.carbon_g.sum()), cost_usd=float(self.cost_usd.sum())
+        )
+
+    def by(self, rows: IntArray, count: int) -> "Amounts":
+        """Return sums by group: `rows` holds the group (0 .. count - 1) of each amount."""
+        return Amounts(
+            kwh=by(rows, self.kwh, count),
+            carbon_g=by(rows, self.carbon_g, count),
+            cost_usd=by(rows, self.cost_usd, count),
+        )
+
+    def plus(self, other: "Amounts") -> "Amounts":
+        """Return the sums row by row."""
+        return Amounts(
+            kwh=self.kwh + other.kwh,
+            carbon_g=self.carbon_g + other.carbon_g,
+            cost_usd=self.cost_usd + other.cost_usd,
+        )
+
+    def less(self, other: "Amounts") -> "Amounts":
+        """Return the differences row by row."""
+        return Amounts(
+            kwh=self.kwh - other.kwh,
+            carbon_g=self.carbon_g - other.carbon_g,
+            cost_usd=self.cost_usd - other.cost_usd,
+        )
+
+
+def by(rows: IntArray, values: FloatArray, count: int) -> FloatArray:
+    """Return sums of values by group: `rows` holds the group (0 .. count - 1) of each value."""
+    return np.bincount(rows, weights=values, minlength=count).astype(np.float64)
+
 
 WATTS_PER_KW: Final = 1000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spans:
-    """Spans of time (any number): their seconds, and the integrals of intensity and price over them, PUE included."""
+    """Spans of time: their seconds, and the integrals of carbon intensity and price over them, PUE included."""
 
     seconds: FloatArray
     carbon: FloatArray
@@ -27,11 +85,11 @@ class Spans:
 
     @property
     def hours(self) -> FloatArray:
-        """Return how long they are in hours."""
+        """Return their lengths in hours."""
         return self.seconds / HOUR_S
 
     def times(self, watts: FloatArray) -> Amounts:
-        """Return what comes of drawing so many watts during each span."""
+        """Return the amounts of drawing `watts` during each span."""
         kw = watts / WATTS_PER_KW
         return Amounts(kwh=kw * self.hours, carbon_g=kw * self.carbon, cost_usd=kw * self.price)
 
@@ -50,12 +108,12 @@ class Window:
     until_s: float
 
     def over(self, begin_s: FloatArray, end_s: FloatArray) -> Spans:
-        """Return what of spans lies within the window.
+        """Return the parts of spans within the window.
 
         Raises
         ------
         BadInput
-            If a series of the grid does not reach there.
+            If a series of the grid does not cover them.
         """
         begins, ends = self._within(begin_s, end_s)
         return Spans(
@@ -69,7 +127,7 @@ class Window:
         return self.over(np.array([self.from_s]), np.array([self.until_s]))
 
     def by_hour(self, begin_s: FloatArray, end_s: FloatArray, watts: FloatArray) -> tuple[FloatArray, Amounts]:
-        """Return the hours of the grid that the window touches, and what all spans come to in each together."""
+        """Return the hours of the grid that the window touches, and the total amounts of all spans in each."""
         first = float(np.floor((self.start_ts + self.from_s) / HOUR_S))
         count = max(int(np.ceil((self.start_ts + self.until_s) / HOUR_S - first)), 1)
         shift_s = self.start_ts - first * HOUR_S
@@ -80,8 +138,8 @@ class Window:
         carbon_g, cost_usd = (kwh * level for level in levels)
         return hour_ts, Amounts(kwh=kwh, carbon_g=carbon_g, cost_usd=cost_usd)
 
-    def told(self, amounts: Amounts) -> Amounts:
-        """Return amounts with NaN for what the grid does not tell, also of rows that came to nothing."""
+    def known(self, amounts: Amounts) -> Amounts:
+        """Return amounts with NaN for carbon or cost if the grid has no such series, also in rows without energy."""
         unknown = np.full(len(amounts.kwh), np.nan)
         return Amounts(
             kwh=amounts.kwh,
@@ -103,7 +161,7 @@ class Window:
 
 
 def united(outages: Outages) -> Outages:
-    """Return the outages without overlaps: a machine that is down twice is away once.
+    """Return the outages without overlaps: time within two outages of a machine counts once.
 
     >>> twice = Outages(machine=np.array([0, 0]), down_s=np.array([5.0, 8.0]), up_s=np.array([20.0, 30.0]))
     >>> united(twice).down_s.tolist(), united(twice).up_s.tolist()
@@ -120,7 +178,7 @@ def united(outages: Outages) -> Outages:
 
 
 def _spread(begins: FloatArray, ends: FloatArray, kw: FloatArray, count: int) -> FloatArray:
-    """Return the kWh of each hour 0 .. count - 1 from spans in hours, each drawing so many kW."""
+    """Return the kWh of each hour 0 .. count - 1 from spans in hours, each drawing `kw`."""
     level, partly = np.zeros(count + 2), np.zeros(count + 2)
     for at, signed in ((begins, kw), (ends, -kw)):
         hour = np.minimum(at.astype(np.int64), count)

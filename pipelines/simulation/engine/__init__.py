@@ -1,4 +1,4 @@
-"""Two engines for one simulation: `plain` is readable and runs the scheduler, `compiled` runs the same in numba.
+"""Two engines with equal results: `plain` calls the scheduler and is easy to read, `compiled` is fast (numba).
 
-No metric is computed here. Called by `pipelines.simulation` and `pipelines.studies`.
+No metric is computed here. Called by `measures`, `energy`, the rest of `pipelines.simulation`, and the studies.
 """

@@ -1,7 +1,6 @@
-"""The readable event loop, and the oracle of the compiled one: a heap of (time, priority, counter, event).
+"""The readable event loop, and the reference of the compiled one: a heap of (time, kind, number).
 
-Time is a number that events carry, never a clock. Who starts where is decided by `rounds`; this only knows what the
-scheduler may not: how long runs truly last.
+The scheduler decides starts and placements, without access to actual run times; the loop supplies those.
 Called by `simulator` and by tests.
 """
 
@@ -25,7 +24,7 @@ from scheduler_core.types import IntArray
 
 
 class Happening(IntEnum):
-    """What comes first among events of one moment: capacity is given back before it is asked for."""
+    """Kinds of events, in their order at one moment: capacity is released before it is allocated."""
 
     END = 0
     UP = 1
@@ -35,7 +34,7 @@ class Happening(IntEnum):
 
 @dataclass(slots=True)
 class Run:
-    """One run as it is recorded; `end_s` is the planned end until it has ended."""
+    """A run of a job; `end_s` is the planned end until it has ended."""
 
     serial: int
     start_s: float
@@ -48,7 +47,7 @@ class Run:
 def run_plain(
     workload: Workload, machines: Sequence[Machine], discipline: Discipline, horizon_s: float, outages: Outages
 ) -> Schedule:
-    """Run the arrivals through the machines until the horizon; an infinite one runs until nothing more happens."""
+    """Simulate the arrivals until the horizon; an infinite horizon ends at the last event."""
     loop = _Loop(workload, machines, discipline, outages)
     last_s = loop.until(horizon_s)
     end_s = horizon_s if math.isfinite(horizon_s) else last_s
@@ -75,7 +74,7 @@ def run_plain(
 
 
 def _host_devices(runs: Sequence[Run], cluster: Cluster) -> IntArray | None:
-    """Return the milli-GPUs that every host entry took of each of its devices; None where GPUs are pooled."""
+    """Return the milli-GPUs taken of each device, per entry of `Schedule.hosts`; None if GPUs are pooled."""
     if cluster.devices is None:
         return None
     devices = cluster.devices.shape[1]
@@ -84,7 +83,7 @@ def _host_devices(runs: Sequence[Run], cluster: Cluster) -> IntArray | None:
 
 
 class _Loop:
-    """The state of one simulation: the heap, the scheduler, and what has happened so far."""
+    """The state of one simulation: the heap of events, the scheduler, and the runs so far."""
 
     def __init__(
         self, workload: Workload, machines: Sequence[Machine], discipline: Discipline, outages: Outages
@@ -106,7 +105,7 @@ class _Loop:
         heapq.heapify(self._heap)
 
     def until(self, horizon_s: float) -> float:
-        """Handle every moment up to the horizon, one scheduling round each; return the last."""
+        """Process every moment up to the horizon, with one scheduling round each; return the last moment."""
         last_s = 0.0
         while math.isfinite(now_s := self._next_s(last_s)) and now_s <= horizon_s:
             self.strand(last_s, now_s)
@@ -118,14 +117,14 @@ class _Loop:
         return last_s
 
     def strand(self, from_s: float, until_s: float) -> None:
-        """Count the GPUs that stay free until the next moment though some waiting job asks for no more in all."""
+        """Add the free GPU-seconds until the next moment if some waiting job requests no more GPUs than are free."""
         wanted = min((gang.milli_gpus for job in self.scheduler.queue if (gang := job.demand).units[2] > 0), default=0)
         free = int(self.scheduler.occupancy.room.free[:, 2].sum()) if wanted else 0
         if 0 < wanted <= free:
             self.stranded_gpu_s += free / MILLI * (until_s - from_s)
 
     def _next_s(self, now_s: float) -> float:
-        """Return when something happens next: an event, or a tick while some job waits and some runs."""
+        """Return the next moment: an event, or a preemption tick while jobs wait and run."""
         while self._heap and self._heap[0][1] == Happening.END and self._is_stale(self._heap[0][2]):
             heapq.heappop(self._heap)
         next_s = self._heap[0][0] if self._heap else math.inf
@@ -201,7 +200,7 @@ def next_multiple(step_s: float, now_s: float) -> float:
 
 
 def waiting_of(workload: Workload, serial: int, match_gpu_type: bool) -> Waiting:
-    """Return a row of the workload as policies see it."""
+    """Return a row of the workload as the scheduler's waiting job, without its run time."""
     code = int(workload.gpu_type[serial])
     gpu_type = workload.gpu_types[code] if match_gpu_type and code != ANY_GPU_TYPE else None
     request, granted = (

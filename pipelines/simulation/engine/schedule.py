@@ -1,6 +1,6 @@
-"""What a simulation did, as columns: every run of every job, where it ran, and how it ended.
+"""The schedule of a finished simulation, as columns: every run of every job, its machines, and how it ended.
 
-Nothing is simulated or measured here. Made by the event loops of `simulator`; read by `metrics`, `series` and `log`.
+Nothing is simulated or measured here. Made by the two engines; read by `measures` and `energy`.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ EndingArray = npt.NDArray[np.int8]
 
 
 class Ending(IntEnum):
-    """How a run ended; `RUNNING` runs were cut by the end of the simulation."""
+    """How a run ended; `RUNNING` ones had not ended when the simulation did."""
 
     RUNNING = 0
     COMPLETED = 1
@@ -34,29 +34,29 @@ class Schedule:
     Attributes
     ----------
     machines
-        What it ran on; `hosts` are indices into it.
+        The cluster; `hosts` are indices into it.
     end_s
         The horizon, or the last event's time where the horizon is infinite.
     job
         The run's job, a row of `workload`.
     start_s, end_run_s
-        When the run began, and when it ended; for `RUNNING` ones when it would have (beyond `end_s`).
+        Start and end of the run; for `RUNNING` ones the planned end (beyond `end_s`).
     full
-        The run was given the job's full request (after a kill), not `granted_units`.
+        Whether the run held the job's full request (after a kill) instead of `granted_units`.
     ending
         `Ending` codes, int8.
     host_offsets, hosts, host_counts
         Run i held `host_counts[j]` instances on machine `hosts[j]`, for j in host_offsets[i] .. host_offsets[i + 1].
     host_devices
-        Milli-GPUs that each entry of `hosts` took of each GPU of its machine (len(hosts), most GPUs of any machine);
-        None where GPUs are pooled.
+        Milli-GPUs that each entry of `hosts` took of each GPU of its machine (len(hosts), largest number of GPUs of a
+        machine); None if GPUs are pooled.
     never_fits
-        Jobs (n) whose full request exceeds the empty cluster; they never waited.
+        Whether a job's (n) full request exceeds the empty cluster; such jobs never wait.
     finished_s
-        When a job (n) completed or failed; NaN where it had not by the end.
+        When a job (n) completed or failed; NaN if it had not by the end.
     stranded_gpu_s
-        GPU-seconds that stood free while some job waited that asked for no more GPUs than were free in all: lost to
-        fragmentation, to other resources, or to the queue's rules.
+        GPU-seconds that stayed free while some waiting job requested no more GPUs than were free in total: lost to
+        fragmentation, to other resources, or to the rules of the queue.
     """
 
     workload: Workload

@@ -1,7 +1,7 @@
-"""The simulator: one question, two engines with the same answer, deterministic to the byte.
+"""The simulator: checks the input, chooses an engine, and returns a schedule; the same input gives the same bytes.
 
-The readable engine is `plain`, the fast one `compiled`; what a run comes to is measured in `metrics`, `series`, `log`.
-Called by `pipelines` and by tests.
+The readable engine is `plain`, the fast one `compiled`; results are measured in `measures`.
+Called by `pipelines.simulation`, the studies and tests.
 """
 
 import math
@@ -11,10 +11,9 @@ from typing import Final, Literal, get_args
 
 import numpy as np
 
-from pipelines.simulation.engine.outages import check_outages
 from pipelines.simulation.engine.plain import run_plain
 from pipelines.simulation.engine.schedule import Schedule
-from pipelines.simulation.engine.workload import NO_OUTAGES, Outages, Workload
+from pipelines.simulation.engine.workload import NO_OUTAGES, Outages, Workload, check_outages
 from scheduler_core.cluster import Machine
 from scheduler_core.devices import rounded
 from scheduler_core.discipline import Discipline
@@ -28,7 +27,7 @@ PAPER_HORIZON_S: Final = 12 * 3600.0
 Engine = Literal["auto", "compiled", "plain"]
 
 COMPILED_FROM: Final = 2000
-"""Arrivals from which on `auto` compiles (half a minute, once on a machine); fewer take the readable engine seconds."""
+"""Arrivals from which `auto` compiles (half a minute, once per machine); `plain` runs fewer in seconds."""
 
 
 def simulate(
@@ -40,18 +39,17 @@ def simulate(
     outages: Outages = NO_OUTAGES,
     engine: Engine = "auto",
 ) -> Schedule:
-    """Run the arrivals through the machines until the horizon; an infinite one runs until nothing more happens.
+    """Simulate the arrivals until the horizon; an infinite horizon ends at the last event.
 
-    `engine`: `plain` is the readable one, `compiled` the fast one, which knows policies and placements by name only;
-    `auto` is the fast one where it can be and pays. Both give the same schedule. GPUs shared by devices are known to
-    `plain` only, and instances of more than one GPU are rounded up to whole ones before: the schedule's workload is
-    the rounded one.
+    `engine`: `plain` accepts any policy and placement, `compiled` only names and pooled GPUs; `auto` takes the compiled
+    one if possible and faster. Both give the same schedule. With GPUs shared by devices, instances of more than one GPU
+    are first rounded up to whole ones, and the schedule holds the rounded workload.
 
     Raises
     ------
     BadInput
-        If a name is unknown, there is no machine, a number is out of its range, rules exclude one another, or an
-        infinite run might never end.
+        If a name is unknown, there is no machine, a number is out of range, rules exclude one another, or a simulation
+        without a horizon might never end.
 
     References
     ----------
@@ -60,11 +58,11 @@ def simulate(
     Examples
     --------
     >>> from scheduler_core.cluster import paper_machines
-    >>> nobody = np.empty(0)
+    >>> none = np.empty(0)
     >>> empty = Workload(
-    ...     arrive_s=nobody, request_units=np.empty((0, 3)), granted_units=np.empty((0, 3)), instances=nobody,
-    ...     gpu_type=nobody, user=nobody, priority=nobody, run_s=nobody, granted_run_s=nobody, dies=nobody,
-    ...     fails=nobody, predicted_s=nobody)
+    ...     arrive_s=none, request_units=np.empty((0, 3)), granted_units=np.empty((0, 3)), instances=none,
+    ...     gpu_type=none, user=none, priority=none, run_s=none, granted_run_s=none, dies=none,
+    ...     fails=none, predicted_s=none)
     >>> simulate(empty, paper_machines(), horizon_s=60.0, engine="plain").end_s
     60.0
     """
@@ -78,10 +76,10 @@ def simulate(
         return run_plain(_in_devices(workload), machines, discipline, horizon_s, outages)
     named = isinstance(discipline.policy, str) and isinstance(discipline.placement, str)
     if engine == "compiled" and not named:
-        raise BadInput("engine: found compiled with a policy or placement of your own, expected names; pass plain")
+        raise BadInput("engine: found compiled with a policy or placement that is not a name; pass plain")
     if engine == "plain" or not named or (engine == "auto" and len(workload) < COMPILED_FROM):
         return run_plain(workload, machines, discipline, horizon_s, outages)
-    # Compiling costs seconds: only who simulates pays for it.
+    # Imported late: compiling costs seconds.
     from pipelines.simulation.engine.compiled import run_compiled
 
     return run_compiled(workload, machines, discipline, horizon_s, outages)
@@ -108,7 +106,7 @@ def _in_devices(workload: Workload) -> Workload:
 
 
 def _check_that_it_ends(workload: Workload, discipline: Discipline) -> None:
-    """Refuse what could stop and restart jobs for ever: each run has to get on by more than it costs."""
+    """Refuse endless preemption: a quantum has to be longer than the checkpoint it costs."""
     if discipline.checkpoint_s >= discipline.quantum_s:
         raise BadInput(
             f"discipline: found checkpoint_s={discipline.checkpoint_s} and quantum_s={discipline.quantum_s} without a "

@@ -1,10 +1,14 @@
-"""What a simulation is asked to run, as columns: one row per arrival, everything the event loops need and no more.
+"""The input of a simulation: arrivals as columns, outages of machines, and random draws of both.
 
-Advice and truth are settled before: what a job is given at first and how long it then runs are columns like any other.
-Made by `pipelines`; run by `simulator`.
+Advice and slowdown models are applied before: allocation and run time of the first start are columns. Random
+generators are passed in. Made by `pipelines.simulation` and the studies; run by `simulator`.
 """
 
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Final
 
 import numpy as np
 
@@ -15,34 +19,33 @@ from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Arrivals in the order of their times (n); the row's number is the job's serial, which settles ties.
+    """Arrivals in the order of their times (n); the row number is the job's serial, which breaks ties.
 
     Attributes
     ----------
     arrive_s
-        Moment of the simulation, which starts at 0 s, ascending.
+        Seconds since the start of the simulation, ascending.
     request_units, granted_units
-        (n, 3) int64 per instance in the units of `cluster.UNITS`: the full request, and what the first start is given,
-        no more than that.
-        After a kill a job is given its full request.
+        (n, 3) int64 per instance in the units of `cluster.UNITS`: the full request, and the allocation of the first
+        start, at most the request. After a kill a job gets its full request.
     instances
-        Pieces of the gang, at least 1; all start and end together.
+        Instances of the gang, at least 1; all start and end together.
     gpu_type
         Code into `gpu_types`, whose names may list alternatives ("V100M16|V100M32"), or `ANY_GPU_TYPE`.
     user
-        Code of the user, 0 or more; whose dominant share DRF looks at.
+        Code of the user, 0 or more; DRF sorts by its dominant share.
     priority
         Larger goes first under `priority`.
     run_s
         Run time at the full request.
     granted_run_s
-        How long the first start holds what it is given, stretch and all; where `dies`, it is killed then.
+        How long the first start holds its allocation, slowdown included; if `dies`, it is then killed.
     dies
         The first start ends in a kill (too little memory); the job runs again at its full request.
     fails
-        The job's own end is a failure (of the recorded job): it leaves, and is not completed.
+        The job ends as failed, as recorded: it leaves the cluster but does not count as completed.
     predicted_s
-        Predicted run time (p50) as policies and backfill see it; NaN where nothing is known.
+        Predicted run time (p50) for policies and backfill; NaN if unknown.
     """
 
     arrive_s: FloatArray
@@ -82,7 +85,7 @@ class Workload:
             if not holds.all():
                 row = int(np.argmin(holds))
                 found = np.asarray(getattr(self, name))[row]
-                raise BadInput(f"workload: found {name} = {found} in row {row}; see Workload for what it may be")
+                raise BadInput(f"workload: found {name} = {found} in row {row}, expected a value as Workload documents")
 
     def __len__(self) -> int:
         return len(self.arrive_s)
@@ -90,9 +93,9 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outages:
-    """When machines are away, in the order of `down_s`: `machine` is an index, `up_s` may be infinite.
+    """Outages of machines, in the order of `down_s`: `machine` is an index, `up_s` may be infinite.
 
-    A gang with an instance on a machine that goes down loses the run it was in, and waits again in its old place.
+    A gang with an instance on a failing machine loses its run, and waits again with its old arrival time.
     """
 
     machine: IntArray
@@ -105,10 +108,131 @@ class Outages:
             row = int(np.argmin(holds))
             raise BadInput(
                 f"outages: found machine {self.machine[row]} down at {self.down_s[row]} s, up at {self.up_s[row]} s in "
-                f"row {row}; expected an index, an end after the begin, and ascending begins"
+                f"row {row}; expected an index, an end after the start, and ascending starts"
             )
 
 
 NO_OUTAGES = Outages(
     machine=np.empty(0, dtype=np.int64), down_s=np.empty(0, dtype=np.float64), up_s=np.empty(0, dtype=np.float64)
 )
+
+
+def draw_outages(
+    machines: int, *, between_s: float, repair_s: float, horizon_s: float, rng: np.random.Generator
+) -> Outages:
+    """Draw outages of each machine from its mean time between failures and mean time to repair.
+
+    Times up and down are exponential. All machines are up at 0 s; an outage begins before the horizon and may end
+    after it.
+
+    Raises
+    ------
+    BadInput
+        If there is no machine, or a time is not positive and finite.
+
+    References
+    ----------
+    Kokolis et al.: Revisiting Reliability in Large-Scale Machine Learning Research Clusters, HPCA 2025, for rates.
+
+    Examples
+    --------
+    >>> drawn = draw_outages(2, between_s=3600, repair_s=600, horizon_s=7200, rng=np.random.default_rng(7))
+    >>> drawn.machine.tolist(), drawn.down_s.round().tolist(), drawn.up_s.round().tolist()
+    ([0, 0, 0], [2547.0, 5209.0, 6490.0], [3162.0, 5746.0, 8520.0])
+    """
+    for name, value in (("between_s", between_s), ("repair_s", repair_s), ("horizon_s", horizon_s)):
+        if not 0.0 < value < math.inf:
+            raise BadInput(f"outages: found {name}={value}, expected a positive finite number of seconds")
+    if machines < 1:
+        raise BadInput(f"outages: found {machines} machines, expected at least one")
+    drawn = [_of_one_machine(between_s, repair_s, horizon_s, rng) for _ in range(machines)]
+    machine = np.repeat(np.arange(machines, dtype=np.int64), [len(down_s) for down_s, _ in drawn])
+    down_s = np.concatenate([down_s for down_s, _ in drawn])
+    up_s = np.concatenate([up_s for _, up_s in drawn])
+    order = np.lexsort((machine, down_s))
+    return Outages(machine=machine[order], down_s=down_s[order], up_s=up_s[order])
+
+
+def check_outages(outages: Outages, machines: int) -> None:
+    """Refuse outages of machines that the cluster lacks.
+
+    Raises
+    ------
+    BadInput
+        If an index is not below the number of machines.
+    """
+    beyond = outages.machine >= machines
+    if beyond.any():
+        raise BadInput(
+            f"outages: found machine {outages.machine[beyond][0]} in row {int(beyond.argmax())}, "
+            f"expected an index below {machines}, the number of machines"
+        )
+
+
+def _of_one_machine(
+    between_s: float, repair_s: float, horizon_s: float, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Return starts and ends of one machine's outages."""
+    down_s: list[float] = []
+    up_s: list[float] = []
+    now_s = float(rng.exponential(between_s))
+    while now_s < horizon_s:
+        down_s.append(now_s)
+        # However short the repair, the end has to be after the start.
+        up_s.append(max(now_s + float(rng.exponential(repair_s)), float(np.nextafter(now_s, math.inf))))
+        now_s = up_s[-1] + float(rng.exponential(between_s))
+    return np.array(down_s, dtype=np.float64), np.array(up_s, dtype=np.float64)
+
+
+SECONDS_PER_HOUR: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws:
+    """Drawn arrivals as columns (n): job `picks[i]` of a pool arrives at `at_s[i]`, ascending."""
+
+    at_s: FloatArray
+    picks: IntArray
+
+
+def poisson_draws(
+    kinds: Sequence[str],
+    *,
+    rate_per_h: float,
+    horizon_s: float,
+    rng: np.random.Generator,
+    mix: Mapping[str, float] | None = None,
+) -> Draws:
+    """Draw a Poisson process of jobs over [0, horizon_s), each a uniform draw from a pool (with replacement).
+
+    `kinds` are the task types of the pool's jobs; `mix` holds relative weights of types; within a type the draw is
+    uniform.
+
+    Raises
+    ------
+    BadInput
+        If the pool is empty, the rate or horizon is not positive and finite, or `mix` names a type it lacks.
+
+    Examples
+    --------
+    >>> poisson_draws(["ctr", "cv"], rate_per_h=1e6, horizon_s=3600.0, rng=np.random.default_rng(1)).picks[:5].tolist()
+    [0, 1, 1, 0, 1]
+    """
+    if not kinds:
+        raise BadInput("arrivals: found an empty job pool, expected at least one job")
+    if not (0.0 < rate_per_h < np.inf and 0.0 < horizon_s < np.inf):
+        raise BadInput(f"arrivals: found rate {rate_per_h}/h over {horizon_s} s, expected positive finite numbers")
+    count = int(rng.poisson(rate_per_h * horizon_s / SECONDS_PER_HOUR))
+    at_s = np.sort(rng.uniform(0.0, horizon_s, count))
+    return Draws(at_s=at_s, picks=rng.choice(len(kinds), size=count, p=_weights(kinds, mix)))
+
+
+def _weights(kinds: Sequence[str], mix: Mapping[str, float] | None) -> FloatArray:
+    if mix is None:
+        return np.full(len(kinds), 1.0 / len(kinds))
+    counts = Counter(kinds)
+    lacking = sorted(kind for kind, weight in mix.items() if weight > 0 and kind not in counts)
+    total = sum(mix.values())
+    if lacking or total <= 0 or min(mix.values()) < 0:
+        raise BadInput(f"arrivals: found the mix {dict(mix)}, expected weights over types of the pool {sorted(counts)}")
+    return np.array([mix.get(kind, 0.0) / counts[kind] / total for kind in kinds])

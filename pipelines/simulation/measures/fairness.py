@@ -1,6 +1,6 @@
-"""How evenly a cluster served its users: Jain's index, and finish-time fairness against a private share.
+"""Fairness among users: Jain's index, and finish-time fairness against a private share of the cluster.
 
-Pure functions of columns; which columns make sense is the callers' matter. Called by `metrics`.
+Pure functions of columns and schedules. Called by `metrics`.
 """
 
 import math
@@ -8,12 +8,12 @@ import math
 import numpy as np
 
 from pipelines.simulation.engine.schedule import Schedule
-from pipelines.simulation.measures.holding import capacity_units
+from pipelines.simulation.measures.job_metrics import capacity_units
 from scheduler_core.types import FloatArray, IntArray
 
 
 def jain(values: FloatArray) -> float:
-    """Return (sum x)^2 / (n sum x^2): 1 where all are equal, 1/n where one has everything; NaN of nothing.
+    """Return (sum x)^2 / (n sum x^2): 1 if all are equal, 1/n if one has everything; NaN without values.
 
     >>> jain(np.array([2.0, 2.0])), jain(np.array([4.0, 0.0]))
     (1.0, 0.5)
@@ -27,7 +27,7 @@ def jain(values: FloatArray) -> float:
 
 
 def user_means(values: FloatArray, users: IntArray, weights: FloatArray | None = None) -> FloatArray:
-    """Return the (weighted) mean of each user that has values of any weight, in the order of their codes.
+    """Return the (weighted) mean of each user with a weight above 0, in the order of user codes.
 
     >>> user_means(np.array([1.0, 3.0, 5.0]), np.array([0, 0, 7]))
     array([2., 5.])
@@ -39,7 +39,7 @@ def user_means(values: FloatArray, users: IntArray, weights: FloatArray | None =
 
 
 def dominant_share_s(schedule: Schedule) -> FloatArray:
-    """Return each job's work at its full request: run time times the largest share of the cluster it asks for (n,).
+    """Return each job's work at its full request: run time times its dominant share of the cluster (n,).
 
     References
     ----------
@@ -55,24 +55,23 @@ def dominant_share_s(schedule: Schedule) -> FloatArray:
 
 
 def private_finish_s(arrive_s: FloatArray, users: IntArray, run_s: FloatArray, work_s: FloatArray) -> FloatArray:
-    """Return when each job would end if every user had a 1/N share of the cluster alone, N being the users (n,).
+    """Return when each job would end if each of the N users had a private 1/N share of the cluster (n,).
 
-    A user's jobs are served there in the order of their arrival (rows ascend in `arrive_s`), as a fluid: the share is
-    never idle while one of them is not done, and none ends before its run time is over. `work_s` is the time a job
-    would take the whole cluster.
+    A user's jobs are served in order of arrival (rows ascend in `arrive_s`), as a fluid: the share is busy while a job
+    is left, and no job ends before its run time is over. `work_s` is a job's time on the whole cluster.
 
     >>> arrive_s, run_s, work_s = np.array([[0.0, 10.0, 20.0], [30.0, 30.0, 5.0], [20.0, 20.0, 1.0]])
     >>> private_finish_s(arrive_s, np.array([0, 0, 1]), run_s, work_s)
     array([40., 80., 25.])
     """
-    # Packed with their rows, users sort several times faster than by a stable argsort.
+    # Users packed with their rows sort several times faster than by a stable argsort.
     order = np.sort(users * len(users) + np.arange(len(users))) % max(len(users), 1)
     at = np.flatnonzero(np.diff(users[order], prepend=-1))
     segment = np.repeat(np.arange(len(at)), np.diff(at, append=len(users)))
     share_s = work_s[order] * len(at)
     queued_s = np.cumsum(share_s)
     queued_s -= (queued_s[at] - share_s[at])[segment]
-    # Lindley: what is drained at its end began with the latest moment at which the share had stood idle.
+    # Lindley recursion: the current busy period began at the latest moment at which the share was idle.
     begun_s = _running_max(arrive_s[order] - (queued_s - share_s), segment)
     finish_s = np.empty(len(users))
     finish_s[order] = np.maximum(begun_s + queued_s, arrive_s[order] + run_s[order])
@@ -81,7 +80,7 @@ def private_finish_s(arrive_s: FloatArray, users: IntArray, run_s: FloatArray, w
 
 def _running_max(values: FloatArray, segment: IntArray) -> FloatArray:
     """Return the largest value so far within each segment; exact, as it compares ranks that ascend with segments."""
-    by_size = np.argsort(values)  # unstable, as it does not matter which of equals stands for them
+    by_size = np.argsort(values)  # unstable sort: equal values are interchangeable
     ranks = np.empty(len(values), dtype=np.int64)
     ranks[by_size] = np.arange(len(values))
     ranks += segment * len(values)
@@ -92,8 +91,8 @@ def _running_max(values: FloatArray, segment: IntArray) -> FloatArray:
 def finish_time_fairness(schedule: Schedule, counted: IntArray) -> FloatArray:
     """Return rho of the jobs `counted` (rows): time from arrival to end, over the same in a private 1/N share.
 
-    At most 1 is what sharing promises. All users who ever came count for N, and all their jobs for their queues.
-    NaN for jobs that did not end.
+    Sharing is fair to a job if rho is at most 1. N counts all users who submitted, and their queues hold all their
+    jobs. NaN for jobs that did not end.
 
     References
     ----------

@@ -1,7 +1,6 @@
-"""What a simulation comes to: jobs finished, capacity held and truly used, the harm that was done, and to whom.
+"""Metrics of a schedule: finished jobs, allocated and used capacity, waits, slowdowns, lost work, fairness.
 
-Pure functions of a finished schedule; nothing is simulated or printed here.
-Called by `pipelines` and by tests.
+Pure functions; nothing is simulated or printed here. Called by `pipelines.simulation.paired_runs` and the studies.
 """
 
 import math
@@ -10,11 +9,18 @@ from typing import Final
 
 import numpy as np
 
-from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
 from pipelines.simulation.engine.schedule import Ending, Schedule
+from pipelines.simulation.engine.workload import SECONDS_PER_HOUR
 from pipelines.simulation.measures.fairness import dominant_share_s, finish_time_fairness, jain, user_means
-from pipelines.simulation.measures.holding import Uses, capacity_units, drawn_units, gang_units, held_s
-from pipelines.simulation.measures.outcomes import Outcomes, outcomes
+from pipelines.simulation.measures.job_metrics import (
+    JobMetrics,
+    Uses,
+    capacity_units,
+    drawn_units,
+    gang_units,
+    held_s,
+    job_metrics,
+)
 from scheduler_core.cluster import UNITS
 from scheduler_core.errors import BadInput
 from scheduler_core.types import BoolArray, FloatArray
@@ -25,43 +31,43 @@ STRETCHED_ABOVE: Final = 1.01
 """A started job counts as stretched when its run takes over one per cent longer than recorded."""
 
 SLOWDOWN_BOUND_S: Final = 10.0
-"""Run times below this count as this in slowdowns, so that the shortest jobs do not rule the mean."""
+"""Run times below this count as this in slowdowns, so that the shortest jobs do not dominate the mean."""
 
 _RESOURCES: Final = (("cpu", "core"), ("mem", "gib"), ("gpu", ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """One simulation in numbers, over the jobs that arrived in the window and the time of the window.
+    """Metrics of one simulation, over the window and the jobs that arrived in it.
 
-    The window goes from the end of the warm-up to the end. Distributions are NaN where no job counts.
+    The window is the time after the warm-up. Distributions are NaN if no job counts.
 
     Attributes
     ----------
     submitted, never_fits
-        Jobs that came and can ever fit; those that cannot lie outside it and outside every other figure.
+        Jobs that arrived and fit the empty cluster; those that never fit count in no other metric.
     deployed
         Jobs that started at least once.
     completed, failed, running, waiting
-        What submitted jobs were at the end, each one of these; killed, preempted and interrupted ones wait again.
+        State of submitted jobs at the end; killed, preempted and interrupted ones count as waiting until they restart.
     killed, retried
-        Jobs that died at least once for what they were given, and those of them that were started again.
+        Jobs killed at least once for lack of memory, and those of them that were started again.
     preempted, interrupted
-        Jobs stopped at least once for others, and by an outage.
+        Jobs stopped at least once by a preemption, and by an outage.
     complete_rate
         completed / (completed + waiting).
     *_allocated_frac
-        Time average of what gangs held, over the capacity of all machines (those away count); NaN without capacity.
+        Time average of allocations, over the capacity of all machines (including those away); NaN without capacity.
     *_used_frac
-        The same of what they truly drew: CPU and GPU work slowed by the stretch, mean memory, at most what they held.
-        Draws that nobody knows are left out, so it is a lower bound; NaN where none is known.
+        The same of the actual draw: CPU and GPU work slowed by the stretch, mean memory, at most the allocation.
+        Unknown draws are left out, so it is a lower bound; NaN if none is known.
     *_use_known_frac
-        How much of what was held has a known draw: what stands behind `*_used_frac`.
+        Share of allocations with a known draw, on which `*_used_frac` is based.
     stranded_gpu_frac
-        Time average, from 0 to the end whatever the warm-up, of GPUs that stood free while a job that asked for no more
-        of them waited, over capacity.
+        Time average, from 0 to the end whatever the warm-up, of free GPUs while some waiting job requested no more than
+        were free, over capacity.
     makespan_s
-        First arrival to last end, failed ones included; NaN while a job runs or waits.
+        First arrival to last end, failed jobs included; NaN if a job still runs or waits.
     wait_*_s
         Arrival to first start, of jobs that started.
     wait_at_least_*_s
@@ -71,19 +77,18 @@ class Metrics:
     slowdown_*
         Bounded slowdown of completed jobs: max(1, JCT / max(run time at the full request, 10 s)).
     stretch_*, stretched_share
-        Run time in the simulation over run time at the full request, waiting excluded, of jobs that started: all time
-        held, runs cut by the end in full, and what a killed, preempted or interrupted job has still to run, be its kill
-        only ahead. Share above 1.01.
+        Run time in the simulation over run time at the full request, waiting excluded, of jobs that started; see
+        `job_metrics.JobMetrics.stretch`. Share above 1.01.
     reclaimed_*_h
         Request minus allocation over the time it was held, in core-hours, GiB-hours and GPU-hours.
     killed_gpu_h, interrupted_gpu_h
-        GPU-hours held by runs whose work was lost in a kill, and in an outage; what was preempted before counts in.
+        GPU-hours of runs whose work was lost by a kill, and by an outage, including preempted runs before it.
     users
         Users who submitted.
     jain_slowdown
         Jain's index over users' mean bounded slowdowns (completed jobs).
     jain_served
-        Jain's index over how much of the work a user submitted was done by the end; work is run time times dominant
+        Jain's index over users' shares of submitted work that was done by the end; work is run time times dominant
         share at the full request.
     ftf_*, unfair_share
         Finish-time fairness of completed jobs: JCT over that in a private 1/N share of the cluster; share above 1.
@@ -149,46 +154,46 @@ class Metrics:
 
 
 def summarise(schedule: Schedule, *, uses: Uses | None = None, warm_up_s: float = 0.0) -> Metrics:
-    """Measure a schedule from `warm_up_s` to its end; without `uses` what was truly used is NaN.
+    """Measure a schedule from `warm_up_s` to its end; without `uses` the `*_used_frac` are NaN.
 
     Raises
     ------
     BadInput
-        If the warm-up does not lie within the simulation, or `uses` are of other jobs.
+        If the warm-up is not within the simulation, or `uses` has not one row per job.
     """
     workload = schedule.workload
     if not 0.0 <= warm_up_s < max(schedule.end_s, 1e-9):
         raise BadInput(f"metrics: found a warm-up of {warm_up_s} s, expected 0 or more and below {schedule.end_s} s")
     if uses is not None and uses.mean.shape != workload.request_units.shape:
         raise BadInput(f"metrics: found uses of shape {uses.mean.shape}, expected {workload.request_units.shape}")
-    became = outcomes(schedule)
+    jobs = job_metrics(schedule)
     in_window = workload.arrive_s >= warm_up_s
-    counted = became.arrived & in_window
-    completed = int((counted & became.completed).sum())
-    waiting = int((counted & became.waiting).sum())
+    counted = jobs.arrived & in_window
+    completed = int((counted & jobs.completed).sum())
+    waiting = int((counted & jobs.waiting).sum())
     return Metrics(
         submitted=int(counted.sum()),
         never_fits=int((in_window & schedule.never_fits & (workload.arrive_s <= schedule.end_s)).sum()),
-        deployed=int((counted & ~np.isnan(became.first_start_s)).sum()),
+        deployed=int((counted & ~np.isnan(jobs.first_start_s)).sum()),
         completed=completed,
-        failed=int((counted & became.failed).sum()),
-        running=int((counted & became.running).sum()),
+        failed=int((counted & jobs.failed).sum()),
+        running=int((counted & jobs.running).sum()),
         waiting=waiting,
-        killed=int((counted & became.killed).sum()),
-        retried=int((counted & became.retried).sum()),
-        preempted=int((counted & became.preempted).sum()),
-        interrupted=int((counted & became.interrupted).sum()),
+        killed=int((counted & jobs.killed).sum()),
+        retried=int((counted & jobs.retried).sum()),
+        preempted=int((counted & jobs.preempted).sum()),
+        interrupted=int((counted & jobs.interrupted).sum()),
         users=int(np.count_nonzero(np.bincount(workload.user[counted]))),
         complete_rate=completed / (completed + waiting) if completed + waiting else math.nan,
         **_held(schedule, uses, warm_up_s),
-        **_lost(schedule, became, warm_up_s),
-        **_service(schedule, became, counted),
-        **_completions(schedule, became, counted),
+        **_lost(schedule, jobs, warm_up_s),
+        **_service(schedule, jobs, counted),
+        **_completions(schedule, jobs, counted),
     )
 
 
 def _held(schedule: Schedule, uses: Uses | None, warm_up_s: float) -> dict[str, float]:
-    """Integrate what was held, drawn and reclaimed over the window, one resource at a time."""
+    """Integrate allocated, drawn and reclaimed capacity over the window, per resource."""
     during_s = held_s(schedule, warm_up_s, schedule.end_s)
     window_s = schedule.end_s - warm_up_s
     figures: dict[str, float] = {}
@@ -198,9 +203,9 @@ def _held(schedule: Schedule, uses: Uses | None, warm_up_s: float) -> dict[str, 
         drawn, known = math.nan, math.nan
         if uses is not None:
             draws = drawn_units(schedule, uses, at)
-            says = ~np.isnan(draws)
-            known = float(held[says].sum())
-            drawn = float(draws[says] @ during_s[says]) if says.any() else math.nan
+            measured = ~np.isnan(draws)
+            known = float(held[measured].sum())
+            drawn = float(draws[measured] @ during_s[measured]) if measured.any() else math.nan
         figures[f"{name}_allocated_frac"] = _ratio(allocated, over)
         figures[f"{name}_used_frac"] = _ratio(drawn, over)
         figures[f"{name}_use_known_frac"] = _ratio(known, allocated)
@@ -212,29 +217,29 @@ def _held(schedule: Schedule, uses: Uses | None, warm_up_s: float) -> dict[str, 
 
 
 def _requested_beyond(schedule: Schedule, resource: int) -> FloatArray:
-    """Return what the gang of each run asked for beyond what it was given (k,), in units."""
+    """Return request minus allocation of the gang of each run (k,), in units."""
     workload = schedule.workload
     less = (workload.request_units[:, resource] - workload.granted_units[:, resource]) * workload.instances
     return np.where(schedule.full, 0.0, less[schedule.job])
 
 
-def _lost(schedule: Schedule, became: Outcomes, warm_up_s: float) -> dict[str, float]:
-    """Sum the GPU time whose work was lost, and what stood stranded."""
+def _lost(schedule: Schedule, jobs: JobMetrics, warm_up_s: float) -> dict[str, float]:
+    """Sum the GPU time of lost work, and the stranded GPU time."""
     lost = {"killed_gpu_h": 0.0, "interrupted_gpu_h": 0.0}
-    if (became.lost_to >= 0).any():
+    if (jobs.lost_to >= 0).any():
         gpu_s = gang_units(schedule, 2) * held_s(schedule, warm_up_s, schedule.end_s) / UNITS[2]
         for name, ending in (("killed_gpu_h", Ending.KILLED), ("interrupted_gpu_h", Ending.INTERRUPTED)):
-            lost[name] = float(gpu_s[became.lost_to == ending].sum()) / SECONDS_PER_HOUR
+            lost[name] = float(gpu_s[jobs.lost_to == ending].sum()) / SECONDS_PER_HOUR
     gpus = float(capacity_units(schedule)[2]) / UNITS[2]
     return {**lost, "stranded_gpu_frac": _ratio(schedule.stranded_gpu_s, gpus * schedule.end_s)}
 
 
-def _service(schedule: Schedule, became: Outcomes, counted: BoolArray) -> dict[str, float]:
-    """Describe how long counted jobs waited, how far their runs stretched, and how much of their work was done."""
+def _service(schedule: Schedule, jobs: JobMetrics, counted: BoolArray) -> dict[str, float]:
+    """Return waits, stretches, makespan and served work of counted jobs."""
     workload = schedule.workload
-    wait_s = (became.first_start_s - workload.arrive_s)[counted]
+    wait_s = (jobs.first_start_s - workload.arrive_s)[counted]
     at_least_s = np.where(np.isnan(wait_s), schedule.end_s - workload.arrive_s[counted], wait_s)
-    stretches = became.stretch[counted & ~np.isnan(became.first_start_s)]
+    stretches = jobs.stretch[counted & ~np.isnan(jobs.first_start_s)]
     work_s = dominant_share_s(schedule)[counted]
     ends_s = schedule.finished_s[counted]
     over = bool(len(ends_s)) and not np.isnan(ends_s).any()
@@ -244,14 +249,14 @@ def _service(schedule: Schedule, became: Outcomes, counted: BoolArray) -> dict[s
         **_distribution("stretch", stretches, "", ("mean", "p99")),
         "stretched_share": _mean(stretches > STRETCHED_ABOVE),
         "makespan_s": float(ends_s.max() - workload.arrive_s[counted].min()) if over else math.nan,
-        "jain_served": jain(user_means(became.done_frac[counted], workload.user[counted], work_s)),
+        "jain_served": jain(user_means(jobs.done_frac[counted], workload.user[counted], work_s)),
     }
 
 
-def _completions(schedule: Schedule, became: Outcomes, counted: BoolArray) -> dict[str, float]:
-    """Describe JCT, bounded slowdown and finish-time fairness of counted jobs that completed."""
+def _completions(schedule: Schedule, jobs: JobMetrics, counted: BoolArray) -> dict[str, float]:
+    """Return JCT, bounded slowdown and finish-time fairness of counted jobs that completed."""
     workload = schedule.workload
-    rows = np.flatnonzero(counted & became.completed)
+    rows = np.flatnonzero(counted & jobs.completed)
     jct_s = schedule.finished_s[rows] - workload.arrive_s[rows]
     slowdown = np.maximum(jct_s / np.maximum(workload.run_s[rows], SLOWDOWN_BOUND_S), 1.0)
     rho = finish_time_fairness(schedule, rows)
@@ -268,7 +273,7 @@ _LEVELS: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 
 
 def _distribution(name: str, values: FloatArray, unit: str, what: tuple[str, ...]) -> dict[str, float]:
-    """Return mean and quantiles under their names; NaN of nothing."""
+    """Return mean and quantiles by column name; NaN without values."""
     levels = [_LEVELS[each] for each in what[1:]]
     quantiles = np.quantile(values, levels) if len(values) else np.full(len(levels), np.nan)
     figures = [_mean(values), *quantiles.tolist()]

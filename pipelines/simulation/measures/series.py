@@ -1,7 +1,6 @@
-"""A simulation over time: what was held, drawn, queued and done, as exact averages over steps of equal length.
+"""Time series of a schedule: allocation, use, queue and GPU fragmentation, as exact averages over equal steps.
 
-Nothing is sampled at points: between two steps every second counts. Called by `pipelines.simulation.simulation_files`
-and charts.
+Nothing is sampled; averages are integrals. Called by `pipelines.simulation.files`, `paired_runs` and the studies.
 """
 
 import math
@@ -11,22 +10,25 @@ from typing import Final
 import numpy as np
 
 from pipelines.simulation.engine.schedule import Ending, Schedule
-from pipelines.simulation.measures.holding import capacity_units, drawn_units, gang_units
+from pipelines.simulation.measures.job_metrics import capacity_units, drawn_units, gang_units, instance_units
 from pipelines.simulation.measures.metrics import Uses
-from scheduler_core.cluster import UNITS
+from scheduler_core.cluster import UNITS, Cluster
+from scheduler_core.devices import WHOLE
 from scheduler_core.errors import BadInput
+from scheduler_core.fragmentation import USES, FreeNodes, Use, weighed_uses
+from scheduler_core.target import TargetWorkload
 from scheduler_core.types import RESOURCES, FloatArray, IntArray
 
 MAX_STEPS: Final = 10_000_000
-"""More rows than this are a mistake in the step's unit."""
+"""Upper bound of rows: more suggest a wrong unit of the step."""
 
 _WAITS_AGAIN: Final = (Ending.KILLED, Ending.PREEMPTED, Ending.INTERRUPTED)
 
 
 def series(schedule: Schedule, step_s: float, *, uses: Uses | None = None) -> dict[str, FloatArray | IntArray]:
-    """Return columns over steps from 0 to the end, the last step being what is left.
+    """Return columns over steps from 0 to the end; the last step may be shorter.
 
-    `time_s` and `until_s` are the step's begin and end. `allocated_*` and `used_*` (cores, GiB, GPUs; used only with
+    `time_s` and `until_s` are the step's start and end. `allocated_*` and `used_*` (cores, GiB, GPUs; used only with
     `uses`, unknown draws left out), `free_gpus`, `waiting` and `running` (jobs) are time averages over the step;
     `completed` counts jobs by the step's end.
 
@@ -43,7 +45,7 @@ def series(schedule: Schedule, step_s: float, *, uses: Uses | None = None) -> di
     for at, (resource, unit) in enumerate(zip(RESOURCES, UNITS, strict=True)):
         if uses is not None:
             drawn = np.nan_to_num(drawn_units(schedule, uses, at))
-            # Sums of floats do not come back to exactly nothing.
+            # Rounding may leave sums slightly below 0.
             columns[f"used_{resource}"] = np.maximum(timeline.held(drawn) / unit, 0.0)
     columns["free_gpus"] = capacity_units(schedule)[2] / UNITS[2] - columns["allocated_gpus"]
     columns["waiting"] = timeline.waiting(schedule)
@@ -54,7 +56,7 @@ def series(schedule: Schedule, step_s: float, *, uses: Uses | None = None) -> di
 
 
 def step_edges_s(schedule: Schedule, step_s: float) -> FloatArray:
-    """Return where steps begin, and where the last one ends.
+    """Return the starts of the steps, and the end of the last one.
 
     Raises
     ------
@@ -66,17 +68,17 @@ def step_edges_s(schedule: Schedule, step_s: float) -> FloatArray:
             f"series: found a step of {step_s} s over {schedule.end_s} s, expected more than 0 s and at most "
             f"{MAX_STEPS} steps"
         )
-    # A last step shorter than a millionth of a step is rounding, and goes to the one before.
+    # A last step shorter than a millionth of a step is a rounding error: extend the one before.
     steps = max(math.ceil(schedule.end_s / step_s - 1e-6), 1) if schedule.end_s > 0.0 else 0
     return np.append(np.arange(steps, dtype=np.float64) * step_s, schedule.end_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Timeline:
-    """Every moment at which a level changes, with the steps' edges among them.
+    """All moments at which a level changes, including the edges of the steps.
 
-    Rows come as edges, starts, ends, arrivals; `order` sorts them by time, an edge before what happens at it. `gap_s`
-    is the time from each to the next up to the last edge, `edge_at` where the steps begin.
+    Rows are edges, starts, ends, arrivals; `order` sorts them by time, an edge before other rows of its moment. `gap_s`
+    is the time from each row to the next, up to the last edge; `edge_at` are the places of the edges in that order.
     """
 
     order: IntArray
@@ -90,12 +92,12 @@ class _Timeline:
         moments_s = np.concatenate([edges_s, schedule.start_s, schedule.end_run_s, schedule.workload.arrive_s])
         order = np.argsort(moments_s, kind="stable")
         edge_at = np.flatnonzero(order < len(edges_s))
-        # What comes after the last edge lies outside every step.
+        # Rows after the last edge are outside every step.
         gap_s = np.diff(moments_s[order[: edge_at[-1] + 1]])
         return cls(order=order, gap_s=gap_s, edge_at=edge_at, edges=len(edges_s), runs=len(schedule.job))
 
     def held(self, amounts: FloatArray | IntArray) -> FloatArray:
-        """Return the average per step of what runs hold from start to end, given per run."""
+        """Return the average per step of amounts (k,) that runs hold from start to end."""
         changes = np.zeros(len(self.order))  # whole units stay exact in floats
         changes[self.edges : self.edges + self.runs] = amounts
         changes[self.edges + self.runs : self.edges + 2 * self.runs] = -amounts
@@ -116,3 +118,126 @@ class _Timeline:
         begins = self.edge_at[:-1]
         lasts_s = np.add.reduceat(self.gap_s, begins)
         return np.asarray(np.add.reduceat(level * self.gap_s, begins) / lasts_s, dtype=np.float64)
+
+
+ROWS_AT_ONCE: Final = 2_000
+"""Machine states evaluated at once: bounds the memory."""
+
+
+def fragmentation_series(schedule: Schedule, target: TargetWorkload, step_s: float) -> dict[str, FloatArray]:
+    """Return columns over steps from 0 to the end of the schedule, each the exact average over the step.
+
+    Without a horizon the end may be long after the last arrival (see `mean_fragmented_gpus`).
+
+    `time_s` and `until_s` are the step's start and end, `free_gpus` the free GPUs, and `fragmented_gpus` those of them
+    that an average pod of the target cannot use; `<use>_gpus` split the free GPUs by `fragmentation.Use`. A machine
+    that is away counts as free.
+
+    Raises
+    ------
+    BadInput
+        If the schedule's GPUs were pooled, or the step is invalid (as in `series`).
+    """
+    if schedule.host_devices is None:
+        raise BadInput("fragmentation: found a schedule with pooled GPUs, expected sharing by devices")
+    return _fragmentation(schedule, schedule.host_devices, target, step_edges_s(schedule, step_s))
+
+
+def mean_fragmented_gpus(schedule: Schedule, target: TargetWorkload, since_s: float, until_s: float) -> float:
+    """Return the exact average of `fragmented_gpus` between two moments; NaN if they are equal.
+
+    The time after `until_s` is excluded, because a few long runs after the last arrival would dominate the average.
+
+    Raises
+    ------
+    BadInput
+        If the schedule's GPUs were pooled.
+    """
+    if schedule.host_devices is None:
+        raise BadInput("fragmentation: found a schedule with pooled GPUs, expected sharing by devices")
+    if not until_s > since_s:
+        return math.nan
+    columns = _fragmentation(schedule, schedule.host_devices, target, np.array([since_s, until_s]))
+    return float(columns["fragmented_gpus"][0])
+
+
+def _fragmentation(
+    schedule: Schedule, host_devices: IntArray, target: TargetWorkload, edges_s: FloatArray
+) -> dict[str, FloatArray]:
+    states = _states(schedule, host_devices)
+    uses = _changes(states, target)
+    averages = _averages(states.at_s, uses, edges_s) / (WHOLE * max(target.total, 1))
+    free = _averages(states.at_s, _since_before(states, states.devices.sum(axis=1)[:, None]), edges_s) / WHOLE
+    columns = {"time_s": edges_s[:-1], "until_s": edges_s[1:], "free_gpus": free[:, 0]}
+    columns["fragmented_gpus"] = averages.sum(axis=1) - averages[:, Use.USABLE]
+    return columns | {f"{name}_gpus": averages[:, use] for use, name in enumerate(USES)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _States:
+    """Free capacity of machines from a moment on (rows), by machine, then time; at first all of it."""
+
+    machine: IntArray
+    at_s: FloatArray
+    cpu_milli: IntArray
+    devices: IntArray
+    gpu_type: tuple[str | None, ...]
+
+
+def _states(schedule: Schedule, host_devices: IntArray) -> _States:
+    cluster = Cluster(schedule.machines)
+    gpus = cluster.capacity[:, 2:] // WHOLE
+    whole = np.column_stack([cluster.capacity[:, 0], np.where(np.arange(host_devices.shape[1]) < gpus, WHOLE, 0)])
+    run = np.repeat(np.arange(len(schedule.job)), np.diff(schedule.host_offsets))
+    cpu = instance_units(schedule, 0)[run] * schedule.host_counts
+    held = np.column_stack([cpu, host_devices])
+    count = len(whole)
+    machine = np.concatenate([np.arange(count), schedule.hosts, schedule.hosts])
+    # Runs that have not ended are cut at the end of the schedule.
+    until_s = np.minimum(schedule.end_run_s[run], schedule.end_s)
+    at_s = np.concatenate([np.zeros(count), schedule.start_s[run], until_s])
+    # The state of the empty machine comes before the events at 0 s.
+    order = np.lexsort((np.arange(len(machine)), at_s, machine))
+    free = np.cumsum(np.concatenate([whole, -held, held])[order], axis=0)
+    machine, at_s = machine[order], at_s[order]
+    # The cumulative sum runs over all machines: subtract the capacity of the machines before.
+    before = np.cumsum(whole, axis=0) - whole
+    free -= before[machine]
+    last = np.append((machine[1:] != machine[:-1]) | (at_s[1:] != at_s[:-1]), True)
+    return _States(
+        machine=machine[last],
+        at_s=at_s[last],
+        cpu_milli=free[last, 0],
+        devices=free[last, 1:],
+        gpu_type=tuple(each.gpu_type for each in schedule.machines),
+    )
+
+
+def _changes(states: _States, target: TargetWorkload) -> IntArray:
+    """Return the change of the cluster's milli-GPUs by use with each state, times the target's pods (rows, 7)."""
+    parts = [np.zeros((0, len(Use)), dtype=np.int64)]
+    for begin in range(0, len(states.machine), ROWS_AT_ONCE):
+        rows = slice(begin, begin + ROWS_AT_ONCE)
+        gpu_type = tuple(states.gpu_type[machine] for machine in states.machine[rows].tolist())
+        nodes = FreeNodes(cpu_milli=states.cpu_milli[rows], devices=states.devices[rows], gpu_type=gpu_type)
+        parts.append(weighed_uses(nodes, target))
+    return _since_before(states, np.concatenate(parts))
+
+
+def _since_before(states: _States, amounts: IntArray) -> IntArray:
+    """Return each state's amounts minus those of the same machine's previous state."""
+    first = np.append(True, states.machine[1:] != states.machine[:-1])
+    before = np.concatenate([np.zeros_like(amounts[:1]), amounts[:-1]])
+    return np.asarray(amounts - np.where(first[:, None], 0, before), dtype=np.int64)
+
+
+def _averages(at_s: FloatArray, changes: IntArray, edges_s: FloatArray) -> FloatArray:
+    """Return averages per step (steps, columns) of levels given by their changes at the moments `at_s`."""
+    order = np.argsort(at_s, kind="stable")
+    moments_s, levels = at_s[order], np.cumsum(changes[order], axis=0)
+    # Changes may lie after the last edge.
+    until = np.append(moments_s[1:], np.maximum(moments_s[-1:], edges_s[-1]))
+    areas = np.cumsum(levels * (until - moments_s)[:, None], axis=0)
+    points_s, sums = np.append(moments_s, until[-1]), np.vstack([np.zeros((1, changes.shape[1])), areas])
+    at_edges = np.column_stack([np.interp(edges_s, points_s, column) for column in sums.T])
+    return np.asarray(np.diff(at_edges, axis=0) / np.diff(edges_s)[:, None], dtype=np.float64)

@@ -15,10 +15,9 @@ import polars as pl
 from pipelines.errors import BadUsage
 from pipelines.report.charts.energy_use import parts_of_energy
 from pipelines.simulation.advice import REQUESTED
-from pipelines.simulation.energy.idleness import OFF_AFTER_S
-from pipelines.simulation.energy.meters import OFF, ON, Meters, Row
-from pipelines.simulation.simulation_rows import trace_of
-from pipelines.simulation.simulation_settings import SimulationSettings
+from pipelines.simulation.energy.meters import OFF, OFF_AFTER_S, ON, Meters, Row
+from pipelines.simulation.rows import trace_of
+from pipelines.simulation.settings import SimulationSettings
 from pipelines.studies.energy.savings_runs import (
     ARMS,
     DRAWN_AT_PER_H,

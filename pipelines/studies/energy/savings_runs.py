@@ -13,18 +13,18 @@ import polars as pl
 
 from pipelines.lake.lake import Lake
 from pipelines.simulation.advice import ORACLE, SHRUNK, Advice
-from pipelines.simulation.energy.amounts import Amounts
-from pipelines.simulation.energy.energy_rows import G_PER_KG
 from pipelines.simulation.energy.meters import AMOUNTS, OFF, ON, Metered, Meters, Row, first_s, hours_of
 from pipelines.simulation.energy.site import start_on
+from pipelines.simulation.energy.tables import G_PER_KG
+from pipelines.simulation.energy.window import Amounts
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S, simulate
 from pipelines.simulation.engine.workload import Workload
 from pipelines.simulation.job_pool import Pool
-from pipelines.simulation.measures.holding import Uses
+from pipelines.simulation.measures.job_metrics import Uses
 from pipelines.simulation.paired_runs import Run, paired_runs
+from pipelines.simulation.settings import PAPER_RATE_PER_H, SimulationSettings
 from pipelines.simulation.simulate import ALL
-from pipelines.simulation.simulation_settings import PAPER_RATE_PER_H, SimulationSettings
 from pipelines.simulation.workloads import gangs_of, recorded_workload
 from pipelines.studies.replay.capacity import evidence_of, readings_of
 from pipelines.studies.replay.replay import replayed
@@ -66,7 +66,7 @@ def drawn_rows(
     arrivals = {id(case.arrivals): case for case in own}
     for scene, horizon_s in SCENES.items():
         until = replace(settings, horizon_s=horizon_s)
-        for run in paired_runs(pool, gangs, advice, settings.truths, [case.arrivals for case in own], until):
+        for run in paired_runs(pool, gangs, advice, settings.slowdown_models, [case.arrivals for case in own], until):
             seed = arrivals[id(run.arrivals)].seed
             yield from _rows(scene, seed, run, meters)
 
@@ -78,7 +78,7 @@ def _rows(scene: str, seed: int, run: Run, meters: Meters) -> Iterator[Row]:
         for machines in (ON, OFF):
             yield {
                 "scene": scene,
-                "truth": run.truth,
+                "truth": run.slowdown_model,
                 "arm": run.arm,
                 "zone": found.zone,
                 "machines": machines,

@@ -16,16 +16,14 @@ from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
 from pipelines.report.charts.energy_use import saved_over_delay
 from pipelines.simulation.energy.accounting import account
-from pipelines.simulation.energy.amounts import by
 from pipelines.simulation.energy.meters import Meters, Row
-from pipelines.simulation.energy.site import start_on
-from pipelines.simulation.energy.slack import as_submitted, held_back
+from pipelines.simulation.energy.site import as_submitted, held_back, start_on
+from pipelines.simulation.energy.window import by
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import Workload
-from pipelines.simulation.job_pool import PARAMETER_SERVER
-from pipelines.simulation.measures.holding import Uses
-from pipelines.simulation.submissions import KEYS
+from pipelines.simulation.job_pool import KEYS, PARAMETER_SERVER
+from pipelines.simulation.measures.job_metrics import Uses
 from pipelines.simulation.workloads import DRAWN, gangs_of, recorded_workload, uses_of
 from pipelines.studies.energy.savings_runs import GPUS, READING, SECONDS_PER_DAY
 from pipelines.studies.intervals import BLOCK_DAYS, LEAST_BLOCKS, LEVEL, day_counts

@@ -17,9 +17,8 @@ import polars as pl
 from pipelines.errors import BadUsage
 from pipelines.lake.lake import Lake
 from pipelines.simulation.cluster_file import recorded_cluster
-from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
-from pipelines.simulation.engine.workload import Workload
-from pipelines.simulation.submissions import submissions
+from pipelines.simulation.engine.workload import SECONDS_PER_HOUR, Workload
+from pipelines.simulation.job_pool import submissions
 from pipelines.simulation.workloads import Gangs, arriving, as_requested, gangs_of, recorded_workload
 from pipelines.studies.fragmentation.runs import pod_list
 from scheduler_core.cluster import Machine

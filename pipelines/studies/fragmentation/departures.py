@@ -12,13 +12,12 @@ import numpy as np
 import polars as pl
 
 from pipelines.errors import BadUsage
-from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate
-from pipelines.simulation.engine.workload import Workload
-from pipelines.simulation.measures.fragmentation_course import fragmentation_course
+from pipelines.simulation.engine.workload import SECONDS_PER_HOUR, Workload
+from pipelines.simulation.measures.job_metrics import job_metrics
 from pipelines.simulation.measures.metrics import summarise
-from pipelines.simulation.measures.outcomes import outcomes
+from pipelines.simulation.measures.series import fragmentation_series
 from pipelines.studies.fragmentation.charts import fragmentation_over_time, reasons, waits_over_load
 from pipelines.studies.fragmentation.churn import LONGEST_S, Churn, churn_of, loaded
 from pipelines.studies.study import (
@@ -191,7 +190,7 @@ def run_task(task: Task) -> Ran:
             placement=ARMS[arm].made(churn.target, task.seed), sharing="devices", match_gpu_type=True, seed=task.seed
         )
         schedule = simulate(workload, machines, discipline, horizon_s=horizon_s, engine="plain")
-        course = fragmentation_course(schedule, churn.target, step_s)
+        course = fragmentation_series(schedule, churn.target, step_s)
         key: Row = {"load": _said(task.load), "arm": arm, "seed": task.seed}
         warm_up_s = 0.0 if task.load is None else WARM_UP_S
         rows.append({**key, **figures(schedule, course, warm_up_s)})
@@ -225,7 +224,7 @@ def figures(schedule: Schedule, course: Mapping[str, FloatArray], warm_up_s: flo
 
 def waits(schedule: Schedule) -> FloatArray:
     """Return each job's wait until its first start or the end (n,); NaN where it never came or can never fit."""
-    became, workload = outcomes(schedule), schedule.workload
+    became, workload = job_metrics(schedule), schedule.workload
     until_s = np.where(np.isnan(became.first_start_s), schedule.end_s, became.first_start_s)
     return np.where(became.arrived, until_s - workload.arrive_s, np.nan)
 

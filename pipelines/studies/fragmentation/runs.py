@@ -66,8 +66,8 @@ def pod_list(lake: Lake, trace: str, name: str) -> PodList:
         If the trace does not tell its machines' GPUs, CPU or memory, or no pod asks for a GPU.
     """
     cluster = recorded_cluster(lake.table("machines", trace, name).collect(), f"{trace}, cluster {name}")
-    if cluster.untold:
-        raise BadUsage(f"{trace} does not tell {' and '.join(cluster.untold)} of its machines; expected all of them")
+    if cluster.unstated:
+        raise BadUsage(f"{trace} does not tell {' and '.join(cluster.unstated)} of its machines; expected all of them")
     gangs = gangs_of(lake.table("jobs", trace, name).collect().sort("job_id", "role"))
     rows = np.repeat(np.arange(len(gangs.instances)), gangs.instances)
     pods = Pods(units=gangs.request_units[rows], gpu_type=gangs.gpu_type[rows], gpu_types=gangs.gpu_types)

@@ -15,7 +15,7 @@ from pipelines.errors import BadUsage, LakeError
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import Workload
-from pipelines.simulation.submissions import submissions
+from pipelines.simulation.job_pool import submissions
 from pipelines.simulation.workloads import recorded_workload
 from pipelines.studies.replay.capacity import SECONDS_PER_DAY, Pool, Reading
 from pipelines.studies.replay.sizes import ORACLE, PREDICTED

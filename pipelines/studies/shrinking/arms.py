@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, at_request, oracle_of
-from pipelines.simulation.engine.predictors import oracle_policy
+from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, at_request, oracle_of, oracle_policy
 from pipelines.simulation.job_pool import Pool
 from pipelines.studies.shrinking.percentiles import RULES, Rule, WithUse, past_use
 from scheduler_core.candidates import round_up_gpus

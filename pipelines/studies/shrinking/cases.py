@@ -10,13 +10,12 @@ from typing import Final
 import numpy as np
 
 from pipelines.errors import BadUsage
-from pipelines.simulation.engine.arrivals import poisson_draws
 from pipelines.simulation.engine.simulator import PAPER_HORIZON_S
-from pipelines.simulation.engine.workload import NO_OUTAGES
+from pipelines.simulation.engine.workload import NO_OUTAGES, poisson_draws
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.paired_runs import Arrivals
+from pipelines.simulation.settings import PAPER_MIX, PAPER_RATE_PER_H
 from pipelines.simulation.simulate import ALL, KNOWN
-from pipelines.simulation.simulation_settings import PAPER_MIX, PAPER_RATE_PER_H
 from scheduler_core.types import IntArray
 
 GNN: Final = "gnn"

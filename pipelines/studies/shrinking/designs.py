@@ -12,8 +12,8 @@ from typing import Final
 from pipelines.errors import BadUsage
 from pipelines.simulation.advice import SHRUNK, Advice, model_decided_share
 from pipelines.simulation.job_pool import Pool
-from pipelines.simulation.simulation_rows import trace_of
-from pipelines.simulation.simulation_settings import PAPER_RATE_PER_H, SimulationSettings
+from pipelines.simulation.rows import trace_of
+from pipelines.simulation.settings import PAPER_RATE_PER_H, SimulationSettings
 from pipelines.studies.shrinking.arms import ABLATION_ARMS, EXPERIMENT_ARMS, Arm, advice_of, asked_of
 from pipelines.studies.shrinking.cases import LOADS_PER_H, MIXES, PAPER, WITH, cases_of, populations
 from pipelines.studies.shrinking.crossfit import Predicted, PredictorConfig

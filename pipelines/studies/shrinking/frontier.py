@@ -10,7 +10,7 @@ from typing import Final
 
 from pipelines.simulation.advice import ORACLE
 from pipelines.simulation.job_pool import Pool
-from pipelines.simulation.simulation_settings import SimulationSettings
+from pipelines.simulation.settings import SimulationSettings
 from pipelines.studies.intervals import mean
 from pipelines.studies.shrinking.arms import Arm, Asked, advice_of, asked_of, guarded, oracle
 from pipelines.studies.shrinking.cases import cases_of
@@ -110,7 +110,7 @@ def frontier(
     arms = {f"point {number}": _arm(each) for number, each in enumerate(varied)}
     asked = asked_of(pool, predictor, ShrinkPolicy())
     advice = advice_of(asked, {**arms, ORACLE: Arm(what="what each job truly needed", give=oracle)})
-    found = run_cases(pool, advice, cases_of(pool, seeds=seeds), replace(settings, truths=(TRUTH,))).runs
+    found = run_cases(pool, advice, cases_of(pool, seeds=seeds), replace(settings, slowdown_models=(TRUTH,))).runs
     harm = {(row["gnn"], row["devices"], row["arm"]): row for row in row_harm_rows(pool, advice)}
     rows: list[Row] = []
     for place in found.select(PLACE).unique(maintain_order=True).rows(named=True):

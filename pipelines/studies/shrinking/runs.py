@@ -13,12 +13,12 @@ import polars as pl
 from scipy.stats import t
 
 from pipelines.simulation.advice import Advice
-from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
 from pipelines.simulation.engine.schedule import Ending, Schedule
+from pipelines.simulation.engine.workload import SECONDS_PER_HOUR
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.series import series
 from pipelines.simulation.paired_runs import Run, paired_runs
-from pipelines.simulation.simulation_settings import SimulationSettings
+from pipelines.simulation.settings import SimulationSettings
 from pipelines.simulation.workloads import gangs_of
 from pipelines.studies.intervals import LEVEL
 from pipelines.studies.shrinking.cases import Case
@@ -70,7 +70,9 @@ def run_cases(
     steps: list[pl.DataFrame] = []
     for policy in policies:
         ordered = replace(settings, discipline=POLICIES[policy])
-        for run in paired_runs(pool, gangs, advice, settings.truths, [case.arrivals for case in cases], ordered):
+        for run in paired_runs(
+            pool, gangs, advice, settings.slowdown_models, [case.arrivals for case in cases], ordered
+        ):
             case = of[id(run.arrivals)]
             key = _key(case, policy, run)
             watched = case.rate_per_h == watched_per_h
@@ -143,7 +145,7 @@ def _key(case: Case, policy: str, run: Run) -> dict[str, object]:
         "devices": case.devices,
         "rate_per_h": case.rate_per_h,
         "policy": policy,
-        "truth": run.truth,
+        "truth": run.slowdown_model,
         "arm": run.arm,
         "seed": case.seed,
     }

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from pipelines.simulation.advice import ORACLE, REQUESTED, Advice
-from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR
+from pipelines.simulation.engine.workload import SECONDS_PER_HOUR
 from pipelines.simulation.job_pool import Pool
 from pipelines.studies.shrinking.cases import MIXES, PAPER, WITH, populations
 from pipelines.studies.shrinking.goal import BINDS_FROM, TRUTH

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from pipelines.simulation.job_pool import Pool
-from pipelines.simulation.simulation_rows import trace_of
-from pipelines.simulation.simulation_settings import SimulationSettings
+from pipelines.simulation.rows import trace_of
+from pipelines.simulation.settings import SimulationSettings
 from pipelines.studies.shrinking.charts_gains import gain_against_harm, gain_and_harm, gain_by_mix, gain_by_policy
 from pipelines.studies.shrinking.charts_loads import (
     completion_over_load,

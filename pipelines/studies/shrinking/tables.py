@@ -11,7 +11,7 @@ import polars as pl
 
 from pipelines.simulation.advice import REQUESTED, SHRUNK, Advice
 from pipelines.simulation.job_pool import Pool
-from pipelines.simulation.simulation_settings import PAPER_RATE_PER_H
+from pipelines.simulation.settings import PAPER_RATE_PER_H
 from pipelines.studies.intervals import mean
 from pipelines.studies.shrinking.arms import Arm
 from pipelines.studies.shrinking.cases import PAPER

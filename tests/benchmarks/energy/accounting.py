@@ -12,7 +12,7 @@ import numpy as np
 from pipelines.simulation.energy.accounting import account
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.workload import Workload
-from pipelines.simulation.measures.holding import Uses
+from pipelines.simulation.measures.job_metrics import Uses
 from scheduler_core.cluster import Machine
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.planning.grid import Grid

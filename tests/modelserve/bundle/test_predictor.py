@@ -16,7 +16,7 @@ from modelserve.bundle.predictor import (
     run_time_quantiles,
     use_quantiles,
 )
-from pipelines.simulation.engine.predictors import ConstantPredictor
+from pipelines.simulation.advice import ConstantPredictor
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import Job, Predictor, Request
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.simulation.engine.predictors import ConstantPredictor
+from pipelines.simulation.advice import ConstantPredictor
 from scheduler_core.shrink import shrink
 from scheduler_core.types import RESOURCES, Job, Recommendation, Request
 

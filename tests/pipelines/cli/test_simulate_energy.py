@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.cli.energy_run import slack_of
+from pipelines.cli.metering import slack_of
 from pipelines.errors import BadUsage
 from pipelines.lake.ingest import ingest
 from pipelines.synth.pai import synthesise
@@ -73,7 +73,7 @@ def test_a_grid_adds_columns_and_notes_and_changes_no_other(taut: Taut, grid: Pa
 def test_the_begin_on_the_grid_heeds_the_offset_told(taut: Taut, grid: Path, told: str) -> None:
     rows, said = taut("--grid", str(grid), "--zone", "ZA", "--pue", "1", "--grid-start", told)
 
-    assert "0 s is 2023-06-01 10:00 UTC on the grid (as told)" in said
+    assert "0 s is 2023-06-01 10:00 UTC on the grid (as given)" in said
     assert {round(row["carbon_kg"] / row["energy_kwh"], 9) for row in rows} == {0.1}
 
 
@@ -122,7 +122,7 @@ def test_power_alone_tells_energy_alone(taut: Taut, tmp_path: Path) -> None:
     assert all(row["energy_kwh"] > 0.0 for row in rows)
     assert not [name for name in rows[0] if "carbon" in name or "cost" in name or name == "zone"]
     assert "site.toml over the shipped table" in said
-    assert "site.toml: machines x name none of the cluster's" in said
+    assert "site.toml: machines x match no machine of the cluster" in said
 
 
 def test_slack_without_a_grid_holds_nobody_and_says_so(taut: Taut) -> None:
@@ -130,7 +130,7 @@ def test_slack_without_a_grid_holds_nobody_and_says_so(taut: Taut) -> None:
     rows, said = taut("--slack", "6h")
 
     assert rows == bare
-    assert "--slack without --grid: nobody is held" in said
+    assert "--slack without --grid: no job is held" in said
 
 
 @pytest.mark.parametrize(("more", "what"), [((), "carbon"), (("--shift-by", "price"), "cost")])
@@ -165,7 +165,7 @@ def test_means_over_seeds_keep_shifts_apart(taut: Taut, grid: Path) -> None:
         (("--zone", "DE-LU"), "found --zone without --grid"),
         (("--pue", "1.2", "--grid-start", "2023-01-01"), "found --grid-start, --pue without --grid"),
         (("--shift-by", "price"), "--shift-by without --slack"),
-        (("--grid", "GRID"), "the zones DE-LU, ZA; say which"),
+        (("--grid", "GRID"), "the zones DE-LU, ZA, expected one; choose"),
         (("--grid", "GRID", "--zone", "FR"), "--zone FR"),
         (("--grid", "GRID", "--zone", "ZA", "--slack", "6h", "--shift-by", "price"), "zone ZA has no file"),
         (("--grid", "GRID", "--zone", "ZA", "--grid-start", "2022-01-01"), "name one with --grid-start"),

@@ -76,9 +76,9 @@ def test_jobs_without_an_answer_are_counted(lake: Path) -> None:
 def test_a_service_that_answers_about_no_job_ends_the_command(lake: Path) -> None:
     result, _ = simulated(lake, replying(http(b'{"title": "Unauthorized: s3cret"}', "401 Unauthorized")))
     assert result.exit_code == 1
-    assert "no job was answered about, nothing was simulated" in result.stderr
+    assert "found no answer for any job, nothing was simulated" in result.stderr
     assert "s3cret" not in result.stderr
-    assert "when it answers about none, the run is refused" in " ".join(
+    assert "without any answer the run is refused" in " ".join(
         CliRunner().invoke(app, ["simulate", "--help"], env={"COLUMNS": "300"}).stdout.split()
     )
 
@@ -89,7 +89,7 @@ def test_a_service_that_goes_away_before_the_second_guard_leaves_its_requests_st
     rows = {row["arm"]: row for row in json.loads(result.stdout) if row["devices"] == "all"}
     assert rows["unguarded"]["cpu_allocated_frac"] == rows["requested"]["cpu_allocated_frac"]
     assert rows["shrunk"]["reclaimed_cpu_core_h"] > rows["requested"]["reclaimed_cpu_core_h"] == 0.0
-    assert "(unguarded) were not answered about and keep their requests" in result.stderr
+    assert "(unguarded) got no answer and keep their requests" in result.stderr
 
 
 def test_jobs_that_the_services_models_may_know_are_counted(lake: Path) -> None:
@@ -97,8 +97,8 @@ def test_jobs_that_the_services_models_may_know_are_counted(lake: Path) -> None:
         simulated(lake, answering(), models=models_until(*days))[0].stderr
         for days in (("1970-01-20", "1970-01-15"), ("1970-01-20", "2030-01-01"), ("1969-01-01",))
     )
-    assert "submitted before the models' cut (1970-01-20 00:00 UTC) and may be known" in early
-    [count] = re.findall(r"(\d+ of \d+) jobs were submitted before the models' cut \(2030-01-01", late)
+    assert "submitted before the training cut (1970-01-20 00:00 UTC); the models may" in early
+    [count] = re.findall(r"(\d+ of \d+) jobs were submitted before the training cut \(2030-01-01", late)
     assert len(set(count.split(" of "))) == 1
     assert "cut" not in none
 
@@ -118,7 +118,7 @@ def test_jobs_that_the_services_models_may_know_are_counted(lake: Path) -> None:
 def test_a_service_that_does_not_tell_its_cut_is_said_to(lake: Path, models: bytes) -> None:
     result, _ = simulated(lake, answering(), models=models)
     assert result.exit_code == 0, result.stderr
-    assert "cut unknown: the service's models may have seen these jobs" in result.stderr
+    assert "cut unknown: the service's models may have been trained on these jobs" in result.stderr
 
 
 def test_the_token_comes_from_a_file_too(lake: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import polars as pl
 import pytest
@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.cli.predictors import PREDICTORS
-from pipelines.cli.simulation_options import BackfillOption, PlacementOption, QueueOption, SharingOption, TruthOption
+from pipelines.cli.simulation import BackfillOption, PlacementOption, QueueOption, SharingOption, TruthOption
 from pipelines.lake.ingest import ingest
-from pipelines.simulation.engine.truth import TRUTHS
+from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
 from pipelines.synth.pai import synthesise
 from scheduler_core.devices import SHARINGS
 from scheduler_core.placement import PLACEMENTS
@@ -69,11 +69,11 @@ RECORDED = ("--arrivals", "recorded", "--cluster-from", "paper")
 
 
 def test_every_policy_placement_and_truth_can_be_named() -> None:
-    assert {option.value for option in QueueOption} == set(QUEUE_POLICIES)
-    assert {option.value for option in PlacementOption} == set(PLACEMENTS)
-    assert [option.value for option in TruthOption] == list(TRUTHS)
-    assert {option.value for option in BackfillOption} == {"none", "easy"}
-    assert [option.value for option in SharingOption] == list(SHARINGS)
+    assert set(get_args(QueueOption)) == set(QUEUE_POLICIES)
+    assert set(get_args(PlacementOption)) == set(PLACEMENTS)
+    assert [option.value for option in TruthOption] == list(SLOWDOWN_MODELS)
+    assert set(get_args(BackfillOption)) == {"none", "easy"}
+    assert list(get_args(SharingOption)) == list(SHARINGS)
     assert list(PREDICTORS) == ["champion", "oracle", "constant", "none"]
 
 
@@ -152,7 +152,7 @@ def test_recorded_jobs_of_a_trace_without_use_run_on_gpus_alone(taut: Taut, lake
     assert row["cpu_allocated_frac"] is None
     assert row["gpu_allocated_frac"] > 0.0
     assert code == 0
-    assert "no job asks for cpu_cores or mem_gib: gpus alone are allocated" in notes
+    assert "no job requests cpu_cores or mem_gib: only gpus are allocated" in notes
     assert "the machine table of philly" in notes
     assert "left out: 2 without a run time" in notes
 
@@ -207,7 +207,7 @@ def test_devices_are_said_and_kept_and_every_replication_has_its_seed(lake: Path
     code, notes = said(lake, *SHORT, "--seed", "4", *kept)
 
     assert code == 0, notes
-    assert "GPUs are shared device by device: an instance of up to one takes it from one device" in notes
+    assert "GPUs are shared device by device: up to one GPU per instance comes from a single device" in notes
     for seed in (4, 5):
         folder = tmp_path / "out" / f"requested-any-all-{seed}"
         summary = json.loads((folder / "simulation.json").read_text())
@@ -234,8 +234,8 @@ def test_the_table_shows_what_holds_something(lake: Path) -> None:
         (("--placement", "magic"), "pai-synth", "consolidate"),
         (("--predictor", "magic"), "pai-synth", "one of champion, oracle, constant, none"),
         (("--policy", "sjf", "--predictor", "none"), "pai-synth", "--predictor champion, oracle or constant"),
-        (("--arrivals", "recorded", "--rate", "7"), "pai-synth", "found --rate beside --arrivals recorded"),
-        (("--arrivals", "recorded", "--mix", "ctr=1"), "pai-synth", "found --mix beside --arrivals recorded"),
+        (("--arrivals", "recorded", "--rate", "7"), "pai-synth", "found --rate with --arrivals recorded"),
+        (("--arrivals", "recorded", "--mix", "ctr=1"), "pai-synth", "found --mix with --arrivals recorded"),
         (("--mix", "ctr"), "pai-synth", "expected a task type and its weight, as ctr=65"),
         (("--mix", "ctr=0"), "pai-synth", "found no weight above 0"),
         (("--mttr-h", "1"), "pai-synth", "--mttr-h without --mtbf-h"),
@@ -243,14 +243,18 @@ def test_the_table_shows_what_holds_something(lake: Path) -> None:
         (("--cluster-from", "nowhere.toml"), "pai-synth", "expected a TOML file of machines"),
         (("--cluster-from", ""), "pai-synth", "found no name, expected paper, machines, or a TOML file"),
         (("--aging", "inf"), "pai-synth", "aging=inf is out of its range"),
-        (("--out", "/proc/x"), "pai-synth", "taut: --out /proc/x: no such file or directory, expected a folder"),
+        (
+            ("--out", "/proc/x"),
+            "pai-synth",
+            "taut: --out /proc/x: no such file or directory, expected a writable folder",
+        ),
         (("--overtakes", "1", "--backfill", "easy"), "pai-synth", "found both overtakes and backfill=easy"),
         (("--policy", "las", "--overtakes", "1"), "pai-synth", "found preemption together with overtakes"),
         (("--placement", "fgd", "--sharing", "pooled"), "pai-synth", "found pooled GPUs for the placement fgd"),
         (("--warm-up-h", "12"), "pai-synth", "expected below 43200 s"),
         (("--match-gpu-type",), "pai-synth", "machines that name none (the paper's)"),
         (("--outages", "x.csv", "--mtbf-h", "1"), "pai-synth", "found both --outages and --mtbf-h"),
-        (("--arrivals", "recorded", "--vc", "none"), "philly", "no VC 'none' among the jobs; they name 6214e9"),
+        (("--arrivals", "recorded", "--vc", "none"), "philly", "--vc: found no job of 'none', expected one of 6214e9"),
     ],
 )
 def test_what_cannot_be_meant_is_bad_usage(lake: Path, arguments: tuple[str, ...], trace: str, expected: str) -> None:
@@ -280,7 +284,7 @@ def test_drawing_from_a_trace_without_use_says_what_to_do(lake: Path) -> None:
     code, words = said(lake, "--predictor", "none", trace="philly")
 
     assert code == 1
-    assert "others run with --arrivals recorded" in words
+    assert "else use --arrivals recorded" in words
 
 
 def test_results_are_not_mixed_with_what_is_there(lake: Path, tmp_path: Path) -> None:

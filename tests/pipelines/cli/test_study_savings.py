@@ -82,7 +82,7 @@ def test_savings_tell_every_scene_and_the_replay_beside(taut: Taut, tmp_path: Pa
             "zone B lacks price, expected files of carbon and price: add price_*.csv",
         ),
         (("study", "slack", "--trace", "log", "--zone", "C"), "found the zones A, B"),
-        (("report", "--no-models", "--out", "OUT"), "say which with --zone"),
+        (("report", "--no-models", "--out", "OUT"), "expected one; choose with --zone"),
         (("study", "savings", "--trace", "toy", "--zone", "A", "--cluster", "nope"), "--cluster nope without"),
     ],
 )

@@ -85,7 +85,7 @@ def test_what_types_unknown_to_the_table_are_taken_as_is_said(traces: Traces) ->
 
     said = " | ".join(part.text for part in energy(traces, bare).parts if isinstance(part, Note))
 
-    assert "toy: 1 of 1 machines name no GPU type of the table: taken as V100" in said
+    assert "toy: 1 of 1 machines have no GPU type of the table: taken as V100" in said
     assert "tasks have no GPU type of the table: idle draw assumed as of V100" in said
     assert "taken as V100" not in " | ".join(part.text for part in energy(traces, site).parts if isinstance(part, Note))
 

@@ -60,9 +60,9 @@ def test_tables_become_machines_in_their_order(tmp_path: Path) -> None:
         ("gpu_type", "gpu_kind", r"\[\[machines\]\] 1, gpu_kind: extra inputs are not permitted, found 'T4'"),
         ('name = "b"', 'name = "a-1"', r"found several machines named 'a-1'"),
         ("[[machines]]", "[[nodes]]", "machines: field required"),
-        ("[[machines]]", "[machines", "is no TOML"),
+        ("[[machines]]", "[machines", "is not valid TOML"),
         ("gpus = 8", "gpus = 100000000000000000000", r"1, gpus: .* less than or equal to 1000, found '1000000"),
-        ("gpus = 8", f"gpus = {'9' * 5000}", "is no TOML"),
+        ("gpus = 8", f"gpus = {'9' * 5000}", "is not valid TOML"),
         ("mem_gib = 512.5", "mem_gib = 1e308", r"1, mem_gib: .* less than or equal to 1000000, found '1e\+308'"),
         ("cpu_cores = 96", "cpu_cores = 1e9", r"1, cpu_cores: .* less than or equal to 100000, found '1000000000.0'"),
     ],
@@ -109,7 +109,7 @@ def test_a_name_given_twice_among_many_is_found_without_comparing_each_with_each
 def test_the_papers_cluster_is_stated() -> None:
     note = paper_cluster().note()
 
-    assert note == "cluster (the paper's): 4 machines, 32 GPUs, 384 cores, 2048 GiB, of one GPU type for all"
+    assert note == "cluster (the paper's): 4 machines, 32 GPUs, 384 cores, 2048 GiB, GPU types not given"
 
 
 def table(*rows: dict[str, object]) -> pl.DataFrame:
@@ -122,21 +122,21 @@ def test_the_machine_table_is_taken_as_it_is_and_what_it_does_not_tell_is_said()
 
     assert [machine.name for machine in spec.machines] == ["m0", "m1"]
     assert [machine.gpus for machine in spec.machines] == [8, 2]
-    assert spec.untold == ("cpu_cores", "mem_gib")
-    assert spec.note().endswith("it does not tell cpu_cores and mem_gib: not counted")
+    assert spec.unstated == ("cpu_cores", "mem_gib")
+    assert spec.note().endswith("it does not state cpu_cores and mem_gib: not limited")
 
 
 def test_one_machine_that_tells_nothing_among_others_counts_as_none() -> None:
     spec = recorded_cluster(table({"cpu_cores": 96.0, "mem_gib": 512.0}, {}), "pai")
 
-    assert spec.untold == ()
+    assert spec.unstated == ()
     assert [machine.cpu_cores for machine in spec.machines] == [96.0, 0.0]
 
 
 def test_a_trace_without_machines_and_one_of_several_clusters_are_refused() -> None:
-    with pytest.raises(BadUsage, match=r"helios has no table of machines; .* --cluster-from FILE.toml"):
+    with pytest.raises(BadUsage, match=r"no table of machines in helios; .* --cluster-from FILE.toml"):
         recorded_cluster(table({}).clear(), "helios")
-    with pytest.raises(BadUsage, match="machines of a, b; say which with --cluster"):
+    with pytest.raises(BadUsage, match="machines of the clusters a, b in helios; choose one with --cluster"):
         recorded_cluster(table({"cluster": "a"}, {"cluster": "b"}), "helios")
 
 
@@ -166,10 +166,10 @@ def test_outages_are_sorted_and_may_have_no_end(tmp_path: Path, mark: str) -> No
             "line 3: found the machine 'm9', expected one of",
         ),
         ("machine,down_s,up_s\nm0,noon,2\n", "line 2: found 'noon' to '2', expected seconds"),
-        ("machine,down_s,up_s\nm0,5,2\n", "line 2: found '5' to '2', expected a begin of at least 0 and a later end"),
-        ("machine,down_s,up_s\nm0,-5,2\n", "expected a begin of at least 0"),
-        ("machine,down_s,up_s\nm0,nan,2\n", "expected a begin of at least 0"),
-        ("machine,down_s,up_s\nm0,1,nan\n", "expected a begin of at least 0"),
+        ("machine,down_s,up_s\nm0,5,2\n", "line 2: found '5' to '2', expected a start of at least 0 and a later end"),
+        ("machine,down_s,up_s\nm0,-5,2\n", "expected a start of at least 0"),
+        ("machine,down_s,up_s\nm0,nan,2\n", "expected a start of at least 0"),
+        ("machine,down_s,up_s\nm0,1,nan\n", "expected a start of at least 0"),
     ],
 )
 def test_what_is_wrong_with_an_outage_is_named_by_line(tmp_path: Path, text: str, expected: str) -> None:

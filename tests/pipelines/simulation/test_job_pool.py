@@ -5,8 +5,7 @@ import math
 import pytest
 
 from pipelines.errors import LakeError
-from pipelines.simulation.job_pool import job_pool, recorded_pool
-from pipelines.simulation.submissions import submissions
+from pipelines.simulation.job_pool import job_pool, recorded_pool, submissions
 from scheduler_core.types import Request
 from tests.pipelines.lake.canonical import T0, altered, measured_tables
 

@@ -50,7 +50,7 @@ def test_where_nothing_can_be_written_the_option_is_named(tmp_path: Path, check:
 
     said = str(caught.value)
     assert said.startswith(f"--out {tmp_path / name}: {found}")
-    assert said.endswith("expected a folder that can be written; name another")
+    assert said.endswith("expected a writable folder; name another")
     assert "\n" not in said
 
 
@@ -65,14 +65,14 @@ def test_a_folder_with_something_in_it_is_not_fresh(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
 
     assert open_folder(tmp_path) == tmp_path
-    with pytest.raises(BadUsage, match="found it not empty, expected a new or empty folder"):
+    with pytest.raises(BadUsage, match="found files in it, expected a new or empty folder"):
         fresh_folder(tmp_path)
 
 
 @pytest.mark.parametrize(
     "command",
-    ["simulate", "experiment 1", "experiment 2", "experiment 3", "experiment ablate", "experiment frontier",
-     "experiment replay", "experiment fgd"],
+    ["simulate", "study shrinking", "study shrinking-mixes", "study shrinking-policies", "study shrinking-ablation",
+     "study shrinking-frontier", "study replay", "experiment fgd"],
 )  # fmt: skip
 def test_every_command_that_writes_a_folder_refuses_it_before_it_opens_the_lake(tmp_path: Path, command: str) -> None:
     (tmp_path / "file").write_text("mine")
@@ -81,6 +81,4 @@ def test_every_command_that_writes_a_folder_refuses_it_before_it_opens_the_lake(
     result = CliRunner().invoke(app, [*command.split(), "--lake", str(tmp_path / "none"), "--out", str(bad)])
 
     assert result.exit_code == 2, result.stderr
-    assert result.stderr.strip() == (
-        f"taut: --out {bad}: found a file there, expected a folder that can be written; name another"
-    )
+    assert result.stderr.strip() == (f"taut: --out {bad}: found a file there, expected a writable folder; name another")

@@ -1,4 +1,4 @@
-"""A pool of measured jobs to paired rows: arms, truths and populations under the same arrivals."""
+"""Paired rows of a pool: arms, slowdown models and populations under the same arrivals."""
 
 import json
 from collections import defaultdict
@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 from pipelines.errors import BadUsage
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
-from pipelines.simulation.advice import scales_of
+from pipelines.simulation.advice import ConstantPredictor, scales_of
 from pipelines.simulation.cluster_file import ClusterSpec
-from pipelines.simulation.energy.energy_rows import SHOWN as ENERGY_SHOWN
-from pipelines.simulation.engine.predictors import ConstantPredictor
+from pipelines.simulation.energy.tables import SHOWN as ENERGY_SHOWN
 from pipelines.simulation.job_pool import Pool, job_pool
+from pipelines.simulation.rows import SUMMARY_COLUMNS, averaged
+from pipelines.simulation.settings import PAPER_MIX, OutageRate, SimulationSettings
 from pipelines.simulation.simulate import SimulationResult, simulate
-from pipelines.simulation.simulation_rows import SUMMARY_COLUMNS, averaged
-from pipelines.simulation.simulation_settings import PAPER_MIX, OutageRate, SimulationSettings
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput, PredictorUnavailable
@@ -141,7 +140,7 @@ def test_assumptions_are_said() -> None:
 
     assert "3 of 30 jobs ran on devices of unknown memory, taken as 16 GiB" in notes
     assert "8 GPUs" in notes
-    assert "passed over without bound" in notes
+    assert "passed without bound" in notes
 
 
 def test_same_seed_same_rows_and_replications_differ() -> None:
@@ -171,11 +170,11 @@ def test_a_mix_the_pool_lacks_is_refused_and_one_the_known_devices_lack_is_said(
         figures(pool, mix={"gnn": 1.0, "ctr": 1.0})
     mixed = replace(SMALL, mix={"cv": 1.0, "ctr": 1.0})
     result = run(pool, None, mixed)
-    assert "devices=known: no cv job is among them; the mix leaves it out" in result.notes
+    assert "devices=known: it holds no cv job; left out of the mix" in result.notes
     assert {row["devices"] for row in result.rows} == {"all", "known"}
 
 
-@pytest.mark.parametrize("changes", [{"truths": ()}, {"replications": 0}])
+@pytest.mark.parametrize("changes", [{"slowdown_models": ()}, {"replications": 0}])
 def test_settings_that_run_nothing_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(BadUsage, match="at least one replication"):
         figures(job_pool(*measured_tables(3)), **changes)
@@ -183,7 +182,7 @@ def test_settings_that_run_nothing_are_refused(changes: dict[str, Any]) -> None:
 
 def test_an_unknown_truth_is_refused_by_name() -> None:
     with pytest.raises(BadInput, match="expected one of contention"):
-        figures(job_pool(*measured_tables(3)), truths=("hope",))
+        figures(job_pool(*measured_tables(3)), slowdown_models=("hope",))
 
 
 @settings(max_examples=8, deadline=None)
@@ -191,7 +190,7 @@ def test_an_unknown_truth_is_refused_by_name() -> None:
 def test_guarded_by_true_peaks_no_job_is_killed(seed: int, policy: str) -> None:
     # The floors lie above every peak of these tables: 6 GiB and 2 GiB of GPU memory.
     rows = figures(
-        job_pool(*measured_tables()), seed=seed, discipline=Discipline(policy=policy), truths=("contention",)
+        job_pool(*measured_tables()), seed=seed, discipline=Discipline(policy=policy), slowdown_models=("contention",)
     )
 
     assert rows["shrunk", "contention", "all"]["killed"] == 0
@@ -215,7 +214,7 @@ def test_outages_leave_the_arrivals_as_they_are_and_interrupt_jobs() -> None:
 def test_what_looks_at_predictions_needs_a_predictor(discipline: Discipline) -> None:
     pool = job_pool(*measured_tables(5))
 
-    with pytest.raises(BadUsage, match="looks at predicted run times and there is no predictor"):
+    with pytest.raises(BadUsage, match="needs predicted run times and there is no predictor"):
         run(pool, None, replace(SMALL, discipline=discipline))
     assert run(pool, predictor(), replace(SMALL, discipline=discipline)).rows
 
@@ -226,7 +225,7 @@ def test_every_run_is_shown_before_it_is_forgotten() -> None:
 
     result = simulate(pool, scales_of(predictor(), pool, SMALL), SMALL, keep=seen.append)
 
-    assert [(run.arm, run.truth, run.arrivals.devices) for run in seen] == [
+    assert [(run.arm, run.slowdown_model, run.arrivals.devices) for run in seen] == [
         (row["arm"], row["truth"], row["devices"]) for row in result.rows
     ]
     for run in seen:

@@ -14,10 +14,9 @@ from features.tables import Jobs
 from pipelines.errors import BadUsage
 from pipelines.simulation.advice import oracle_of, scales_of
 from pipelines.simulation.cluster_file import ClusterSpec
-from pipelines.simulation.job_pool import Pool, recorded_pool
+from pipelines.simulation.job_pool import Pool, recorded_pool, submissions
+from pipelines.simulation.settings import SimulationSettings
 from pipelines.simulation.simulate import SimulationResult, simulate_recorded
-from pipelines.simulation.simulation_settings import SimulationSettings
-from pipelines.simulation.submissions import submissions
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
 from tests.pipelines.lake.canonical import altered, canonical, job_row, measured_tables
@@ -27,7 +26,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "recorded_jobs.json"
 EIGHT_GPUS = ClusterSpec(
     machines=(Machine(name="m", cpu_cores=0.0, mem_gib=0.0, gpus=8),),
     source="one machine",
-    untold=("cpu_cores", "mem_gib"),
+    unstated=("cpu_cores", "mem_gib"),
 )
 UNTIL_DONE = SimulationSettings(horizon_s=math.inf, cluster=EIGHT_GPUS)
 
@@ -74,7 +73,7 @@ def test_predicted_times_order_the_queue() -> None:
 
 
 def test_a_policy_that_looks_at_predictions_needs_them() -> None:
-    with pytest.raises(BadUsage, match="the policy qssf looks at predicted run times"):
+    with pytest.raises(BadUsage, match="the policy qssf needs predicted run times"):
         run(pool_of(*FIVE), replace(UNTIL_DONE, discipline=Discipline(policy="qssf")))
 
 
@@ -82,19 +81,19 @@ def test_assumptions_are_said() -> None:
     result = run(pool_of(*FIVE))
 
     assert result.notes == [
-        "cluster (one machine): 1 machines, 8 GPUs, 0 cores, 0 GiB, of one GPU type for all; "
-        "it does not tell cpu_cores and mem_gib: not counted",
-        "GPUs are pooled: those of a machine are counted together, not device by device",
-        "blocked jobs are passed over without bound, so small jobs overtake large ones; "
+        "cluster (one machine): 1 machines, 8 GPUs, 0 cores, 0 GiB, GPU types not given; "
+        "it does not state cpu_cores and mem_gib: not limited",
+        "GPUs are pooled: a machine counts its GPUs together, not device by device",
+        "blocked jobs are passed without bound, so small jobs overtake large ones; "
         "gangs whose request exceeds the whole cluster are counted as never_fits, outside the rates",
-        "no job asks for cpu_cores or mem_gib: gpus alone are allocated",
-        "1 jobs ask for more GPUs than a machine has: divided into equal instances",
+        "no job requests cpu_cores or mem_gib: only gpus are allocated",
+        "1 jobs request more GPUs than a machine has: divided into equal instances",
         "the use of 5 of 5 jobs is unknown: they keep their requests",
     ]
 
 
 def test_jobs_that_ask_for_what_the_machines_do_not_tell_are_refused() -> None:
-    with pytest.raises(BadUsage, match="jobs ask for cpu_cores, which one machine does not tell"):
+    with pytest.raises(BadUsage, match="jobs request cpu_cores, which one machine does not state"):
         run(pool_of({"req_cpu_cores": 4.0}))
 
 
@@ -134,7 +133,7 @@ def test_the_rows_are_the_golden_ones() -> None:
 def test_jobs_of_several_clusters_are_never_one_queue() -> None:
     jobs = canonical([job_row(0), job_row(1, cluster="d")], Jobs)
 
-    with pytest.raises(BadUsage, match="clusters c, d, expected those of one: name it with --cluster"):
+    with pytest.raises(BadUsage, match="clusters c, d, expected one cluster: name it with --cluster"):
         submissions(jobs)
     assert submissions(jobs.filter(pl.col("cluster") == "d")).jobs.height == 1
 

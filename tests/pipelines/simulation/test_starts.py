@@ -1,4 +1,4 @@
-"""Advice and a truth as columns: what every job is given, and what becomes of it; the columns against the truths."""
+"""First starts as columns: allocations and run times of jobs, checked against the slowdown models."""
 
 from dataclasses import replace
 
@@ -6,12 +6,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipelines.simulation.advice import ORACLE, REQUESTED, advice, oracle_of, scales_of
-from pipelines.simulation.engine.predictors import ConstantPredictor
-from pipelines.simulation.engine.truth import TRUTHS
-from pipelines.simulation.job_pool import Pool, job_pool, recorded_pool
-from pipelines.simulation.simulation_settings import SimulationSettings
-from pipelines.simulation.submissions import submissions
+from pipelines.simulation.advice import ORACLE, REQUESTED, ConstantPredictor, advice, oracle_of, scales_of
+from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
+from pipelines.simulation.job_pool import Pool, job_pool, recorded_pool, submissions
+from pipelines.simulation.settings import SimulationSettings
 from pipelines.simulation.workloads import gangs_of, predicted_times, starts_under, uses_of
 from scheduler_core.cluster import demand_of
 from scheduler_core.errors import BadInput
@@ -40,7 +38,7 @@ def advised(pool: Pool) -> dict[str, list[Recommendation]]:
     return advice(pool, scales_of(predictor(), pool, SimulationSettings(guards=("usage", "none"))))
 
 
-@pytest.mark.parametrize("truth", list(TRUTHS))
+@pytest.mark.parametrize("truth", list(SLOWDOWN_MODELS))
 @pytest.mark.parametrize("arm", ["shrunk", "unguarded", "oracle"])
 def test_columns_say_what_the_truth_says_of_every_job(truth: str, arm: str) -> None:
     pool = tight_pool()
@@ -49,7 +47,7 @@ def test_columns_say_what_the_truth_says_of_every_job(truth: str, arm: str) -> N
     starts = starts_under(truth, pool.jobs, gangs_of(pool.frame), answers)
 
     for row, (entry, answer) in enumerate(zip(pool.jobs, answers, strict=True)):
-        outcome = TRUTHS[truth](entry.measured, entry.job.request, answer.target, answer)
+        outcome = SLOWDOWN_MODELS[truth](entry.measured, entry.job.request, answer.target, answer)
         assert tuple(starts.granted_units[row]) == demand_of(answer.target, 1).units
         assert (starts.granted_run_s[row], starts.dies[row]) == (outcome.run_s, outcome.killed)
         assert starts.predicted_s[row] == answer.run_time_p50_s

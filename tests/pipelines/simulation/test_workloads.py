@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from features.tables import Jobs
 from pipelines.errors import BadUsage, LakeError
 from pipelines.simulation import workloads
-from pipelines.simulation.submissions import submissions
+from pipelines.simulation.job_pool import submissions
 from pipelines.simulation.workloads import arriving, as_requested, gangs_of, recorded_workload, units_of
 from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE
@@ -116,9 +116,9 @@ def test_submissions_are_sorted_counted_and_cut_to_the_window() -> None:
     assert found.dropped == {"without a run time": 2}
     assert found.lower_bounds == 2
     assert found.notes() == [
-        "2 recorded jobs, by their own submissions",
+        "2 recorded jobs, at their recorded submission times",
         "left out: 2 without a run time",
-        "2 run times are lower bounds (cut, clamped or running): taken as they are",
+        "2 run times are lower bounds (cut, clamped or running): used as they are",
     ]
 
 
@@ -136,7 +136,7 @@ def test_permuting_rows_changes_no_submission() -> None:
 
 
 def test_an_unknown_vc_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(BadUsage, match=r"no VC 'z' among the jobs; they name x"):
+    with pytest.raises(BadUsage, match=r"found no job of 'z', expected one of x"):
         submissions(jobs({"vc": "x"}), vc="z")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.simulation.engine.compiled.setup import log_of, queue_of
+from pipelines.simulation.engine.compiled.run import log_of, queue_of
 from scheduler_core.cluster import Cluster, Machine
 from scheduler_core.discipline import Discipline
 from scheduler_core.kernels import state

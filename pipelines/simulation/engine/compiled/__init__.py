@@ -1,6 +1,6 @@
 """The event loop compiled with numba: the same schedules as `engine.plain`, hundreds of thousands of jobs a second.
 
-Importing this imports numba; `pipelines.simulation.engine.simulator` does so when it first needs it.
+Importing this package imports numba. Imported by `pipelines.simulation.engine.simulator` on first use.
 """
 
 from pipelines.simulation.engine.compiled.run import run_compiled

@@ -1,15 +1,15 @@
-"""EASY backfill: the head that cannot start is promised a moment and machines, and later jobs start around that.
+"""EASY backfill: a blocked first job (the head) gets a reservation, and later jobs start if they do not delay it.
 
 Called by `loop`.
 
 References
 ----------
-Lifka: The ANL/IBM SP scheduling system, JSSPP 1995. Here the promise names machines, and run times are predictions.
+Lifka: The ANL/IBM SP scheduling system, JSSPP 1995. Here the reservation names machines, and run times are predictions.
 """
 
 import math
 
-from pipelines.simulation.engine.compiled.entries import heaped, popped
+from pipelines.simulation.engine.compiled.heaps import heaped, popped
 from pipelines.simulation.engine.compiled.offers import next_offer, offer_again, offer_all
 from pipelines.simulation.engine.compiled.starts import lent, start, start_chosen, wait
 from pipelines.simulation.engine.compiled.waiting import take
@@ -19,13 +19,13 @@ from scheduler_core.kernels.state import NONE, State
 
 OPEN = 0
 SHORT_ONLY = 1
-"""Fits what is free, but not beside the promise: a job that ends before it may still start."""
+"""Fits the free capacity but not next to the reservation: only a job that ends before it may start."""
 SHUT = 2
 
 
 @kernel
 def _expected_ends(state: State) -> int:
-    """Heap the running runs by when they are expected to end, and return how many there are."""
+    """Build a heap of the running runs by expected end, and return their number."""
     log, tally, picks = state.log, state.queue.tally[0], state.scratch.picks
     for place in range(tally.running):
         number = log.ends[place].run
@@ -38,8 +38,8 @@ def _expected_ends(state: State) -> int:
 
 
 @kernel
-def _promised(state: State, at: int) -> float:
-    """Find when the head, of the bucket `at`, is expected to fit; write what is then left beside it to `spare`."""
+def _reserved(state: State, at: int) -> float:
+    """Return when the head, of the bucket `at`, is expected to fit; write the capacity then left to `spare`."""
     queue, cluster, scratch = state.queue, state.cluster, state.scratch
     bare, picks, instances = scratch.bare, scratch.picks, queue.buckets[at].instances
     copy_room(cluster.free, bare)
@@ -64,7 +64,7 @@ def _promised(state: State, at: int) -> float:
 
 @kernel
 def _narrow(state: State, machine: int) -> None:
-    """Write to `bare` what of a machine is free now and beside the promise."""
+    """Write to `bare` what is free on a machine both now and next to the reservation."""
     scratch = state.scratch
     for resource in range(3):
         scratch.bare[machine, resource] = min(state.cluster.free[machine, resource], scratch.spare[machine, resource])
@@ -72,7 +72,7 @@ def _narrow(state: State, machine: int) -> None:
 
 @kernel
 def _backfilled(state: State, at: int, job: int, shadow_s: float) -> bool:
-    """Start a job, no longer waiting, if that does not delay the promise; write what its bucket may still do."""
+    """Start a job, no longer waiting, if that does not delay the reservation; else close its bucket."""
     queue, cluster, scratch, log = state.queue, state.cluster, state.scratch, state.log
     bucket = queue.buckets[at]
     late = queue.tally[0].now_s + queue.jobs[job].predicted_s > shadow_s
@@ -101,7 +101,7 @@ def _backfilled(state: State, at: int, job: int, shadow_s: float) -> bool:
 
 @kernel
 def _still_open(state: State) -> int:
-    """Count the filled buckets that fit what is free, and shut the others."""
+    """Count the filled buckets that fit the free capacity, and shut the others."""
     queue, count = state.queue, 0
     for place in range(queue.tally[0].filled):
         at = queue.filled[place]
@@ -112,13 +112,13 @@ def _still_open(state: State) -> int:
 
 @kernel
 def _behind(state: State, head: int) -> None:
-    """Look at the jobs behind the head, of the bucket `head`, in order; those that may not start go aside."""
+    """Try the jobs behind the head, of the bucket `head`, in order; those that may not start are put aside."""
     queue, scratch, tally = state.queue, state.scratch, state.queue.tally[0]
     machines = len(state.cluster.free)
     usable = _still_open(state)
     if usable == 0:
-        return  # whatever the promise would be
-    shadow_s = _promised(state, head)
+        return  # no job fits, whatever the reservation
+    shadow_s = _reserved(state, head)
     for machine in range(machines):
         _narrow(state, machine)
     scratch.aside[0] = take(queue, machines, head)

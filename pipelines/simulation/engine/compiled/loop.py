@@ -1,30 +1,190 @@
-"""The event loop: moment by moment, what happens, then one round. Resumed where the arrays of runs have grown.
+"""The compiled event loop: at every moment the events, then one round; resumed after the log of runs has grown.
 
-Called by `run`.
+Rounds with backfill or preemption are in their own modules; the simple rounds are here. Free capacity only falls within
+a round, so a bucket that did not fit is not tried again. Called by `run`.
 """
 
 import math
 from pathlib import Path
 
 from pipelines.simulation.engine.compiled.backfill import easy_round
-from pipelines.simulation.engine.compiled.moments import (
-    admit,
-    bring_up,
-    count_stranded,
-    end_runs,
-    next_moment,
-    take_down,
-)
+from pipelines.simulation.engine.compiled.offers import next_offer, offer, offer_again, offer_all
 from pipelines.simulation.engine.compiled.preemption import preempting_round
-from pipelines.simulation.engine.compiled.walk import bounded_round, unbounded_round
+from pipelines.simulation.engine.compiled.starts import COMPLETED, FAILED, INTERRUPTED, KILLED, start, stop, wait
+from pipelines.simulation.engine.compiled.waiting import smallest_gpus, take
 from scheduler_core.kernels.kernel import SOURCES, Compiled, digest, kept, kernel
-from scheduler_core.kernels.placing import fits
-from scheduler_core.kernels.state import State
+from scheduler_core.kernels.placing import fits, fits_free, share_free
+from scheduler_core.kernels.state import NONE, State
+
+MILLI = 1000
+
+
+@kernel
+def _tick_s(now_s: float, quantum_s: float) -> float:
+    """Return the first whole multiple of the quantum after now."""
+    number = math.floor(now_s / quantum_s)
+    while number * quantum_s <= now_s:
+        number += 1
+    return float(number * quantum_s)
+
+
+@kernel
+def next_moment(state: State) -> float:
+    """Return the next moment; infinity if nothing more happens."""
+    tally, jobs, breaks = state.queue.tally[0], state.queue.jobs, state.breaks
+    moment_s = math.inf
+    if tally.running > 0:
+        moment_s = state.log.ends[0].end_s
+        if state.rules.preempting and tally.waiting > 0:
+            moment_s = min(moment_s, _tick_s(tally.now_s, state.rules.quantum_s))
+    if tally.arrivals < len(jobs):
+        moment_s = min(moment_s, jobs[tally.arrivals].arrive_s)
+    if tally.ups < len(breaks.up_s):
+        moment_s = min(moment_s, breaks.up_s[tally.ups])
+    if tally.downs < len(breaks.down_s):
+        moment_s = min(moment_s, breaks.down_s[tally.downs])
+    return float(moment_s)
+
+
+@kernel
+def count_stranded(state: State, until_s: float) -> None:
+    """Add the free GPU-seconds until `until_s` if some waiting gang requests no more GPUs than are free."""
+    tally = state.queue.tally[0]
+    asked = smallest_gpus(state.queue)
+    free = state.cluster.total_free[2]
+    if 0 < asked <= free:
+        tally.stranded_gpu_s += free / MILLI * (until_s - tally.now_s)
+
+
+@kernel
+def end_runs(state: State) -> None:
+    """End the runs planned to end by now; killed jobs wait again, at their full request."""
+    queue, log, tally = state.queue, state.log, state.queue.tally[0]
+    while tally.running > 0 and log.ends[0].end_s <= tally.now_s:
+        number = log.ends[0].run
+        row = queue.jobs[log.runs[number].job]
+        if row.dies and not row.full:
+            job = stop(state, number, KILLED)
+            row.full = True
+            row.left_s = row.run_s
+            row.attained_s = 0.0
+            wait(state.rules, queue, len(state.cluster.free), job)
+        else:
+            stop(state, number, FAILED if row.fails else COMPLETED)
+            row.finished_s = tally.now_s
+
+
+@kernel
+def bring_up(state: State) -> None:
+    """End the outages that are over by now."""
+    breaks, cluster, tally = state.breaks, state.cluster, state.queue.tally[0]
+    while tally.ups < len(breaks.up_s) and breaks.up_s[tally.ups] <= tally.now_s:
+        machine = breaks.up[tally.ups]
+        tally.ups += 1
+        cluster.away[machine] -= 1
+        if cluster.away[machine] == 0:
+            for resource in range(3):
+                cluster.free[machine, resource] = cluster.capacity[machine, resource]
+                cluster.total_free[resource] += cluster.capacity[machine, resource]
+            cluster.room[machine] = share_free(cluster.free, machine, cluster.largest)
+            tally.releases += 1
+            tally.settled = 0
+
+
+@kernel
+def _interrupt(state: State) -> None:
+    """Stop every run with an instance on a machine that is away; its job waits again and restarts from 0."""
+    queue, log, picks, tally = state.queue, state.log, state.scratch.picks, state.queue.tally[0]
+    hit = 0
+    for end in range(tally.running):
+        number = log.ends[end].run
+        for place in range(log.runs[number].first_host, log.runs[number + 1].first_host):
+            if state.cluster.away[log.hosts[place]] > 0:
+                picks[hit].what = number
+                hit += 1
+                break
+    for place in range(hit):
+        job = stop(state, picks[place].what, INTERRUPTED)
+        row = queue.jobs[job]
+        row.left_s = row.run_s if row.full else row.granted_run_s
+        row.attained_s = 0.0
+        wait(state.rules, queue, len(state.cluster.free), job)
+
+
+@kernel
+def take_down(state: State) -> None:
+    """Begin the outages that are due: stop the runs on those machines, and remove their capacity."""
+    breaks, cluster, tally = state.breaks, state.cluster, state.queue.tally[0]
+    first = tally.downs
+    while tally.downs < len(breaks.down_s) and breaks.down_s[tally.downs] <= tally.now_s:
+        cluster.away[breaks.down[tally.downs]] += 1
+        tally.downs += 1
+    if tally.downs > first:
+        _interrupt(state)
+    for outage in range(first, tally.downs):
+        machine = breaks.down[outage]
+        for resource in range(3):
+            cluster.total_free[resource] -= cluster.free[machine, resource]
+            cluster.free[machine, resource] = 0
+        cluster.room[machine] = 0.0
+
+
+@kernel
+def admit(state: State) -> None:
+    """Add the jobs that have arrived to the waiting ones; mark those that never fit."""
+    queue, tally = state.queue, state.queue.tally[0]
+    while tally.arrivals < len(queue.jobs) and queue.jobs[tally.arrivals].arrive_s <= tally.now_s:
+        job = tally.arrivals
+        tally.arrivals += 1
+        if queue.buckets[queue.jobs[job].full_bucket].possible:
+            wait(state.rules, queue, len(state.cluster.free), job)
+        else:
+            queue.jobs[job].never_fits = True
+
+
+@kernel
+def unbounded_round(state: State) -> None:
+    """Start every job that fits, in order of the queue."""
+    queue, cluster = state.queue, state.cluster
+    tally = queue.tally[0]
+    tally.offers = 0
+    for place in range(tally.settled, tally.filled):
+        if fits_free(cluster, queue, queue.filled[place]):
+            offer(state, queue.filled[place])
+    at = next_offer(state)
+    while at != NONE:
+        if fits_free(cluster, queue, at):
+            start(state, take(queue, len(cluster.free), at))
+            offer_again(state, at)
+        at = next_offer(state)
+    tally.settled = tally.filled
+
+
+@kernel
+def bounded_round(state: State) -> None:
+    """Start jobs in order until the bound of overtakes: starts that passed the head, the first job that did not fit."""
+    queue, cluster = state.queue, state.cluster
+    tally, bound = queue.tally[0], state.rules.overtakes
+    offer_all(state)
+    head = NONE
+    at = next_offer(state)
+    while at != NONE and (head == NONE or tally.overtaken < bound):
+        if fits_free(cluster, queue, at):
+            start(state, take(queue, len(cluster.free), at))
+            offer_again(state, at)
+            if head != NONE:
+                tally.overtaken += 1
+        elif head == NONE:
+            head = queue.buckets[at].top
+            if tally.head != head:
+                tally.overtaken = 0
+        at = next_offer(state)
+    tally.head = head
 
 
 @kernel
 def _has_room(state: State) -> bool:
-    """Return whether all that wait could start in one round and be written down."""
+    """Return whether the log has room for all waiting jobs to start in one round."""
     tally, log = state.queue.tally[0], state.log
     return bool(tally.runs + tally.waiting < len(log.runs) and tally.hosts + tally.waiting_hosts <= len(log.hosts))
 
@@ -43,7 +203,7 @@ def _round(state: State) -> None:
 
 @kernel
 def _judge(state: State) -> None:
-    """Find out which gangs fit the empty cluster; the others never will."""
+    """Mark the buckets whose gangs fit the empty cluster; the others never fit."""
     queue, cluster = state.queue, state.cluster
     for at in range(len(queue.buckets)):
         queue.buckets[at].possible = fits(cluster, cluster.capacity, queue, at)
@@ -52,7 +212,7 @@ def _judge(state: State) -> None:
 def _looping(sources: str) -> Compiled:
     @kept
     def advance(state: State) -> bool:
-        _ = sources  # part of what the compiled code is kept under
+        _ = sources  # part of the key of the compiled code in the cache
         tally, horizon_s = state.queue.tally[0], state.rules.horizon_s
         if tally.arrivals == 0:
             _judge(state)
@@ -75,4 +235,4 @@ def _looping(sources: str) -> Compiled:
 
 
 advance = _looping(SOURCES + digest(Path(__file__).parent))
-"""Go on until nothing more happens before the horizon (true), or until the log has to grow first (false)."""
+"""Simulate until nothing more happens before the horizon (return true), or the log has to grow (false)."""

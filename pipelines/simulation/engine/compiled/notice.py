@@ -1,6 +1,6 @@
-"""Word of a compilation as it begins: the first on a machine takes half a minute in silence, later ones are read back.
+"""Notice of a compilation: the first on a machine takes half a minute, later runs load it from the cache.
 
-What is compiled, and where it is kept, is `kernel`'s matter. Called by `pipelines.cli`.
+Compiling and caching is in `scheduler_core.kernels.kernel`. Called by `pipelines.cli`.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,24 +12,24 @@ _COMPILE = "numba:compile"
 
 
 class _Once(event.Listener):  # type: ignore[misc]  # numba publishes no types
-    """Calls a function at the first event that begins."""
+    """Call a function at the first event."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell: Callable[[], None] | None = tell
 
-    def on_start(self, event: event.Event) -> None:  # noqa: ARG002 -- numba gives the signature
-        """Tell, unless it was told."""
+    def on_start(self, event: event.Event) -> None:  # noqa: ARG002 -- numba fixes the signature
+        """Call the function, once."""
         tell, self._tell = self._tell, None
         if tell is not None:
             tell()
 
     def on_end(self, event: event.Event) -> None:
-        """Let it end."""
+        """Do nothing."""
 
 
 @contextmanager
 def compiling_told(tell: Callable[[], None]) -> Iterator[None]:
-    """Call `tell` once, when something is first compiled within the block; what was kept is read back unheard.
+    """Call `tell` once, at the first compilation within the block; loading from the cache does not count.
 
     >>> with compiling_told(lambda: print("compiling")):
     ...     pass

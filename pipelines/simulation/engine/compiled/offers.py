@@ -1,10 +1,10 @@
-"""Offers of a round: a heap of buckets by the effective key and the serial of their first jobs.
+"""Offers of a round: a heap of buckets by the sort key and serial of their first jobs.
 
-Dominant shares only grow within a round, so under DRF an entry is looked at anew when it comes to the top.
+Dominant shares only grow within a round, so under DRF an entry is ranked again when it reaches the top.
 Called by the rounds.
 """
 
-from pipelines.simulation.engine.compiled.entries import risen, sunk, swapped
+from pipelines.simulation.engine.compiled.heaps import risen, sunk, swapped
 from pipelines.simulation.engine.compiled.starts import DRF
 from scheduler_core.kernels.kernel import kernel
 from scheduler_core.kernels.state import NONE, Cluster, State
@@ -12,7 +12,7 @@ from scheduler_core.kernels.state import NONE, Cluster, State
 
 @kernel
 def dominant_share(cluster: Cluster, user: int) -> float:
-    """Return the largest share of any resource that a user holds, of the capacity of all machines."""
+    """Return the largest share of a resource, over all machines, that a user holds."""
     share = 0.0
     for resource in range(3):
         share = max(share, cluster.held[user, resource] / cluster.total[resource])
@@ -21,7 +21,7 @@ def dominant_share(cluster: Cluster, user: int) -> float:
 
 @kernel
 def _rank(state: State, at: int) -> float:
-    """Return what the first job of a bucket is ranked by now."""
+    """Return the current rank of the first job of a bucket."""
     row = state.queue.jobs[state.queue.buckets[at].top]
     if state.rules.policy == DRF:
         return float(dominant_share(state.cluster, row.user) + state.rules.aging * row.arrive_s)
@@ -30,7 +30,7 @@ def _rank(state: State, at: int) -> float:
 
 @kernel
 def offer(state: State, at: int) -> None:
-    """Add a filled bucket."""
+    """Add a filled bucket to the offers."""
     offers, tally = state.scratch.offers, state.queue.tally[0]
     place = tally.offers
     offers[place].value = _rank(state, at)
@@ -42,7 +42,7 @@ def offer(state: State, at: int) -> None:
 
 @kernel
 def next_offer(state: State) -> int:
-    """Remove the bucket whose first job goes next, and return it; NONE where there is none."""
+    """Remove the bucket whose first job goes next, and return it; NONE if there is none."""
     offers, tally = state.scratch.offers, state.queue.tally[0]
     while tally.offers > 0:
         at = offers[0].what
@@ -60,14 +60,14 @@ def next_offer(state: State) -> int:
 
 @kernel
 def offer_again(state: State, at: int) -> None:
-    """Add a bucket whose first job was dealt with, if it holds another."""
+    """Add a bucket again after its first job was handled, if it holds another."""
     if state.queue.buckets[at].top != NONE:
         offer(state, at)
 
 
 @kernel
 def offer_all(state: State) -> None:
-    """Add every filled bucket to none."""
+    """Replace the offers by every filled bucket."""
     queue = state.queue
     queue.tally[0].offers = 0
     for place in range(queue.tally[0].filled):

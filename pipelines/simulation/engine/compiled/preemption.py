@@ -1,9 +1,9 @@
-"""A preempting round: a job that does not fit stops running ones that go after it, as few as are needed.
+"""A preempting round: a job that does not fit stops as few running jobs of a worse key as needed.
 
 Called by `loop`.
 """
 
-from pipelines.simulation.engine.compiled.entries import heaped, popped
+from pipelines.simulation.engine.compiled.heaps import heaped, popped
 from pipelines.simulation.engine.compiled.offers import next_offer, offer_again, offer_all
 from pipelines.simulation.engine.compiled.starts import PREEMPTED, RUNNING, key_of, lent, start, stop, wait
 from pipelines.simulation.engine.compiled.waiting import before, take
@@ -14,7 +14,7 @@ from scheduler_core.kernels.state import NONE, State
 
 @kernel
 def _stoppable(state: State) -> int:
-    """Heap the runs that have had their quantum in `picks`, worst key first, and return how many there are."""
+    """Build a heap in `picks` of the runs past their quantum, worst key first, and return their number."""
     log, queue, picks = state.log, state.queue, state.scratch.picks
     now_s, count = queue.tally[0].now_s, 0
     for place in range(queue.tally[0].running):
@@ -34,7 +34,7 @@ def _stoppable(state: State) -> int:
 
 @kernel
 def _preempted(state: State, number: int) -> None:
-    """Stop a run; its job goes aside, to wait again after the round."""
+    """Stop a run; its job is put aside, and waits again after the round."""
     queue, scratch, tally = state.queue, state.scratch, state.queue.tally[0]
     planned_s, start_s = state.log.runs[number].end_s, state.log.runs[number].start_s
     job = stop(state, number, PREEMPTED)
@@ -47,7 +47,7 @@ def _preempted(state: State, number: int) -> None:
 
 @kernel
 def _worst(state: State, victims: int, place: int) -> int:
-    """Return where in `picks` the run with the `place` worst key of all `victims` is: those are popped to its end."""
+    """Return the index in `picks` of the run with the `place`-th worst key, from 0; popped runs lie at its end."""
     tally = state.queue.tally[0]
     if victims - place <= tally.heaped:
         tally.heaped = popped(state.scratch.picks, tally.heaped)
@@ -56,9 +56,9 @@ def _worst(state: State, victims: int, place: int) -> int:
 
 @kernel
 def _chosen_victims(state: State, at: int, victims: int) -> int:
-    """Mark in `shed` which of the `victims` have to stop for the first job of a bucket to fit.
+    """Mark in `shed` the `victims` that have to stop so that the first job of a bucket fits.
 
-    Returns how many of the worst were looked at, 0 where all that go after the job would not be enough.
+    Return how many of the worst were considered; 0 if stopping all runs of a worse key is not enough.
     """
     queue, scratch, log = state.queue, state.scratch, state.log
     picks, instances = scratch.picks, queue.buckets[at].instances
@@ -92,7 +92,7 @@ def _chosen_victims(state: State, at: int, victims: int) -> int:
 
 @kernel
 def _reopened(state: State, passed: int, job: int) -> None:
-    """Offer the passed buckets again, from their first job behind `job`: what was freed may be enough for them."""
+    """Offer the passed buckets again, from their first job behind `job`: the freed capacity may be enough for them."""
     queue, scratch, tally = state.queue, state.scratch, state.queue.tally[0]
     for place in range(passed):
         at = scratch.passed[place]

@@ -1,20 +1,165 @@
-"""One simulation by the compiled loop, from columns to columns; the same to the bit as the plain engine.
+"""One simulation by the compiled loop: the workload laid out as records, the loop run, the log read as a schedule.
 
-The semantics are those of `plain` and `rounds`, which are made to be read. Called by `simulator`.
+The schedule equals that of `plain` to the bit; `plain` and `scheduler_core.rounds` explain the rules. Called by
+`simulator`.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 
 from pipelines.simulation.engine.compiled.loop import advance
-from pipelines.simulation.engine.compiled.setup import breaks_of, log_of, queue_of, rules_of
+from pipelines.simulation.engine.compiled.starts import DRF, FIXED, LAS, SRTF
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.workload import Outages, Workload
 from scheduler_core import cluster as machinery
+from scheduler_core.cluster import MILLI
 from scheduler_core.discipline import Discipline
-from scheduler_core.kernels.state import Log, Records, State, cluster_of, scratch_of
+from scheduler_core.gangs import ANY_GPU_TYPE
+from scheduler_core.kernels.ordered import distinct
+from scheduler_core.kernels.state import (
+    END,
+    JOB,
+    NONE,
+    PLACEMENT_CODES,
+    RUN,
+    Breaks,
+    Log,
+    Queue,
+    Records,
+    Rules,
+    State,
+    buckets_of,
+    cluster_of,
+    scratch_of,
+    tally_of,
+)
+from scheduler_core.preemption import preempts
+from scheduler_core.types import FloatArray, IntArray
+
+Base = Callable[[Workload, IntArray], FloatArray]
+"""A function of a workload and each gang's allocated milli-GPUs (n,) that returns one number per job (n,)."""
+
+
+def predicted_or_last(workload: Workload) -> FloatArray:
+    """Return predicted run times (n,), infinite if unknown, which sorts last."""
+    return np.where(np.isfinite(workload.predicted_s), workload.predicted_s, np.inf)
+
+
+def _fifo(workload: Workload, gpus: IntArray) -> FloatArray:  # noqa: ARG001  # all bases have the same signature
+    return workload.arrive_s
+
+
+def _predicted(workload: Workload, gpus: IntArray) -> FloatArray:  # noqa: ARG001  # all bases have the same signature
+    return predicted_or_last(workload)
+
+
+def _qssf(workload: Workload, gpus: IntArray) -> FloatArray:
+    known = np.isfinite(workload.predicted_s)
+    return np.where(known, np.where(known, workload.predicted_s, 0.0) * (gpus / MILLI), np.inf)
+
+
+def _weight(workload: Workload, gpus: IntArray) -> FloatArray:  # noqa: ARG001  # all bases have the same signature
+    return np.maximum(gpus, 1).astype(np.float64)
+
+
+def _priority(workload: Workload, gpus: IntArray) -> FloatArray:  # noqa: ARG001  # all bases have the same signature
+    return -workload.priority
+
+
+def _none(workload: Workload, gpus: IntArray) -> FloatArray:  # noqa: ARG001  # all bases have the same signature
+    return np.zeros(len(workload))
+
+
+BASES: Final[dict[str, tuple[Base, int]]] = {
+    "fifo": (_fifo, FIXED),
+    "sjf": (_predicted, FIXED),
+    "srtf": (_predicted, SRTF),
+    "qssf": (_qssf, FIXED),
+    "las": (_weight, LAS),
+    "priority": (_priority, FIXED),
+    "drf": (_none, DRF),
+}
+"""By policy: the base of its sort key, and how the loop updates it."""
+
+
+def rules_of(discipline: Discipline, horizon_s: float) -> Rules:
+    """Return a discipline of named policy and placement as numbers."""
+    return Rules(
+        policy=BASES[str(discipline.policy)][1],
+        placement=PLACEMENT_CODES[str(discipline.placement)],
+        aging=float(discipline.aging),
+        overtakes=NONE if discipline.overtakes is None else int(discipline.overtakes),
+        easy=discipline.backfill == "easy",
+        depth=int(discipline.backfill_depth),
+        preempting=preempts(discipline),
+        checkpoint_s=float(discipline.checkpoint_s),
+        quantum_s=float(discipline.quantum_s),
+        horizon_s=float(horizon_s),
+    )
+
+
+def queue_of(workload: Workload, discipline: Discipline) -> Queue:
+    """Return the jobs as records, with buckets of equal demand (under DRF also of one user)."""
+    base, mode = BASES[str(discipline.policy)]
+    count = len(workload)
+    users = np.unique(workload.user, return_inverse=True)[1]
+    rows = np.empty((2 * count, 6), dtype=np.int64)
+    for part, units in ((rows[:count], workload.granted_units), (rows[count:], workload.request_units)):
+        part[:, :3] = units
+        part[:, 3] = workload.instances
+        part[:, 4] = _named_types(workload) if discipline.match_gpu_type else ANY_GPU_TYPE
+        part[:, 5] = users if mode == DRF else 0
+    codes, first = distinct(rows)
+    shapes, kinds = distinct(rows[first, :5])
+    jobs = np.zeros(count, dtype=JOB)
+    for name in ("arrive_s", "run_s", "granted_run_s", "dies", "fails"):
+        jobs[name] = getattr(workload, name)
+    jobs["left_s"] = workload.granted_run_s
+    jobs["predicted_s"] = predicted_or_last(workload)
+    jobs["finished_s"] = np.nan
+    jobs["user"] = users
+    jobs["granted_bucket"], jobs["full_bucket"] = codes[:count], codes[count:]
+    jobs["granted_key"] = base(workload, workload.granted_units[:, 2] * workload.instances)
+    jobs["full_key"] = base(workload, workload.request_units[:, 2] * workload.instances)
+    return Queue(
+        jobs=jobs,
+        buckets=buckets_of(rows[first], shapes),
+        units=np.ascontiguousarray(rows[first, :3]),
+        filled=np.empty(len(first), dtype=np.int64),
+        shut=np.full(len(kinds), NONE, dtype=np.int64),
+        tally=tally_of(),
+    )
+
+
+def _named_types(workload: Workload) -> IntArray:
+    """Return each gang's GPU type as the first code of that name."""
+    first = np.array([workload.gpu_types.index(name) for name in workload.gpu_types] + [ANY_GPU_TYPE], dtype=np.int64)
+    return np.asarray(first[workload.gpu_type], dtype=np.int64)  # the code for any, -1, is the last
+
+
+def log_of(workload: Workload, machines: int) -> Log:
+    """Return an empty log with room for one run per job, two for those that die; it grows when full."""
+    twice = 1 + workload.dies.astype(np.int64)
+    return Log(
+        runs=np.zeros(int(twice.sum()) + 1, dtype=RUN),
+        hosts=np.empty(int((np.minimum(workload.instances, machines) * twice).sum()), dtype=np.int64),
+        counts=np.empty(int((np.minimum(workload.instances, machines) * twice).sum()), dtype=np.int64),
+        ends=np.empty(len(workload), dtype=END),
+    )
+
+
+def breaks_of(outages: Outages) -> Breaks:
+    """Return outages sorted by start and by end."""
+    by_up = np.argsort(outages.up_s, kind="stable")
+    return Breaks(
+        down_s=outages.down_s.astype(np.float64),
+        down=outages.machine.astype(np.int64),
+        up_s=outages.up_s[by_up].astype(np.float64),
+        up=outages.machine[by_up].astype(np.int64),
+    )
 
 
 def run_compiled(
@@ -26,7 +171,7 @@ def run_compiled(
 ) -> Schedule:
     """Run a workload under a discipline of named policy and placement.
 
-    The arguments are those that `simulator.simulate` has checked.
+    `simulator.simulate` has checked the arguments.
     """
     state = _begun(workload, machinery.Cluster(machines), discipline, horizon_s, outages)
     while not advance(state):
@@ -73,7 +218,7 @@ def _begun(
 
 
 def _grown(state: State) -> Log:
-    """Return the log with room for twice as much, and at least for all that wait."""
+    """Return the log with twice the room, and at least enough for all waiting jobs."""
     log, tally = state.log, state.queue.tally[0]
     return log._replace(
         runs=_longer(log.runs, int(tally["runs"] + tally["waiting"]) + 1),

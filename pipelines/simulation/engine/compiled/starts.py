@@ -1,13 +1,13 @@
-"""Starts and stops: a gang takes its machines and a run begins; a run ends early or late and gives them back.
+"""Start and stop runs: allocate machines to a gang, and release them; sort keys of waiting jobs.
 
-Which gang starts is decided in the rounds. Called by them and by `moments`.
+The rounds decide which gang starts. Called by them and by `loop`.
 """
 
 from typing import Final
 
 import numpy as np
 
-from pipelines.simulation.engine.compiled.ends import put_end, take_end
+from pipelines.simulation.engine.compiled.heaps import put_end, take_end
 from pipelines.simulation.engine.compiled.waiting import bucket_of, put
 from pipelines.simulation.engine.schedule import Ending
 from scheduler_core.kernels.kernel import kernel
@@ -29,7 +29,7 @@ DRF = 3
 
 @kernel
 def key_of(rules: Rules, queue: Queue, job: int, attained_s: float) -> float:
-    """Return a job's effective key, having run for `attained_s` so far."""
+    """Return a job's sort key, aging included, after it has run for `attained_s`."""
     row = queue.jobs[job]
     key = row.full_key if row.full else row.granted_key
     if rules.policy == SRTF:
@@ -41,21 +41,21 @@ def key_of(rules: Rules, queue: Queue, job: int, attained_s: float) -> float:
 
 @kernel
 def wait(rules: Rules, queue: Queue, machines: int, job: int) -> None:
-    """Let a job wait, by its key as it stands; under DRF the jobs of a bucket are one user's, by serial."""
+    """Add a job to the waiting ones by its current key; under DRF a bucket holds one user's jobs, by serial."""
     queue.jobs[job].rank = 0.0 if rules.policy == DRF else key_of(rules, queue, job, queue.jobs[job].attained_s)
     put(queue, machines, job)
 
 
 @kernel
 def charge(cluster: Cluster, queue: Queue, at: int, user: int, sign: int) -> None:
-    """Count a gang to what its user holds, or no longer."""
+    """Add a gang to its user's holdings (`sign` 1), or subtract it (-1)."""
     for resource in range(3):
         cluster.held[user, resource] += sign * queue.units[at, resource] * queue.buckets[at].instances
 
 
 @kernel
 def lent(state: State, number: int, sign: int, at: int) -> int:
-    """Give what a run holds to the room `bare`, or take it back; return how many more of a bucket's gang that hosts."""
+    """Add a run's allocation to `bare`, or subtract it; return how many more of a bucket's instances fit."""
     queue, cluster, log, bare = state.queue, state.cluster, state.log, state.scratch.bare
     own = bucket_of(queue.jobs, log.runs[number].job)
     instances, gpu_type, more = queue.buckets[at].instances, queue.buckets[at].gpu_type, 0
@@ -71,7 +71,7 @@ def lent(state: State, number: int, sign: int, at: int) -> int:
 
 @kernel
 def start_chosen(state: State, job: int, used: int) -> int:
-    """Begin a run of a job, no longer waiting, on the machines that were chosen; return the run."""
+    """Begin a run of a job, no longer waiting, on the chosen machines; return the run."""
     queue, cluster, log, scratch = state.queue, state.cluster, state.log, state.scratch
     tally, row = queue.tally[0], queue.jobs[job]
     at = bucket_of(queue.jobs, job)
@@ -97,7 +97,7 @@ def start_chosen(state: State, job: int, used: int) -> int:
 
 @kernel
 def start(state: State, job: int) -> int:
-    """Begin a run of a job, no longer waiting, that fits what is free now."""
+    """Begin a run of a job, no longer waiting, that fits the free capacity; return the run."""
     cluster = state.cluster
     at = bucket_of(state.queue.jobs, job)
     used = placed(state.rules.placement, cluster, cluster.free, cluster.room, state.queue, at, state.scratch)
@@ -106,7 +106,7 @@ def start(state: State, job: int) -> int:
 
 @kernel
 def stop(state: State, number: int, ending: int) -> int:
-    """End a run now, give back what it held, and return its job."""
+    """End a run now, release its machines, and return its job."""
     queue, log = state.queue, state.log
     tally, run = queue.tally[0], log.runs[number]
     job = run.job

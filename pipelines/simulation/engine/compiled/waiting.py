@@ -1,7 +1,7 @@
-"""Waiting jobs: per bucket a pairing heap by rank and serial, whose links are fields of the jobs themselves.
+"""Waiting jobs: per bucket a pairing heap by rank and serial, whose links are fields of the jobs.
 
-In what order buckets are offered is in `offers`; nothing starts here.
-Called by `moments`, `starts` and the rounds.
+The order among buckets is in `offers`; no job starts here.
+Called by `loop`, `starts` and the rounds.
 
 References
 ----------
@@ -14,14 +14,14 @@ from scheduler_core.kernels.state import NONE, Queue, Records
 
 @kernel
 def before(jobs: Records, one: int, other: int) -> bool:
-    """Return whether one waiting job goes before another."""
+    """Return whether waiting job `one` goes before `other`."""
     mine, theirs = jobs[one].rank, jobs[other].rank
     return bool(mine < theirs or (mine == theirs and one < other))
 
 
 @kernel
 def _linked(jobs: Records, one: int, other: int) -> int:
-    """Make the later of two roots the first child of the earlier, which is returned."""
+    """Make the later of two roots the first child of the earlier; return the earlier."""
     if before(jobs, other, one):
         one, other = other, one
     jobs[other].sibling = jobs[one].child
@@ -31,7 +31,7 @@ def _linked(jobs: Records, one: int, other: int) -> int:
 
 @kernel
 def _paired(jobs: Records, first: int) -> int:
-    """Make one heap of a root's children, two by two from the left, then all from the right."""
+    """Merge a root's children into one heap: in pairs from the left, then all from the right."""
     pairs = NONE
     while first != NONE:
         one, other = first, jobs[first].sibling
@@ -54,13 +54,13 @@ def _paired(jobs: Records, first: int) -> int:
 
 @kernel
 def bucket_of(jobs: Records, job: int) -> int:
-    """Return the bucket of what a job would be given now."""
+    """Return the bucket of a job's current allocation: the full request after a kill."""
     return int(jobs[job].full_bucket if jobs[job].full else jobs[job].granted_bucket)
 
 
 @kernel
 def put(queue: Queue, machines: int, job: int) -> None:
-    """Let a job wait, by the rank it has."""
+    """Add a job to the waiting ones of its bucket, by its rank."""
     jobs, tally = queue.jobs, queue.tally[0]
     at = bucket_of(jobs, job)
     bucket = queue.buckets[at]
@@ -82,7 +82,7 @@ def put(queue: Queue, machines: int, job: int) -> None:
 
 @kernel
 def take(queue: Queue, machines: int, at: int) -> int:
-    """Remove the first job of a filled bucket from those that wait, and return it."""
+    """Remove the first waiting job of a filled bucket, and return it."""
     jobs, tally, bucket = queue.jobs, queue.tally[0], queue.buckets[at]
     job = bucket.top
     bucket.top = _paired(jobs, jobs[job].child)
@@ -100,7 +100,7 @@ def take(queue: Queue, machines: int, at: int) -> int:
 
 @kernel
 def smallest_gpus(queue: Queue) -> int:
-    """Return the fewest milli-GPUs that a waiting gang asks for, of those that ask for any; 0 if none does."""
+    """Return the smallest number of milli-GPUs above 0 of any waiting gang; 0 if there is none."""
     tally = queue.tally[0]
     if tally.smallest_gpus == NONE:
         tally.smallest_gpus = 0

@@ -12,7 +12,7 @@ from pipelines.simulation.energy.accounting import EnergyAccount, account
 from pipelines.simulation.engine.schedule import Schedule
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import NO_OUTAGES, Outages
-from pipelines.simulation.measures.holding import Uses
+from pipelines.simulation.measures.job_metrics import Uses
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.grid import Grid
 from scheduler_core.queueing import QUEUE_POLICIES
@@ -132,7 +132,7 @@ def test_figures_of_other_machines_and_beginnings_after_the_end_are_refused() ->
 
     with pytest.raises(BadInput, match="figures of 1 machines, expected 2"):
         account(ran, nobody, [power()], None, 0.0, assumed=ASSUMED)
-    with pytest.raises(BadInput, match="begin at 101"):
+    with pytest.raises(BadInput, match="start at 101"):
         account(ran, nobody, powers(ran.machines), None, 0.0, assumed=ASSUMED, from_s=101.0)
 
 

@@ -45,7 +45,7 @@ def test_published_files_are_read_by_either_basis(tmp_path: Path) -> None:
     assert direct.carbon.values.tolist() == [140.51, 140.44]
     assert lca.price.values.tolist() == [-0.0035, 0.12]
     assert "(LCA)" in lca.notes[0]
-    assert "its files say DE" in lca.notes[0]
+    assert "the files name the zone DE" in lca.notes[0]
     assert "2 hours from 2023-01-01 00:00 UTC" in lca.notes[1]
 
 
@@ -113,7 +113,7 @@ def test_what_was_repaired_is_counted(tmp_path: Path) -> None:
     assert np.flatnonzero(read.carbon.filled).tolist() == [26]
     assert read.carbon.values[[7, 9, 26]].tolist() == [157.0, 109.0, 102.0]
     assert "1 hours without a value" in read.notes[0]
-    assert "1 hours of several readings" in read.notes[0]
+    assert "1 hours averaged from several readings" in read.notes[0]
     assert "2 readings out of order" in read.notes[0]
 
 
@@ -161,7 +161,7 @@ def test_a_folder_of_zones_needs_a_name_and_one_of_files_none(tmp_path: Path) ->
     assert zones_of(tmp_path) == ["A", "B"]
     assert zone_files(tmp_path / "A").zone == "A"
     assert zone_files(tmp_path, "B").zone == "B"
-    with pytest.raises(BadUsage, match="the zones A, B; say which"):
+    with pytest.raises(BadUsage, match="the zones A, B, expected one; choose"):
         zone_files(tmp_path)
     with pytest.raises(BadUsage, match="--zone C: found the zones A, B"):
         zone_files(tmp_path, "C")
@@ -175,8 +175,8 @@ def test_a_folder_of_zones_needs_a_name_and_one_of_files_none(tmp_path: Path) ->
     ("kind", "text", "said"),
     [
         ("carbon", "", "found the columns ''"),
-        ("carbon", "ts,value\n", "none with a value"),
-        ("carbon", "ts,value\n2023-01-01,\n", "none with a value"),
+        ("carbon", "ts,value\n", "without a value"),
+        ("carbon", "ts,value\n2023-01-01,\n", "without a value"),
         ("carbon", "when,what\n2023-01-01,5\n", "expected ts,carbon_g_per_kwh or ts,value"),
         ("carbon", "ts,value\nyesterday,90\n", "line 2: found 'yesterday', expected a moment"),
         (
@@ -190,9 +190,9 @@ def test_a_folder_of_zones_needs_a_name_and_one_of_files_none(tmp_path: Path) ->
         ("carbon", "ts,value\n2023-01-01,inf\n", "found 'inf', expected 0 to 2500 g/kWh"),
         ("carbon", "ts;value\n2023-01-01;90\n", "found 'ts;value' in one column, expected columns separated by commas"),
         ("carbon", "ts,value\n2023-01-01,450000\n", "is it in another unit"),
-        ("carbon", "ts,value\n2023-01-01,0.45\n", "looks like kg/kWh"),
+        ("carbon", "ts,value\n2023-01-01,0.45\n", "look like kg/kWh"),
         ("carbon", "ts,value\n2023-01-01,90,1\n", "line 2: found 3 fields, expected 2"),
-        ("carbon", "ts,value\n2023-01-01,90\n2023-03-01,90\n", "a hole of 1415 hours"),
+        ("carbon", "ts,value\n2023-01-01,90\n2023-03-01,90\n", "a gap of 1415 hours"),
         ("carbon", "ts,value\n1980-01-01,90\n2123-03-01,90\n", "a century"),
         (
             "carbon",
@@ -203,7 +203,7 @@ def test_a_folder_of_zones_needs_a_name_and_one_of_files_none(tmp_path: Path) ->
         ("carbon", "ts,value\n1970-01-01T00:00+01:00,90\n", "expected a year from 1970 to 2199"),
         ("carbon", "ts,value\n2200-01-01T00:00Z,90\n", "expected a year from 1970 to 2199"),
         ("carbon", "\x00\x00,\x00\n", "expected"),
-        ("price", "ts,value\n2023-01-01,0.08\n", "looks like USD/kWh"),
+        ("price", "ts,value\n2023-01-01,0.08\n", "look like USD/kWh"),
         ("price", "ts,value\n2023-01-01,1e6\n", "expected -25000 to 25000 USD/MWh"),
         ("price", "ts,price_usd_per_kwh\n2023-01-01,80\n", "expected -25 to 25 USD/kWh"),
         ("price", "Datetime (UTC),Price (EUR/MWh)\n2023-01-01,80\n", "Price (USD/MWh)"),
@@ -218,7 +218,7 @@ def test_odd_files_are_refused_by_their_line(tmp_path: Path, kind: str, text: st
 def test_a_file_that_is_no_text_or_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = zone(tmp_path, carbon="ts,value\n2023-01-01,90\n")
     (folder / "Z" / "price.csv").write_bytes(b"ts,value\n\xff\xfe\x00\n")
-    with pytest.raises(BadUsage, match="no CSV text"):
+    with pytest.raises(BadUsage, match="not CSV text"):
         zone_files(folder)
     monkeypatch.setattr(grid_columns, "MOST_BYTES", 10)
     with pytest.raises(BadUsage, match="found 23 bytes, expected at most 10"):

@@ -97,7 +97,7 @@ def test_figures_of_nothing_in_the_cluster_are_said(tmp_path: Path, text: str, i
 
     found = idle_figures(own(tmp_path, text), cluster)
 
-    assert found == [f"site.toml: {each} name none of the cluster's: without effect" for each in idle]
+    assert found == [f"site.toml: {each} match no machine of the cluster: no effect" for each in idle]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_figures_of_nothing_in_the_cluster_are_said(tmp_path: Path, text: str, i
         ),
         ("gpus = 3", "gpus: input should be a valid dictionary"),
         ("volts = 3", "volts: extra inputs"),
-        ("[gpus", "is no TOML"),
+        ("[gpus", "is not valid TOML"),
         ("[unknown_use]\ngpu_frac = 2", "unknown_use.gpu_frac"),
     ],
 )

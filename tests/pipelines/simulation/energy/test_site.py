@@ -11,15 +11,14 @@ from features.tables import Jobs
 from pipelines.errors import BadUsage
 from pipelines.simulation.advice import oracle_of, scales_of
 from pipelines.simulation.cluster_file import ClusterSpec
-from pipelines.simulation.energy.energy_tables import HOURS, JOBS, MACHINES, energy_tables
 from pipelines.simulation.energy.power_file import power_file
 from pipelines.simulation.energy.site import Holding, Site, power_notes, start_on
-from pipelines.simulation.job_pool import Pool, recorded_pool
+from pipelines.simulation.energy.tables import HOURS, JOBS, MACHINES, energy_tables
+from pipelines.simulation.job_pool import Pool, recorded_pool, submissions
 from pipelines.simulation.paired_runs import Run
+from pipelines.simulation.rows import averaged, shown
+from pipelines.simulation.settings import SimulationSettings
 from pipelines.simulation.simulate import SimulationResult, simulate_recorded
-from pipelines.simulation.simulation_rows import averaged, shown
-from pipelines.simulation.simulation_settings import SimulationSettings
-from pipelines.simulation.submissions import submissions
 from scheduler_core.cluster import Machine
 from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.release import Slack
@@ -29,7 +28,7 @@ from tests.pipelines.simulation.energy.sites import hourly
 T4S = ClusterSpec(
     machines=(Machine(name="m", cpu_cores=0.0, mem_gib=0.0, gpus=4, gpu_type="T4"),),
     source="one machine",
-    untold=("cpu_cores", "mem_gib"),
+    unstated=("cpu_cores", "mem_gib"),
 )
 TWO = ({"req_gpus": 2.0, "run_s": 7200.0}, {"req_gpus": 4.0, "run_s": 3600.0})
 """Submitted a minute apart: the second waits for the first."""
@@ -191,7 +190,7 @@ def test_the_turn_of_the_year_lies_in_the_next_one() -> None:
         start_on(winter, None, datetime(2017, 2, 1, tzinfo=UTC).timestamp())[0]
         == datetime(2023, 2, 1, tzinfo=UTC).timestamp()
     )
-    with pytest.raises(BadUsage, match=r"found the begin 2022-06-01 00:00 UTC .*; give files of a whole year"):
+    with pytest.raises(BadUsage, match=r"found the start 2022-06-01 00:00 UTC .*; give files of a whole year"):
         start_on(winter, None, datetime(2017, 6, 1, tzinfo=UTC).timestamp())
 
 
@@ -200,6 +199,6 @@ def test_what_is_assumed_of_machines_is_said() -> None:
 
     said = " | ".join(power_notes(power_file(), machines))
 
-    assert "1 of 2 machines name no GPU type of the table: taken as V100" in said
-    assert "1 machines tell no cores" in said
+    assert "1 of 2 machines have no GPU type of the table: taken as V100" in said
+    assert "1 machines have no known cores" in said
     assert "52% of the GPUs held" in said

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.simulation.engine.log import events
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from pipelines.simulation.engine.simulator import simulate
 from pipelines.simulation.engine.workload import Outages
+from pipelines.simulation.measures.event_log import events
 from scheduler_core.cluster import Machine
 from scheduler_core.discipline import Discipline
 from scheduler_core.errors import BadInput
@@ -185,7 +185,7 @@ def test_policies_and_placements_go_by_name_or_by_value() -> None:
     valued = simulate(FIVE_JOBS, gpu_machines(4), by_value)
 
     assert simulated(valued) == simulated(run(FIVE_JOBS, gpu_machines(4), Discipline(policy="qssf")))
-    with pytest.raises(BadInput, match="expected names; pass plain"):
+    with pytest.raises(BadInput, match="pass plain"):
         simulate(FIVE_JOBS, gpu_machines(4), by_value, engine="compiled")
 
 
@@ -215,7 +215,7 @@ def test_what_cannot_be_meant_is_refused(rules: dict[str, Any], fields: dict[str
 
 
 def test_more_than_was_requested_is_never_granted() -> None:
-    with pytest.raises(BadInput, match=r"found granted_units = .* in row 1; see Workload"):
+    with pytest.raises(BadInput, match=r"found granted_units = .* in row 1, expected a value"):
         workload({"gpus": 2, "run": 1.0}, {"gpus": 2, "run": 1.0, "granted": (0, 0, 3)})
 
 

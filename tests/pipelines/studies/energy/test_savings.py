@@ -13,7 +13,7 @@ from pipelines.errors import BadUsage, LakeError
 from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK
 from pipelines.simulation.energy.meters import OFF, ON, Meters
 from pipelines.simulation.energy.power_file import power_file
-from pipelines.simulation.simulation_settings import SimulationSettings
+from pipelines.simulation.settings import SimulationSettings
 from pipelines.studies.energy.savings import (
     SAVINGS,
     SWITCHING,
@@ -181,7 +181,7 @@ def test_the_study_holds_every_arm_against_the_requests(tmp_path: Path) -> None:
         meters(),
         range(2),
         beside,
-        SimulationSettings(engine="plain", truths=("contention",)),
+        SimulationSettings(engine="plain", slowdown_models=("contention",)),
     )
 
     assert any(note.startswith("use that nobody measured: 52%") for note in found.notes)
@@ -221,7 +221,7 @@ def test_every_arm_of_a_seed_begins_at_the_same_hour_of_the_grid() -> None:
     # An hour's intensity is its number: what is met tells when.
     clock = hourly([float(hour) for hour in range(HOURS)], wrap=True)
     site = replace(meters(), grids=(replace(meters().grids[0], carbon=clock, pue=1.0),))
-    settings = SimulationSettings(engine="plain", truths=("contention",))
+    settings = SimulationSettings(engine="plain", slowdown_models=("contention",))
 
     runs = pl.DataFrame(list(drawn_rows(pool(), PREDICTOR, settings, site, range(4))), infer_schema_length=None)
 

@@ -12,7 +12,7 @@ from pipelines.errors import LakeError
 from pipelines.simulation.energy.meters import Meters
 from pipelines.simulation.energy.power_file import power_file
 from pipelines.simulation.engine.simulator import simulate
-from pipelines.simulation.measures.holding import Uses
+from pipelines.simulation.measures.job_metrics import Uses
 from pipelines.studies.energy.slack import Config, Outcome, Queue, compared, outcome, queue_of, shifted, shifts
 from pipelines.studies.intervals import day_counts
 from pipelines.studies.study import Context

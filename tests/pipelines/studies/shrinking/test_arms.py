@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED
-from pipelines.simulation.engine.predictors import ConstantPredictor
+from pipelines.simulation.advice import ORACLE, REQUESTED, SHRUNK, UNGUARDED, ConstantPredictor
 from pipelines.studies.shrinking.arms import ABLATION_ARMS, EXPERIMENT_ARMS, Asked, advice_of, asked_of
 from pipelines.studies.shrinking.crossfit import FoldedPredictor
 from scheduler_core.shrink import ShrinkPolicy

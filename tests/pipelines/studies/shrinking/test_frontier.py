@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipelines.models.peaks import AlikeRecipe
-from pipelines.simulation.engine.predictors import ConstantPredictor
+from pipelines.simulation.advice import ConstantPredictor
 from pipelines.studies.shrinking.frontier import Eased, Point, frontier, points, undominated
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import Job, Request

@@ -5,10 +5,10 @@ from functools import cache
 
 import polars as pl
 
+from pipelines.simulation.advice import ConstantPredictor
 from pipelines.simulation.cluster_file import ClusterSpec
-from pipelines.simulation.engine.predictors import ConstantPredictor
 from pipelines.simulation.job_pool import Pool, job_pool
-from pipelines.simulation.simulation_settings import SimulationSettings
+from pipelines.simulation.settings import SimulationSettings
 from pipelines.studies.shrinking.cases import TYPES
 from pipelines.studies.shrinking.crossfit import Predicted
 from pipelines.studies.shrinking.designs import ABLATION, LOADS, MIXTURES, ORDERS, Config, Results, results_of

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.simulation.engine.compiled.ends import put_end, take_end
-from pipelines.simulation.engine.compiled.entries import heaped, popped
+from pipelines.simulation.engine.compiled.heaps import heaped, popped, put_end, take_end
 from pipelines.simulation.engine.compiled.waiting import put, smallest_gpus, take
 from scheduler_core.kernels.state import ENTRY, NONE
 from tests.scheduler_core.kernels import records

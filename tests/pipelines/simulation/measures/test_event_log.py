@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given, settings
 
-from pipelines.simulation.engine.log import events
 from pipelines.simulation.engine.schedule import Ending, Schedule
+from pipelines.simulation.measures.event_log import events
 from scheduler_core.cluster import Cluster
 from tests.pipelines.simulation.engine.schedules import Came, Ran, schedule, schedules
 

@@ -1,6 +1,6 @@
-"""What became of every job of a schedule: whether it started, ended, waits; what it lost; how far it came.
+"""Columns over jobs and runs of a schedule: how each job ended, its slowdown and progress; what each run held and drew.
 
-Columns over jobs and runs; sums and quantiles of them are `metrics`' and `fairness`' matter, who call this.
+Sums and quantiles are in `metrics` and `fairness`. Called by them, `series`, `event_log` and `energy`.
 """
 
 from dataclasses import dataclass
@@ -9,41 +9,44 @@ from typing import Final
 import numpy as np
 
 from pipelines.simulation.engine.schedule import Ending, Schedule
+from pipelines.simulation.engine.slowdown import KILLED_AFTER_FRAC
+from pipelines.simulation.engine.workload import Workload
+from scheduler_core.cluster import Cluster
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 LOSSES: Final = (Ending.KILLED, Ending.INTERRUPTED)
 """Endings after which the work done so far is lost."""
 
 KEPT: Final = -1
-"""Stands in `Outcomes.lost_to` for a run whose work was not lost."""
+"""Value of `JobMetrics.lost_to` for a run whose work was not lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcomes:
-    """One row per job (n), in the order of serials, as things stood at the end; `lost_to` is per run (k).
+class JobMetrics:
+    """State of each job (n), in the order of serials, at the end of the simulation; `lost_to` is per run (k).
 
     Attributes
     ----------
     arrived
-        It came by the end, and its full request fits the empty cluster; all that follows is of such jobs.
+        It arrived by the end, and its full request fits the empty cluster; all further columns concern such jobs.
     first_start_s
-        NaN where it never started.
+        NaN if it never started.
     completed, failed, running, waiting
-        Of an arrived job exactly one holds.
+        Exactly one is true for an arrived job.
     killed, preempted, interrupted
-        It was at least once.
+        Whether that happened at least once.
     retried
-        It was started again at its full request after a kill.
+        Whether it was started again at its full request after a kill.
     stretch
-        Run time in the simulation over `run_s`, waiting excluded: all the time it held machines (a run cut by the end
-        counts in full) and the time that is still to come where it waits to run again, or is in a run that will be
-        killed; after a kill that is still to come, the full run. NaN where it never started.
+        Run time in the simulation over `run_s`, waiting excluded. It counts all the time that the job held machines (a
+        run cut by the end in full), the time left if it waits to run again, and the full run after a kill that lies
+        ahead. NaN if it never started.
     done_frac
-        How much of the run it is in, or was preempted in, lay behind it at the end; 1 for completed and failed ones, 0
-        for those that never started or lost everything.
+        Share of its current or preempted run that was done at the end; 1 for completed and failed jobs, 0 for those
+        that never started or lost all work.
     lost_to
-        `Ending.KILLED` or `Ending.INTERRUPTED` where the run's work was lost to one, be it by the run's own end or, for
-        a preempted one, by that of a later run; `KEPT` elsewhere. A run that the end cut before its kill is lost to it.
+        `Ending.KILLED` or `Ending.INTERRUPTED` if the run's work was lost to it, by the run's own end or, for a
+        preempted run, by that of a later one; else `KEPT`. A run cut by the end before its kill counts as killed.
     """
 
     arrived: BoolArray
@@ -61,8 +64,8 @@ class Outcomes:
     lost_to: IntArray
 
 
-def outcomes(schedule: Schedule) -> Outcomes:
-    """Sort the runs by job, and read off what became of each."""
+def job_metrics(schedule: Schedule) -> JobMetrics:
+    """Return the state of each job at the end of a schedule."""
     workload, count = schedule.workload, len(schedule.workload)
     doomed = _doomed(schedule)
     lives = _lives(schedule, doomed)
@@ -81,10 +84,10 @@ def outcomes(schedule: Schedule) -> Outcomes:
     attained_s[lives.job] = lives.attained_s
     to_come = waiting | _ever(schedule, doomed)
     awaited_s = np.where(to_come, np.maximum(whole_s - attained_s, 0.0), 0.0)
-    # What waits on its way to a kill runs in full after it.
+    # A waiting job that will be killed runs in full after that.
     awaited_s += np.where(waiting & workload.dies & ~full_next, workload.run_s, 0.0)
     busy_s = np.bincount(schedule.job, weights=schedule.end_run_s - schedule.start_s, minlength=count)
-    return Outcomes(
+    return JobMetrics(
         arrived=arrived,
         first_start_s=first_start_s,
         completed=completed,
@@ -102,13 +105,13 @@ def outcomes(schedule: Schedule) -> Outcomes:
 
 
 def _doomed(schedule: Schedule) -> BoolArray:
-    """Mark the runs (k) that the end cut before the kill they were heading for."""
+    """Mark the runs (k) that were cut by the end and would have been killed later."""
     going = schedule.ending == Ending.RUNNING
     return np.asarray(going & ~schedule.full & schedule.workload.dies[schedule.job], dtype=np.bool_)
 
 
 def _ever(schedule: Schedule, of_run: BoolArray) -> BoolArray:
-    """Return which jobs have a run of which it holds (n,)."""
+    """Return which jobs have at least one marked run (n,)."""
     ever = np.zeros(len(schedule.workload), dtype=np.bool_)
     ever[schedule.job[of_run]] = True
     return ever
@@ -116,7 +119,7 @@ def _ever(schedule: Schedule, of_run: BoolArray) -> BoolArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Lives:
-    """Runs grouped by job, a job's runs cut into lives: a kill or an interruption ends one, a preemption does not.
+    """Runs grouped by job, and a job's runs by life: a kill or an interruption ends a life, a preemption does not.
 
     `job`, `first`, `last` (rows of runs) and `attained_s` (of the last life, 0 after a loss) are per started job.
     """
@@ -156,3 +159,66 @@ def _lives(schedule: Schedule, doomed: BoolArray) -> _Lives:
         attained_s=np.where(life_lost_to[last_life] == KEPT, life_s[last_life], 0.0),
         lost_to=lost_to,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uses:
+    """Average draw of jobs at full speed, at most their requests.
+
+    Attributes
+    ----------
+    mean
+        (n, 3) per instance in the units of `cluster.UNITS`: average milli-cores, MiB and milli-GPUs; NaN if unknown.
+    """
+
+    mean: FloatArray
+
+
+def capacity_units(schedule: Schedule) -> IntArray:
+    """Return the capacity of all machines (3,), including those that are away."""
+    return np.asarray(Cluster(schedule.machines).capacity.sum(axis=0), dtype=np.int64)
+
+
+def held_s(schedule: Schedule, from_s: float, until_s: float) -> FloatArray:
+    """Return how long each run held its machines within a window (k,)."""
+    held = np.minimum(schedule.end_run_s, until_s)
+    held -= np.maximum(schedule.start_s, from_s)
+    return np.asarray(np.maximum(held, 0.0, out=held), dtype=np.float64)
+
+
+def instance_units(schedule: Schedule, resource: int) -> IntArray:
+    """Return the allocation of one instance of each run, for one resource (k,)."""
+    workload, job = schedule.workload, schedule.job
+    granted = workload.granted_units[:, resource][job]
+    return np.asarray(np.where(schedule.full, workload.request_units[:, resource][job], granted), dtype=np.int64)
+
+
+def gang_units(schedule: Schedule, resource: int) -> IntArray:
+    """Return the allocation of all instances of each run, for one resource (k,)."""
+    units = instance_units(schedule, resource)
+    units *= schedule.workload.instances[schedule.job]
+    return units
+
+
+def granted_stretch(workload: Workload) -> FloatArray:
+    """Return the factor by which each job's first start is slower than at the full request (n,).
+
+    A job that dies does so after `slowdown.KILLED_AFTER_FRAC` of its run.
+    """
+    whole_s = np.where(workload.dies, workload.granted_run_s / KILLED_AFTER_FRAC, workload.granted_run_s)
+    return np.asarray(whole_s / workload.run_s, dtype=np.float64)
+
+
+def drawn_units(schedule: Schedule, uses: Uses, resource: int) -> FloatArray:
+    """Return the average draw of all instances of each run, for one resource (k,); NaN if unknown.
+
+    The work is constant, so a slower run draws CPU and GPU at a lower rate. Mean memory is unchanged. The draw is at
+    most the allocation.
+    """
+    workload, job = schedule.workload, schedule.job
+    mean = uses.mean[:, resource][job]
+    if resource != 1:
+        mean = np.where(schedule.full, mean, mean / granted_stretch(workload)[job])
+    drawn = np.minimum(mean, instance_units(schedule, resource))
+    drawn *= workload.instances[job]
+    return np.asarray(drawn, dtype=np.float64)

@@ -1,6 +1,6 @@
-"""One simulation as files: what was run and what it came to as JSON, its event log and time series as Parquet.
+"""Files of one simulation: settings and metrics as JSON, event log and time series as Parquet.
 
-Nothing is simulated or measured here; the same simulation gives the same bytes. Called by commands that keep results.
+Nothing is simulated or measured here; the same simulation gives the same bytes. Called by `results_folder`.
 """
 
 import hashlib
@@ -17,12 +17,11 @@ import numpy as np
 import polars as pl
 
 from pipelines.errors import BadUsage
-from pipelines.simulation.energy.energy_tables import FILES as ENERGY_FILES
-from pipelines.simulation.engine.log import EVENTS, events
+from pipelines.simulation.energy.tables import FILES as ENERGY_FILES
 from pipelines.simulation.engine.schedule import Schedule
-from pipelines.simulation.measures.fragmentation_course import fragmentation_course
+from pipelines.simulation.measures.event_log import EVENTS, events
 from pipelines.simulation.measures.metrics import Metrics, Uses
-from pipelines.simulation.measures.series import series
+from pipelines.simulation.measures.series import fragmentation_series, series
 from scheduler_core.cluster import Machine
 from scheduler_core.target import TargetWorkload
 
@@ -35,7 +34,7 @@ TABLES: Final = (LOG, SERIES, FRAGMENTATION, *ENERGY_FILES)
 _PARTIAL: Final = ".partial"
 _OURS: Final = frozenset(name + suffix for name in (SUMMARY, *TABLES) for suffix in ("", _PARTIAL))
 _ROW_GROUP: Final = 100_000
-"""Fixed, so that the bytes do not depend on how many threads wrote them."""
+"""Fixed, so that the bytes do not depend on the number of threads."""
 
 
 def write_simulation(
@@ -51,19 +50,19 @@ def write_simulation(
     uses: Uses | None = None,
     target: TargetWorkload | None = None,
     fragmented_gpus: float | None = None,
-    beside: Mapping[str, pl.DataFrame] | None = None,
+    extra: Mapping[str, pl.DataFrame] | None = None,
 ) -> Path:
-    """Write one simulation's results into a folder of their own; return the summary's path.
+    """Write one simulation's results into its folder; return the summary's path.
 
-    `names` are columns by serial (such as `job_id`) that the event log gets beside the serial. With a `target`
-    fragmentation over time is written too; GPUs must be shared by devices then. The tables `beside` are written as CSV
-    under their names, which are among `TABLES`. The summary is written last and holds the other files' checksums: a
-    folder with a summary is whole. Results of an earlier simulation are replaced.
+    `names` are columns by serial (such as `job_id`) that are added to the event log. With a `target`, fragmentation
+    over time is written too; GPUs must then be shared by devices. The `extra` tables are written as CSV under their
+    names, which are among `TABLES`. The summary is written last and holds the checksums of the other files: a folder
+    with a summary is complete. Results of an earlier simulation are replaced.
 
     Raises
     ------
     BadUsage
-        If the folder is a file, or holds anything but results, or `names` are of other jobs.
+        If the folder is a file, holds other files than results, or `names` has not one value per job.
     """
     _check_folder(folder)
     tables = {
@@ -71,13 +70,13 @@ def write_simulation(
         SERIES: pl.DataFrame(series(schedule, step_s, uses=uses)),
     }
     if target is not None:
-        tables[FRAGMENTATION] = pl.DataFrame(dict(fragmentation_course(schedule, target, step_s)))
+        tables[FRAGMENTATION] = pl.DataFrame(dict(fragmentation_series(schedule, target, step_s)))
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         table.write_parquet(_partial(folder, name), compression="zstd", row_group_size=_ROW_GROUP)
-    for name, table in (beside or {}).items():
+    for name, table in (extra or {}).items():
         table.write_csv(_partial(folder, name), datetime_format="%Y-%m-%dT%H:%M:%SZ")
-    tables |= beside or {}
+    tables |= extra or {}
     summary = {
         "settings": settings,
         "capacity": {"assumption": capacity_assumption, **capacity(schedule.machines)},
@@ -99,7 +98,7 @@ def event_table(schedule: Schedule, names: Mapping[str, Sequence[str | None]]) -
     for name, values in names.items():
         if len(values) != len(schedule.workload):
             raise BadUsage(
-                f"results: found {len(values)} values of {name}, expected {len(schedule.workload)}, one a job"
+                f"results: found {len(values)} values of {name}, expected {len(schedule.workload)}, one per job"
             )
     columns = events(schedule)
     frame = pl.DataFrame(
@@ -115,7 +114,7 @@ def event_table(schedule: Schedule, names: Mapping[str, Sequence[str | None]]) -
 
 
 def capacity(machines: Sequence[Machine]) -> dict[str, object]:
-    """Return what a cluster was taken to hold: totals, and machines and GPUs by GPU type.
+    """Return the capacity of a cluster: totals, and machines and GPUs by GPU type.
 
     >>> capacity([Machine(name="m0", cpu_cores=96.0, mem_gib=512.0, gpus=8)])["gpus"]
     8
@@ -146,7 +145,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def _publish(folder: Path, tables: Sequence[str]) -> None:
-    """Give the files their names, the summary last, so that no summary ever stands beside another's tables."""
+    """Rename the files, the summary last, so that a summary never stands next to tables of another run."""
     for name in (*tables, SUMMARY):
         with _partial(folder, name).open("rb") as file:
             os.fsync(file.fileno())
@@ -166,7 +165,7 @@ def _sha256(path: Path) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return a value as JSON knows it: what is not finite is null, numpy's numbers are numbers, paths are text."""
+    """Return a value for JSON: null if not finite, numpy numbers as numbers, paths as text."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, np.generic):

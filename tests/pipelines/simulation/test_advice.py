@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from pipelines.simulation.engine.predictors import ConstantPredictor, OraclePredictor, oracle_policy
-from pipelines.simulation.engine.truth import contention
+from pipelines.simulation.advice import ConstantPredictor, OraclePredictor, oracle_policy
+from pipelines.simulation.engine.slowdown import contention
 from scheduler_core.shrink import ShrinkPolicy, shrink
 from scheduler_core.types import Predictor, Reason
 from tests.scheduler_core.cases import ToyPredictor, job, measured, request

@@ -1,7 +1,6 @@
-"""The flat rows of a simulation: gains, means over seeds, and what was reclaimed and why.
+"""Flat rows of a simulation and its notes: gains, means over seeds, and reclaimed resources by reason.
 
-Pure functions; what is simulated is decided in `simulate`, how rows are printed in `render`.
-Called by `pipelines.simulation.simulate`, `pipelines.cli.demo_tables` and the commands.
+Pure functions; nothing is simulated or printed. Called by `simulate`, the commands and the studies.
 """
 
 import math
@@ -13,11 +12,12 @@ from typing import Final
 import numpy as np
 
 from pipelines.simulation.advice import REQUESTED, Advice
-from pipelines.simulation.energy.energy_rows import SHOWN as ENERGY_SHOWN
-from pipelines.simulation.engine.arrivals import SECONDS_PER_HOUR, PoolJob
+from pipelines.simulation.energy.tables import SHOWN as ENERGY_SHOWN
+from pipelines.simulation.engine.slowdown import PoolJob
+from pipelines.simulation.engine.workload import SECONDS_PER_HOUR
 from pipelines.simulation.job_pool import Pool
 from pipelines.simulation.measures.metrics import Metrics
-from pipelines.simulation.simulation_settings import SimulationSettings
+from pipelines.simulation.settings import SimulationSettings
 from pipelines.simulation.workloads import Gangs, predicted_times
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.types import RESOURCES, FloatArray, Recommendation
@@ -25,7 +25,7 @@ from scheduler_core.types import RESOURCES, FloatArray, Recommendation
 Row = dict[str, object]
 
 GROUPED_BY: Final = ("trace", "arm", "truth", "devices", "shift")
-"""What tells apart the rows that are not of other seeds; a column that no row has is none of it."""
+"""The columns that identify a row apart from its seed; absent ones are ignored."""
 
 SUMMARY_COLUMNS: Final = (
     "trace",
@@ -54,25 +54,24 @@ SUMMARY_COLUMNS: Final = (
     "stretched_share",
     "jct_p99_s",
 )
-"""The columns of `SimulationResult.rows` that a first look needs, gain and harm first: a narrow terminal leaves out
-what comes last."""
+"""The columns of the summary table, gain and harm first: a narrow terminal drops the last ones."""
 
 
 def shown(rows: Sequence[Mapping[str, object]]) -> list[Row]:
-    """Return the columns a first look needs, less those that hold nothing in any row."""
+    """Return the summary columns, without those that are null in every row."""
     wanted = [name for name in SUMMARY_COLUMNS if any(row.get(name) is not None for row in rows)]
     return [{name: row.get(name) for name in wanted} for row in rows]
 
 
 def trace_of(pool: Sequence[PoolJob]) -> str:
-    """Return the name of the pool's trace, so that every row says what it was computed from."""
+    """Return the names of the pool's traces, joined by +."""
     return "+".join(sorted({entry.job.trace for entry in pool}))
 
 
 def averaged(rows: Sequence[Mapping[str, object]]) -> list[Row]:
-    """Take the mean over seeds of every figure, per arm, truth and population; a figure that is null is left out.
+    """Return means over seeds per arm, slowdown model and population; nulls are left out.
 
-    Texts are the same for all seeds, and stay.
+    Text columns are the same for all seeds, and stay.
     """
     groups: dict[tuple[object, ...], list[Mapping[str, object]]] = defaultdict(list)
     by = [name for name in GROUPED_BY if rows and name in rows[0]]
@@ -111,12 +110,12 @@ def _share_saved(target: float, requested: float) -> float:
 
 def finite(value: float) -> float | None:
     """Return the value, or None for NaN and infinity."""
-    # JSON knows neither NaN nor infinity: what could not be measured is null.
+    # JSON has neither NaN nor infinity.
     return value if math.isfinite(value) else None
 
 
 def reclaimed_rows(arm: str, pool: Sequence[PoolJob], answers: Sequence[Recommendation]) -> list[Row]:
-    """Sum what the pool's gangs request and would be given, by resource and reason."""
+    """Sum the requests and targets of the pool's gangs, by resource and reason."""
     jobs: Counter[tuple[str, str]] = Counter()
     requested: dict[tuple[str, str], float] = defaultdict(float)
     target: dict[tuple[str, str], float] = defaultdict(float)
@@ -145,7 +144,7 @@ def reclaimed_rows(arm: str, pool: Sequence[PoolJob], answers: Sequence[Recommen
 
 
 def assumed_note(pool: Pool) -> str:
-    """Say for how many jobs the devices' memory is a guess."""
+    """Return a note on how many jobs have an assumed device memory."""
     return (
         f"{pool.known.count(False)} of {len(pool.jobs)} jobs ran on devices of unknown memory, taken as "
         f"{pool.assumed_device_mem_gib:g} GiB"
@@ -153,26 +152,26 @@ def assumed_note(pool: Pool) -> str:
 
 
 def window_notes(pool: Pool, at_s: FloatArray, settings: SimulationSettings) -> list[str]:
-    """Say how many of the recorded jobs come before the horizon."""
-    come = int((at_s <= settings.horizon_s).sum())
-    if come == len(at_s):
+    """Return a note on how many recorded jobs arrive before the horizon, if not all do."""
+    arrived = int((at_s <= settings.horizon_s).sum())
+    if arrived == len(at_s):
         return []
     first = datetime.fromtimestamp(pool.jobs[0].job.submit_ts, UTC)
     return [
-        f"{come} of {len(at_s)} jobs within {settings.horizon_s / SECONDS_PER_HOUR:g} h of the first submission "
+        f"{arrived} of {len(at_s)} jobs within {settings.horizon_s / SECONDS_PER_HOUR:g} h of the first submission "
         f"({first:%Y-%m-%d %H:%M} UTC); --since moves the start"
     ]
 
 
 def recorded_notes(pool: Pool, gangs: Gangs) -> list[str]:
-    """Say what is not asked for, what was divided, and whose use nobody knows."""
+    """Return notes on resources that no job requests, on divided jobs, and on jobs of unknown use."""
     notes = []
-    unasked = [name for at, name in enumerate(RESOURCES) if not gangs.request_units[:, at].any()]
-    if unasked:
-        rest = [name for name in RESOURCES if name not in unasked]
-        notes.append(f"no job asks for {' or '.join(unasked)}: {' and '.join(rest)} alone are allocated")
+    unrequested = [name for at, name in enumerate(RESOURCES) if not gangs.request_units[:, at].any()]
+    if unrequested:
+        rest = [name for name in RESOURCES if name not in unrequested]
+        notes.append(f"no job requests {' or '.join(unrequested)}: only {' and '.join(rest)} are allocated")
     if divided := int((gangs.pieces > 1).sum()):
-        notes.append(f"{divided} jobs ask for more GPUs than a machine has: divided into equal instances")
+        notes.append(f"{divided} jobs request more GPUs than a machine has: divided into equal instances")
     unmeasured = pool.measured.count(False)
     if unmeasured:
         notes.append(f"the use of {unmeasured} of {len(pool.jobs)} jobs is unknown: they keep their requests")
@@ -182,18 +181,18 @@ def recorded_notes(pool: Pool, gangs: Gangs) -> list[str]:
 
 
 def type_notes(gangs: Gangs, settings: SimulationSettings) -> list[str]:
-    """Say where jobs name GPU types and the machines have them, but gangs run on any."""
+    """Return a note if jobs and machines name GPU types, but gangs run on machines of any type."""
     typed = int((gangs.gpu_type != ANY_GPU_TYPE).sum())
     if settings.discipline.match_gpu_type or not typed or not any(m.gpu_type for m in settings.cluster.machines):
         return []
     return [
-        f"GPU types are not matched: {typed} of {len(gangs.gpu_type)} jobs name theirs, and run on any machine; "
-        "--match-gpu-type holds them to it"
+        f"GPU types are not matched: {typed} of {len(gangs.gpu_type)} jobs name one, but run on any machine; "
+        "--match-gpu-type restricts them to it"
     ]
 
 
 def prediction_notes(given: Advice, settings: SimulationSettings) -> list[str]:
-    """Say how many jobs go without a predicted run time, where one is looked at."""
+    """Return a note on jobs without a predicted run time, if the discipline uses predictions."""
     answers = given.get(REQUESTED)
     if settings.needs_predictions is None or answers is None:
         return []

@@ -1,9 +1,9 @@
-"""Truths: what the run of a job becomes once it was given less than it asked for.
+"""Slowdown models: the run time of a job that is given less than it requested, and the measured run they start from.
 
-Three answers to one open question, all reported; recorded runs hold no job that ran twice with less.
-Called by `simulator` when a job starts; the registry at the end is what names refer to.
+No trace holds the same job twice with different requests, so all three models are reported.
+Called by `workloads` and by the oracle of `advice`; the registry is at the end.
 """
-# ruff: noqa: ARG001 -- every truth has the one signature, whichever arguments it looks at
+# ruff: noqa: ARG001 -- all models have the same signature, whichever arguments they use
 
 import math
 from collections.abc import Callable
@@ -11,24 +11,24 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler_core.errors import BadInput
-from scheduler_core.types import Recommendation, Request
+from scheduler_core.types import Job, Recommendation, Request
 
 ALLOCATION_SLACK: Final = 1e-9
-"""Relative shortfall that counts as none: targets and needs come from different roundings of the same number."""
+"""Relative shortfall that is ignored: target and need may be rounded differently from the same number."""
 
 KILLED_AFTER_FRAC: Final = 0.5
-"""When a job short of memory dies, as a fraction of the run it would have had.
+"""When a job short of memory is killed, as a fraction of its run.
 
-The traces say how high memory peaks and not when. Half of the run is the mean of a peak at a uniformly random moment,
-and keeps a replay free of one more random number.
+The traces hold the height of the memory peak but not its time. Half of the run is the mean of a uniformly random
+moment, and needs no random number.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What a recorded run was: its run time and what one instance used; `device_mem_gib` is one GPU's memory.
+    """A recorded run: its run time and the use of one instance; `device_mem_gib` is one GPU's memory.
 
-    CPU and GPU are means over the run; `mem_gib` and `gpu_mem_gib` are the largest peaks over instances.
+    CPU and GPU are means over the run; `mem_gib` and `gpu_mem_gib` are the highest peaks of any instance.
     """
 
     run_s: float
@@ -46,7 +46,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What a job needs to run as recorded, per instance: what it used, as far as its request went."""
+    """What an instance needs to run as recorded: its use, at most its request."""
 
     cpu_cores: float
     mem_gib: float
@@ -55,10 +55,10 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How long a run will hold its allocation, and whether it dies then instead of completing.
+class ShrunkRun:
+    """How long a run holds its allocation, and whether it is then killed instead of completing.
 
-    `stretch` is how much slower than recorded the work proceeds meanwhile.
+    `stretch` is the factor by which it proceeds slower than recorded.
     """
 
     run_s: float
@@ -66,15 +66,15 @@ class Outcome:
     killed: bool = False
 
 
-Truth = Callable[[Measured, Request, Request, Recommendation | None], Outcome]
-"""`(measured, request, allocated, recommendation) -> outcome` of one run."""
+SlowdownModel = Callable[[Measured, Request, Request, Recommendation | None], ShrunkRun]
+"""`(measured, request, allocated, recommendation) -> run` on the smaller allocation."""
 
 
 def need_of(measured: Measured, request: Request) -> Need:
-    """Return min(measured, request) per resource: what a job used beyond its request it got anyway.
+    """Return min(measured, request) per resource: use beyond the request was not limited by it.
 
-    A request for GPU memory is the request for GPUs times the device's memory. A resource the trace lacks (NaN in the
-    request) bounds nothing.
+    Requested GPU memory is the requested GPUs times the device's memory. A resource that the trace lacks (NaN in the
+    request) is not bounded.
 
     >>> used = Measured(
     ...     run_s=60, cpu_cores=9, mem_gib=3, gpus=0.1, gpu_mem_gib=9, mem_avg_gib=2, device_mem_gib=16
@@ -92,24 +92,24 @@ def need_of(measured: Measured, request: Request) -> Need:
 
 def unchanged(
     measured: Measured, request: Request, allocated: Request, recommendation: Recommendation | None
-) -> Outcome:
-    """Run as long as recorded, whatever was given: the paper's truth."""
-    return Outcome(run_s=measured.run_s)
+) -> ShrunkRun:
+    """Return the recorded run time, whatever is allocated: the paper's assumption."""
+    return ShrunkRun(run_s=measured.run_s)
 
 
 def predicted(
     measured: Measured, request: Request, allocated: Request, recommendation: Recommendation | None
-) -> Outcome:
-    """Run T/t times the recorded time, as the model said of the accepted candidate; as recorded at the full request."""
+) -> ShrunkRun:
+    """Scale the recorded run time by the predicted change of the accepted candidate; full requests run as recorded."""
     if recommendation is None or allocated == request or math.isnan(recommendation.run_time_change):
-        return Outcome(run_s=measured.run_s)
+        return ShrunkRun(run_s=measured.run_s)
     stretch = 1.0 + recommendation.run_time_change
-    return Outcome(run_s=measured.run_s * stretch, stretch=stretch)
+    return ShrunkRun(run_s=measured.run_s * stretch, stretch=stretch)
 
 
 def contention(
     measured: Measured, request: Request, allocated: Request, recommendation: Recommendation | None
-) -> Outcome:
+) -> ShrunkRun:
     """Stretch the run by its worst shortage of CPU or GPU; kill it when memory or GPU memory falls short of need.
 
     stretch = max over CPU and GPU of max(1, need / allocated). At the full request it is 1 by construction.
@@ -118,7 +118,7 @@ def contention(
     ...     run_s=60, cpu_cores=4, mem_gib=3, gpus=0.1, gpu_mem_gib=1, mem_avg_gib=2, device_mem_gib=16
     ... )
     >>> contention(used, Request(cpu_cores=6, mem_gib=8, gpus=0.5), Request(cpu_cores=2, mem_gib=4, gpus=0.25), None)
-    Outcome(run_s=120.0, stretch=2.0, killed=False)
+    ShrunkRun(run_s=120.0, stretch=2.0, killed=False)
     """
     need = need_of(measured, request)
     stretch = max(1.0, _shortage(need.cpu_cores, allocated.cpu_cores), _shortage(need.gpus, allocated.gpus))
@@ -128,7 +128,7 @@ def contention(
         or _shortage(need.gpu_mem_gib, allocated.gpus * measured.device_mem_gib) > 1.0
     )
     held_s = run_s * KILLED_AFTER_FRAC if short_of_memory else run_s
-    return Outcome(run_s=held_s, stretch=stretch, killed=short_of_memory)
+    return ShrunkRun(run_s=held_s, stretch=stretch, killed=short_of_memory)
 
 
 def _bounded(used: float, request: float) -> float:
@@ -142,4 +142,16 @@ def _shortage(need: float, allocated: float) -> float:
     return need / allocated if allocated > 0.0 else math.inf
 
 
-TRUTHS: Final[dict[str, Truth]] = {"unchanged": unchanged, "predicted": predicted, "contention": contention}
+SLOWDOWN_MODELS: Final[dict[str, SlowdownModel]] = {
+    "unchanged": unchanged,
+    "predicted": predicted,
+    "contention": contention,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolJob:
+    """A job that may arrive, with its recorded run, which policies never see."""
+
+    job: Job
+    measured: Measured

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.simulation.energy.slack import as_submitted, held_back
+from pipelines.simulation.energy.site import as_submitted, held_back
 from pipelines.simulation.measures.metrics import summarise
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.forecast import FORECASTS

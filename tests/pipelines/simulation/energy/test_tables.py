@@ -3,7 +3,7 @@
 import pytest
 
 from pipelines.simulation.energy.accounting import account
-from pipelines.simulation.energy.energy_rows import energy_figures
+from pipelines.simulation.energy.tables import energy_figures
 from pipelines.simulation.measures.metrics import summarise
 from scheduler_core.planning.grid import Grid
 from tests.pipelines.simulation.energy.sites import ASSUMED, hourly, known, power

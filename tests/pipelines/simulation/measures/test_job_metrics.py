@@ -3,8 +3,8 @@
 import pytest
 
 from pipelines.simulation.engine.schedule import Ending
+from pipelines.simulation.measures.job_metrics import job_metrics
 from pipelines.simulation.measures.metrics import summarise
-from pipelines.simulation.measures.outcomes import outcomes
 from tests.pipelines.simulation.engine.schedules import Came, Ran, schedule
 
 DOOMED = Came(granted=(2.0, 4.0, 1.0), run_s=40.0, granted_run_s=20.0, dies=True)
@@ -20,7 +20,7 @@ DOOMED = Came(granted=(2.0, 4.0, 1.0), run_s=40.0, granted_run_s=20.0, dies=True
     ],
 )
 def test_what_waits_on_its_way_to_a_kill_still_has_the_full_run_before_it(ending: Ending, stretch: float) -> None:
-    became = outcomes(schedule([DOOMED], [Ran(job=0, start_s=0.0, end_s=10.0, ending=ending)], end_s=30.0))
+    became = job_metrics(schedule([DOOMED], [Ran(job=0, start_s=0.0, end_s=10.0, ending=ending)], end_s=30.0))
 
     assert became.waiting.all()
     assert became.stretch.tolist() == [pytest.approx(stretch)]
@@ -33,7 +33,7 @@ def test_after_the_kill_only_the_full_run_is_to_come(ending: Ending) -> None:
         Ran(job=0, start_s=20.0, end_s=30.0, ending=ending, full=True),
     ]
 
-    became = outcomes(schedule([DOOMED], ran, end_s=50.0))
+    became = job_metrics(schedule([DOOMED], ran, end_s=50.0))
 
     kept_s = 10 if ending == Ending.PREEMPTED else 0
     assert became.stretch.tolist() == [pytest.approx((20 + 10 + 40 - kept_s) / 40)]
@@ -49,7 +49,8 @@ def test_stopped_or_not_a_job_comes_to_the_stretch_it_ends_with(ending: Ending) 
     ]
 
     waiting, done = (
-        outcomes(schedule([DOOMED], ran, end_s=end_s)) for ran, end_s in (([stopped], 20.0), ([stopped, *later], 120.0))
+        job_metrics(schedule([DOOMED], ran, end_s=end_s))
+        for ran, end_s in (([stopped], 20.0), ([stopped, *later], 120.0))
     )
 
     assert waiting.stretch.tolist() == done.stretch.tolist()

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.simulation.engine.truth import KILLED_AFTER_FRAC, TRUTHS, Outcome, contention, need_of, predicted
+from pipelines.simulation.engine.slowdown import (
+    KILLED_AFTER_FRAC,
+    SLOWDOWN_MODELS,
+    ShrunkRun,
+    contention,
+    need_of,
+    predicted,
+)
 from scheduler_core.errors import BadInput
 from scheduler_core.recommendations import unchanged_request
 from scheduler_core.shrink import Recommendation
@@ -30,17 +37,17 @@ USED = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.parametrize("name", sorted(TRUTHS))
+@pytest.mark.parametrize("name", sorted(SLOWDOWN_MODELS))
 @settings(deadline=None)
 @given(used=USED, wants=REQUESTS)
 def test_at_the_full_request_a_run_is_as_recorded(name: str, used: dict[str, float], wants: Request) -> None:
     recorded = measured(**used)
 
     for answer in (None, advice(0.0), advice(NAN), advice(0.4)):
-        assert TRUTHS[name](recorded, wants, wants, answer) == Outcome(run_s=recorded.run_s)
+        assert SLOWDOWN_MODELS[name](recorded, wants, wants, answer) == ShrunkRun(run_s=recorded.run_s)
 
 
-@pytest.mark.parametrize("name", sorted(TRUTHS))
+@pytest.mark.parametrize("name", sorted(SLOWDOWN_MODELS))
 @settings(deadline=None)
 @given(used=USED, wants=REQUESTS, alpha=st.floats(0.1, 1.0))
 def test_outcomes_are_positive_and_deterministic(
@@ -48,10 +55,10 @@ def test_outcomes_are_positive_and_deterministic(
 ) -> None:
     given_ = Request(cpu_cores=alpha * wants.cpu_cores, mem_gib=alpha * wants.mem_gib, gpus=alpha * wants.gpus)
 
-    outcome = TRUTHS[name](measured(**used), wants, given_, advice(0.1))
+    outcome = SLOWDOWN_MODELS[name](measured(**used), wants, given_, advice(0.1))
 
     assert outcome.run_s > 0.0
-    assert outcome == TRUTHS[name](measured(**used), wants, given_, advice(0.1))
+    assert outcome == SLOWDOWN_MODELS[name](measured(**used), wants, given_, advice(0.1))
 
 
 def test_need_is_what_was_used_as_far_as_the_request_goes() -> None:
@@ -84,7 +91,7 @@ def test_the_worst_shortage_stretches(allocated: tuple[float, float, float], str
 
     outcome = contention(recorded, request(6.0, 8.0, 0.5), request(*allocated), None)
 
-    assert outcome == Outcome(run_s=100.0 * stretch, stretch=pytest.approx(stretch))
+    assert outcome == ShrunkRun(run_s=100.0 * stretch, stretch=pytest.approx(stretch))
 
 
 @pytest.mark.parametrize("allocated", [(6.0, 2.9, 0.5), (6.0, 8.0, 0.2)], ids=["memory", "GPU memory"])
@@ -93,7 +100,7 @@ def test_too_little_memory_kills(allocated: tuple[float, float, float]) -> None:
 
     outcome = contention(recorded, request(6.0, 8.0, 0.5), request(*allocated), None)
 
-    assert outcome == Outcome(run_s=100.0 * KILLED_AFTER_FRAC, stretch=1.0, killed=True)
+    assert outcome == ShrunkRun(run_s=100.0 * KILLED_AFTER_FRAC, stretch=1.0, killed=True)
 
 
 def test_nothing_of_what_is_needed_never_ends() -> None:
@@ -103,7 +110,7 @@ def test_nothing_of_what_is_needed_never_ends() -> None:
 def test_predicted_follows_the_model_when_shrunk() -> None:
     outcome = predicted(measured(100.0), request(6.0, 8.0, 0.5), request(3.0, 8.0, 0.5), advice(0.04))
 
-    assert outcome == Outcome(run_s=pytest.approx(104.0), stretch=pytest.approx(1.04))
+    assert outcome == ShrunkRun(run_s=pytest.approx(104.0), stretch=pytest.approx(1.04))
 
 
 def test_a_recorded_run_takes_time() -> None:

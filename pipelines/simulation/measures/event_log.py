@@ -1,6 +1,6 @@
-"""The event log of a simulation as columns, in the order in which things happened.
+"""The event log of a schedule as columns, in the order of time.
 
-Names of jobs are joined in `pipelines`; nothing is written here. Called by `pipelines.simulation.simulation_files`.
+Names of jobs are joined, and files written, in `pipelines.simulation.files`, which calls this.
 """
 
 from typing import Any, Final
@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.simulation.engine.schedule import Ending, Schedule
-from pipelines.simulation.measures.holding import instance_units
+from pipelines.simulation.measures.job_metrics import instance_units
 from scheduler_core.cluster import UNITS
 from scheduler_core.devices import WHOLE
 from scheduler_core.types import RESOURCES, FloatArray, IntArray
 
 EVENTS: Final = ("arrive", "never_fits", "start", "complete", "fail", "kill", "preempt", "interrupt")
-"""Everything that can happen to a job."""
+"""The events of a job."""
 
 _OF_ENDING: Final = {
     Ending.COMPLETED: "complete",
@@ -32,11 +32,11 @@ Column = npt.NDArray[Any]  # floats, integers or texts: it depends on the column
 def events(schedule: Schedule) -> dict[str, Column]:
     """Return the log: time_s, event, serial, instances; per instance cpu_cores, mem_gib, gpus; machines, devices.
 
-    At one moment runs that end come first, then interrupted ones, arrivals (`never_fits` right behind its arrival),
-    preempted runs, and starts: what is given back is there before it is taken. Runs of one kind are in the order of
-    their starts, arrivals in that of serials. Amounts are the request at arrivals, and what was held elsewhere.
-    `machines` is text, `m0:2 m1:1` for two instances on m0 and one on m1, empty at arrivals. `devices` too, and only
-    where GPUs are not pooled: `m0/0:0.5 m0/3:1` for half of m0's first GPU and all of its fourth.
+    At one moment runs that end come first, then interrupted ones, arrivals (`never_fits` right after its arrival),
+    preempted runs, and starts: capacity is released before it is allocated. Runs of one kind are in the order of their
+    starts, arrivals in that of serials. Amounts are requests at arrivals, allocations at other events.
+    `machines` is text, `m0:2 m1:1` for two instances on m0 and one on m1, empty at arrivals. `devices` is present if
+    GPUs are not pooled: `m0/0:0.5 m0/3:1` for half of m0's first GPU and all of its fourth.
     """
     workload = schedule.workload
     times_s, event, serial, run = _in_order(schedule)
@@ -47,10 +47,10 @@ def events(schedule: Schedule) -> dict[str, Column]:
         "instances": workload.instances[serial],
     }
     for at, (resource, unit) in enumerate(zip(RESOURCES, UNITS, strict=True)):
-        asked = workload.request_units[:, at][serial]
+        requested = workload.request_units[:, at][serial]
         # Row -1 stands for no run.
         held = np.append(instance_units(schedule, at), 0)[run]
-        columns[resource] = np.where(run >= 0, held, asked) / unit
+        columns[resource] = np.where(run >= 0, held, requested) / unit
     columns["machines"] = np.append(_hosts_text(schedule), np.array([""], dtype=object))[run]
     if schedule.host_devices is not None:
         texts = _devices_text(schedule, schedule.host_devices)
@@ -64,24 +64,24 @@ def _in_order(schedule: Schedule) -> tuple[FloatArray, Column, IntArray, IntArra
     own, interrupted, preempted = (
         np.flatnonzero(np.isin(ending, kinds)) for kinds in (_OWN_ENDS, (Ending.INTERRUPTED,), (Ending.PREEMPTED,))
     )
-    came = np.flatnonzero(schedule.workload.arrive_s <= schedule.end_s)
-    # Who never fits comes and goes at once: the serial stands twice.
-    comes = np.repeat(came, 1 + schedule.never_fits[came].astype(np.int64))
-    goes = np.diff(comes, prepend=-1) == 0
+    arrived = np.flatnonzero(schedule.workload.arrive_s <= schedule.end_s)
+    # A job that never fits has two events at its arrival.
+    serials = np.repeat(arrived, 1 + schedule.never_fits[arrived].astype(np.int64))
+    never_fits = np.diff(serials, prepend=-1) == 0
     starts = np.arange(len(schedule.job))
 
-    # Laid down in the order of one moment, then sorted by time alone, which leaves that order as it is.
+    # Listed in the order within a moment, then sorted by time alone with a stable sort.
     end_s, start_s, arrive_s = schedule.end_run_s, schedule.start_s, schedule.workload.arrive_s
-    times_s = np.concatenate([end_s[own], end_s[interrupted], arrive_s[comes], end_s[preempted], start_s])
+    times_s = np.concatenate([end_s[own], end_s[interrupted], arrive_s[serials], end_s[preempted], start_s])
     order = np.argsort(times_s, kind="stable")
-    run = np.concatenate([own, interrupted, np.full(len(comes), -1), preempted, starts])
+    run = np.concatenate([own, interrupted, np.full(len(serials), -1), preempted, starts])
     job = schedule.job
-    serial = np.concatenate([job[own], job[interrupted], comes, job[preempted], job])
+    serial = np.concatenate([job[own], job[interrupted], serials, job[preempted], job])
     code = np.concatenate(
         [
             _codes(ending[own]),
             _codes(ending[interrupted]),
-            np.where(goes, EVENTS.index("never_fits"), EVENTS.index("arrive")).astype(np.int8),
+            np.where(never_fits, EVENTS.index("never_fits"), EVENTS.index("arrive")).astype(np.int8),
             _codes(ending[preempted]),
             np.full(len(starts), EVENTS.index("start"), dtype=np.int8),
         ]
@@ -97,7 +97,7 @@ def _codes(ending: Column) -> npt.NDArray[np.int8]:
 
 
 def _hosts_text(schedule: Schedule) -> Column:
-    """Return where each run was, as text (k,); runs of one machine share their texts."""
+    """Return the machines of each run as text (k,)."""
     hosts, counts, offsets = schedule.hosts, schedule.host_counts, schedule.host_offsets
     base = int(counts.max(initial=0)) + 1
     pairs, which = np.unique(np.asarray(hosts, dtype=np.int64) * base + counts, return_inverse=True)
@@ -112,7 +112,7 @@ def _hosts_text(schedule: Schedule) -> Column:
 
 
 def _devices_text(schedule: Schedule, host_devices: IntArray) -> Column:
-    """Return which GPUs each run took, as text (k,)."""
+    """Return the GPUs of each run as text (k,)."""
     run_of_host = np.repeat(np.arange(len(schedule.job)), np.diff(schedule.host_offsets))
     pieces: list[list[str]] = [[] for _ in schedule.job]
     for at, device in zip(*(axis.tolist() for axis in host_devices.nonzero()), strict=True):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.simulation.energy.readings import LONGEST_GAP_H, hourly
+from pipelines.simulation.energy.grid_files import LONGEST_GAP_H, hourly
 from scheduler_core.errors import BadInput
 
 HOUR = 3600.0
@@ -63,9 +63,9 @@ def test_what_is_filled_never_depends_on_what_comes_later(hours: list[int], cut:
 @pytest.mark.parametrize(
     ("moments", "values", "said"),
     [
-        ([], [], "none with a value"),
-        ([0.0], [np.nan], "none with a value"),
-        ([0.0, (LONGEST_GAP_H + 2) * HOUR], [1.0, 1.0], "a hole of 169 hours from 1970-01-01T01"),
+        ([], [], "without a value"),
+        ([0.0], [np.nan], "without a value"),
+        ([0.0, (LONGEST_GAP_H + 2) * HOUR], [1.0, 1.0], "a gap of 169 hours from 1970-01-01T01"),
         ([0.0, 4e9], [1.0, 1.0], "a century"),
     ],
 )

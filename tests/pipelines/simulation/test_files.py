@@ -10,9 +10,9 @@ import pytest
 
 from pipelines.errors import BadUsage
 from pipelines.simulation.engine.schedule import Ending, Schedule
+from pipelines.simulation.files import event_table, write_simulation
 from pipelines.simulation.measures.metrics import summarise
-from pipelines.simulation.simulation_files import event_table, write_simulation
-from pipelines.simulation.simulation_settings import SimulationSettings
+from pipelines.simulation.settings import SimulationSettings
 from tests.pipelines.simulation.engine.schedules import Came, Ran, schedule
 
 

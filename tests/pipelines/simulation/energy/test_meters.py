@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.simulation.energy.accounting import account
-from pipelines.simulation.energy.idleness import empty_spans, spared, unused_gpu_kwh
+from pipelines.simulation.energy.meters import empty_spans, spared, unused_gpu_kwh
 from pipelines.simulation.engine.schedule import Ending, Schedule
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.grid import Grid

@@ -1,0 +1,123 @@
+"""Two binary heaps, smallest first: entries by value and tie, and running runs by planned end and start order.
+
+Any run can be removed from the second: each job holds the place of its run. Called by `starts` and the rounds.
+"""
+
+from scheduler_core.kernels.kernel import kernel
+from scheduler_core.kernels.state import Log, Records
+
+
+@kernel
+def _sooner(entries: Records, one: int, other: int) -> bool:
+    mine, theirs = entries[one].value, entries[other].value
+    return bool(mine < theirs or (mine == theirs and entries[one].tie < entries[other].tie))
+
+
+@kernel
+def swapped(entries: Records, one: int, other: int) -> None:
+    """Swap two entries."""
+    value, tie, what = entries[one].value, entries[one].tie, entries[one].what
+    entries[one].value = entries[other].value
+    entries[one].tie = entries[other].tie
+    entries[one].what = entries[other].what
+    entries[other].value = value
+    entries[other].tie = tie
+    entries[other].what = what
+
+
+@kernel
+def sunk(entries: Records, place: int, count: int) -> None:
+    """Move an entry down to its place among the first `count`."""
+    while True:
+        child = 2 * place + 1
+        if child >= count:
+            return
+        if child + 1 < count and _sooner(entries, child + 1, child):
+            child += 1
+        if not _sooner(entries, child, place):
+            return
+        swapped(entries, place, child)
+        place = child
+
+
+@kernel
+def risen(entries: Records, place: int) -> None:
+    """Move an entry up to its place."""
+    while place > 0 and _sooner(entries, place, (place - 1) // 2):
+        swapped(entries, place, (place - 1) // 2)
+        place = (place - 1) // 2
+
+
+@kernel
+def heaped(entries: Records, count: int) -> None:
+    """Turn the first `count` entries into a heap."""
+    for place in range(count // 2 - 1, -1, -1):
+        sunk(entries, place, count)
+
+
+@kernel
+def popped(entries: Records, count: int) -> int:
+    """Remove the smallest entry from a heap of `count`: move it to the last place, and return that."""
+    swapped(entries, 0, count - 1)
+    sunk(entries, 0, count - 1)
+    return count - 1
+
+
+@kernel
+def _earlier(ends: Records, one: int, other: int) -> bool:
+    mine, theirs = ends[one].end_s, ends[other].end_s
+    return bool(mine < theirs or (mine == theirs and ends[one].run < ends[other].run))
+
+
+@kernel
+def _swapped(log: Log, jobs: Records, one: int, other: int) -> None:
+    ends = log.ends
+    end_s, run = ends[one].end_s, ends[one].run
+    ends[one].end_s = ends[other].end_s
+    ends[one].run = ends[other].run
+    ends[other].end_s = end_s
+    ends[other].run = run
+    jobs[log.runs[ends[one].run].job].place = one
+    jobs[log.runs[run].job].place = other
+
+
+@kernel
+def _risen(log: Log, jobs: Records, place: int) -> int:
+    """Move an entry up to its place, and return that."""
+    while place > 0 and _earlier(log.ends, place, (place - 1) // 2):
+        _swapped(log, jobs, place, (place - 1) // 2)
+        place = (place - 1) // 2
+    return place
+
+
+@kernel
+def _sunk(log: Log, jobs: Records, place: int, count: int) -> None:
+    """Move an entry down to its place among the first `count`."""
+    while True:
+        child = 2 * place + 1
+        if child >= count:
+            return
+        if child + 1 < count and _earlier(log.ends, child + 1, child):
+            child += 1
+        if not _earlier(log.ends, child, place):
+            return
+        _swapped(log, jobs, place, child)
+        place = child
+
+
+@kernel
+def put_end(log: Log, jobs: Records, count: int, run: int) -> None:
+    """Add a run to a heap of `count`."""
+    log.ends[count].end_s = log.runs[run].end_s
+    log.ends[count].run = run
+    jobs[log.runs[run].job].place = count
+    _risen(log, jobs, count)
+
+
+@kernel
+def take_end(log: Log, jobs: Records, count: int, place: int) -> None:
+    """Remove the run at `place` from a heap of `count`."""
+    last = count - 1
+    if place != last:
+        _swapped(log, jobs, place, last)
+        _sunk(log, jobs, _risen(log, jobs, place), last)

@@ -1,0 +1,258 @@
+"""Settings of a simulation: arrivals, cluster, discipline, outages, slowdown models; and the target of a placement.
+
+Values and their checks only; `simulate` runs them. Made by the commands, the demo and the studies.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from pipelines.errors import BadUsage
+from pipelines.simulation.cluster_file import ClusterSpec, paper_cluster
+from pipelines.simulation.energy.site import Site
+from pipelines.simulation.engine.simulator import PAPER_HORIZON_S, Engine
+from pipelines.simulation.engine.slowdown import SLOWDOWN_MODELS
+from pipelines.simulation.engine.workload import NO_OUTAGES, SECONDS_PER_HOUR, Outages, Workload
+from scheduler_core.devices import Sharing
+from scheduler_core.discipline import Discipline
+from scheduler_core.errors import BadInput
+from scheduler_core.gangs import ANY_GPU_TYPE, Demand
+from scheduler_core.placement import Placement, sharing_of
+from scheduler_core.shrink import Guard, ShrinkPolicy
+from scheduler_core.target import WINDOW, SlidingTarget, TargetWorkload, check_popularity, target_of
+from scheduler_core.types import IntArray
+
+AIMING: Final = frozenset({"fgd", "fgd_used_first"})
+"""The placements against fragmentation: they keep GPUs usable for the jobs of a target."""
+
+Target = Literal["online", "trace"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aiming:
+    """The jobs for which a placement keeps GPUs usable: those so far (`online`) or all of the run (`trace`).
+
+    `popularity` is the share of pods, by most frequent spec, that the target keeps.
+    """
+
+    target: Target = "online"
+    popularity: float = 1.0
+
+    def check(self, discipline: Discipline) -> None:
+        """Check the popularity, and that the placement uses a target.
+
+        Raises
+        ------
+        BadUsage
+            If the popularity is not a share, or a target is set for a placement that uses none.
+        """
+        try:
+            check_popularity(self.popularity)
+        except BadInput as error:
+            raise BadUsage(str(error)) from error
+        if self != Aiming() and discipline.placement not in AIMING:
+            raise BadUsage(
+                f"found the target {self.target} of popularity {self.popularity:g} with the placement "
+                f"{discipline.placement}, which uses no target; expected one of {', '.join(sorted(AIMING))}"
+            )
+
+    def placement(self, discipline: Discipline, workload: Workload) -> str | Placement:
+        """Return the discipline's placement; with a target of the jobs' first allocations if it uses one."""
+        if discipline.placement not in AIMING or self == Aiming():
+            return discipline.placement
+        # Imported late: compiling costs seconds, and only placements by device need it.
+        from scheduler_core.sharing_placements import DevicePlacement
+
+        target: TargetWorkload | SlidingTarget = SlidingTarget(popularity=self.popularity)
+        if self.target == "trace":
+            typed = discipline.match_gpu_type
+            target = workload_target(workload, workload.granted_units, self.popularity, typed=typed)
+        return DevicePlacement(str(discipline.placement), target=target, seed=discipline.seed)
+
+    def settings(self, discipline: Discipline) -> dict[str, object]:
+        """Return target and popularity for a run's summary; null if the placement uses no target."""
+        used = discipline.placement in AIMING
+        return {"target": self.target if used else None, "popularity": self.popularity if used else None}
+
+    def notes(self, discipline: Discipline) -> list[str]:
+        """Return a note on the target of the placement, if it uses one."""
+        if discipline.placement not in AIMING:
+            return []
+        what = {
+            "online": f"the last {WINDOW} arrivals, updated at every arrival",
+            "trace": "all jobs of the run, known in advance (an oracle)",
+        }
+        specs = "" if self.popularity == 1.0 else f"the most frequent specs of {100 * self.popularity:g} % of "
+        return [f"{discipline.placement} aims at {specs}{what[self.target]}"]
+
+
+def workload_target(
+    workload: Workload, units: IntArray, popularity: float = 1.0, *, typed: bool = True
+) -> TargetWorkload:
+    """Make a target of all jobs of a workload at these units (n, 3), each instance a pod.
+
+    GPU types are part of the target if `typed`. Jobs that can never fit are included.
+    """
+    rows = zip(units.tolist(), workload.instances.tolist(), workload.gpu_type.tolist(), strict=True)
+    demands = (
+        Demand(
+            units=(cpu, mem, gpu),
+            instances=instances,
+            gpu_type=workload.gpu_types[code] if typed and code != ANY_GPU_TYPE else None,
+        )
+        for (cpu, mem, gpu), instances, code in rows
+    )
+    return target_of(demands, popularity)
+
+
+PAPER_RATE_PER_H: Final = 70.0
+"""The paper's highest load."""
+
+PAPER_MIX: Final[Mapping[str, float]] = {"cv": 5.0, "nlp": 15.0, "gnn": 15.0, "ctr": 65.0}
+"""The paper's mix of experiment 1 (ResNet : NMT : GraphLearn : CTR), by task type."""
+
+PREDICTED_POLICIES: Final = frozenset({"sjf", "srtf", "qssf"})
+"""The policies that sort by predicted run time."""
+
+_SHARING_NOTES: Final[Mapping[Sharing, str]] = {
+    "pooled": "GPUs are pooled: a machine counts its GPUs together, not device by device",
+    "devices": "GPUs are shared device by device: up to one GPU per instance comes from a single device, more than one "
+    "from whole idle devices, the request rounded up",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutageRate:
+    """Mean hours between failures of one machine, and mean hours to its repair; machines fail independently."""
+
+    mtbf_h: float
+    mttr_h: float
+
+    def __post_init__(self) -> None:
+        if not (0.0 < self.mtbf_h < float("inf") and 0.0 < self.mttr_h < float("inf")):
+            raise BadUsage(
+                f"outages: found {self.mtbf_h} h between failures and {self.mttr_h} h to repair, expected more than 0"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationSettings:
+    """Settings of a simulation.
+
+    Attributes
+    ----------
+    rate_per_h, mix
+        Drawn arrivals per hour; weights of task types, None draws every job of the pool equally often.
+    horizon_s, warm_up_s
+        End of the simulation (infinite: after the last event), and the moment from which it is measured.
+    seed, replications
+        Replication i draws its arrivals, outages and placements from seed + i.
+    cluster, discipline
+        The machines, and the rules of queue and placement; the discipline's own seed is ignored.
+    aiming
+        Target of placements against fragmentation.
+    outages
+        Outages of machines, or their rate.
+    slowdown_models, guards
+        Slowdown models of shrunk jobs; guards, each with an arm: `shrunk` with the peak-use guard, `unguarded` as in
+        the paper.
+    shrink_policy
+        Parameters of Algorithm 1. Its guard and device memory are ignored: guards are set here, devices come from the
+        pool.
+    engine
+        `auto`, or `compiled` for many small simulations.
+    site
+        Power of the machines and their grid; None leaves out energy.
+    """
+
+    rate_per_h: float = PAPER_RATE_PER_H
+    mix: Mapping[str, float] | None = None
+    horizon_s: float = PAPER_HORIZON_S
+    warm_up_s: float = 0.0
+    seed: int = 0
+    replications: int = 1
+    cluster: ClusterSpec = field(default_factory=paper_cluster)
+    discipline: Discipline = field(default_factory=Discipline)
+    aiming: Aiming = field(default_factory=Aiming)
+    outages: Outages | OutageRate = NO_OUTAGES
+    slowdown_models: Sequence[str] = tuple(SLOWDOWN_MODELS)
+    guards: Sequence[Guard] = ("usage",)
+    shrink_policy: ShrinkPolicy = field(default_factory=ShrinkPolicy)
+    engine: Engine = "auto"
+    site: Site | None = None
+
+    def __post_init__(self) -> None:
+        if not self.slowdown_models or self.replications < 1:
+            raise BadUsage(
+                f"simulate: found slowdown models {list(self.slowdown_models)} and {self.replications} replications, "
+                f"expected some of {', '.join(SLOWDOWN_MODELS)} and at least one replication"
+            )
+        self.aiming.check(self.discipline)
+        if not 0.0 <= self.warm_up_s < self.horizon_s:
+            raise BadUsage(f"simulate: found a warm-up of {self.warm_up_s:g} s, expected below {self.horizon_s:g} s")
+        if self.discipline.match_gpu_type and not any(machine.gpu_type for machine in self.cluster.machines):
+            raise BadUsage(
+                f"simulate: found GPU types to match on machines that name none ({self.cluster.source}); "
+                "expected machines with types: --cluster-from machines, or a file with gpu_type"
+            )
+
+    @property
+    def sharing(self) -> Sharing:
+        """Return how instances share a machine's GPUs."""
+        return sharing_of(self.discipline.placement, self.discipline.sharing)
+
+    @property
+    def needs_predictions(self) -> str | None:
+        """Return the rule of the discipline that uses predicted run times, None without one."""
+        if self.discipline.policy in PREDICTED_POLICIES:
+            return f"the policy {self.discipline.policy}"
+        return "backfill" if self.discipline.backfill == "easy" else None
+
+    def notes(self) -> list[str]:
+        """Return the assumptions behind the figures."""
+        return [
+            self.cluster.note(),
+            _SHARING_NOTES[self.sharing],
+            *self.aiming.notes(self.discipline),
+            *self._fragmentation_notes(),
+            self._order_note(),
+            *self._outage_notes(),
+            *self._window_notes(),
+            *(() if self.site is None else self.site.notes),
+        ]
+
+    def _order_note(self) -> str:
+        discipline = self.discipline
+        if discipline.backfill == "easy":
+            passing = "later jobs pass a blocked first job if, by prediction, they do not delay it (EASY)"
+        elif discipline.overtakes is None:
+            passing = "blocked jobs are passed without bound, so small jobs overtake large ones"
+        else:
+            passing = f"at most {discipline.overtakes} later jobs start before a blocked first job"
+        return f"{passing}; gangs whose request exceeds the whole cluster are counted as never_fits, outside the rates"
+
+    def _fragmentation_notes(self) -> list[str]:
+        if self.sharing == "pooled":
+            return []
+        until = "horizon" if math.isfinite(self.horizon_s) else "last submission"
+        return [
+            "fragmented_gpus: free but unusable for an average pod of all the run's jobs at their requests; mean until "
+            f"the {until}"
+        ]
+
+    def _window_notes(self) -> list[str]:
+        if not self.warm_up_s:
+            return []
+        hours = self.warm_up_s / SECONDS_PER_HOUR
+        return [
+            f"measured from {hours:g} h on: jobs that arrived and allocations since then; only stranded_gpu_frac "
+            "covers all time from 0"
+        ]
+
+    def _outage_notes(self) -> list[str]:
+        if isinstance(self.outages, OutageRate):
+            note = f"machines fail every {self.outages.mtbf_h:g} h on average, and are away {self.outages.mttr_h:g} h"
+            return [note if math.isfinite(self.horizon_s) else f"{note}, until the last submission"]
+        count = len(self.outages.machine)
+        return [f"{count} machine outages from the file"] if count else []
