@@ -141,7 +141,7 @@ class Findings:
 
     `claims` compare findings with published or expected figures, and are the first table. JSON, CSV and `rows.json`
     have the rows of all tables, or `flat` if given: the tables are then for the screen alone. `full` replaces the rows
-    in `rows.json`.
+    in `rows.json`. `png` is false for charts that may be empty, which cannot be drawn as PNG.
     """
 
     study: str
@@ -153,6 +153,7 @@ class Findings:
     notes: Sequence[str] = ()
     flat: Sequence[Row] | None = None
     full: Sequence[Row] | None = None
+    png: bool = True
 
     def every_table(self) -> dict[str, list[Row]]:
         """Return the tables, the claims first."""
@@ -197,7 +198,7 @@ def write(findings: Findings, folder: Path) -> list[Path]:
         frame.write_parquet(folder / f"{name}.parquet")
         written.append(folder / f"{name}.parquet")
     for name, draw in findings.charts.items():
-        written += saved(draw(), folder, name)
+        written += saved(draw(), folder, name, png=findings.png)
     return written
 
 

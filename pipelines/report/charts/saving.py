@@ -11,11 +11,12 @@ import altair as alt
 PIXELS_PER_UNIT: Final = 2.0
 
 
-def saved(chart: alt.TopLevelMixin, folder: Path, name: str) -> list[Path]:
+def saved(chart: alt.TopLevelMixin, folder: Path, name: str, *, png: bool = True) -> list[Path]:
     """Write a chart as `name` in HTML, SVG and PNG, with however many rows it has; return the files."""
     page, drawing, picture = (folder / f"{name}.{kind}" for kind in ("html", "svg", "png"))
     with alt.data_transformers.enable("default", max_rows=None):
         chart.save(page, inline=True)
         chart.save(drawing)
-        chart.save(picture, scale_factor=PIXELS_PER_UNIT)
-    return [page, drawing, picture]
+        if png:
+            chart.save(picture, scale_factor=PIXELS_PER_UNIT)
+    return [page, drawing, picture] if png else [page, drawing]

@@ -106,6 +106,7 @@ def run(config: Config, context: Context) -> Findings:
         notes=replays.notes,
         flat=rows,
         full=full,
+        png=False,
     )
 
 
