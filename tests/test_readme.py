@@ -13,9 +13,16 @@ from pipelines.cli.study import StudyCommand, app_of, load
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
     "README.md",
+    "docs/results.md",
     "docs/serving.md",
     "docs/synthetic.md",
-    *(f"docs/studies/{name}.md" for name in ("run-times", "shrinking", "replay", "fragmentation")),
+    "docs/studies/run-times.md",
+    "docs/studies/shrinking.md",
+    "docs/studies/replay.md",
+    "docs/studies/carbon.md",
+    "docs/studies/cost.md",
+    "docs/studies/energy.md",
+    "docs/studies/fragmentation.md",
 )
 SHOWN = re.compile(r"(?:^|[`|] *| {4})(taut [a-z]+[^`#|\n]*)", re.MULTILINE)
 
