@@ -161,7 +161,7 @@ def test_a_replay_differs_by_empty_machines_alone(tmp_path: Path) -> None:
     assert drawn[PACKED, ON] == drawn[SPREAD, ON] == drawn[WHAT_IF, ON] == pytest.approx(sum(found.parts.values()))
     assert drawn[WHAT_IF, OFF] <= drawn[PACKED, OFF] < drawn[SPREAD, OFF] < drawn[PACKED, ON]
     assert any("no request is shrunk" in note for note in found.notes)
-    assert any("toy: 4 of 4 machines name no GPU type of the table" in note for note in found.notes)
+    assert any("toy: 4 of 4 machines have no GPU type of the table" in note for note in found.notes)
 
 
 def test_a_replay_needs_machines(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_the_study_holds_every_arm_against_the_requests(tmp_path: Path) -> None:
         SimulationSettings(engine="plain", slowdown_models=("contention",)),
     )
 
-    assert any(note.startswith("use that nobody measured: 52%") for note in found.notes)
+    assert any(note.startswith("assumed use if not measured: 52%") for note in found.notes)
     runs = found.frames["runs"]
     parts = [name for name in runs.columns if name.startswith(("work_", "idle_"))]
     on = runs.filter(pl.col("machines") == ON)
