@@ -80,7 +80,7 @@ def test_a_folder_that_holds_anything_is_refused_before_the_run(tmp_path: Path) 
 
     result = CliRunner().invoke(app_of(Study(name="t", config=Config, run=findings), "x"), ["--out", str(tmp_path)])
 
-    assert "found it not empty" in str(result.exception)
+    assert "found files in it" in str(result.exception)
     assert "running" not in result.stderr
 
 
