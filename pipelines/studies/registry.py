@@ -36,10 +36,6 @@ STUDIES: Final[dict[str, Entry]] = {
         f"{_ROOM}.fragmentation.study:FRAGMENTATION",
         "Fill clusters of shared GPUs up under six placements; GPUs left unallocated, against the published figures.",
     ),
-    "departures": Entry(
-        f"{_ROOM}.fragmentation.departures:DEPARTURES",
-        "Placements while pods come and go: fragmentation and its reasons over time, waits, and targets learnt online.",
-    ),
     "replay": Entry(
         f"{_ROOM}.replay.study:REPLAY",
         "Replay a trace's own jobs: every queue order with predicted, oracle and history sizes.",
@@ -87,7 +83,6 @@ RENAMED: Final[dict[str, str]] = {
     "ablate": "shrinking-ablation",
     "frontier": "shrinking-frontier",
     "fgd": "fragmentation",
-    "fgd-departures": "departures",
     "replay": "replay",
     "carbon": "carbon",
     "carbon-gap": "carbon-gap",

@@ -1,1 +1,1 @@
-"""Study of fragmentation-aware placement (FGD): the published figures, and a cluster whose pods depart."""
+"""Study of fragmentation-aware placement (FGD): clusters of shared GPUs filled up, against the published figures."""

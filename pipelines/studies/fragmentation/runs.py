@@ -1,6 +1,6 @@
 """Runs of the inflation protocol: pod lists out of a lake, every arm on each with each seed, and the curve of each run.
 
-Tables are made from the curves in `tables`. Called by `study` and `churn`.
+Tables are made from the curves in `tables`. Called by `study`.
 """
 
 import time
