@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from features.columns import load, newest, recency
-from features.columns.feature import Load, LocalTime, Lookback, Newest, OwnNumber, Recent, Text
+from features.columns.feature import Load, Lookback, Newest, Recent
 from features.columns.request import REQUEST_COLUMNS
 from features.errors import ContractError
 from features.history import History
@@ -107,7 +107,7 @@ def _plan(names: tuple[str, ...]) -> _Plan:
             case Newest() as look:
                 submissions[feature.name] = look
             case source:
-                own = source.expression() if isinstance(source, OwnNumber | Text | LocalTime) else source()
+                own = source.expression()
                 expressions[feature.name] = own.cast(feature.dtype).alias(feature.name)
                 if feature.from_request:
                     changed[feature.name] = expressions[feature.name]

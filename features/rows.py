@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from features.columns.feature import Load, LocalTime, Newest, OwnNumber, Recent, Text
+from features.columns.feature import LocalTime, OwnNumber, Text
 from features.columns.request import REQUEST_COLUMNS
 from features.contract import FeatureContract
 from features.errors import ContractError
@@ -66,18 +66,9 @@ class RowBuilder:
 
     @classmethod
     def of(cls, contract: FeatureContract, *, relative: bool) -> "RowBuilder":
-        """Plan the rows of a contract; with `relative`, run times become logs relative to the references.
-
-        Raises
-        ------
-        ContractError
-            If a feature is measured during the run and so is unknown at submission.
-        """
+        """Plan the rows of a contract; with `relative`, run times become logs relative to the references."""
         names = list(contract.names)
         sources = {name: FEATURES[name].source for name in names}
-        measured = [name for name, source in sources.items() if not isinstance(source, _SERVED)]
-        if measured:
-            raise ContractError(f"features: found {', '.join(measured)}; expected features known at submission")
         texts = [(name, source) for name, source in sources.items() if isinstance(source, Text)]
         locals_ = [(name, source) for name, source in sources.items() if isinstance(source, LocalTime)]
         own = [*NUMBERS, *(name for name, _ in texts), *(name for name, _ in locals_)]
@@ -161,9 +152,6 @@ class RowBuilder:
             plan.fill([rows[i] for i in held], glances, history.ledger)
         if self.relative:
             reference[:] = _references(seen, history)
-
-
-_SERVED: Final = (OwnNumber, Text, LocalTime, Recent, Load, Newest)
 
 
 class _Seen:

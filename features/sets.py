@@ -10,13 +10,12 @@ from typing import Final
 
 from features.columns.feature import Feature, Load, Newest, Recent
 from features.columns.load import LOAD
-from features.columns.measured import MEASURED
 from features.columns.newest import NEWEST
 from features.columns.recency import RECENCY
 from features.columns.request import CALENDAR, REQUEST
 from features.errors import UnknownFeature
 
-FEATURES: Final[dict[str, Feature]] = {**REQUEST, **CALENDAR, **RECENCY, **LOAD, **NEWEST, **MEASURED}
+FEATURES: Final[dict[str, Feature]] = {**REQUEST, **CALENDAR, **RECENCY, **LOAD, **NEWEST}
 """Every feature by name."""
 
 _REQUEST: Final = tuple(name for name in REQUEST if name not in {"time_limit_s", "priority"})
@@ -63,7 +62,6 @@ _USE: Final = tuple(
 )
 
 FEATURE_SETS: Final[dict[str, tuple[str, ...]]] = {
-    "paper": tuple(MEASURED),
     "request": (*_REQUEST, *CALENDAR),
     "submit": _SUBMIT,
     "wide": (*_REQUEST, *CALENDAR, *_looks(_WIDER)),
@@ -71,9 +69,8 @@ FEATURE_SETS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Feature sets by name.
 
-`paper` is measured during the run, and never served. All others are known at submission: `request` without history;
-`submit` for run-time models; `wide`, with the calendar, raw counts and every key, for comparison; `usage`, which is
-`submit` and the history of use, for usage models.
+All are known at submission: `request` without history; `submit` for run-time models; `wide`, with the calendar, raw
+counts and every key, for comparison; `usage`, which is `submit` and the history of use, for usage models.
 """
 
 
@@ -87,8 +84,8 @@ def named(names: str | Iterable[str]) -> Sequence[str]:
 
     Examples
     --------
-    >>> named("paper")[0]
-    'measured_cpu_cores'
+    >>> named("request")[0]
+    'req_cpu_cores'
     """
     if isinstance(names, str):
         if names not in FEATURE_SETS:

@@ -118,14 +118,14 @@ Look = Recent | Load | Newest
 class Feature:
     """One column of a feature frame.
 
-    `source` is computed from the job's own row, from the history, or as an expression over measured columns.
+    `source` is computed from the job's own row or from the history.
     `needs` names the canonical columns read; `from_request` marks features that change with a counterfactual request.
     """
 
     name: str
     unit: str
     doc: str
-    source: Own | Look | Callable[[], pl.Expr]
+    source: Own | Look
     needs: tuple[str, ...]
     kind: Kind = "q"
     from_request: bool = False

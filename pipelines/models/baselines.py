@@ -186,48 +186,36 @@ def rank_quantile(ranked: list[float], tau: float) -> float:
     return ranked[low] + (at - low) * (ranked[high] - ranked[low])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forest:
-    """Size of the forest: trees, training rows per tree, minimum rows per leaf, values sampled per leaf."""
-
-    trees: int = 60
-    rows_per_tree: int = 15_000
-    least_leaf: int = 20
-    values_per_leaf: int = 8
-    features_share: float = 1 / 3
+TREES: Final = 60
+ROWS_PER_TREE: Final = 15_000
+LEAST_LEAF: Final = 20
+VALUES_PER_LEAF: Final = 8
+"""Of each leaf that a judged row falls into: how many training values are drawn."""
+FEATURES_SHARE: Final = 1 / 3
 
 
-def forest_forecast(
-    rows: Rows, judged: Matrix, *, seed: int, nthread: int = 1, forest: Forest | None = None
-) -> Forecast:
+def forest_forecast(rows: Rows, judged: Matrix, *, seed: int, nthread: int = 1) -> Forecast:
     """Fit a forest on log run time; return p50 and p90 of values sampled from each judged row's leaves.
 
-    Each tree gives `values_per_leaf` training values, sampled from the leaf of the judged row, so all trees weigh the
+    Each tree gives `VALUES_PER_LEAF` training values, sampled from the leaf of the judged row, so all trees weigh the
     same, as in quantile regression forests (Meinshausen 2006). Categories enter as their codes.
     """
-    forest = forest or Forest()
-    fitted = fit_forest(rows, seed=seed, nthread=nthread, forest=forest)
+    regressor = RandomForestRegressor(
+        n_estimators=TREES,
+        min_samples_leaf=min(LEAST_LEAF, max(1, len(rows.target) // 20)),
+        max_features=FEATURES_SHARE,
+        max_samples=min(1.0, ROWS_PER_TREE / len(rows.target)),
+        n_jobs=nthread,
+        random_state=seed,
+    )
+    fitted = regressor.fit(rows.matrix, rows.target, sample_weight=rows.weights)
     rng = np.random.default_rng(seed)
     drawn = [
-        _sampled(tree.apply(rows.matrix), tree.apply(judged), rows.target, forest.values_per_leaf, rng)
+        _sampled(tree.apply(rows.matrix), tree.apply(judged), rows.target, VALUES_PER_LEAF, rng)
         for tree in (t.tree_ for t in fitted.estimators_)
     ]
     p50, p90 = np.quantile(np.concatenate(drawn, axis=1), QUANTILES, axis=1)
     return Forecast(p50=p50, p90=p90)
-
-
-def fit_forest(rows: Rows, *, seed: int, nthread: int, forest: Forest | None = None) -> RandomForestRegressor:
-    """Fit the forest on squared error; its `predict` is the mean, as in the paper's own set-up."""
-    forest = forest or Forest()
-    regressor = RandomForestRegressor(
-        n_estimators=forest.trees,
-        min_samples_leaf=min(forest.least_leaf, max(1, len(rows.target) // 20)),
-        max_features=forest.features_share,
-        max_samples=min(1.0, forest.rows_per_tree / len(rows.target)),
-        n_jobs=nthread,
-        random_state=seed,
-    )
-    return regressor.fit(rows.matrix, rows.target, sample_weight=rows.weights)
 
 
 def _sampled(

@@ -55,8 +55,8 @@ class Rows:
     margin: FloatArray | None = None
 
 
-OBJECTIVES: Final = ("quantile", "absolute", "squared")
-"""`absolute` is equivalent to the quantile objective at 0.5; `squared` is XGBoost's default."""
+OBJECTIVES: Final = ("quantile", "absolute")
+"""`absolute` is equivalent to the quantile objective at 0.5."""
 
 
 def fit(
@@ -116,7 +116,6 @@ def xgboost_params(
     aims: dict[str, dict[str, str | list[float]]] = {
         "quantile": {"objective": "reg:quantileerror", "quantile_alpha": list(quantiles)},
         "absolute": {"objective": "reg:absoluteerror"},
-        "squared": {"objective": "reg:squarederror"},
     }
     return {"tree_method": "hist", "seed": seed, "nthread": nthread, "verbosity": 0, **grown, **aims[objective]}
 

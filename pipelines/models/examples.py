@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from features.columns.measured import with_usage
 from features.contract import FeatureContract
 from features.history import History
 from features.reference import build_referenced
@@ -103,7 +102,7 @@ def examples_of(
     """
     own = jobs.filter(pl.col(TYPE_COLUMN[by]) == task_type).sort("submit_ts", *_IDENTITY)
     if usage is not None and usage.height:
-        own = with_usage(own, usage)
+        own = own.join(usage, on=_IDENTITY, how="left", validate="m:1", maintain_order="left")
     built = build_referenced(own, history, names, relative=relative)
     return Examples(
         task_type=task_type,

@@ -17,7 +17,6 @@ from pipelines.errors import TrainingError
 
 IntArray = npt.NDArray[np.int64]
 SplitName = Literal["random", "group", "time"]
-SPLITS: Final[tuple[SplitName, ...]] = ("random", "group", "time")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

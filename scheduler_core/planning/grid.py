@@ -6,10 +6,8 @@ Files are read in `pipelines.simulation.energy.grid_files`. Called by the energy
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-import numpy as np
-
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.hourly import HOUR_S, HourlySeries
+from scheduler_core.planning.hourly import HourlySeries
 
 CARBON_UNIT: Final = "g/kWh"
 PRICE_UNIT: Final = "USD/kWh"
@@ -85,22 +83,3 @@ def _required(series: HourlySeries | None, zone: str, what: str) -> HourlySeries
     if series is None:
         raise BadInput(f"grid {zone}: found no {what}, expected an hourly series of it")
     return series
-
-
-def sampled(provider: GridProvider, zone: str, *, start_s: float, hours: int, pue: float = 1.0) -> Grid:
-    """Return a grid of the provider's values at the start of each of `hours` hours.
-
-    Raises
-    ------
-    BadInput
-        If `start_s` is not a whole hour, `hours` is 0, or a value is not a finite number.
-    """
-    moments = [start_s + hour * HOUR_S for hour in range(hours)]
-    carbon = np.array([provider.carbon_g_per_kwh(each) for each in moments], dtype=np.float64)
-    price = np.array([provider.price_usd_per_kwh(each) for each in moments], dtype=np.float64)
-    return Grid(
-        zone=zone,
-        carbon=HourlySeries(start_s=start_s, values=carbon, unit=CARBON_UNIT),
-        price=HourlySeries(start_s=start_s, values=price, unit=PRICE_UNIT),
-        pue=pue,
-    )

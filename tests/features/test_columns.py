@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.build import build
-from features.columns.measured import gpu_mem_frac, with_usage
 from features.columns.newest import BURST_GAPS_S
 from features.columns.request import HOUR, WEEKDAY
 from features.history import SUBMITTED_DEPTH, History
 from features.sets import FEATURE_SETS, FEATURES, named
-from tests.features.job_tables import at, job, job_tables, table, usage_of
+from tests.features.job_tables import at, job, job_tables, table
 
 EMPTY = History.of(table([]))
 
@@ -65,24 +64,6 @@ def test_a_ratio_to_nothing_is_unknown(gpus: float | None) -> None:
     jobs = table([job(1, submit_ts=at(0), req_gpus=gpus, req_cpu_cores=6.0)])
 
     assert build(jobs, EMPTY, ["cpu_cores_per_gpu"]).row(0) == (None,)
-
-
-def test_the_papers_five_come_from_use() -> None:
-    jobs = table([job(n, submit_ts=at(0), gpu_type=kind) for n, kind in enumerate(["V100M32", "T4", "MISC", None])])
-    usage = usage_of(jobs).with_columns(gpu_mem_avg_gib=pl.lit(8.0))
-
-    found = build(with_usage(jobs, usage), EMPTY, "paper")
-
-    assert found.columns == list(FEATURE_SETS["paper"])
-    assert found.row(0) == (0.0, 0.0, 0.0, 0.0, 0.25)
-    assert found.row(1) == (None,) * 5
-    assert found.row(2) == (2.0, 0.2, 1.0, 4.0, None)
-
-
-def test_an_unknown_device_takes_the_memory_assumed_for_it() -> None:
-    frame = pl.DataFrame({"gpu_type": ["MISC", None, "T4"], "gpu_mem_avg_gib": [8.0, 8.0, 8.0]})
-
-    assert frame.select(gpu_mem_frac(assumed_gib=32.0)).to_series().to_list() == [0.25, 0.25, 0.5]
 
 
 def test_running_jobs_count_as_at_least_so_long() -> None:
@@ -177,13 +158,6 @@ def test_a_feature_set_names_each_feature_once(name: str) -> None:
 
     assert len(names) == len(set(names)) > 0
     assert all(FEATURES[n].name == n for n in names)
-
-
-def test_what_is_served_is_never_measured_on_the_job_itself() -> None:
-    used = {column for n in FEATURE_SETS["paper"] for column in FEATURES[n].needs} - {"gpu_type"}
-
-    for name in ("request", "submit", "wide", "usage"):
-        assert not used & {column for n in named(name) for column in FEATURES[n].needs}
 
 
 def test_every_feature_says_what_it_is_in_a_line() -> None:

@@ -38,7 +38,7 @@ REAL = {
     "philly": partial(ingested, "philly"),
     "pai": partial(ingested, "pai"),
 }
-SERVED = [name for name in FEATURE_SETS if name != "paper"]
+SERVED = list(FEATURE_SETS)
 
 
 def check_same(found: Rows, expected: Rows) -> None:
@@ -149,11 +149,6 @@ def test_no_job_is_no_row() -> None:
     found = builder.rows([], OnlineHistory(History.of(jobs)))
 
     assert (found.matrix.shape, found.reference_log_s.shape) == ((0, len(FEATURE_SETS["submit"])), (0, 2))
-
-
-def test_what_is_measured_during_the_run_is_never_served() -> None:
-    with pytest.raises(ContractError, match="measured_cpu_cores"):
-        RowBuilder.of(contract_of("paper", table([])), relative=False)
 
 
 def test_a_job_of_another_trace_is_refused() -> None:

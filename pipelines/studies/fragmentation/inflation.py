@@ -25,7 +25,7 @@ from scheduler_core.kernels.sharing.state import (
     shapes_of,
 )
 from scheduler_core.sharing_placements import Ties
-from scheduler_core.target import SlidingTarget, TargetWorkload
+from scheduler_core.target import TargetWorkload
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 UNTIL: Final = 1.3
@@ -153,7 +153,7 @@ def run_inflation(
     machines: Sequence[Machine],
     pods: Pods,
     policy: str,
-    target: TargetWorkload | SlidingTarget,
+    target: TargetWorkload,
     *,
     ties: Ties = "first",
     rng: np.random.Generator,
@@ -163,8 +163,7 @@ def run_inflation(
     Ties go to the machine listed first, or are drawn. The published rule is the smallest name, after every name was
     given a number before it from a permutation drawn by the run's seed: machines in an order drawn once per run. Under
     placements of coarse scores the order matters (up to a point of allocation), so a fixed one is another experiment.
-    `random` measures against `target` as well, without looking at it. A sliding target learns from every pod before it
-    is placed, and fragmentation is measured against what it then is.
+    `random` measures against `target` as well, without looking at it.
 
     Raises
     ------
@@ -181,34 +180,16 @@ def run_inflation(
     shapes = shapes_of(pods.units[first], [pods.name(row) for row in first.tolist()], kinds)
     draws = draws_of(rng, len(pods), drawing)
     found, taken, weighed = (np.empty(len(pods), dtype=np.int64) for _ in range(3))
-    fragmented = np.empty(len(pods))
-    for rows, aim in _aims(pods, target):
-        into = found[rows], taken[rows], weighed[rows]
-        # Scores of another target are of no use: nothing is kept from part to part.
-        kept = kept_of(len(first), len(machines))
-        filled(code, nodes, shapes, goal_of(aim, kinds), kept, codes[rows], draws[rows], drawing, *into)
-        fragmented[rows] = weighed[rows] / max(aim.total, 1)
+    kept = kept_of(len(first), len(machines))
+    filled(code, nodes, shapes, goal_of(target, kinds), kept, codes, draws, drawing, found, taken, weighed)
     return Inflation(
         capacity_milli=int(room.devices.sum()),
         arrived_milli=np.cumsum(pods.milli_gpus),
         used_milli=np.cumsum(np.where(found >= 0, pods.milli_gpus, 0)),
-        fragmentation=fragmented,
+        fragmentation=weighed / max(target.total, 1),
         node=found,
         taken=(taken[:, None] >> np.arange(room.devices.shape[1]) & 1).astype(np.bool_),
     )
-
-
-def _aims(pods: Pods, target: TargetWorkload | SlidingTarget) -> list[tuple[slice, TargetWorkload]]:
-    """Return which pods are placed for which target: all for the one, or parts as they are learnt from."""
-    if isinstance(target, TargetWorkload):
-        return [(slice(0, len(pods)), target)]
-    begins: list[tuple[int, TargetWorkload]] = []
-    for row, demand in enumerate(pods.demands()):
-        target.arrived(demand)
-        if not begins or target.target is not begins[-1][1]:
-            begins.append((row, target.target))
-    ends = [begin for begin, _ in begins[1:]] + [len(pods)]
-    return [(slice(begin, end), aim) for (begin, aim), end in zip(begins, ends, strict=True)]
 
 
 class Binned(NamedTuple):

@@ -75,9 +75,8 @@ def test_weights_pull_the_answer_to_the_rows_they_favour() -> None:
     assert pulled > plain + 0.3
 
 
-@pytest.mark.parametrize("objective", ["absolute", "squared"])
-def test_point_objectives_have_one_output(objective: str) -> None:
-    booster = boosting.fit(known_rows(500, 0), COLUMNS, objective=objective, boosting=QUICK, seed=0, nthread=1)
+def test_the_point_objective_has_one_output() -> None:
+    booster = boosting.fit(known_rows(500, 0), COLUMNS, objective="absolute", boosting=QUICK, seed=0, nthread=1)
 
     assert boosting.predict(booster, known_rows(10, 1).matrix).shape == (10, 1)
 

@@ -1,6 +1,5 @@
 """Hourly series: exact integrals, wrapping, and refusals beyond their ends."""
 
-import math
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.errors import BadInput
-from scheduler_core.planning.grid import Grid, GridProvider, sampled
+from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 from tests.pipelines.simulation.energy.sites import hourly
 
@@ -100,26 +99,3 @@ def test_a_grid_tells_what_it_knows_and_says_what_it_lacks() -> None:
         Grid(zone="DE", price=hourly([1.0]))
     with pytest.raises(BadInput, match=r"PUE of 0\.9"):
         Grid(zone="DE", pue=0.9)
-
-
-class Tide:
-    """A provider of its own: carbon rises by the hour, money is paid to whoever draws."""
-
-    def carbon_g_per_kwh(self, ts: float) -> float:
-        return ts / HOUR_S
-
-    def price_usd_per_kwh(self, ts: float) -> float:
-        return -1.0 if ts else math.nan
-
-
-def test_a_provider_is_sampled_to_a_grid() -> None:
-    provider: GridProvider = Tide()
-
-    found = sampled(provider, "sea", start_s=7200.0, hours=3, pue=1.2)
-
-    assert found.carbon is not None
-    assert (found.carbon.values.tolist(), found.price_usd_per_kwh(9000.0), found.pue) == ([2.0, 3.0, 4.0], -1.0, 1.2)
-    with pytest.raises(BadInput, match="not finite"):
-        sampled(provider, "sea", start_s=0.0, hours=3)
-    with pytest.raises(BadInput, match="at least one"):
-        sampled(provider, "sea", start_s=7200.0, hours=0)

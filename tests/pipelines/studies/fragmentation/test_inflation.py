@@ -11,7 +11,7 @@ from scheduler_core.errors import BadInput
 from scheduler_core.fragmentation import cluster_fragmentation, free_nodes
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.sharing_placements import DevicePlacement
-from scheduler_core.target import SlidingTarget, target_of
+from scheduler_core.target import target_of
 from tests.pipelines.simulation.engine.sharing_references import BASELINES, CLUSTERS, DEMANDS
 from tests.scheduler_core.cases import machines
 
@@ -70,22 +70,6 @@ def test_a_run_is_that_of_rooms_and_placements(policy: str, drawn: list[Machine]
         assert np.flatnonzero(found.taken[row]).tolist() == [device for _, device, _ in devices]
         assert found.used_milli[row] == used
         assert found.fragmentation[row] == cluster_fragmentation(free_nodes(cluster.room()), target)
-
-
-@settings(max_examples=30)
-@given(CLUSTERS, st.lists(DEMANDS, min_size=1, max_size=30), st.integers(1, 12))
-def test_a_sliding_target_learns_from_every_pod_before_it_is_placed(
-    drawn: list[Machine], demands: list[Demand], window: int
-) -> None:
-    cluster, place = Cluster(drawn, sharing="devices"), DevicePlacement("fgd", SlidingTarget(window))
-    found = run_inflation(drawn, pods_of(demands), "fgd", SlidingTarget(window), rng=np.random.default_rng(0))
-    for row, demand in enumerate(demands):
-        place.arrived(demand)
-        allocation = place(demand, cluster.room())
-        if allocation is not None:
-            cluster.allocate(allocation)
-        assert found.node[row] == (-1 if allocation is None else allocation.counts[0][0])
-        assert found.fragmentation[row] == place.fragmentation(cluster.room())
 
 
 @pytest.mark.parametrize(("policy", "ties"), [("random", "first"), ("fgd", "random"), ("gpu_packing", "random")])
