@@ -1,4 +1,4 @@
-# taut: few verbs. Every target sets up the environment it needs.
+# Every target sets up the environment it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,7 +16,7 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY)
 	$(BIN)/taut demo
 
-# Serve the models beside the lake (after `make demo`: the demo's); settings are TAUT_SERVE_*.
+# Serve the models next to the lake (after `make demo`: the demo's); settings are TAUT_SERVE_*.
 serve: $(READY)
 	$(BIN)/taut serve
 
@@ -35,19 +35,19 @@ check: $(READY)
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks
 
-# The service against its bars: two cores and wrk, and MLServer in an environment of its own under the user's cache.
+# Measure the service against its targets; needs two cores and wrk, and installs MLServer in a separate environment.
 bench-serve: $(READY)
 	$(BIN)/python -m tests.benchmarks.serving
 
-# Traces of the published sizes against DuckDB and pandas; about 12 GB in a scratch folder that is removed.
+# Compare ingest of traces of the published sizes with DuckDB and pandas; needs about 12 GB of temporary files.
 bench-ingest: $(READY)
 	$(BIN)/python -m tests.benchmarks.ingest
 
-# Ten minutes of load with feedback and an alias that moves; fails on any error.
+# Run ten minutes of load with feedback and model changes; fails on any error.
 soak: $(READY)
 	$(BIN)/python -m tests.benchmarks.serving.soak --minutes 10
 
-# Write requirements.lock anew: versions and hashes only.
+# Regenerate requirements.lock: versions and hashes only.
 lock: $(READY)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
 		--no-emit-index-url --extra dev pyproject.toml --output-file requirements.lock

@@ -1,6 +1,6 @@
 """The canonical tables: their columns with types, rules and meanings; units are in the names, times are UTC.
 
-No frame library is imported: `features.tables` makes frame schemas of these, `pipelines.lake.lake` types and views.
+No frame library is imported: `features.tables` builds frame schemas from these, `pipelines.lake.lake` SQL types.
 Called by both, and by `pipelines.lake.staging`, which writes exactly these columns.
 """
 
@@ -63,59 +63,57 @@ def _number(says: str, least: int | None, *, nullable: bool = False) -> Column:
 
 
 _PLACE: Final = {
-    "trace": _key("the trace, as it was named at ingest"),
-    "cluster": _key("the cluster within the trace"),
+    "trace": _key("name of the trace, given at ingest"),
+    "cluster": _key("cluster within the trace"),
 }
 
 JOBS: Final = Table(
     says="One row per schedulable unit: a PAI task, a Helios job, a Philly job. Requests are per instance.",
     columns={
         **_PLACE,
-        "job_id": _key("the job, as the trace names it; a PAI job is several tasks"),
-        "role": _key("the task within a PAI job (`worker`, `ps`), else `job`"),
-        "user": _text("who submitted it, as anonymised by the trace"),
-        "vc": _text("the virtual cluster it was submitted to"),
-        "group": _text("jobs of one group are alike: PAI's group of the same scripts and inputs"),
-        "workload": _text("the raw tag of the kind of work"),
-        "task_type": _text(
-            f"the kind of work: {', '.join(TASK_TYPES)}; `other` where there is no tag", TASK_TYPES, nullable=False
-        ),
-        "gpu_type": _text("the type of GPU it ran on, where the trace says it"),
-        "submit_ts": _time("when it was submitted", nullable=False),
-        "start_ts": _time("when it first started; of a PAI task its earliest instance"),
-        "end_ts": _time("when it ended; null while it runs or waits"),
-        "queue_s": _amount("how long it waited for its start; null where a trace shows no wait at all"),
-        "run_s": _amount("how long it ran, all attempts together"),
+        "job_id": _key("id of the job in the trace; a PAI job has several tasks"),
+        "role": _key("task within a PAI job (`worker`, `ps`), otherwise `job`"),
+        "user": _text("submitting user, anonymised by the trace"),
+        "vc": _text("virtual cluster to which it was submitted"),
+        "group": _text("group of similar jobs: in PAI, those with the same scripts and inputs"),
+        "workload": _text("raw tag of the kind of work in the trace"),
+        "task_type": _text(f"kind of work: {', '.join(TASK_TYPES)}; `other` without a tag", TASK_TYPES, nullable=False),
+        "gpu_type": _text("type of GPU on which it ran, if the trace has it"),
+        "submit_ts": _time("time of submission", nullable=False),
+        "start_ts": _time("time of the first start; for a PAI task, of its earliest instance"),
+        "end_ts": _time("time of the end; null while it runs or waits"),
+        "queue_s": _amount("wait until its start; null if the trace records no waits"),
+        "run_s": _amount("run time, summed over all attempts"),
         "run_s_censored": Column(
-            kind="BOOLEAN", says="whether `run_s` is a lower bound: running, timed out, clamped", nullable=False
+            kind="BOOLEAN", says="true if `run_s` is a lower bound: running, timed out, clamped", nullable=False
         ),
-        "status": _text(f"how it stands at the end of the trace: {', '.join(STATUSES)}", STATUSES),
-        "instances": _number("how many instances it runs, all at once", 1),
+        "status": _text(f"status at the end of the trace: {', '.join(STATUSES)}", STATUSES),
+        "instances": _number("number of its instances, which run at the same time", 1),
         "req_cpu_cores": _amount("CPU cores requested, per instance"),
         "req_mem_gib": _amount("main memory requested in GiB, per instance"),
-        "req_gpus": _amount("GPUs requested, per instance; may be a part of one"),
-        "nodes": _number("how many machines it was spread over", 0, nullable=True),
-        "attempts": _number("how often it was started", 0, nullable=True),
-        "time_limit_s": _amount("the longest it may run"),
-        "priority": _number("its priority, as the trace orders them", None, nullable=True),
+        "req_gpus": _amount("GPUs requested, per instance; may be a fraction"),
+        "nodes": _number("number of machines it ran on", 0, nullable=True),
+        "attempts": _number("number of starts", 0, nullable=True),
+        "time_limit_s": _amount("maximum run time allowed"),
+        "priority": _number("its priority, on the scale of the trace", None, nullable=True),
     },
 )
 
 USAGE: Final = Table(
-    says="One row per measured unit: what one instance used (means), and the largest peak over its instances.",
+    says="One row per measured unit: mean use of one instance, and the largest peak over its instances.",
     columns={
         **_PLACE,
-        "job_id": _key("the job, as in `jobs`"),
-        "role": _key("the task within the job, as in `jobs`"),
+        "job_id": _key("id of the job, as in `jobs`"),
+        "role": _key("task within the job, as in `jobs`"),
         "used_cpu_cores": _amount("CPU cores used, mean over time and instances"),
-        "used_gpus": _amount("GPUs kept busy, mean over time and instances"),
+        "used_gpus": _amount("busy GPUs, mean over time and instances"),
         "mem_avg_gib": _amount("main memory used in GiB, mean over time and instances"),
         "mem_max_gib": _amount("main memory used in GiB, largest peak over the instances"),
         "gpu_mem_avg_gib": _amount("GPU memory used in GiB, mean over time and instances"),
         "gpu_mem_max_gib": _amount("GPU memory used in GiB, largest peak over the instances"),
         "net_read_bytes_per_s": _amount("bytes per second received, mean over time and instances"),
         "net_write_bytes_per_s": _amount("bytes per second sent, mean over time and instances"),
-        "instances_measured": _number("how many instances these figures are of", 1),
+        "instances_measured": _number("number of measured instances", 1),
     },
 )
 
@@ -123,11 +121,11 @@ MACHINES: Final = Table(
     says="One row per machine.",
     columns={
         **_PLACE,
-        "machine": _key("the machine, as the trace names it"),
-        "gpu_type": _text("the type of its GPUs, where the trace says it"),
-        "cpu_cores": _amount("CPU cores it has"),
-        "mem_gib": _amount("main memory it has, in GiB"),
-        "gpus": _number("GPUs it has", 0),
+        "machine": _key("id of the machine in the trace"),
+        "gpu_type": _text("type of its GPUs, if the trace has it"),
+        "cpu_cores": _amount("number of CPU cores"),
+        "mem_gib": _amount("main memory in GiB"),
+        "gpus": _number("number of GPUs", 0),
         "gpu_mem_gib": _amount("memory of each of its GPUs, in GiB"),
     },
 )
@@ -136,9 +134,9 @@ CAPACITY: Final = Table(
     says="One row per virtual cluster and date: the GPUs it owned that day.",
     columns={
         **_PLACE,
-        "vc": _key("the virtual cluster"),
-        "date": _key("the date, as the trace writes it", "DATE"),
-        "gpus": _number("GPUs it owned on that date", 0),
+        "vc": _key("virtual cluster"),
+        "date": _key("date, as written in the trace", "DATE"),
+        "gpus": _number("number of GPUs it owned on that date", 0),
     },
 )
 
@@ -146,8 +144,8 @@ MACHINE_USAGE: Final = Table(
     says="One row per machine and time: the busy fraction (0..1) of its CPU, memory and GPUs.",
     columns={
         **_PLACE,
-        "machine": _key("the machine, as in `machines`"),
-        "ts": _key("when it was sampled; of a mean over a span, when the span began", "TIMESTAMPTZ"),
+        "machine": _key("id of the machine, as in `machines`"),
+        "ts": _key("time of the sample; for a mean over an interval, its start", "TIMESTAMPTZ"),
         "cpu_frac": _amount("busy fraction of its CPU"),
         "mem_frac": _amount("fraction of its main memory in use"),
         "gpu_frac": _amount("busy fraction of its GPUs, mean over them"),

@@ -1,4 +1,4 @@
-"""The model folder: its format, its trees, the predictor that reads it, and the registry it comes from.
+"""Model folders: the file format, the trees, the predictor that reads them, and the copy from the registry.
 
-No HTTP and no learning here. Written by `pipelines.models`; read by `modelserve.loading` and the `taut` command.
+No HTTP and no training here. Written by `pipelines.models`; read by `modelserve.loading` and the `taut` command.
 """

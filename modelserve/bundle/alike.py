@@ -32,10 +32,10 @@ Key = tuple[str, str, str, str]
 
 
 class Alike(BaseModel):
-    """Measured jobs of one role and one request: how many groups they were of, and what they need at most.
+    """Measured jobs of one role and one request: the number of their groups, and upper bounds on their use.
 
     `needs` are upper bounds per instance, by usage target; `groups` counts the groups of jobs behind them, since runs
-    of one group say the same thing again. A resource the trace lacks is null.
+    of one group repeat the same measurement. A resource the trace lacks is null.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -85,10 +85,10 @@ def held(
     own_runs = np.where([job.role == PARAMETER_SERVER for job in jobs], 0, own_runs)
     known = own_runs >= OWN_RUNS
     answers = {}
-    for target, said in use.items():
+    for target, predicted in use.items():
         bound = np.array([np.nan if each is None else each.needs.get(target, np.nan) for each in bounds])
-        alike = np.where(np.isnan(bound), np.nan, np.fmax(bound, said)) if target in HARD else bound
-        answers[target] = np.where(known, said * ROOM[target], alike)
+        alike = np.where(np.isnan(bound), np.nan, np.fmax(bound, predicted)) if target in HARD else bound
+        answers[target] = np.where(known, predicted * ROOM[target], alike)
     groups = np.array([0 if each is None else each.groups for each in bounds], dtype=np.int64)
     return answers, np.where(known, own_runs, np.maximum(groups, own_runs)).astype(np.int64)
 

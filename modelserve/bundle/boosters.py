@@ -1,6 +1,6 @@
-"""XGBoost boosters as bytes and as answers: the only place here that touches the library.
+"""Load XGBoost boosters from bytes and run them: the only module in this room that calls the library.
 
-No folder format and no features; nothing is trained here. Called by `modelserve.bundle.bundle` and
+No folder format, no features and no training here. Called by `modelserve.bundle.bundle` and
 `modelserve.bundle.predictor`.
 """
 
@@ -17,37 +17,36 @@ if TYPE_CHECKING:
     from xgboost import Booster
 
 OPTIONAL_LAYERS = ("sklearn", "pandas")
-"""What xgboost imports when it can, and a booster does not need: about one second and 128 MiB of every worker."""
+"""Optional imports of xgboost that a booster does not need; they cost each worker about 1 s and 128 MiB."""
 
 
 def lean_xgboost() -> Any:  # the library publishes no types
-    """Import xgboost without scikit-learn and pandas, where none of the three is loaded yet.
+    """Import xgboost without scikit-learn and pandas, unless one of the three is already loaded.
 
-    A process that has loaded one of them (training, a notebook) gets the whole library, `XGBRegressor` included.
+    A process that has loaded one of them (training, a notebook) gets the full library, including `XGBRegressor`.
     """
     if "xgboost" not in sys.modules and not any(layer in sys.modules for layer in OPTIONAL_LAYERS):
         try:
-            # A name that maps to None makes `import` raise ImportError, which xgboost takes as "not installed".
+            # A name that maps to None makes `import` raise ImportError, which xgboost treats as "not installed".
             sys.modules.update(dict.fromkeys(OPTIONAL_LAYERS))  # type: ignore[arg-type]  # None is the documented way
             import xgboost
         finally:
             for layer in OPTIONAL_LAYERS:
                 sys.modules.pop(layer, None)
-    import xgboost  # the second import is a look-up
+    import xgboost  # a second import is only a dict lookup
 
     return xgboost
 
 
 def load_booster(data: bytes, *, features: int, outputs: int, name: str) -> tuple["Booster", Forest]:
-    """Load a booster from its `.ubj` bytes, once its trees were found sound, and return it with them.
+    """Check the trees in `.ubj` bytes, load the booster, and return both.
 
     Raises
     ------
     BundleError
-        The bytes are no model, or a model with another number of features or outputs.
+        The bytes are not a model, or the model has a different number of features or outputs.
     """
-    # Asked first: over an empty buffer, bytes that nest without end or an index that leads outside, the library ends
-    # the whole process.
+    # Checked first: the library crashes the process on an empty buffer, endless nesting or an index out of range.
     forest = read_forest(data, name=name)
     if forest.features != features:
         raise BundleError(f"{name}: the model takes {forest.features} features, expected {features} (contract.json)")
@@ -60,24 +59,24 @@ def load_booster(data: bytes, *, features: int, outputs: int, name: str) -> tupl
     except (xgboost.core.XGBoostError, ValueError, TypeError) as error:
         raise BundleError(f"{name}: XGBoost cannot read it, expected a model it saved as .ubj; train again") from error
     if booster.num_features() != features or answer.shape[1] != outputs:
-        raise BundleError(f"{name}: XGBoost reads another model than its trees say; train again")
+        raise BundleError(f"{name}: XGBoost and the tree reader disagree on its shape; train again")
     return booster, forest
 
 
 def raw_outputs(booster: "Booster", matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """Answer a float32 matrix (n, k) with the booster's outputs (n, outputs), before any calibration."""
+    """Return the booster's outputs (n, outputs) for a float32 matrix (n, k), before calibration."""
     answer = np.asarray(booster.inplace_predict(matrix), dtype=np.float64)
     return answer.reshape(len(matrix), -1)
 
 
 def contributions(booster: "Booster", row: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """Return the exact tree SHAP values of a row (1, k): per output its features, the base value last (outputs, k + 1).
+    """Return the exact tree SHAP values of a row (1, k) as (outputs, k + 1); the last column is the base value.
 
     References
     ----------
     Lundberg, Erion, Lee: Consistent individualized feature attribution for tree ensembles.
     """
-    # The matrix is the contract's, in its order; the library would ask for the names again.
+    # The columns follow the contract; names need no second check by the library.
     data = lean_xgboost().DMatrix(row, feature_types=booster.feature_types, enable_categorical=True, nthread=1)
     answer = booster.predict(data, pred_contribs=True, strict_shape=True, validate_features=False)
     values: npt.NDArray[np.float64] = np.asarray(answer, dtype=np.float64)[0]

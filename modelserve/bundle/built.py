@@ -1,4 +1,4 @@
-"""Jobs as frames: canonical columns, features built once for the models of a round, and rows of candidate requests.
+"""Jobs as frames: canonical columns, features built once per call, and encoded candidate requests.
 
 The features are defined in `features`; no model is used here. Called by `modelserve.bundle.predictor` and
 `modelserve.bundle.flavor`.
@@ -78,7 +78,7 @@ def jobs_frame(jobs: Sequence[Job], history: History) -> pl.DataFrame:
 
 
 def completed(frame: pl.DataFrame, trace: str, task_type: str, history: History) -> pl.DataFrame:
-    """Return `frame` with every canonical column: those it lacks are the model's own, the usual value, or null."""
+    """Return `frame` with every canonical column: missing ones get the model's value, a default, or null."""
     usual = {
         "trace": trace,
         "task_type": task_type,
@@ -94,7 +94,7 @@ def completed(frame: pl.DataFrame, trace: str, task_type: str, history: History)
 
 
 KEPT_JOBS: Final = 100_000
-"""Most jobs whose features are kept: they take up to 160 MiB."""
+"""Maximum number of jobs in the cache; their features take up to 160 MiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ class Built:
 
 @dataclass(slots=True)
 class LastBuilt:
-    """A cache of the features built by one call of a round, taken by the next call; it changes no answer.
+    """A cache of the features built by one call, used by the next call; it does not change results.
 
     Threads may share it: at worst, features are built twice.
     """
@@ -159,10 +159,10 @@ class LastBuilt:
 def candidate_rows(
     contract: FeatureContract, features: pl.DataFrame, frame: pl.DataFrame, rows: IntArray, requests: FloatArray
 ) -> npt.NDArray[np.float32]:
-    """Encode counterfactual requests (m, k): row i is job `rows[i]` of `frame` as if it had asked for `requests[i]`.
+    """Encode counterfactual requests (m, k): row i is job `rows[i]` of `frame` with the request `requests[i]`.
 
-    `features` are those of the jobs as a model sees them. The same as the contract's encoding of `with_requests`, which
-    takes longer: here each job is encoded once, and of its candidates what derives from the request.
+    `features` are the jobs' features as input to a model. Same result as encoding `with_requests` by the contract, but
+    faster: each job is encoded once, and candidates only in the columns derived from the request.
     """
     changed = [name for name in contract.names if FEATURES[name].from_request]
     matrix: npt.NDArray[np.float32] = contract.encode(features)[rows]

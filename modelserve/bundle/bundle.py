@@ -1,7 +1,7 @@
-"""The bundle: a folder that holds one model and all that its answers need, written whole and verified when read.
+"""The bundle: a folder with one model and everything it needs to predict; written atomically, verified when read.
 
-Nothing is ever unpickled, and no other file is opened than those named here; predictions are
-`modelserve.bundle.predictor`'s. Written by `pipelines.models.tracking`; read by `modelserve.bundle.predictor`,
+Nothing is unpickled and only the files listed here are opened; predictions are in
+`modelserve.bundle.predictor`. Written by `pipelines.models.tracking`; read by `modelserve.bundle.predictor`,
 `modelserve.bundle.registry` and the commands.
 """
 
@@ -58,14 +58,14 @@ SIZE_LIMITS: Final[dict[str, int]] = {
     CHECKSUMS: 1 * MIB,
     **{f"{MODELS}/{target}.ubj": 256 * MIB for target in (RUNTIME_TARGET, *USAGE_TARGETS)},
 }
-"""Every file a bundle may hold, and how large it may be; a bundle holds nothing else. Older ones hold no population."""
+"""The files allowed in a bundle, with their size limits in bytes. Older bundles have no population."""
 
 HISTORY_ROWS_LIMIT: Final = 5_000_000
 
 _NO_HISTORY: Final = (
     FeatureError,
     pl.exceptions.PolarsError,
-    pl.exceptions.PanicException,  # what Polars raises over some damaged files, and no `Exception`
+    pl.exceptions.PanicException,  # raised by Polars on some damaged files; not an `Exception`
     ValueError,
     TypeError,
     OverflowError,
@@ -76,10 +76,10 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """One model in memory, verified: what it is, how its features are encoded, its boosters and its history.
+    """One verified model in memory: its card, feature encoding, boosters and history.
 
-    `forests` are the trees of `boosters`, by the same targets. `digest` is the SHA-256 of `checksums.json` and so names
-    every byte, `history_digest` that of the history's file; `version` is the registered one, if known.
+    `forests` are the trees of `boosters`, by target. `digest` is the SHA-256 of `checksums.json`, so it identifies
+    every byte; `history_digest` is that of the history file. `version` is the registered version, None if unknown.
     """
 
     card: Card
@@ -96,7 +96,7 @@ class Bundle:
 
     @property
     def reference(self) -> str:
-        """The name by which an answer cites the model: `runtime.pai.ctr@7`, without a version when there is none."""
+        """The model's name in responses: `runtime.pai.ctr@7`, or without `@7` if the version is unknown."""
         return self.card.name if self.version is None else f"{self.card.name}@{self.version}"
 
 
@@ -110,12 +110,12 @@ def write_bundle(
     importances: Sequence[Importance],
     population: Population | None = None,
 ) -> str:
-    """Write a bundle whole or not at all, and return its digest; the same inputs give the same bytes.
+    """Write a bundle atomically and return its digest; the same inputs give the same bytes.
 
     Raises
     ------
     BundleError
-        The folder is taken, or the parts do not belong together.
+        The folder exists, or the parts do not match.
     """
     if sorted(card.targets) != sorted(boosters):
         raise BundleError(f"{card.name}: boosters {sorted(boosters)}, expected {sorted(card.targets)} (the card's)")
@@ -140,15 +140,15 @@ def write_bundle(
 
 
 def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str, History] | None = None) -> Bundle:
-    """Read and verify a bundle: its files, their sizes and checksums, its format, and that the parts belong together.
+    """Read and verify a bundle: its files, their sizes and checksums, its format, and that its parts match.
 
-    Checksums tell damage and mixing; who may write to the folder is the operator's to settle. `histories` holds
-    histories already read, by the SHA-256 of their file, and is added to: the models of one trace share one.
+    Checksums detect damaged and mixed files; write access to the folder is up to the operator. `histories` caches
+    histories by the SHA-256 of their file, because the models of one trace share one; this function adds to it.
 
     Raises
     ------
     BundleError
-        Anything is missing, surplus, changed, too large, linked or of another format.
+        A file is missing, surplus, changed, too large, a link, or of another format.
     """
     contents = _verified(folder)
     try:
@@ -207,14 +207,14 @@ def _read_history(folder: Path, data: bytes, card: Card, histories: dict[str, Hi
             shared[digest] = History.from_tail(_frame(data))
         history = shared[digest]
     except _NO_HISTORY as error:
-        raise BundleError(f"{folder.name}/{HISTORY}: {str(error)[:300]}, expected a history's tail") from error
+        raise BundleError(f"{folder.name}/{HISTORY}: {str(error)[:300]}, expected a job history") from error
     if history.trace not in (None, card.trace):
         raise BundleError(f"{folder.name}/{HISTORY}: jobs of {history.trace!r}, expected {card.trace!r} ({CARD})")
     return history
 
 
 def _frame(data: bytes) -> pl.DataFrame:
-    """Read a history's frame; what its metadata announce is checked first, since few bytes can unpack to many rows."""
+    """Read a history's frame; check the row count in its metadata first, since few bytes can unpack to many rows."""
     found = pl.scan_parquet(io.BytesIO(data))
     rows = int(found.select(pl.len()).collect().item())
     if rows > HISTORY_ROWS_LIMIT:
@@ -223,7 +223,7 @@ def _frame(data: bytes) -> pl.DataFrame:
 
 
 def _verified(folder: Path) -> dict[str, bytes]:
-    """Return the bytes of every file of the bundle, each read once and equal to its checksum."""
+    """Return the bytes of every file of the bundle, each read once and checked against its checksum."""
     contents = {name: _read_file(folder, name) for name in _listed(folder)}
     if CHECKSUMS not in contents:
         raise BundleError(f"{folder.name}: no {CHECKSUMS}, expected a bundle folder; train or mirror again")
@@ -247,9 +247,9 @@ def _verified(folder: Path) -> dict[str, bytes]:
 
 
 def _listed(folder: Path) -> list[str]:
-    """Return the names of the folder's files; refuse whatever is no plain file of a bundle."""
+    """Return the names of the folder's files; raise BundleError for anything but the regular files of a bundle."""
     if not folder.is_dir():
-        raise BundleError(f"{folder}: no folder, expected a bundle; train or mirror the model first")
+        raise BundleError(f"{folder}: not a folder, expected a bundle; train or mirror the model first")
     names = []
     for parent, prefix in ((folder, ""), (folder / MODELS, f"{MODELS}/")):
         if not os.path.lexists(parent):
@@ -280,15 +280,15 @@ def _read_file(folder: Path, name: str) -> bytes:
 
 
 def _opened_plainly(path: str, flags: int) -> int:
-    """Open without following a link or waiting at a pipe: what was listed may have been changed since."""
+    """Open without following links or blocking on a pipe; the file may have changed since it was listed."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _write_whole(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write the files beside the folder's place and move them there in one step."""
+    """Write the files to a temporary folder next to the target, then rename it in one step."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(folder):
-        raise BundleError(f"{folder}: already there, expected a new place for a bundle")
+        raise BundleError(f"{folder}: already exists, expected a new folder for a bundle")
     stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         stage.chmod(0o755)

@@ -26,7 +26,7 @@ from modelserve.bundle.alike import Alike, Key
 from modelserve.errors import BundleError
 
 FORMAT: Final = 1
-"""Version of the folder format; a reader refuses every other."""
+"""Version of the folder format; readers reject all others."""
 
 RUNTIME_TARGET: Final = "run_s"
 """The booster of a run-time model: one output per quantile of log run time."""
@@ -35,7 +35,7 @@ USAGE_TARGETS: Final = ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib")
 """The boosters of a usage model: one output each, an upper quantile of log1p of the use of one instance."""
 
 MODEL_NAME: Final = re.compile(r"(runtime|usage)\.([A-Za-z0-9][A-Za-z0-9_-]{0,63})\.([A-Za-z0-9][A-Za-z0-9_-]{0,63})")
-"""A registered name, `<kind>.<trace>.<type>`; it is also a folder's name, so nothing else gets through."""
+"""A registered name, `<kind>.<trace>.<type>`; it is also a folder's name, so no other characters are allowed."""
 
 NameText = Annotated[str, Field(min_length=1, max_length=256)]
 Resource = Literal["cpu_cores", "mem_gib", "gpus"]
@@ -55,7 +55,7 @@ class Importance(BaseModel):
 
 
 class ResourceImportance(BaseModel):
-    """Permutation importance of one requestable resource on held-out rows, with all that derives from its request.
+    """Permutation importance of one requestable resource on held-out rows, with all features derived from its request.
 
     `sign` is the rank correlation of a change of the request with the change of the predicted run time.
     """
@@ -70,13 +70,13 @@ class ResourceImportance(BaseModel):
 
 
 class Card(BaseModel):
-    """What a model is: what it answers, what it was trained on, how it was judged.
+    """Description of a model: its targets, its training data, its accuracy.
 
-    `relative` says that run times are taken and answered against the reference of the like (`features.reference`);
+    `relative` means that run times are learned and predicted relative to those of similar jobs (`features.reference`);
     `offsets` are added to the raw outputs in log units, by `p50`, `p90` or by usage target; `support` is the lowest
-    and highest request seen in training; `metrics` are the held-out figures, null where one has no value. `alike` are
-    the bounds that a usage model's answers are held by when requests are shrunk, null where they were not counted.
-    `important` are the resources of `resource_importances` that Algorithm 1 leaves alone, null where not kept.
+    and highest request seen in training; `metrics` are measured on held-out rows, null if undefined. `alike` are
+    the measured bounds that limit a usage model when requests are shrunk, null if not computed.
+    `important` are the resources of `resource_importances` that Algorithm 1 does not shrink, null if not recorded.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -106,7 +106,7 @@ class Card(BaseModel):
     @field_validator("params", "metrics", mode="before")
     @classmethod
     def _nothing_for_nan(cls, values: object) -> object:
-        """Write figures without a value as null: JSON has no NaN."""
+        """Write NaN as null: JSON has no NaN."""
         if not isinstance(values, dict):
             return values
         return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
@@ -122,30 +122,30 @@ class Card(BaseModel):
 
     @cached_property
     def alike_by_key(self) -> dict[Key, Alike] | None:
-        """The jobs alike by what they have in common; None where they were not counted."""
+        """The bounds of similar jobs by key; None if not computed."""
         return None if self.alike is None else {each.key: each for each in self.alike}
 
     def to_json(self) -> bytes:
-        """Write the card; the same card gives the same bytes."""
+        """Return the card as JSON; equal cards give equal bytes."""
         return canonical_json(self.model_dump(mode="json"))
 
 
-def card_from(said: Mapping[str, object]) -> Card:
+def card_from(values: Mapping[str, object]) -> Card:
     """Make a card from plain values.
 
     Raises
     ------
     BundleError
-        A value is missing, or none that a card may hold.
+        A value is missing or invalid.
     """
     try:
-        return Card.model_validate(said)
+        return Card.model_validate(values)
     except ValidationError as error:
-        raise BundleError(f"card of {str(said.get('name'))[:80]}: {complaint(error)}") from error
+        raise BundleError(f"card of {str(values.get('name'))[:80]}: {complaint(error)}") from error
 
 
 def complaint(error: ValidationError) -> str:
-    """Return the first fault as `field: what was expected`, and how many more there are."""
+    """Return the first error as `field: expected ...`, and the number of further errors."""
     first = error.errors(include_url=False, include_input=False)[0]
     field = ".".join(str(part)[:64] for part in first["loc"]) or "the whole"
     more = error.error_count() - 1

@@ -23,7 +23,7 @@ from modelserve.errors import BundleError
 CHAMPION: Final = "champion"
 CHALLENGER: Final = "challenger"
 ALIASES: Final = (CHAMPION, CHALLENGER)
-"""The aliases that are mirrored: what answers, and what is scored in the shadow."""
+"""The aliases that are copied: the serving model, and the one scored in shadow mode."""
 
 POINTER_LIMIT_BYTES: Final = 65536
 
@@ -31,7 +31,7 @@ Version = Annotated[str, Field(pattern=r"^[0-9]{1,12}$")]
 
 
 class Pointer(BaseModel):
-    """Which version of a model an alias means, and what the registry said of it."""
+    """The version of a model behind an alias, with its run and digest from the registry."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -44,19 +44,19 @@ class Pointer(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Champions:
-    """The bundles that serve, by registered name, and what is wrong with those that do not."""
+    """The readable bundles by registered name, and the reasons why others could not be read."""
 
     bundles: Mapping[str, Bundle]
     failures: Mapping[str, str]
 
 
 def version_folder(folder: Path, name: str, version: str) -> Path:
-    """Return where a version's bundle lies, for names and versions that are plain folder names.
+    """Return the folder of a version's bundle; only plain folder names are allowed.
 
     Raises
     ------
     BundleError
-        The name is not `<kind>.<trace>.<type>`, or the version no number.
+        The name is not `<kind>.<trace>.<type>`, or the version is not a number.
     """
     if not MODEL_NAME.fullmatch(name):
         raise BundleError(
@@ -68,12 +68,12 @@ def version_folder(folder: Path, name: str, version: str) -> Path:
 
 
 def pointer_file(folder: Path, name: str, alias: str = CHAMPION) -> Path:
-    """Return the file that says which version of a model an alias means.
+    """Return the pointer file of a model's alias, which names one version.
 
     Raises
     ------
     BundleError
-        The name is no model's, or the alias none that is mirrored.
+        The name is not a model name, or the alias is not one of `ALIASES`.
     """
     if alias not in ALIASES:
         raise BundleError(f"{name[:80]}: alias {alias[:40]!r}, expected one of {', '.join(ALIASES)}")
@@ -81,7 +81,7 @@ def pointer_file(folder: Path, name: str, alias: str = CHAMPION) -> Path:
 
 
 def model_names(folder: Path) -> list[str]:
-    """Return the names of the models that a folder has room for, in order; none where there is no folder."""
+    """Return the sorted names of the models in a folder; empty if the folder does not exist."""
     if not folder.is_dir():
         return []
     with os.scandir(folder) as entries:
@@ -89,7 +89,7 @@ def model_names(folder: Path) -> list[str]:
 
 
 def write_pointer(folder: Path, pointer: Pointer) -> None:
-    """Point a model's alias at a version, in one step."""
+    """Write a pointer atomically: the alias then names this version."""
     place = pointer_file(folder, pointer.name, pointer.alias)
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as stage:
         staged = Path(stage) / place.name
@@ -98,24 +98,24 @@ def write_pointer(folder: Path, pointer: Pointer) -> None:
 
 
 def remove_pointer(folder: Path, name: str, alias: str) -> None:
-    """Withdraw a model's alias; its bundles stay."""
+    """Remove a model's alias; keep its bundles."""
     pointer_file(folder, name, alias).unlink(missing_ok=True)
 
 
 def read_pointer(folder: Path, name: str, alias: str = CHAMPION) -> Pointer | None:
-    """Return which version of a model an alias means, or None where none was ever mirrored.
+    """Return the pointer of a model's alias, or None if it was never copied.
 
     Raises
     ------
     BundleError
-        The pointer is there and is none.
+        The file exists but is not a valid pointer.
     """
     place = pointer_file(folder, name, alias)
     where = f"{name}/{place.name}"
     try:
         with open(place, "rb", opener=_opened_at_once) as file:  # Path.open takes no opener
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise BundleError(f"{where}: no plain file, expected a pointer; mirror it again")
+                raise BundleError(f"{where}: not a regular file, expected a pointer; mirror it again")
             data = file.read(POINTER_LIMIT_BYTES)
     except FileNotFoundError:
         return None
@@ -131,7 +131,7 @@ def read_pointer(folder: Path, name: str, alias: str = CHAMPION) -> Pointer | No
 
 
 def _opened_at_once(path: str, flags: int) -> int:
-    """Open without waiting for a writer, should the file be a pipe."""
+    """Open without blocking if the file is a pipe."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -141,7 +141,7 @@ def read_pointed(folder: Path, pointer: Pointer, *, histories: dict[str, History
     Raises
     ------
     BundleError
-        There is none, it is not the one that was mirrored, or it lies elsewhere.
+        The bundle does not exist, is not the one that was copied, or is behind a link.
     """
     place = version_folder(folder, pointer.name, pointer.version)
     for each in (place, place.parent):
@@ -162,7 +162,7 @@ def read_champion(folder: Path, name: str, *, histories: dict[str, History] | No
     Raises
     ------
     BundleError
-        There is none, or it is not the one that was mirrored.
+        The bundle does not exist, or is not the one that was copied.
     """
     pointer = read_pointer(folder, name)
     if pointer is None:
@@ -171,7 +171,7 @@ def read_champion(folder: Path, name: str, *, histories: dict[str, History] | No
 
 
 def read_champions(folder: Path) -> Champions:
-    """Read every model that the folder points at; what cannot be read is left out and reported."""
+    """Read every model that has a pointer; report those that cannot be read."""
     bundles, failures = {}, {}
     histories: dict[str, History] = {}
     for name in model_names(folder):
@@ -187,11 +187,11 @@ Place = tuple[str, str]
 """A registered name and an alias."""
 
 Mark = tuple[int, ...]
-"""Times, size and number of files; it differs once they were written anew."""
+"""Modification times, sizes and count of files; it differs after a rewrite."""
 
 
 def pointer_marks(folder: Path, aliases: Sequence[str]) -> dict[Place, Mark] | None:
-    """Return every pointer of the folder and its mark; None where the folder cannot be listed."""
+    """Return every pointer of the folder and its mark; None if the folder cannot be listed."""
     marks = {}
     try:
         names = sorted(each for each in os.listdir(folder) if MODEL_NAME.fullmatch(each))  # noqa: PTH208  # once a second
@@ -209,7 +209,7 @@ def pointer_marks(folder: Path, aliases: Sequence[str]) -> dict[Place, Mark] | N
 
 
 def files_mark(folder: Path) -> Mark:
-    """Return the mark of a model's folder and of all that its versions hold."""
+    """Return the mark of a model's folder and of all files of its versions."""
     marks: list[int] = []
     for place, folders, files in os.walk(folder):
         folders.sort()

@@ -1,6 +1,6 @@
-"""What `mlflow.pyfunc.load_model` calls for our models: a bundle that answers a pandas frame of canonical job columns.
+"""The loader behind `mlflow.pyfunc.load_model`: a bundle that predicts for a pandas frame of canonical job columns.
 
-MLflow is not imported here, and pandas only once a frame arrives; the service does not come this way.
+MLflow is not imported here, and pandas only when a frame arrives; the service does not use this module.
 Named as the loader module in the model files that `pipelines.models.tracking` writes.
 """
 
@@ -34,16 +34,16 @@ INPUTS: Final[Mapping[str, str]] = {
     "req_mem_gib": "double",
     "req_gpus": "double",
 }
-"""The columns taken, with MLflow's names of their types; all but `submit_ts` (UTC) may be left out."""
+"""The input columns with MLflow's type names; all but `submit_ts` (UTC) are optional."""
 
 OUTPUTS: Final[Mapping[str, tuple[str, ...]]] = {
     "runtime": ("run_s_p50", "run_s_p90"),
     "usage": tuple(f"used_{target}" for target in USAGE_TARGETS),
 }
-"""The columns answered, all floating point, by kind of model."""
+"""The output columns by kind of model; all are floating point."""
 
 EXAMPLE: Final[Mapping[str, object]] = {
-    "submit_ts": datetime(2020, 7, 1, 9, 30),  # MLflow's datetime is UTC without saying so
+    "submit_ts": datetime(2020, 7, 1, 9, 30),  # MLflow's datetime is UTC without a time zone
     "user": "u7",
     "group": "g3",
     "gpu_type": "T4",
@@ -52,19 +52,19 @@ EXAMPLE: Final[Mapping[str, object]] = {
     "req_mem_gib": 29.3,
     "req_gpus": 0.5,
 }
-"""One job as the model takes it."""
+"""An example input: one job."""
 
 
 class BundleModel:
-    """A bundle under MLflow's `predict`."""
+    """A bundle with the `predict` method that MLflow expects."""
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
 
     def predict(self, jobs: "pd.DataFrame", params: dict[str, object] | None = None) -> "pd.DataFrame":  # noqa: ARG002  # MLflow passes it
-        """Answer each job with `run_s_p50, run_s_p90`, or with the upper quantile of its use, `used_*` by target.
+        """Return for each job `run_s_p50, run_s_p90`, or the upper quantile of its use, `used_*` by target.
 
-        Columns that the frame lacks are null or, for trace, task type, role and instances, the usual value.
+        Missing columns are null or, for trace, task type, role and instances, a default.
         """
         import pandas as pd
 
@@ -81,5 +81,5 @@ class BundleModel:
 
 
 def _load_pyfunc(path: str) -> BundleModel:
-    """Load the bundle at `path`; the name and signature are MLflow's."""
+    """Load the bundle at `path`; name and signature are set by MLflow."""
     return BundleModel(read_bundle(Path(path)))

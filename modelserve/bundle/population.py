@@ -1,6 +1,6 @@
-"""What the rows of a model look like as a population: shares by bin and category; and how far another lies from it.
+"""Distribution of each feature in a model's training rows, and the distance of other rows from it (PSI).
 
-Pure arithmetic on encoded matrices; which rows are compared is the caller's choice. Made by
+Pure arithmetic on encoded matrices; the caller selects the rows to compare. Made by
 `pipelines.models.model`, kept in the bundle, read by `modelserve.learning.drift`.
 
 References: Siddiqi, "Credit Risk Scorecards" (2006), for the population stability index and its bounds 0.1 and 0.2.
@@ -22,16 +22,16 @@ Shares = npt.NDArray[np.float64]
 
 DECILES: Final = np.arange(0.1, 0.95, 0.1)
 LEAST_SHARE: Final = 1e-3
-"""What a share counts as at least: a bin that one side never met would be infinitely far otherwise."""
+"""Minimum share of a bin: with an empty bin on one side, the index would be infinite."""
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class FeaturePopulation(BaseModel):
-    """One feature over the training rows: shares by bin or category, and of the rows without a value.
+    """One feature over the training rows: shares by bin or category, and the share of missing values.
 
-    A number's bins lie between `edges`, the deciles (fewer where they coincide); a category has no edges, and a share
-    for each code of the contract. The shares and `missing` add up to one.
+    Bins of a number are separated by `edges`, the deciles (fewer if some coincide); a category has no edges and one
+    share for each code of the contract. The shares and `missing` add up to one.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -60,7 +60,7 @@ class FeaturePopulation(BaseModel):
 
 
 class Population(BaseModel):
-    """The training rows of a model, feature by feature, in the model's own encoding."""
+    """Distributions of all features in the training rows of a model, in the model's encoding."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -69,7 +69,7 @@ class Population(BaseModel):
 
     @classmethod
     def of(cls, matrix: Matrix, contract: FeatureContract) -> "Population":
-        """Describe training rows (n, k), encoded by the contract."""
+        """Compute the distributions of training rows (n, k), encoded by the contract."""
         features = {}
         for column, name in enumerate(contract.names):
             values = matrix[:, column]
@@ -86,7 +86,7 @@ class Population(BaseModel):
         Raises
         ------
         BundleError
-            It is none, or not of the features `names`; `where` says in the message what was read.
+            The data is not a population of the features `names`; `where` names the file in the message.
         """
         try:
             population = cls.model_validate_json(data)
@@ -99,7 +99,7 @@ class Population(BaseModel):
         return population
 
     def to_json(self) -> bytes:
-        """Write the population; the same one gives the same bytes."""
+        """Return the population as JSON; equal populations give equal bytes."""
         return canonical_json(self.model_dump(mode="json"))
 
 
@@ -107,13 +107,13 @@ def _edges(values: npt.NDArray[np.float32]) -> tuple[float, ...]:
     known = values[np.isfinite(values)]
     if not len(known):
         return ()
-    # Whole quantiles: an edge that is a value of the data bins the same in any precision.
+    # No interpolation: an edge that is a data value gives the same bins in any precision.
     found = np.quantile(known, DECILES, method="inverted_cdf")
     return tuple(float(edge) for edge in np.unique(found.astype(np.float32)))
 
 
 def _shares(values: npt.NDArray[np.float32], edges: tuple[float, ...] | None, bins: int) -> Shares:
-    """Return the share of the values in each bin, and last that of the missing (bins + 1,)."""
+    """Return the share of the values in each bin, and last the share of missing values (bins + 1,)."""
     known = values[~np.isnan(values)]
     if edges is None:
         codes = known.astype(np.int64)

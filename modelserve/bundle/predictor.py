@@ -34,7 +34,7 @@ QUANTILE_NAMES: Final = {0.5: "p50", 0.9: "p90"}
 """The quantiles of log run time that are served, and the names of their offsets."""
 
 COMPILED_ROWS: Final = 8192
-"""Rows from which on compiled trees are used instead of the library, with equal results; fewer do not repay loading."""
+"""Minimum rows for compiled trees instead of XGBoost, with equal results; loading them for fewer costs more."""
 
 
 def run_time_features(bundle: Bundle, frame: pl.DataFrame) -> Referenced:
@@ -50,7 +50,7 @@ def run_time_quantiles(bundle: Bundle, features: pl.DataFrame, reference_log_s: 
 
 def _outputs(bundle: Bundle, target: str, matrix: npt.NDArray[np.float32]) -> FloatArray:
     """Return the outputs (n, outputs) of a target's booster for a matrix (n, k), before calibration."""
-    forest = bundle.forests.get(target)  # none in a model that has never been a file
+    forest = bundle.forests.get(target)  # missing in a model that was never saved to a file
     if forest is None or len(matrix) < COMPILED_ROWS:
         return raw_outputs(bundle.boosters[target], matrix)
     from modelserve.bundle.trees.compiled import CompiledTrees
@@ -76,7 +76,7 @@ class Calibration:
 
 @lru_cache(maxsize=1024)
 def calibration(quantiles: tuple[float, ...], p50_offset: float, p90_offset: float) -> Calibration:
-    """Return how the outputs of a booster of these quantiles are calibrated; names in ascending order of level."""
+    """Return the calibration of a booster with these quantiles; names are in ascending order of quantile."""
     offsets = {0.5: p50_offset, 0.9: p90_offset}
     served = [level for level in quantiles if level in QUANTILE_NAMES]
     return Calibration(
@@ -205,7 +205,7 @@ class InProcessPredictor:
             for target, values in answer.items():
                 use[target][members] = values
             runs[members] = seen
-        self._last.keep(every)  # a round asks for the run times of the same jobs next
+        self._last.keep(every)  # the next call of a decision predicts run times of the same jobs
         return PeakUse(runs=runs, **use)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:

@@ -1,6 +1,6 @@
-"""MLflow's manners: no telemetry, no chatter, no minutes of retries; settled before it is imported.
+"""Settings of MLflow, applied before its import: no telemetry, less log output, few retries; and short errors.
 
-MLflow itself is not imported here. Called by the two files that do: `pipelines.models.tracking` and
+MLflow itself is not imported here. Called by the two modules that import it: `pipelines.models.tracking` and
 `modelserve.bundle.registry`.
 """
 
@@ -22,31 +22,31 @@ ENVIRONMENT: Final = {
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
 }
-"""What MLflow reads at its import and at each call; a value that the user has set stands."""
+"""Environment variables read by MLflow at import and at each call; values set by the user are kept."""
 
 REASONS: Final[Mapping[str, str]] = {
-    "NameResolutionError": "its host is not known",
-    "gaierror": "its host is not known",
-    "ConnectTimeoutError": "no connection in time",
-    "ReadTimeoutError": "no answer in time",
-    "Read timed out": "no answer in time",
+    "NameResolutionError": "unknown host",
+    "gaierror": "unknown host",
+    "ConnectTimeoutError": "the connection timed out",
+    "ReadTimeoutError": "the request timed out",
+    "Read timed out": "the request timed out",
     "SSLError": "no trusted TLS connection",
     "NewConnectionError": "no connection",
     "ConnectionError": "no connection",
-    "Max retries exceeded": "no answer",
-    "RemoteDisconnected": "the connection broke off",
-    "error code 401": "it asks for other credentials",
-    "error code 403": "it asks for other credentials",
+    "Max retries exceeded": "no response",
+    "RemoteDisconnected": "the connection was closed",
+    "error code 401": "credentials were refused",
+    "error code 403": "credentials were refused",
 }
-"""What the texts of the network's libraries come to, the first that is found."""
+"""Short reasons by a text in the network libraries' errors; the first match is used."""
 
 UNKNOWN: Final = "RESOURCE_DOES_NOT_EXIST"
-"""MLflow's code for what is not there."""
+"""MLflow's error code for a missing object."""
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Hold back MLflow's chatter and its warnings: stdout is data, and stderr is our own talk."""
+    """Suppress MLflow's output and warnings: stdout is for data, stderr for our own messages."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     with warnings.catch_warnings():
@@ -55,7 +55,7 @@ def quietly() -> Iterator[None]:
 
 
 def in_short(error: Exception) -> str:
-    r"""Say in a few words why a call to MLflow failed.
+    r"""Return in a few words the reason why a call to MLflow failed.
 
     Examples
     --------
@@ -66,18 +66,18 @@ def in_short(error: Exception) -> str:
     """
     text = str(error).strip()
     if getattr(error, "error_code", None) != UNKNOWN and re.search(r"API request to|ConnectionPool|Max retries", text):
-        return next((short for found, short in REASONS.items() if found in text), "no answer that it should give")
-    said = text.splitlines()
-    return f"{type(error).__name__}: {said[0][:200] if said else 'no word'}"
+        return next((short for found, short in REASONS.items() if found in text), "unexpected response")
+    lines = text.splitlines()
+    return f"{type(error).__name__}: {lines[0][:200] if lines else 'no message'}"
 
 
 def is_unknown(error: Exception) -> bool:
-    """Tell whether MLflow says that what was asked for is not there."""
+    """Return whether the error means that the requested object does not exist in MLflow."""
     return getattr(error, "error_code", None) == UNKNOWN
 
 
 def without_password(uri: str) -> str:
-    """Return an address that may be shown.
+    """Return an address without its user name and password.
 
     Examples
     --------

@@ -1,8 +1,7 @@
-"""The registry mirrored to a folder: the one file that reads MLflow, run by a sync process and never by a worker.
+"""Copy models from the MLflow registry to a folder; run by the sync process, never by a worker.
 
-An alias is resolved, its bundle fetched and verified, and only then does the pointer move; a registry that is away
-leaves the folder as it is. What it writes is `modelserve.bundle.champions`' to read.
-Called by `modelserve.loading.sync` and `pipelines.cli`.
+A pointer changes only after its bundle was downloaded and verified; if the registry is down, the folder stays as it
+is. The folder is read by `modelserve.bundle.champions`. Called by `modelserve.loading.sync` and `pipelines.cli`.
 """
 
 import shutil
@@ -30,25 +29,25 @@ from modelserve.bundle.quiet import in_short, is_unknown, quietly, without_passw
 from modelserve.errors import BundleError, MirrorError, ServeError
 
 DIGEST_TAG: Final = "bundle_sha256"
-"""The tag of a version that names the bundle's digest, so that what arrives is what was registered."""
+"""The tag of a version that holds its bundle's digest; downloads are checked against it."""
 
 SQLITE: Final = "sqlite:///"
 
 BUNDLE_DEPTH: Final = 4
-"""How deep below the model's files the bundle is looked for."""
+"""Maximum depth of the bundle below the model's files."""
 
 PAGE: Final = 1000
-"""How many registered models are asked for at a time."""
+"""Number of registered models per page of the listing."""
 
 Verified = dict[Path, tuple[Mark, str]]
-"""Bundles found whole, by folder: the mark of their files then, and their digest; spares reading them each time."""
+"""Verified bundles by folder: mark of their files and digest; an unchanged bundle is not read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirrored:
-    """What became of one model.
+    """The result of copying one model.
 
-    `outcome`: `fetched`, `present` (already there), `withdrawn` (it lost the alias), `failed` (the old pointer stands).
+    `outcome`: `fetched`, `present` (already there), `withdrawn` (it lost the alias), `failed` (the pointer is kept).
     """
 
     name: str
@@ -66,16 +65,16 @@ def mirror(
     alias: str = CHAMPION,
     verified: Verified | None = None,
 ) -> list[Mirrored]:
-    """Bring every model that has the alias (or those named) to `<folder>/<name>/<version>/`, and point at it.
+    """Copy every model that has the alias (or those named) to `<folder>/<name>/<version>/`, and write its pointer.
 
-    One model that fails keeps none of the others, and not its former version, from serving. A model that the registry
-    knows but that lost the alias is withdrawn; one that the registry does not know is left alone. Bundles among
-    `verified`, which is added to, are read again only when their files have changed.
+    If one model fails, the others and its former version keep serving. The pointer of a registered model that lost the
+    alias is removed; models missing from the registry are left unchanged. Bundles in `verified` are read again only if
+    their files changed; this function adds to it.
 
     Raises
     ------
     MirrorError
-        The registry is away, does not know a model named, or the model has no such alias.
+        The registry cannot be reached, lacks a named model, or the model has no such alias.
     """
     known = {} if verified is None else verified
     with _client(tracking_uri) as client:
@@ -96,7 +95,7 @@ class _Aliased(NamedTuple):
 
 
 def _aliased(client: Any, names: Sequence[str] | None, alias: str) -> list[tuple[str, str | None]]:
-    """Return the name of every model that is ours (or those named), and the version that has the alias, if any."""
+    """Return the names of our models (or of those named), each with the version of the alias, if any."""
     if names is None:
         held = [(each.name, each.aliases.get(alias)) for each in _all(client) if MODEL_NAME.fullmatch(each.name)]
         return sorted((name, None if version is None else str(version)) for name, version in held)
@@ -112,7 +111,7 @@ def _aliased(client: Any, names: Sequence[str] | None, alias: str) -> list[tuple
 
 
 def _all(client: Any) -> Iterator[Any]:
-    """Give every registered model, a page at a time."""
+    """Yield every registered model, page by page."""
     token = None
     while True:
         page = client.search_registered_models(max_results=PAGE, page_token=token)
@@ -153,7 +152,7 @@ def _mirror_one(client: Any, uri: str, folder: Path, wanted: _Aliased, verified:
 
 
 def _present(place: Path, expected: str | None, verified: Verified) -> str | None:
-    """Return the digest of the bundle already mirrored, if it is whole and the one registered."""
+    """Return the digest of the cached bundle, if it is complete and the registered one."""
     mark = files_mark(place)
     held = verified.get(place)
     if held is None or held[0] != mark:
@@ -173,7 +172,7 @@ def _pointer_of(folder: Path, name: str, alias: str) -> Pointer | None:
 
 
 def _fetch(client: Any, uri: str, place: Path, name: str, version: str, digest: str | None) -> Bundle:
-    """Download a version's bundle beside its place, verify it, and move it there."""
+    """Download a version's bundle to a temporary folder, verify it, and move it into place."""
     from mlflow.artifacts import download_artifacts
 
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -182,9 +181,9 @@ def _fetch(client: Any, uri: str, place: Path, name: str, version: str, digest: 
         try:
             whole = download_artifacts(artifact_uri=source, dst_path=str(Path(stage) / "model"), tracking_uri=uri)
         except Exception as error:
-            # Whatever a store raises, the other models are brought all the same.
+            # Stores raise many types; after any of them the other models must still be copied.
             raise MirrorError(
-                f"{name}@{version}: its files cannot be had from {without_password(source)} ({type(error).__name__})"
+                f"{name}@{version}: cannot download its files from {without_password(source)} ({type(error).__name__})"
             ) from error
         fetched = Path(whole)
         inner = _bundle_in(fetched, f"{name}@{version}")
@@ -194,7 +193,7 @@ def _fetch(client: Any, uri: str, place: Path, name: str, version: str, digest: 
                 f"{name}@{version}: bundle {bundle.card.name} {bundle.digest[:12]}, expected {str(digest)[:12]}"
             )
         if place.is_symlink() or place.exists():
-            # It was read above and found damaged.
+            # `_present` found this folder damaged.
             place.rename(Path(stage) / "damaged")
         shutil.copytree(inner, Path(stage) / "whole")
         (Path(stage) / "whole").rename(place)
@@ -202,7 +201,7 @@ def _fetch(client: Any, uri: str, place: Path, name: str, version: str, digest: 
 
 
 def _bundle_in(model: Path, reference: str) -> Path:
-    """Return the folder of the bundle among a model's files."""
+    """Return the bundle's folder inside the downloaded model files."""
     found = [p.parent for p in model.rglob(CHECKSUMS) if len(p.relative_to(model).parts) <= BUNDLE_DEPTH]
     if len(found) != 1:
         raise BundleError(f"{reference}: {len(found)} bundles among the model's files, expected one; train it again")
@@ -211,17 +210,17 @@ def _bundle_in(model: Path, reference: str) -> Path:
 
 @contextmanager
 def _client(uri: str) -> Iterator[Any]:  # MLflow's client, which publishes no types
-    """Give a client of the registry; whatever MLflow raises comes out as one `MirrorError` of one line."""
+    """Yield a client of the registry; turn every MLflow exception into a one-line `MirrorError`."""
     shown = without_password(uri)
     with quietly():
         try:
             from mlflow import MlflowClient
 
             if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
-                # MLflow would make an empty database here, which is no answer to a question.
-                raise MirrorError(f"registry {shown}: no such database, expected one that models were tracked in")
+                # MLflow would create an empty database here; a read must not create one.
+                raise MirrorError(f"registry {shown}: no such database, expected one with tracked models")
             yield MlflowClient(tracking_uri=uri)
         except ServeError:
             raise
         except Exception as error:
-            raise MirrorError(f"registry {shown}: {in_short(error)}; what was mirrored before still serves") from error
+            raise MirrorError(f"registry {shown}: {in_short(error)}; the cached models still serve") from error

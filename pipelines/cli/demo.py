@@ -68,7 +68,7 @@ def demo(
         result = simulate(pool, scales_of(predictor, pool, settings), settings)
 
     origin = "synthetic" if traces is None else "real"
-    say("\nWhat the run times depend on (permutation importance on held-out jobs; sign of the SHAP rank correlation)")
+    say("\nFeatures behind run times (permutation importance on held-out jobs; sign of the SHAP rank correlation)")
     emit(importance_rows(trained), Format.TABLE)
     say(f"\nRun time on the latest fifth of the jobs ({name}, {origin}); log pinball, lower is better")
     emit(accuracy_rows(trained), Format.TABLE)
@@ -78,9 +78,9 @@ def demo(
     say(f"The run-time model changed {share:.1%} of these decisions; the floors decided the rest.")
     for note in result.notes:
         say(note)
-    say(f"\nThe cluster after 12 h ({name}, {origin}), by what a shrunk job's run becomes; means over seeds")
+    say(f"\nThe cluster after 12 h ({name}, {origin}), by slowdown model of shrunk jobs; means over seeds")
     emit(outcome_rows(result), Format.TABLE)
-    _say_what_next(lake, name)
+    _print_next_commands(lake, name)
 
 
 def _fresh(folder: Path) -> None:
@@ -106,7 +106,7 @@ def _held_out(lake: "Lake", name: str, trained: "Sequence[Retrained]") -> "Pool"
     return job_pool(later, lake.table("usage", name).collect())
 
 
-def _say_what_next(lake: Path, trace: str) -> None:
+def _print_next_commands(lake: Path, trace: str) -> None:
     where = f"--lake {lake}"
     say("\nLook further:")
     say(f"  taut models {where}")

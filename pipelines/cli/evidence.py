@@ -111,14 +111,14 @@ def _run_time_shares(scored: Scored, bundles: Path) -> Iterator[str]:
             runs=scored.runs[i : i + 1],
         )
         shares = shares_of(model, one, "p50", context)
-        yield "" if shares is None else _told(model, one, shares)
+        yield "" if shares is None else _contributions(model, one, shares)
 
 
-def _told(model: ServedModel, one: Scored, shares: Shares) -> str:
+def _contributions(model: ServedModel, one: Scored, shares: Shares) -> str:
     order = sorted(range(len(shares.phi)), key=lambda i: -abs(shares.phi[i]))[:TOP]
     parts = [f"base {shares.base_s:.4g} s"]
     for i in order:
         value = value_of(model, one, i)
-        said = "unknown" if value is None else value if isinstance(value, str) else f"{value:.4g}"
-        parts.append(f"{model.bundle.contract.names[i]}={said} {shares.seconds[i]:+.4g} s")
+        text = "unknown" if value is None else value if isinstance(value, str) else f"{value:.4g}"
+        parts.append(f"{model.bundle.contract.names[i]}={text} {shares.seconds[i]:+.4g} s")
     return "; ".join(parts)

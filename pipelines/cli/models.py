@@ -1,4 +1,4 @@
-"""`taut train | evaluate | promote | models | predict`: from a lake to champions, and what they answer.
+"""`taut train | evaluate | promote | models | predict`: train models from a lake and use them.
 
 No logic beyond reading options and writing rows. Called by `pipelines.cli`, which registers the commands.
 """
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 class By(StrEnum):
-    """What the models of a trace are split by."""
+    """The unit of one model: a kind of work or a workload tag."""
 
     KIND = "kind"
     WORKLOAD = "workload"
 
 
 class SplitOption(StrEnum):
-    """How rows are held out."""
+    """How held-out rows are chosen: by time or at random."""
 
     TIME = "time"
     GROUP = "group"
@@ -53,7 +53,7 @@ def train(
         datetime | None,
         typer.Option(
             formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
-            help="Learn only from jobs that ended before this day (the cluster's own time).",
+            help="Train only on jobs that ended before this day (the cluster's own time).",
             show_default="leaves the latest fifth of the submissions",
         ),
     ] = None,
@@ -63,9 +63,9 @@ def train(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Learn as well from the finished jobs in a service's store (as TAUT_SERVE_STORE names it). What a "
-            "shrunk job used of what it was short of counts only where it lies above the peak predicted for it: capped "
-            "use never lowers a floor.",
+            help="Also train on the finished jobs in a service's store (URL as in TAUT_SERVE_STORE). For a shrunk job, "
+            "the use of a shrunk resource counts only if it exceeded the predicted peak, so capped use never lowers a "
+            "floor.",
             show_default=False,
         ),
     ] = None,
@@ -103,7 +103,7 @@ def evaluate(
         datetime | None,
         typer.Option(
             formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
-            help="Judge the jobs submitted from this day on (the cluster's own time).",
+            help="Evaluate on the jobs submitted from this day on (the cluster's own time).",
             show_default="the latest fifth of the submissions",
         ),
     ] = None,
@@ -111,7 +111,7 @@ def evaluate(
         datetime | None,
         typer.Option(
             formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
-            help="Learn only from jobs that ended before this day.",
+            help="Train only on jobs that ended before this day.",
             show_default="--since",
         ),
     ] = None,
@@ -122,7 +122,7 @@ def evaluate(
     threads: Threads = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Judge XGBoost against every baseline on held-out jobs; the same cut and seed give the trees of `taut train`."""
+    """Compare XGBoost with every baseline on held-out jobs; the same cut and seed give the trees of `taut train`."""
     from pipelines.cli.opening import local_cut, opened, threads_of
     from pipelines.models.evaluate import evaluate as run
 
@@ -152,9 +152,11 @@ def promote(
     ] = None,
     lake: Lake = None,
     trace: Trace = None,
-    version: Annotated[int | None, typer.Option(help="Which version.", show_default="the challenger")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Promote what the gate refused; leaves its tag.")] = False,
-    rollback: Annotated[bool, typer.Option("--rollback", help="Back to the champion before; leaves its tag.")] = False,
+    version: Annotated[int | None, typer.Option(help="Version to promote.", show_default="the challenger")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Promote even if the gate failed; the tag is kept.")] = False,
+    rollback: Annotated[
+        bool, typer.Option("--rollback", help="Go back to the previous champion; the tag is kept.")
+    ] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Move the alias champion to a version that beat the best history baseline on later jobs."""
@@ -163,7 +165,7 @@ def promote(
     from pipelines.models import tracking
 
     if name is None and version is not None:
-        raise BadUsage("--version without a model's name: say which model, for example runtime.pai.ctr")
+        raise BadUsage("--version needs a model's name, for example runtime.pai.ctr")
     uri = place_of(lake).tracking_uri
     prefixes = () if name else (f"runtime.{trace_of(lake, trace)}.", f"usage.{trace_of(lake, trace)}.")
     names = [name] if name else sorted({v.name for v in tracking.versions(uri=uri) if v.name.startswith(prefixes)})
@@ -185,7 +187,7 @@ def promote(
 
 
 def models(lake: Lake = None, form: FormatOption = Format.TABLE) -> None:
-    """List the registered models: versions, aliases, and what the gate said."""
+    """List the registered models: versions, aliases, and results of the gate."""
     from pipelines.cli.opening import place_of, version_rows
     from pipelines.models import tracking
 
@@ -201,7 +203,7 @@ def predict(
     token_file: TokenFile = None,
     form: FormatOption = Format.JSON,
 ) -> None:
-    """Predict run time and peak use of jobs given as JSON lines; with --url the service there answers."""
+    """Predict run time and peak use of jobs given as JSON lines; with --url a running service predicts."""
     from modelserve.calls.offline import predict as run
     from pipelines.cli.opening import champions, place_of, read_jobs, trace_of
     from pipelines.cli.remote import predicted_rows

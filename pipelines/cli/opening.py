@@ -47,7 +47,7 @@ def chosen_trace(lake: Lake, trace: str | None) -> str:
     if not held:
         raise LakeError(f"no trace in {lake.path}; ingest one with `taut ingest`")
     if len(held) > 1:
-        raise BadUsage(f"{lake.path} holds {', '.join(held)}: say which with --trace")
+        raise BadUsage(f"{lake.path} holds {', '.join(held)}: choose one with --trace")
     return held[0]
 
 

@@ -28,7 +28,7 @@ class Format(StrEnum):
 
 
 class GuardOption(StrEnum):
-    """Whether measured peak use bounds a shrink from below."""
+    """The lower bound of a shrink: measured peak use, or none."""
 
     USAGE = "usage"
     NONE = "none"
@@ -110,5 +110,5 @@ def place_of(lake: Path | None, *, demo: bool = True) -> Place:
 
 @cache
 def _notice_demo(absent: Path) -> None:
-    """Write the notice once, though a command may ask for its place several times."""
+    """Write the notice once, even if a command calls `place_of` several times."""
     say(f"no lake at {absent}: using the demo's, {DEMO_LAKE}; --lake or TAUT_LAKE names another")

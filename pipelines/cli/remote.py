@@ -1,6 +1,6 @@
-"""A running service asked from the command line: where it is, the token for it, its answers as flat rows.
+"""Calls of a running service from the command line: its client, its token, its responses as flat rows.
 
-No command stands here. Called by the command files of `pipelines.cli`, inside their functions.
+No commands here. Called by the command files of `pipelines.cli`, inside their functions.
 """
 
 import os
@@ -20,13 +20,11 @@ from scheduler_core.shrink import Guard
 
 TOKEN_VARIABLE: Final = "TAUT_TOKEN"  # noqa: S105  # the name of a variable, not a token
 PART_LIMIT_S: Final = 60.0
-"""How long a part of a long list may take; a person waits longer than a scheduler."""
+"""Timeout for one part of a long list; longer than a scheduler's, because a person waits."""
 
 CARDS_LIMIT_S: Final = 5.0
-"""How long a service may take to say which models it has."""
-SETS_SURE_RUNS: Final = (
-    "expected it in this process only; a service is told by its setting TAUT_SERVE_TYPES (sure_runs)"
-)
+"""Timeout for the list of models."""
+SETS_SURE_RUNS: Final = "only available without --url; for a service, set TAUT_SERVE_TYPES (sure_runs)"
 
 Row = dict[str, object]
 
@@ -41,7 +39,7 @@ def recommended_rows(
     alpha: float | None,
     guard: Guard | None,
 ) -> list[Row]:
-    """Return recommendations as `taut recommend` shows them, then the mode and the id that each can be replayed by."""
+    """Return recommendations as rows of `taut recommend`, plus the mode and the id for a replay."""
     trace = trace or load_settings().trace
     with client_of(urls, token_file, jobs=len(jobs)) as client:
         said = client.recommendations(jobs, trace=trace, theta=theta, alpha=alpha, guard=guard)
@@ -51,7 +49,7 @@ def recommended_rows(
 def predicted_rows(
     jobs: Sequence[JobRow], urls: Sequence[str], token_file: Path | None, *, trace: str | None
 ) -> list[Row]:
-    """Return predictions as `taut predict` shows them, then the id that each can be replayed by."""
+    """Return predictions as rows of `taut predict`, plus the id for a replay."""
     trace = trace or load_settings().trace
     with client_of(urls, token_file, jobs=len(jobs)) as client:
         return [
@@ -60,7 +58,7 @@ def predicted_rows(
 
 
 def cut_of(url: str, token_file: Path | None, *, traces: Collection[str]) -> datetime | None:
-    """Return before when the jobs ended that the champions of `traces` there learnt from; None where it is not told."""
+    """Return the training cut of the service's champions for `traces`: their jobs ended before it; None if unknown."""
     client = Client(url, token=_token(token_file), timeouts=Timeouts(answer_s=CARDS_LIMIT_S, total_s=CARDS_LIMIT_S))
     try:
         with client:
@@ -72,12 +70,12 @@ def cut_of(url: str, token_file: Path | None, *, traces: Collection[str]) -> dat
 
 
 def client_of(urls: Sequence[str], token_file: Path | None, *, jobs: int) -> Client:
-    """Return a client of the service at `urls`, patient enough for so many jobs.
+    """Return a client of the service at `urls` with a timeout for this number of jobs.
 
     Raises
     ------
     BadUsage
-        The file of the token cannot be read.
+        The token file cannot be read.
     """
     parts = max(-(-jobs // MAX_JOBS), 1)
     return Client(

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 Power = Annotated[
     Path | None,
     typer.Option(
-        "--power", help="TOML file of power figures, laid over the shipped table.", show_default="the shipped table"
+        "--power", help="TOML file of power figures, merged over the shipped table.", show_default="the shipped table"
     ),
 ]
 
 
 def report(
-    out: Annotated[Path, typer.Option("--out", help="File to write; one that is there is replaced.")],
+    out: Annotated[Path, typer.Option("--out", help="File to write; an existing one is replaced.")],
     lake: Lake = None,
     trace: Annotated[
         list[str] | None, typer.Option("--trace", help="A trace (may be repeated).", show_default="all of the lake")
@@ -33,7 +33,7 @@ def report(
     cluster: Cluster = None,
     price_gpu_hour: Annotated[
         str | None,
-        typer.Option("--price-gpu-hour", help='What a GPU-hour costs, as "2.50 USD".', show_default="no money"),
+        typer.Option("--price-gpu-hour", help='Price of a GPU-hour, as "2.50 USD".', show_default="no money"),
     ] = None,
     bundles: Annotated[
         Path | None,
@@ -46,10 +46,10 @@ def report(
     pue: Pue = None,
     title: Annotated[str, typer.Option("--title", help="The page's title.")] = "GPU clusters: claims and use",
 ) -> None:
-    """Write one self-contained HTML page about traces: claims against use, run times, waits, utilisation, models.
+    """Write one self-contained HTML page about traces: requests against use, run times, waits, utilisation, models.
 
-    Charts and tables hold aggregates only, each with units and n; tables can be downloaded. Same lake and models: same
-    bytes.
+    Charts and tables hold aggregates only, each with units and n; tables can be downloaded. The same lake and models
+    give the same bytes.
     """
     from pipelines.cli.opening import place_of
     from pipelines.errors import BadUsage
@@ -59,7 +59,7 @@ def report(
     from pipelines.report.report import report as written
 
     if no_models and bundles is not None:
-        raise BadUsage("--no-models leaves out what --bundles names; give one of them")
+        raise BadUsage("--no-models contradicts --bundles; give one of them")
     _check_target(out)
     place = place_of(lake)
     price = None if price_gpu_hour is None else price_of(price_gpu_hour)
@@ -70,7 +70,7 @@ def report(
         price=price,
         bundles=None if models is None else models.bundles,
         meters=_meters(grid, zone, power, pue),
-        problems=() if models is None else tuple(f"{name}: {said}" for name, said in models.failures.items()),
+        problems=() if models is None else tuple(f"{name}: {reason}" for name, reason in models.failures.items()),
     )
     with OpenLake(place.lake) as source:
         page = written(source, chosen(source, trace), order)
@@ -79,17 +79,17 @@ def report(
 
 
 def _champions(named: Path | None, beside: Path) -> "Champions":
-    """Read the models of the folder named, which has to be there, else of the one beside the lake, which may not."""
+    """Read the models of the folder given, which must exist, else of the one next to the lake, if it exists."""
     from modelserve.bundle.champions import read_champions
     from pipelines.errors import BadUsage
 
     if named is not None and not named.is_dir():
-        raise BadUsage(f"--bundles {named}: no folder there, expected one of mirrored models; or give --no-models")
+        raise BadUsage(f"--bundles {named}: no such folder, expected one with cached models; or give --no-models")
     return read_champions(named or beside)
 
 
 def _meters(grid: Path | None, zone: str | None, power: Path | None, pue: float | None) -> "Meters | None":
-    """Read the grid and what machines draw; without a grid nothing is told of energy."""
+    """Read the grid and the power table; without a grid the report has no energy section."""
     from pipelines.errors import BadUsage
     from pipelines.simulation.energy.meters import Meters
 
@@ -102,7 +102,7 @@ def _meters(grid: Path | None, zone: str | None, power: Path | None, pue: float 
 
 
 def _check_target(out: Path) -> None:
-    """Refuse a target that cannot be written before the work."""
+    """Raise BadUsage before the work if the file cannot be written."""
     from pipelines.errors import BadUsage
     from pipelines.simulation.results_folder import open_folder
 
@@ -112,7 +112,7 @@ def _check_target(out: Path) -> None:
 
 
 def _write_whole(out: Path, text: str) -> None:
-    """Write beside the target and move there in one step: whoever opens it sees a whole page."""
+    """Write a temporary file and rename it, so that readers never see half a page."""
     out.parent.mkdir(parents=True, exist_ok=True)
     fresh = out.with_name(f".{out.name}.fresh")
     fresh.write_text(text, encoding="utf-8", newline="\n")

@@ -1,4 +1,4 @@
-"""`taut rightsize`: what recurring jobs ask for beyond what they were measured to need, worst first.
+"""`taut rightsize`: requests of recurring jobs next to their measured use, worst first.
 
 No logic beyond reading options and writing rows. Called by `pipelines.cli`, which registers the command.
 """
@@ -12,11 +12,11 @@ import typer
 from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Trace, emit, say
 
 SCREEN_ROWS: Final = 10
-"""Rows of a table unless more are asked for; JSON and CSV hold all."""
+"""Default number of rows in a table; JSON and CSV hold all."""
 
 
 class ByOption(StrEnum):
-    """What a row is one of."""
+    """The grouping of rows."""
 
     GROUP = "group"
     USER = "user"
@@ -25,44 +25,47 @@ class ByOption(StrEnum):
 
 def rightsize(
     lake: Lake = None,
-    by: Annotated[ByOption, typer.Option("--by", help="What a row is one of: who runs the same job again.")] = (
+    by: Annotated[ByOption, typer.Option("--by", help="Grouping of rows: the same job submitted again.")] = (
         ByOption.GROUP
     ),
     trace: Trace = None,
     cluster: Cluster = None,
     since: Annotated[
-        datetime | None, typer.Option("--since", help="Only jobs submitted from then on.", show_default=False)
+        datetime | None, typer.Option("--since", help="Only jobs submitted from this time on.", show_default=False)
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option("--until", help="Only jobs submitted before.", show_default=False)
+        datetime | None, typer.Option("--until", help="Only jobs submitted before this time.", show_default=False)
     ] = None,
     min_runs: Annotated[
         int,
         typer.Option(
             "--min-runs",
-            help="Measured runs that a target has to rest on: the group's own, else its user's of that type and role. "
-            "With fewer of both the request stands; a row with fewer of its own comes last.",
+            help="Minimum of measured runs behind a target: the group's own, else its user's of that type and role. "
+            "With fewer of both, the request is kept; rows with fewer of their own come last.",
             min=1,
         ),
     ] = 3,
     cpu_margin: Annotated[
-        float, typer.Option("--cpu-margin", help="How far a target lies above the peak CPU use.", min=0.0, max=10.0)
+        float, typer.Option("--cpu-margin", help="Margin of a target above the peak CPU use.", min=0.0, max=10.0)
     ] = 0.0,
     mem_margin: Annotated[
         float,
-        typer.Option("--mem-margin", help="How far a target lies above the peak memory, GPUs' too.", min=0.0, max=10.0),
+        typer.Option(
+            "--mem-margin", help="Margin of a target above the peak memory, also for GPU memory.", min=0.0, max=10.0
+        ),
     ] = 0.15,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", help="Only the worst so many.", min=1, show_default="10 in a table, else all"),
+        typer.Option("--limit", help="Show the N worst rows.", min=1, show_default="10 in a table, else all"),
     ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show what recurring jobs ask for, what they were measured to need, and what they should ask for; worst first.
+    """Show requests, measured use and target requests of recurring jobs, worst first.
 
-    Amounts are per instance; slack is in hours of all instances, which these same runs would have left free. Targets
-    are the measured peak with its margin, GPUs on a grid of 0.05 below one; what would save less than 5 % stands.
-    `rests_on` says whose measured runs the targets rest on, and how many; `runs` are all of the row's own.
+    Amounts are per instance; slack is in hours of all instances that the targets would have freed in the same
+    runs. A target is the measured peak plus a margin, for GPUs below one on a grid of 0.05; a request is kept if the
+    target would save less than 5 %. `rests_on` names the measured runs behind the targets and their number; `runs`
+    counts all runs of the row.
     """
     from features.vocabulary import GPU_MEM_GIB_OF_TYPE
     from pipelines.cli.opening import local_cut, opened
@@ -87,7 +90,7 @@ def rightsize(
     for line in summary(rows):
         say(line)
     if shown.height < rows.height:
-        say(f"the worst {shown.height} of {rows.height} rows; --limit shows more, --format json every figure")
+        say(f"the worst {shown.height} of {rows.height} rows; --limit shows more rows, --format json all columns")
     emit(table_rows(shown, by.value) if form is Format.TABLE else shown, form)
 
 

@@ -1,6 +1,6 @@
-"""Settings of `taut serve`: options before `TAUT_SERVE_*`, and where neither speaks, what lies beside the lake.
+"""Settings of `taut serve`: options, then `TAUT_SERVE_*` variables, then defaults next to the lake.
 
-Nothing is served here. Called by `pipelines.cli.serving`.
+No server here. Called by `pipelines.cli.serving`.
 """
 
 import os
@@ -22,18 +22,18 @@ from pipelines.settings import load_settings
 SQLITE: Final = "sqlite:///"
 MASK: Final = "*****"
 SECRET: Final = frozenset({"tokens", "tls_key_password"})
-"""Settings whose value is never written, not even where it is wrong."""
+"""Settings whose value is never printed, not even in errors."""
 
 CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
 def serve_settings(lake: Path | None, options: Mapping[str, object]) -> ServeSettings:
-    """Return the settings of the service; `options` are those of the command line, None where one was not given.
+    """Return the settings of the service; `options` are those of the command line, None if not given.
 
     Raises
     ------
     BadUsage
-        A value cannot be meant, or a variable `TAUT_SERVE_*` is no setting; each is named.
+        A value is invalid, or a variable `TAUT_SERVE_*` is not a setting; the message names each.
     """
     _check_names(os.environ)
     given = {name: value for name, value in options.items() if value is not None}
@@ -43,7 +43,7 @@ def serve_settings(lake: Path | None, options: Mapping[str, object]) -> ServeSet
 
 
 def setting_rows(settings: ServeSettings) -> Iterator[Mapping[str, object]]:
-    """Yield one row per setting: its variable, its value with secrets masked, its default, what it says."""
+    """Yield one row per setting: its variable, its value with secrets masked, its default, its description."""
     for name, field in ServeSettings.model_fields.items():
         default = field.get_default(call_default_factory=True)
         yield {
@@ -55,7 +55,7 @@ def setting_rows(settings: ServeSettings) -> Iterator[Mapping[str, object]]:
 
 
 def shown(value: object) -> object:
-    """Return a setting's value as it may be shown: no password, no hash of a token.
+    """Return a setting's value for printing, without passwords and token hashes.
 
     Examples
     --------
@@ -87,11 +87,11 @@ def _read(given: Mapping[str, object]) -> ServeSettings:
         return ServeSettings(**given)  # type: ignore[arg-type]  # pydantic checks every value
     except ValidationError as error:
         faults = "; ".join(_fault(fault["loc"], fault["input"], fault["msg"]) for fault in error.errors())
-        raise BadUsage(f"settings that cannot be meant: {faults}") from error
+        raise BadUsage(f"invalid settings: {faults}") from error
     except SettingsError as error:
         found = re.search(r'field "(\w+)"', str(error))
         name = f"{PREFIX}{found[1].upper()}" if found else f"a variable {PREFIX}*"
-        raise BadUsage(f"settings that cannot be meant: {name} is no JSON; expected JSON") from error
+        raise BadUsage(f"invalid settings: {name} is not valid JSON") from error
 
 
 def _fault(where: Sequence[str | int], found: object, expected: str) -> str:
@@ -104,17 +104,15 @@ def _fault(where: Sequence[str | int], found: object, expected: str) -> str:
 
 
 def _check_names(environment: Mapping[str, str]) -> None:
-    """Refuse variables that would be passed over: a misspelt TAUT_SERVE_TOKENS would leave the service open."""
+    """Raise BadUsage for unknown variables: a misspelt TAUT_SERVE_TOKENS would leave the service without tokens."""
     known = {f"{PREFIX}{name.upper()}" for name in ServeSettings.model_fields}
     strange = sorted(name for name in environment if name.upper().startswith(PREFIX) and name.upper() not in known)
     if strange:
-        raise BadUsage(
-            f"{', '.join(strange)[:200]}: no such setting; `taut serve --print-settings` shows all there are"
-        )
+        raise BadUsage(f"{', '.join(strange)[:200]}: no such setting; `taut serve --print-settings` lists them all")
 
 
 def _place(lake: Path | None) -> Place:
-    """Return where models are looked for; the demo's folder where that is all there is."""
+    """Return the place of the models; the demo's folder if no other exists."""
     place = place_of(lake, demo=False)
     demo = place_of(DEMO_LAKE)
     nothing = not place.bundles.exists() and not _registry_of(place)
@@ -122,13 +120,13 @@ def _place(lake: Path | None) -> Place:
 
 
 def _registry_of(place: Place) -> str | None:
-    """Return the registry of a place, None where it is a file that is not there."""
+    """Return the registry of a place, None if it is a file that does not exist."""
     uri = place.tracking_uri
     return uri if not uri.startswith(SQLITE) or Path(uri.removeprefix(SQLITE)).exists() else None
 
 
 def _beside(place: Place, said: ServeSettings) -> dict[str, object]:
-    """Return what neither options nor variables say, from what lies beside the lake."""
+    """Return settings missing from options and variables, from files next to the lake."""
     found: dict[str, object] = {}
     bundles = said.bundles
     if "bundles" not in said.model_fields_set:
@@ -143,6 +141,6 @@ def _beside(place: Place, said: ServeSettings) -> dict[str, object]:
 
 
 def _only_trace(bundles: Path) -> str | None:
-    """Return the trace that all mirrored models are of, None where there are several or none."""
+    """Return the trace of all cached models, None if there are several traces or none."""
     traces = {folder.name.split(".")[1] for folder in bundles.glob("*.*.*/")} if bundles.is_dir() else set()
     return traces.pop() if len(traces) == 1 else None

@@ -1,6 +1,6 @@
-"""`taut serve | token`: the prediction service on an address, and the tokens that open it.
+"""`taut serve | token`: start the prediction service, and make tokens for its clients.
 
-No process is started here and no model imported. Called by `pipelines.cli`, which registers the commands.
+Worker processes and models are in `modelserve`. Called by `pipelines.cli`, which registers the commands.
 """
 
 import sys
@@ -25,26 +25,24 @@ def serve(
     workers: Annotated[int | None, typer.Option(help="Worker processes.", show_default=f"{ENV}WORKERS, else 1")] = None,
     bundles: Annotated[
         Path | None,
-        typer.Option(help="Folder of mirrored bundles.", show_default=f"{ENV}BUNDLES, else beside the lake"),
+        typer.Option(help="Folder of mirrored bundles.", show_default=f"{ENV}BUNDLES, else next to the lake"),
     ] = None,
     store: Annotated[
-        str | None, typer.Option(help="URL of the store.", show_default=f"{ENV}STORE, else beside the lake")
+        str | None, typer.Option(help="URL of the store.", show_default=f"{ENV}STORE, else next to the lake")
     ] = None,
     tracking_uri: Annotated[
         str | None,
-        typer.Option(
-            help="Registry to mirror.", show_default=f"{ENV}TRACKING_URI, else beside the lake if it is there"
-        ),
+        typer.Option(help="Registry to mirror.", show_default=f"{ENV}TRACKING_URI, else next to the lake if it exists"),
     ] = None,
     trace: Annotated[
         str | None,
-        typer.Option(help="Trace meant when a call names none.", show_default=f"{ENV}TRACE, else the only one served"),
+        typer.Option(help="Trace of requests that name none.", show_default=f"{ENV}TRACE, else the only one served"),
     ] = None,
     lake: Lake = None,
-    print_settings: Annotated[bool, typer.Option("--print-settings", help="Show every setting, and end.")] = False,
+    print_settings: Annotated[bool, typer.Option("--print-settings", help="Print all settings and exit.")] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Serve predictions and recommendations over HTTP; what has no option here is set by TAUT_SERVE_*."""
+    """Serve predictions and recommendations over HTTP; other settings are variables TAUT_SERVE_*."""
     from modelserve.errors import BadSettings
     from modelserve.server import serve as serve_until_told
     from modelserve.server.log_lines import write_log_lines
@@ -69,8 +67,8 @@ def serve(
 
 
 def token(
-    name: Annotated[str, typer.Argument(help="Who will call with it; written to the log with every call.")],
-    scope: Annotated[list[Scope], typer.Option(help="What it may be used for (may be repeated).")],
+    name: Annotated[str, typer.Argument(help="Name of the client; it is logged with every call.")],
+    scope: Annotated[list[Scope], typer.Option(help="Allowed use (may be repeated).")],
     trace: Annotated[
         list[str] | None, typer.Option(help="Only this trace (may be repeated).", show_default="all of them")
     ] = None,
@@ -78,7 +76,7 @@ def token(
         list[str] | None, typer.Option(help="Only this cluster (may be repeated).", show_default="all of them")
     ] = None,
 ) -> None:
-    """Make a new token: its text on the first line, the entry for TAUT_SERVE_TOKENS on the second."""
+    """Print a new token on the first line, and its entry for TAUT_SERVE_TOKENS on the second."""
     import hashlib
     import secrets
 
@@ -100,7 +98,7 @@ def token(
         raise BadUsage(f"NAME: {error.errors()[0]['msg']}") from error
     typer.echo(text)
     typer.echo(entry.model_dump_json(exclude_none=True))
-    say("The token is shown this once; whoever calls sends it as `Authorization: Bearer TOKEN`.")
+    say("The token is shown only once; clients send it as `Authorization: Bearer TOKEN`.")
     say("The service keeps its hash: TAUT_SERVE_TOKENS='[ENTRY, ...]'.")
 
 

@@ -1,6 +1,6 @@
-"""The sets of categories in a model file as bits: at a categorical split, those in the set go right.
+"""Category sets of a model file as bit masks; at a categorical split, categories in the set go right.
 
-Every bound is checked before a bit is set; trees are `modelserve.bundle.trees.forest`'s. Called by it alone.
+Every bound is checked before a bit is set. Called by `modelserve.bundle.trees.forest`, which reads the trees.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from modelserve.bundle.trees.ubjson import Value
 from modelserve.errors import BundleError
 
 CATEGORY_WORDS_LIMIT: Final = 1 << 18
-"""How many 32-bit words the sets of categories may take in all (1 MiB): a few bytes in a file can ask for many."""
+"""Maximum of 32-bit words for all category sets (1 MiB); a few bytes in a file could otherwise claim gigabytes."""
 
 CATEGORY_LIMIT: Final = 1 << 24
-"""XGBoost's own: the whole numbers that a float32 tells apart."""
+"""XGBoost's limit: larger integers are not exact in float32."""
 
 _ARRAYS: Final = ("categories_nodes", "categories_segments", "categories_sizes", "categories")
 
@@ -26,12 +26,12 @@ IntArray = npt.NDArray[np.int64]
 def category_sets(
     trees: Sequence[Value], sizes: IntArray, root: IntArray
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
-    """Return where the set of each node begins (-1 without one), and the sets: the number of words, then the words.
+    """Return the offset of each node's set (-1 without one), and the sets: the number of words, then the words.
 
     Raises
     ------
     BundleError
-        A set leads outside its tree, or all of them together take more than `CATEGORY_WORDS_LIMIT`.
+        A set points outside its tree, or all sets together take more than `CATEGORY_WORDS_LIMIT`.
     """
     nodes, lengths, held = [], [], []
     for tree, size, offset in zip(trees, sizes.tolist(), root.tolist(), strict=True):
@@ -40,14 +40,14 @@ def category_sets(
             continue
         end = np.cumsum(length)
         if not len(node) == len(begin) == len(length) or (begin != end - length).any() or end[-1:] != len(categories):
-            raise BundleError("sets of categories that are not end to end, expected one after another")
+            raise BundleError("category sets with gaps or overlaps, expected one directly after another")
         if (
             (np.diff(node) <= 0).any()
             or node[0] < 0
             or node[-1] >= size
             or not (1 <= length.min() <= length.max() <= len(categories))
         ):
-            raise BundleError("sets of categories of nodes out of order or range, expected nodes that rise")
+            raise BundleError("category sets of nodes out of order or range, expected ascending nodes")
         nodes.append(node + offset)
         lengths.append(length)
         held.append(categories)
@@ -61,7 +61,7 @@ def category_sets(
     at = np.cumsum(width + 1) - (width + 1)
     total = int((width + 1).sum())
     if total > CATEGORY_WORDS_LIMIT:
-        raise BundleError(f"sets of categories of {total} words, expected at most {CATEGORY_WORDS_LIMIT}")
+        raise BundleError(f"category sets of {total} words, expected at most {CATEGORY_WORDS_LIMIT}")
     words = np.zeros(total, dtype=np.uint32)
     words[at] = width
     bits = np.uint32(1) << (category % 32).astype(np.uint32)

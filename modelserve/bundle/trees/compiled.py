@@ -1,8 +1,7 @@
-"""A booster's trees compiled: an answer in microseconds, equal to the library's to the bit.
+"""Compiled evaluation of a booster's trees: microseconds per row, bit-equal to XGBoost.
 
-Many rows go down at once, and rows alike, such as a job's candidates, together as far as they are asked the same.
-Nothing is read from files here (`modelserve.bundle.trees.forest`), and nothing calibrated. Called by
-`modelserve.loading`.
+Rows that differ in few columns, such as a job's candidates, share the walk of trees that do not split on these columns.
+No file reading (`modelserve.bundle.trees.forest`) and no calibration here. Called by `modelserve.loading`.
 """
 
 from collections.abc import Callable
@@ -21,24 +20,24 @@ if TYPE_CHECKING:
     from xgboost import Booster
 
 TOLERANCE: Final = 1e-5
-"""How far an answer may be from the library's, in log units."""
+"""Maximum difference from XGBoost's output, in log units."""
 
 LANES: Final = 8
-"""How many walks go on at a time: their steps wait for memory together, not one after another; sixteen are slower."""
+"""Number of interleaved walks: their memory accesses overlap; sixteen are slower."""
 
 BLOCK: Final = 64
-"""How many rows go down a tree before the next tree is fetched; they and a few trees fit the nearest memory."""
+"""Rows per block: a block and a few trees fit into the L1 cache."""
 
 PAIRS: Final = 512
-"""How many pairs of a row and a tree are at hand at a time: 8 trees for a whole block, or all trees for one row."""
+"""Pairs of a row and a tree per batch: 8 trees for a whole block, or all trees for one row."""
 
 FEW: Final = 9
-"""In how many columns a row may differ from one that it follows: a request decides so many."""
+"""Maximum number of columns in which a row may differ from the row it follows: those derived from a request."""
 
 DEFAULT_LEFT: Final = 1 << 30
 CATEGORICAL: Final = 1 << 29
 FEATURE: Final = CATEGORICAL - 1
-"""What a node's second number holds: two flags above the feature."""
+"""Bits of a node's second number: two flags above the feature index."""
 
 CATEGORY_LIMIT: Final = 1 << 24
 
@@ -47,11 +46,11 @@ _SIGNATURE: Final = (
     "float32[:, ::1])"
 )
 _WORD: Final = np.uintp
-"""Indices without a sign: of others, compiled code asks at every step whether they count from the end."""
+"""Unsigned indices: for signed ones, compiled code checks at each access for negative values."""
 
 
 def _compiled(signature: str | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compile at import, from the cache where there is one; a place that nothing can be written to has none."""
+    """Return a decorator that compiles at import, with an on-disk cache if the folder is writable."""
 
     def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
@@ -79,7 +78,7 @@ def _in_set(value, held, words_at, words):  # type: ignore[no-untyped-def]  # co
 
 @_compiled(None)
 def _descend(values, nodes, numbers, words, begin, at, steps, changes, met):  # type: ignore[no-untyped-def]  # as above
-    """Take every lane `steps` nodes down from `at`, and note in `met` whether a column of `changes` was asked there."""
+    """Take every lane `steps` nodes down from `at`, and set `met` if a split used a column of `changes`."""
     for _ in range(steps):
         for k in range(LANES):
             node = _WORD(at[k]) * _WORD(4)
@@ -90,7 +89,7 @@ def _descend(values, nodes, numbers, words, begin, at, steps, changes, met):  # 
             if held & CATEGORICAL:
                 right = _in_set(value, held, nodes[node + _WORD(3)], words)
             else:
-                # No branch: NaN is neither below nor above, so which of the two is asked settles where it goes.
+                # No branch: NaN compares false both ways, so the choice of comparison sets its direction.
                 left, threshold = held >> 30, numbers[node + _WORD(2)]
                 right = (np.int32(value >= threshold) & left) | (np.int32(not (value < threshold)) & (1 - left))
             at[k] = nodes[node] + right
@@ -98,15 +97,15 @@ def _descend(values, nodes, numbers, words, begin, at, steps, changes, met):  # 
 
 @_compiled(None)
 def _reach(pairs, count, shift, block, trees, lanes, leaf, touched):  # type: ignore[no-untyped-def]  # as above
-    """Find the leaf of each pair of a tree and a row, and whether a column of those that change was asked on the way.
+    """Find the leaf of each pair of a tree and a row, and whether a split on the way used a changed column.
 
-    A pair is the tree's number shifted by `shift`, and the row's.
+    A pair is `tree << shift | row`, the numbers of a tree and a row.
     """
     values, width, changes = block
     nodes, numbers, words, root, depth = trees
     begin, at, met = lanes
     last = (1 << shift) - 1
-    for pair in range(count, count + LANES):  # the last pair once more where lanes would stay empty
+    for pair in range(count, count + LANES):  # repeat the last pair to fill the lanes
         pairs[pair] = pairs[count - 1]
     for first in range(0, count, LANES):
         steps = 0
@@ -124,9 +123,9 @@ def _reach(pairs, count, shift, block, trees, lanes, leaf, touched):  # type: ig
 
 @_compiled(None)
 def _sort_out(bits, order, lead, changes):  # type: ignore[no-untyped-def]  # as above
-    """Put rows that lead first in `order`, then those that follow them, and return how many lead.
+    """Write leading rows first into `order`, then their followers, and return the number of leading rows.
 
-    A row follows the last that leads where few columns differ, bit by bit; `changes` marks these columns.
+    A row follows the last leading row if few columns differ in their bits; `changes` marks these columns.
     """
     size, width = bits.shape
     changes[:] = 0
@@ -152,8 +151,8 @@ def _sort_out(bits, order, lead, changes):  # type: ignore[no-untyped-def]  # as
 def _walk(rows, bits, nodes, numbers, words, root, depth, group, out):  # type: ignore[no-untyped-def]  # the signature says it
     """Add the leaf of every tree, in order and in float32, to each row's outputs; a leaf leads to itself.
 
-    `bits` are those of `rows`, `numbers` those of `nodes`. A tree that asks a row nothing in which its followers differ
-    is not walked again for them.
+    `bits` are those of `rows`, `numbers` those of `nodes`. If a tree's path for a leading row uses none of the changed
+    columns, its leaf is reused for the followers.
     """
     count, width = rows.shape
     order, lead, changes = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(width, np.uint8)
@@ -193,8 +192,8 @@ def _walk(rows, bits, nodes, numbers, words, root, depth, group, out):  # type: 
 def _nodes(forest: Forest) -> npt.NDArray[np.int32]:
     """Return the nodes (n, 4) as `_walk` takes them, each in a quarter of a cache line.
 
-    A node is its left child, its flags and feature, its threshold as bits, and where its set of categories begins; a
-    leaf is itself, what its parent asks, NaN (which nothing reaches) and its value as bits.
+    A node is its left child, its flags and feature, its threshold as bits, and the offset of its category set; a
+    leaf is its own index, its parent's feature, NaN (so that the walk stays) and its value as bits.
     """
     leaf = forest.left < 0
     inner = np.flatnonzero(~leaf)
@@ -219,17 +218,17 @@ class CompiledTrees:
 
     @classmethod
     def made_of(cls, forest: Forest) -> "CompiledTrees":
-        """Lay trees out for the walk."""
+        """Arrange the trees in the layout that `_walk` expects."""
         return cls(forest=forest, nodes=_nodes(forest))
 
     @classmethod
     def of(cls, booster: "Booster", outputs: int) -> "CompiledTrees":
-        """Compile a booster of `outputs` answers a row.
+        """Compile a booster with `outputs` outputs per row.
 
         Raises
         ------
         BundleError
-            The model is none that sums trees, or has other outputs.
+            The model is not a sum of trees, or has another number of outputs.
         """
         forest = read_forest(bytes(booster.save_raw("ubj")), name="booster")
         if forest.outputs != outputs:
@@ -237,15 +236,15 @@ class CompiledTrees:
         return cls.made_of(forest)
 
     def one(self, row: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        """Answer one row (k,) with its outputs (outputs,), before any calibration."""
+        """Return the outputs (outputs,) of one row (k,), before calibration."""
         answer: npt.NDArray[np.float64] = self.rows(row.reshape(1, -1))[0]
         return answer
 
     def rows(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        """Answer a matrix (n, k) with its outputs (n, outputs), before any calibration.
+        """Return the outputs (n, outputs) of a matrix (n, k), before calibration.
 
-        With 400 trees of depth 7, one row takes 9 microseconds of a core, each of many 5.3, and each of a job's
-        candidates, one after another, 2.9; the library takes 320 for one and 7 to 24 for each of many.
+        With 400 trees of depth 7 on one core: 9 microseconds for a single row, 5.3 per row of many, 2.9 per row for
+        consecutive candidates of a job. XGBoost takes 320 for a single row and 7 to 24 per row of many.
         """
         forest = self.forest
         if matrix.ndim != 2 or matrix.shape[1] != forest.features:
@@ -267,12 +266,12 @@ class CompiledTrees:
         return out.astype(np.float64)
 
     def check(self, booster: "Booster", features: int) -> None:
-        """Compare with the library on random rows and on rows at the edges of this booster's splits.
+        """Compare with XGBoost on random rows and on rows at this booster's split thresholds.
 
         Raises
         ------
         BundleError
-            An answer is further off than `TOLERANCE`, or the model takes another number of features.
+            An output differs by more than `TOLERANCE`, or the model takes another number of features.
         """
         if self.forest.features != features:
             raise BundleError(f"the model takes {self.forest.features} features, expected {features}")

@@ -1,6 +1,6 @@
-"""The trees of an XGBoost model file as flat arrays, every index checked before anything follows it.
+"""The trees of an XGBoost model file as flat arrays, with every index checked.
 
-Read from the file's own bytes and before the library sees them: neither it nor compiled code checks a bound again.
+Read from the file's bytes before XGBoost loads them: neither XGBoost nor the compiled code checks bounds.
 Called by `modelserve.bundle.boosters` and `modelserve.bundle.trees.compiled`.
 """
 
@@ -17,17 +17,17 @@ from modelserve.bundle.trees.ubjson import Value, read_ubjson
 from modelserve.errors import BundleError
 
 OBJECTIVES: Final = ("reg:quantileerror", "reg:absoluteerror", "reg:squarederror")
-"""Objectives whose answer is the sum of the leaves as it stands."""
+"""Objectives whose output is the plain sum of the leaves."""
 
 OLDEST_MAJOR: Final = 2
-"""The library reads older files by another road, which is not checked here."""
+"""XGBoost parses files of older versions differently, which is not checked here."""
 
 TREES_LIMIT: Final = 100_000
 DEPTH_LIMIT: Final = 64
-"""How deep a tree may be; the library's SHAP takes memory with the square of it."""
+"""Maximum depth of a tree; XGBoost's SHAP needs memory quadratic in it."""
 
 NO_PARENT: Final = 2**31 - 1
-"""What XGBoost writes as the parent of a root."""
+"""XGBoost's parent index of a root."""
 
 _NODE_ARRAYS: Final[Mapping[str, str]] = {
     "left_children": "int32",
@@ -41,7 +41,7 @@ _NODE_ARRAYS: Final[Mapping[str, str]] = {
     "loss_changes": "float32",
     "sum_hessian": "float32",
 }
-"""The arrays of a tree with one entry a node, and the type of their numbers."""
+"""The arrays of a tree with one entry per node, and their element types."""
 
 _FLAGS: Final = ("default_left", "split_type")
 _STATISTICS: Final = ("base_weights", "loss_changes", "sum_hessian")
@@ -50,12 +50,12 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forest:
-    """The trees one after another: node `i` of a tree whose root is `root` lies at `root + i`.
+    """The concatenated nodes of all trees: node `i` of the tree with root `root` is at `root + i`.
 
-    `left` is the place of the left child, the right one follows it; -1 marks a leaf, whose value is its `threshold`.
-    `words_at` is where a categorical split's set begins in `words`, -1 for a numeric split; a set begins with the
-    number of its words. By tree, `depth` is how many steps lead to its deepest leaf, and `group` the output that it
-    adds to; `base` is where the outputs (float32) begin.
+    `left` is the index of the left child, the right one follows it; -1 marks a leaf, whose value is its `threshold`.
+    `words_at` is the offset of a categorical split's set in `words`, -1 for a numeric split; a set starts with its
+    number of words. Per tree, `depth` is the number of steps to its deepest leaf, `group` the output to which it adds.
+    `base` holds the initial values of the outputs (float32).
     """
 
     feature: npt.NDArray[np.int32]
@@ -72,7 +72,7 @@ class Forest:
 
     @property
     def outputs(self) -> int:
-        """The number of answers to a row."""
+        """The number of outputs per row."""
         return len(self.base)
 
 
@@ -82,15 +82,15 @@ def read_forest(data: bytes, *, name: str) -> Forest:
     Raises
     ------
     BundleError
-        The bytes are no model of one number a leaf that sums its trees, or an index leads outside.
+        The bytes are not a model that sums trees with one number per leaf, or an index is out of range.
     """
     try:
         return _forest(read_ubjson(data))
     except BundleError as error:
         raise BundleError(f"{name}: {error}; train again") from error
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError) as error:
-        said = f"{type(error).__name__}: {error}"[:120]
-        raise BundleError(f"{name}: no XGBoost model of this version ({said}), expected one saved as .ubj") from error
+        detail = f"{type(error).__name__}: {error}"[:120]
+        raise BundleError(f"{name}: no XGBoost model of this version ({detail}), expected one saved as .ubj") from error
 
 
 def _forest(file: Value) -> Forest:
@@ -117,7 +117,7 @@ def _forest(file: Value) -> Forest:
     trees, group = model["trees"], np.asarray(model["tree_info"], dtype=np.int64)
     _check_whole(model, len(trees), group, outputs)
     if any(tree["id"] != place for place, tree in enumerate(trees)):
-        raise BundleError("trees whose ids are not their places, expected them numbered from 0")
+        raise BundleError("tree ids out of order, expected them numbered from 0")
     sizes = np.array([_size(tree) for tree in trees], dtype=np.int64)
     nodes = {key: _joined(trees, key, sizes, dtype) for key, dtype in _NODE_ARRAYS.items()}
     root = np.cumsum(sizes) - sizes
@@ -126,9 +126,9 @@ def _forest(file: Value) -> Forest:
         raise BundleError(f"a split on feature {nodes['split_indices'].max()}, expected one below {features}")
     words_at, words = category_sets(trees, sizes, root)
     if not np.isfinite(nodes["split_conditions"][left < 0]).all():
-        raise BundleError("a leaf that is no number, expected finite ones")
+        raise BundleError("a leaf that is not a number, expected finite values")
     if not all(np.isfinite(nodes[key]).all() for key in _STATISTICS) or (nodes["sum_hessian"] < 0).any():
-        raise BundleError("statistics of nodes that are no numbers, expected finite ones")
+        raise BundleError("node statistics that are not numbers, expected finite values")
     if any((nodes[key] > 1).any() for key in _FLAGS):
         raise BundleError(f"{' or '.join(_FLAGS)} above 1, expected 0 or 1")
     if ((words_at >= 0) != (nodes["split_type"] != 0)).any():
@@ -149,15 +149,15 @@ def _forest(file: Value) -> Forest:
 
 
 def _check_whole(model: Value, trees: int, group: npt.NDArray[np.int64], outputs: int) -> None:
-    """Check what is said of the trees as a whole, which the library follows without looking."""
-    said = int(model["gbtree_model_param"]["num_trees"])
-    if not trees == said == len(group) <= TREES_LIMIT:
-        raise BundleError(f"{trees} trees, {len(group)} in tree_info, {said} said; expected the same thrice")
+    """Check the fields about all trees, which XGBoost uses without checking."""
+    declared = int(model["gbtree_model_param"]["num_trees"])
+    if not trees == declared == len(group) <= TREES_LIMIT:
+        raise BundleError(f"{trees} trees, {len(group)} in tree_info, {declared} declared; expected equal numbers")
     if trees and not 0 <= group.min() <= group.max() < outputs:
         raise BundleError(f"tree_info from {group.min()} to {group.max()}, expected outputs below {outputs}")
     rounds = np.asarray(model["iteration_indptr"], dtype=np.int64)
     if not len(rounds) or rounds[0] != 0 or rounds[-1] != trees or (np.diff(rounds) < 0).any():
-        raise BundleError(f"iteration_indptr that does not lead from 0 to {trees}, expected one that does")
+        raise BundleError(f"iteration_indptr does not run from 0 to {trees}, expected ascending bounds")
     if any(len(part) for part in model["cats"].values()):
         raise BundleError("categories inside the model, expected them in the contract")
 
@@ -166,22 +166,22 @@ def _size(tree: Value) -> int:
     param = tree["tree_param"]
     size = int(param["num_nodes"])
     if size < 1 or int(param["num_deleted"]) != 0 or int(param["size_leaf_vector"]) not in (0, 1):
-        raise BundleError("a tree with no, deleted or vector nodes, expected one number a leaf")
+        raise BundleError("a tree with no, deleted or vector nodes, expected one number per leaf")
     return size
 
 
 def _joined(trees: Sequence[Value], key: str, sizes: IntArray, dtype: str) -> npt.NDArray[Any]:  # of `dtype`
-    """Put an array of every tree end to end."""
+    """Concatenate one array of all trees."""
     written = np.dtype(dtype).newbyteorder(">")
     parts = [tree[key] for tree in trees]
     for part, size in zip(parts, sizes.tolist(), strict=True):
         if not isinstance(part, np.ndarray) or len(part) != size or part.dtype != written:
-            raise BundleError(f"{key} that are not {size} times {dtype}, expected one for each node")
+            raise BundleError(f"{key} is not {size} times {dtype}, expected one value per node")
     return np.concatenate([np.zeros(0, dtype=written), *parts]).astype(dtype)
 
 
 def _left(nodes: Mapping[str, npt.NDArray[Any]], sizes: IntArray, root: IntArray) -> npt.NDArray[np.int32]:
-    """Return the place of each node's left child, -1 in leaves, once all that leads from node to node is a tree."""
+    """Check that all links form trees, and return the index of each node's left child, -1 in leaves."""
     offset = np.repeat(root, sizes)
     local = np.arange(len(offset)) - offset
     left, right = nodes["left_children"].astype(np.int64), nodes["right_children"].astype(np.int64)
@@ -192,7 +192,7 @@ def _left(nodes: Mapping[str, npt.NDArray[Any]], sizes: IntArray, root: IntArray
         or (left[inner] <= local[inner]).any()
         or (right[inner] >= np.repeat(sizes, sizes)[inner]).any()
     ):
-        raise BundleError("children out of order or range, expected both after their parent and side by side")
+        raise BundleError("children out of order or range, expected both after their parent and adjacent")
     left[inner] += offset[inner]
     parent = np.full(len(offset), -1, dtype=np.int64)
     parent[left[inner]], parent[left[inner] + 1] = inner, inner
@@ -203,12 +203,12 @@ def _left(nodes: Mapping[str, npt.NDArray[Any]], sizes: IntArray, root: IntArray
         or (parent != parents + offset)[below].any()
         or (parents[root] != NO_PARENT).any()
     ):
-        raise BundleError("nodes that two or no parents lead to, expected trees")
+        raise BundleError("nodes with two or no parents, expected trees")
     return left.astype(np.int32)
 
 
 def _depth(left: npt.NDArray[np.int32], root: IntArray) -> npt.NDArray[np.int32]:
-    """Go down all trees at once, level by level, and return how many levels lie below each root."""
+    """Return the number of levels below each root; all trees are walked at once, level by level."""
     depth = np.zeros(len(root), dtype=np.int32)
     level, tree = root, np.arange(len(root))
     for below in range(DEPTH_LIMIT + 1):
@@ -222,11 +222,11 @@ def _depth(left: npt.NDArray[np.int32], root: IntArray) -> npt.NDArray[np.int32]
 
 
 CHECK_ROWS: Final = 64
-"""How many random rows a booster is compared on, beside those made of its own thresholds."""
+"""Number of random rows in the comparison, in addition to rows made from the booster's thresholds."""
 
 
 def trial_rows(forest: Forest) -> npt.NDArray[np.float32]:
-    """Make rows to compare on: every feature at, below and above thresholds it is split at, categories unseen, NaN."""
+    """Return rows for the comparison: values at, below and above split thresholds, unseen categories, NaN."""
     rng = np.random.default_rng(0)
     inner = (forest.left >= 0) & (forest.words_at < 0)
     rows = rng.normal(scale=10.0, size=(CHECK_ROWS, forest.features)).astype(np.float32)

@@ -1,6 +1,6 @@
-"""Universal Binary JSON as XGBoost writes it, read with every bound checked before a byte is believed.
+"""Reader of Universal Binary JSON as XGBoost writes it, with every bound checked.
 
-No model is known here; whatever the library would write otherwise is refused, for its own reader recurses without end.
+No tree structure here. Anything XGBoost does not write is rejected, because its own reader recurses without limit.
 Called by `modelserve.bundle.trees.forest`.
 """
 
@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from modelserve.errors import BundleError
 
-Value = Any  # JSON: an object, a list, a text, a number, a truth, nothing, or a numpy array of numbers
+Value = Any  # JSON: object, list, text, number, boolean, null, or a numpy array of numbers
 
 DEPTH_LIMIT: Final = 16
-"""How deep objects and arrays may nest; a model of XGBoost's nests seven deep."""
+"""Maximum nesting of objects and arrays; an XGBoost model has seven levels."""
 
 VALUES_LIMIT: Final = 4_000_000
-"""How many values there may be, an array of numbers counting as one; a model has some thirty a tree."""
+"""Maximum number of values, an array of numbers counting as one; a model has about thirty per tree."""
 
 _NUMBERS: Final[Mapping[int, struct.Struct]] = {
     ord(mark): struct.Struct(">" + code) for mark, code in zip("UiIlLdD", "Bbhiqfd", strict=True)
@@ -37,7 +37,7 @@ def read_ubjson(data: bytes) -> Value:
     Raises
     ------
     BundleError
-        The bytes are cut short, nest too deep, name a key twice, or hold what XGBoost does not write.
+        The bytes are cut short, nest too deep, repeat a key, or contain something XGBoost does not write.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def read_ubjson(data: bytes) -> Value:
 
 
 class _Reader:
-    """A place in the bytes, which moves on with every value."""
+    """A position in the bytes that advances with every value."""
 
     __slots__ = ("at", "data", "values")
 
@@ -93,7 +93,7 @@ class _Reader:
         return found
 
     def length(self) -> int:
-        """Read a count; every count is written as a 64-bit number."""
+        """Read a count, always written as a 64-bit number."""
         at, self.at = self.at, self.at + _LENGTH.size
         if self.at > len(self.data):
             raise BundleError(f"UBJSON: cut short at byte {at} of {len(self.data)}, expected a length")

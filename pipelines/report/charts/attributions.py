@@ -1,6 +1,6 @@
-"""What models go by and how well: importances with their spread, SHAP values as a swarm, coverage against its level.
+"""Charts of models: importances with their spread, SHAP values as a swarm, coverage against its level.
 
-Drawn from bundles' cards and from values computed by `pipelines.report`. Called by `pipelines.report`.
+The rows come from bundles' cards and from `pipelines.report`. Called by `pipelines.report`.
 """
 
 from typing import Final
@@ -13,17 +13,17 @@ from pipelines.report.charts.looks import BLACK, BLUE, VERMILLION
 from pipelines.report.charts.panels import panel
 
 BINS: Final = 40
-"""Columns across a swarm: points of one column stand on top of each other."""
+"""Bins across a swarm: points of one bin are stacked."""
 ROW_PX: Final = 30
 RANKS: Final = "viridis"
-"""Told apart by colour-blind readers too, and nowhere grey."""
+"""A colour-blind safe scheme without grey, which marks unknown ranks."""
 UNKNOWN: Final = "#888888"
 
 
 def importances(rows: pl.DataFrame, model: str, unit: str, held_out: str) -> alt.TopLevelMixin:
     """Draw the mean growth of the loss when a feature is shuffled, with one standard deviation over the repeats.
 
-    `held_out` says of which rows, and of how many.
+    `held_out` describes the held-out rows and their number.
     """
     shown = rows.select("feature", "mean", low=pl.col("mean") - pl.col("std"), high=pl.col("mean") + pl.col("std"))
     base = alt.Chart(shown).encode(y=_named("feature", shown["feature"].to_list()))
@@ -39,8 +39,8 @@ def importances(rows: pl.DataFrame, model: str, unit: str, held_out: str) -> alt
 def beeswarm(rows: pl.DataFrame, title: str, unit: str, jobs: str) -> alt.TopLevelMixin:
     """Draw each job's SHAP value of each feature, coloured by the feature's rank among these jobs.
 
-    `rows`: feature, shap, rank (0 low to 1 high, null: no order or not known), most important feature first; `jobs`:
-    how many of which they are.
+    `rows`: feature, shap, rank (0 low to 1 high, null: no order or unknown), most important feature first; `jobs`:
+    number and kind of the jobs.
     """
     order = rows["feature"].unique(maintain_order=True).to_list()
     shown = rows.with_columns(pl.Series("offset", swarm_offsets(rows)))
@@ -52,17 +52,17 @@ def beeswarm(rows: pl.DataFrame, title: str, unit: str, jobs: str) -> alt.TopLev
         yOffset=alt.YOffset("offset:Q").scale(domain=[-1, 1]),
         tooltip=["feature:N", alt.Tooltip("shap:Q", format=".3~g"), alt.Tooltip("rank:Q", format=".2f")],
     )
-    # A label for every point would make most of the page; the chart has its own.
+    # Labels for every point would make up most of the page; the chart as a whole has one.
     known = base.transform_filter("isValid(datum.rank)").mark_circle(size=16, opacity=0.9, aria=False)
     unknown = base.transform_filter("!isValid(datum.rank)").mark_circle(size=16, opacity=0.9, color=UNKNOWN, aria=False)
     zero = alt.Chart(pl.DataFrame({"shap": [0.0]})).mark_rule(color=BLACK, strokeWidth=0.7).encode(x="shap:Q")
-    of = [f"n = {jobs}; one point a job; grey: category or unknown"]
+    of = [f"n = {jobs}; one point per job; grey: category or unknown"]
     points = known.encode(color=ranked.legend(legend))
     return panel(zero + points + unknown, title, of, height=ROW_PX * len(order))
 
 
 def swarm_offsets(rows: pl.DataFrame) -> list[float]:
-    """Return where in its feature's row each point stands (-1 to 1): beside those of the same value, from the middle.
+    """Return each point's vertical offset in its feature's row (-1 to 1); points of equal value stack from the middle.
 
     >>> swarm_offsets(pl.DataFrame({"feature": ["a", "a", "a", "b"], "shap": [1.0, 1.0, 5.0, 2.0]}))
     [0.0, 0.5, 0.0, 0.0]
@@ -81,11 +81,11 @@ def swarm_offsets(rows: pl.DataFrame) -> list[float]:
 
 
 def coverage(rows: pl.DataFrame, title: str) -> alt.TopLevelMixin:
-    """Draw how often later jobs stayed at or below what models said (point), against the level asked for (tick).
+    """Draw the share of later jobs at or below the predicted quantile (point), against its level (tick).
 
-    `rows`: model (what is judged), coverage, level.
+    `rows`: model (label), coverage, level.
     """
-    counted = " (n=: jobs)" if rows["model"].str.contains("  n=", literal=True).all() else ", which count no jobs"
+    counted = " (n=: jobs)" if rows["model"].str.contains("  n=", literal=True).all() else ", without counts of jobs"
     base = alt.Chart(rows).encode(y=_named("model", rows["model"].to_list()))
     x = alt.X("coverage:Q").title("share of later jobs at or below").axis(format="%").scale(zero=False, nice=True)
     found = base.mark_point(filled=True, size=60, color=BLUE, opacity=1.0).encode(
@@ -97,5 +97,5 @@ def coverage(rows: pl.DataFrame, title: str) -> alt.TopLevelMixin:
 
 
 def _named(column: str, order: list[str]) -> alt.Y:
-    """Return the axis of names that are long, and differ at their ends."""
+    """Return an axis for long names that differ at their ends."""
     return alt.Y(f"{column}:N").title(None).sort(order).axis(labelFontSize=10, labelLimit=188, grid=True)

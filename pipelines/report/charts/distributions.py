@@ -1,6 +1,6 @@
-"""Distributions as a report draws them: request against use, and how long jobs run or wait, as CDFs and as ranges.
+"""Charts of distributions: request against use, run times and waits, as CDFs and as ranges.
 
-Drawn from the rows of `pipelines.statistics`; no quantile is computed here. Called by `pipelines.report`.
+The rows come from `pipelines.statistics`; no quantile is computed here. Called by `pipelines.report`.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _PERCENTS: Final = (5, 10, 25, 50, 75, 90, 95, 99)
 
 
 def request_and_use(points: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
-    """Draw the CDF of what instances ask for beside that of what they use, of one resource and use of one trace.
+    """Draw the CDFs of request and use per instance, for one resource and one measure of use of one trace.
 
     `points` are rows of the statistic `request_and_use`.
     """
@@ -49,8 +49,8 @@ def request_and_use(points: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
             tooltip=["series:N", alt.Tooltip("value:Q", format=".4~g"), alt.Tooltip("probability:Q", format=".0%")],
         )
     )
-    tasks = int(points["tasks"].max())  # type: ignore[arg-type]  # a column of whole numbers
-    of = [f"n = {spaced(tasks)} measured tasks; below {LEAST_AMOUNT:g} drawn there"]
+    tasks = int(points["tasks"].max())  # type: ignore[arg-type]  # a column of integers
+    of = [f"n = {spaced(tasks)} measured tasks; values below {LEAST_AMOUNT:g} drawn at {LEAST_AMOUNT:g}"]
     return panel(chart, f"{RESOURCES[resource]}: request against use, {trace}", of)
 
 
@@ -81,14 +81,14 @@ def durations(rows: pl.DataFrame, title: str, every: Sequence[str]) -> alt.TopLe
     return panel(chart, f"{title}: cumulative distribution", of, height=230)
 
 
-def duration_ranges(rows: pl.DataFrame, title: str, by: str, said: str, trace: str, colour: int) -> alt.TopLevelMixin:
-    """Draw of each part the range from 10 to 90 % (line), from 25 to 75 % (bar) and the median (tick), of one trace."""
+def duration_ranges(rows: pl.DataFrame, title: str, by: str, label: str, trace: str, colour: int) -> alt.TopLevelMixin:
+    """Draw for each category of one trace the range from 10 to 90 % (line), 25 to 75 % (bar) and the median (tick)."""
     shown = rows.select(
         "jobs",
         part=pl.concat_str(pl.col(by).cast(pl.String).fill_null("unknown"), pl.lit("  n="), _counts("jobs")),
         **{f"p{p}": pl.col(f"p{p}_s").clip(lower_bound=LEAST_S) for p in (10, 25, 50, 75, 90)},
     )
-    base = alt.Chart(shown).encode(y=alt.Y("part:N").title(said).sort(shown["part"].to_list()))
+    base = alt.Chart(shown).encode(y=alt.Y("part:N").title(label).sort(shown["part"].to_list()))
     tips = [alt.Tooltip(f"p{p}:Q", format=",.0f", title=f"p{p} (s)") for p in (10, 25, 50, 75, 90)]
     hue = SERIES[colour % len(SERIES)]
     wide = base.mark_rule(color=hue).encode(x=_seconds("p10:Q", "time (log scale)"), x2="p90:Q")
@@ -96,13 +96,13 @@ def duration_ranges(rows: pl.DataFrame, title: str, by: str, said: str, trace: s
     median = base.mark_tick(color=BLACK, thickness=2, height=14).encode(x="p50:Q", tooltip=tips)
     of = [
         f"n = {total(rows, 'jobs')} jobs; tick: median, bar: 25 to 75 %, line: 10 to 90 %",
-        f"under {LEAST_S:g} s drawn there",
+        f"times under {LEAST_S:g} s drawn at {LEAST_S:g} s",
     ]
-    return panel(wide + narrow + median, f"{title} by {said}, {trace}", of, height=max(70, 24 * rows.height))
+    return panel(wide + narrow + median, f"{title} by {label}, {trace}", of, height=max(70, 24 * rows.height))
 
 
 def concentration(points: pl.DataFrame, every: Sequence[str], users: Sequence[tuple[str, int]]) -> alt.TopLevelMixin:
-    """Draw which share of GPU-hours the share of users holds who hold most, a line for each trace."""
+    """Draw the share of GPU-hours over the share of users, largest users first, one line per trace."""
     chart = (
         alt.Chart(points)
         .mark_line(strokeWidth=2)

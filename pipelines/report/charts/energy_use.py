@@ -1,6 +1,6 @@
-"""Where energy goes and what the grid is like: parts of kWh, hours of the day, types of machine, idle GPUs, waiting.
+"""Charts of energy: parts of kWh, the grid by hour, machine types, idle GPUs, savings of delayed jobs.
 
-Drawn from the rows of `pipelines.studies.energy` and of reports. Called by them.
+The rows come from `pipelines.studies.energy` and of reports. Called by them.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ PARTS: Final = {
     "idle_unheld_pct": ("idle draw, not held, machine in use", ORANGE),
     "idle_empty_pct": ("idle draw, machine empty", FAINT),
 }
-"""By column in percent: its name, and its colour; in the order of bars."""
+"""Name and colour of each percent column, in the order of the bars."""
 
 SHIFTS: Final = {"yesterday": "by forecast", "clairvoyant": "with hindsight"}
 
@@ -26,7 +26,7 @@ USES: Final = {"idle": ("idle draw", FAINT), "busy": ("above idle", GREEN)}
 
 
 def parts_of_energy(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    """Draw for each replay and arm which share of its kWh each part takes; machines are always on."""
+    """Draw the share of each part in the kWh of each replay and arm; machines are always on."""
     names = [name for name, _ in PARTS.values()]
     shown = rows.unpivot(list(PARTS), index=["trace", "scene", "arm", "n", "energy_kwh"], value_name="share").select(
         "n",
@@ -56,12 +56,12 @@ def parts_of_energy(rows: pl.DataFrame) -> alt.TopLevelMixin:
         .properties(width=460, height=28 * rows.height)
     )
     return titled(
-        alt.vconcat(chart), "Where the energy goes", [f"machines always on; {counted(seeds.iter_rows(), 'runs')}"]
+        alt.vconcat(chart), "Parts of the energy", [f"machines always on; {counted(seeds.iter_rows(), 'runs')}"]
     )
 
 
 def grid_hours(rows: pl.DataFrame, series: str, unit: str, zone: str) -> alt.TopLevelMixin:
-    """Draw a series of a grid by hour of the day (UTC): mean (line), and where half of the days lie (band)."""
+    """Draw a series of a grid by hour of the day (UTC): mean (line) and 25 to 75 % of the days (band)."""
     base = alt.Chart(rows).encode(x=alt.X("hour:Q").title("hour of the day, UTC").scale(domain=[0, 23], nice=False))
     tips = ["hour:Q", *(alt.Tooltip(f"{name}:Q", format=",.4~g") for name in ("p25", "mean", "p75")), "hours:Q"]
     band = base.mark_area(color=BLUE, opacity=0.25).encode(y=alt.Y("p25:Q").title(unit).scale(zero=False), y2="p75:Q")
@@ -71,7 +71,7 @@ def grid_hours(rows: pl.DataFrame, series: str, unit: str, zone: str) -> alt.Top
 
 
 def by_machine(rows: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
-    """Draw the kWh of each type of machine: idle draw, and what measured use adds."""
+    """Draw the kWh of each machine type: idle draw, and the addition from measured use."""
     shown = rows.unpivot(["idle_kwh", "busy_kwh"], index=["machine_type", "machines"], value_name="kwh").with_columns(
         part=pl.col("variable")
         .str.strip_suffix("_kwh")
@@ -95,7 +95,7 @@ def by_machine(rows: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
 
 
 def idle_gpus(rows: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
-    """Draw what GPUs that were asked for and not used burn, by kind of work."""
+    """Draw the idle energy of requested but unused GPUs by kind of work."""
     chart = (
         alt.Chart(rows)
         .mark_bar(color=VERMILLION)
@@ -106,14 +106,14 @@ def idle_gpus(rows: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
         )
     )
     of = [
-        f"n = {total(rows, 'tasks')} measured tasks, {spaced(float(rows['slack_h'].sum()))} GPU-hours asked for "
-        "and not used, at idle watts"
+        f"n = {total(rows, 'tasks')} measured tasks, {spaced(float(rows['slack_h'].sum()))} GPU-hours requested "
+        "but not used, at idle power"
     ]
     return panel(chart, f"Idle draw of GPUs not used, {trace}", of, height=max(70, 24 * rows.height))
 
 
 def saved_over_delay(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    """Draw what holding jobs saves of what they are held for over how much later they end, a point for each slack."""
+    """Draw the saving from delaying jobs over their later completion, one point for each slack."""
     column = pl.col("shift_by").replace_strict({"carbon": "carbon", "price": "cost"})
     shown = rows.filter(pl.col("shift").is_in(list(SHIFTS))).select(
         "slack_h",
@@ -135,4 +135,4 @@ def saved_over_delay(rows: pl.DataFrame) -> alt.TopLevelMixin:
     panels = (points + ends).properties(width=240, height=170).facet(alt.Facet("place:N").title(None), columns=2)
     slacks = ", ".join(f"{each:g}" for each in sorted(shown["slack_h"].unique().to_list()))
     of = [f"n = {spaced(float(rows['jobs'][0]))} jobs; points: slack of {slacks} h; lines: 95 %, weeks resampled"]
-    return titled(panels, "What waiting saves of what jobs are held for", of)
+    return titled(panels, "Savings in carbon or cost from delaying jobs", of)

@@ -1,6 +1,6 @@
-"""Grids of colour: how busy machines are by weekday and hour, and which columns a trace fills; ranges by machine type.
+"""Heat maps of machine use by weekday and hour and of known columns; ranges of use by machine type.
 
-Drawn from the rows of `pipelines.statistics` and of reports. Called by `pipelines.report`.
+The rows come from `pipelines.statistics` and of reports. Called by `pipelines.report`.
 """
 
 import math
@@ -24,7 +24,7 @@ def utilisation(rows: pl.DataFrame, resource: str, trace: str, zone: str) -> alt
         "mean_frac",
         day=pl.col("weekday").replace_strict(dict(enumerate(WEEKDAYS, start=1)), return_dtype=pl.String),
     )
-    # Up to the busiest hour, in tenths: on a scale to 100 % a trace that is a quarter busy would be one dark slab.
+    # The scale ends at the busiest hour, in tenths: up to 100 %, a trace that is a quarter busy would be all dark.
     most = max(math.ceil(10 * (shown["mean_frac"].max() or 0)), 1) / 10  # type: ignore[arg-type, operator]  # fractions
     legend = alt.Legend(format="%", orient="right", gradientLength=110, title=None)
     chart = (
@@ -46,7 +46,7 @@ def utilisation(rows: pl.DataFrame, resource: str, trace: str, zone: str) -> alt
 
 
 def by_machine_type(rows: pl.DataFrame, resource: str, trace: str, colour: int) -> alt.TopLevelMixin:
-    """Draw of each type of machine the busy fraction: from 10 to 90 % (line), 25 to 75 % (bar), mean (tick)."""
+    """Draw the busy fraction of each machine type: from 10 to 90 % (line), 25 to 75 % (bar), mean (tick)."""
     shown = rows.select(
         "p10_frac",
         "p25_frac",
@@ -71,7 +71,7 @@ def by_machine_type(rows: pl.DataFrame, resource: str, trace: str, colour: int) 
 
 
 def known_columns(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    """Draw which share of the jobs tells each column, a column of the grid for each trace."""
+    """Draw the share of jobs with a value in each column, one grid column per trace."""
     traces = traces_in(rows)
     base = alt.Chart(rows).encode(
         x=alt.X("trace:N").title(None).sort(traces).axis(orient="top", labelAngle=0, labelLimit=80),
@@ -86,4 +86,4 @@ def known_columns(rows: pl.DataFrame) -> alt.TopLevelMixin:
     totals = rows.group_by("trace", maintain_order=True).agg(pl.col("rows").first())
     of = ["n (jobs): " + ", ".join(f"{trace} {spaced(count)}" for trace, count in totals.iter_rows())]
     height = 17 * rows["column"].n_unique()
-    return panel(cells + texts, "Columns of jobs that are told, share of rows", of, height=height)
+    return panel(cells + texts, "Columns of jobs, share of rows with a value", of, height=height)

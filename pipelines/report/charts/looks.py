@@ -1,6 +1,6 @@
-"""How charts look: one colour, dash and name for each arm everywhere, sizes of type, and what stands in a title.
+"""Style of study charts: one colour, dash and name for each arm, font sizes, titles.
 
-Colours are those of Okabe and Ito, told apart by colour-blind readers too; dashes tell arms apart in grey.
+Colours are the colour-blind safe set of Okabe and Ito; dashes distinguish arms in greyscale.
 Called by the chart functions.
 """
 
@@ -19,7 +19,7 @@ ARMS: Final = {
     "unguarded": "shrunk as in the paper",
     "oracle": "oracle use",
 }
-"""By arm, its name in legends; in the order of legends."""
+"""Name of each arm in legends, in legend order."""
 
 CLAIM: Final = "claim of the paper"
 _COLOURS: Final = {
@@ -37,7 +37,7 @@ WIDTH, HEIGHT = 230, 170
 
 
 def arm_colour(arms: Sequence[str] = tuple(ARMS), *, claim: bool = False) -> alt.Color:
-    """Return the colours of arms by their names in legends; with `claim`, that of the paper's claim too."""
+    """Return the colours of arms by legend name; with `claim`, also that of the paper's claim."""
     names, colours = [ARMS[arm] for arm in arms], [_COLOURS[arm] for arm in arms]
     if claim:
         names, colours = [*names, CLAIM], [*colours, PURPLE]
@@ -48,13 +48,13 @@ def arm_colour(arms: Sequence[str] = tuple(ARMS), *, claim: bool = False) -> alt
 
 
 def claim_shape(arms: Sequence[str] = tuple(ARMS), *, symbol: str = "stroke") -> alt.Shape:
-    """Return a diamond for the paper's claim, which joins the legend of the arms' colours; theirs is `symbol` there."""
+    """Return shapes for the legend of arm colours: a diamond for the paper's claim, `symbol` for the arms."""
     names = [*(ARMS[arm] for arm in arms), CLAIM]
     return alt.Shape("name:N").title(None).scale(domain=names, range=[*(symbol for _ in arms), "diamond"])
 
 
 def arm_dash(*, claim: bool = False) -> alt.StrokeDash:
-    """Return the dashes of arms, which join the legend of their colours."""
+    """Return the dashes of arms, merged into the legend of their colours."""
     names, dashes = list(ARMS.values()), list(_DASHES.values())
     if claim:
         names, dashes = [*names, CLAIM], [*dashes, [1, 0]]
@@ -62,7 +62,7 @@ def arm_dash(*, claim: bool = False) -> alt.StrokeDash:
 
 
 def named(rows: pl.DataFrame, *columns: str | pl.Expr, **more: str | pl.Expr) -> pl.DataFrame:
-    """Keep the rows of known arms over all devices; tell the arm and the population by their names in legends."""
+    """Keep the rows of known arms over all devices; replace arm and population by their legend names."""
     kept = rows.filter(pl.col("devices") == "all", pl.col("arm").is_in(list(ARMS)))
     return kept.select(
         *columns, gnn=pl.col("gnn").replace_strict(GNN), name=pl.col("arm").replace_strict(ARMS), **_columns(more)
@@ -70,9 +70,9 @@ def named(rows: pl.DataFrame, *columns: str | pl.Expr, **more: str | pl.Expr) ->
 
 
 def titled(chart: alt.FacetChart | alt.VConcatChart, title: str, subtitle: Sequence[str]) -> alt.TopLevelMixin:
-    """Give a chart its title, the lines that say of what and of how many it is, and readable type."""
+    """Return the chart with its title, subtitle lines (data and counts) and readable fonts."""
     heading = alt.TitleParams(title, subtitle=list(subtitle), anchor="start", fontSize=15, offset=12)
-    # All in one call: another would undo what this one says.
+    # All in one call: another call would overwrite these settings.
     given: alt.TopLevelMixin = chart.properties(title=heading).configure(
         font="sans-serif",
         axis=alt.AxisConfig(

@@ -1,6 +1,6 @@
-"""How a chart of a report looks: as wide as its place, titled with what it shows, of whom and of how many.
+"""Style of report charts: full width, a title, subtitle lines with the data and its counts, trace colours.
 
-Colours are Okabe and Ito's, amounts in cividis: both are told apart by colour-blind readers, and amounts in grey too.
+Colours are Okabe and Ito's, amounts use cividis: both are colour-blind safe, and amounts readable in greyscale.
 Called by the chart functions of reports.
 """
 
@@ -14,32 +14,32 @@ import polars as pl
 from pipelines.report.charts.looks import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION
 
 SERIES: Final = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
-"""One colour for each trace, in the order in which they are named."""
+"""One colour for each trace, in the order in which traces are given."""
 DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2], [4, 4], [10, 4], [1, 3])
 AMOUNTS: Final = "cividis"
 FAINT: Final = "#d9d9d9"
 
 TITLE_CHARACTERS, LINE_CHARACTERS = 44, 60
-"""What fits beside each other on a phone."""
+"""Legend columns that fit on a phone."""
 
 Chart = alt.Chart | alt.LayerChart
 
 _LINE_LEGEND: Final = alt.Legend(symbolType="stroke", symbolStrokeWidth=2, symbolSize=300, symbolOpacity=1.0)
 
 THOUSANDS: Final = "format(datum.value, '~s')"
-"""How an axis of amounts writes them: `0`, `800`, `1.2k`."""
+"""Number format of an axis of amounts: `0`, `800`, `1.2k`."""
 
 
 def panel(chart: Chart, title: str, of: Sequence[str], *, height: int | None = 190) -> alt.TopLevelMixin:
-    """Give a chart its title, the lines that say of what and of how many it is, its width and readable type.
+    """Return the chart with its title, subtitle lines (data and counts), width and readable fonts.
 
-    `height` null: the rows of the chart settle it.
+    With `height` None, the rows of the chart determine it.
     """
     lines = [line for each in of for line in textwrap.wrap(each, LINE_CHARACTERS, break_on_hyphens=False)]
     heading = alt.TitleParams(textwrap.wrap(title, TITLE_CHARACTERS, break_on_hyphens=False), subtitle=lines)
     sized = chart.properties(title=heading, width="container", description=f"{title}. {'; '.join(of)}")
     sized = sized if height is None else sized.properties(height=height)
-    # All in one call: another would undo what this one says.
+    # All in one call: another call would overwrite these settings.
     given: alt.TopLevelMixin = sized.configure(
         font="sans-serif",
         autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
@@ -70,7 +70,7 @@ def traces_in(rows: pl.DataFrame) -> list[str]:
 def trace_colour(rows: pl.DataFrame, every: Sequence[str], *, line: bool = False) -> alt.Color:
     """Return the colours of the traces of a frame; a trace has one colour in every chart of `every` trace.
 
-    With `line` its sign in the legend is a piece of line, which the dashes of `trace_dash` join.
+    With `line`, the legend symbol is a line, so that the dashes of `trace_dash` merge into it.
     """
     names = traces_in(rows)
     colours = [SERIES[every.index(name) % len(SERIES)] for name in names]
@@ -81,7 +81,7 @@ def trace_colour(rows: pl.DataFrame, every: Sequence[str], *, line: bool = False
 
 
 def trace_dash(rows: pl.DataFrame, every: Sequence[str]) -> alt.StrokeDash:
-    """Return the dashes of the traces of a frame, which join the legend of their colours."""
+    """Return the dashes of the traces of a frame, merged into the legend of their colours."""
     names = traces_in(rows)
     dashes = [DASHES[every.index(name) % len(DASHES)] for name in names]
     dash = alt.StrokeDash("trace:N").title(None).scale(domain=names, range=dashes)
@@ -89,7 +89,7 @@ def trace_dash(rows: pl.DataFrame, every: Sequence[str]) -> alt.StrokeDash:
 
 
 def counted(pairs: Iterable[tuple[str, int]], unit: str) -> str:
-    """Say of how many a chart is.
+    """Return the subtitle line with the count of each trace.
 
     >>> counted([("pai", 824), ("philly", 5826)], "jobs")
     'n (jobs): pai 824, philly 5\u202f826'
@@ -98,12 +98,12 @@ def counted(pairs: Iterable[tuple[str, int]], unit: str) -> str:
 
 
 def total(rows: pl.DataFrame, column: str) -> str:
-    """Return the sum of a column of counts, written out."""
+    """Return the sum of a column of counts as text."""
     return spaced(int(rows[column].sum()))
 
 
 def spaced(number: float) -> str:
-    """Write a whole number with thin gaps between its thousands.
+    """Format an integer with narrow spaces between its thousands.
 
     >>> spaced(1234567)
     '1\u202f234\u202f567'

@@ -1,6 +1,6 @@
-"""A chart on disk: a page that opens without a network, a drawing for print, and a picture.
+"""Write a chart to disk as HTML (opens without a network), SVG and PNG.
 
-What is drawn is the chart functions' matter. Called by the files that write folders of results.
+The charts come from the other modules of this room. Called by the modules that write result folders.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ PIXELS_PER_UNIT: Final = 2.0
 
 
 def saved(chart: alt.TopLevelMixin, folder: Path, name: str, *, png: bool = True) -> list[Path]:
-    """Write a chart as `name` in HTML, SVG and PNG, with however many rows it has; return the files."""
+    """Write a chart as `name` in HTML, SVG and PNG, without a limit on rows; return the files."""
     page, drawing, picture = (folder / f"{name}.{kind}" for kind in ("html", "svg", "png"))
     with alt.data_transformers.enable("default", max_rows=None):
         chart.save(page, inline=True)

@@ -1,6 +1,6 @@
-"""Shares and amounts as bars: how jobs end, when they come, how large they are, who holds GPU-hours, what is slack.
+"""Charts of shares and amounts: job status, arrivals, sizes, GPU-hours by user or group, slack, recurrence.
 
-Drawn from the rows of `pipelines.statistics`. Called by `pipelines.report`.
+The rows come from `pipelines.statistics`. Called by `pipelines.report`.
 """
 
 from collections.abc import Sequence
@@ -34,14 +34,14 @@ STATUSES: Final = {
     "waiting": SKY,
     "unknown": FAINT,
 }
-"""By status, its colour; in the order of legends."""
+"""Colour of each status, in legend order."""
 
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 SIZES: Final = ("<1", "1", "2", "3-4", "5-8", "9-16", "17-64", "65+")
 
 
 def by_status(rows: pl.DataFrame, share: str, what: str, n: str) -> alt.TopLevelMixin:
-    """Draw the share of each status as one bar for each trace; `n` is the column that counts, `what` is shared."""
+    """Draw the share of each status, one bar per trace; `what` names the shared amount, `n` the column of counts."""
     shown = rows.filter(pl.col(share).is_not_null()).select(
         "trace", status=pl.col("status").fill_null("unknown"), share=share, count=n
     )
@@ -67,7 +67,7 @@ def by_status(rows: pl.DataFrame, share: str, what: str, n: str) -> alt.TopLevel
 
 
 def arrivals(rows: pl.DataFrame, unit: str, every: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the share of jobs submitted in each local hour or on each weekday, a line for each trace."""
+    """Draw the share of jobs submitted in each local hour or on each weekday, one line per trace."""
     shown = rows.select("trace", "share", "jobs", at=_slot(unit))
     order = list(WEEKDAYS) if unit == "weekday" else [str(hour) for hour in range(24)]
     title = f"local {unit}" if unit == "weekday" else "local hour of the day"
@@ -102,11 +102,11 @@ def by_size(rows: pl.DataFrame, share: str, what: str, every: Sequence[str]) -> 
         )
     )
     totals = rows.group_by("trace", maintain_order=True).agg(pl.col("gpu_jobs").sum())
-    return panel(chart, f"Size of jobs, share of {what}", [counted(totals.iter_rows(), "jobs that ask for GPUs")])
+    return panel(chart, f"Size of jobs, share of {what}", [counted(totals.iter_rows(), "jobs that request GPUs")])
 
 
 def slack_share(rows: pl.DataFrame, every: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw which share of the resource-hours asked for was not used, by resource and use, bars for traces."""
+    """Draw the unused share of requested resource-hours by resource and measure of use, one bar per trace."""
     part = pl.concat_str(pl.col("resource").replace_strict(RESOURCES), pl.lit(", "), "use")
     shown = rows.filter(pl.col("slack_share").is_not_null()).select("trace", "tasks", "slack_share", part=part)
     chart = (
@@ -115,18 +115,18 @@ def slack_share(rows: pl.DataFrame, every: Sequence[str]) -> alt.TopLevelMixin:
         .encode(
             y=alt.Y("part:N").title(None).sort(shown["part"].unique(maintain_order=True).to_list()),
             yOffset=alt.YOffset("trace:N").sort(traces_in(shown)),
-            x=alt.X("slack_share:Q").title("share of resource-hours asked for").axis(format="%").scale(domain=[0, 1]),
+            x=alt.X("slack_share:Q").title("share of requested resource-hours").axis(format="%").scale(domain=[0, 1]),
             color=trace_colour(shown, every),
             tooltip=["trace:N", "part:N", alt.Tooltip("slack_share:Q", format=".1%"), "tasks:Q"],
         )
     )
     most = shown.group_by("trace", maintain_order=True).agg(pl.col("tasks").max())
     of = [counted(most.iter_rows(), "measured tasks, at most"), "hours: amount x instances x run time"]
-    return panel(chart, "Slack: asked for, and not used", of, height=230)
+    return panel(chart, "Slack: requested but not used", of, height=230)
 
 
 def slack_hours(rows: pl.DataFrame, by: str, trace: str, unit: str = "GPU-hours") -> alt.TopLevelMixin:
-    """Draw of each part the hours asked for (grey) and, in front, those that were slack, of one trace."""
+    """Draw for each category of one trace the requested hours (grey) and, in front, the slack."""
     shown = rows.select(pl.col(by).alias("part"), "requested_h", "slack_h", "tasks")
     base = alt.Chart(shown).encode(y=alt.Y("part:N").title(None).sort(shown["part"].to_list()))
     tips = ["part:N", *(alt.Tooltip(f"{n}:Q", format=",.0f") for n in ("requested_h", "slack_h", "tasks"))]
@@ -134,14 +134,14 @@ def slack_hours(rows: pl.DataFrame, by: str, trace: str, unit: str = "GPU-hours"
         x=alt.X("requested_h:Q").title(unit).axis(labelExpr=THOUSANDS), tooltip=tips
     )
     slack = base.mark_bar(color=VERMILLION, height={"band": 0.5}).encode(x="slack_h:Q", tooltip=tips)
-    of = [f"n = {total(rows, 'tasks')} measured tasks; grey: asked for, red: slack"]
+    of = [f"n = {total(rows, 'tasks')} measured tasks; grey: requested, red: slack"]
     return panel(
-        asked + slack, f"{unit} asked for and slack by {by.replace('_', ' ')}, {trace}", of, height=_tall(rows)
+        asked + slack, f"{unit} requested and slack by {by.replace('_', ' ')}, {trace}", of, height=_tall(rows)
     )
 
 
 def ranked(rows: pl.DataFrame, by: str, trace: str, colour: int, whole: int) -> alt.TopLevelMixin:
-    """Draw the GPU-hours of those who hold most, of one trace; `whole` is how many there are in all."""
+    """Draw the largest consumers of GPU-hours in one trace; `whole` is the number of all consumers."""
     shown = rows.select(pl.col(by).fill_null("unknown").alias("part"), "gpu_hours", "gpu_jobs")
     chart = (
         alt.Chart(shown)
@@ -152,12 +152,12 @@ def ranked(rows: pl.DataFrame, by: str, trace: str, colour: int, whole: int) -> 
             tooltip=["part:N", alt.Tooltip("gpu_hours:Q", format=",.0f"), "gpu_jobs:Q"],
         )
     )
-    of = [f"n = {rows.height} of {spaced(whole)}, with {total(rows, 'gpu_jobs')} jobs that ask for GPUs"]
+    of = [f"n = {rows.height} of {spaced(whole)}, with {total(rows, 'gpu_jobs')} jobs that request GPUs"]
     return panel(chart, f"Most GPU-hours by {by}, {trace}", of, height=_tall(rows))
 
 
 def recurrence(rows: pl.DataFrame, every: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw which share of jobs recurs: in groups of two and more, of five and more, and not the group's first."""
+    """Draw the share of recurring jobs: in groups of 2 or more, of 5 or more, and not first of their group."""
     columns = {
         "recurring_jobs_share": "in a group of 2 or more",
         "jobs_in_groups_of_5_share": "in a group of 5 or more",
@@ -181,7 +181,7 @@ def recurrence(rows: pl.DataFrame, every: Sequence[str]) -> alt.TopLevelMixin:
         counted(rows.select("trace", "jobs").iter_rows(), "jobs"),
         counted(rows.select("trace", "groups").iter_rows(), "groups"),
     ]
-    return panel(chart, "Jobs that come again", of, height=max(90, 40 * rows.height + 60))
+    return panel(chart, "Recurring jobs", of, height=max(90, 40 * rows.height + 60))
 
 
 def _slot(unit: str) -> pl.Expr:

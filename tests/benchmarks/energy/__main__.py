@@ -26,10 +26,10 @@ def rows_of(parts: list[str]) -> list[Row]:
 
 def main(argv: list[str] | None = None) -> None:
     """Measure, print the table, and say on stderr which bars were missed."""
-    said = argparse.ArgumentParser(prog="python -m tests.benchmarks.energy", description=__doc__.splitlines()[0])
-    said.add_argument("--only", choices=tuple(PARTS), help="one part (default: all)")
-    said.add_argument("--format", choices=("table", "json", "csv"), default="table")
-    asked = said.parse_args(argv)
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.energy", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=tuple(PARTS), help="one part (default: all)")
+    parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
+    asked = parser.parse_args(argv)
     rows = rows_of([asked.only] if asked.only else list(PARTS))
     told = [{name: value for name, value in row.items() if name not in ("against", "base", "ratio")} for row in rows]
     render(told, asked.format, stream=sys.stdout)

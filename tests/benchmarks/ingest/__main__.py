@@ -214,12 +214,14 @@ def _judged(row: Row) -> Row:
 
 def main(argv: list[str] | None = None) -> None:
     """Measure, and print the table of what was measured, its bar and the verdict."""
-    said = argparse.ArgumentParser(prog="python -m tests.benchmarks.ingest", description=(__doc__ or "").split("\n")[0])
-    said.add_argument("--only", default=PARTS, help="parts, such as a,c (default: all)")
-    said.add_argument("--scale", type=float, default=1.0, help="share of the published rows (default: 1)")
-    said.add_argument("--rounds", type=int, default=3, help="runs of which the median is taken (default: 3)")
-    said.add_argument("--scratch", type=Path, help="where the files go for a while (default: the system's)")
-    asked = said.parse_args(argv)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.ingest", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--only", default=PARTS, help="parts, such as a,c (default: all)")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the published rows (default: 1)")
+    parser.add_argument("--rounds", type=int, default=3, help="runs per median (default: 3)")
+    parser.add_argument("--scratch", type=Path, help="folder for temporary files (default: the system's)")
+    asked = parser.parse_args(argv)
     rows: list[Row] = []
     parts = (pai_rows, pandas_rows, philly_rows, helios_rows, philly_whole_rows)
     measures = dict(zip(PARTS, parts, strict=True))

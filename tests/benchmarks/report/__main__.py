@@ -75,7 +75,7 @@ def measure(chromium: str, file: Path, charts: int | None) -> Row:
 def main(argv: Sequence[str] | None = None) -> None:
     """Print one row: a page of `CHARTS` charts, or the report named."""
     parser = ArgumentParser(prog="python -m tests.benchmarks.report", description=__doc__)
-    parser.add_argument("--page", type=Path, help="a written report, instead of one made up")
+    parser.add_argument("--page", type=Path, help="an existing report, instead of a synthetic one")
     named: Path | None = parser.parse_args(argv).page
     chromium = shutil.which("chromium")
     if chromium is None:

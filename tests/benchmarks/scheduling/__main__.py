@@ -46,15 +46,15 @@ def rows_of(parts: str, cache: Path, out: Path | None) -> list[Row]:
 
 def main(argv: list[str] | None = None) -> None:
     """Measure, print the table, and say on stderr which bars were missed."""
-    said = argparse.ArgumentParser(prog="python -m tests.benchmarks.scheduling", description=__doc__.splitlines()[0])
-    said.add_argument("--only", default=PARTS, help="parts, such as a,c (default: all)")
-    said.add_argument("--format", choices=("table", "json", "csv"), default="table")
-    said.add_argument("--out", type=Path, help="folder for the curves of growth")
-    said.add_argument("--cache", type=Path, default=default_cache(), help="folder kept between runs")
-    asked = said.parse_args(argv)
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.scheduling", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default=PARTS, help="parts, such as a,c (default: all)")
+    parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
+    parser.add_argument("--out", type=Path, help="folder for the growth charts")
+    parser.add_argument("--cache", type=Path, default=default_cache(), help="folder kept between runs")
+    asked = parser.parse_args(argv)
     parts = "".join(sorted(set(asked.only.replace(",", ""))))
     if not parts or set(parts) - set(PARTS):
-        said.error(f"--only {asked.only}: expected some of {', '.join(PARTS)}")
+        parser.error(f"--only {asked.only}: expected some of {', '.join(PARTS)}")
     asked.cache.mkdir(parents=True, exist_ok=True)
     rows = rows_of(parts, asked.cache, asked.out)
     told = [{name: value for name, value in row.items() if name not in ("against", "base", "ratio")} for row in rows]

@@ -60,16 +60,16 @@ def check_machine() -> None:
 
 def main() -> None:
     """Measure, print the table, and say on stderr which bars were missed."""
-    said = argparse.ArgumentParser(prog="python -m tests.benchmarks.serving", description=__doc__.splitlines()[0])
-    said.add_argument("--only", default=",".join(PARTS), help="parts, such as a,d (default: all)")
-    said.add_argument("--rounds", type=int, default=5, help="alternating rounds (default: 5)")
-    said.add_argument("--seconds", type=float, default=3.0, help="load of one round (default: 3)")
-    said.add_argument("--format", choices=("table", "json", "csv"), default="table")
-    said.add_argument("--cache", type=Path, default=default_cache(), help="folder kept between runs")
-    asked = said.parse_args()
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.serving", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default=",".join(PARTS), help="parts, such as a,d (default: all)")
+    parser.add_argument("--rounds", type=int, default=5, help="alternating rounds (default: 5)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="load of one round (default: 3)")
+    parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
+    parser.add_argument("--cache", type=Path, default=default_cache(), help="folder kept between runs")
+    asked = parser.parse_args()
     parts = "".join(sorted(set(asked.only.replace(",", ""))))
     if not parts or set(parts) - set(PARTS):
-        said.error(f"--only {asked.only}: expected some of {', '.join(PARTS)}")
+        parser.error(f"--only {asked.only}: expected some of {', '.join(PARTS)}")
     check_machine()
     asked.cache.mkdir(parents=True, exist_ok=True)
     models = trained(asked.cache)

@@ -149,13 +149,13 @@ def _received(line: _Line) -> tuple[int | None, bytes]:
 
 def main() -> None:
     """Send bodies from a file at a pace, and print the latencies' quantiles as JSON."""
-    said = argparse.ArgumentParser(description="send calls at a steady pace")
-    said.add_argument("url")
-    said.add_argument("bodies", type=Path)
-    said.add_argument("--rate", type=float, required=True, help="calls a second")
-    said.add_argument("--seconds", type=float, required=True)
-    said.add_argument("--moments", choices=("even", "random"), default="even")
-    asked = said.parse_args()
+    parser = argparse.ArgumentParser(description="send calls at a steady pace")
+    parser.add_argument("url")
+    parser.add_argument("bodies", type=Path)
+    parser.add_argument("--rate", type=float, required=True, help="calls per second")
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--moments", choices=("even", "random"), default="even")
+    asked = parser.parse_args()
     calls = [request(asked.url, body) for body in asked.bodies.read_bytes().splitlines()]
     answers: list[Answer] = []
     gc.disable()

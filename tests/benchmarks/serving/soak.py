@@ -110,14 +110,14 @@ def _watch(server: Server, caller: "subprocess.Popen[str]", soaked: Soaked) -> N
             worker = max(each.rss_mib for each in found)
             soaked.memory.append((time.monotonic() - start, worker, sum(each.pss_mib for each in found)))
             time.sleep(SAMPLE_EVERY_S)
-        said = caller.communicate()[0]
+        output = caller.communicate()[0]
     finally:
         caller.kill()
         caller.wait()
     if caller.returncode:
         soaked.complaints.append(f"the calling process ended with {caller.returncode}")
     cited: Counter[str] = Counter()
-    for line in said.splitlines():
+    for line in output.splitlines():
         window = json.loads(line)
         soaked.complaints += window.pop("complaints")
         outcomes, models = window.pop("outcomes"), window.pop("models")
@@ -132,12 +132,16 @@ def _watch(server: Server, caller: "subprocess.Popen[str]", soaked: Soaked) -> N
 
 def main() -> None:
     """Soak, print the windows and the memory, and end with 1 on any error."""
-    said = argparse.ArgumentParser(prog="python -m tests.benchmarks.serving.soak", description=__doc__.splitlines()[0])
-    said.add_argument("--minutes", type=float, default=10.0, help="how long (default: 10)")
-    said.add_argument("--past", type=int, default=GROWTH_ROWS, help=f"finished jobs known (default: {GROWTH_ROWS})")
-    said.add_argument("--format", choices=("table", "json", "csv"), default="table")
-    said.add_argument("--cache", type=Path, default=default_cache(), help="folder kept between runs")
-    asked = said.parse_args()
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.serving.soak", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--minutes", type=float, default=10.0, help="duration in minutes (default: 10)")
+    parser.add_argument(
+        "--past", type=int, default=GROWTH_ROWS, help=f"finished jobs in the store (default: {GROWTH_ROWS})"
+    )
+    parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
+    parser.add_argument("--cache", type=Path, default=default_cache(), help="folder kept between runs")
+    asked = parser.parse_args()
     check_machine()
     models = trained(asked.cache)
     others = Others()

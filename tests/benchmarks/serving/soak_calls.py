@@ -64,13 +64,13 @@ def judged(answer: Answer) -> tuple[str, str | None]:
 
 def main() -> None:
     """Send the calls, and tell of each window as it closes."""
-    said = argparse.ArgumentParser(description="send calls that are told apart by their ids")
-    said.add_argument("url")
-    said.add_argument("bodies", type=Path)
-    said.add_argument("--rate", type=float, required=True, help="calls a second")
-    said.add_argument("--seconds", type=float, required=True)
-    said.add_argument("--window", type=float, required=True, help="seconds a line tells of")
-    asked = said.parse_args()
+    parser = argparse.ArgumentParser(description="send calls with distinct ids")
+    parser.add_argument("url")
+    parser.add_argument("bodies", type=Path)
+    parser.add_argument("--rate", type=float, required=True, help="calls per second")
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--window", type=float, required=True, help="seconds per output line")
+    asked = parser.parse_args()
     same = job_id(0).encode()
     bodies = asked.bodies.read_bytes().replace(PLACE, same).splitlines()
     halves = [request(asked.url, body).split(same) for body in bodies]

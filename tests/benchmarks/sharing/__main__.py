@@ -25,13 +25,13 @@ def rows_of(parts: str) -> list[Row]:
 def main(argv: list[str] | None = None) -> None:
     """Measure, print the table, and say on stderr which bars were missed."""
     every = "".join(PARTS)
-    said = argparse.ArgumentParser(prog="python -m tests.benchmarks.sharing", description=__doc__.splitlines()[0])
-    said.add_argument("--only", default=every, help="parts, such as a (default: all)")
-    said.add_argument("--format", choices=("table", "json", "csv"), default="table")
-    asked = said.parse_args(argv)
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.sharing", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default=every, help="parts, such as a (default: all)")
+    parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
+    asked = parser.parse_args(argv)
     parts = "".join(sorted(set(asked.only.replace(",", ""))))
     if not parts or set(parts) - set(every):
-        said.error(f"--only {asked.only}: expected some of {', '.join(every)}")
+        parser.error(f"--only {asked.only}: expected some of {', '.join(every)}")
     rows = rows_of(parts)
     told = [{name: value for name, value in row.items() if name not in ("against", "base", "ratio")} for row in rows]
     render(told, asked.format, stream=sys.stdout)

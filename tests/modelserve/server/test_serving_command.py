@@ -53,7 +53,7 @@ def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("PORT", "x", "TAUT_SERVE_PORT is 'x'"),
         ("WORKERS", "0", "TAUT_SERVE_WORKERS is '0'"),
-        ("TOKENS", "{", "TAUT_SERVE_TOKENS is no JSON"),
+        ("TOKENS", "{", "TAUT_SERVE_TOKENS is not valid JSON"),
         ("TOKENS", '[{"name":"a","sha256":"short-secret","scopes":["predict"]}]', "TAUT_SERVE_TOKENS[0][sha256]"),
         ("TYPES", '{"ctr": {"theta": 7}}', "TAUT_SERVE_TYPES[ctr][theta]"),
         ("HOST", "0.0.0.0", "set TAUT_SERVE_TOKENS"),

@@ -50,7 +50,7 @@ def test_without_models_there_is_no_section_about_them(taut: Taut, tmp_path: Pat
         (["--trace", "other"], "no trace 'other'", 1),
         (["--price-gpu-hour", "2"], "expected it after the amount", 2),
         (["--price-gpu-hour", "free USD"], "expected an amount above 0", 2),
-        (["--bundles", "nowhere"], "no folder there", 2),
+        (["--bundles", "nowhere"], "no such folder", 2),
         (["--bundles", "nowhere", "--no-models"], "give one of them", 2),
     ],
 )
