@@ -37,7 +37,7 @@ DEPTH: Final[dict[str, int]] = {
 SUBMITTED_DEPTH: Final = 60
 """Submissions kept per key."""
 LOAD_WINDOW_S: Final = 24 * 3600
-"""How far back submissions and ends are counted, in seconds."""
+"""Window in seconds in which submissions and ends are counted."""
 SHORT_S: Final = 60.0
 """A run below this many seconds is short: a crash at the start, or a smoke test."""
 

@@ -2,7 +2,7 @@
 
 Arithmetic on arrays, shared by both engines: called by `features.columns.newest` (training), and by `features.lookups`
 and `features.rows` (serving). The columns are named in `features.columns`.
-Numba keeps the compiled code beside this file, else in its user cache; `NUMBA_CACHE_DIR` names another place.
+Numba caches the compiled code next to this file, else in its user cache; `NUMBA_CACHE_DIR` sets another folder.
 """
 
 import math
@@ -16,7 +16,7 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 Float32Array = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
-Compiled = Callable[..., Any]  # numba publishes no types: a kernel's own annotations say what it takes
+Compiled = Callable[..., Any]  # numba publishes no types: a kernel's parameters are given by its annotations
 
 DEPTH: Final = 60
 """The number of newest submissions that statistics use."""

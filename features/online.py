@@ -70,7 +70,7 @@ class OnlineHistory:
 
     @property
     def replaced(self) -> int:
-        """How often the base was rebuilt; each rebuild frees as much memory as the base takes."""
+        """Number of rebuilds of the base; each rebuild frees as much memory as the base takes."""
         return self._replaced
 
     def cluster_of(self, vc: str | None) -> str | None:

@@ -1,5 +1,5 @@
 """Online side: a model bundle on disk, and predictions and recommendations from it.
 
-Knows nothing of training or of the lake; never imports MLflow on an answering path, pandas or scikit-learn.
+No training and no lake here; never imports pandas or scikit-learn, nor MLflow while answering calls.
 `pipelines` writes bundles through `modelserve.bundle.bundle` and predicts through `modelserve.bundle.predictor`.
 """

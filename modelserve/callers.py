@@ -123,7 +123,7 @@ class Tokens:
 
     @property
     def needed(self) -> bool:
-        """Whether calls need a token."""
+        """True if calls need a token."""
         return bool(self.known)
 
     def caller_of(self, authorization: bytes | None) -> Caller | None:

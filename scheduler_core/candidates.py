@@ -33,7 +33,7 @@ def device_memory(gpu_types: list[str | None], known_gib: Mapping[str, float], a
 
 
 def minimum_requests(jobs: Sequence[Job]) -> FloatArray:
-    """Return each job's minimum request (n, 3), 0 where there is none."""
+    """Return each job's minimum request (n, 3), 0 if it has none."""
     minimums = np.zeros((len(jobs), len(RESOURCES)))
     for i, job in enumerate(jobs):
         if job.minimum is not None:

@@ -12,7 +12,7 @@ import numpy as np
 from scheduler_core.types import IntArray
 
 Sharing = Literal["pooled", "devices"]
-"""Whether a machine's GPUs are counted together, or device by device."""
+"""Accounting of a machine's GPUs: one total, or device by device."""
 
 SHARINGS: Final[tuple[Sharing, ...]] = ("pooled", "devices")
 

@@ -58,7 +58,7 @@ class Job:
     """A job (gang) as known at submission.
 
     `submit_ts` is Unix time in seconds (UTC). A trace that lacks a field leaves it `None`. `minimum` is the
-    least that the job is given, whatever was measured, unless it requested less; NaN where there is none.
+    least that the job is given, whatever was measured, unless it requested less; NaN if it has none.
     """
 
     job_id: str

@@ -29,7 +29,7 @@ ROWS_LIMIT: Final = 10_000
 """Bounds on every body: ten thousand rows of about sixty values and a few objects each."""
 
 TOGETHER: Final = 8
-"""How many bodies of the largest size a worker holds at once."""
+"""Maximum number of bodies of the largest size in a worker at once."""
 
 CLOSE: Final = {"connection": "close"}
 """Sent when a body is refused before its end, since the rest is not read."""

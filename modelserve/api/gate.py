@@ -30,7 +30,7 @@ WAITING_LIMIT: Final = 50_000
 """Most lines waiting for a slow reader of stderr; further ones are dropped and counted."""
 
 TOGETHER_S: Final = 0.05
-"""How long lines gather before one write."""
+"""Time for which log lines are collected before one write."""
 
 
 class AccessLog:

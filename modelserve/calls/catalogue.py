@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Where comparisons with challengers are stored, how many jobs to summarise, and how many answers were dropped."""
+    """Store of comparisons with challengers, number of jobs to summarise, and number of dropped answers."""
 
     store: "Store"
     window: int

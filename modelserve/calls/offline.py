@@ -21,7 +21,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class CitingPredictor(Predictor, Protocol):
-    """A predictor that says which models answer for a job."""
+    """A predictor that also returns the models used for a job."""
 
     def sources(self, job: Job) -> Sources:
         """Return the models that answer for a job, and how far their history reaches."""
@@ -59,7 +59,7 @@ def recommend(
 def predict(
     rows: Sequence[JobRow], predictor: CitingPredictor, *, trace: str, now: datetime | None = None
 ) -> list[Values]:
-    """Predict run time and peak use of each job as it stands, as flat rows in the order given; null where unknown.
+    """Predict run time and peak use of each job as requested, as flat rows in the order given; null where unknown.
 
     Raises
     ------

@@ -109,7 +109,7 @@ def _reclaimed(jobs: Sequence[Job], found: Sequence[Recommendation]) -> dict[str
 
 
 POLICY: Final = ShrinkPolicy(device_mem_gib=GPU_MEM_GIB_OF_TYPE)
-"""Algorithm 1 as it is served unless the caller says otherwise."""
+"""Default parameters of Algorithm 1 in the service."""
 
 
 def decide(

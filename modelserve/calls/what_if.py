@@ -1,4 +1,4 @@
-"""What-if calls: the predicted run time of one job as one resource varies, with the range seen in training marked.
+"""Calls of what-if: the predicted run time of one job as one resource varies, with the range seen in training marked.
 
 No HTTP, and nothing is recommended here. Called by the service.
 """

@@ -171,13 +171,13 @@ class AsyncClient(Connected):
             Not all were taken; report them again.
         """
 
-        async def tell(part: Sequence[FeedbackRow], deadline: float) -> list[FeedbackAnswer]:
+        async def send(part: Sequence[FeedbackRow], deadline: float) -> list[FeedbackAnswer]:
             call = post("/v1/feedback", with_list("feedback", part, trace=trace), repeatable=True)
             said = read_answer(FeedbackAnswer, await self.exchange.send(call, deadline), call)
             check_ids([row.job_id for row in part], [result.job_id for result in said.results], call)
             return [said]
 
-        taken = await self.in_parts(rows_as(FeedbackRow, finished, field="feedback"), tell)
+        taken = await self.in_parts(rows_as(FeedbackRow, finished, field="feedback"), send)
         return FeedbackAnswer(
             accepted=sum(each.accepted for each in taken),
             duplicates=sum(each.duplicates for each in taken),
@@ -198,7 +198,7 @@ class AsyncClient(Connected):
         task_type: str | None = None,
         group: str | None = None,
     ) -> ModeChange:
-        """Set the mode of a place (what is None means every one), and return what stands; sent once only.
+        """Set the mode of a place (None means all), and return the modes now set; never retried.
 
         With None as `mode` the place's own is taken back, and the wider one holds again.
         """
@@ -209,7 +209,7 @@ class AsyncClient(Connected):
     async def release_brake(
         self, *, trace: str | None = None, cluster: str | None = None, task_type: str | None = None
     ) -> ModeChange:
-        """Let a type that was stopped for its kills be shrunk again, and return what stands; sent once only."""
+        """Let a type that was stopped for its kills be shrunk again, and return the modes now set; never retried."""
         body = fields(reset=True, trace=trace, cluster=cluster, task_type=task_type)
         return await self.ask(ModeChange, post("/v1/mode", body, repeatable=False))
 

@@ -100,7 +100,7 @@ class Connected:
     async def halved(
         self, part: Sequence[Row], ask: Callable[[Sequence[Row], float], Awaitable[list[Found]]], deadline: float
     ) -> list[Found]:
-        """Ask for a part, and for its halves where the service says that it is too large."""
+        """Send a part; if the service rejects it as too large, send its halves."""
         if not part:
             return []
         try:

@@ -29,7 +29,7 @@ Earlier jobs enter the model's own history when it is trained again."""
 PAGE: Final = 5_000
 """Number of changes applied in one step."""
 RETRY_S: Final = 1.0
-"""How long `fresh` waits before it reads again from a store that failed."""
+"""Seconds before `fresh` reads again from a store that failed."""
 
 logger = logging.getLogger(__name__)
 

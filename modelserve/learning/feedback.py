@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from modelserve.loading.models import Snapshot
 
 AHEAD: Final = timedelta(minutes=5)
-"""How far a reported end may be ahead of this machine's clock; later ends are refused."""
+"""Maximum seconds of a reported end ahead of this machine's clock; later ends are refused."""
 
 
 def take_feedback(

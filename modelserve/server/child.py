@@ -25,7 +25,7 @@ TOLD_LIMIT_BYTES: Final = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duty:
-    """How to start a child: a name for the log, the command, its environment, the files it inherits."""
+    """Start parameters of a child: a name for the log, the command, its environment, the files it inherits."""
 
     name: str
     command: Sequence[str]

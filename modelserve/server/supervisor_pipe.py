@@ -35,11 +35,11 @@ class SupervisorPipe:
         return pipe
 
     def beat(self) -> None:
-        """Tell the parent that this process is alive; never blocks."""
+        """Send a sign of life to the parent; never blocks."""
         self._send(BEAT)
 
-    def tell(self, facts: Mapping[str, object]) -> None:
-        """Tell the parent that this process is ready, with what it loaded."""
+    def ready(self, facts: Mapping[str, object]) -> None:
+        """Report to the parent that this process is ready, with facts about the loaded models."""
         self._send(json.dumps(facts).encode() + b"\n")
 
     def _send(self, data: bytes) -> None:

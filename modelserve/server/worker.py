@@ -29,7 +29,7 @@ KEEP_ALIVE_S: Final = 75
 
 EXIT_FAILED: Final = 1
 SWITCH_S: Final = 0.0005
-"""How long a call may wait for the interpreter while another thread logs or learns."""
+"""Longest wait of a call for the interpreter while another thread logs or learns."""
 
 log = logging.getLogger("taut.server")
 
@@ -107,7 +107,7 @@ def serve_application(
         state=app.state,
         drain_s=settings.drain_s,
         stop_limit_s=settings.stop_limit_s,
-        on_start=lambda: pipe.tell(facts()),
+        on_start=lambda: pipe.ready(facts()),
         on_beat=pipe.beat,
     )
     # Loaded objects stay for good, so exclude them from garbage collection.

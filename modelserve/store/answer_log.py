@@ -16,7 +16,7 @@ from modelserve.store.answer_writing import Writer, row_of
 from modelserve.store.answers import AnswerRecord
 
 FLUSH_S: Final = 0.2
-"""How long records gather before they are written. A killed worker loses at most this; a longer time means fewer
+"""Seconds for which records are collected before a write. A killed worker loses at most this; a longer time means fewer
 transactions, and writing takes processor time from answering."""
 BATCH: Final = 1000
 """Most records in one transaction; other writers of an SQLite file wait for it some milliseconds."""
@@ -27,7 +27,7 @@ WAITING_BYTES: Final = 32 * 2**20
 BATCH_BYTES: Final = 4 * 2**20
 """Size at which a transaction is closed early."""
 REFUSED_S: Final = 600.0
-"""How long a refusal holds: longer than any answer takes."""
+"""Seconds for which a refusal holds: longer than any answer takes."""
 STOP_S: Final = 10.0
 """Longest wait for the last records when stopping."""
 

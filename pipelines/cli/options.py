@@ -20,7 +20,7 @@ DEMO_LAKE: Final = Path("data/demo/lake")
 
 
 class Format(StrEnum):
-    """How rows are written to stdout."""
+    """Output format of rows on stdout."""
 
     TABLE = "table"
     JSON = "json"
@@ -79,7 +79,7 @@ def say(text: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a command works: the lake, the model registry (a tracking URI), the folder of cached models."""
+    """Working place of a command: the lake, the model registry (a tracking URI), the folder of cached models."""
 
     lake: Path
     tracking_uri: str

@@ -121,7 +121,7 @@ REJECTS_MOST: Final = 100_000
 """The most rejects that DuckDB stores; a file with more is read line by line, which is then faster."""
 
 UNCLEAR: Final = "unclear"
-"""The rule name of a value that the typed reader cannot tell apart: `nan` (missing) from `NaN` (bad), or not finite."""
+"""Rule of values that the typed reader cannot distinguish: `nan` (missing) from `NaN` (bad), or not finite."""
 
 
 def load_typed(work: duckdb.DuckDBPyConnection, table: RawTable, plain: Path, names: int) -> int | None:

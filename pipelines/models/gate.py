@@ -21,7 +21,7 @@ LEAST_ROWS: Final = 50
 """Minimum of held-out rows."""
 
 COVERAGE_TOLERANCE: Final = 0.05
-"""How far the coverage of a usage quantile may fall below its level; higher coverage is safe."""
+"""Tolerance of a usage quantile's coverage below its level; higher coverage is safe."""
 
 Row = Mapping[str, object]
 

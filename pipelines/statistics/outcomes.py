@@ -1,4 +1,4 @@
-"""How jobs end and who submits them: `status_counts`, `gpu_hours_by_status`, `group_recurrence`, `user_concentration`.
+"""Statistics of job ends and users: `status_counts`, `gpu_hours_by_status`, `group_recurrence`, `user_concentration`.
 
 Each is one query. Called through `pipelines.statistics`.
 """

@@ -52,7 +52,7 @@ class Statistic:
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     by: tuple[str, ...] = ()
     adds_up: bool = True
-    """Whether rows of several clusters are added up, which alternative clusters must not be."""
+    """True if rows of several clusters are summed; alternative clusters must not be summed."""
     otherwise: str = ""
     """The reason for no rows if the needed columns are not null."""
 

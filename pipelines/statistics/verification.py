@@ -182,7 +182,9 @@ def _cell(rows: pl.DataFrame, row: PublishedRow, column: str) -> str | float | N
     conditions = [_is(name, value) for name, value in row.where.items()]
     values = (rows.filter(*conditions) if conditions else rows)[column].drop_nulls().to_list()
     if len(values) > 1 and not row.add:
-        raise SourceError(f"{row.statistic}.{column}: {len(values)} rows are meant, expected one; say `add`, or where")
+        raise SourceError(
+            f"{row.statistic}.{column}: {len(values)} rows match, expected one; set `add` or narrow `where`"
+        )
     if not values:
         return None
     return str(values[0]) if isinstance(values[0], str) else float(sum(values))

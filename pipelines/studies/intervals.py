@@ -112,7 +112,7 @@ LEAST_BLOCKS: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resamples:
-    """How often each calendar day from `first_day` on is drawn in each resample (draws, days).
+    """Number of times each calendar day from `first_day` on is drawn in each resample (draws, days).
 
     Runs of seven consecutive days are drawn with replacement, the calendar taken as a circle, until they make as many
     days as the calendar has. A job counts on the day of its submission, in every run: two orders are compared over the

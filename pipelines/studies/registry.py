@@ -9,7 +9,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a study is declared, as `package.module:NAME`, and its help in one line."""
+    """A study's declaration as `package.module:NAME`, and its help in one line."""
 
     at: str
     help: str

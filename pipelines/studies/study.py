@@ -1,6 +1,6 @@
 """The frame of every study: config, context, findings, the folder of results, and the pool of processes.
 
-What is studied stands in the folders; options are read in `pipelines.cli.study`. Called by both.
+The studies are in the subfolders; options are read in `pipelines.cli.study`. Called by both.
 
 To add a study, or to convert one:
 
@@ -59,7 +59,7 @@ def option(
 
 
 def trace_option() -> str | None:
-    """Declare `--trace`; `Context.trace` settles which trace None stands for."""
+    """Declare `--trace`; `Context.trace` selects the trace for None."""
     return option(None, help="Name of the trace in the lake.", shown="TAUT_TRACE, else the only one")
 
 
@@ -79,7 +79,7 @@ def seeds_option(default: int) -> int:
 
 
 def energy_option() -> Path | None:
-    """Declare `--energy`; None stands for `Context.energy`."""
+    """Declare `--energy`; None means `Context.energy`."""
     return option(
         None,
         help="Folder of measured watts, speeds, grid carbon and prices.",
@@ -88,12 +88,12 @@ def energy_option() -> Path | None:
 
 
 def grid_option() -> Path | None:
-    """Declare `--grid`; None stands for the folder `grid` in `Context.energy`."""
+    """Declare `--grid`; None means the folder `grid` in `Context.energy`."""
     return option(None, help="Folder of hourly series, one subfolder a zone.", shown="grid below TAUT_ENERGY")
 
 
 def zones_option() -> tuple[str, ...]:
-    """Declare `--zone`; `Meters.of` settles which zones an empty choice stands for."""
+    """Declare `--zone`; `Meters.of` selects the zones for an empty choice."""
     return option((), name="--zone", help="Zone of the grid (may be repeated).", shown="DE-LU and US-CAL-CISO")
 
 

@@ -37,7 +37,7 @@ class Groups:
     gpu_type: npt.NDArray[np.str_]
     gang: Ints
     side: npt.NDArray[np.bool_]
-    """Whether the group has each side role of its class: (groups, largest number of side roles)."""
+    """Flags: the group has each side role of its class: (groups, largest number of side roles)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

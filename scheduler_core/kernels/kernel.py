@@ -1,7 +1,7 @@
 """Compilation of the loops of this package, and the cache key of compiled code.
 
 No loop is here. Used by every other file of this package and by the compiled engine of `pipelines.simulation`.
-Numba keeps the compiled code beside the sources, else in its user cache; `NUMBA_CACHE_DIR` names another place.
+Numba caches the compiled code next to the sources, else in its user cache; `NUMBA_CACHE_DIR` sets another folder.
 """
 
 import hashlib

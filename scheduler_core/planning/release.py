@@ -75,7 +75,7 @@ def released_s(
     arrive_s, slack_s
         Arrival in seconds of the simulation (n), and longest delay.
     run_s
-        Predicted run time; NaN stands for `UNKNOWN_RUN_S`.
+        Predicted run time; NaN means `UNKNOWN_RUN_S`.
     start_ts
         Unix time of the simulation's 0 s.
 

@@ -205,7 +205,7 @@ def _column_faults(name: str, column: ColumnMapping, kind: Kind, section: str) -
     if column.convert is not None and column.convert not in kind.named:
         faults.append(f"as = {column.convert!r}; expected {_one_of(kind.named)}")
     if column.convert is not None and column.unit is not None:
-        faults.append("both unit and as; expected one: conversions know their units")
+        faults.append("both unit and as; expected one: conversions define their units")
     if column.derive is not None and (section != "jobs" or column.derive not in DERIVED.get(name, ())):
         faults.append(f"derive = {column.derive!r}; expected {_one_of(DERIVED.get(name, ()))}")
     if column.zone is not None and not _is_zone(column.zone):

@@ -143,7 +143,7 @@ PLANNERS: Final[Mapping[str, Planner]] = {
     "exchange": lambda drawn: exchange(drawn.jobs, **drawn.around()),
     "exchange, may put off": lambda drawn: exchange(drawn.jobs, **drawn.around(), put_off="chosen"),
 }
-"""What is held against the optimum; the first two are the source's procedure, the others ours."""
+"""Arms compared with the optimum; the first two are the source's procedure, the others ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -185,7 +185,7 @@ def _findings(runs: pl.DataFrame, seeds: int, notes: tuple[str, ...]) -> Finding
         f"{WEEKS} weeks in turn; {JOBS} jobs at {JOBS_PER_H:g} an hour, periods of {PERIOD_S:g} s, each with its "
         "newest intensity",
         "a budget in grams is the month's mean intensity times the kWh of the other kind; what is kept, at most a "
-        "day's budget (ours), is the same for both kinds, so what grams do is told apart from what keeping does",
+        "day's budget (ours), is the same for both kinds, so the effect of grams is separated from that of keeping",
         "a price a gram is that a kWh at the month's mean intensity (ours); foreseen: hours to come are taken to be as "
         "yesterday's, so that long jobs work more in cleaner hours; made looking at March and September, seeds 1000 on",
     )

@@ -27,7 +27,7 @@ IDLE_W: Final = 30.0
 """Of a V100 without a job, as the reference has it."""
 
 MOST_BANKED_S: Final = 86_400.0
-"""How much time's budget can be kept for later (ours)."""
+"""Maximum budget kept for later, as seconds of budget (ours)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

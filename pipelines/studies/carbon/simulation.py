@@ -17,10 +17,10 @@ from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import FloatArray, IntArray
 
 STUCK_S: Final = 86_400.0
-"""Where nothing ran for so long though jobs were there, budgets let nothing run: the simulation ends, jobs are left."""
+"""If no job ran for this long although jobs waited, the budget is too small: the simulation ends with jobs left."""
 
 ALMOST_S: Final = 1e-9
-"""What counts as no time left in a period."""
+"""Remaining time of a period that counts as zero."""
 
 
 class Planner(Protocol):
@@ -61,7 +61,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """What came of jobs: when each ended (J,; NaN of those left), its kWh and grams (J,) while running, PUE included.
+    """Results per job: its end (J,; NaN if left), its kWh and grams (J,) while running, PUE included.
 
     `idle_kwh` is what GPUs without a job drew from the first submission to the last end. `changes` (J,) counts how
     often a running job got another number of GPUs or was put off. `over_budget` is the most that a period's true

@@ -61,7 +61,7 @@ DRAWN: Final = (
 )
 
 FIRST_SEED: Final = 200
-"""What is reported: arms were made looking at seeds below 10 and from 1000 on."""
+"""Seeds of the report: arms were developed on seeds below 10 and from 1000 on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,13 +15,13 @@ from pipelines.studies.intervals import mean
 from pipelines.studies.study import Row
 
 BAR: Final = 1.5
-"""How many times shorter than each baseline's the mean completion time shall be, on average."""
+"""Target: mean factor by which the mean completion time is shorter than each baseline's."""
 
 JUDGED: Final = (TAUT, TWO_STAGES)
-"""Whose mean completion times are held to the bar: ours with a price on energy, and the source's procedure."""
+"""Arms whose mean completion times are compared with the target: ours with a price on energy, and the source's."""
 
 COUNTED: Final = {"busy": "kwh", "busy and idle": "kwh_with_idle"}
-"""What energy is compared at, by what it counts."""
+"""The energy columns that are compared, by their scope."""
 
 
 def compared_rows(runs: pl.DataFrame) -> list[Row]:

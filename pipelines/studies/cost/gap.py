@@ -21,7 +21,7 @@ from scheduler_core.types import FloatArray
 P100_NODE: Final = NodeType(name="p100", gpu_type="P100", gpus=4, idle_w=120.0, gpu_active_w=225.0)
 V100_NODE: Final = NodeType(name="v100", gpu_type="V100", gpus=8, idle_w=260.0, gpu_active_w=270.0)
 LITTLE_NODE: Final = NodeType(name="v100 of two", gpu_type="V100", gpus=2, idle_w=80.0, gpu_active_w=270.0)
-"""Nodes as in the reference's table of idle and full power: GPUs of 25 or 30 W idle, a CPU of 20 W beside."""
+"""Nodes as in the reference's table of idle and full power: GPUs of 25 or 30 W idle, plus a CPU of 20 W."""
 
 CENT_USD: Final = 0.01
 """Gaps are relative to the optimum's cost, or to this where that is less: a decision may cost nothing at all."""
@@ -41,7 +41,7 @@ STAGES: Final[dict[str, Method]] = {
     "random, improved, relinked": partial(_seeking, how=Search(renewing=0)),
     "random, improved, relinked, renewed": METHODS["relinked"],
 }
-"""What every part of the search adds; the second is the source's, the last what `decide` does."""
+"""Variants of the search, each adding one part; the second is the source's, the last is `decide`."""
 
 
 def drawn(rng: np.random.Generator, jobs: int, nodes: int, later: bool, types: tuple[NodeType, ...]) -> Problem:

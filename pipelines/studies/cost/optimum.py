@@ -110,7 +110,7 @@ def _with_horizon(terms: Terms, choices: Choices, horizon_s: float) -> Decision 
     if found.status == 2:  # nothing can end first then: what would has no room
         return None
     if not found.success:
-        raise PipelineError(f"{jobs} jobs on {nodes} nodes: HiGHS said {found.message!r}, expected an optimum")
+        raise PipelineError(f"{jobs} jobs on {nodes} nodes: HiGHS returned {found.message!r}, expected an optimum")
     taken = np.flatnonzero(found.x[:count] > 0.5)
     decision = Decision.nothing(jobs)
     decision.node[job[taken]], decision.gpus[job[taken]] = node[taken], gpus[taken]

@@ -31,7 +31,7 @@ AT_LOADS: Final = (0.5, 0.7, 0.9)
 OFF_BY: Final = 0.1
 
 WEIGHT_FACTORS: Final = (0.001, 0.01, 0.03, 0.1, 0.3, 3.0, 10.0)
-"""What looking ahead takes the weights of tardiness for, in times the true ones, which are counted."""
+"""Factors on the tardiness weights used in planning; the cost is counted with the true weights."""
 
 RHOS: Final = (1.5, 10.0, 1000.0)
 """Beside the authors' 100; only the source's objective has it."""

@@ -55,7 +55,7 @@ class SubmittedJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where jobs run: nodes, the price by the hour (USD/kWh), and how decisions are taken.
+    """A scenario: nodes, the price by the hour (USD/kWh), and the decision rule.
 
     `start_ts` is the Unix time of the run's second 0. Nodes without jobs are switched off, for whatever policy.
     `looks_past` (ours): the decision prices the work left after the period at the mean price of the last day.
@@ -85,7 +85,7 @@ class Spell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a run came to: when jobs ended (J), what it cost, and what decisions had foreseen of that cost.
+    """The result of a run: ends of jobs (J), its cost, and the cost that decisions had predicted.
 
     `kept_on_usd` is what nodes without jobs would have cost, had they stayed on until the last job ended.
     `foreseen_usd` is the energy from each decision to the next at the price of the moment of the decision, and each

@@ -44,7 +44,7 @@ NOTES: Final = (
     "construction, as a job's last decision foresees most of it: the bar to read is the plan run with predicted times",
     "savings are ratios of means over seeds, paired; energy is the whole site's (PUE included)",
 )
-"""What has to be said."""
+"""Notes on the assumptions, printed with the results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

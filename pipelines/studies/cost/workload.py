@@ -23,7 +23,7 @@ POWERS: Final = {
     "p100": NodePower(name="p100", cpu_idle_w=30.0, cpu_full_w=240.0, gpu_idle_w=25.0, gpu_full_w=250.0),
     "v100": NodePower(name="v100", cpu_idle_w=40.0, cpu_full_w=330.0, gpu_idle_w=30.0, gpu_full_w=300.0),
 }
-"""By GPU type: published idle and full watts of the GPUs, beside two E5-2682v4 or two 8163 (the pairing is ours)."""
+"""By GPU type: published idle and full watts of the GPUs, plus two E5-2682v4 or two 8163 (the pairing is ours)."""
 
 REFERENCE: Final = "v100"
 """The GPU type Gavel's run times are of."""
@@ -43,7 +43,7 @@ SLOWEST_DUE: Final = 3.0
 """Due dates lie U(fastest, min(3 fastest, slowest)) after submission, over all configurations (the same generator)."""
 
 MEAN_OF: Final = 20_000
-"""Jobs drawn to know how much work one brings on average."""
+"""Number of jobs drawn to estimate the mean work of one job."""
 
 
 def node_type(power: NodePower, gpus: int = GPUS_ON_A_NODE) -> NodeType:

@@ -37,13 +37,13 @@ PUBLISHED: Final = {"time_error_pct": 2.3, "power_cubic_pct": 1.3}
 PUBLISHED_SAVING_PCT: Final = (13.0, 39.0)
 PUBLISHED_SLOWER_PCT: Final = (0.0, 53.0)
 PUBLISHED_MHZ: Final = (885.0, 1080.0)
-"""Where most workloads have their frequency of least energy, by the reference; above, what it saves and costs."""
+"""Frequency of least energy for most workloads, by the reference; above, its saving and its cost."""
 
 LAST_DIGIT: Final = 0.05
-"""What rounding to a digit behind the point hides."""
+"""Rounding error of one decimal."""
 
 HIDDEN: Final = 0.5
-"""What rounding of published percents to whole numbers hides."""
+"""Rounding error of published whole percents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +204,7 @@ def _best(limits: FloatArray, seconds: FloatArray, watts: FloatArray) -> tuple[f
 
 
 LEAST_COUNTS = 3
-"""Of GPUs, so that one can be held out and two are left to tell a slope."""
+"""Minimum number of GPUs: one is held out and two are left to fit a slope."""
 
 
 def scaling_rows(steps: pl.DataFrame) -> list[Row]:

@@ -23,8 +23,8 @@ def forecast_rows(
 ) -> tuple[list[Row], list[str]]:
     """Return the rows of all or some zones of a folder, and notes on what was read.
 
-    Every hour of the files counts, from the second day on; hours that were filled are not judged. Both forecasts know
-    the running hour.
+    Every hour of the files counts, from the second day on; filled hours are not scored. Both forecasts include
+    the current hour.
 
     Raises
     ------

@@ -151,7 +151,7 @@ FITTED_TO: Final[dict[str, Callable[[Columns, Sequence[FrequencyModel]], Iterato
     "its lowest and highest step": both_ends,
     "other workloads, and its watts at the highest step": other_workloads,
 }
-"""By what is told of a model: the models of one workload, given its columns and the others' models."""
+"""Ways to fit a workload's models, by the data used: its own columns, or the models of other workloads."""
 
 
 def _fitted(columns: Columns, seen: BoolArray) -> FrequencyModel:

@@ -20,7 +20,7 @@ GPU_TYPES: Final = ("a40", "p100", "rtx6000", "v100")
 """Those with tables by power limit."""
 
 SETTING: Final = ("gpu_type", "dataset", "network", "batch", "optimizer")
-"""What a model by power limit is of."""
+"""Columns that identify one model by power limit."""
 
 NODE_TYPES: Final = {
     name: (gpu_type, consolidated)

@@ -47,7 +47,7 @@ from scheduler_core.types import FloatArray
 
 PERCENT: Final = 100.0
 JOBS: Final = 1000.0
-"""Amounts are told for so many finished jobs."""
+"""Amounts are given per this number of finished jobs."""
 
 WHAT: Final = {"energy_kwh": "energy", "carbon_kg": "carbon", "cost_usd": "cost"}
 KEY: Final = ("scene", "truth", "zone", "machines")

@@ -110,7 +110,7 @@ class Recorded:
     parts
         kWh by what they are for, of machines that are always on.
     notes
-        What a reader of figures has to know.
+        Assumptions behind the figures.
     """
 
     days: pl.DataFrame

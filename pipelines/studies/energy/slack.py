@@ -226,7 +226,7 @@ def compared(found: Outcome, base: Outcome, counts: FloatArray) -> Row:
 
 
 def _gpu_uses(jobs: pl.DataFrame, usage: pl.DataFrame, gpus_per_machine: int) -> Uses:
-    """Return what jobs draw of their GPUs where it was measured; of CPUs a replay tells no requests to go by."""
+    """Return the measured GPU use of jobs; CPU use is left out, because a replay has no CPU requests."""
     joined = jobs.join(usage.select(*KEYS, *DRAWN), on=KEYS, how="left", maintain_order="left")
     told = joined.select(pl.col("used_gpus").is_not_null() & (pl.col("role") != PARAMETER_SERVER)).to_series()
     return uses_of(joined, gangs_of(joined, gpus_per_machine=gpus_per_machine), told.to_list())
@@ -243,8 +243,8 @@ def _notes() -> list[str]:
     return [
         "first come, first served; energy is that of the jobs: their work and the idle draw of what they hold",
         "each job is held once, at its submission, until the hour from which its run is expected to meet the lowest "
-        "mean; persistence forecasts no better hour, so that it holds no job; clairvoyant knows series and run times "
-        "(a bound)",
+        "mean; persistence forecasts no better hour, so that it holds no job; clairvoyant uses true series and "
+        "run times (a bound)",
         "intensity_saved_pct: of grams per kWh met, whatever placement does to the kWh; jct_later_h: mean completion "
         f"time less that of starting at once; intervals of 95 % from blocks of {BLOCK_DAYS} days of submission",
     ]

@@ -1,6 +1,6 @@
 """The arms of the study: placements, the share of pods FGD aims at, the rule for ties, and the order of the nodes.
 
-Nothing is run here. Called by the files beside it and by the charts.
+Nothing is run here. Called by the other modules of this study and by the charts.
 
 References: Weng et al., Beware of Fragmentation, USENIX ATC 2023, and the results published with its simulator.
 """

@@ -29,7 +29,7 @@ from scheduler_core.target import TargetWorkload
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 UNTIL: Final = 1.3
-"""How much of the cluster's GPUs the inflated pods may ask for."""
+"""Maximum GPUs requested by the inflated pods, as a share of the cluster's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -38,7 +38,7 @@ def no_results() -> pl.DataFrame:
 
 
 def usual_folder(traces: Path | None) -> Path | None:
-    """Return where the results lie in the folder of published traces; None where there are none."""
+    """Return where the results lie in the folder of published traces; None if there are none."""
     folder = None if traces is None else traces / FOLDER
     return folder if folder is not None and (folder / ALLOCATED).exists() else None
 

@@ -41,7 +41,7 @@ def chosen(lake: Lake, trace: str, asked: Sequence[str] | None) -> list[str]:
     Raises
     ------
     BadUsage
-        If the trace has no such workload, or none is asked for and it has none with published results.
+        If the trace has no such workload, or none is named and it has none with published results.
     LakeError
         If the lake has no such trace.
     """
@@ -63,11 +63,11 @@ def pod_list(lake: Lake, trace: str, name: str) -> PodList:
     Raises
     ------
     BadUsage
-        If the trace does not tell its machines' GPUs, CPU or memory, or no pod asks for a GPU.
+        If the trace lacks its machines' GPUs, CPU or memory, or no pod requests a GPU.
     """
     cluster = recorded_cluster(lake.table("machines", trace, name).collect(), f"{trace}, cluster {name}")
     if cluster.unstated:
-        raise BadUsage(f"{trace} does not tell {' and '.join(cluster.unstated)} of its machines; expected all of them")
+        raise BadUsage(f"{trace} lacks {' and '.join(cluster.unstated)} of its machines; expected all of them")
     gangs = gangs_of(lake.table("jobs", trace, name).collect().sort("job_id", "role"))
     rows = np.repeat(np.arange(len(gangs.instances)), gangs.instances)
     pods = Pods(units=gangs.request_units[rows], gpu_type=gangs.gpu_type[rows], gpu_types=gangs.gpu_types)

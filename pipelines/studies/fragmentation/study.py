@@ -59,7 +59,7 @@ DRAWN_DECIMALS: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """What is compared; an empty choice takes everything that applies.
+    """Options of the study; an empty choice takes everything that applies.
 
     The first popularity is what all placements are measured against; the first popularity, tie rule and order are
     drawn in the charts.

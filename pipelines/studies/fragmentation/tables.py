@@ -25,13 +25,13 @@ from pipelines.studies.fragmentation.arms import (
 from pipelines.studies.study import Row
 
 AT_PCT: Final = 100
-"""GPUs asked for so far, in percent of all: where placements are compared."""
+"""Requested GPUs in percent of all at which placements are compared."""
 
 ARM: Final = ("workload", "policy", "popularity", "ties", "nodes")
-"""What a curve belongs to, but for its seed."""
+"""Columns that identify a curve, except its seed."""
 
 LOOSE_POINTS: Final = {"gpu_clustering": 1.0, "gpu_packing": 1.0}
-"""How far means of placements may be from the published ones that depend on the order of nodes by far."""
+"""Tolerance, in points, for placements whose results depend strongly on the order of nodes."""
 
 LEAST_POINTS: Final = 0.5
 SIGMAS: Final = 3.0

@@ -1,6 +1,6 @@
 """Readings of the size of a trace's cluster: each is an assumption, stated in its note.
 
-Traces tell little of it: a machine list that their own log contradicts, GPUs per day, or nothing. A reading divides
+Traces contain little about it: a machine list that contradicts their log, GPUs per day, or nothing. A reading divides
 the cluster into pools that share no machine. Called by `replay` and `study`.
 """
 
@@ -28,7 +28,7 @@ SECONDS_PER_DAY: Final = 86_400.0
 
 
 Basis = Literal["published", "inferred", "chosen"]
-"""Whose word a size is: the publisher's, a guess from the log itself, or ours (not the trace's cluster at all)."""
+"""Source of a size: published, inferred from the log, or chosen by us (unrelated to the trace's cluster)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One reading of a cluster's size: its pools, whether that size was told, and in `note` what was assumed."""
+    """One reading of a cluster's size: its pools, the source of the size, and the assumptions in `note`."""
 
     name: str
     basis: Basis
@@ -117,7 +117,7 @@ def daily_total(evidence: Evidence) -> Reading | None:
     """Take the median of the cluster's daily GPU totals, constant throughout, one pool for all jobs."""
     cluster = evidence.jobs["cluster"][0]
     totals = evidence.capacity.filter(pl.col("cluster") == cluster).group_by("date").agg(pl.col("gpus").sum())
-    # Days after the last submission say nothing of the jobs.
+    # Days after the last submission are irrelevant to the jobs.
     within = totals.filter(pl.col("date") <= evidence.jobs["submit_ts"].max().date())  # type: ignore[union-attr]  # a time
     if within.is_empty():
         return None
@@ -183,7 +183,7 @@ READINGS: Final[Mapping[str, Callable[[Evidence], Reading | None]]] = {
     "vc_table": vc_table,
     "vc_inferred": vc_inferred,
 }
-"""Each gives None where the trace does not tell what it needs; `LOAD` beside them is one reading per load."""
+"""Each returns None if the trace lacks the data; in addition, `LOAD` is one reading per load."""
 
 LOAD: Final = "load"
 
@@ -244,5 +244,5 @@ def _machines(gpus: int) -> tuple[Machine, ...]:
 
 
 def _machine(name: str, gpus: int) -> Machine:
-    """Return a machine of which only the GPUs are known: CPU and memory bound nothing, as the logs tell no request."""
+    """Return a machine with known GPUs only: CPU and memory set no limit, because the logs have no requests."""
     return Machine(name=name, cpu_cores=0.0, mem_gib=0.0, gpus=gpus)

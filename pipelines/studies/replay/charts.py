@@ -15,7 +15,7 @@ from pipelines.studies.replay.rows import ALL, CLASSES
 from pipelines.studies.replay.sizes import MEANS, MEDIANS, ORACLE, PREDICTED
 
 KEPT_FROM, KEPT_TO = -1.0, 1.1
-"""Where the axis of kept gain ends: what loses more than the oracle gains is drawn at the border."""
+"""Lower end of the axis of kept gain: larger losses are drawn at the border."""
 
 COMPARED: Final = [name for name, order in ORDERS.items() if order.compared]
 SOURCES: Final = [PREDICTED, *MEANS, *MEDIANS]

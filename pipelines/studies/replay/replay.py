@@ -35,7 +35,7 @@ class Order:
     """A discipline, whether it orders by sizes, and the column of the jobs that it needs.
 
     `compared` ones are replayed over the sizes from history too; the others over predicted and oracle ones, unless
-    sizes are asked by name.
+    sizes are named.
     """
 
     discipline: Discipline
@@ -79,7 +79,7 @@ def orders_for(jobs: pl.DataFrame, names: Sequence[str] | None = None) -> dict[s
     Raises
     ------
     BadUsage
-        If a name is unknown, or asks for what the trace does not tell.
+        If a name is unknown, or needs data that the trace lacks.
     """
     told = {n: o for n, o in ORDERS.items() if o.needs is None or jobs[o.needs].null_count() < jobs.height}
     if unknown := sorted(set(names or ()) - set(told)):

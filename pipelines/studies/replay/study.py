@@ -37,7 +37,7 @@ CHARTS: Final = {"gain_kept": gain_kept, "delays": delays, "tails": tails}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """What is replayed; an empty choice takes everything that applies. `loads` are those of the reading `load`."""
+    """Options of the study; an empty choice takes everything that applies. `loads` are those of the reading `load`."""
 
     trace: str | None = trace_option()
     cluster: str | None = cluster_option()
@@ -115,7 +115,7 @@ def replays_of(lake: Lake, trace: str, config: Config, context: Context) -> Repl
     every = lake.table("jobs", trace, config.cluster).collect()
     clusters = every["cluster"].unique().sort().to_list()
     if len(clusters) != 1:
-        raise BadUsage(f"{trace} has the clusters {', '.join(clusters) or 'none'}: say which with --cluster")
+        raise BadUsage(f"{trace} has the clusters {', '.join(clusters) or 'none'}: choose one with --cluster")
     taken = replayed(every)
     jobs, talk = taken.jobs, context.talk
     orders = orders_for(jobs, config.orders)
@@ -144,9 +144,9 @@ def assumptions(config: Config, jobs: pl.DataFrame, readings: Sequence[Reading],
         *(f"capacity {reading.name}: {reading.note}" for reading in readings),
         "arrivals and run times are real; recorded starts are not used"
         if recorded
-        else "the trace does not tell when jobs started: arrivals and run times are real, recorded ends assume no wait",
+        else "the trace has no start times: arrivals and run times are real, recorded ends assume no wait",
         "only GPUs bind; a gang larger than a machine is divided into equal instances, fewer GPUs are never split",
-        "history knows a job's run time from its recorded end on, though in the replay it may end later",
+        "history contains a job's run time from its recorded end on, though in the replay it may end later",
         f"figures are of jobs submitted from {since:%Y-%m-%d %H:%M} UTC on; earlier ones warm the cluster up",
         f"intervals are 95 %, of {DRAWS} draws of blocks of {BLOCK_DAYS} days of submission, the same for all orders: "
         "what single weeks weigh, not what other arrivals would come to",

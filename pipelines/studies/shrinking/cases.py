@@ -36,7 +36,7 @@ WITH, WITHOUT = "with", "without"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One load, mix and population under one seed; `gnn` tells whether the mix's share of GNN is drawn."""
+    """One load, mix and population under one seed; `gnn` is true if the mix's share of GNN is drawn."""
 
     rate_per_h: float
     mix: str

@@ -49,9 +49,9 @@ def gain_by_policy(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
 
 
 def gain_and_harm(rows: pl.DataFrame, of: Sequence[str], *, truth: str = "contention") -> alt.TopLevelMixin:
-    """Draw, for every way of sizing, its share of the oracle's gain beside kills and p99 stretch, under one truth.
+    """Draw for every sizing its share of the oracle's gain next to kills and p99 stretch, under one slowdown model.
 
-    Dotted lines are what the goal asks.
+    Dotted lines are the targets.
     """
     shown = rows.filter(pl.col("truth") == truth, pl.col("devices") == "all", pl.col("arm") != "requested")
     order = shown["what"].unique(maintain_order=True).to_list()
@@ -134,10 +134,10 @@ def _points(rows: pl.DataFrame, across: str, title: str, paper_at: str) -> alt.F
 
 
 LEAST_SHARE, MOST_STRETCH = 0.5, 1.05
-"""What the goal asks."""
+"""Targets: least share of the oracle's gain, largest p99 stretch."""
 
 NEAR: Final = 0.02
-"""How far above one stretch is drawn in proportion; beyond, by its logarithm."""
+"""Distance above 1 up to which the stretch axis is linear; beyond, it is logarithmic."""
 
 STRETCH_TICKS: Final = (1.0, 1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0)
 
@@ -155,7 +155,7 @@ KINDS: Final = {
 def gain_against_harm(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
     """Draw each point's share of the oracle's gain against its p99 of stretch; a cross where a job was killed.
 
-    The first row of a population is the policy as it is set. Dotted lines are what the goal asks. Stretch is drawn on a
+    The first row of a population is the policy as it is set. Dotted lines are the targets. Stretch is drawn on a
     scale that widens what lies close to one, where most points are.
     """
     # Drawn last, the policy as it is set lies on top.

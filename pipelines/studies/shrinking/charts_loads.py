@@ -30,7 +30,7 @@ RESOURCES: Final = {"cpu": "CPU", "mem": "memory", "gpu": "GPU"}
 HELD: Final = {"allocated": "allocated", "used": "truly used"}
 DEPLOYED_PCT, COMPLETION_PCT = 25.3, 15.2
 USE_PCT: Final = {"cpu": -2.0, "mem": 8.0, "gpu": 7.2}
-"""What the paper claims for utilisation, which is of what is allocated."""
+"""The paper's claims for utilisation, which it measures by allocation."""
 
 SHARES: Final = frozenset(
     {"complete_rate", *(f"{resource}_{what}_frac" for resource in ("cpu", "mem", "gpu") for what in HELD)}
@@ -41,9 +41,9 @@ BASELINE: Final = ARMS["requested"]
 
 
 def deployed_over_load(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw jobs deployed in the window over load, a column for each truth, with and without GNN.
+    """Draw jobs deployed in the window over load, a column for each slowdown model, with and without GNN.
 
-    The paper's claim stands at 70 jobs/h, on top of what our own baseline deploys.
+    The paper's claim is drawn at 70 jobs/h, added to the jobs that our baseline deploys.
     """
     shown = _levels(rows, "deployed", "truth")
     claimed = _claimed(shown, DEPLOYED_PCT, in_points=False)
@@ -112,7 +112,7 @@ def _claimed(shown: pl.DataFrame, gain_pct: float, *, in_points: bool) -> pl.Dat
 
 
 def _lines(shown: pl.DataFrame, title: str, *, form: str, panels: Sequence[str], down: bool = False) -> alt.FacetChart:
-    """Draw every panel beside the other, or one below the other with `down`; the populations go the other way."""
+    """Draw the panels side by side, or one below the other with `down`; populations are laid out the other way."""
     x = alt.X("rate_per_h:Q").title(LOAD).scale(zero=False, nice=False).axis(labelFlush=False)
     y = alt.Y("level:Q").title(title).axis(format=form)
     low = alt.Y("low:Q")

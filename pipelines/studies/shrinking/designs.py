@@ -44,7 +44,7 @@ class Config(PredictorConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """What one study varies, its arms and tables, and at which load its runs are recorded over time.
+    """The design of one study: its factors, arms and tables, and the load at which runs are recorded over time.
 
     `experiment` is the number in the paper, as the column of that name has it.
     """
@@ -170,7 +170,7 @@ def notes_of(
         f"Algorithm 1 with theta {policy.theta:g}: correlation, as no recorded job ran twice with less; above "
         f"floors alpha goes from {policy.first_alpha:g}, and importance does not count from "
         f"{policy.sure_runs:g} measured runs on; without floors alpha goes from {PAPER_ALPHA0:g}",
-        "every arm orders by the same predicted run times; the oracle knows use, not run time",
+        "every arm orders by the same predicted run times; the oracle has true use, not true run times",
     ]
     unknown = pool.known.count(False)
     if unknown:

@@ -82,7 +82,7 @@ def _resource_h(pool: Pool, answers: Sequence[Recommendation]) -> FloatArray:
 def binding_rows(harm: Sequence[Row], slack: Sequence[Row]) -> list[Row]:
     """Return, by population, arm and resource under contention, how many waiting jobs lack it, and why slack is left.
 
-    `lacked_share` is that of `harm`; `binds` tells whether half of the waiting jobs lack it. `left_share` is how much
+    `lacked_share` is that of `harm`; `binds` is true if half of the waiting jobs lack it. `left_share` is how much
     of what is requested beyond need stays, over all types; `left_by` and `left_by_type` name the reason that leaves the
     most of it and the type where it does, `left_by_share` how much that is; `floor_share` is the share left by floors
     above the need.

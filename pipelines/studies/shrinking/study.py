@@ -1,6 +1,6 @@
 """The shrinking studies: gains and harm over loads, mixes, policies and parts of the method, and along the frontier.
 
-Joins designs, charts and options; what is run and measured stands in the files beside it. Called by `taut study`.
+Joins designs, charts and options; runs and measurements are in the other modules of this study. Called by `taut study`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -30,7 +30,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One table of pairs: its title, what its numbers are, and what to know about them."""
+    """One table of pairs: its title, the meaning of its numbers, and notes on them."""
 
     title: str
     columns: tuple[str, ...]

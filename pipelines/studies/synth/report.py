@@ -67,7 +67,7 @@ def calibration_report(trace_dir: Path, calibration: Calibration | None = None) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Which trace is compared."""
+    """Options of the study: the trace to compare."""
 
     folder: Path = option(
         Path("data/raw/pai-synth"), name="--from", help="Folder of the seven tables that `taut synth pai` writes."

@@ -1,4 +1,4 @@
-"""Use, published against synthetic: what workers use, against what was asked, how it goes together and repeats.
+"""Use, published against synthetic: workers' use, its ratio to the request, correlations and repetition.
 
 Jobs are compared in `job_comparisons`. Called by `pipelines.studies.synth.report` and the tests.
 """

@@ -12,7 +12,7 @@ from typing import Final
 from scheduler_core.errors import BadInput
 
 MOST_AGE_S: Final = 6 * 3600.0
-"""How long the last reported value is used by default (ours); feeds are usually hourly."""
+"""Default time for which the last reported value is used (ours); feeds are usually hourly."""
 
 
 class Source(StrEnum):

@@ -86,7 +86,7 @@ def _worth(left_s: FloatArray, kwh: FloatArray, price_s_per_kwh: float, *, start
 
 
 HALVINGS: Final = 14
-"""How often the range of the GPU price is halved; GPUs left over go to the shortest jobs that can use them."""
+"""Number of bisection steps for the GPU price; GPUs left over go to the shortest jobs that can use them."""
 
 MOST_PRICE: Final = 1e9
 

@@ -135,7 +135,7 @@ def test_a_trace_nothing_is_published_of(taut: Taut) -> None:
 def test_which_trace_must_be_said(taut: Taut) -> None:
     result = taut("run_time", trace=None)
     assert result.exit_code == 2
-    assert "say which with --trace" in result.stderr
+    assert "choose one with --trace" in result.stderr
 
 
 def test_a_cluster_that_is_not_there(taut: Taut) -> None:

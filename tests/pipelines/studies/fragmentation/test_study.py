@@ -133,7 +133,7 @@ def test_a_folder_holds_rows_curves_and_charts(lake: Path, tmp_path: Path) -> No
     [
         (["--workload", "magic"], 2, "no workload 'magic' in openb; it has default, gpuspec33, own"),
         (["--trace", "philly"], 2, "philly has none of the workloads with published results, but philly"),
-        (["--trace", "philly", "--workload", "philly"], 2, "does not tell cpu_cores and mem_gib of its machines"),
+        (["--trace", "philly", "--workload", "philly"], 2, "lacks cpu_cores and mem_gib of its machines"),
         (["--trace", "magic"], 1, "magic"),
         (["--policy", "magic"], 2, "'magic' is not one of"),
         (["--ties", "name"], 2, "'name' is not one of"),

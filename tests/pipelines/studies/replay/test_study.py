@@ -69,7 +69,7 @@ def test_the_same_question_gives_the_same_bytes(lake: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--trace", "helios"], "helios has the clusters Earth, Venus: say which with --cluster"),
+        (["--trace", "helios"], "helios has the clusters Earth, Venus: choose one with --cluster"),
         (["--trace", "philly", "--order", "magic"], "no order magic for these jobs; there are fifo"),
         (["--trace", "philly", "--sizes", "magic"], "no sizes magic for these jobs; there are predicted"),
         (["--trace", "philly", "--reading", "magic"], "no reading magic; there are machine_list"),
