@@ -82,7 +82,7 @@ class Metrics:
             "taut_sync_age_seconds", "Time since the registry was last mirrored.", (), registry, "livemax"
         )
         self.error_ratio = _gauge(
-            "taut_prediction_error_ratio", "Error of late over the card's, by model.", ("model",), registry, "livemax"
+            "taut_prediction_error_ratio", "Recent error over the card's, by model.", ("model",), registry, "livemax"
         )
         self.ready = _gauge("taut_ready", "1 where every worker is ready.", (), registry, "livemin")
         self._info: frozenset[tuple[str, str, str]] = frozenset()
@@ -162,7 +162,7 @@ class _WithRatio:
         sums = {metric.name: _by_resource(metric) for metric in self._collected}
         asked, given = sums.get("taut_asked_amount", {}), sums.get("taut_given_amount", {})
         ratio = GaugeMetricFamily(
-            "taut_reclaimed_ratio", "Share of what was asked that was freed.", labels=["resource"]
+            "taut_reclaimed_ratio", "Share of requested resources that was freed.", labels=["resource"]
         )
         for resource, amount in asked.items():
             if amount > 0:

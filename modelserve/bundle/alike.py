@@ -32,10 +32,10 @@ Key = tuple[str, str, str, str]
 
 
 class Alike(BaseModel):
-    """Measured jobs of one role and one request: the number of their groups, and upper bounds on their use.
+    """Measured jobs of one role and one request: how many groups they were of, and what they need at most.
 
     `needs` are upper bounds per instance, by usage target; `groups` counts the groups of jobs behind them, since runs
-    of one group repeat the same measurement. A resource the trace lacks is null.
+    of one group say the same thing again. A resource the trace lacks is null.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -55,7 +55,7 @@ class Importance(BaseModel):
 
 
 class ResourceImportance(BaseModel):
-    """Permutation importance of one requestable resource on held-out rows, with all features derived from its request.
+    """Permutation importance of one requestable resource on held-out rows, with all that derives from its request.
 
     `sign` is the rank correlation of a change of the request with the change of the predicted run time.
     """
@@ -70,13 +70,13 @@ class ResourceImportance(BaseModel):
 
 
 class Card(BaseModel):
-    """Description of a model: its targets, its training data, its accuracy.
+    """What a model is: what it answers, what it was trained on, how it was judged.
 
-    `relative` means that run times are learned and predicted relative to those of similar jobs (`features.reference`);
+    `relative` says that run times are taken and answered against the reference of the like (`features.reference`);
     `offsets` are added to the raw outputs in log units, by `p50`, `p90` or by usage target; `support` is the lowest
-    and highest request seen in training; `metrics` are measured on held-out rows, null if undefined. `alike` are
-    the measured bounds that limit a usage model when requests are shrunk, null if not computed.
-    `important` are the resources of `resource_importances` that Algorithm 1 does not shrink, null if not recorded.
+    and highest request seen in training; `metrics` are the held-out figures, null where one has no value. `alike` are
+    the bounds that a usage model's answers are held by when requests are shrunk, null where they were not counted.
+    `important` are the resources of `resource_importances` that Algorithm 1 leaves alone, null where not kept.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
