@@ -70,7 +70,7 @@ def test_the_same_inputs_give_the_same_bytes(
 def test_a_bundle_is_never_written_over_another(write_bundle_of: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
 
-    with pytest.raises(BundleError, match="already there"):
+    with pytest.raises(BundleError, match="already exists"):
         write_bundle_of(tmp_path / "taken")
 
     assert [p.name for p in tmp_path.iterdir()] == ["taken"]
@@ -263,7 +263,7 @@ def test_a_changed_contract_is_refused(copy_of: Callable[[str], Path]) -> None:
 
 
 def test_a_folder_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="no folder"):
+    with pytest.raises(BundleError, match="not a folder"):
         read_bundle(tmp_path / "nothing")
 
 

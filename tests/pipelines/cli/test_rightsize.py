@@ -66,8 +66,8 @@ def test_the_table_and_the_help_say_what_targets_rest_on(taut: Taut) -> None:
     assert heading.split()[2:9] == ["role", "resource", "request", "target", "slack_h", "slack", "reason"]
     assert all(re.search(r" (group|user|too few) \d+ ", line) for line in lines)
     told = " ".join(CliRunner().invoke(app, ["rightsize", "--help"], env={"COLUMNS": "300"}).stdout.split())
-    assert "rests_on says whose measured runs the targets rest on" in told.replace("`", "")
-    assert "Measured runs that a target has to rest on: the group's own, else its user's" in told
+    assert "rests_on names the measured runs behind the targets" in told.replace("`", "")
+    assert "Minimum of measured runs behind a target: the group's own, else its user's" in told
 
 
 def test_csv_has_the_same_rows(taut: Taut) -> None:

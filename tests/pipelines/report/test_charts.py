@@ -201,7 +201,7 @@ def test_the_share_of_gpu_hours_says_of_which_jobs_it_is() -> None:
     assert spec["title"]["subtitle"] == ["n (GPU jobs, of statuses with known hours): t 3"]
 
 
-@pytest.mark.parametrize(("label", "said"), [("m  n=9", "(n=: jobs)"), ("m", "which count no jobs")])
+@pytest.mark.parametrize(("label", "said"), [("m  n=9", "(n=: jobs)"), ("m", "without counts of jobs")])
 def test_coverage_promises_n_only_where_the_cards_tell_it(label: str, said: str) -> None:
     rows = pl.DataFrame({"model": [label], "coverage": [0.9], "level": [0.9]})
 

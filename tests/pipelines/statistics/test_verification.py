@@ -91,7 +91,7 @@ def test_several_rows_are_added_only_when_it_says_so(lake: Lake, numbers: Path) 
     [both] = verdicts(lake, numbers, row('gpu_jobs = "3"', "gpu_hours_by_status", where + "\nadd = true"))
     assert both["verdict"] == "match"
     (numbers / "toy.toml").write_text(OF + row('gpu_jobs = "3"', "gpu_hours_by_status", where))
-    with pytest.raises(SourceError, match="2 rows are meant, expected one"):
+    with pytest.raises(SourceError, match="2 rows match, expected one"):
         verify(lake, read_published(numbers))
 
 
