@@ -6,24 +6,21 @@ Nothing is trained or judged here. Called by `pipelines.models.retrain` and `pip
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from modelserve.bundle.card import MODEL_NAME
 from modelserve.bundle.flavor import EXAMPLE, INPUTS, OUTPUTS
 from modelserve.bundle.quiet import in_short, is_unknown, quietly, without_password
 from modelserve.errors import ServeError
 from pipelines.errors import PipelineError, RegistryError
-from pipelines.models.gate import Verdict, judge
-from pipelines.models.model import card_of, figures, write_model
-
-if TYPE_CHECKING:
-    from pipelines.models.model import TrainedModel
+from pipelines.models.gate import judge
+from pipelines.models.model import TrainedModel, card_of, figures, write_model
 
 EXPERIMENT: Final = "taut"
 CHAMPION: Final = "champion"
@@ -61,7 +58,7 @@ class ModelVersion:
         return f"{self.name}@{self.version}"
 
 
-def track(model: "TrainedModel", *, uri: str, created: datetime | None = None) -> ModelVersion:
+def track(model: TrainedModel, *, uri: str, created: datetime | None = None) -> ModelVersion:
     """Log a run with the model, register it as a new version, and point `challenger` at it.
 
     The tags `validation_status` (`passed` or `failed`) and `gate` record the verdict; nothing is promoted.
@@ -72,16 +69,26 @@ def track(model: "TrainedModel", *, uri: str, created: datetime | None = None) -
         The tracking server refuses or does not answer; no registered model without a version is left behind.
     """
     verdict = judge(model.kind, model.evaluation)
+    tags = {
+        "trace": model.trace,
+        "task_type": model.task_type,
+        "kind": model.kind,
+        "until": model.until.isoformat(),
+        "data_fingerprint": model.data_fingerprint,
+        "contract_fingerprint": model.contract.fingerprint,
+        REASONS: verdict.text[:MAX_TAG_CHARS],
+    }
     created = created or datetime.now(UTC)
     with _client(uri, make=True) as client, tempfile.TemporaryDirectory(prefix="taut-model-") as stage:
         bundle = Path(stage) / "bundle"
         digest = write_model(model, bundle, created=created)
         experiment = _experiment(client, uri)
-        run_id = client.create_run(experiment, run_name=model.name, tags=_run_tags(model, verdict)).info.run_id
+        run_id = client.create_run(experiment, run_name=model.name, tags=tags).info.run_id
         try:
             _log_run(client, run_id, model, created)
             logged = _log_model(client, experiment, run_id, model, bundle, Path(stage) / "model")
-            version = _register(client, model.name, logged, run_id, _version_tags(model, verdict, digest))
+            judged = {STATUS: "passed" if verdict.passed else "failed", DIGEST: digest, "rows": str(model.rows)}
+            version = _register(client, model.name, logged, run_id, tags | judged)
         except BaseException:
             client.set_terminated(run_id, status="FAILED")
             raise
@@ -113,8 +120,7 @@ def promote(name: str, *, uri: str, version: int | None = None, force: bool = Fa
         if chosen.status != "passed":
             client.set_model_version_tag(name, str(chosen.version), STATUS, "forced")
             client.set_model_version_tag(name, str(chosen.version), FORCED, datetime.now(UTC).isoformat())
-        replaced = _by_alias(client, name, CHAMPION)
-        if replaced is not None:
+        if (replaced := _by_alias(client, name, CHAMPION)) is not None:
             client.set_model_version_tag(name, str(chosen.version), REPLACED, str(replaced.version))
         client.set_registered_model_alias(name, CHAMPION, str(chosen.version))
         return _version(client, name, chosen.version)
@@ -188,7 +194,7 @@ def _experiment(client: Any, uri: str) -> str:
     return str(client.create_experiment(EXPERIMENT, artifact_location=location))
 
 
-def _log_run(client: Any, run_id: str, model: "TrainedModel", created: datetime) -> None:
+def _log_run(client: Any, run_id: str, model: TrainedModel, created: datetime) -> None:
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
 
     moment_ms = int(time.time() * 1000)
@@ -196,15 +202,17 @@ def _log_run(client: Any, run_id: str, model: "TrainedModel", created: datetime)
     metrics = [Metric(key, value, moment_ms, 0) for key, value in figures(model).items()]
     client.log_batch(run_id, metrics=metrics, params=params)
     source = f'{{"trace": "{model.trace}", "task_type": "{model.task_type}", "until": "{model.until.isoformat()}"}}'
-    rows = Dataset(f"{model.trace}.{model.task_type}", model.data_fingerprint[:36], "taut-lake", source)
-    client.log_inputs(run_id, [DatasetInput(rows, [InputTag("mlflow.data.context", "training")])])
+    data = Dataset(f"{model.trace}.{model.task_type}", model.data_fingerprint[:36], "taut-lake", source)
+    client.log_inputs(run_id, [DatasetInput(data, [InputTag("mlflow.data.context", "training")])])
     client.log_text(run_id, card_of(model, created=created).to_json().decode(), "card.json")
-    client.log_table(run_id, _columns(model.importances), "importances.json")
+    rows = model.importances
+    table = {key: [row[key] for row in rows] for key in rows[0]} if rows else {"feature": []}
+    client.log_table(run_id, table, "importances.json")
     client.log_text(run_id, model.evaluation.write_json(), "evaluation.json")
 
 
 def _log_model(
-    client: Any, experiment: str, run_id: str, model: "TrainedModel", bundle: Path, place: Path
+    client: Any, experiment: str, run_id: str, model: TrainedModel, bundle: Path, place: Path
 ) -> tuple[str, str]:
     """Store the bundle as an MLflow model of the run; return its id and the location of its files."""
     import pandas as pd
@@ -236,7 +244,7 @@ def _log_model(
     return str(logged.model_id), str(logged.artifact_location)
 
 
-def _register(client: Any, name: str, logged: tuple[str, str], run_id: str, tags: Mapping[str, str]) -> int:
+def _register(client: Any, name: str, logged: tuple[str, str], run_id: str, tags: dict[str, str]) -> int:
     """Create a version of the logged model; delete a registered model created for it if that fails."""
     made = not client.search_registered_models(f"name='{name}'")
     if made:
@@ -244,15 +252,13 @@ def _register(client: Any, name: str, logged: tuple[str, str], run_id: str, tags
     try:
         # Not by `models:/<id>`: MLflow resolves that with the process's tracking server, not with this client's.
         model_id, source = logged
-        made_version = client.create_model_version(
-            name, source, run_id, tags=dict(tags), model_id=model_id, await_creation_for=0
-        )
+        version = client.create_model_version(name, source, run_id, tags=tags, model_id=model_id, await_creation_for=0)
     except BaseException:
         if made:
             client.delete_registered_model(name)
         raise
-    client.set_registered_model_alias(name, CHALLENGER, made_version.version)
-    return int(made_version.version)
+    client.set_registered_model_alias(name, CHALLENGER, version.version)
+    return int(version.version)
 
 
 def _version(client: Any, name: str, version: int) -> ModelVersion:
@@ -282,28 +288,3 @@ def _by_alias(client: Any, name: str, alias: str) -> ModelVersion | None:
             raise
         raise RegistryError(f"{name}: no such model, expected one that `taut models` lists; train it first") from error
     return None if held is None else _version(client, name, int(held))
-
-
-def _run_tags(model: "TrainedModel", verdict: Verdict) -> dict[str, str]:
-    return {
-        "trace": model.trace,
-        "task_type": model.task_type,
-        "kind": model.kind,
-        "until": model.until.isoformat(),
-        "data_fingerprint": model.data_fingerprint,
-        "contract_fingerprint": model.contract.fingerprint,
-        REASONS: verdict.text[:MAX_TAG_CHARS],
-    }
-
-
-def _version_tags(model: "TrainedModel", verdict: Verdict, digest: str) -> dict[str, str]:
-    return {
-        **_run_tags(model, verdict),
-        STATUS: "passed" if verdict.passed else "failed",
-        DIGEST: digest,
-        "rows": str(model.rows),
-    }
-
-
-def _columns(rows: list[Any]) -> dict[str, list[object]]:
-    return {key: [row[key] for row in rows] for key in rows[0]} if rows else {"feature": []}
