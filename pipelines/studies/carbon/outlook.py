@@ -6,7 +6,7 @@ Plans are made in `scheduler_core.planning.carbon.priced`. Called by `months`.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -47,24 +47,9 @@ class Outlook:
     def by_gram(self, price_s_per_kwh: float) -> Planner:
         """Return a planner with the same price per gram at all times."""
 
-        def plan(
-            jobs: ElasticJobs,
-            *,
-            gpus: int,
-            intensity_g_per_kwh: float,
-            budget_g: float,
-            period_s: float,
-            pue: float = 1.0,
-        ) -> CountsAndFrequencies:
-            return priced(
-                jobs,
-                gpus=gpus,
-                intensity_g_per_kwh=intensity_g_per_kwh,
-                budget_g=budget_g,
-                period_s=period_s,
-                pue=pue,
-                price_s_per_kwh=price_s_per_kwh * intensity_g_per_kwh / self.usual_g_per_kwh,
-            )
+        def plan(jobs: ElasticJobs, *, intensity_g_per_kwh: float, **period: Any) -> CountsAndFrequencies:
+            price = price_s_per_kwh * intensity_g_per_kwh / self.usual_g_per_kwh
+            return priced(jobs, intensity_g_per_kwh=intensity_g_per_kwh, price_s_per_kwh=price, **period)
 
         return plan
 
@@ -74,16 +59,7 @@ class Outlook:
         Budgets are ignored: the price alone limits emissions.
         """
 
-        def plan(
-            jobs: ElasticJobs,
-            *,
-            gpus: int,
-            intensity_g_per_kwh: float,
-            budget_g: float,
-            period_s: float,
-            pue: float = 1.0,
-        ) -> CountsAndFrequencies:
-            del budget_g, period_s, pue
+        def plan(jobs: ElasticJobs, *, gpus: int, intensity_g_per_kwh: float, **_: float) -> CountsAndFrequencies:
             a_gram = price_s_per_kwh / self.usual_g_per_kwh
             return foreseen(
                 jobs,
