@@ -15,8 +15,7 @@ from pipelines.studies.carbon import months, study
 from pipelines.studies.carbon.arms import ABLATION, ARMS, BASELINES, TAUT, TWO_STAGES
 from pipelines.studies.carbon.curves import BOUND, PRICES_S_PER_KWH, Front
 from pipelines.studies.carbon.jobs import Measured
-from pipelines.studies.carbon.months import BLIND, BUDGETS, KINDS, PER_KWH, SHARES, Week, run_week, saving_rows
-from pipelines.studies.carbon.outlook import PRICED
+from pipelines.studies.carbon.months import BLIND, BUDGETS, KINDS, PER_KWH, PRICED, SHARES, Week, run_week, saving_rows
 from pipelines.studies.carbon.runs import Setting, Task, run
 from pipelines.studies.carbon.study import findings
 from pipelines.studies.carbon.tables import claim_rows, compared_rows, over_settings, summed_up
