@@ -32,7 +32,7 @@ class BadRequest(ServeError, ValueError):
 
 
 class ModelNotFound(ServeError):
-    """No bundle for the trace and task type asked."""
+    """No bundle exists for the trace and task type."""
 
 
 class MirrorError(ServeError):

@@ -62,7 +62,7 @@ class Service:
     clock: Callable[[], float] = time.time
 
     def predict_jobs(self, body: PredictBody, caller: Caller, *, answer_id: str, call_json: bytes = b"") -> Answered:
-        """Predict the outputs asked for of each job, and log the answer; `call_json` is the body as received."""
+        """Predict the requested outputs of each job, and log the answer; `call_json` is the body as received."""
         call = self._call(answer_id, body.trace)
         check_jobs(body.jobs, call.trace, caller)
         context = self._context()

@@ -108,7 +108,7 @@ class Metrics:
         timed.observe(duration_s)
 
     def answered(self, answered: Answered) -> None:
-        """Count an answer: jobs by outcome, resources by reason, and amounts asked for and given."""
+        """Count an answer: jobs by outcome, resources by reason, and amounts requested and given."""
         for key, number in answered.counts.items():
             count = self._counted.get(key)
             if count is None:

@@ -44,7 +44,7 @@ def recommend(
     rows
         The jobs; a job that names no trace is of `trace`.
     predictor
-        What answers; when it fails, the requests of the jobs it failed on stand (`predictor_unavailable`).
+        The predictor; if it fails for a job, the request is kept (`predictor_unavailable`).
     theta
         Largest relative change of the predicted run time; the policy's own when None.
     now

@@ -186,7 +186,7 @@ class AsyncClient(Connected):
         )
 
     async def modes(self) -> ModeAnswer:
-        """Return which modes and brakes stand, and what was realised."""
+        """Return the current modes and brakes, and the realised savings."""
         return await self.ask(ModeAnswer, get("/v1/mode"))
 
     async def set_mode(

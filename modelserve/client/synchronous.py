@@ -103,7 +103,7 @@ class Client(Waiting):
         return self.wait(lambda client: client.feedback(finished, trace=trace))
 
     def modes(self) -> ModeAnswer:
-        """Return which modes and brakes stand, and what was realised."""
+        """Return the current modes and brakes, and the realised savings."""
         return self.wait(lambda client: client.modes())
 
     def set_mode(

@@ -33,7 +33,7 @@ log = logging.getLogger("taut.server")
 
 
 def serve(settings: ServeSettings, *, say: Say = log.info, worker: Sequence[str] = WORKER) -> None:
-    """Serve until a signal asks to end, and return once every call at work is answered.
+    """Serve until a signal to stop, and return after all running calls are answered.
 
     `say` is called with the address and the models served; `worker` is the command of one worker process.
 
@@ -89,7 +89,7 @@ class Supervisor:
         self._failed = False
 
     def run(self) -> None:
-        """Keep the processes running until a signal asks to end and all have ended."""
+        """Keep the processes running until a signal to stop and their end."""
         before = {number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT)}
         # A signal wakes the selector at once.
         ours, woken = socket.socketpair()

@@ -80,7 +80,7 @@ class Manifest:
     """Everything about one trace in the lake; the same files and options give the same bytes.
 
     `representative` is set if the clusters are alternatives (several job lists for the same machines): then only this
-    cluster stands for the trace. None: the clusters are parts of the trace and may be added up.
+    cluster represents the trace. None: the clusters are parts of the trace and may be added up.
     """
 
     trace: str

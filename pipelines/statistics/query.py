@@ -76,7 +76,7 @@ class Split:
 
     @property
     def defined(self) -> str:
-        """Return `expression AS "name", ` for each dimension, to stand first in a SELECT."""
+        """Return `expression AS "name", ` for each dimension, for the beginning of a SELECT."""
         return "".join(f'{self._dimensions[name]} AS "{name}", ' for name in self.names)
 
     @property

@@ -6,7 +6,7 @@ Called by `pipelines.lake.sources`.
 Notes
 -----
 A cluster is named after its pod list (`openb_pod_list_default.csv` is `default`) and has all GPU nodes. Clusters are
-alternatives for the same nodes: they are never added up, and `default` stands for the trace. Times are seconds from the
+alternatives for the same nodes: they are never added up, and `default` represents the trace. Times are seconds from the
 trace's zero, stored as Unix time. Lists with five columns have no times: their pods are submitted at zero and have no
 run time. `pod_phase` is the last state seen. A pod last seen running is still running at the trace's end if it lasts
 until the list's latest deletion; one deleted earlier has ended in an unknown way. A pod deleted while it waited was

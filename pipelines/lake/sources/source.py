@@ -150,7 +150,7 @@ class Source:
     Every SELECT names the canonical columns it fills, without `trace` and `cluster`; the others become null.
     `split_by` maps an output to the column by which a large output is written in parts; all its tables have the column.
     `shortcuts` are faster SELECTs of outputs, used if the rows allow it.
-    `representative` is set if the clusters are alternatives, never added up: the one that stands for the trace.
+    `representative` is set if the clusters are alternatives, never added up: the one that represents the trace.
     `declared` are inputs besides the files (a mapping); `cures` replace the general cures by rule name.
     """
 

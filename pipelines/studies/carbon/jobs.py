@@ -89,7 +89,7 @@ SIZES: Final = (
     (0.06, (10.0, 100.0), (4, 8, 16)),
     (0.02, (100.0, 1000.0), (8, 16)),
 )
-"""Share of jobs, their GPU hours (log-uniform) and the counts they ask for.
+"""Share of jobs, their GPU hours (log-uniform) and the GPU counts they request.
 
 Shares and hours are those of Pollux (OSDI 2021), after Philly's log. Counts are ours, near Gavel's (OSDI 2020): 70 % of
 jobs on one GPU, 25 % on two to four, 5 % on eight.

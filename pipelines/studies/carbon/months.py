@@ -116,7 +116,7 @@ WEEKS: Final = 3
 """Begins of weeks in a month that seeds start at, in turn; they simulate some days from there."""
 
 JOBS_PER_H, JOBS, GPUS = 4.0, 400, 64
-"""Four days of jobs, which ask for some seven tenths of the GPUs' time."""
+"""Four days of jobs, which request about 70 % of the GPUs' time."""
 
 PERIOD_S: Final = 1800.0
 SHARES: Final = (0.2, 0.3, 0.45, 0.7)

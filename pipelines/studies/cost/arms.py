@@ -62,7 +62,7 @@ CONFIGURATIONS: Final = (FIXED, FASTEST)
 class Baseline:
     """An order and a configuration by name.
 
-    `fixed` gives a job the count it asks for, on the node type where that is fastest and there is room; `fastest` the
+    `fixed` gives a job its requested count, on the node type where that is fastest and there is room; `fastest` the
     fastest of all configurations there is room for. A job with no room is passed over, so no job waits behind it.
     Without `preemptive` running jobs stay as they are, as in the source's own comparisons; with it (ours) everybody
     is placed anew at each decision. Both share nodes, fullest first, where the source's methods open a node for each

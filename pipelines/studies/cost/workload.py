@@ -29,7 +29,7 @@ REFERENCE: Final = "v100"
 """The GPU type Gavel's run times are of."""
 
 ASKED: Final = {1: 0.70, 2: 0.10, 4: 0.15, 8: 0.05}
-"""GPUs asked for and how often: Gavel's multi-GPU jobs (its public generator), made after Philly's."""
+"""Requested GPUs and their frequency: Gavel's multi-GPU jobs (its public generator), made after Philly's."""
 
 SHORT_MINUTES, LONG_MINUTES = (1.5, 3.0), (3.0, 4.0)
 SHORT_SHARE: Final = 0.8
@@ -96,9 +96,9 @@ def speeds_of(throughputs: pl.DataFrame) -> Speeds:
 
 
 def drawn(speeds: Speeds, count: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
-    """Draw jobs: their run times (J, node types, 1 + GPUs), and the GPUs asked for.
+    """Draw jobs: their run times (J, node types, 1 + GPUs), and the requested GPUs.
 
-    The count asked for comes first, then an application measured with it, then the run time as asked on the reference
+    The requested count is drawn first, then an application measured with it, then the run time as asked on the reference
     type; the other configurations follow from the measured speeds (steps are the same).
     """
     asked = rng.choice(np.array(list(ASKED)), count, p=np.array(list(ASKED.values())))

@@ -23,7 +23,7 @@ NAMES: Final = {
 
 OURS, PUBLISHED = "taut", "published"
 FROM_PCT: Final = 80
-"""Below it every placement allocates all GPUs asked for."""
+"""Below it every placement allocates all requested GPUs."""
 
 WIDTH, HEIGHT, COLUMNS = 210, 170, 4
 _COLOURS: Final = (BLACK, ORANGE, SKY, PURPLE, GREEN, VERMILLION)
@@ -36,7 +36,7 @@ _DASHES: Final = {OURS: [1, 0], PUBLISHED: [4, 3]}
 
 
 def unallocated_over_arrived(curves: pl.DataFrame, workloads: Sequence[str], of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the percent of GPUs unallocated over the percent asked for, a panel per workload, the published dashed."""
+    """Draw the percent of GPUs unallocated over the percent requested, a panel per workload, the published dashed."""
     shown = curves.filter(pl.col("arrived_pct") >= FROM_PCT)
     lines = _lines(shown, workloads, "unallocated_pct", "GPUs unallocated, %", least=FROM_PCT)
     return titled(lines, "GPUs left unallocated as a cluster fills up", of)
@@ -49,7 +49,7 @@ def fragmented_over_arrived(curves: pl.DataFrame, workloads: Sequence[str], of: 
 
 
 def spread(rows: pl.DataFrame, workloads: Sequence[str], of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the GPUs unallocated where all are asked for: means with one sd, a colour for each of `SOURCES`.
+    """Draw the GPUs unallocated when requests equal capacity: means with one sd, a colour for each of `SOURCES`.
 
     `rows` have `policy`, `variant` (how it differs from the published way, else empty), `source`, `mean` and `sd`.
     """

@@ -1,4 +1,4 @@
-"""The published inflation protocol: pods are drawn again until they ask for more GPUs than there are, one by one.
+"""The published inflation protocol: pods are drawn one by one until they request more GPUs than exist.
 
 Nothing departs, and what does not fit is dropped; time and queues are in `simulator`. Called by `runs`.
 """
@@ -105,9 +105,9 @@ class Inflation:
 
 
 def inflate(milli_gpus: IntArray, capacity_milli: int, *, until: float = UNTIL, rng: np.random.Generator) -> IntArray:
-    """Return an order of pods (by row, some repeated or left out) that asks for almost `until` of the capacity.
+    """Return an order of pods (by row, some repeated or left out) that requests almost `until` of the capacity.
 
-    All pods shuffled; then pods drawn anew, until the next would pass. Where all of them ask for more than that, pods
+    All pods shuffled; then pods drawn anew, until the next would pass. If all of them request more than that, pods
     drawn one by one are left out until the rest does not. Pods go in sorted by name, so that their file's order is of
     no account.
 

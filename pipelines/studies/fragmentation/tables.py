@@ -1,4 +1,4 @@
-"""Tables of GPUs unallocated where all are asked for, next to the published figures, and the bars they are held to.
+"""Tables of GPUs unallocated when requests equal capacity, next to the published figures, with their targets.
 
 Nothing is run here. Called by `study`; a chart is drawn from the same rows.
 """
@@ -81,10 +81,10 @@ def _bar() -> pl.Expr:
 
 
 FEWER_PCT: Final = (44.0, 53.0)
-"""By how much FGD leaves fewer GPUs unallocated than dot product: the published 49 %, and what seeds make of it."""
+"""Range of percent by which FGD leaves fewer GPUs unallocated than dot product: published 49 %, with its spread."""
 
 ORDER: Final = ((FGD,), ("best_fit_gpu",), ("gpu_packing", "gpu_clustering"), ("dot_product",), ("random",))
-"""From the placement that leaves least unallocated; those in one place may stand either way."""
+"""Placements by GPUs left unallocated, fewest first; those in one group may be in any order."""
 
 TIES_POINTS: Final = 0.5
 

@@ -33,7 +33,7 @@ MEASURES: Final = {
     "killed": ("jobs killed a run", 0.0),
     "stretch_p99": ("p99 of stretch", 1.05),
 }
-"""By column of the ablation: what it is, and what the goal asks of it."""
+"""Name and target of each column of the ablation."""
 
 
 def gain_by_mix(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
@@ -62,7 +62,7 @@ def gain_and_harm(rows: pl.DataFrame, of: Sequence[str], *, truth: str = "conten
     ]
     wide = len(MEASURES)
     chart = alt.vconcat(*(alt.hconcat(*panels[row : row + wide]) for row in range(0, len(panels), wide)))
-    said = [*of, "dotted: what the goal asks; red: some job was killed"]
+    said = [*of, "dotted: the targets; red: some job was killed"]
     return titled(chart, f"What every way of sizing gains, and the harm it does, truth {truth}", said)
 
 
