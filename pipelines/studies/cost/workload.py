@@ -98,7 +98,7 @@ def speeds_of(throughputs: pl.DataFrame) -> Speeds:
 def drawn(speeds: Speeds, count: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
     """Draw jobs: their run times (J, node types, 1 + GPUs), and the requested GPUs.
 
-    The requested count is drawn first, then an application measured with it, then the run time as asked on the reference
+    The requested count is drawn first, then an application measured with it, then the run time on the reference
     type; the other configurations follow from the measured speeds (steps are the same).
     """
     asked = rng.choice(np.array(list(ASKED)), count, p=np.array(list(ASKED.values())))
