@@ -39,7 +39,7 @@ async def readyz(request: Request) -> Response:
 
 
 async def metrics(request: Request) -> Response:
-    """Return the metrics, which cover all traces; the token must not be limited to traces or clusters."""
+    """Return the metrics to whoever's token is bound to no trace and no cluster: they are everybody's."""
     call = call_of(request)
     caller = call.caller
     if caller is None or caller.traces is not None or caller.clusters is not None:
