@@ -103,17 +103,6 @@ class Sync:
         self._away = detail
 
 
-def sync_once(settings: ServeSettings) -> list[Mirrored]:
-    """Mirror champions and challengers once.
-
-    Raises
-    ------
-    MirrorError
-        No registry is set, or it is unavailable; mirrored models stay.
-    """
-    return Sync(settings).once()
-
-
 def wait_s(every_s: float, failed: int, drawn: float) -> float:
     """Return how long to wait after `failed` failed rounds in a row; `drawn` (0..1) is a random number.
 

@@ -18,11 +18,6 @@ PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 WIDTH: Final = "100"
 
 
-def command_names() -> list[str]:
-    """Return the names of all subcommands, in the order of `taut --help`."""
-    return [path[0] for path in command_paths() if len(path) == 1]
-
-
 def command_paths() -> list[tuple[str, ...]]:
     """Return every command behind `taut`, each group before its own, in the order of the helps."""
     return _paths(typer.main.get_group(app))

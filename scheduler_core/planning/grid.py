@@ -4,7 +4,7 @@ Files are read in `pipelines.simulation.energy.grid_files`. Called by the energy
 """
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.hourly import HourlySeries
@@ -13,18 +13,6 @@ CARBON_UNIT: Final = "g/kWh"
 PRICE_UNIT: Final = "USD/kWh"
 MOST_PUE: Final = 10.0
 """Higher than the PUE of any site; a larger value is refused as a mistake."""
-
-
-class GridProvider(Protocol):
-    """Source of carbon intensity and price at a moment (Unix time); prices may be negative."""
-
-    def carbon_g_per_kwh(self, ts: float) -> float:
-        """Return grams of CO2 equivalent per kWh."""
-        ...
-
-    def price_usd_per_kwh(self, ts: float) -> float:
-        """Return USD per kWh."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ def read_intensity(
 ) -> Reading:
     """Return the intensity at `now_ts` (Unix time): from the feed, else its last recent value, else the fallback.
 
-    `feed` is a callable such as `GridProvider.carbon_g_per_kwh` or `HourlySeries.at`. An exception, None, a negative
+    `feed` is a callable such as `Grid.carbon_g_per_kwh` or `HourlySeries.at`. An exception, None, a negative
     value or NaN counts as no value, so that a broken feed never stops a round. If the fallback is the highest intensity
     of the zone, a budget holds whatever the true intensity is (ours).
 

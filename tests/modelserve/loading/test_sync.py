@@ -16,7 +16,7 @@ from modelserve.bundle.registry import Mirrored
 from modelserve.errors import MirrorError
 from modelserve.loading import sync as module
 from modelserve.loading.models import ModelSet
-from modelserve.loading.sync import KEPT_VERSIONS, Sync, prune, sync_once, wait_s
+from modelserve.loading.sync import KEPT_VERSIONS, Sync, prune, wait_s
 from modelserve.loading.sync_state import STATE, SyncState, read_state
 from modelserve.settings import ServeSettings
 from tests.modelserve.mirrored import NAME, USAGE, Folder
@@ -93,7 +93,7 @@ def test_a_model_that_cannot_be_fetched_is_named(registry: Registry, tmp_path: P
 
 def test_without_a_registry_there_is_nothing_to_mirror(tmp_path: Path) -> None:
     with pytest.raises(MirrorError, match="TAUT_SERVE_TRACKING_URI"):
-        sync_once(settings_of(tmp_path, tracking_uri=None))
+        Sync(settings_of(tmp_path, tracking_uri=None)).once()
 
 
 @pytest.mark.parametrize("written", ["", "{", '{"at": "then"}', "[]"])
@@ -158,7 +158,7 @@ def test_models_serve_on_while_the_registry_is_away(folder: Folder) -> None:
     models.refresh()
 
     with pytest.raises(MirrorError, match="no such database"):
-        sync_once(settings_of(folder.path))
+        Sync(settings_of(folder.path)).once()
 
     assert models.refresh() == []
     assert len(models.current.champions) == 2
