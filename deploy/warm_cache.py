@@ -1,4 +1,4 @@
-"""Compile what a worker compiles, into the folder NUMBA_CACHE_DIR names, so that a container starts without it.
+"""Compile a worker's kernels into the folder NUMBA_CACHE_DIR, so that a container starts without compiling.
 
 A bundle of one tree is loaded as any other: every compiled function is then there, in the types of real models. Run by
 the Containerfile while the image is built, on no data.
@@ -29,7 +29,7 @@ COUNT = 8
 
 
 def made_up_jobs() -> pl.DataFrame:
-    """Return a few jobs, one after the other; what is not needed is null."""
+    """Return a few jobs, submitted one after the other; unneeded fields are null."""
     submitted = [BEGIN + timedelta(hours=number) for number in range(COUNT)]
     said = {
         "trace": "none", "cluster": "none", "role": "whole", "user": "u", "group": "g", "task_type": "other",

@@ -87,7 +87,7 @@ def check_jobs(rows: "Sequence[JobRow]", trace: str | None, caller: Caller, *, f
 
 
 class Token(BaseModel):
-    """One bearer token: the SHA-256 of its text (hex), and what it reaches; no list means everything."""
+    """One bearer token: the SHA-256 of its text (hex), and its limits; a missing list means no limit."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

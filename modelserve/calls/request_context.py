@@ -32,7 +32,7 @@ Parts = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The model that answers; without one, why the one that should cannot (None: there is no such model)."""
+    """The model used; without one, the reason why it cannot be read (None: no such model exists)."""
 
     model: "ServedModel | None"
     failure: str | None

@@ -100,7 +100,7 @@ class AsyncClient(Connected):
         return await self.in_parts(rows_as(RecommendJob, jobs), ask)
 
     async def recent_recommendations(self, *, trace: str | None = None, task_type: str | None = None) -> RecentAnswer:
-        """Return the newest recommendations within reach, what they freed, and what became of their jobs."""
+        """Return the newest recommendations within reach, the resources they freed, and the outcomes of their jobs."""
         return await self.ask(RecentAnswer, get("/v1/recommendations", trace=trace, task_type=task_type))
 
     async def recommend(self, jobs: Sequence[Job]) -> list[Advice]:

@@ -64,7 +64,7 @@ class Client(Waiting):
         )
 
     def recent_recommendations(self, *, trace: str | None = None, task_type: str | None = None) -> RecentAnswer:
-        """Return the newest recommendations within reach, what they freed, and what became of their jobs."""
+        """Return the newest recommendations within reach, the resources they freed, and the outcomes of their jobs."""
         return self.wait(lambda client: client.recent_recommendations(trace=trace, task_type=task_type))
 
     def recommend(self, jobs: Sequence[Job]) -> list[Advice]:

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class SyncState(BaseModel):
-    """The last round, in Unix seconds: when it was attempted, and when one last went well (`at`, 0 for never)."""
+    """The last round, in Unix seconds: the last attempt, and the last success (`at`, 0 for never)."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

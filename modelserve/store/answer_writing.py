@@ -17,9 +17,9 @@ from modelserve.store.store import Store
 from modelserve.store.tables import ANSWERS
 
 PRUNE_EVERY: Final = 1000
-"""Records written between two prunings; each worker's log may exceed its limit by so many."""
+"""Records written between two prunings; each worker's log may exceed its limit by this number."""
 PRUNE_EVERY_BYTES: Final = 64 * 2**20
-"""Bytes written between two prunings at most; each worker's log may exceed its limit by so much."""
+"""Maximum bytes written between two prunings; each worker's log may exceed its limit by this amount."""
 
 _WRITTEN: Final = (*FIELDS, "weight")
 _TOGETHER: Final = 25

@@ -127,7 +127,7 @@ def answer_contexts(
         The store cannot be read.
     """
     asked = select(*_WEIGHT).order_by(ANSWERS.c.n.desc()).limit(SPAN)
-    # Infinity is no number to every database.
+    # Some databases reject infinity.
     for bound, held in ((since, ANSWERS.c.at >= since), (until, ANSWERS.c.at <= until)):
         asked = asked.where(held) if math.isfinite(bound) else asked
     below = sys.maxsize

@@ -190,7 +190,7 @@ TREES: Final = 60
 ROWS_PER_TREE: Final = 15_000
 LEAST_LEAF: Final = 20
 VALUES_PER_LEAF: Final = 8
-"""Of each leaf that a judged row falls into: how many training values are drawn."""
+"""Number of training values drawn from each leaf that a judged row falls into."""
 FEATURES_SHARE: Final = 1 / 3
 
 

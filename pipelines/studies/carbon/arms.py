@@ -36,7 +36,7 @@ def greedy_at_max(
     seconds, period_g = left_s.tolist(), grams.tolist()
     count = np.zeros(len(jobs), dtype=np.int64)
     free, left_g = gpus, budget_g
-    # First GPUs (0) before others (1), then by what they make of the run time; ties by arrival.
+    # First GPUs (0) before others (1), then by their effect on the run time; ties by arrival.
     heap = [(0, seconds[row][allowed[row][0]], at, int(row), 0) for at, row in enumerate(_by_arrival(jobs).tolist())]
     heapq.heapify(heap)
     while heap and free > 0:
@@ -154,7 +154,7 @@ VARIANTS: Final = {
     TWO_STAGES: Arm(planner=allocate),
     "two_stages_banked": Arm(planner=allocate, banks=True),
 }
-"""The source's two stages under a budget every period; and with what a period leaves of it kept for later (ours)."""
+"""The source's two stages under a budget per period; and with unused budget kept for later (ours)."""
 
 ARMS: Final = {
     TAUT: Arm(planner=priced, prices_s_per_kwh=PRICES_S_PER_KWH, follows_budget=False),

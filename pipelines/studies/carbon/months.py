@@ -131,7 +131,7 @@ BUDGETS: Final = {
     "same grams every period": (True, False),
     "same grams, unused kept": (True, True),
 }
-"""By name: whether a period's budget is in grams, and whether what is left is kept for later."""
+"""By name: flags for a budget in grams, and for keeping unused budget for later."""
 
 PER_KWH: Final = "a price a kWh"
 KINDS: Final = (*BUDGETS, *PRICED)

@@ -18,7 +18,7 @@ from scheduler_core.planning.carbon.budget import Bank
 from scheduler_core.planning.power import JOULES_PER_KWH
 
 SHARES: Final = (0.15, 0.25, 0.4, 0.6, 1.0, math.inf)
-"""Budgets, as parts of what all GPUs draw at the highest frequency, which is the mean of the workloads measured."""
+"""Budgets, as shares of the draw of all GPUs at the highest frequency (mean of the measured workloads)."""
 
 PLAIN_G_PER_KWH: Final = 1000.0
 """A grid on which a gram is a watt-hour: energy alone is budgeted."""

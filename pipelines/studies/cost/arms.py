@@ -132,7 +132,7 @@ BASELINES: Final[dict[str, Policy]] = {
 
 
 AHEAD, RELINKED, GREEDY = "looking ahead", "randomised + relinking", "greedy"
-"""Plans judged to the end of all jobs there are (ours); by the source's objective; its greedy without chance."""
+"""Plans scored to the end of all present jobs (ours); by the source's objective; its greedy without randomness."""
 
 PREEMPTIVE: Final = ", preemptive"
 

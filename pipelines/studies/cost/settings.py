@@ -26,7 +26,7 @@ WEIGHTS, RHO, SOURCE, ELSEWHERE, PREEMPTING = (
 
 LOADS: Final = (0.1, 0.3, 0.5, 0.7, 0.9, 1.1)
 AT_LOADS: Final = (0.5, 0.7, 0.9)
-"""Moderate to high: what the bars are judged at; the middle one is where single parameters are varied."""
+"""Moderate to high loads at which the targets are tested; single parameters are varied at the middle one."""
 
 OFF_BY: Final = 0.1
 

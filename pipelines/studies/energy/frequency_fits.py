@@ -176,7 +176,7 @@ FORMS: Final = {
     "power_square_pct": "watts, p0 + c·f²",
     "power_linear_pct": "watts, p0 + c·f",
 }
-"""By column: what is fitted."""
+"""The fitted quantity of each column."""
 
 COLOURS: Final = (BLACK, BLUE, GREEN, VERMILLION)
 WIDTH, HEIGHT = 330, 260

@@ -203,7 +203,7 @@ def outcome(queue: Queue, run: Schedule, meters: Meters, grid: Grid, start_ts: f
 
 
 def compared(found: Outcome, base: Outcome, counts: FloatArray) -> Row:
-    """Return what is saved against starting at once, and how much later jobs end, with intervals over weeks."""
+    """Return the saving over starting at once, and the delay of job ends, with intervals over weeks."""
     row: Row = {"jobs": int(base.jobs.sum())}
     figures: dict[str, Callable[[FloatArray], FloatArray]] = {
         "carbon_saved_pct": lambda w: PERCENT * (1.0 - (w @ found.carbon_g) / (w @ base.carbon_g)),

@@ -59,7 +59,7 @@ class Pods:
 
     @property
     def milli_gpus(self) -> IntArray:
-        """Return what each takes of devices in all, whole ones beyond one GPU (n,)."""
+        """Return the GPUs each pod takes in total; above one GPU, whole devices (n,)."""
         return rounded(self.units[:, 2])
 
     def name(self, row: int) -> str | None:
@@ -201,7 +201,7 @@ class Binned(NamedTuple):
 
 
 def binned(inflation: Inflation) -> Binned:
-    """Return what was allocated, and what was free but fragmented, in percent of all GPUs by percent arrived."""
+    """Return allocated GPUs and free but fragmented GPUs, in percent of all, by percent arrived."""
     to_pct = 100.0 / inflation.capacity_milli
     percent, at = np.unique(np.round(to_pct * inflation.arrived_milli).astype(np.int64), return_inverse=True)
     allocated, fragmented = (

@@ -164,7 +164,7 @@ def drawn(config: Config, all_curves: pl.DataFrame, published: pl.DataFrame) -> 
 
 
 def spread_rows(unallocated: Sequence[Row]) -> pl.DataFrame:
-    """Return a row per workload, placement, variant and source: what is unallocated at `AT_PCT`, mean and sd."""
+    """Return a row per workload, placement, variant and source: unallocated GPUs at `AT_PCT`, mean and sd."""
     rows = pl.DataFrame(unallocated, infer_schema_length=None).with_columns(variant=_variant())
     keys = ("workload", "policy", "variant")
     source = pl.when(pl.col("nodes") == PERMUTED).then(pl.lit(OURS)).otherwise(pl.lit(OURS_BY_NAME))

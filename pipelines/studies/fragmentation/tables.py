@@ -126,7 +126,7 @@ def _as_published(row: Row) -> bool:
 
 
 def _default(rows: Sequence[Row]) -> dict[str, float]:
-    """Return what each placement leaves unallocated on the default trace, run as published."""
+    """Return the GPUs left unallocated by each placement on the default trace, run as published."""
     return {
         str(row["policy"]): _number(row["unallocated_pct"])
         for row in rows

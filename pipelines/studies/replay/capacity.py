@@ -18,7 +18,7 @@ from pipelines.lake.lake import Lake
 from scheduler_core.cluster import Machine
 
 GPUS_PER_MACHINE: Final = 8
-"""Of machines that no table lists: every GPU machine of Helios, and the larger kind of Philly's, has so many."""
+"""GPUs per machine not in a table: the count of every GPU machine of Helios and of the larger kind of Philly's."""
 
 REVISED_GPUS: Final = 3205
 """GPUs of Philly by a public revision, counted from its utilisation log; the machine list has 2490."""
