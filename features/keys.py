@@ -1,7 +1,7 @@
 """Keys of history: their integer codes (`Keyspace`), and the events under each key in time order (`Events`).
 
 A key selects the earlier jobs that count for a job: its user's, its virtual cluster's, similar ones. Features are not
-here. Called by `features.history`, `features.online` and `features.ledger`.
+here. Also single jobs and runs as values (`JobAsked`, `EndedRun`). Called by `history`, `online`, `ledger` and `rows`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -208,3 +208,64 @@ class Events:
         if not len(self.rows):
             return np.zeros_like(places), held
         return self.rows[np.where(held, places, 0)], held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAsked:
+    """One job at its submission, by the canonical names; NaN for an unknown number, None for an unknown text."""
+
+    trace: str
+    cluster: str | None
+    job_id: str
+    role: str
+    user: str | None
+    vc: str | None
+    group: str | None
+    workload: str | None
+    task_type: str
+    gpu_type: str | None
+    submit_us: int
+    instances: int
+    req_cpu_cores: float
+    req_mem_gib: float
+    req_gpus: float
+    time_limit_s: float
+    priority: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedRun:
+    """One ended run, by the canonical names; NaN for a number that is unknown or was not measured."""
+
+    trace: str
+    cluster: str
+    job_id: str
+    role: str
+    user: str | None
+    vc: str | None
+    group: str | None
+    submit_us: int
+    start_us: int | None
+    end_us: int
+    run_s: float
+    status: str | None
+    instances: int
+    req_gpus: float
+    used_cpu_cores: float
+    used_gpus: float
+    mem_max_gib: float
+    gpu_mem_max_gib: float
+    measured: bool
+
+
+def parts_of(job: JobAsked | EndedRun) -> Parts:
+    """Return a job's values of `PARTS`."""
+    gpus = job.req_gpus * job.instances
+    return job.cluster, job.user, job.vc, job.group, job.role, gpus if gpus == gpus else None  # NaN is not itself
+
+
+def keys_of(run: EndedRun) -> list[tuple[str, KeyValue]]:
+    """Return all keys of a run."""
+    parts = parts_of(run)
+    keys = (key_of(name, parts) for name in KEYS)
+    return [key for key in keys if key is not None]

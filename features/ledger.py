@@ -1,12 +1,12 @@
 """Rows of a growing history: the rows it began with (`Base`), then the rows added from feedback (`Ledger`).
 
-Arrays by row number; keys and the order of events are in `features.timelines`.
+Arrays by row number; keys and the order of events are in `features.lookups`.
 Called by `features.online` and `features.lookups`.
 """
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,8 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from features.history import EVENT_KINDS, JOB_COLUMNS, NEVER, USE_COLUMNS, History, times_us, values_of, weights_of
-from features.keys import Keyspace, KeyValue
-from features.runs import EndedRun, runs_frame
+from features.keys import EndedRun, Keyspace, KeyValue
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -239,3 +238,20 @@ def _filled(array: npt.NDArray[T], start: int, values: npt.NDArray[T]) -> npt.ND
         array = longer
     array[start:stop] = values
     return array
+
+
+_MICROSECONDS: Final = ("submit_us", "start_us", "end_us")
+
+
+def runs_frame(runs: Sequence[EndedRun]) -> pl.DataFrame:
+    """Return runs with the columns of `History.frame`."""
+    raw = {field.name: [getattr(run, field.name) for run in runs] for field in fields(EndedRun)}
+    numbers = {name: raw.pop(name) for name in _MICROSECONDS}
+    schema = {**JOB_COLUMNS, **dict.fromkeys(USE_COLUMNS, pl.Float64()), "measured": pl.Boolean()}
+    columns = [
+        pl.Series(name, numbers[f"{name.removesuffix('_ts')}_us"], dtype=pl.Int64()).cast(dtype)
+        if name.endswith("_ts")
+        else pl.Series(name, raw[name], dtype=dtype)
+        for name, dtype in schema.items()
+    ]
+    return pl.DataFrame(columns).with_columns(pl.col(pl.Float64).fill_nan(None))

@@ -14,12 +14,11 @@ import polars as pl
 
 from features.errors import ContractError
 from features.history import EVENT_KINDS, WEIGHTED_KINDS, History, cluster_of_vc
-from features.keys import KEYS, KeyValue, Parts, key_of
+from features.keys import KEYS, KeyValue, Parts, key_of, keys_of, parts_of
+from features.keys import EndedRun as EndedRun
+from features.keys import JobAsked as JobAsked
 from features.ledger import WEIGHTS, Base, Fed, Identity, Ledger
-from features.runs import EndedRun as EndedRun
-from features.runs import JobAsked as JobAsked
-from features.runs import keys_of, parts_of
-from features.timelines import Glance, Timeline, Track, empty_timeline
+from features.lookups import Glance, Timeline, Track, empty_timeline
 
 IntArray = npt.NDArray[np.int64]
 

@@ -16,12 +16,11 @@ from features.columns.request import REQUEST_COLUMNS
 from features.contract import FeatureContract
 from features.errors import ContractError
 from features.kernels import own_numbers, relative_rows
-from features.lookups import REFERENCE_OF_ALL, REFERENCE_OF_LIKE, KeyPlan, Windows, key_plans
+from features.keys import JobAsked, parts_of
+from features.lookups import REFERENCE_OF_ALL, REFERENCE_OF_LIKE, Glance, KeyPlan, Windows, key_plans
 from features.online import OnlineHistory
 from features.reference import QUANTILE_NAMES, UNINFORMED_LOG_S, relative_columns
-from features.runs import JobAsked, parts_of
 from features.sets import FEATURES
-from features.timelines import Glance
 
 FloatArray = npt.NDArray[np.float64]
 Float32Array = npt.NDArray[np.float32]
