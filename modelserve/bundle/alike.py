@@ -1,7 +1,7 @@
 """Bounds on peak use from measured runs: of the job's own group, or of similar jobs (same role and request).
 
 Pure; the bounds are counted in training (`pipelines.models.alike`) and stored in the card. Called by
-`modelserve.bundle.predictor` and `modelserve.calls.live`.
+`modelserve.bundle.predictor` and `modelserve.calls.recommendations`.
 """
 
 from collections.abc import Mapping, Sequence

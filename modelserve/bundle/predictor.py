@@ -1,8 +1,8 @@
 """Predictions from bundles in this process; satisfies `scheduler_core.types.Predictor`. Called by the commands.
 
 One of two engines: this one builds features of many jobs as frames (`features.build`), the service builds rows
-(`features.rows`, `modelserve.calls.live`). Both use the calibration here; their answers are equal to the bit, held by
-`tests/modelserve/calls/test_predictions.py`.
+(`features.rows`, `modelserve.calls.recommendations`). Both use the calibration here; their answers are equal to the
+bit, held by `tests/modelserve/calls/test_predictions.py`.
 """
 
 from collections import defaultdict

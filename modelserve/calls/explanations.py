@@ -15,9 +15,8 @@ from modelserve.bundle.boosters import contributions
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.predictor import QUANTILE_NAMES, calibrated_run_times
 from modelserve.callers import Caller, check_jobs
-from modelserve.calls.live import asked_of_row
 from modelserve.calls.logged_context import Answered
-from modelserve.calls.request_context import RequestContext
+from modelserve.calls.request_context import RequestContext, asked_of_row
 from modelserve.contract.jobs import MissingReason
 from modelserve.contract.requests import ExplainBody
 from modelserve.contract.writing import moment, written

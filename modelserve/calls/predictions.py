@@ -14,9 +14,8 @@ import numpy as np
 from features.online import JobAsked
 from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
 from modelserve.bundle.predictor import calibrated_run_times, calibrated_use
-from modelserve.calls.live import asked_of_row
 from modelserve.calls.logged_context import Answered, Call
-from modelserve.calls.request_context import Kind, RequestContext
+from modelserve.calls.request_context import Kind, RequestContext, asked_of_row
 from modelserve.contract.jobs import MissingReason
 from modelserve.contract.requests import JobRow, PredictBody
 from modelserve.contract.writing import moment, written

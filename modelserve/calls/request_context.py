@@ -1,7 +1,7 @@
 """The request context: the models, feature rows and learned rules that one call uses, recorded for the log.
 
-No answer is made here. Made by the service for each call, and by `replay` from a logged record; read by every file of
-`modelserve.calls`.
+Also jobs as features are built from them; no answer is made here. Made by the service for each call, and by `replay`
+from a logged record; read by every file of `modelserve.calls`.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
+from features.online import JobAsked, OnlineHistory
+from modelserve.contract.requests import JobRow, request_of
 from modelserve.errors import BadRequest
 from modelserve.loading.served import Scored
 from scheduler_core.errors import PredictorUnavailable
-from scheduler_core.types import FloatArray, IntArray
+from scheduler_core.types import FloatArray, IntArray, Job
 
 if TYPE_CHECKING:
-    from features.online import JobAsked
     from modelserve.contract.fields import Mode
     from modelserve.learning.learned import Learned
     from modelserve.loading.models import Snapshot
@@ -171,3 +172,51 @@ class RequestContext:
         text = f"{model.reference}: {error}"[:400]
         self.failed[model.reference] = text
         return PredictorUnavailable(text)
+
+
+def asked_of(job: Job, model: "ServedModel") -> JobAsked:
+    """Return a job as features are built from it; a missing cluster is looked up by VC in the history."""
+    request = job.request
+    return JobAsked(
+        trace=job.trace,
+        cluster=job.cluster or model.history.cluster_of(job.vc),
+        job_id=job.job_id,
+        role=job.role,
+        user=job.user,
+        vc=job.vc,
+        group=job.group,
+        workload=job.workload,
+        task_type=job.task_type,
+        gpu_type=job.gpu_type,
+        submit_us=round(job.submit_ts * 1e6),
+        instances=job.instances,
+        req_cpu_cores=request.cpu_cores,
+        req_mem_gib=request.mem_gib,
+        req_gpus=request.gpus,
+        time_limit_s=np.nan,
+        priority=np.nan,
+    )
+
+
+def asked_of_row(row: JobRow, history: OnlineHistory, *, trace: str, now: float) -> JobAsked:
+    """Return a job as features are built from it; defaults are `trace`, the cluster of its VC and `now`."""
+    request = request_of(row)
+    return JobAsked(
+        trace=row.trace or trace,
+        cluster=row.cluster or history.cluster_of(row.vc),
+        job_id=row.job_id,
+        role=row.role,
+        user=row.user,
+        vc=row.vc,
+        group=row.group,
+        workload=row.workload,
+        task_type=row.task_type,
+        gpu_type=row.gpu_type,
+        submit_us=round((now if row.submit_ts is None else row.submit_ts.timestamp()) * 1e6),
+        instances=row.instances,
+        req_cpu_cores=request.cpu_cores,
+        req_mem_gib=request.mem_gib,
+        req_gpus=request.gpus,
+        time_limit_s=np.nan,
+        priority=np.nan,
+    )

@@ -10,9 +10,8 @@ from typing import Final
 import numpy as np
 
 from modelserve.callers import Caller, check_jobs
-from modelserve.calls.live import LivePredictor
 from modelserve.calls.logged_context import Answered
-from modelserve.calls.recommendations import POLICY
+from modelserve.calls.recommendations import POLICY, LivePredictor
 from modelserve.calls.request_context import RequestContext
 from modelserve.contract.requests import WhatIfBody, job_of
 from modelserve.contract.writing import known, moment, written

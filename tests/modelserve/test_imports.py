@@ -49,7 +49,7 @@ def test_a_worker_loads_its_models_without_any_of_them(folder: Folder) -> None:
     found = run(
         "import sys, time\n"
         "from pathlib import Path\n"
-        "import modelserve.calls.catalogue, modelserve.calls.live, modelserve.service\n"
+        "import modelserve.calls.catalogue, modelserve.calls.recommendations, modelserve.service\n"
         "from modelserve.loading.models import ModelSet\n"
         f"models = ModelSet(Path({str(folder.path)!r}), past=lambda trace: (), clock=time.time, challengers=True)\n"
         "models.refresh()\n"

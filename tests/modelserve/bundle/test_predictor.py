@@ -25,7 +25,7 @@ Maker = Callable[[dict[str, Bundle]], Predictor]
 
 def live(bundles: dict[str, Bundle]) -> Predictor:
     from features.online import OnlineHistory  # compiles kernels: only for the tests that need it
-    from modelserve.calls.live import LivePredictor
+    from modelserve.calls.recommendations import LivePredictor
     from modelserve.learning.learned import Learned
     from modelserve.loading.models import Snapshot
     from modelserve.loading.served import ServedModel
