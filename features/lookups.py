@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from features.build import ALL, LIKE, QUANTILE_NAMES, log_mean
 from features.columns import recency
 from features.columns.feature import Load, Newest, Recent
 from features.columns.load import MEASURES, Measure
@@ -19,7 +20,6 @@ from features.columns.newest import STATS
 from features.columns.recency import Rows
 from features.kernels import newest_at_places
 from features.ledger import Ledger
-from features.reference import ALL, LIKE, QUANTILE_NAMES, log_mean
 from features.sets import FEATURES
 
 FloatArray = npt.NDArray[np.float64]

@@ -1,6 +1,6 @@
 """Feature rows of single jobs over a growing history: the engine that serving uses.
 
-Training uses the frames of `features.reference.build_referenced`, encoded by a contract. The rows are equal to them to
+Training uses the frames of `features.build.build_referenced`, encoded by a contract. The rows are equal to them to
 the bit as float32, which `tests/features/test_rows.py` checks. Called by `modelserve.loading.served`.
 """
 
@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from features.build import QUANTILE_NAMES, UNINFORMED_LOG_S, relative_columns
 from features.columns.feature import LocalTime, OwnNumber, Text
 from features.columns.request import REQUEST_COLUMNS
 from features.contract import FeatureContract
@@ -19,7 +20,6 @@ from features.kernels import own_numbers, relative_rows
 from features.keys import JobAsked, parts_of
 from features.lookups import REFERENCE_OF_ALL, REFERENCE_OF_LIKE, Glance, KeyPlan, Windows, key_plans
 from features.online import OnlineHistory
-from features.reference import QUANTILE_NAMES, UNINFORMED_LOG_S, relative_columns
 from features.sets import FEATURES
 
 FloatArray = npt.NDArray[np.float64]

@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from features.build import build, with_requests
+from features.build import REFERENCE_FEATURES, Referenced, build, made_relative, reference_log_s, with_requests
 from features.contract import FeatureContract
 from features.history import History, cluster_of_vc
-from features.reference import REFERENCE_FEATURES, Referenced, made_relative, reference_log_s
 from features.sets import FEATURES
 from features.vocabulary import ROLE_WHOLE_JOB
 from scheduler_core.types import FloatArray, IntArray, Job
@@ -121,7 +120,7 @@ class Built:
         return replace(self, features=self.features.hstack(built) if self.features.width else built)
 
     def referenced(self, names: Sequence[str], *, relative: bool) -> Referenced:
-        """Return the same as `features.reference.build_referenced`, building only missing features."""
+        """Return the same as `features.build.build_referenced`, building only missing features."""
         if not relative:
             plain = self.with_features(names).features.select(names)
             return Referenced(features=plain, plain=plain, reference_log_s=np.zeros((len(self.jobs), 2)))

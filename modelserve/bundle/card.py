@@ -72,7 +72,7 @@ class ResourceImportance(BaseModel):
 class Card(BaseModel):
     """What a model is: what it answers, what it was trained on, how it was judged.
 
-    `relative` says that run times are taken and answered against the reference of the like (`features.reference`);
+    `relative` says that run times are taken and answered against the reference of the like (`features.build`);
     `offsets` are added to the raw outputs in log units, by `p50`, `p90` or by usage target; `support` is the lowest
     and highest request seen in training; `metrics` are the held-out figures, null where one has no value. `alike` are
     the bounds that a usage model's answers are held by when requests are shrunk, null where they were not counted.

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from features.build import Referenced, build_referenced
 from features.columns.feature import Lookback
 from features.errors import FeatureError
 from features.online import EVIDENCE_KEYS
-from features.reference import Referenced, build_referenced
 from modelserve.bundle.alike import held
 from modelserve.bundle.boosters import raw_outputs
 from modelserve.bundle.built import Built, LastBuilt, candidate_rows

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from features.reference import relative_columns
+from features.build import relative_columns
 from modelserve.bundle.boosters import contributions
 from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.predictor import QUANTILE_NAMES, calibrated_run_times

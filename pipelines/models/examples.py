@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from features.build import build_referenced
 from features.contract import FeatureContract
 from features.history import History
-from features.reference import build_referenced
 from features.sets import FEATURES
 from features.vocabulary import Status
 from pipelines.errors import TrainingError
@@ -97,8 +97,8 @@ def examples_of(
 ) -> Examples:
     """Build the examples of one type; `history` covers the whole trace, and each row uses only its own past.
 
-    With `relative`, the reference of `features.reference` is subtracted from run times and from the features that are
-    run times.
+    The columns of `usage` are joined, null where not measured. With `relative`, the reference of `features.build` is
+    subtracted from run times and from the features that are run times.
     """
     own = jobs.filter(pl.col(TYPE_COLUMN[by]) == task_type).sort("submit_ts", *_IDENTITY)
     if usage is not None and usage.height:

@@ -90,7 +90,7 @@ class Recipe:
     features
         Name of the feature set.
     relative
-        Fit log run time minus the reference of similar jobs (`features.reference`); a prediction is raw + reference.
+        Fit log run time minus the reference of similar jobs (`features.build`); a prediction is raw + reference.
     boosting
         Parameters of the trees.
     censored

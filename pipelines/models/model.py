@@ -49,7 +49,7 @@ class TrainedModel:
     quantiles
         The quantile levels of the boosters' outputs, in order.
     relative
-        Whether the booster predicts run times relative to the reference of similar jobs (`features.reference`).
+        Whether the booster predicts run times relative to the reference of similar jobs (`features.build`).
     offsets
         Added to the raw outputs in log units, by quantile name (`p50`, `p90`) or by target.
     history

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from features.build import build_referenced
 from features.history import History
-from features.reference import build_referenced
 from features.tables import TASK_TYPES, has_ended
 from pipelines.report.charts.attributions import beeswarm, coverage, importances
 from pipelines.report.charts.panels import spaced

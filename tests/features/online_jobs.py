@@ -2,10 +2,10 @@
 
 import polars as pl
 
+from features.build import build_referenced
 from features.contract import FeatureContract
 from features.history import USE_COLUMNS, History
 from features.online import EndedRun, JobAsked, OnlineHistory
-from features.reference import build_referenced
 from features.rows import RowBuilder, Rows
 from features.sets import FEATURES, named
 from features.tables import has_ended

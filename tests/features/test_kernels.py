@@ -66,7 +66,7 @@ def test_frames_and_single_rows_share_one_compiled_kernel() -> None:
     history.add(ended_runs(jobs.with_columns(job_id=pl.col("job_id") + "x")))
     rows_online("submit", jobs, history)
 
-    for name in ("newest_of_many", "newest_at_places", "asked", "against"):
+    for name in ("newest_of_many", "newest_at_places", "own_numbers", "relative_rows"):
         assert len(getattr(kernels, name).signatures) == 1, name
 
 

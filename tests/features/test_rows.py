@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.build import with_requests
+from features.build import build_referenced, log_mean, reference_log_s, with_requests
 from features.errors import ContractError
 from features.history import History
 from features.online import EndedRun, OnlineHistory
-from features.reference import build_referenced, log_mean, reference_log_s
 from features.rows import RowBuilder, Rows
 from features.sets import FEATURE_SETS
 from features.tables import has_ended

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from polars.testing import assert_frame_equal
 
-from features.build import build, with_requests
-from features.reference import build_referenced
+from features.build import build, build_referenced, with_requests
 from modelserve.bundle import built as built_module
 from modelserve.bundle import predictor as predictor_module
 from modelserve.bundle.built import Built, LastBuilt, candidate_rows, jobs_frame

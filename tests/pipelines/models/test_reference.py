@@ -6,8 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from features import reference
-from features.build import build
+from features.build import LIKE, REFERENCE_FEATURES, build, made_relative, reference_log_s
 from features.history import History
 from pipelines.models import evaluate, examples
 from pipelines.models.boosting import Boosting
@@ -19,7 +18,7 @@ OFF = Adaptation(shares=(0.0,))
 
 
 def row(like: float | None, every: float | None) -> pl.DataFrame:
-    values = {name: [like if name.startswith("like") else every] for name in reference.REFERENCE_FEATURES}
+    values = {name: [like if name.startswith("like") else every] for name in REFERENCE_FEATURES}
     return pl.DataFrame(values, schema=dict.fromkeys(values, pl.Float64))
 
 
@@ -29,13 +28,13 @@ def row(like: float | None, every: float | None) -> pl.DataFrame:
 def test_the_reference_is_of_the_like_else_of_all_else_an_hour(
     like: float | None, every: float | None, seconds: float
 ) -> None:
-    assert np.exp(reference.reference_log_s(row(like, every))) == pytest.approx(np.array([[seconds, seconds]]))
+    assert np.exp(reference_log_s(row(like, every))) == pytest.approx(np.array([[seconds, seconds]]))
 
 
 def test_the_windows_are_averaged_in_logs() -> None:
-    frame = row(100.0, 7.0).with_columns(pl.lit(10_000.0).alias(reference.LIKE["p90"][0]))
+    frame = row(100.0, 7.0).with_columns(pl.lit(10_000.0).alias(LIKE["p90"][0]))
 
-    assert reference.reference_log_s(frame)[0] == pytest.approx([np.log(1e2), (np.log(1e4) + 2 * np.log(1e2)) / 3])
+    assert reference_log_s(frame)[0] == pytest.approx([np.log(1e2), (np.log(1e4) + 2 * np.log(1e2)) / 3])
 
 
 def test_run_times_are_taken_against_it_and_nothing_else_is() -> None:
@@ -43,7 +42,7 @@ def test_run_times_are_taken_against_it_and_nothing_else_is() -> None:
     frame = build(jobs, History.of(jobs), "wide")
     against = np.linspace(1.0, 9.0, jobs.height)
 
-    seen = reference.made_relative(frame, against)
+    seen = made_relative(frame, against)
 
     changed = {c for c in frame.columns if not frame[c].equals(seen[c])}
     assert seen.columns == frame.columns
