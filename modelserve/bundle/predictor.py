@@ -20,11 +20,10 @@ from features.build import Referenced, build_referenced
 from features.columns.feature import Lookback
 from features.errors import FeatureError
 from features.online import EVIDENCE_KEYS
-from modelserve.bundle.alike import held
 from modelserve.bundle.boosters import raw_outputs
 from modelserve.bundle.built import Built, LastBuilt, candidate_rows
 from modelserve.bundle.bundle import Bundle
-from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS, Card
+from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS, Card, held
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from features.rows import Rows
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE
-from modelserve.bundle.alike import held
-from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS
+from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS, held
 from modelserve.bundle.predictor import Sources, calibrated_run_times, calibrated_use, knowledge_of
 from modelserve.calls.logged_context import Answered, Call
 from modelserve.calls.request_context import Kind, RequestContext, Whose, asked_of

@@ -65,7 +65,7 @@ def ratio_interval(blocks: IntArray, top: FloatArray, bottom: FloatArray, draws:
 
 
 MODEL: Final = "xgboost"
-"""The reference row of the comparison."""
+"""Name of the model's row in an evaluation, the reference of the comparison; all other rows are baselines."""
 
 EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
     "model": pl.String,

@@ -10,8 +10,7 @@ from typing import Final, Literal
 
 import polars as pl
 
-MODEL: Final = "xgboost"
-"""Name of the model's row in an evaluation; all other rows are baselines."""
+from pipelines.models.comparison import MODEL
 
 FITTED_BASELINES: Final = frozenset({"random_forest", "random_forest_relative"})
 """Fitted baselines; the gate requires a lead over the history baselines only."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -16,18 +16,11 @@ import xgboost as xgb
 
 from features.contract import FeatureContract
 from features.history import History
-from modelserve.bundle.alike import Alike
 from modelserve.bundle.bundle import write_bundle
-from modelserve.bundle.card import Card, Importance, card_from
+from modelserve.bundle.card import Alike, Card, Importance, card_from
 from modelserve.bundle.population import Population
 
 Kind = Literal["runtime", "usage"]
-
-RUNTIME_TARGET: Final = "run_s"
-"""The run-time booster: two outputs, p50 and p90 of log run time."""
-
-USAGE_TARGETS: Final = ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib")
-"""The usage boosters: one output each, an upper quantile of log1p of the use of one instance."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import xgboost as xgb
 
-from modelserve.bundle.alike import PARAMETER_SERVER, Alike, alike_key
+from modelserve.bundle.card import PARAMETER_SERVER, Alike, alike_key
 from pipelines.models import boosting
 from pipelines.models.boosting import Boosting, Columns, Matrix, Rows
 from pipelines.models.conformal import P90_ADAPTATION, Adaptation, Calibration, adaptive_offsets, static_offset

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from features.history import History
+from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.population import Population
 from pipelines.errors import TrainingError
 from pipelines.models import boosting, metrics
@@ -31,7 +32,7 @@ from pipelines.models.importance import (
     permuted_requests,
 )
 from pipelines.models.metrics import QUANTILES, FloatArray
-from pipelines.models.model import RUNTIME_TARGET, TrainedModel
+from pipelines.models.model import TrainedModel
 from pipelines.models.splits import time_later
 
 NOT_METRICS: Final = frozenset({"model", "trace", "task_type", "split"})

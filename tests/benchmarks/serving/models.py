@@ -13,13 +13,14 @@ from typing import Final
 
 import polars as pl
 
+from modelserve.bundle.card import RUNTIME_TARGET
 from modelserve.bundle.registry import mirror
 from modelserve.contract.requests import JobRow, RequestRow
 from pipelines.lake.ingest import ingest
 from pipelines.lake.lake import Lake
 from pipelines.models.boosting import Boosting
 from pipelines.models.fitted import Recipe
-from pipelines.models.model import RUNTIME_TARGET, TrainedModel
+from pipelines.models.model import TrainedModel
 from pipelines.models.runtime import train_runtime
 from pipelines.models.tracking import promote, track
 from pipelines.models.usage import train_usage

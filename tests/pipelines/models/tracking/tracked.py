@@ -9,7 +9,8 @@ import xgboost as xgb
 from features.build import build
 from features.contract import FeatureContract
 from features.history import History
-from pipelines.models.model import USAGE_TARGETS, TrainedModel
+from modelserve.bundle.card import USAGE_TARGETS
+from pipelines.models.model import TrainedModel
 
 CUT = datetime(2020, 7, 4, tzinfo=UTC)
 

@@ -1,13 +1,12 @@
-"""Jobs alike: what a usage model's answers are held by when requests are shrunk."""
+"""The bounds on peak use of similar jobs in a card, and how they hold a usage model's answers."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from modelserve.bundle.alike import OWN_RUNS, Alike, alike_key, held
 from modelserve.bundle.bundle import Bundle
-from modelserve.bundle.card import USAGE_TARGETS, Card
+from modelserve.bundle.card import OWN_RUNS, USAGE_TARGETS, Alike, Card, alike_key, held
 from scheduler_core.types import Job, PeakUse, Request
 from tests.modelserve.bundle.test_predictor import PREDICTORS
 
