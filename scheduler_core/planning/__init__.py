@@ -1,5 +1,5 @@
-"""Decide by energy, carbon and cost: models of speed and power, hourly grid series, release times, allocation.
+"""Decisions by energy, carbon and cost: models of GPU speed and power, hourly grid series, job release, allocation.
 
-Pure functions on arrays: no files, no clock. Files and accounts are in `pipelines.simulation.energy`. Called by
-`pipelines.simulation` and `pipelines.studies`.
+Pure functions on arrays: no files, no clock. `pipelines.simulation.energy` reads files and computes energy accounts.
+Called by `pipelines.simulation` and `pipelines.studies`.
 """

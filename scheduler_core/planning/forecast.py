@@ -14,14 +14,15 @@ from scheduler_core.planning.hourly import HOURS_PER_DAY, HourlySeries
 from scheduler_core.types import FloatArray, IntArray
 
 Forecast = Callable[[IntArray, int], IntArray]
-"""`(current hours, hours ahead) -> hours whose values are the forecast`; none is later than the current hour."""
+"""Function from (indices of the current hours, hours ahead) to indices of known hours whose values are the forecast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastError:
-    """Errors of a forecast over reported hours, in the unit of the series.
+    """Errors of a forecast on the reported hours, in the unit of the series.
 
-    `bias` is the mean of forecast minus actual value; `mae_frac` the mean absolute error over the mean absolute value.
+    `bias` is the mean of forecast minus actual value. `mae_frac` is the mean absolute error divided by the mean
+    absolute value.
     """
 
     hours: int
@@ -32,13 +33,15 @@ class ForecastError:
 
 
 def persistence(hours: IntArray, ahead_h: int) -> IntArray:
-    """Repeat the newest value for every hour ahead."""
+    """Return the current hours themselves: the forecast repeats the newest value for every hour ahead."""
     del ahead_h
     return hours
 
 
 def yesterday(hours: IntArray, ahead_h: int) -> IntArray:
-    """Repeat the newest known value of the same hour of the day: that of yesterday for the next 24 hours, and so on.
+    """Return the newest known hours at the same hour of the day as the forecast hours.
+
+    For 1 to 24 hours ahead they lie 24 hours before the forecast hour, for 25 to 48 hours ahead 48 hours, and so on.
 
     >>> yesterday(np.array([100]), 3).tolist(), yesterday(np.array([100]), 24).tolist()
     ([79], [100])
@@ -50,10 +53,10 @@ FORECASTS: Final[dict[str, Forecast]] = {"persistence": persistence, "yesterday"
 
 
 def forecast(series: HourlySeries, hours: IntArray, ahead_h: int, how: str) -> FloatArray:
-    """Return the forecast for `ahead_h` hours after each of the `hours` (n,), which are indices into the series.
+    """Return the values forecast for `ahead_h` hours after each of the current `hours`, indices into the series (n,).
 
-    The value of the current hour is known. If less than a day is known, `yesterday` repeats the newest value; a series
-    that wraps is known before its first hour.
+    The value of the current hour is known. If `yesterday` needs an hour before the series, it repeats the newest value,
+    unless the series wraps: then all earlier hours are known.
 
     Raises
     ------
@@ -70,9 +73,10 @@ def forecast(series: HourlySeries, hours: IntArray, ahead_h: int, how: str) -> F
 
 
 def forecast_error(series: HourlySeries, ahead_h: int, how: str) -> ForecastError:
-    """Return the error of a forecast over every hour of the series that has both a forecast and a reported value.
+    """Return the error of a forecast on every hour of the series that has a reported value.
 
-    The first day is left out for every forecast, so that all are compared over the same hours. Wrapping is not used.
+    The first day is left out for every forecast, so that all forecasts are tested on the same hours. A series that
+    wraps is treated as one that does not.
 
     Raises
     ------

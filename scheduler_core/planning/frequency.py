@@ -13,15 +13,15 @@ from scheduler_core.errors import BadInput
 from scheduler_core.types import FloatArray
 
 LEAST_STEPS = 2
-"""Fewest frequencies in a table: two coefficients are fitted to the times, and two to the watts."""
+"""Minimum number of frequencies in a table; each of the two fitted lines has two coefficients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrequencyModel:
-    """Step time and power of a GPU at each core frequency f.
+    """Step time and power of a GPU as functions of its core frequency f.
 
-    The step time relative to that at `reference_mhz` is `a + b_mhz / f` (1 at the reference, up to the error of the
-    fit); a running GPU draws `p0_w + c_w_per_mhz3 * f**3` watts.
+    Step time divided by the step time at `reference_mhz` is `a + b_mhz / f`, which is 1 at the reference up to the
+    error of the fit. A running GPU draws `p0_w + c_w_per_mhz3 * f**3` watts.
 
     References
     ----------
@@ -43,11 +43,11 @@ class FrequencyModel:
     c_w_per_mhz3: float
 
     def time_ratio(self, mhz: npt.ArrayLike) -> FloatArray:
-        """Return the step time relative to that at the reference frequency."""
+        """Return the step time divided by the step time at the reference frequency."""
         return np.asarray(self.a + self.b_mhz / np.asarray(mhz, dtype=np.float64))
 
     def perf(self, mhz: npt.ArrayLike) -> FloatArray:
-        """Return the speed relative to that at the reference frequency."""
+        """Return the speed divided by the speed at the reference frequency."""
         return np.asarray(self.time_ratio(self.reference_mhz) / self.time_ratio(mhz))
 
     def watts(self, mhz: npt.ArrayLike) -> FloatArray:
@@ -55,7 +55,7 @@ class FrequencyModel:
         return np.asarray(self.p0_w + self.c_w_per_mhz3 * np.asarray(mhz, dtype=np.float64) ** 3)
 
     def optimal_mhz(self) -> float:
-        """Return the frequency with the least energy per unit of work; of equal ones the lower."""
+        """Return the frequency with the least energy per unit of work; the lowest in a tie."""
         steps = np.asarray(self.steps_mhz)
         return self.steps_mhz[int(np.argmin(self.watts(steps) * self.time_ratio(steps)))]
 
@@ -63,15 +63,16 @@ class FrequencyModel:
 def fit_frequency(
     mhz: npt.ArrayLike, perf: npt.ArrayLike, watts: npt.ArrayLike, *, reference_mhz: float | None = None
 ) -> FrequencyModel:
-    """Fit a model to watts and to speeds relative to those at the reference, by default the highest frequency.
+    """Fit a model to power and relative speed measured at several frequencies.
 
-    Both fits minimise squared relative errors.
+    `perf` is the speed divided by the speed at `reference_mhz`, by default the highest frequency. Both fits minimise
+    squared relative errors.
 
     Raises
     ------
     BadInput
-        If there are fewer than two frequencies, one is repeated, a value is not finite and above zero, or the fitted
-        times or watts are not above zero at every frequency.
+        If there are fewer than two frequencies, a frequency is repeated, a value is not finite and above zero, or the
+        fitted times or watts are not above zero at every frequency.
     """
     steps, speeds, drawn = _columns(mhz, perf, watts)
     reference = float(steps.max()) if reference_mhz is None else float(reference_mhz)
@@ -94,7 +95,7 @@ def fit_frequency(
 
 
 def line(x: FloatArray, y: FloatArray) -> tuple[float, float]:
-    """Return intercept and slope of the line with the least squared relative errors in y (all above zero).
+    """Return intercept and slope of the line that minimises squared relative errors in y; all y are above zero.
 
     >>> intercept, slope = line(np.array([1.0, 2.0, 4.0]), np.array([3.0, 5.0, 9.0]))
     >>> round(intercept, 9), round(slope, 9)
@@ -107,7 +108,7 @@ def line(x: FloatArray, y: FloatArray) -> tuple[float, float]:
 
 
 def mean_error(modelled: FloatArray, measured: FloatArray) -> float:
-    """Return the mean absolute relative error.
+    """Return the mean absolute relative error of modelled values.
 
     >>> mean_error(np.array([1.1, 0.9]), np.array([1.0, 1.0]))
     0.1...
@@ -116,7 +117,7 @@ def mean_error(modelled: FloatArray, measured: FloatArray) -> float:
 
 
 def _columns(*given: npt.ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the checked columns of a table: equal lengths, finite, above zero, no frequency repeated."""
+    """Return the columns as arrays, after checks: equal lengths, finite, above zero, no frequency repeated."""
     steps, speeds, drawn = (np.asarray(each, dtype=np.float64) for each in given)
     if steps.ndim != 1 or steps.shape != speeds.shape or steps.shape != drawn.shape or len(steps) < LEAST_STEPS:
         raise BadInput(

@@ -12,19 +12,19 @@ from scheduler_core.planning.hourly import HourlySeries
 CARBON_UNIT: Final = "g/kWh"
 PRICE_UNIT: Final = "USD/kWh"
 MOST_PUE: Final = 10.0
-"""Higher than the PUE of any site; a larger value is refused as a mistake."""
+"""Maximum PUE accepted, above that of any real site; a larger value is refused as a mistake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """The series of one zone and the PUE of a site there; a series is None if it is not available.
+    """Carbon and price series of one grid zone, and the PUE of a site in that zone; an unavailable series is None.
 
-    `pue` is the site's energy over that of its machines; emissions and cost are those of the whole site.
+    `pue` is the energy of the site divided by the energy of its machines. The two series are per kWh of the site.
 
     Raises
     ------
     BadInput
-        If a series is of another unit, or the PUE is not from 1 to 10.
+        If a series has another unit than g/kWh or USD/kWh, or the PUE is not from 1 to 10.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class Grid:
             raise BadInput(f"grid {self.zone}: found a PUE of {self.pue}, expected 1 to {MOST_PUE:g}")
 
     def carbon_g_per_kwh(self, ts: float) -> float:
-        """Return grams of CO2 equivalent per kWh.
+        """Return the carbon intensity at a moment (Unix time), in grams of CO2 equivalent per kWh.
 
         Raises
         ------
@@ -57,7 +57,7 @@ class Grid:
         return _required(self.carbon, self.zone, "carbon intensity").at(ts)
 
     def price_usd_per_kwh(self, ts: float) -> float:
-        """Return USD per kWh, which may be negative.
+        """Return the electricity price at a moment (Unix time), in USD per kWh; it may be negative.
 
         Raises
         ------

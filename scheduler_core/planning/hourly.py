@@ -1,6 +1,6 @@
 """An hourly series, one constant value per hour (UTC), and its exact integral between any two moments.
 
-No file is read and nothing is forecast here. Called by `grid`, `forecast`, `release` and the energy accounts.
+Files are read and forecasts made elsewhere. Called by `grid`, `forecast`, `release` and the energy accounts.
 """
 
 from dataclasses import dataclass, field, replace
@@ -17,25 +17,25 @@ HOURS_PER_DAY: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HourlySeries:
-    """Values of consecutive hours: `values[i]` is valid for the hour that begins i hours after `start_s`.
+    """Series of hourly values: `values[i]` is valid for the hour that begins i hours after `start_s`.
 
     Attributes
     ----------
     start_s
         Unix time (UTC) at which the first hour begins, a whole hour.
     values
-        One finite value per hour (n), at least one.
+        One finite value per hour, at least one; shape (n,).
     unit
         Unit of the values, such as "g/kWh".
     filled
-        Marks the hours (n) without a reported value; by default none.
+        True for hours whose value was not reported but filled in; shape (n,), by default all False.
     wrap
-        Repeat the series before its first and after its last hour. Otherwise moments outside the series are refused.
+        Whether the series repeats before its first and after its last hour. If not, moments outside it are refused.
 
     Raises
     ------
     BadInput
-        If there is no value, one is not finite, or `start_s` is not a whole hour.
+        If there is no value, a value is not finite, or `start_s` is not a whole hour.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class HourlySeries:
     @overload
     def at(self, ts: FloatArray) -> FloatArray: ...
     def at(self, ts: float | FloatArray) -> float | FloatArray:
-        """Return the value at a moment (Unix time), or at each of several.
+        """Return the value at a moment (Unix time), or the values at an array of moments.
 
         Raises
         ------
@@ -118,7 +118,7 @@ class HourlySeries:
         return float(between) if np.ndim(from_s) == 0 else np.asarray(between, dtype=np.float64)
 
     def mean(self, from_s: float, until_s: float) -> float:
-        """Return the mean over time between two moments; the value there if they are equal.
+        """Return the time average between two moments; if the moments are equal, the value at that moment.
 
         Raises
         ------
@@ -130,18 +130,21 @@ class HourlySeries:
         return self.integral(from_s, until_s) / ((until_s - from_s) / HOUR_S)
 
     def truncated(self, until_s: float) -> "HourlySeries":
-        """Return the hours that begin before a moment: the part of the series known then.
+        """Return the series of only the hours that begin before `until_s`: the part known at that moment.
 
         Raises
         ------
         BadInput
-            If no hour begins before it.
+            If no hour begins before `until_s`.
         """
         count = int(np.ceil((until_s - self.start_s) / HOUR_S))
         return replace(self, values=self.values[: max(count, 0)], filled=self.filled[: max(count, 0)])
 
     def going_round(self) -> "HourlySeries":
-        """Return the series with `wrap`; an incomplete last day is dropped, so that hours of the day stay aligned."""
+        """Return the series repeating without end (`wrap`).
+
+        An incomplete last day is dropped, so that every repetition begins at the same hour of the day.
+        """
         count = len(self.values) - len(self.values) % HOURS_PER_DAY or len(self.values)
         return replace(self, values=self.values[:count], filled=self.filled[:count], wrap=True)
 

@@ -1,4 +1,4 @@
-"""Power of machines, idle and at full load, by their name or by their GPU type and CPU model.
+"""Power of machines when idle and at full load, looked up by machine name or by GPU type and CPU model.
 
 Tables are read from files in `pipelines.simulation.energy.power_file`. Called by the energy accounts and the report.
 """
@@ -15,7 +15,7 @@ JOULES_PER_KWH: Final = 3.6e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watts:
-    """Power of a device when idle and at full load, W.
+    """Power of a device when idle and at full load, in watts.
 
     Raises
     ------
@@ -33,7 +33,7 @@ class Watts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """One CPU of a model: its watts and its physical cores."""
+    """Power and number of physical cores of one CPU."""
 
     watts: Watts
     cores: int
@@ -41,10 +41,10 @@ class Package:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePower:
-    """Power of one machine: all its CPUs together, and each of its GPUs.
+    """Power of one machine: of all its CPUs together, and of each of its GPUs.
 
-    Power is linear in use between idle and full load (ours: only these two values are published). Memory, disks and
-    fans are not included.
+    Power is linear in use between idle and full load (our assumption: only these two values are published). Memory,
+    disks and fans are not included.
 
     Raises
     ------
@@ -73,7 +73,7 @@ class NodePower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumed:
-    """Use assumed for runs without a measurement: fractions of the CPUs and of the GPUs they hold."""
+    """Use assumed for runs whose use was not measured: fractions of the CPUs and of the GPUs that the run holds."""
 
     cpu_frac: float
     gpu_frac: float
@@ -85,28 +85,28 @@ class Assumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerTable:
-    """Power figures of a site.
+    """Power of the CPUs, GPUs and machines of a site.
 
     Attributes
     ----------
     gpus, cpus
-        Figures by GPU type, and by CPU model.
+        Power by GPU type, and by CPU model.
     hosts
-        CPU model of a machine by its GPU type.
+        CPU model of the machines with each GPU type.
     default_gpu, default_cpu
-        Used for machines whose type is unknown or not in the table.
+        GPU type and CPU model used for machines whose GPU type is unknown or not in the table.
     threads_per_core
-        Cores counted in a machine's description per physical core.
+        Logical cores (as counted in a machine's description) per physical core.
     packages
-        CPUs of a machine without a core count.
+        Number of CPUs assumed for a machine whose description has no core count.
     assumed
-        Use assumed for runs without a measurement.
+        Use assumed for runs whose use was not measured.
     machines
-        Machines with their own figures, by name.
+        Power of single machines by machine name; it takes precedence over the tables by type.
     pue
         The site's power usage effectiveness.
     source
-        Origin of the figures.
+        Origin of the values, for reports.
     """
 
     gpus: Mapping[str, Watts]
@@ -134,7 +134,7 @@ class PowerTable:
             )
 
     def node(self, machine: Machine) -> NodePower:
-        """Return the power of a machine: by its name, else by its GPU type and the CPU of that type's hosts."""
+        """Return the power of a machine: its entry in `machines`, else by its GPU type and the CPU model in `hosts`."""
         if machine.name in self.machines:
             return self.machines[machine.name]
         kind = machine.gpu_type or self.default_gpu
@@ -156,6 +156,6 @@ class PowerTable:
         return tuple(self.node(machine) for machine in machines)
 
     def guessed(self, machines: Sequence[Machine]) -> int:
-        """Return how many machines with GPUs use the default because their type is not in the table."""
+        """Return the number of GPU machines that use `default_gpu` because their GPU type is not in the table."""
         known = self.gpus.keys()
         return sum(each.gpus > 0 and each.name not in self.machines and each.gpu_type not in known for each in machines)

@@ -1,6 +1,7 @@
-"""Speed and power of a GPU as functions of its power limit, for sites that set a limit and not a frequency.
+"""Speed and power of a GPU as functions of its power limit, for sites that limit power and not the core frequency.
 
-Interpolated between measured limits; values outside them are refused. Called by `pipelines.studies.energy`.
+Both are interpolated between measured limits; a limit outside the measured range is refused. Called by
+`pipelines.studies.energy`.
 """
 
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ from scheduler_core.types import FloatArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerLimitModel:
-    """Measured seconds per epoch and mean watts by power limit, limits ascending.
+    """Seconds per epoch and mean watts measured at each power limit; limits ascend.
 
     References
     ----------
-    Zeus: understanding and optimizing GPU energy consumption of DNN training (NSDI 2023), whose tables these are.
+    Zeus: understanding and optimizing GPU energy consumption of DNN training (NSDI 2023); the published tables
+    have these columns.
 
     >>> model = fit_power_limit([100.0, 200.0], [40.0, 10.0], [100.0, 160.0])
     >>> round(float(model.epoch_s(141.42)), 1), float(model.watts(150.0)), model.optimal_limit_w()
@@ -30,12 +32,12 @@ class PowerLimitModel:
     drawn_w: tuple[float, ...]
 
     def epoch_s(self, limit_w: npt.ArrayLike) -> FloatArray:
-        """Return the seconds per epoch, interpolated linearly between logarithms of limits and of seconds.
+        """Return the seconds per epoch, interpolated linearly in log(limit) and log(seconds).
 
         Raises
         ------
         BadInput
-            If a limit is outside those measured.
+            If a limit is outside the measured range.
         """
         at = np.log(self._measured(limit_w))
         return np.asarray(np.exp(np.interp(at, np.log(self.limits_w), np.log(self.epochs_s))))
@@ -46,12 +48,12 @@ class PowerLimitModel:
         Raises
         ------
         BadInput
-            If a limit is outside those measured.
+            If a limit is outside the measured range.
         """
         return np.asarray(np.interp(self._measured(limit_w), self.limits_w, self.drawn_w))
 
     def optimal_limit_w(self) -> float:
-        """Return the measured limit with the least energy per epoch; of equal ones the lower."""
+        """Return the measured limit with the least energy per epoch; the lowest such limit in a tie."""
         return self.limits_w[int(np.argmin(np.multiply(self.epochs_s, self.drawn_w)))]
 
     def _measured(self, limit_w: npt.ArrayLike) -> FloatArray:
@@ -65,7 +67,7 @@ class PowerLimitModel:
 
 
 def fit_power_limit(limit_w: npt.ArrayLike, epoch_s: npt.ArrayLike, watts: npt.ArrayLike) -> PowerLimitModel:
-    """Return a model of the rows of one setting, one row per limit, in any order.
+    """Return the model of one training job from its measurements: one row per power limit, in any order.
 
     Raises
     ------

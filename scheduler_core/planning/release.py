@@ -1,6 +1,6 @@
-"""Deadline slack: decide at a job's arrival when it enters the queue, by a forecast of the grid.
+"""Choose at a job's arrival when it enters the queue: within its slack, in an hour of low forecast carbon or price.
 
-No job is simulated here. Called by `pipelines.simulation` and the studies.
+Jobs are not simulated here. Called by `pipelines.simulation` and the studies.
 """
 
 from dataclasses import dataclass
@@ -14,27 +14,30 @@ from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
 from scheduler_core.types import FloatArray, IntArray
 
 MOST_SLACK_H: Final = 7 * HOURS_PER_DAY
-"""Longest slack: a forecast that repeats one day is of no use for later weeks."""
+"""Maximum slack in hours; forecasts repeat one day and are of no use for later weeks."""
 
 MOST_RUN_FRAC: Final = 100.0
-"""Largest slack as a multiple of the predicted run time (ours); a larger value is refused as a mistake."""
+"""Maximum slack as a multiple of the predicted run time (our choice); a larger value is refused as a mistake."""
 
 CLAIRVOYANT: Final = "clairvoyant"
-"""Name of the comparison with perfect knowledge of the series: a bound, not a forecast."""
+"""Name of the policy that knows the actual series; a bound on what any forecast can save."""
 
 UNKNOWN_RUN_S: Final = HOUR_S
-"""Run time assumed if none is predicted, so that the hour in which the job starts decides (ours)."""
+"""Run time assumed for a job without a prediction: one hour, so that only the hour of its start counts (our choice)."""
 
 LONGEST_RUN_S: Final = 366 * HOURS_PER_DAY * HOUR_S
-"""Longest run time considered; only the first year of a longer or endless run counts."""
+"""Maximum run time considered; of a longer or endless run, only the first year counts."""
 
 _BETTER: Final = 1e-9
-"""Least relative gain for an hour to count as better."""
+"""Minimum relative gain for a later hour to count as better than an earlier one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slack:
-    """Longest delay of a job: in seconds, or as a fraction of its predicted run time (0 if none is predicted)."""
+    """Longest delay of a job: either in seconds, or as a fraction of its predicted run time.
+
+    With a fraction, a job without a predicted run time is not delayed.
+    """
 
     longest_s: float | None = None
     run_frac: float | None = None
@@ -54,7 +57,7 @@ class Slack:
             )
 
     def of(self, predicted_s: FloatArray) -> FloatArray:
-        """Return the longest delay of each job (n), at most a week."""
+        """Return the longest delay of each job in seconds, at most a week; shape (n,)."""
         if self.longest_s is not None:
             return np.full(len(predicted_s), self.longest_s)
         known = np.where(np.isfinite(predicted_s), predicted_s, 0.0)
@@ -64,20 +67,21 @@ class Slack:
 def released_s(
     arrive_s: FloatArray, slack_s: FloatArray, run_s: FloatArray, series: HourlySeries, start_ts: float, how: str
 ) -> FloatArray:
-    """Return when each job (n) enters the queue: at once, or at the start of a better hour within its slack.
+    """Return when each job enters the queue, in seconds of the simulation: at its arrival, or at a later full hour.
 
-    A job is released when the forecast mean of the series over its run is lowest, assuming that it starts then; among
-    equal hours at the earliest. Each job is decided once, at its arrival (ours), from the value of the current hour and
-    the forecast `how`: a name in `forecast.FORECASTS`, or `CLAIRVOYANT`.
+    A job is released when the forecast mean of the series during its run is lowest, assuming that it starts at its
+    release. In a tie the earliest time is taken. Each job's release is decided once, at its arrival (our choice).
 
     Parameters
     ----------
     arrive_s, slack_s
-        Arrival in seconds of the simulation (n), and longest delay.
+        Arrival and longest delay of each job, in seconds of the simulation; shape (n,).
     run_s
-        Predicted run time; NaN means `UNKNOWN_RUN_S`.
+        Predicted run time of each job in seconds; NaN means `UNKNOWN_RUN_S`; shape (n,).
     start_ts
-        Unix time of the simulation's 0 s.
+        Unix time at second 0 of the simulation.
+    how
+        Forecast to use: a name in `forecast.FORECASTS`, or `CLAIRVOYANT`.
 
     Raises
     ------
@@ -111,7 +115,7 @@ def released_s(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Forecast:
-    """Forecast of the next day for each job (n), repeated after 24 h: cumulative sums (n, 25) from the current hour."""
+    """Forecast of the 24 hours from each job's arrival, then repeated, as cumulative sums; shape (n, 25)."""
 
     sums: FloatArray
 
@@ -124,7 +128,7 @@ class _Forecast:
     def mean(
         self, from_s: FloatArray, lasts_s: FloatArray, begins: FloatArray, rows: IntArray | slice = slice(None)
     ) -> FloatArray:
-        """Return the mean over `lasts_s`, starting `from_s` after the start of the current hour."""
+        """Return each job's mean of the series during a run of `lasts_s` that starts `from_s` after `begins`."""
         del begins
         sums = self.sums[rows]
         total = _through(sums, (from_s + lasts_s) / HOUR_S) - _through(sums, from_s / HOUR_S)
@@ -133,21 +137,21 @@ class _Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Actual:
-    """The actual series."""
+    """Actual series in the place of a forecast, for `CLAIRVOYANT`."""
 
     series: HourlySeries
 
     def mean(
         self, from_s: FloatArray, lasts_s: FloatArray, begins: FloatArray, rows: IntArray | slice = slice(None)
     ) -> FloatArray:
-        """Return the mean over `lasts_s`, starting `from_s` after the start of the current hour."""
+        """Return each job's mean of the series during a run of `lasts_s` that starts `from_s` after `begins`."""
         del rows
         starts = begins + from_s
         return np.asarray(self.series.integral(starts, starts + lasts_s) / (lasts_s / HOUR_S), dtype=np.float64)
 
 
 def _through(sums: FloatArray, hours: FloatArray) -> FloatArray:
-    """Return the integral over the first `hours` of a repeated day, given its cumulative sums (n, 25)."""
+    """Return each job's integral of its repeated day from 0 to `hours`; `sums` are its cumulative sums (n, 25)."""
     days = np.floor(hours / HOURS_PER_DAY)
     left = hours - days * HOURS_PER_DAY
     whole = np.minimum(left.astype(np.int64), HOURS_PER_DAY - 1)

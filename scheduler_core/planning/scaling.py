@@ -1,4 +1,4 @@
-"""Step time and throughput of training as functions of the GPUs, the nodes and the batch on each GPU.
+"""Step time and throughput of training as functions of the number of GPUs, of nodes, and of samples on each GPU.
 
 Measured step times are read in `pipelines.studies.energy.measured`. Called by the carbon and energy studies.
 """
@@ -13,13 +13,14 @@ from scheduler_core.errors import BadInput
 from scheduler_core.types import FloatArray
 
 LEAST_GAMMA, MOST_GAMMA = 1.0, 10.0
-"""Range of gamma: at 1 computing and synchronising add up, at 10 the longer of the two counts almost alone."""
+"""Range of the overlap exponent gamma. At 1, computing and synchronising times add up; at 10, the step takes about the
+longer of the two."""
 
 ROUNDS: Final = 60
-"""Iterations of the fit; it converges in far fewer."""
+"""Number of iterations of the fit, far more than it needs to converge."""
 
 LEAST_S: Final = 1e-6
-"""Least starting value of a coefficient, used where least squares give less; a step takes milliseconds."""
+"""Minimum starting value of a coefficient in seconds, used where least squares give less; a step takes milliseconds."""
 
 DAMPING: Final = 1e-2
 
@@ -28,9 +29,9 @@ DAMPING: Final = 1e-2
 class ScalingModel:
     """Step time of data-parallel training.
 
-    Computing takes `grad_s + grad_s_per_sample * batch`; synchronising n GPUs `local_s + local_s_per_gpu * (n - 2)` on
-    one node and `remote_s + remote_s_per_gpu * (n - 2)` across nodes, nothing for one GPU. The two overlap:
-    T_iter = (T_grad^gamma + T_sync^gamma)^(1 / gamma).
+    Computing takes T_grad = `grad_s + grad_s_per_sample * batch`. Synchronising n GPUs takes T_sync =
+    `local_s + local_s_per_gpu * (n - 2)` on one node, `remote_s + remote_s_per_gpu * (n - 2)` across nodes, and 0 with
+    one GPU. Computing and synchronising overlap: T_iter = (T_grad^gamma + T_sync^gamma)^(1 / gamma).
 
     References
     ----------
@@ -59,7 +60,7 @@ class ScalingModel:
     def step_s(
         self, gpus: npt.ArrayLike, nodes: npt.ArrayLike | None = None, batch_per_gpu: npt.ArrayLike | None = None
     ) -> FloatArray:
-        """Return the seconds of a step; if `nodes` is None, on as few nodes as can hold the GPUs."""
+        """Return the seconds per training step; if `nodes` is None, the GPUs are on as few nodes as can hold them."""
         many = np.asarray(gpus, dtype=np.float64)
         across = np.ceil(many / self.gpus_per_node) if nodes is None else np.asarray(nodes, dtype=np.float64)
         batch = np.asarray(self.batch_per_gpu if batch_per_gpu is None else batch_per_gpu, dtype=np.float64)
@@ -73,12 +74,12 @@ class ScalingModel:
         return np.asarray(_joined(self.grad_s + self.grad_s_per_sample * batch, sync, self.gamma))
 
     def throughput(self, gpus: npt.ArrayLike, nodes: npt.ArrayLike | None = None) -> FloatArray:
-        """Return samples per second with the same batch on every GPU, n · batch / T_iter; 0 without a GPU."""
+        """Return samples per second with `batch_per_gpu` samples on each GPU: n · batch / T_iter; 0 without a GPU."""
         many = np.asarray(gpus, dtype=np.float64)
         return np.asarray(many * self.batch_per_gpu / self.step_s(np.maximum(many, 1.0), nodes))
 
     def split_throughput(self, gpus: npt.ArrayLike, nodes: npt.ArrayLike | None = None, *, batch: float) -> FloatArray:
-        """Return samples per second if one batch is split among the GPUs, which keeps the training result the same."""
+        """Return samples per second if one batch is split among the GPUs, which leaves training results unchanged."""
         many = np.asarray(gpus, dtype=np.float64)
         at_least_one = np.maximum(many, 1.0)
         return np.asarray(np.where(many > 0.0, batch / self.step_s(at_least_one, nodes, batch / at_least_one), 0.0))
@@ -95,14 +96,14 @@ def fit_scaling(
 ) -> ScalingModel:
     """Fit a model to measured steps by least squares on logarithms of step times and of computing times.
 
-    Computing time is `step_s` minus `sync_s`, the part that waits for other GPUs. If only runs on one node or only runs
-    across nodes were measured, both are given the same synchronising time. `batch_per_gpu` of the model is the median
-    measured.
+    Computing time is `step_s` minus `sync_s`, the time spent waiting for other GPUs. If all measured runs were on one
+    node, or all were across nodes, the same synchronising time is used for both cases. The model's `batch_per_gpu` is
+    the median of the measured ones.
 
     Raises
     ------
     BadInput
-        If there are no rows, columns differ in length, or a step is not longer than its synchronising.
+        If there are no rows, columns differ in length, or a step time is not above its synchronising time.
     """
     given = (gpus, nodes, batch_per_gpu, step_s, sync_s)
     many, across, batch, step, sync = (np.asarray(each, dtype=np.float64) for each in given)
@@ -123,7 +124,7 @@ def scaling_error(
     batch_per_gpu: npt.ArrayLike,
     step_s: npt.ArrayLike,
 ) -> float:
-    """Return the mean absolute relative error of step times."""
+    """Return the mean absolute relative error of the modelled step times."""
     measured = np.asarray(step_s, dtype=np.float64)
     return float(np.abs(model.step_s(gpus, nodes, batch_per_gpu) / measured - 1.0).mean())
 
@@ -138,7 +139,7 @@ def _joined(grad: FloatArray | float, sync: FloatArray, gamma: float) -> FloatAr
 def _start(
     many: FloatArray, across: FloatArray, batch: FloatArray, step: FloatArray, sync: FloatArray, gpus_per_node: int
 ) -> ScalingModel:
-    """Return a starting model: computing and waiting as measured, fitted without overlap."""
+    """Return a starting model: computing and synchronising times, each fitted to its own measurements."""
     grad = _above_zero(batch, step - sync)
     waits = {}
     for name, rows in {"local": (across == 1) & (many > 1), "remote": (across > 1) & (many > 1)}.items():
@@ -160,7 +161,7 @@ def _start(
 
 
 def _above_zero(x: FloatArray, y: FloatArray) -> tuple[float, float]:
-    """Return intercept and slope of relative least squares, neither below `LEAST_S`."""
+    """Return intercept and slope that minimise squared relative errors, both at least `LEAST_S`."""
     columns = np.column_stack([1.0 / y, x / y])
     (intercept, slope), *_ = np.linalg.lstsq(columns, np.ones(len(y)), rcond=None)
     return max(float(intercept), LEAST_S), max(float(slope), LEAST_S)
@@ -169,7 +170,7 @@ def _above_zero(x: FloatArray, y: FloatArray) -> tuple[float, float]:
 def _settled(
     start: ScalingModel, many: FloatArray, across: FloatArray, batch: FloatArray, step: FloatArray, grad: FloatArray
 ) -> ScalingModel:
-    """Improve a model by damped Gauss-Newton steps on the logarithms of its coefficients (Levenberg, Marquardt)."""
+    """Improve a model by Levenberg-Marquardt steps on the logarithms of its coefficients."""
 
     def misses(theta: FloatArray) -> FloatArray:
         model = _of(start, theta)
@@ -202,7 +203,10 @@ def _theta(model: ScalingModel) -> FloatArray:
 
 
 def _of(model: ScalingModel, theta: FloatArray) -> ScalingModel:
-    """Return the model with parameters `theta`: exponentials keep coefficients above 0, a logistic bounds gamma."""
+    """Return the model for unbounded parameters `theta`.
+
+    Exponentials keep its coefficients above 0, and a logistic function keeps gamma in its range.
+    """
     gamma = LEAST_GAMMA + (MOST_GAMMA - LEAST_GAMMA) / (1.0 + np.exp(-np.clip(theta[-1], -30.0, 30.0)))
     coefficients = dict(zip(COEFFICIENTS, np.exp(np.clip(theta[:-1], -40.0, 10.0)).tolist(), strict=True))
     return replace(model, **coefficients, gamma=float(gamma))
