@@ -1,6 +1,7 @@
-"""The readable event loop, and the reference of the compiled one: a heap of (time, kind, number).
+"""The readable simulation engine, which the compiled engine must reproduce: an event loop over a heap.
 
-The scheduler decides starts and placements, without access to actual run times; the loop supplies those.
+The heap holds (time, kind, number of the run, job or outage). The scheduler decides starts and placements without
+access to actual run times; the loop knows the run times and ends the runs.
 Called by `simulator` and by tests.
 """
 
@@ -24,7 +25,10 @@ from scheduler_core.types import IntArray
 
 
 class Happening(IntEnum):
-    """Kinds of events, in their order at one moment: capacity is released before it is allocated."""
+    """Kinds of events, numbered in the order in which simultaneous events are handled.
+
+    Runs end before jobs arrive, so that released capacity can be allocated at the same moment.
+    """
 
     END = 0
     UP = 1
@@ -34,7 +38,7 @@ class Happening(IntEnum):
 
 @dataclass(slots=True)
 class Run:
-    """A run of a job; `end_s` is the planned end until it has ended."""
+    """One run of a job on its machines; `end_s` is the planned end while it runs, then the actual end."""
 
     serial: int
     start_s: float
@@ -74,7 +78,7 @@ def run_plain(
 
 
 def _host_devices(runs: Sequence[Run], cluster: Cluster) -> IntArray | None:
-    """Return the milli-GPUs taken of each device, per entry of `Schedule.hosts`; None if GPUs are pooled."""
+    """Return `Schedule.host_devices`: the milli-GPUs taken from each GPU of a machine; None if GPUs are pooled."""
     if cluster.devices is None:
         return None
     devices = cluster.devices.shape[1]
@@ -105,7 +109,7 @@ class _Loop:
         heapq.heapify(self._heap)
 
     def until(self, horizon_s: float) -> float:
-        """Process every moment up to the horizon, with one scheduling round each; return the last moment."""
+        """Process all events up to the horizon, with one scheduling round per moment; return the last moment."""
         last_s = 0.0
         while math.isfinite(now_s := self._next_s(last_s)) and now_s <= horizon_s:
             self.strand(last_s, now_s)
@@ -117,14 +121,14 @@ class _Loop:
         return last_s
 
     def strand(self, from_s: float, until_s: float) -> None:
-        """Add the free GPU-seconds until the next moment if some waiting job requests no more GPUs than are free."""
+        """Add the free GPU-seconds from `from_s` to `until_s` if some waiting job needs no more GPUs than are free."""
         wanted = min((gang.milli_gpus for job in self.scheduler.queue if (gang := job.demand).units[2] > 0), default=0)
         free = int(self.scheduler.occupancy.room.free[:, 2].sum()) if wanted else 0
         if 0 < wanted <= free:
             self.stranded_gpu_s += free / MILLI * (until_s - from_s)
 
     def _next_s(self, now_s: float) -> float:
-        """Return the next moment: an event, or a preemption tick while jobs wait and run."""
+        """Return the time of the next event, or of the next preemption check if jobs both wait and run."""
         while self._heap and self._heap[0][1] == Happening.END and self._is_stale(self._heap[0][2]):
             heapq.heappop(self._heap)
         next_s = self._heap[0][0] if self._heap else math.inf
@@ -133,7 +137,7 @@ class _Loop:
         return next_s
 
     def _is_stale(self, number: int) -> bool:
-        """Return whether a run was stopped before its planned end."""
+        """Return whether run `number` was stopped before its planned end, so that its end event is void."""
         return self.runs[number].ending != Ending.RUNNING
 
     def _handle(self, what: Happening, number: int, now_s: float) -> None:
@@ -200,7 +204,7 @@ def next_multiple(step_s: float, now_s: float) -> float:
 
 
 def waiting_of(workload: Workload, serial: int, match_gpu_type: bool) -> Waiting:
-    """Return a row of the workload as the scheduler's waiting job, without its run time."""
+    """Convert row `serial` of the workload to the waiting job that the scheduler sees, without its run time."""
     code = int(workload.gpu_type[serial])
     gpu_type = workload.gpu_types[code] if match_gpu_type and code != ANY_GPU_TYPE else None
     request, granted = (

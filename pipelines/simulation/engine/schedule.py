@@ -1,4 +1,4 @@
-"""The schedule of a finished simulation, as columns: every run of every job, its machines, and how it ended.
+"""The schedule of a finished simulation, as columns: every run of every job, its machines, and how the run ended.
 
 Nothing is simulated or measured here. Made by the two engines; read by `measures` and `energy`.
 """
@@ -17,7 +17,7 @@ EndingArray = npt.NDArray[np.int8]
 
 
 class Ending(IntEnum):
-    """How a run ended; `RUNNING` ones had not ended when the simulation did."""
+    """How a run ended; a run still `RUNNING` had not ended when the simulation did."""
 
     RUNNING = 0
     COMPLETED = 1
@@ -29,34 +29,34 @@ class Ending(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """One finished simulation; runs (k) are in the order of their starts.
+    """One finished simulation of n jobs; its k runs are in the order of their starts.
 
     Attributes
     ----------
     machines
-        The cluster; `hosts` are indices into it.
+        The machines of the cluster; `hosts` holds indices into this tuple.
     end_s
-        The horizon, or the last event's time where the horizon is infinite.
+        End of the simulation: the horizon, or the time of the last event if the horizon is infinite.
     job
-        The run's job, a row of `workload`.
+        Job of each run: a row of `workload`.
     start_s, end_run_s
-        Start and end of the run; for `RUNNING` ones the planned end (beyond `end_s`).
+        Start and end of each run. A `RUNNING` run has its planned end, which is after `end_s`.
     full
-        Whether the run held the job's full request (after a kill) instead of `granted_units`.
+        Whether the run held the job's full request, as after a kill, instead of `granted_units`.
     ending
-        `Ending` codes, int8.
+        Code of `Ending` of each run, int8.
     host_offsets, hosts, host_counts
         Run i held `host_counts[j]` instances on machine `hosts[j]`, for j in host_offsets[i] .. host_offsets[i + 1].
     host_devices
-        Milli-GPUs that each entry of `hosts` took of each GPU of its machine (len(hosts), largest number of GPUs of a
-        machine); None if GPUs are pooled.
+        Milli-GPUs that each entry of `hosts` took from each GPU of its machine; shape (len(hosts), largest number of
+        GPUs of a machine). None if GPUs are pooled.
     never_fits
-        Whether a job's (n) full request exceeds the empty cluster; such jobs never wait.
+        Whether the full request of each job (n,) exceeds the empty cluster. Such jobs never enter the queue.
     finished_s
-        When a job (n) completed or failed; NaN if it had not by the end.
+        Time at which each job (n,) completed or failed; NaN if it did neither before the end.
     stranded_gpu_s
-        GPU-seconds that stayed free while some waiting job requested no more GPUs than were free in total: lost to
-        fragmentation, to other resources, or to the rules of the queue.
+        GPU-seconds that stayed free while some waiting job requested no more GPUs than were free in total. Causes:
+        fragmentation, a lack of CPU or memory, or the rules of the queue.
     """
 
     workload: Workload

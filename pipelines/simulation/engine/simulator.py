@@ -1,6 +1,7 @@
-"""The simulator: checks the input, chooses an engine, and returns a schedule; the same input gives the same bytes.
+"""Entry point of the simulator: check the input, choose an engine, and return a schedule.
 
-The readable engine is `plain`, the fast one `compiled`; results are measured in `measures`.
+The readable engine is `plain`, the fast one `compiled`. The same input always gives the same schedule. Metrics are
+computed in `measures`.
 Called by `pipelines.simulation`, the studies and tests.
 """
 
@@ -22,12 +23,15 @@ from scheduler_core.placement import sharing_of
 from scheduler_core.preemption import preempts
 
 PAPER_HORIZON_S: Final = 12 * 3600.0
-"""The paper's experiments run for 12 hours."""
+"""Horizon of the experiments of Yang, Hong and Tang: 12 hours."""
 
 Engine = Literal["auto", "compiled", "plain"]
 
 COMPILED_FROM: Final = 2000
-"""Arrivals from which `auto` compiles (half a minute, once per machine); `plain` runs fewer in seconds."""
+"""Minimum number of arrivals from which `auto` uses the compiled engine.
+
+The first use on a computer compiles for half a minute; `plain` simulates fewer arrivals in seconds.
+"""
 
 
 def simulate(
@@ -41,15 +45,16 @@ def simulate(
 ) -> Schedule:
     """Simulate the arrivals until the horizon; an infinite horizon ends at the last event.
 
-    `engine`: `plain` accepts any policy and placement, `compiled` only names and pooled GPUs; `auto` takes the compiled
-    one if possible and faster. Both give the same schedule. With GPUs shared by devices, instances of more than one GPU
-    are first rounded up to whole ones, and the schedule holds the rounded workload.
+    The engine `plain` accepts any policy and placement. The engine `compiled` accepts only named policies and
+    placements, and pooled GPUs. `auto` uses `compiled` if it can and if that is faster. Both give the same schedule.
+    If GPUs are shared by devices, instances of more than one GPU are first rounded up to whole GPUs, and the schedule
+    holds the rounded workload.
 
     Raises
     ------
     BadInput
-        If a name is unknown, there is no machine, a number is out of range, rules exclude one another, or a simulation
-        without a horizon might never end.
+        If a name is unknown, there is no machine, a number is out of range, rules of the discipline contradict each
+        other, or a simulation without a horizon might never end.
 
     References
     ----------
@@ -79,7 +84,7 @@ def simulate(
         raise BadInput("engine: found compiled with a policy or placement that is not a name; pass plain")
     if engine == "plain" or not named or (engine == "auto" and len(workload) < COMPILED_FROM):
         return run_plain(workload, machines, discipline, horizon_s, outages)
-    # Imported late: compiling costs seconds.
+    # Imported only here, because importing numba and the compiled code takes seconds.
     from pipelines.simulation.engine.compiled import run_compiled
 
     return run_compiled(workload, machines, discipline, horizon_s, outages)
@@ -98,7 +103,7 @@ def _check(
 
 
 def _in_devices(workload: Workload) -> Workload:
-    """Return the workload with instances of more than one GPU rounded up to whole ones."""
+    """Return the workload with every instance of more than one GPU rounded up to whole GPUs."""
     request_units, granted_units = workload.request_units.copy(), workload.granted_units.copy()
     for units in (request_units, granted_units):
         units[:, 2] = rounded(units[:, 2])
@@ -106,7 +111,10 @@ def _in_devices(workload: Workload) -> Workload:
 
 
 def _check_that_it_ends(workload: Workload, discipline: Discipline) -> None:
-    """Refuse endless preemption: a quantum has to be longer than the checkpoint it costs."""
+    """Raise BadInput if preemption could go on forever.
+
+    A run makes progress only if its quantum is longer than the checkpoint that a preemption adds to its run time.
+    """
     if discipline.checkpoint_s >= discipline.quantum_s:
         raise BadInput(
             f"discipline: found checkpoint_s={discipline.checkpoint_s} and quantum_s={discipline.quantum_s} without a "

@@ -1,9 +1,9 @@
-"""Slowdown models: the run time of a job that is given less than it requested, and the measured run they start from.
+"""Slowdown models: how long a job runs if it is given less than it requested, computed from its recorded run.
 
-No trace holds the same job twice with different requests, so all three models are reported.
-Called by `workloads` and by the oracle of `advice`; the registry is at the end.
+No trace holds the same job with two different requests, so the true slowdown is unknown and results are reported under
+three models (`SLOWDOWN_MODELS`). Called by `workloads` and by the oracle of `advice`.
 """
-# ruff: noqa: ARG001 -- all models have the same signature, whichever arguments they use
+# ruff: noqa: ARG001 -- all models have the same signature, although some ignore arguments
 
 import math
 from collections.abc import Callable
@@ -14,21 +14,22 @@ from scheduler_core.errors import BadInput
 from scheduler_core.types import Job, Recommendation, Request
 
 ALLOCATION_SLACK: Final = 1e-9
-"""Relative shortfall that is ignored: target and need may be rounded differently from the same number."""
+"""Maximum relative shortfall of an allocation that is ignored, because it may be due to rounding."""
 
 KILLED_AFTER_FRAC: Final = 0.5
-"""When a job short of memory is killed, as a fraction of its run.
+"""Fraction of its run after which a job with too little memory is killed.
 
-The traces hold the height of the memory peak but not its time. Half of the run is the mean of a uniformly random
-moment, and needs no random number.
+The traces record the height of the memory peak but not its time. One half is the mean if the peak is equally likely at
+any time of the run.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A recorded run: its run time and the use of one instance; `device_mem_gib` is one GPU's memory.
+    """A recorded run: its run time and the resource use of one instance; `device_mem_gib` is the memory of one GPU.
 
-    CPU and GPU are means over the run; `mem_gib` and `gpu_mem_gib` are the highest peaks of any instance.
+    `cpu_cores`, `gpus` and `mem_avg_gib` are means over the run; `mem_gib` and `gpu_mem_gib` are the peaks of the
+    instance with the highest peak.
     """
 
     run_s: float
@@ -46,7 +47,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What an instance needs to run as recorded: its use, at most its request."""
+    """The resources that an instance needs to run as fast as recorded: min(measured use, request)."""
 
     cpu_cores: float
     mem_gib: float
@@ -56,9 +57,9 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrunkRun:
-    """How long a run holds its allocation, and whether it is then killed instead of completing.
+    """How long a job holds a smaller allocation, and whether it is then killed instead of completing.
 
-    `stretch` is the factor by which it proceeds slower than recorded.
+    `stretch` is the factor by which the job runs slower than recorded.
     """
 
     run_s: float
@@ -67,11 +68,11 @@ class ShrunkRun:
 
 
 SlowdownModel = Callable[[Measured, Request, Request, Recommendation | None], ShrunkRun]
-"""`(measured, request, allocated, recommendation) -> run` on the smaller allocation."""
+"""A function `(measured, request, allocated, recommendation)` that returns the run on the smaller allocation."""
 
 
 def need_of(measured: Measured, request: Request) -> Need:
-    """Return min(measured, request) per resource: use beyond the request was not limited by it.
+    """Return min(measured, request) per resource, because no job is given more than its request.
 
     Requested GPU memory is the requested GPUs times the device's memory. A resource that the trace lacks (NaN in the
     request) is not bounded.
@@ -93,14 +94,17 @@ def need_of(measured: Measured, request: Request) -> Need:
 def unchanged(
     measured: Measured, request: Request, allocated: Request, recommendation: Recommendation | None
 ) -> ShrunkRun:
-    """Return the recorded run time, whatever is allocated: the paper's assumption."""
+    """Return the recorded run time, whatever is allocated: the assumption of Yang, Hong and Tang."""
     return ShrunkRun(run_s=measured.run_s)
 
 
 def predicted(
     measured: Measured, request: Request, allocated: Request, recommendation: Recommendation | None
 ) -> ShrunkRun:
-    """Scale the recorded run time by the predicted change of the accepted candidate; full requests run as recorded."""
+    """Scale the recorded run time by the change that was predicted for the recommended request.
+
+    A job with its full request, or without a prediction, runs as long as recorded.
+    """
     if recommendation is None or allocated == request or math.isnan(recommendation.run_time_change):
         return ShrunkRun(run_s=measured.run_s)
     stretch = 1.0 + recommendation.run_time_change
@@ -110,9 +114,10 @@ def predicted(
 def contention(
     measured: Measured, request: Request, allocated: Request, recommendation: Recommendation | None
 ) -> ShrunkRun:
-    """Stretch the run by its worst shortage of CPU or GPU; kill it when memory or GPU memory falls short of need.
+    """Stretch the run by its larger shortage of CPU or GPU; kill it if memory or GPU memory is below its need.
 
-    stretch = max over CPU and GPU of max(1, need / allocated). At the full request it is 1 by construction.
+    stretch = max(1, CPU need / allocated CPU, GPU need / allocated GPUs). At the full request it is 1, because a need
+    is at most the request.
 
     >>> used = Measured(
     ...     run_s=60, cpu_cores=4, mem_gib=3, gpus=0.1, gpu_mem_gib=1, mem_avg_gib=2, device_mem_gib=16
@@ -136,7 +141,7 @@ def _bounded(used: float, request: float) -> float:
 
 
 def _shortage(need: float, allocated: float) -> float:
-    """Return need over allocated where the allocation falls short, else 1."""
+    """Return need / allocated if the allocation is smaller than the need, else 1."""
     if math.isnan(allocated) or need <= allocated * (1.0 + ALLOCATION_SLACK):
         return 1.0
     return need / allocated if allocated > 0.0 else math.inf
@@ -151,7 +156,7 @@ SLOWDOWN_MODELS: Final[dict[str, SlowdownModel]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolJob:
-    """A job that may arrive, with its recorded run, which policies never see."""
+    """A job of the pool with its recorded run. Schedulers and predictors do not see the run, except the oracle."""
 
     job: Job
     measured: Measured

@@ -1,7 +1,7 @@
-"""The input of a simulation: arrivals as columns, outages of machines, and random draws of both.
+"""The input of a simulation: arriving jobs as columns, outages of machines, and random draws of both.
 
-Advice and slowdown models are applied before: allocation and run time of the first start are columns. Random
-generators are passed in. Made by `pipelines.simulation` and the studies; run by `simulator`.
+Recommendations and slowdown models have already been applied: the allocation and the run time of each job's first start
+are columns. Made by `pipelines.simulation` and the studies; simulated by `simulator`.
 """
 
 import math
@@ -19,33 +19,33 @@ from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Arrivals in the order of their times (n); the row number is the job's serial, which breaks ties.
+    """Arriving jobs (n) in the order of arrival; the row number is the job's serial, which breaks ties.
 
     Attributes
     ----------
     arrive_s
         Seconds since the start of the simulation, ascending.
     request_units, granted_units
-        (n, 3) int64 per instance in the units of `cluster.UNITS`: the full request, and the allocation of the first
-        start, at most the request. After a kill a job gets its full request.
+        Resources of one instance in the units of `cluster.UNITS`; shape (n, 3), int64. `granted_units` is allocated at
+        the first start and is at most the full request `request_units`. After a kill a job gets its full request.
     instances
-        Instances of the gang, at least 1; all start and end together.
+        Number of instances of the job (its gang), at least 1; all start and end together.
     gpu_type
-        Code into `gpu_types`, whose names may list alternatives ("V100M16|V100M32"), or `ANY_GPU_TYPE`.
+        Index into `gpu_types`, or `ANY_GPU_TYPE`. A name may list alternatives ("V100M16|V100M32").
     user
-        Code of the user, 0 or more; DRF sorts by its dominant share.
+        Code of the user, 0 or more; DRF sorts jobs by the dominant share of their user.
     priority
-        Larger goes first under `priority`.
+        Priority of the job: under the policy `priority` the largest goes first.
     run_s
         Run time at the full request.
     granted_run_s
-        How long the first start holds its allocation, slowdown included; if `dies`, it is then killed.
+        How long the first start runs, slowdown included, until it ends or (if `dies`) is killed.
     dies
-        The first start ends in a kill (too little memory); the job runs again at its full request.
+        Whether the first start is killed for lack of memory; the job then runs again at its full request.
     fails
-        The job ends as failed, as recorded: it leaves the cluster but does not count as completed.
+        Whether the job failed in the trace: it then leaves the cluster but does not count as completed.
     predicted_s
-        Predicted run time (p50) for policies and backfill; NaN if unknown.
+        Predicted median run time, which queue policies and backfill use; NaN if unknown.
     """
 
     arrive_s: FloatArray
@@ -93,9 +93,9 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outages:
-    """Outages of machines, in the order of `down_s`: `machine` is an index, `up_s` may be infinite.
+    """Outages of machines, sorted by their start `down_s`: `machine` is an index, and the end `up_s` may be infinite.
 
-    A gang with an instance on a failing machine loses its run, and waits again with its old arrival time.
+    A job with an instance on a failing machine loses its work, and waits again with its original arrival time.
     """
 
     machine: IntArray
@@ -122,8 +122,8 @@ def draw_outages(
 ) -> Outages:
     """Draw outages of each machine from its mean time between failures and mean time to repair.
 
-    Times up and down are exponential. All machines are up at 0 s; an outage begins before the horizon and may end
-    after it.
+    Times to failure and times to repair are exponential. All machines are up at 0 s. An outage begins before the
+    horizon and may end after it.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def draw_outages(
 
     References
     ----------
-    Kokolis et al.: Revisiting Reliability in Large-Scale Machine Learning Research Clusters, HPCA 2025, for rates.
+    Kokolis et al.: Revisiting Reliability in Large-Scale Machine Learning Research Clusters, HPCA 2025: failure rates.
 
     Examples
     --------
@@ -154,7 +154,7 @@ def draw_outages(
 
 
 def check_outages(outages: Outages, machines: int) -> None:
-    """Refuse outages of machines that the cluster lacks.
+    """Raise BadInput if an outage names a machine that the cluster lacks.
 
     Raises
     ------
@@ -172,13 +172,13 @@ def check_outages(outages: Outages, machines: int) -> None:
 def _of_one_machine(
     between_s: float, repair_s: float, horizon_s: float, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """Return starts and ends of one machine's outages."""
+    """Draw the outages of one machine; return their starts and their ends."""
     down_s: list[float] = []
     up_s: list[float] = []
     now_s = float(rng.exponential(between_s))
     while now_s < horizon_s:
         down_s.append(now_s)
-        # However short the repair, the end has to be after the start.
+        # A repair time may be too short to change the float: take the next larger float as the end.
         up_s.append(max(now_s + float(rng.exponential(repair_s)), float(np.nextafter(now_s, math.inf))))
         now_s = up_s[-1] + float(rng.exponential(between_s))
     return np.array(down_s, dtype=np.float64), np.array(up_s, dtype=np.float64)
@@ -189,7 +189,7 @@ SECONDS_PER_HOUR: Final = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draws:
-    """Drawn arrivals as columns (n): job `picks[i]` of a pool arrives at `at_s[i]`, ascending."""
+    """Drawn arrivals (n): job `picks[i]` of a pool arrives at `at_s[i]`; `at_s` ascends."""
 
     at_s: FloatArray
     picks: IntArray
@@ -203,15 +203,15 @@ def poisson_draws(
     rng: np.random.Generator,
     mix: Mapping[str, float] | None = None,
 ) -> Draws:
-    """Draw a Poisson process of jobs over [0, horizon_s), each a uniform draw from a pool (with replacement).
+    """Draw Poisson arrivals in [0, horizon_s), and for each arrival a job of a pool, with replacement.
 
-    `kinds` are the task types of the pool's jobs; `mix` holds relative weights of types; within a type the draw is
-    uniform.
+    `kinds` holds the task type of each job of the pool, and `mix` the relative weights of task types. Within a type,
+    and without a `mix`, all jobs are equally likely.
 
     Raises
     ------
     BadInput
-        If the pool is empty, the rate or horizon is not positive and finite, or `mix` names a type it lacks.
+        If the pool is empty, the rate or horizon is not positive and finite, or `mix` names a type that the pool lacks.
 
     Examples
     --------

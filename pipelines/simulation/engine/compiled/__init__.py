@@ -1,4 +1,4 @@
-"""The event loop compiled with numba: the same schedules as `engine.plain`, hundreds of thousands of jobs a second.
+"""The simulation engine compiled with numba: the same schedules as `engine.plain`, but simulated much faster.
 
 Importing this package imports numba. Imported by `pipelines.simulation.engine.simulator` on first use.
 """

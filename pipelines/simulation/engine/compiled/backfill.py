@@ -1,10 +1,13 @@
-"""EASY backfill: a blocked first job (the head) gets a reservation, and later jobs start if they do not delay it.
+"""EASY backfill: reserve capacity for the first job that does not fit (the head), and start later jobs beside it.
+
+A later job starts only if it is not expected to delay the head.
 
 Called by `loop`.
 
 References
 ----------
-Lifka: The ANL/IBM SP scheduling system, JSSPP 1995. Here the reservation names machines, and run times are predictions.
+Lifka: The ANL/IBM SP scheduling system, JSSPP 1995. Differences here: capacity is reserved on particular machines, and
+run times are predicted instead of stated by users.
 """
 
 import math
@@ -19,13 +22,16 @@ from scheduler_core.kernels.state import NONE, State
 
 OPEN = 0
 SHORT_ONLY = 1
-"""Fits the free capacity but not next to the reservation: only a job that ends before it may start."""
+"""Bucket whose jobs fit the free capacity but would use reserved capacity.
+
+Only its jobs that are expected to end before the reservation begins may start.
+"""
 SHUT = 2
 
 
 @kernel
 def _expected_ends(state: State) -> int:
-    """Build a heap of the running runs by expected end, and return their number."""
+    """Build a heap in `picks` of the current runs by expected end, and return their number."""
     log, tally, picks = state.log, state.queue.tally[0], state.scratch.picks
     for place in range(tally.running):
         number = log.ends[place].run
@@ -39,7 +45,10 @@ def _expected_ends(state: State) -> int:
 
 @kernel
 def _reserved(state: State, at: int) -> float:
-    """Return when the head, of the bucket `at`, is expected to fit; write the capacity then left to `spare`."""
+    """Return when the head, the first job of bucket `at`, is expected to start.
+
+    Write to `spare` the capacity that is expected to be free at that time beside the head.
+    """
     queue, cluster, scratch = state.queue, state.cluster, state.scratch
     bare, picks, instances = scratch.bare, scratch.picks, queue.buckets[at].instances
     copy_room(cluster.free, bare)
@@ -64,7 +73,7 @@ def _reserved(state: State, at: int) -> float:
 
 @kernel
 def _narrow(state: State, machine: int) -> None:
-    """Write to `bare` what is free on a machine both now and next to the reservation."""
+    """Write to `bare` the capacity of a machine that is free now and not needed for the reservation."""
     scratch = state.scratch
     for resource in range(3):
         scratch.bare[machine, resource] = min(state.cluster.free[machine, resource], scratch.spare[machine, resource])
@@ -72,7 +81,10 @@ def _narrow(state: State, machine: int) -> None:
 
 @kernel
 def _backfilled(state: State, at: int, job: int, shadow_s: float) -> bool:
-    """Start a job, no longer waiting, if that does not delay the reservation; else close its bucket."""
+    """Start a job taken from the queue if that does not delay the head, and return whether it started.
+
+    If its demand does not fit, set the state `passed` of its bucket to `SHUT` or `SHORT_ONLY`.
+    """
     queue, cluster, scratch, log = state.queue, state.cluster, state.scratch, state.log
     bucket = queue.buckets[at]
     late = queue.tally[0].now_s + queue.jobs[job].predicted_s > shadow_s
@@ -101,7 +113,7 @@ def _backfilled(state: State, at: int, job: int, shadow_s: float) -> bool:
 
 @kernel
 def _still_open(state: State) -> int:
-    """Count the filled buckets that fit the free capacity, and shut the others."""
+    """Count the non-empty buckets whose jobs fit the free capacity, and mark the others `SHUT`."""
     queue, count = state.queue, 0
     for place in range(queue.tally[0].filled):
         at = queue.filled[place]
@@ -112,12 +124,15 @@ def _still_open(state: State) -> int:
 
 @kernel
 def _behind(state: State, head: int) -> None:
-    """Try the jobs behind the head, of the bucket `head`, in order; those that may not start are put aside."""
+    """Try to start jobs behind the head (the first job of bucket `head`), in queue order, up to the backfill depth.
+
+    Jobs that may not start are put aside, and return to the queue at the end.
+    """
     queue, scratch, tally = state.queue, state.scratch, state.queue.tally[0]
     machines = len(state.cluster.free)
     usable = _still_open(state)
     if usable == 0:
-        return  # no job fits, whatever the reservation
+        return  # no job fits the free capacity
     shadow_s = _reserved(state, head)
     for machine in range(machines):
         _narrow(state, machine)
@@ -142,7 +157,7 @@ def _behind(state: State, head: int) -> None:
 
 @kernel
 def easy_round(state: State) -> None:
-    """Start jobs in order until one does not fit, then those behind it that do not delay it."""
+    """Start jobs in queue order until one does not fit (the head), then later jobs that do not delay the head."""
     queue, cluster = state.queue, state.cluster
     offer_all(state)
     at = next_offer(state)

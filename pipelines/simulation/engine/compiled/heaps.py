@@ -1,6 +1,7 @@
-"""Two binary heaps, smallest first: entries by value and tie, and running runs by planned end and start order.
+"""Two binary min-heaps: entries sorted by (value, tie), and current runs sorted by (planned end, run number).
 
-Any run can be removed from the second: each job holds the place of its run. Called by `starts` and the rounds.
+Any run can be removed from the heap of runs, because each job stores the index of its run in the heap. Called by
+`starts` and the rounds.
 """
 
 from scheduler_core.kernels.kernel import kernel
@@ -15,7 +16,7 @@ def _sooner(entries: Records, one: int, other: int) -> bool:
 
 @kernel
 def swapped(entries: Records, one: int, other: int) -> None:
-    """Swap two entries."""
+    """Swap the entries at two indices of a heap."""
     value, tie, what = entries[one].value, entries[one].tie, entries[one].what
     entries[one].value = entries[other].value
     entries[one].tie = entries[other].tie
@@ -27,7 +28,7 @@ def swapped(entries: Records, one: int, other: int) -> None:
 
 @kernel
 def sunk(entries: Records, place: int, count: int) -> None:
-    """Move an entry down to its place among the first `count`."""
+    """Move the entry at index `place` down until the heap of the first `count` entries is in order again."""
     while True:
         child = 2 * place + 1
         if child >= count:
@@ -42,7 +43,7 @@ def sunk(entries: Records, place: int, count: int) -> None:
 
 @kernel
 def risen(entries: Records, place: int) -> None:
-    """Move an entry up to its place."""
+    """Move the entry at index `place` up until the heap is in order again."""
     while place > 0 and _sooner(entries, place, (place - 1) // 2):
         swapped(entries, place, (place - 1) // 2)
         place = (place - 1) // 2
@@ -50,14 +51,14 @@ def risen(entries: Records, place: int) -> None:
 
 @kernel
 def heaped(entries: Records, count: int) -> None:
-    """Turn the first `count` entries into a heap."""
+    """Reorder the first `count` entries so that they form a heap."""
     for place in range(count // 2 - 1, -1, -1):
         sunk(entries, place, count)
 
 
 @kernel
 def popped(entries: Records, count: int) -> int:
-    """Remove the smallest entry from a heap of `count`: move it to the last place, and return that."""
+    """Remove the smallest entry from a heap of `count` entries: move it to index `count` - 1, and return that index."""
     swapped(entries, 0, count - 1)
     sunk(entries, 0, count - 1)
     return count - 1
@@ -83,7 +84,7 @@ def _swapped(log: Log, jobs: Records, one: int, other: int) -> None:
 
 @kernel
 def _risen(log: Log, jobs: Records, place: int) -> int:
-    """Move an entry up to its place, and return that."""
+    """Move the run at index `place` up until the heap is in order again; return its new index."""
     while place > 0 and _earlier(log.ends, place, (place - 1) // 2):
         _swapped(log, jobs, place, (place - 1) // 2)
         place = (place - 1) // 2
@@ -92,7 +93,7 @@ def _risen(log: Log, jobs: Records, place: int) -> int:
 
 @kernel
 def _sunk(log: Log, jobs: Records, place: int, count: int) -> None:
-    """Move an entry down to its place among the first `count`."""
+    """Move the run at index `place` down until the heap of the first `count` runs is in order again."""
     while True:
         child = 2 * place + 1
         if child >= count:
@@ -107,7 +108,7 @@ def _sunk(log: Log, jobs: Records, place: int, count: int) -> None:
 
 @kernel
 def put_end(log: Log, jobs: Records, count: int, run: int) -> None:
-    """Add a run to a heap of `count`."""
+    """Add a run to the heap of current runs, which holds `count` runs."""
     log.ends[count].end_s = log.runs[run].end_s
     log.ends[count].run = run
     jobs[log.runs[run].job].place = count
@@ -116,7 +117,7 @@ def put_end(log: Log, jobs: Records, count: int, run: int) -> None:
 
 @kernel
 def take_end(log: Log, jobs: Records, count: int, place: int) -> None:
-    """Remove the run at `place` from a heap of `count`."""
+    """Remove the run at index `place` from the heap of current runs, which holds `count` runs."""
     last = count - 1
     if place != last:
         _swapped(log, jobs, place, last)

@@ -1,7 +1,8 @@
-"""The compiled event loop: at every moment the events, then one round; resumed after the log of runs has grown.
+"""The compiled event loop: at every moment it handles the events, then runs one scheduling round.
 
-Rounds with backfill or preemption are in their own modules; the simple rounds are here. Free capacity only falls within
-a round, so a bucket that did not fit is not tried again. Called by `run`.
+The loop returns when the log of runs is full, and is called again with a longer log. Rounds with backfill or preemption
+are in their own modules; the simple rounds are here. Free capacity never grows within a simple round, so a bucket whose
+jobs did not fit is not tried again in that round. Called by `run`.
 """
 
 import math
@@ -21,7 +22,7 @@ MILLI = 1000
 
 @kernel
 def _tick_s(now_s: float, quantum_s: float) -> float:
-    """Return the first whole multiple of the quantum after now."""
+    """Return the next preemption check: the first whole multiple of the quantum after now."""
     number = math.floor(now_s / quantum_s)
     while number * quantum_s <= now_s:
         number += 1
@@ -30,7 +31,7 @@ def _tick_s(now_s: float, quantum_s: float) -> float:
 
 @kernel
 def next_moment(state: State) -> float:
-    """Return the next moment; infinity if nothing more happens."""
+    """Return the time of the next event or preemption check; infinity if nothing more happens."""
     tally, jobs, breaks = state.queue.tally[0], state.queue.jobs, state.breaks
     moment_s = math.inf
     if tally.running > 0:
@@ -48,7 +49,7 @@ def next_moment(state: State) -> float:
 
 @kernel
 def count_stranded(state: State, until_s: float) -> None:
-    """Add the free GPU-seconds until `until_s` if some waiting gang requests no more GPUs than are free."""
+    """Add the free GPU-seconds from now to `until_s` if some waiting job needs no more GPUs than are free."""
     tally = state.queue.tally[0]
     asked = smallest_gpus(state.queue)
     free = state.cluster.total_free[2]
@@ -58,7 +59,7 @@ def count_stranded(state: State, until_s: float) -> None:
 
 @kernel
 def end_runs(state: State) -> None:
-    """End the runs planned to end by now; killed jobs wait again, at their full request."""
+    """End the runs whose planned end has come; killed jobs enter the queue again with their full request."""
     queue, log, tally = state.queue, state.log, state.queue.tally[0]
     while tally.running > 0 and log.ends[0].end_s <= tally.now_s:
         number = log.ends[0].run
@@ -76,7 +77,7 @@ def end_runs(state: State) -> None:
 
 @kernel
 def bring_up(state: State) -> None:
-    """End the outages that are over by now."""
+    """End the outages that are over, and free the capacity of machines that are up again."""
     breaks, cluster, tally = state.breaks, state.cluster, state.queue.tally[0]
     while tally.ups < len(breaks.up_s) and breaks.up_s[tally.ups] <= tally.now_s:
         machine = breaks.up[tally.ups]
@@ -93,7 +94,7 @@ def bring_up(state: State) -> None:
 
 @kernel
 def _interrupt(state: State) -> None:
-    """Stop every run with an instance on a machine that is away; its job waits again and restarts from 0."""
+    """Stop every run with an instance on a machine that is down; its job loses its work and waits again."""
     queue, log, picks, tally = state.queue, state.log, state.scratch.picks, state.queue.tally[0]
     hit = 0
     for end in range(tally.running):
@@ -113,7 +114,7 @@ def _interrupt(state: State) -> None:
 
 @kernel
 def take_down(state: State) -> None:
-    """Begin the outages that are due: stop the runs on those machines, and remove their capacity."""
+    """Begin the outages that are due: stop the runs on the failing machines, and remove their capacity."""
     breaks, cluster, tally = state.breaks, state.cluster, state.queue.tally[0]
     first = tally.downs
     while tally.downs < len(breaks.down_s) and breaks.down_s[tally.downs] <= tally.now_s:
@@ -131,7 +132,7 @@ def take_down(state: State) -> None:
 
 @kernel
 def admit(state: State) -> None:
-    """Add the jobs that have arrived to the waiting ones; mark those that never fit."""
+    """Add the jobs that have arrived to the queue; mark jobs that do not fit even the empty cluster."""
     queue, tally = state.queue, state.queue.tally[0]
     while tally.arrivals < len(queue.jobs) and queue.jobs[tally.arrivals].arrive_s <= tally.now_s:
         job = tally.arrivals
@@ -144,7 +145,7 @@ def admit(state: State) -> None:
 
 @kernel
 def unbounded_round(state: State) -> None:
-    """Start every job that fits, in order of the queue."""
+    """Start every job that fits, in queue order, with no limit on how many jobs pass a blocked job."""
     queue, cluster = state.queue, state.cluster
     tally = queue.tally[0]
     tally.offers = 0
@@ -162,7 +163,10 @@ def unbounded_round(state: State) -> None:
 
 @kernel
 def bounded_round(state: State) -> None:
-    """Start jobs in order until the bound of overtakes: starts that passed the head, the first job that did not fit."""
+    """Start every job that fits, in queue order, until `overtakes` jobs have passed the head.
+
+    The head is the first job that does not fit. Starts that passed it in earlier rounds count too.
+    """
     queue, cluster = state.queue, state.cluster
     tally, bound = queue.tally[0], state.rules.overtakes
     offer_all(state)
@@ -184,7 +188,7 @@ def bounded_round(state: State) -> None:
 
 @kernel
 def _has_room(state: State) -> bool:
-    """Return whether the log has room for all waiting jobs to start in one round."""
+    """Return whether the log is long enough if all waiting jobs start in one round."""
     tally, log = state.queue.tally[0], state.log
     return bool(tally.runs + tally.waiting < len(log.runs) and tally.hosts + tally.waiting_hosts <= len(log.hosts))
 
@@ -203,7 +207,7 @@ def _round(state: State) -> None:
 
 @kernel
 def _judge(state: State) -> None:
-    """Mark the buckets whose gangs fit the empty cluster; the others never fit."""
+    """Mark the buckets whose jobs fit the empty cluster; jobs of the other buckets can never start."""
     queue, cluster = state.queue, state.cluster
     for at in range(len(queue.buckets)):
         queue.buckets[at].possible = fits(cluster, cluster.capacity, queue, at)
@@ -235,4 +239,4 @@ def _looping(sources: str) -> Compiled:
 
 
 advance = _looping(SOURCES + digest(Path(__file__).parent))
-"""Simulate until nothing more happens before the horizon (return true), or the log has to grow (false)."""
+"""Simulate until nothing more happens before the horizon (return True) or the log is too short (return False)."""

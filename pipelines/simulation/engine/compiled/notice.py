@@ -1,6 +1,6 @@
-"""Notice of a compilation: the first on a machine takes half a minute, later runs load it from the cache.
+"""Notify the user when numba compiles: the first use takes half a minute; later uses load the compiled code.
 
-Compiling and caching is in `scheduler_core.kernels.kernel`. Called by `pipelines.cli`.
+Compilation and its cache are in `scheduler_core.kernels.kernel`. Called by `pipelines.cli`.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,24 +12,24 @@ _COMPILE = "numba:compile"
 
 
 class _Once(event.Listener):  # type: ignore[misc]  # numba publishes no types
-    """Call a function at the first event."""
+    """Listener of numba's compiler that calls a function at the first compilation."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell: Callable[[], None] | None = tell
 
     def on_start(self, event: event.Event) -> None:  # noqa: ARG002 -- numba fixes the signature
-        """Call the function, once."""
+        """Call the function at the first compilation only."""
         tell, self._tell = self._tell, None
         if tell is not None:
             tell()
 
     def on_end(self, event: event.Event) -> None:
-        """Do nothing."""
+        """Do nothing when a compilation ends; numba requires this method."""
 
 
 @contextmanager
 def compiling_told(tell: Callable[[], None]) -> Iterator[None]:
-    """Call `tell` once, at the first compilation within the block; loading from the cache does not count.
+    """Call `tell` once if numba compiles within the block; loading compiled code from the cache does not count.
 
     >>> with compiling_told(lambda: print("compiling")):
     ...     pass

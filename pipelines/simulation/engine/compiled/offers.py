@@ -1,6 +1,7 @@
-"""Offers of a round: a heap of buckets by the sort key and serial of their first jobs.
+"""The queue order of a round: a heap of buckets (jobs of equal demand), sorted by the key of their first jobs.
 
-Dominant shares only grow within a round, so under DRF an entry is ranked again when it reaches the top.
+Ties are broken by serial. A bucket in the heap is an offer. Under DRF the keys depend on dominant shares, which only
+grow within a round, so a key is computed again when its bucket reaches the top of the heap.
 Called by the rounds.
 """
 
@@ -12,7 +13,7 @@ from scheduler_core.kernels.state import NONE, Cluster, State
 
 @kernel
 def dominant_share(cluster: Cluster, user: int) -> float:
-    """Return the largest share of a resource, over all machines, that a user holds."""
+    """Return a user's dominant share: the largest share of the cluster's capacity held of any one resource."""
     share = 0.0
     for resource in range(3):
         share = max(share, cluster.held[user, resource] / cluster.total[resource])
@@ -21,7 +22,7 @@ def dominant_share(cluster: Cluster, user: int) -> float:
 
 @kernel
 def _rank(state: State, at: int) -> float:
-    """Return the current rank of the first job of a bucket."""
+    """Return the current sort key of the first job of bucket `at`."""
     row = state.queue.jobs[state.queue.buckets[at].top]
     if state.rules.policy == DRF:
         return float(dominant_share(state.cluster, row.user) + state.rules.aging * row.arrive_s)
@@ -30,7 +31,7 @@ def _rank(state: State, at: int) -> float:
 
 @kernel
 def offer(state: State, at: int) -> None:
-    """Add a filled bucket to the offers."""
+    """Add the non-empty bucket `at` to the offers."""
     offers, tally = state.scratch.offers, state.queue.tally[0]
     place = tally.offers
     offers[place].value = _rank(state, at)
@@ -42,7 +43,7 @@ def offer(state: State, at: int) -> None:
 
 @kernel
 def next_offer(state: State) -> int:
-    """Remove the bucket whose first job goes next, and return it; NONE if there is none."""
+    """Remove from the offers the bucket whose first job goes next, and return it; NONE if no bucket is left."""
     offers, tally = state.scratch.offers, state.queue.tally[0]
     while tally.offers > 0:
         at = offers[0].what
@@ -60,14 +61,14 @@ def next_offer(state: State) -> int:
 
 @kernel
 def offer_again(state: State, at: int) -> None:
-    """Add a bucket again after its first job was handled, if it holds another."""
+    """Add bucket `at` to the offers again if it still holds a waiting job after its first job was handled."""
     if state.queue.buckets[at].top != NONE:
         offer(state, at)
 
 
 @kernel
 def offer_all(state: State) -> None:
-    """Replace the offers by every filled bucket."""
+    """Fill the offers with all non-empty buckets."""
     queue = state.queue
     queue.tally[0].offers = 0
     for place in range(queue.tally[0].filled):

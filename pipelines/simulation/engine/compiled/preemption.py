@@ -1,4 +1,6 @@
-"""A preempting round: a job that does not fit stops as few running jobs of a worse key as needed.
+"""A round with preemption: a job that does not fit may stop running jobs that have a worse sort key.
+
+A running job is not stopped if the waiting job fits without stopping it.
 
 Called by `loop`.
 """
@@ -14,7 +16,7 @@ from scheduler_core.kernels.state import NONE, State
 
 @kernel
 def _stoppable(state: State) -> int:
-    """Build a heap in `picks` of the runs past their quantum, worst key first, and return their number."""
+    """Build a heap in `picks` of the runs that have run for a quantum, worst sort key first; return their number."""
     log, queue, picks = state.log, state.queue, state.scratch.picks
     now_s, count = queue.tally[0].now_s, 0
     for place in range(queue.tally[0].running):
@@ -34,7 +36,7 @@ def _stoppable(state: State) -> int:
 
 @kernel
 def _preempted(state: State, number: int) -> None:
-    """Stop a run; its job is put aside, and waits again after the round."""
+    """Preempt run `number`; its job is put aside, and enters the queue again after the round."""
     queue, scratch, tally = state.queue, state.scratch, state.queue.tally[0]
     planned_s, start_s = state.log.runs[number].end_s, state.log.runs[number].start_s
     job = stop(state, number, PREEMPTED)
@@ -47,7 +49,10 @@ def _preempted(state: State, number: int) -> None:
 
 @kernel
 def _worst(state: State, victims: int, place: int) -> int:
-    """Return the index in `picks` of the run with the `place`-th worst key, from 0; popped runs lie at its end."""
+    """Return the index in `picks` of the run with the `place`-th worst key, counted from 0.
+
+    Runs popped from the heap lie at the end of the `victims` entries, the worst key last.
+    """
     tally = state.queue.tally[0]
     if victims - place <= tally.heaped:
         tally.heaped = popped(state.scratch.picks, tally.heaped)
@@ -56,9 +61,10 @@ def _worst(state: State, victims: int, place: int) -> int:
 
 @kernel
 def _chosen_victims(state: State, at: int, victims: int) -> int:
-    """Mark in `shed` the `victims` that have to stop so that the first job of a bucket fits.
+    """Mark in `shed` the runs that have to stop so that the first job of bucket `at` fits.
 
-    Return how many of the worst were considered; 0 if stopping all runs of a worse key is not enough.
+    Return how many of the `victims` were considered, worst key first; 0 if stopping all runs with a worse key than the
+    job's would not free enough capacity.
     """
     queue, scratch, log = state.queue, state.scratch, state.log
     picks, instances = scratch.picks, queue.buckets[at].instances
@@ -92,7 +98,10 @@ def _chosen_victims(state: State, at: int, victims: int) -> int:
 
 @kernel
 def _reopened(state: State, passed: int, job: int) -> None:
-    """Offer the passed buckets again, from their first job behind `job`: the freed capacity may be enough for them."""
+    """Offer again the buckets that did not fit before runs were stopped for `job`: they may fit the freed capacity.
+
+    Their jobs that go before `job` are put aside, so that only jobs behind it are tried again.
+    """
     queue, scratch, tally = state.queue, state.scratch, state.queue.tally[0]
     for place in range(passed):
         at = scratch.passed[place]
@@ -104,7 +113,7 @@ def _reopened(state: State, passed: int, job: int) -> None:
 
 @kernel
 def preempting_round(state: State) -> None:
-    """Start jobs in order, each that fits, or fits once runs of a worse key have stopped."""
+    """Start, in queue order, every job that fits, or that fits once runs with a worse sort key are stopped."""
     queue, cluster, scratch, tally = state.queue, state.cluster, state.scratch, state.queue.tally[0]
     tally.aside = 0
     victims, passed = NONE, 0

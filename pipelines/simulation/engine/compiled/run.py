@@ -1,6 +1,6 @@
-"""One simulation by the compiled loop: the workload laid out as records, the loop run, the log read as a schedule.
+"""Run one simulation with the compiled loop: convert the workload to records, run the loop, return the schedule.
 
-The schedule equals that of `plain` to the bit; `plain` and `scheduler_core.rounds` explain the rules. Called by
+The schedule is bit-identical to that of `plain`; `plain` and `scheduler_core.rounds` explain the rules. Called by
 `simulator`.
 """
 
@@ -40,11 +40,11 @@ from scheduler_core.preemption import preempts
 from scheduler_core.types import FloatArray, IntArray
 
 Base = Callable[[Workload, IntArray], FloatArray]
-"""A function of a workload and each gang's allocated milli-GPUs (n,) that returns one number per job (n,)."""
+"""A function of a workload and the allocated milli-GPUs of each job (n,) that returns a sort key per job (n,)."""
 
 
 def predicted_or_last(workload: Workload) -> FloatArray:
-    """Return predicted run times (n,), infinite if unknown, which sorts last."""
+    """Return predicted run times (n,); unknown ones are infinite, so that their jobs sort last."""
     return np.where(np.isfinite(workload.predicted_s), workload.predicted_s, np.inf)
 
 
@@ -82,11 +82,11 @@ BASES: Final[dict[str, tuple[Base, int]]] = {
     "priority": (_priority, FIXED),
     "drf": (_none, DRF),
 }
-"""By policy: the base of its sort key, and how the loop updates it."""
+"""For each policy: the function that computes its initial sort keys, and the code for how the loop updates them."""
 
 
 def rules_of(discipline: Discipline, horizon_s: float) -> Rules:
-    """Return a discipline of named policy and placement as numbers."""
+    """Convert a discipline, whose policy and placement are names, to the numbers that the loop reads."""
     return Rules(
         policy=BASES[str(discipline.policy)][1],
         placement=PLACEMENT_CODES[str(discipline.placement)],
@@ -102,7 +102,7 @@ def rules_of(discipline: Discipline, horizon_s: float) -> Rules:
 
 
 def queue_of(workload: Workload, discipline: Discipline) -> Queue:
-    """Return the jobs as records, with buckets of equal demand (under DRF also of one user)."""
+    """Convert the jobs to records, grouped into buckets of equal demand; under DRF a bucket also has only one user."""
     base, mode = BASES[str(discipline.policy)]
     count = len(workload)
     users = np.unique(workload.user, return_inverse=True)[1]
@@ -135,13 +135,16 @@ def queue_of(workload: Workload, discipline: Discipline) -> Queue:
 
 
 def _named_types(workload: Workload) -> IntArray:
-    """Return each gang's GPU type as the first code of that name."""
+    """Return the GPU type code of each job; if `gpu_types` repeats a name, its first index is the code."""
     first = np.array([workload.gpu_types.index(name) for name in workload.gpu_types] + [ANY_GPU_TYPE], dtype=np.int64)
-    return np.asarray(first[workload.gpu_type], dtype=np.int64)  # the code for any, -1, is the last
+    return np.asarray(first[workload.gpu_type], dtype=np.int64)  # ANY_GPU_TYPE is -1, so it indexes the last entry
 
 
 def log_of(workload: Workload, machines: int) -> Log:
-    """Return an empty log with room for one run per job, two for those that die; it grows when full."""
+    """Return an empty log, long enough for two runs of each job that dies and one of every other job.
+
+    Preemptions and outages can add runs; the log is then lengthened.
+    """
     twice = 1 + workload.dies.astype(np.int64)
     return Log(
         runs=np.zeros(int(twice.sum()) + 1, dtype=RUN),
@@ -152,7 +155,7 @@ def log_of(workload: Workload, machines: int) -> Log:
 
 
 def breaks_of(outages: Outages) -> Breaks:
-    """Return outages sorted by start and by end."""
+    """Return the outages as two lists: one sorted by start, one sorted by end."""
     by_up = np.argsort(outages.up_s, kind="stable")
     return Breaks(
         down_s=outages.down_s.astype(np.float64),
@@ -169,9 +172,9 @@ def run_compiled(
     horizon_s: float,
     outages: Outages,
 ) -> Schedule:
-    """Run a workload under a discipline of named policy and placement.
+    """Simulate a workload under a discipline whose policy and placement are names.
 
-    `simulator.simulate` has checked the arguments.
+    The arguments are not checked here, but in `simulator.simulate`.
     """
     state = _begun(workload, machinery.Cluster(machines), discipline, horizon_s, outages)
     while not advance(state):
@@ -218,7 +221,7 @@ def _begun(
 
 
 def _grown(state: State) -> Log:
-    """Return the log with twice the room, and at least enough for all waiting jobs."""
+    """Return the log at twice its length, or longer if all waiting jobs need more entries to start."""
     log, tally = state.log, state.queue.tally[0]
     return log._replace(
         runs=_longer(log.runs, int(tally["runs"] + tally["waiting"]) + 1),

@@ -1,6 +1,6 @@
-"""Start and stop runs: allocate machines to a gang, and release them; sort keys of waiting jobs.
+"""Start and stop runs: allocate machines to a job and release them; compute the sort keys of waiting jobs.
 
-The rounds decide which gang starts. Called by them and by `loop`.
+The rounds decide which job starts. Called by the rounds and by `loop`.
 """
 
 from typing import Final
@@ -29,7 +29,7 @@ DRF = 3
 
 @kernel
 def key_of(rules: Rules, queue: Queue, job: int, attained_s: float) -> float:
-    """Return a job's sort key, aging included, after it has run for `attained_s`."""
+    """Return the sort key of a job that has already run for `attained_s`, including aging; the smallest goes first."""
     row = queue.jobs[job]
     key = row.full_key if row.full else row.granted_key
     if rules.policy == SRTF:
@@ -41,21 +41,27 @@ def key_of(rules: Rules, queue: Queue, job: int, attained_s: float) -> float:
 
 @kernel
 def wait(rules: Rules, queue: Queue, machines: int, job: int) -> None:
-    """Add a job to the waiting ones by its current key; under DRF a bucket holds one user's jobs, by serial."""
+    """Add a job to its bucket, sorted by its current key.
+
+    Under DRF all jobs of a bucket are of one user, and are sorted by serial.
+    """
     queue.jobs[job].rank = 0.0 if rules.policy == DRF else key_of(rules, queue, job, queue.jobs[job].attained_s)
     put(queue, machines, job)
 
 
 @kernel
 def charge(cluster: Cluster, queue: Queue, at: int, user: int, sign: int) -> None:
-    """Add a gang to its user's holdings (`sign` 1), or subtract it (-1)."""
+    """Add the resources of one job of bucket `at` to those its user holds (`sign` 1), or subtract them (-1)."""
     for resource in range(3):
         cluster.held[user, resource] += sign * queue.units[at, resource] * queue.buckets[at].instances
 
 
 @kernel
 def lent(state: State, number: int, sign: int, at: int) -> int:
-    """Add a run's allocation to `bare`, or subtract it; return how many more of a bucket's instances fit."""
+    """Add the allocation of run `number` to `bare` (`sign` 1), or subtract it (-1).
+
+    Return how many more instances of bucket `at` then fit in `bare`; negative after a subtraction.
+    """
     queue, cluster, log, bare = state.queue, state.cluster, state.log, state.scratch.bare
     own = bucket_of(queue.jobs, log.runs[number].job)
     instances, gpu_type, more = queue.buckets[at].instances, queue.buckets[at].gpu_type, 0
@@ -71,7 +77,7 @@ def lent(state: State, number: int, sign: int, at: int) -> int:
 
 @kernel
 def start_chosen(state: State, job: int, used: int) -> int:
-    """Begin a run of a job, no longer waiting, on the chosen machines; return the run."""
+    """Start a job taken from the queue on the `used` machines in `scratch.chosen`; return the number of the run."""
     queue, cluster, log, scratch = state.queue, state.cluster, state.log, state.scratch
     tally, row = queue.tally[0], queue.jobs[job]
     at = bucket_of(queue.jobs, job)
@@ -97,7 +103,7 @@ def start_chosen(state: State, job: int, used: int) -> int:
 
 @kernel
 def start(state: State, job: int) -> int:
-    """Begin a run of a job, no longer waiting, that fits the free capacity; return the run."""
+    """Place and start a job that was taken from the queue and fits; return the number of the run."""
     cluster = state.cluster
     at = bucket_of(state.queue.jobs, job)
     used = placed(state.rules.placement, cluster, cluster.free, cluster.room, state.queue, at, state.scratch)
@@ -106,7 +112,7 @@ def start(state: State, job: int) -> int:
 
 @kernel
 def stop(state: State, number: int, ending: int) -> int:
-    """End a run now, release its machines, and return its job."""
+    """End run `number` now, release its machines, and return its job."""
     queue, log = state.queue, state.log
     tally, run = queue.tally[0], log.runs[number]
     job = run.job

@@ -1,6 +1,6 @@
-"""Waiting jobs: per bucket a pairing heap by rank and serial, whose links are fields of the jobs.
+"""Waiting jobs: each bucket (jobs of equal demand) has a pairing heap, sorted by rank (sort key) and then serial.
 
-The order among buckets is in `offers`; no job starts here.
+The links of the heap are fields of the job records. The order among buckets is in `offers`.
 Called by `loop`, `starts` and the rounds.
 
 References
@@ -14,14 +14,14 @@ from scheduler_core.kernels.state import NONE, Queue, Records
 
 @kernel
 def before(jobs: Records, one: int, other: int) -> bool:
-    """Return whether waiting job `one` goes before `other`."""
+    """Return whether waiting job `one` goes before waiting job `other` in the queue."""
     mine, theirs = jobs[one].rank, jobs[other].rank
     return bool(mine < theirs or (mine == theirs and one < other))
 
 
 @kernel
 def _linked(jobs: Records, one: int, other: int) -> int:
-    """Make the later of two roots the first child of the earlier; return the earlier."""
+    """Merge two heaps by their roots: the root that goes first gets the other as its first child; return it."""
     if before(jobs, other, one):
         one, other = other, one
     jobs[other].sibling = jobs[one].child
@@ -31,7 +31,10 @@ def _linked(jobs: Records, one: int, other: int) -> int:
 
 @kernel
 def _paired(jobs: Records, first: int) -> int:
-    """Merge a root's children into one heap: in pairs from the left, then all from the right."""
+    """Merge the heaps from `first` and its siblings into one heap and return its root.
+
+    They are merged in pairs from the left, then the pairs from the right.
+    """
     pairs = NONE
     while first != NONE:
         one, other = first, jobs[first].sibling
@@ -54,13 +57,13 @@ def _paired(jobs: Records, first: int) -> int:
 
 @kernel
 def bucket_of(jobs: Records, job: int) -> int:
-    """Return the bucket of a job's current allocation: the full request after a kill."""
+    """Return the bucket of a job: that of its full request after a kill, else that of its granted units."""
     return int(jobs[job].full_bucket if jobs[job].full else jobs[job].granted_bucket)
 
 
 @kernel
 def put(queue: Queue, machines: int, job: int) -> None:
-    """Add a job to the waiting ones of its bucket, by its rank."""
+    """Add a waiting job to its bucket, sorted by its rank; `machines` is the number of machines."""
     jobs, tally = queue.jobs, queue.tally[0]
     at = bucket_of(jobs, job)
     bucket = queue.buckets[at]
@@ -82,7 +85,7 @@ def put(queue: Queue, machines: int, job: int) -> None:
 
 @kernel
 def take(queue: Queue, machines: int, at: int) -> int:
-    """Remove the first waiting job of a filled bucket, and return it."""
+    """Remove the first waiting job of the non-empty bucket `at`, and return it."""
     jobs, tally, bucket = queue.jobs, queue.tally[0], queue.buckets[at]
     job = bucket.top
     bucket.top = _paired(jobs, jobs[job].child)
@@ -100,7 +103,7 @@ def take(queue: Queue, machines: int, at: int) -> int:
 
 @kernel
 def smallest_gpus(queue: Queue) -> int:
-    """Return the smallest number of milli-GPUs above 0 of any waiting gang; 0 if there is none."""
+    """Return the smallest number of milli-GPUs that a waiting job needs, above 0; 0 if no waiting job needs a GPU."""
     tally = queue.tally[0]
     if tally.smallest_gpus == NONE:
         tally.smallest_gpus = 0
