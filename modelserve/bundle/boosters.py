@@ -1,4 +1,4 @@
-"""Load XGBoost boosters from bytes and run them: the only module in this room that calls the library.
+"""Load XGBoost boosters from bytes and run them; the only module of `modelserve` that imports XGBoost.
 
 No folder format, no features and no training here. Called by `modelserve.bundle.bundle` and
 `modelserve.bundle.predictor`.
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from xgboost import Booster
 
 OPTIONAL_LAYERS = ("sklearn", "pandas")
-"""Optional imports of xgboost that a booster does not need; they cost each worker about 1 s and 128 MiB."""
+"""Modules that XGBoost imports but prediction does not need; they cost each worker about 1 s and 128 MiB."""
 
 
-def lean_xgboost() -> Any:  # the library publishes no types
-    """Import xgboost without scikit-learn and pandas, unless one of the three is already loaded.
+def lean_xgboost() -> Any:  # XGBoost publishes no types
+    """Import xgboost without scikit-learn and pandas, unless one of these three is already imported.
 
-    A process that has loaded one of them (training, a notebook) gets the full library, including `XGBRegressor`.
+    A process that imported one of them before (training, a notebook) gets XGBoost with its scikit-learn classes.
     """
     if "xgboost" not in sys.modules and not any(layer in sys.modules for layer in OPTIONAL_LAYERS):
         try:
             # A name that maps to None makes `import` raise ImportError, which xgboost treats as "not installed".
-            sys.modules.update(dict.fromkeys(OPTIONAL_LAYERS))  # type: ignore[arg-type]  # None is the documented way
+            sys.modules.update(dict.fromkeys(OPTIONAL_LAYERS))  # type: ignore[arg-type]  # the type stub allows no None
             import xgboost
         finally:
             for layer in OPTIONAL_LAYERS:
                 sys.modules.pop(layer, None)
-    import xgboost  # a second import is only a dict lookup
+    import xgboost  # cheap if already imported
 
     return xgboost
 
@@ -46,7 +46,7 @@ def load_booster(data: bytes, *, features: int, outputs: int, name: str) -> tupl
     BundleError
         The bytes are not a model, or the model has a different number of features or outputs.
     """
-    # Checked first: the library crashes the process on an empty buffer, endless nesting or an index out of range.
+    # Check first: XGBoost crashes the process on an empty buffer, deep nesting or an index out of range.
     forest = read_forest(data, name=name)
     if forest.features != features:
         raise BundleError(f"{name}: the model takes {forest.features} features, expected {features} (contract.json)")
@@ -70,13 +70,13 @@ def raw_outputs(booster: "Booster", matrix: npt.NDArray[np.float32]) -> npt.NDAr
 
 
 def contributions(booster: "Booster", row: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """Return the exact tree SHAP values of a row (1, k) as (outputs, k + 1); the last column is the base value.
+    """Return the exact tree SHAP values of a row (1, k); shape (outputs, k + 1), with the base value as last column.
 
     References
     ----------
     Lundberg, Erion, Lee: Consistent individualized feature attribution for tree ensembles.
     """
-    # The columns follow the contract; names need no second check by the library.
+    # The contract ensures the order of the columns, so XGBoost need not check feature names.
     data = lean_xgboost().DMatrix(row, feature_types=booster.feature_types, enable_categorical=True, nthread=1)
     answer = booster.predict(data, pred_contribs=True, strict_shape=True, validate_features=False)
     values: npt.NDArray[np.float64] = np.asarray(answer, dtype=np.float64)[0]

@@ -1,6 +1,6 @@
-"""Jobs as frames: canonical columns, features built once per call, and encoded candidate requests.
+"""Jobs as data frames: their canonical columns, their features (cached), and encoded candidate requests.
 
-The features are defined in `features`; no model is used here. Called by `modelserve.bundle.predictor` and
+Features are defined in `features`; no model is used here. Called by `modelserve.bundle.predictor` and
 `modelserve.bundle.flavor`.
 """
 
@@ -39,13 +39,13 @@ COLUMNS: Final[Mapping[str, pl.DataType]] = {
     "time_limit_s": pl.Float64(),
     "priority": pl.Int32(),
 }
-"""The columns of `jobs` that are known at submission."""
+"""The columns of the canonical jobs table that are known at submission, with their types."""
 
 
 def jobs_frame(jobs: Sequence[Job], history: History) -> pl.DataFrame:
-    """Return the canonical columns of `jobs` (n rows, in order); an unknown request is null.
+    """Return the canonical columns of `jobs`, one row per job in the same order; an unknown request is null.
 
-    A job that names no cluster takes that of its VC in the history, else the one with the most jobs there.
+    A job without a cluster gets the cluster of its VC in the history, otherwise the cluster with the most jobs there.
     """
     clusters = cluster_of_vc(history)
     rows = [
@@ -77,7 +77,7 @@ def jobs_frame(jobs: Sequence[Job], history: History) -> pl.DataFrame:
 
 
 def completed(frame: pl.DataFrame, trace: str, task_type: str, history: History) -> pl.DataFrame:
-    """Return `frame` with every canonical column: missing ones get the model's value, a default, or null."""
+    """Return `frame` with all canonical columns; a missing column gets the value given here, a default, or null."""
     usual = {
         "trace": trace,
         "task_type": task_type,
@@ -93,12 +93,12 @@ def completed(frame: pl.DataFrame, trace: str, task_type: str, history: History)
 
 
 KEPT_JOBS: Final = 100_000
-"""Maximum number of jobs in the cache; their features take up to 160 MiB."""
+"""Maximum number of jobs whose features are cached; they take up to 160 MiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """Jobs (n) with their canonical columns (n rows) and the features built so far (n rows)."""
+    """Jobs with their canonical columns (`frame`) and the features built so far, one row per job."""
 
     jobs: Sequence[Job]
     history: History
@@ -107,11 +107,11 @@ class Built:
 
     @classmethod
     def of(cls, jobs: Sequence[Job], history: History) -> "Built":
-        """Return jobs without features."""
+        """Return jobs for which no features are built yet."""
         return cls(jobs=jobs, history=history, frame=jobs_frame(jobs, history), features=pl.DataFrame())
 
     def with_features(self, names: Sequence[str]) -> "Built":
-        """Build the missing features; each depends on the job and the history alone."""
+        """Return the jobs with the named features; only features not built yet are built."""
         known = set(self.features.columns)
         missing = [name for name in dict.fromkeys(names) if name not in known]
         if not missing:
@@ -120,7 +120,7 @@ class Built:
         return replace(self, features=self.features.hstack(built) if self.features.width else built)
 
     def referenced(self, names: Sequence[str], *, relative: bool) -> Referenced:
-        """Return the same as `features.build.build_referenced`, building only missing features."""
+        """Return what `features.build.build_referenced` returns, but build only features not built yet."""
         if not relative:
             plain = self.with_features(names).features.select(names)
             return Referenced(features=plain, plain=plain, reference_log_s=np.zeros((len(self.jobs), 2)))
@@ -129,25 +129,25 @@ class Built:
         return Referenced(features=made_relative(plain, against[:, 0]), plain=plain, reference_log_s=against)
 
     def is_of(self, jobs: Sequence[Job], history: History) -> bool:
-        """Return whether these are the same job objects in the same order, over the same history object."""
+        """Return whether `jobs` are the same objects in the same order, and `history` is the same object."""
         return self.history is history and len(self.jobs) == len(jobs) and all(map(is_, self.jobs, jobs))
 
 
 @dataclass(slots=True)
 class LastBuilt:
-    """A cache of the features built by one call, used by the next call; it does not change results.
+    """A cache of the features built by the last call, for the next call on the same jobs; it does not change results.
 
-    Threads may share it: at worst, features are built twice.
+    Threads may share the cache: at worst, features are built twice.
     """
 
     kept: tuple[Built, ...] = field(default=())
 
     def keep(self, built: Sequence[Built]) -> None:
-        """Replace the cached jobs, unless there are too many."""
+        """Replace the cache by these jobs; leave it empty if they are more than `KEPT_JOBS`."""
         self.kept = tuple(built) if sum(len(each.jobs) for each in built) <= KEPT_JOBS else ()
 
     def take(self, jobs: Sequence[Job], history: History) -> Built:
-        """Return jobs with their cached features, and remove them from the cache."""
+        """Remove jobs from the cache and return them; if they are not cached, return them without features."""
         found = next((each for each in self.kept if each.is_of(jobs, history)), None)
         if found is None:
             return Built.of(jobs, history)
@@ -158,10 +158,11 @@ class LastBuilt:
 def candidate_rows(
     contract: FeatureContract, features: pl.DataFrame, frame: pl.DataFrame, rows: IntArray, requests: FloatArray
 ) -> npt.NDArray[np.float32]:
-    """Encode counterfactual requests (m, k): row i is job `rows[i]` of `frame` with the request `requests[i]`.
+    """Encode jobs with other requests than their own: row i (of m) is job `rows[i]` with the request `requests[i]`.
 
-    `features` are the jobs' features as input to a model. Same result as encoding `with_requests` by the contract, but
-    faster: each job is encoded once, and candidates only in the columns derived from the request.
+    `features` are the jobs' features as a model takes them, `frame` their canonical columns. The result (m, k) equals
+    encoding `with_requests` by the contract. It is faster because each job is encoded once, and only the columns
+    derived from the request are computed for each of the m rows.
     """
     changed = [name for name in contract.names if FEATURES[name].from_request]
     matrix: npt.NDArray[np.float32] = contract.encode(features)[rows]

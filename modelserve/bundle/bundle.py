@@ -1,8 +1,8 @@
 """The bundle: a folder with one model and everything it needs to predict; written atomically, verified when read.
 
-Nothing is unpickled and only the files listed here are opened; predictions are in
-`modelserve.bundle.predictor`. Written by `pipelines.models.tracking`; read by `modelserve.bundle.predictor`,
-`modelserve.bundle.registry` and the commands.
+Only the files listed here are opened, and nothing is unpickled. Predictions are made in `modelserve.bundle.predictor`.
+Written by `pipelines.models.tracking`; read by `modelserve.bundle.predictor`, `modelserve.bundle.registry` and the
+commands.
 """
 
 import hashlib
@@ -58,14 +58,14 @@ SIZE_LIMITS: Final[dict[str, int]] = {
     CHECKSUMS: 1 * MIB,
     **{f"{MODELS}/{target}.ubj": 256 * MIB for target in (RUNTIME_TARGET, *USAGE_TARGETS)},
 }
-"""The files allowed in a bundle, with their size limits in bytes. Older bundles have no population."""
+"""Maximum size in bytes of each file that a bundle may contain. Bundles of earlier releases have no population file."""
 
 HISTORY_ROWS_LIMIT: Final = 5_000_000
 
 _NO_HISTORY: Final = (
     FeatureError,
     pl.exceptions.PolarsError,
-    pl.exceptions.PanicException,  # raised by Polars on some damaged files; not an `Exception`
+    pl.exceptions.PanicException,  # raised by Polars for some damaged files
     ValueError,
     TypeError,
     OverflowError,
@@ -78,8 +78,9 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 class Bundle:
     """One verified model in memory: its card, feature encoding, boosters and history.
 
-    `forests` are the trees of `boosters`, by target. `digest` is the SHA-256 of `checksums.json`, so it identifies
-    every byte; `history_digest` is that of the history file. `version` is the registered version, None if unknown.
+    `boosters` and their checked trees, `forests`, are by target. `digest` is the SHA-256 of `checksums.json`, which
+    lists the SHA-256 of every other file, so it identifies the whole bundle. `history_digest` is the SHA-256 of the
+    history file. `version` is the registered version, None if unknown.
     """
 
     card: Card
@@ -96,7 +97,7 @@ class Bundle:
 
     @property
     def reference(self) -> str:
-        """The model's name in responses: `runtime.pai.ctr@7`, or without `@7` if the version is unknown."""
+        """The name and version of the model, such as `runtime.pai.ctr@7`; without `@7` if the version is unknown."""
         return self.card.name if self.version is None else f"{self.card.name}@{self.version}"
 
 
@@ -115,7 +116,7 @@ def write_bundle(
     Raises
     ------
     BundleError
-        The folder exists, or the parts do not match.
+        The folder exists already, or the boosters or the contract do not match the card.
     """
     if sorted(card.targets) != sorted(boosters):
         raise BundleError(f"{card.name}: boosters {sorted(boosters)}, expected {sorted(card.targets)} (the card's)")
@@ -140,15 +141,16 @@ def write_bundle(
 
 
 def read_bundle(folder: Path, *, version: str | None = None, histories: dict[str, History] | None = None) -> Bundle:
-    """Read and verify a bundle: its files, their sizes and checksums, its format, and that its parts match.
+    """Read a bundle, and check its files, their sizes, checksums and format, and that its parts match.
 
-    Checksums detect damaged and mixed files; write access to the folder is up to the operator. `histories` caches
-    histories by the SHA-256 of their file, because the models of one trace share one; this function adds to it.
+    Checksums detect damaged files and files of another bundle, but not an attacker with write access to the folder.
+    `histories` is a cache of job histories by the SHA-256 of their file, because models of one trace share a history;
+    the history of this bundle is added to it.
 
     Raises
     ------
     BundleError
-        A file is missing, surplus, changed, too large, a link, or of another format.
+        A file is missing, unexpected, changed, too large, a link, or has another format.
     """
     contents = _verified(folder)
     try:
@@ -214,7 +216,7 @@ def _read_history(folder: Path, data: bytes, card: Card, histories: dict[str, Hi
 
 
 def _frame(data: bytes) -> pl.DataFrame:
-    """Read a history's frame; check the row count in its metadata first, since few bytes can unpack to many rows."""
+    """Read a history's frame from Parquet, after checking the row count: a small file can unpack to very many rows."""
     found = pl.scan_parquet(io.BytesIO(data))
     rows = int(found.select(pl.len()).collect().item())
     if rows > HISTORY_ROWS_LIMIT:
@@ -223,7 +225,7 @@ def _frame(data: bytes) -> pl.DataFrame:
 
 
 def _verified(folder: Path) -> dict[str, bytes]:
-    """Return the bytes of every file of the bundle, each read once and checked against its checksum."""
+    """Return the content of every file of the bundle by name, checked against `checksums.json`."""
     contents = {name: _read_file(folder, name) for name in _listed(folder)}
     if CHECKSUMS not in contents:
         raise BundleError(f"{folder.name}: no {CHECKSUMS}, expected a bundle folder; train or mirror again")
@@ -247,7 +249,7 @@ def _verified(folder: Path) -> dict[str, bytes]:
 
 
 def _listed(folder: Path) -> list[str]:
-    """Return the names of the folder's files; raise BundleError for anything but the regular files of a bundle."""
+    """Return the names of the files in a bundle; raise BundleError for links and for files that no bundle has."""
     if not folder.is_dir():
         raise BundleError(f"{folder}: not a folder, expected a bundle; train or mirror the model first")
     names = []
@@ -280,12 +282,12 @@ def _read_file(folder: Path, name: str) -> bytes:
 
 
 def _opened_plainly(path: str, flags: int) -> int:
-    """Open without following links or blocking on a pipe; the file may have changed since it was listed."""
+    """Open a file without following a link or blocking on a pipe, since it may have been replaced after the listing."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _write_whole(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write the files to a temporary folder next to the target, then rename it in one step."""
+    """Write the files to a temporary folder next to `folder`, then rename it to `folder` in one step."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(folder):
         raise BundleError(f"{folder}: already exists, expected a new folder for a bundle")

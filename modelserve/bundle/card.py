@@ -1,6 +1,6 @@
-"""The model card: importances and bounds on peak use of similar jobs (`Alike`, `held`), validated when read.
+"""The model card: a model's metadata, metrics and importances, and upper bounds on the peak use of similar jobs.
 
-No files and no boosters here; `modelserve.bundle.bundle` reads and writes the folder around them.
+Cards are validated when read. Files are read and written by `modelserve.bundle.bundle`.
 Filled in by `pipelines.models.model`; read by `modelserve.bundle.predictor`, `modelserve.calls` and the commands.
 """
 
@@ -27,19 +27,19 @@ from modelserve.errors import BundleError
 from scheduler_core.types import FloatArray, IntArray, Job, Request
 
 HARD: Final = frozenset({"mem_gib", "gpu_mem_gib"})
-"""Targets where too little kills the job: the larger of bound and prediction is used."""
+"""Usage targets where too small an allocation kills the job; `held` takes the larger of the two bounds for them."""
 
 DIGITS: Final = 3
-"""Significant digits of a request that are compared: 29.296875 GiB and 29.3 GiB are the same request."""
+"""Number of significant digits in which requests must agree to be similar: 29.296875 GiB and 29.3 GiB are similar."""
 
 PARAMETER_SERVER: Final = "ps"
-"""The role whose measurements are those of its workers, and so do not describe its own use."""
+"""Role of parameter servers. Traces report their workers' use for them, so their own measured runs are not counted."""
 
 OWN_RUNS: Final = 20
-"""Measured runs of a job's own group and role from which on the model's prediction is used."""
+"""Minimum number of measured runs of a job's own group and role for its bound to be the model's prediction."""
 
 ROOM: Final[Mapping[str, float]] = {"cpu_cores": 1.1, "mem_gib": 1.5, "gpus": 1.0, "gpu_mem_gib": 1.3}
-"""Factor on that prediction by target: larger for memory, where too little kills the job."""
+"""Factor by which the predicted use is multiplied, by target: larger for memory, where too little kills the job."""
 
 Amount = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Key = tuple[str, str, str, str]
@@ -63,12 +63,12 @@ class Alike(BaseModel):
 
     @property
     def key(self) -> Key:
-        """The key shared by similar jobs."""
+        """The key that these similar jobs share."""
         return alike_key(self.role, (self.cpu_cores, self.mem_gib, self.gpus))
 
 
 def alike_key(role: str, request: Sequence[float | None]) -> Key:
-    """Return the key of similar jobs: their role, and their request to `DIGITS` significant digits.
+    """Return the key that similar jobs share: the role, and the request rounded to `DIGITS` significant digits.
 
     >>> alike_key("worker", (6.0, 29.296875, None))
     ('worker', '6', '29.3', 'nan')
@@ -80,20 +80,20 @@ def alike_key(role: str, request: Sequence[float | None]) -> Key:
 def held(
     found: Mapping[Key, Alike], jobs: Sequence[Job], use: Mapping[str, FloatArray], own_runs: IntArray
 ) -> tuple[dict[str, FloatArray], IntArray]:
-    """Return upper bounds on the use of jobs (n), and the number of measured runs or groups behind each.
+    """Return upper bounds (n,) on the use of jobs by target, and the number of measured runs or groups behind each.
 
-    If a job's own group and role have enough measured runs, the bound is the prediction times `ROOM`. Otherwise it is
-    the bound of similar jobs; for memory, the larger of that and the prediction. NaN if neither is known: the request
-    is then kept.
+    If a job's own group and role have at least `OWN_RUNS` measured runs, the bound is the predicted use times `ROOM`.
+    Otherwise it is the bound of similar jobs, and for memory the larger of this bound and the prediction. It is NaN if
+    no similar job was measured; the request is then kept.
 
     Parameters
     ----------
     found
-        Bounds of similar jobs by key.
+        Upper bounds of similar jobs, by the key of `alike_key`.
     use
-        Predicted upper quantile of use by target.
+        Predicted upper quantile of use (n,), by target.
     own_runs
-        Measured runs of each job's own group and role.
+        Number of measured runs of each job's own group and role (n,).
     """
     bounds = [found.get(_key_of(job.role, job.request)) for job in jobs]
     own_runs = np.where([job.role == PARAMETER_SERVER for job in jobs], 0, own_runs)
@@ -112,16 +112,16 @@ def _key_of(role: str, request: Request) -> Key:
 
 
 FORMAT: Final = 1
-"""Version of the folder format; readers reject all others."""
+"""Version of the bundle format; bundles of any other version are rejected."""
 
 RUNTIME_TARGET: Final = "run_s"
-"""The booster of a run-time model: one output per quantile of log run time."""
+"""Target of a run-time model. Its booster has one output per quantile of log run time."""
 
 USAGE_TARGETS: Final = ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib")
-"""The boosters of a usage model: one output each, an upper quantile of log1p of the use of one instance."""
+"""Targets of a usage model. Each has a booster whose output is an upper quantile of log1p of the use per instance."""
 
 MODEL_NAME: Final = re.compile(r"(runtime|usage)\.([A-Za-z0-9][A-Za-z0-9_-]{0,63})\.([A-Za-z0-9][A-Za-z0-9_-]{0,63})")
-"""A registered name, `<kind>.<trace>.<type>`; it is also a folder's name, so no other characters are allowed."""
+"""Pattern of model names, `<kind>.<trace>.<type>`. A name is also a folder name, so other characters are rejected."""
 
 NameText = Annotated[str, Field(min_length=1, max_length=256)]
 Resource = Literal["cpu_cores", "mem_gib", "gpus"]
@@ -156,13 +156,14 @@ class ResourceImportance(BaseModel):
 
 
 class Card(BaseModel):
-    """What a model is: what it answers, what it was trained on, how it was judged.
+    """Metadata of a model: what it predicts, what it was trained on, and how it scored on held-out jobs.
 
-    `relative` says that run times are taken and answered against the reference of the like (`features.build`);
-    `offsets` are added to the raw outputs in log units, by `p50`, `p90` or by usage target; `support` is the lowest
-    and highest request seen in training; `metrics` are the held-out figures, null where one has no value. `alike` are
-    the bounds that a usage model's answers are held by when requests are shrunk, null where they were not counted.
-    `important` are the resources of `resource_importances` that Algorithm 1 leaves alone, null where not kept.
+    If `relative`, run times in the features and outputs are relative to the recent run time of similar jobs
+    (`features.build`). `offsets` are added to the outputs in log units; their keys are `p50` and `p90`, or usage
+    targets. `support` is the smallest and largest request in training, by resource. `metrics` are computed on held-out
+    jobs, null where undefined. `important` are resources that Algorithm 1 does not shrink, chosen by
+    `resource_importances` (null in models that do not store them). `alike` are the upper bounds on the use of similar
+    jobs (see `held`), null if not computed.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -192,7 +193,7 @@ class Card(BaseModel):
     @field_validator("params", "metrics", mode="before")
     @classmethod
     def _nothing_for_nan(cls, values: object) -> object:
-        """Write NaN as null: JSON has no NaN."""
+        """Replace NaN and infinity by null, since JSON has neither."""
         if not isinstance(values, dict):
             return values
         return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
@@ -208,7 +209,7 @@ class Card(BaseModel):
 
     @cached_property
     def alike_by_key(self) -> dict[Key, Alike] | None:
-        """The bounds of similar jobs by key; None if not computed."""
+        """The upper bounds of similar jobs by key; None if not computed."""
         return None if self.alike is None else {each.key: each for each in self.alike}
 
     def to_json(self) -> bytes:
@@ -242,7 +243,7 @@ IMPORTANCES: Final = TypeAdapter(tuple[Importance, ...])
 
 
 def canonical_json(value: object) -> bytes:
-    """Write JSON for a person to read: sorted keys, two spaces, a final newline; no NaN.
+    """Return readable JSON in a unique form: sorted keys, indented by two spaces, a final newline; NaN is rejected.
 
     Examples
     --------

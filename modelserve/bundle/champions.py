@@ -1,6 +1,7 @@
-"""Locally cached models: `<folder>/<name>/<version>/` is a bundle, `<folder>/<name>/<alias>.json` names one version.
+"""The local folder of models: bundles in `<name>/<version>/`, and pointer files `<name>/<alias>.json`.
 
-Nothing is fetched here; a model that cannot be read is reported and does not affect the others. Filled by
+A pointer file names the version that has an alias (champion or challenger). Nothing is downloaded here. A model that
+cannot be read is reported and does not affect the others. Filled by
 `modelserve.bundle.registry`; read by `modelserve.loading.models`, `modelserve.calls.catalogue` and the commands.
 """
 
@@ -23,7 +24,7 @@ from modelserve.errors import BundleError
 CHAMPION: Final = "champion"
 CHALLENGER: Final = "challenger"
 ALIASES: Final = (CHAMPION, CHALLENGER)
-"""The aliases that are copied: the serving model, and the one scored in shadow mode."""
+"""Aliases that are copied: the champion serves, and the challenger is only compared with it (shadow mode)."""
 
 POINTER_LIMIT_BYTES: Final = 65536
 
@@ -31,7 +32,7 @@ Version = Annotated[str, Field(pattern=r"^[0-9]{1,12}$")]
 
 
 class Pointer(BaseModel):
-    """The version of a model behind an alias, with its run and digest from the registry."""
+    """The content of a pointer file: the version with an alias, and its run id and digest in the registry."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -44,14 +45,14 @@ class Pointer(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Champions:
-    """The readable bundles by registered name, and the reasons why others could not be read."""
+    """The bundles of all champions by registered name, and the reasons why other champions could not be read."""
 
     bundles: Mapping[str, Bundle]
     failures: Mapping[str, str]
 
 
 def version_folder(folder: Path, name: str, version: str) -> Path:
-    """Return the folder of a version's bundle; only plain folder names are allowed.
+    """Return the folder of a version's bundle, after checking that name and version are safe in a path.
 
     Raises
     ------
@@ -68,7 +69,7 @@ def version_folder(folder: Path, name: str, version: str) -> Path:
 
 
 def pointer_file(folder: Path, name: str, alias: str = CHAMPION) -> Path:
-    """Return the pointer file of a model's alias, which names one version.
+    """Return the path of the pointer file of a model's alias.
 
     Raises
     ------
@@ -89,7 +90,7 @@ def model_names(folder: Path) -> list[str]:
 
 
 def write_pointer(folder: Path, pointer: Pointer) -> None:
-    """Write a pointer atomically: the alias then names this version."""
+    """Write a pointer file atomically, so that the alias names the pointer's version."""
     place = pointer_file(folder, pointer.name, pointer.alias)
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as stage:
         staged = Path(stage) / place.name
@@ -98,12 +99,12 @@ def write_pointer(folder: Path, pointer: Pointer) -> None:
 
 
 def remove_pointer(folder: Path, name: str, alias: str) -> None:
-    """Remove a model's alias; keep its bundles."""
+    """Remove the pointer file of a model's alias; keep the bundles."""
     pointer_file(folder, name, alias).unlink(missing_ok=True)
 
 
 def read_pointer(folder: Path, name: str, alias: str = CHAMPION) -> Pointer | None:
-    """Return the pointer of a model's alias, or None if it was never copied.
+    """Return the pointer of a model's alias, or None if there is no pointer file.
 
     Raises
     ------
@@ -131,17 +132,17 @@ def read_pointer(folder: Path, name: str, alias: str = CHAMPION) -> Pointer | No
 
 
 def _opened_at_once(path: str, flags: int) -> int:
-    """Open without blocking if the file is a pipe."""
+    """Open a file; do not block if it is a pipe."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_pointed(folder: Path, pointer: Pointer, *, histories: dict[str, History] | None = None) -> Bundle:
-    """Read the bundle that a pointer names; `histories` as in `read_bundle`.
+    """Read the bundle of the version that a pointer names; `histories` is as in `read_bundle`.
 
     Raises
     ------
     BundleError
-        The bundle does not exist, is not the one that was copied, or is behind a link.
+        The bundle does not exist, has another digest than the pointer, or its folder is a symbolic link.
     """
     place = version_folder(folder, pointer.name, pointer.version)
     for each in (place, place.parent):
@@ -157,12 +158,12 @@ def read_pointed(folder: Path, pointer: Pointer, *, histories: dict[str, History
 
 
 def read_champion(folder: Path, name: str, *, histories: dict[str, History] | None = None) -> Bundle:
-    """Read the bundle that a model's pointer names; `histories` as in `read_bundle`.
+    """Read the bundle of a model's champion; `histories` is as in `read_bundle`.
 
     Raises
     ------
     BundleError
-        The bundle does not exist, or is not the one that was copied.
+        The model has no champion, or its bundle cannot be read.
     """
     pointer = read_pointer(folder, name)
     if pointer is None:
@@ -171,7 +172,7 @@ def read_champion(folder: Path, name: str, *, histories: dict[str, History] | No
 
 
 def read_champions(folder: Path) -> Champions:
-    """Read every model that has a pointer; report those that cannot be read."""
+    """Read the champion of every model; report the champions that cannot be read."""
     bundles, failures = {}, {}
     histories: dict[str, History] = {}
     for name in model_names(folder):
@@ -184,23 +185,23 @@ def read_champions(folder: Path) -> Champions:
 
 
 Place = tuple[str, str]
-"""A registered name and an alias."""
+"""Registered name of a model, and alias."""
 
 Mark = tuple[int, ...]
-"""Modification times, sizes and count of files; it differs after a rewrite."""
+"""Times, size and inode of each file, to detect that files changed without reading them."""
 
 
 def pointer_marks(folder: Path, aliases: Sequence[str]) -> dict[Place, Mark] | None:
-    """Return every pointer of the folder and its mark; None if the folder cannot be listed."""
+    """Return the mark of every pointer file in the folder; None if the folder cannot be listed."""
     marks = {}
     try:
-        names = sorted(each for each in os.listdir(folder) if MODEL_NAME.fullmatch(each))  # noqa: PTH208  # once a second
+        names = sorted(each for each in os.listdir(folder) if MODEL_NAME.fullmatch(each))  # noqa: PTH208  # called every second
     except OSError:
         return None
     for name in names:
         for alias in aliases:
             try:
-                marks[name, alias] = _mark(os.stat(f"{folder}/{name}/{alias}.json"))  # noqa: PTH116  # once a second
+                marks[name, alias] = _mark(os.stat(f"{folder}/{name}/{alias}.json"))  # noqa: PTH116  # called every second
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError:
@@ -209,7 +210,7 @@ def pointer_marks(folder: Path, aliases: Sequence[str]) -> dict[Place, Mark] | N
 
 
 def files_mark(folder: Path) -> Mark:
-    """Return the mark of a model's folder and of all files of its versions."""
+    """Return the mark of all files in a folder and its subfolders."""
     marks: list[int] = []
     for place, folders, files in os.walk(folder):
         folders.sort()

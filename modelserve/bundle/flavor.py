@@ -1,7 +1,7 @@
-"""The loader behind `mlflow.pyfunc.load_model`: a bundle that predicts for a pandas frame of canonical job columns.
+"""Loader of bundles for `mlflow.pyfunc.load_model`; predicts jobs in a pandas frame with the canonical job columns.
 
-MLflow is not imported here, and pandas only when a frame arrives; the service does not use this module.
-Named as the loader module in the model files that `pipelines.models.tracking` writes.
+Model files written by `pipelines.models.tracking` name this module as their loader. MLflow is not imported here, and
+pandas only for a prediction. The service does not use this module.
 """
 
 from collections.abc import Mapping
@@ -34,16 +34,16 @@ INPUTS: Final[Mapping[str, str]] = {
     "req_mem_gib": "double",
     "req_gpus": "double",
 }
-"""The input columns with MLflow's type names; all but `submit_ts` (UTC) are optional."""
+"""Input columns with their MLflow types; only `submit_ts` (UTC) is required."""
 
 OUTPUTS: Final[Mapping[str, tuple[str, ...]]] = {
     "runtime": ("run_s_p50", "run_s_p90"),
     "usage": tuple(f"used_{target}" for target in USAGE_TARGETS),
 }
-"""The output columns by kind of model; all are floating point."""
+"""Output columns by kind of model; all are floating-point numbers."""
 
 EXAMPLE: Final[Mapping[str, object]] = {
-    "submit_ts": datetime(2020, 7, 1, 9, 30),  # MLflow's datetime is UTC without a time zone
+    "submit_ts": datetime(2020, 7, 1, 9, 30),  # MLflow takes datetimes without a time zone, read as UTC
     "user": "u7",
     "group": "g3",
     "gpu_type": "T4",
@@ -56,15 +56,15 @@ EXAMPLE: Final[Mapping[str, object]] = {
 
 
 class BundleModel:
-    """A bundle with the `predict` method that MLflow expects."""
+    """A bundle with the interface of an MLflow Python model."""
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
 
     def predict(self, jobs: "pd.DataFrame", params: dict[str, object] | None = None) -> "pd.DataFrame":  # noqa: ARG002  # MLflow passes it
-        """Return for each job `run_s_p50, run_s_p90`, or the upper quantile of its use, `used_*` by target.
+        """Return the run-time quantiles (`run_s_*`) or the upper quantiles of use (`used_*`) of each job.
 
-        Missing columns are null or, for trace, task type, role and instances, a default.
+        Missing input columns get a default (trace, task type, cluster, role, instances) or are null.
         """
         import pandas as pd
 
@@ -81,5 +81,5 @@ class BundleModel:
 
 
 def _load_pyfunc(path: str) -> BundleModel:
-    """Load the bundle at `path`; name and signature are set by MLflow."""
+    """Load the bundle at `path`. MLflow prescribes the name and the parameter of this function."""
     return BundleModel(read_bundle(Path(path)))

@@ -1,7 +1,7 @@
 """Distribution of each feature in a model's training rows, and the distance of other rows from it (PSI).
 
-Pure arithmetic on encoded matrices; the caller selects the rows to compare. Made by
-`pipelines.models.model`, kept in the bundle, read by `modelserve.learning.drift`.
+PSI is the population stability index. Computed on encoded matrices; the caller selects the rows to compare. Made by
+`pipelines.models.model`, stored in the bundle, used by `modelserve.learning.drift`.
 
 References: Siddiqi, "Credit Risk Scorecards" (2006), for the population stability index and its bounds 0.1 and 0.2.
 """
@@ -22,16 +22,16 @@ Shares = npt.NDArray[np.float64]
 
 DECILES: Final = np.arange(0.1, 0.95, 0.1)
 LEAST_SHARE: Final = 1e-3
-"""Minimum share of a bin: with an empty bin on one side, the index would be infinite."""
+"""Smaller shares of a bin are raised to this: an empty bin would make the population stability index infinite."""
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class FeaturePopulation(BaseModel):
-    """One feature over the training rows: shares by bin or category, and the share of missing values.
+    """Distribution of one feature in the training rows: the share of each bin or category, and of missing values.
 
-    Bins of a number are separated by `edges`, the deciles (fewer if some coincide); a category has no edges and one
-    share for each code of the contract. The shares and `missing` add up to one.
+    For a numeric feature, `edges` separate the bins: the deciles, fewer if some coincide. A categorical feature has no
+    edges and one share per category code of the contract. `shares` and `missing` add up to one.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -47,7 +47,9 @@ class FeaturePopulation(BaseModel):
         return self
 
     def psi(self, values: npt.NDArray[np.float32]) -> float:
-        """Return the population stability index of other values (n,): the sum of (a - e) ln(a / e) over all bins.
+        """Return the population stability index of new values (n,) relative to the training rows.
+
+        It is the sum over all bins of (a - e) ln(a / e), where e is the share in training and a the share now.
 
         >>> seen = FeaturePopulation(edges=(1.0, 2.0), shares=(0.5, 0.25, 0.25), missing=0.0)
         >>> round(seen.psi(np.array([0.5, 0.5, 1.5, 3.0], dtype=np.float32)), 6)
@@ -60,7 +62,7 @@ class FeaturePopulation(BaseModel):
 
 
 class Population(BaseModel):
-    """Distributions of all features in the training rows of a model, in the model's encoding."""
+    """Distribution of every feature in the training rows of a model, as encoded for the model."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -69,7 +71,7 @@ class Population(BaseModel):
 
     @classmethod
     def of(cls, matrix: Matrix, contract: FeatureContract) -> "Population":
-        """Compute the distributions of training rows (n, k), encoded by the contract."""
+        """Compute the distributions from training rows (n, k) that the contract encoded."""
         features = {}
         for column, name in enumerate(contract.names):
             values = matrix[:, column]
@@ -81,7 +83,7 @@ class Population(BaseModel):
 
     @classmethod
     def from_json(cls, data: bytes, names: Sequence[str], *, where: str) -> "Population":
-        """Read what `to_json` wrote.
+        """Read a population from the JSON that `to_json` wrote.
 
         Raises
         ------
@@ -107,13 +109,13 @@ def _edges(values: npt.NDArray[np.float32]) -> tuple[float, ...]:
     known = values[np.isfinite(values)]
     if not len(known):
         return ()
-    # No interpolation: an edge that is a data value gives the same bins in any precision.
+    # Without interpolation, every edge is a value of the data, so the bins are the same in any precision.
     found = np.quantile(known, DECILES, method="inverted_cdf")
     return tuple(float(edge) for edge in np.unique(found.astype(np.float32)))
 
 
 def _shares(values: npt.NDArray[np.float32], edges: tuple[float, ...] | None, bins: int) -> Shares:
-    """Return the share of the values in each bin, and last the share of missing values (bins + 1,)."""
+    """Return the share of the values in each bin, followed by the share of missing values; shape (bins + 1,)."""
     known = values[~np.isnan(values)]
     if edges is None:
         codes = known.astype(np.int64)

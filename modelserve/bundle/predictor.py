@@ -1,8 +1,8 @@
-"""Predictions from bundles in this process; satisfies `scheduler_core.types.Predictor`. Called by the commands.
+"""Predictions from bundles in this process; implements `scheduler_core.types.Predictor`. Called by the commands.
 
-One of two engines: this one builds features of many jobs as frames (`features.build`), the service builds rows
-(`features.rows`, `modelserve.calls.recommendations`). Both use the calibration here; their answers are equal to the
-bit, held by `tests/modelserve/calls/test_predictions.py`.
+This predictor builds the features of many jobs as data frames (`features.build`). The service has its own predictor,
+which builds feature rows of few jobs faster (`features.rows`, `modelserve.calls.recommendations`). Both use the
+calibration here, and `tests/modelserve/calls/test_predictions.py` checks that their predictions are equal to the bit.
 """
 
 from collections import defaultdict
@@ -30,14 +30,17 @@ from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, 
 Kind = Literal["runtime", "usage"]
 
 QUANTILE_NAMES: Final = {0.5: "p50", 0.9: "p90"}
-"""The quantiles of log run time that are served, and the names of their offsets."""
+"""The quantiles of run time that are served, with their names in predictions and in `Card.offsets`."""
 
 COMPILED_ROWS: Final = 8192
-"""Minimum rows for compiled trees instead of XGBoost, with equal results; loading them for fewer costs more."""
+"""Minimum number of rows that are predicted by compiled trees instead of XGBoost.
+
+Both give equal results. For fewer rows, loading the compiled code takes longer than it saves.
+"""
 
 
 def run_time_features(bundle: Bundle, frame: pl.DataFrame) -> Referenced:
-    """Build the features of a run-time model for the jobs of a frame (n rows), and the reference run times."""
+    """Build the features of a run-time model, and the reference run times, for the jobs of a frame (n rows)."""
     return build_referenced(frame, bundle.history, bundle.contract.names, relative=bundle.card.relative)
 
 
@@ -49,7 +52,7 @@ def run_time_quantiles(bundle: Bundle, features: pl.DataFrame, reference_log_s: 
 
 def _outputs(bundle: Bundle, target: str, matrix: npt.NDArray[np.float32]) -> FloatArray:
     """Return the outputs (n, outputs) of a target's booster for a matrix (n, k), before calibration."""
-    forest = bundle.forests.get(target)  # missing in a model that was never saved to a file
+    forest = bundle.forests.get(target)  # None for a model that was never saved to a file
     if forest is None or len(matrix) < COMPILED_ROWS:
         return raw_outputs(bundle.boosters[target], matrix)
     from modelserve.bundle.trees.compiled import CompiledTrees
@@ -59,14 +62,14 @@ def _outputs(bundle: Bundle, target: str, matrix: npt.NDArray[np.float32]) -> Fl
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The served outputs of a run-time booster, and the offset added to each, in log units."""
+    """The outputs of a run-time booster that are served: column, offset in log units, and name of each."""
 
     columns: tuple[int, ...]
     offsets: tuple[float, ...]
     names: tuple[str, ...]
 
     def of_one(self, raw: Sequence[float], reference_log_s: Sequence[float]) -> FloatArray:
-        """Turn the outputs of one row and its references (2,) into seconds, as `calibrated_run_times` does of many."""
+        """Convert a row's outputs and its references (2,) from log units into ascending seconds."""
         logs = [raw[c] + reference_log_s[c] + offset for c, offset in zip(self.columns, self.offsets, strict=True)]
         logs.sort()
         seconds: FloatArray = np.exp(np.array(logs))
@@ -75,7 +78,7 @@ class Calibration:
 
 @lru_cache(maxsize=1024)
 def calibration(quantiles: tuple[float, ...], p50_offset: float, p90_offset: float) -> Calibration:
-    """Return the calibration of a booster with these quantiles; names are in ascending order of quantile."""
+    """Return the calibration of a booster with these output quantiles; its names are in ascending order of quantile."""
     offsets = {0.5: p50_offset, 0.9: p90_offset}
     served = [level for level in quantiles if level in QUANTILE_NAMES]
     return Calibration(
@@ -86,7 +89,7 @@ def calibration(quantiles: tuple[float, ...], p50_offset: float, p90_offset: flo
 
 
 def calibrated_run_times(card: Card, raw: FloatArray, reference_log_s: FloatArray) -> RunTimes:
-    """Turn a booster's outputs (n, quantiles) and the references (n, 2), in log units, into seconds."""
+    """Convert a booster's outputs (n, quantiles) and the references (n, 2) from log units into run times in seconds."""
     how = calibration(card.quantiles, card.offsets.get("p50", 0.0), card.offsets.get("p90", 0.0))
     if len(raw) == 1:
         seconds = how.of_one(raw[0].tolist(), reference_log_s[0].tolist()).reshape(1, -1)
@@ -101,7 +104,10 @@ def calibrated_run_times(card: Card, raw: FloatArray, reference_log_s: FloatArra
 
 
 def use_quantiles(bundle: Bundle, features: pl.DataFrame) -> dict[str, FloatArray]:
-    """Predict the upper quantile of use per instance for a feature frame (n rows), by target; NaN without a booster."""
+    """Predict the upper quantile of use per instance for a feature frame (n rows).
+
+    The result has an array (n,) for every target; it is NaN for a target without a booster.
+    """
     matrix = bundle.contract.encode(features)
     use = {}
     for target in USAGE_TARGETS:
@@ -113,13 +119,13 @@ def use_quantiles(bundle: Bundle, features: pl.DataFrame) -> dict[str, FloatArra
 
 
 def calibrated_use(card: Card, target: str, raw: FloatArray) -> FloatArray:
-    """Turn the outputs (n, 1) of a target's booster, in log1p units, into use (n,)."""
+    """Convert the outputs (n, 1) of a target's booster from log1p units into use (n,), at least 0."""
     use: FloatArray = np.maximum(np.expm1(raw[:, 0] + card.offsets.get(target, 0.0)), 0.0)
     return use
 
 
 def measured_runs(bundle: Bundle, frame: pl.DataFrame) -> IntArray:
-    """Count the ended and measured runs of each job's group and role, or of its user where it has no group (n,)."""
+    """Count the earlier measured runs of each job's group and role; for a job without a group, of its user (n,)."""
     seen = Lookback.of(frame, bundle.history)
     begin, stop = seen.span("measured", EVIDENCE_KEYS)
     of_group, of_user = (stop - begin).reshape(-1, len(EVIDENCE_KEYS)).T
@@ -128,9 +134,9 @@ def measured_runs(bundle: Bundle, frame: pl.DataFrame) -> IntArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The models behind a job's answer by name and version, and the end of their history; None without a model.
+    """The models that predict a job (`<name>@<version>`, None if there is none), and the end of their history.
 
-    `failure` is the reason why the model for this job cannot be read.
+    `failure` is the reason why a model that exists for this job cannot be read.
     """
 
     run_time: str | None
@@ -141,11 +147,11 @@ class Sources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InProcessPredictor:
-    """A predictor over loaded bundles, by registered name.
+    """A predictor from loaded bundles; `bundles` and `failures` are by registered model name.
 
-    The model of a job is that of its workload, otherwise that of its task type, always of its own trace. A job without
-    a model gets NaN, and its request is kept (`cold_start`). For a job whose model cannot be read, calls raise;
-    `failures` holds the reasons by registered name.
+    A job is predicted by the model of its trace and workload, otherwise by the model of its trace and task type. A job
+    without a model gets NaN, so its request is kept (`cold_start`). If the model of a job cannot be read, the methods
+    raise `PredictorUnavailable` with the reason in `failures`.
     """
 
     bundles: Mapping[str, Bundle]
@@ -153,12 +159,14 @@ class InProcessPredictor:
     _last: LastBuilt = field(default_factory=LastBuilt, init=False, repr=False, compare=False)
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Predict `len(rows)` run times, one matrix per model: row i is `jobs[rows[i]]` with `requests[i]` (k, 3).
+        """Predict k run times: number i is that of `jobs[rows[i]]` with the request `requests[i]`.
+
+        `rows` has shape (k,), `requests` (k, 3). Each model scores all its rows as one matrix.
 
         Raises
         ------
         PredictorUnavailable
-            A model cannot answer.
+            A model cannot be read, or its prediction fails.
         """
         p50, p90 = np.full((2, len(rows)), np.nan)
         for bundle, members in self._by_model("runtime", jobs):
@@ -181,12 +189,14 @@ class InProcessPredictor:
         return calibrated_run_times(bundle.card, _outputs(bundle, RUNTIME_TARGET, matrix), seen.reference_log_s[rows])
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Predict the peak use of each job's instances (n,) from similar jobs and the model, with the runs behind it.
+        """Bound the peak use per instance of each job (n,), from the usage model and from similar jobs.
+
+        The result also has the number of measured runs behind each bound.
 
         Raises
         ------
         PredictorUnavailable
-            A model cannot answer.
+            A model cannot be read, or its prediction fails.
         """
         use = {target: np.full(len(jobs), np.nan) for target in USAGE_TARGETS}
         runs = np.zeros(len(jobs), dtype=np.int64)
@@ -204,11 +214,11 @@ class InProcessPredictor:
             for target, values in answer.items():
                 use[target][members] = values
             runs[members] = seen
-        self._last.keep(every)  # the next call of a decision predicts run times of the same jobs
+        self._last.keep(every)  # a recommendation then predicts run times of the same jobs
         return PeakUse(runs=runs, **use)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
-        """Return the important resources and the support of each job's run-time model (n,)."""
+        """Return the important resources and the training range of requests of each job's run-time model (n,)."""
         known = [Knowledge()] * len(jobs)
         for rows in _alike(jobs):
             bundle = self.bundle_of("runtime", jobs[rows[0]])
@@ -219,7 +229,7 @@ class InProcessPredictor:
         return known
 
     def sources(self, job: Job) -> Sources:
-        """Return the models that answer for a job, and the end of their history."""
+        """Return the models that predict a job, and the end of their history."""
         runtime, usage = self.bundle_of("runtime", job), self.bundle_of("usage", job)
         reaches = [bundle.card.until.astimezone(UTC) for bundle in (runtime, usage) if bundle is not None]
         return Sources(
@@ -230,7 +240,7 @@ class InProcessPredictor:
         )
 
     def bundle_of(self, kind: Kind, job: Job) -> Bundle | None:
-        """Return the bundle that answers for a job, if any."""
+        """Return the bundle that predicts a job, or None."""
         name = self._name_of(kind, job)
         return None if name is None else self.bundles[name]
 
@@ -258,7 +268,7 @@ def _names(kind: Kind, job: Job) -> list[str]:
 
 
 def _alike(jobs: Sequence[Job]) -> list[list[int]]:
-    """Group the jobs that share a model: same trace, workload and task type."""
+    """Return the indices of jobs, grouped by trace, workload and task type; a group shares its models."""
     alike: dict[tuple[str, str | None, str], list[int]] = defaultdict(list)
     for i, job in enumerate(jobs):
         alike[job.trace, job.workload, job.task_type].append(i)
@@ -266,7 +276,7 @@ def _alike(jobs: Sequence[Job]) -> list[list[int]]:
 
 
 def knowledge_of(card: Card) -> Knowledge:
-    """Return the important resources and the support of a run-time model."""
+    """Return the important resources and the training range of requests of a run-time model."""
     return Knowledge(
         important=frozenset(card.important),
         support={str(resource): ends for resource, ends in card.support.items()},

@@ -1,4 +1,4 @@
-"""Settings of MLflow, applied before its import: no telemetry, less log output, few retries; and short errors.
+"""Configure MLflow before its import (no telemetry, less log output, few retries), and shorten its error messages.
 
 MLflow itself is not imported here. Called by the two modules that import it: `pipelines.models.tracking` and
 `modelserve.bundle.registry`.
@@ -22,7 +22,7 @@ ENVIRONMENT: Final = {
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
 }
-"""Environment variables read by MLflow at import and at each call; values set by the user are kept."""
+"""Environment variables that MLflow reads at import and at each call; values set by the user are kept."""
 
 REASONS: Final[Mapping[str, str]] = {
     "NameResolutionError": "unknown host",
@@ -38,15 +38,15 @@ REASONS: Final[Mapping[str, str]] = {
     "error code 401": "credentials were refused",
     "error code 403": "credentials were refused",
 }
-"""Short reasons by a text in the network libraries' errors; the first match is used."""
+"""Short reason by a text that occurs in an error of the network libraries; the first match is used."""
 
 UNKNOWN: Final = "RESOURCE_DOES_NOT_EXIST"
-"""MLflow's error code for a missing object."""
+"""Error code of MLflow for an object that does not exist."""
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Suppress MLflow's output and warnings: stdout is for data, stderr for our own messages."""
+    """Suppress MLflow's output and warnings, since stdout is for data and stderr for this project's messages."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     with warnings.catch_warnings():

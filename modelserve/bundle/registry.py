@@ -1,7 +1,8 @@
-"""Copy models from the MLflow registry to a folder; run by the sync process, never by a worker.
+"""Copy models from the MLflow registry to a folder; done by the sync process, never by a worker of the service.
 
-A pointer changes only after its bundle was downloaded and verified; if the registry is down, the folder stays as it
-is. The folder is read by `modelserve.bundle.champions`. Called by `modelserve.loading.sync` and `pipelines.cli`.
+A model's pointer file changes only after the bundle was downloaded and verified. If the registry is down, the folder
+is left unchanged. The folder is read by `modelserve.bundle.champions`. Called by `modelserve.loading.sync` and
+`pipelines.cli`.
 """
 
 import shutil
@@ -29,25 +30,26 @@ from modelserve.bundle.quiet import in_short, is_unknown, quietly, without_passw
 from modelserve.errors import BundleError, MirrorError, ServeError
 
 DIGEST_TAG: Final = "bundle_sha256"
-"""The tag of a version that holds its bundle's digest; downloads are checked against it."""
+"""Tag of a registered version that holds the digest of its bundle; downloads are checked against this digest."""
 
 SQLITE: Final = "sqlite:///"
 
 BUNDLE_DEPTH: Final = 4
-"""Maximum depth of the bundle below the model's files."""
+"""Maximum depth at which the bundle is searched among the downloaded files of a model."""
 
 PAGE: Final = 1000
-"""Number of registered models per page of the listing."""
+"""Number of registered models that one query to the registry returns."""
 
 Verified = dict[Path, tuple[Mark, str]]
-"""Verified bundles by folder: mark of their files and digest; an unchanged bundle is not read again."""
+"""Mark of the files and digest of each verified bundle, by folder; a bundle with the same mark is not read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirrored:
     """The result of copying one model.
 
-    `outcome`: `fetched`, `present` (already there), `withdrawn` (it lost the alias), `failed` (the pointer is kept).
+    `outcome` is `fetched`, `present` (it was already copied), `withdrawn` (the model lost the alias, so its pointer was
+    removed), or `failed` (the former pointer is kept).
     """
 
     name: str
@@ -65,16 +67,17 @@ def mirror(
     alias: str = CHAMPION,
     verified: Verified | None = None,
 ) -> list[Mirrored]:
-    """Copy every model that has the alias (or those named) to `<folder>/<name>/<version>/`, and write its pointer.
+    """Copy the models that have `alias` to `<folder>/<name>/<version>/`, and write their pointers.
 
-    If one model fails, the others and its former version keep serving. The pointer of a registered model that lost the
-    alias is removed; models missing from the registry are left unchanged. Bundles in `verified` are read again only if
-    their files changed; this function adds to it.
+    All registered models are copied, or those in `names` only. If one fails, the others are still copied, and its
+    former version stays in place. If a registered model lost the alias, its pointer is removed. Models that the
+    registry does not know are left unchanged. Bundles in `verified` are read again only if their files changed; the
+    bundles copied are added to it.
 
     Raises
     ------
     MirrorError
-        The registry cannot be reached, lacks a named model, or the model has no such alias.
+        The registry cannot be reached, or does not have a model in `names`, or that model has no such alias.
     """
     known = {} if verified is None else verified
     with _client(tracking_uri) as client:
@@ -95,7 +98,7 @@ class _Aliased(NamedTuple):
 
 
 def _aliased(client: Any, names: Sequence[str] | None, alias: str) -> list[tuple[str, str | None]]:
-    """Return the names of our models (or of those named), each with the version of the alias, if any."""
+    """Return the models to copy by name, each with the version that has the alias; None if no version has it."""
     if names is None:
         held = [(each.name, each.aliases.get(alias)) for each in _all(client) if MODEL_NAME.fullmatch(each.name)]
         return sorted((name, None if version is None else str(version)) for name, version in held)
@@ -152,7 +155,7 @@ def _mirror_one(client: Any, uri: str, folder: Path, wanted: _Aliased, verified:
 
 
 def _present(place: Path, expected: str | None, verified: Verified) -> str | None:
-    """Return the digest of the cached bundle, if it is complete and the registered one."""
+    """Return the digest of the bundle in a folder; None if the bundle is damaged, missing or not the registered one."""
     mark = files_mark(place)
     held = verified.get(place)
     if held is None or held[0] != mark:
@@ -181,7 +184,7 @@ def _fetch(client: Any, uri: str, place: Path, name: str, version: str, digest: 
         try:
             whole = download_artifacts(artifact_uri=source, dst_path=str(Path(stage) / "model"), tracking_uri=uri)
         except Exception as error:
-            # Stores raise many types; after any of them the other models must still be copied.
+            # Artifact stores raise exceptions of many types; the other models must be copied after any of them.
             raise MirrorError(
                 f"{name}@{version}: cannot download its files from {without_password(source)} ({type(error).__name__})"
             ) from error
@@ -193,7 +196,7 @@ def _fetch(client: Any, uri: str, place: Path, name: str, version: str, digest: 
                 f"{name}@{version}: bundle {bundle.card.name} {bundle.digest[:12]}, expected {str(digest)[:12]}"
             )
         if place.is_symlink() or place.exists():
-            # `_present` found this folder damaged.
+            # The folder holds a damaged or another bundle (see `_present`), so it is replaced.
             place.rename(Path(stage) / "damaged")
         shutil.copytree(inner, Path(stage) / "whole")
         (Path(stage) / "whole").rename(place)
@@ -210,14 +213,14 @@ def _bundle_in(model: Path, reference: str) -> Path:
 
 @contextmanager
 def _client(uri: str) -> Iterator[Any]:  # MLflow's client, which publishes no types
-    """Yield a client of the registry; turn every MLflow exception into a one-line `MirrorError`."""
+    """Yield a registry client; convert every exception of MLflow into a one-line `MirrorError`."""
     shown = without_password(uri)
     with quietly():
         try:
             from mlflow import MlflowClient
 
             if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
-                # MLflow would create an empty database here; a read must not create one.
+                # MLflow would create an empty database, but reading a registry must not create anything.
                 raise MirrorError(f"registry {shown}: no such database, expected one with tracked models")
             yield MlflowClient(tracking_uri=uri)
         except ServeError:

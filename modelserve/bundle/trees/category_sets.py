@@ -1,6 +1,7 @@
-"""Category sets of a model file as bit masks; at a categorical split, categories in the set go right.
+"""Convert the category sets of a model file into bit masks.
 
-Every bound is checked before a bit is set. Called by `modelserve.bundle.trees.forest`, which reads the trees.
+At a categorical split, a row goes right if its category is in the split's set. Every index is checked before a bit is
+set. Called by `modelserve.bundle.trees.forest`, which reads the trees.
 """
 
 from collections.abc import Sequence
@@ -13,10 +14,10 @@ from modelserve.bundle.trees.ubjson import Value
 from modelserve.errors import BundleError
 
 CATEGORY_WORDS_LIMIT: Final = 1 << 18
-"""Maximum of 32-bit words for all category sets (1 MiB); a few bytes in a file could otherwise claim gigabytes."""
+"""Maximum size of all category sets, in 32-bit words (1 MiB). A tiny file could otherwise demand gigabytes."""
 
 CATEGORY_LIMIT: Final = 1 << 24
-"""XGBoost's limit: larger integers are not exact in float32."""
+"""Categories must be below this, as in XGBoost: float32 does not represent larger integers exactly."""
 
 _ARRAYS: Final = ("categories_nodes", "categories_segments", "categories_sizes", "categories")
 
@@ -26,7 +27,9 @@ IntArray = npt.NDArray[np.int64]
 def category_sets(
     trees: Sequence[Value], sizes: IntArray, root: IntArray
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
-    """Return the offset of each node's set (-1 without one), and the sets: the number of words, then the words.
+    """Return the category sets of all trees, and the offset of each node's set among them.
+
+    The offset is -1 for a node without a set. Each set is stored as its number of 32-bit words, followed by the words.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Compiled evaluation of a booster's trees: microseconds per row, bit-equal to XGBoost.
 
-Rows that differ in few columns, such as a job's candidates, share the walk of trees that do not split on these columns.
-No file reading (`modelserve.bundle.trees.forest`) and no calibration here. Called by `modelserve.loading`.
+Rows that differ in few columns, such as the candidate requests of a job, share the result of trees that do not split on
+these columns. Files are read in `modelserve.bundle.trees.forest`; no calibration here. Called by `modelserve.loading`.
 """
 
 from collections.abc import Callable
@@ -23,21 +23,24 @@ TOLERANCE: Final = 1e-5
 """Maximum difference from XGBoost's output, in log units."""
 
 LANES: Final = 8
-"""Number of interleaved walks: their memory accesses overlap; sixteen are slower."""
+"""Number of tree walks interleaved so that their memory accesses overlap; 16 were slower than 8."""
 
 BLOCK: Final = 64
 """Rows per block: a block and a few trees fit into the L1 cache."""
 
 PAIRS: Final = 512
-"""Pairs of a row and a tree per batch: 8 trees for a whole block, or all trees for one row."""
+"""Number of (row, tree) pairs per batch: 8 trees for a block of 64 rows, or 512 trees for a single row."""
 
 FEW: Final = 9
-"""Maximum number of columns in which a row may differ from the row it follows: those derived from a request."""
+"""Maximum number of columns in which a row may differ from the row whose leaves it reuses.
+
+Candidates of one job differ only in the columns derived from the request, which are at most this many.
+"""
 
 DEFAULT_LEFT: Final = 1 << 30
 CATEGORICAL: Final = 1 << 29
 FEATURE: Final = CATEGORICAL - 1
-"""Bits of a node's second number: two flags above the feature index."""
+"""Masks for the second number of a node: the two flags above, and below them the feature index (`FEATURE`)."""
 
 CATEGORY_LIMIT: Final = 1 << 24
 
@@ -46,11 +49,11 @@ _SIGNATURE: Final = (
     "float32[:, ::1])"
 )
 _WORD: Final = np.uintp
-"""Unsigned indices: for signed ones, compiled code checks at each access for negative values."""
+"""Type of array indices. Unsigned, because compiled code checks signed indices for negative values at each access."""
 
 
 def _compiled(signature: str | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that compiles at import, with an on-disk cache if the folder is writable."""
+    """Return a decorator that compiles a function with numba, cached on disk if the folder is writable."""
 
     def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
@@ -63,8 +66,8 @@ def _compiled(signature: str | None) -> Callable[[Callable[..., Any]], Callable[
 
 
 @_compiled(None)
-def _in_set(value, held, words_at, words):  # type: ignore[no-untyped-def]  # compiled for what `_walk` passes
-    """Return 1 where a category goes right at a node and 0 where it goes left, as in XGBoost."""
+def _in_set(value, held, words_at, words):  # type: ignore[no-untyped-def]  # numba infers the types from `_walk`
+    """Return 1 if a row with this category goes right at a node, and 0 if it goes left, as in XGBoost."""
     if np.isnan(value):
         return np.int32((held & DEFAULT_LEFT) == 0)
     if value < 0 or value >= CATEGORY_LIMIT:
@@ -78,7 +81,7 @@ def _in_set(value, held, words_at, words):  # type: ignore[no-untyped-def]  # co
 
 @_compiled(None)
 def _descend(values, nodes, numbers, words, begin, at, steps, changes, met):  # type: ignore[no-untyped-def]  # as above
-    """Take every lane `steps` nodes down from `at`, and set `met` if a split used a column of `changes`."""
+    """Move every lane down `steps` nodes from `at`; set `met` if one of these nodes splits on a column in `changes`."""
     for _ in range(steps):
         for k in range(LANES):
             node = _WORD(at[k]) * _WORD(4)
@@ -89,7 +92,7 @@ def _descend(values, nodes, numbers, words, begin, at, steps, changes, met):  # 
             if held & CATEGORICAL:
                 right = _in_set(value, held, nodes[node + _WORD(3)], words)
             else:
-                # No branch: NaN compares false both ways, so the choice of comparison sets its direction.
+                # Both `>=` and `<` are false for NaN, so the comparison is chosen such that NaN goes the default way.
                 left, threshold = held >> 30, numbers[node + _WORD(2)]
                 right = (np.int32(value >= threshold) & left) | (np.int32(not (value < threshold)) & (1 - left))
             at[k] = nodes[node] + right
@@ -97,9 +100,9 @@ def _descend(values, nodes, numbers, words, begin, at, steps, changes, met):  # 
 
 @_compiled(None)
 def _reach(pairs, count, shift, block, trees, lanes, leaf, touched):  # type: ignore[no-untyped-def]  # as above
-    """Find the leaf of each pair of a tree and a row, and whether a split on the way used a changed column.
+    """Find the leaf of each (tree, row) pair, and whether a split on the path to it uses a changed column.
 
-    A pair is `tree << shift | row`, the numbers of a tree and a row.
+    A pair is encoded as `tree << shift | row`, from the indices of the tree and the row.
     """
     values, width, changes = block
     nodes, numbers, words, root, depth = trees
@@ -123,9 +126,10 @@ def _reach(pairs, count, shift, block, trees, lanes, leaf, touched):  # type: ig
 
 @_compiled(None)
 def _sort_out(bits, order, lead, changes):  # type: ignore[no-untyped-def]  # as above
-    """Write leading rows first into `order`, then their followers, and return the number of leading rows.
+    """Divide rows into leading rows and followers, and return the number of leading rows.
 
-    A row follows the last leading row if few columns differ in their bits; `changes` marks these columns.
+    A row is a follower if it differs from the last leading row in at most `FEW` columns; `changes` marks these columns.
+    `order` lists the leading rows, then the followers; `lead` holds the leading row of each row.
     """
     size, width = bits.shape
     changes[:] = 0
@@ -149,10 +153,11 @@ def _sort_out(bits, order, lead, changes):  # type: ignore[no-untyped-def]  # as
 
 @_compiled(_SIGNATURE)
 def _walk(rows, bits, nodes, numbers, words, root, depth, group, out):  # type: ignore[no-untyped-def]  # the signature says it
-    """Add the leaf of every tree, in order and in float32, to each row's outputs; a leaf leads to itself.
+    """Add each row's leaf in every tree to the row's outputs, tree by tree in float32 as XGBoost does.
 
-    `bits` are those of `rows`, `numbers` those of `nodes`. If a tree's path for a leading row uses none of the changed
-    columns, its leaf is reused for the followers.
+    `bits` is `rows` viewed as integers, `numbers` is `nodes` viewed as floats. If a leading row's path through a tree
+    uses no changed column, its followers reuse the leaf. The left child of a leaf is the leaf itself, so that all walks
+    can take equally many steps.
     """
     count, width = rows.shape
     order, lead, changes = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(width, np.uint8)
@@ -190,10 +195,10 @@ def _walk(rows, bits, nodes, numbers, words, root, depth, group, out):  # type: 
 
 
 def _nodes(forest: Forest) -> npt.NDArray[np.int32]:
-    """Return the nodes (n, 4) as `_walk` takes them, each in a quarter of a cache line.
+    """Return the nodes (n, 4) in the layout of `_walk`; a node fills a quarter of a cache line.
 
-    A node is its left child, its flags and feature, its threshold as bits, and the offset of its category set; a
-    leaf is its own index, its parent's feature, NaN (so that the walk stays) and its value as bits.
+    The columns of an inner node: left child, flags and feature, bits of the threshold, offset of the category set. The
+    columns of a leaf: its own index, its parent's feature, NaN (so that a walk stays at the leaf), bits of its value.
     """
     leaf = forest.left < 0
     inner = np.flatnonzero(~leaf)
@@ -218,12 +223,12 @@ class CompiledTrees:
 
     @classmethod
     def made_of(cls, forest: Forest) -> "CompiledTrees":
-        """Arrange the trees in the layout that `_walk` expects."""
+        """Return the trees of a forest in the layout that `_walk` expects."""
         return cls(forest=forest, nodes=_nodes(forest))
 
     @classmethod
     def of(cls, booster: "Booster", outputs: int) -> "CompiledTrees":
-        """Compile a booster with `outputs` outputs per row.
+        """Return the compiled trees of a booster with `outputs` outputs per row.
 
         Raises
         ------
@@ -243,8 +248,8 @@ class CompiledTrees:
     def rows(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Return the outputs (n, outputs) of a matrix (n, k), before calibration.
 
-        With 400 trees of depth 7 on one core: 9 microseconds for a single row, 5.3 per row of many, 2.9 per row for
-        consecutive candidates of a job. XGBoost takes 320 for a single row and 7 to 24 per row of many.
+        With 400 trees of depth 7 on one core, a single row takes 9 microseconds, each of many rows 5.3, and each of
+        many consecutive candidates of a job 2.9. XGBoost takes 320 for a single row and 7 to 24 for each of many rows.
         """
         forest = self.forest
         if matrix.ndim != 2 or matrix.shape[1] != forest.features:
@@ -266,7 +271,7 @@ class CompiledTrees:
         return out.astype(np.float64)
 
     def check(self, booster: "Booster", features: int) -> None:
-        """Compare with XGBoost on random rows and on rows at this booster's split thresholds.
+        """Compare the outputs with XGBoost's on random rows and on rows at the booster's split thresholds.
 
         Raises
         ------

@@ -1,6 +1,6 @@
 """The trees of an XGBoost model file as flat arrays, with every index checked.
 
-Read from the file's bytes before XGBoost loads them: neither XGBoost nor the compiled code checks bounds.
+The file is checked before XGBoost loads it, because neither XGBoost nor the compiled code checks bounds.
 Called by `modelserve.bundle.boosters` and `modelserve.bundle.trees.compiled`.
 """
 
@@ -17,17 +17,17 @@ from modelserve.bundle.trees.ubjson import Value, read_ubjson
 from modelserve.errors import BundleError
 
 OBJECTIVES: Final = ("reg:quantileerror", "reg:absoluteerror", "reg:squarederror")
-"""Objectives whose output is the plain sum of the leaves."""
+"""Accepted objectives: their output is the sum of the leaf values, without a transformation."""
 
 OLDEST_MAJOR: Final = 2
-"""XGBoost parses files of older versions differently, which is not checked here."""
+"""Minimum major version of XGBoost that saved the file; older files have another layout, which is not checked here."""
 
 TREES_LIMIT: Final = 100_000
 DEPTH_LIMIT: Final = 64
 """Maximum depth of a tree; XGBoost's SHAP needs memory quadratic in it."""
 
 NO_PARENT: Final = 2**31 - 1
-"""XGBoost's parent index of a root."""
+"""Parent index that XGBoost writes for the root of a tree."""
 
 _NODE_ARRAYS: Final[Mapping[str, str]] = {
     "left_children": "int32",
@@ -50,12 +50,13 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forest:
-    """The concatenated nodes of all trees: node `i` of the tree with root `root` is at `root + i`.
+    """The nodes of all trees, concatenated: `root` holds the index of each tree's first node.
 
-    `left` is the index of the left child, the right one follows it; -1 marks a leaf, whose value is its `threshold`.
-    `words_at` is the offset of a categorical split's set in `words`, -1 for a numeric split; a set starts with its
-    number of words. Per tree, `depth` is the number of steps to its deepest leaf, `group` the output to which it adds.
-    `base` holds the initial values of the outputs (float32).
+    Per node, `left` is the index of the left child; the right child is the next node. In a leaf, `left` is -1 and
+    `threshold` is the value of the leaf. `words_at` is the offset in `words` of a categorical split's set, which starts
+    with its number of words; it is -1 for a numeric split.
+    Per tree, `depth` is the number of steps from the root to the deepest leaf, and `group` is the output that the tree
+    adds to. `base` holds the initial value of each output.
     """
 
     feature: npt.NDArray[np.int32]
@@ -82,7 +83,7 @@ def read_forest(data: bytes, *, name: str) -> Forest:
     Raises
     ------
     BundleError
-        The bytes are not a model that sums trees with one number per leaf, or an index is out of range.
+        The bytes are not a model whose output is a sum of trees with one number per leaf, or an index is out of range.
     """
     try:
         return _forest(read_ubjson(data))
@@ -149,7 +150,7 @@ def _forest(file: Value) -> Forest:
 
 
 def _check_whole(model: Value, trees: int, group: npt.NDArray[np.int64], outputs: int) -> None:
-    """Check the fields about all trees, which XGBoost uses without checking."""
+    """Check the fields that describe all trees together; XGBoost uses them unchecked."""
     declared = int(model["gbtree_model_param"]["num_trees"])
     if not trees == declared == len(group) <= TREES_LIMIT:
         raise BundleError(f"{trees} trees, {len(group)} in tree_info, {declared} declared; expected equal numbers")
@@ -171,7 +172,7 @@ def _size(tree: Value) -> int:
 
 
 def _joined(trees: Sequence[Value], key: str, sizes: IntArray, dtype: str) -> npt.NDArray[Any]:  # of `dtype`
-    """Concatenate one array of all trees."""
+    """Return the array `key` of all trees, concatenated."""
     written = np.dtype(dtype).newbyteorder(">")
     parts = [tree[key] for tree in trees]
     for part, size in zip(parts, sizes.tolist(), strict=True):
@@ -181,7 +182,7 @@ def _joined(trees: Sequence[Value], key: str, sizes: IntArray, dtype: str) -> np
 
 
 def _left(nodes: Mapping[str, npt.NDArray[Any]], sizes: IntArray, root: IntArray) -> npt.NDArray[np.int32]:
-    """Check that all links form trees, and return the index of each node's left child, -1 in leaves."""
+    """Check that the parent and child indices form trees, and return each node's left child; -1 in a leaf."""
     offset = np.repeat(root, sizes)
     local = np.arange(len(offset)) - offset
     left, right = nodes["left_children"].astype(np.int64), nodes["right_children"].astype(np.int64)
@@ -208,7 +209,7 @@ def _left(nodes: Mapping[str, npt.NDArray[Any]], sizes: IntArray, root: IntArray
 
 
 def _depth(left: npt.NDArray[np.int32], root: IntArray) -> npt.NDArray[np.int32]:
-    """Return the number of levels below each root; all trees are walked at once, level by level."""
+    """Return the number of levels below each root, by walking all trees together, level by level."""
     depth = np.zeros(len(root), dtype=np.int32)
     level, tree = root, np.arange(len(root))
     for below in range(DEPTH_LIMIT + 1):
@@ -222,11 +223,14 @@ def _depth(left: npt.NDArray[np.int32], root: IntArray) -> npt.NDArray[np.int32]
 
 
 CHECK_ROWS: Final = 64
-"""Number of random rows in the comparison, in addition to rows made from the booster's thresholds."""
+"""Number of random rows on which compiled trees are compared with XGBoost."""
 
 
 def trial_rows(forest: Forest) -> npt.NDArray[np.float32]:
-    """Return rows for the comparison: values at, below and above split thresholds, unseen categories, NaN."""
+    """Return rows on which compiled trees are compared with XGBoost.
+
+    Their values are at, just below and just above split thresholds, random, categories unseen in training, and NaN.
+    """
     rng = np.random.default_rng(0)
     inner = (forest.left >= 0) & (forest.words_at < 0)
     rows = rng.normal(scale=10.0, size=(CHECK_ROWS, forest.features)).astype(np.float32)

@@ -1,6 +1,7 @@
 """Reader of Universal Binary JSON as XGBoost writes it, with every bound checked.
 
-No tree structure here. Anything XGBoost does not write is rejected, because its own reader recurses without limit.
+The structure of trees is checked in `modelserve.bundle.trees.forest`. Anything that XGBoost does not write is rejected
+here, because XGBoost's own reader recurses without limit.
 Called by `modelserve.bundle.trees.forest`.
 """
 
@@ -19,12 +20,12 @@ DEPTH_LIMIT: Final = 16
 """Maximum nesting of objects and arrays; an XGBoost model has seven levels."""
 
 VALUES_LIMIT: Final = 4_000_000
-"""Maximum number of values, an array of numbers counting as one; a model has about thirty per tree."""
+"""Maximum number of values in a file, where an array of numbers counts as one; a model has about 30 per tree."""
 
 _NUMBERS: Final[Mapping[int, struct.Struct]] = {
     ord(mark): struct.Struct(">" + code) for mark, code in zip("UiIlLdD", "Bbhiqfd", strict=True)
 }
-_ARRAYS: Final[Mapping[int, np.dtype[Any]]] = {  # the element type differs by key
+_ARRAYS: Final[Mapping[int, np.dtype[Any]]] = {  # element type of a typed array, by its mark
     mark: np.dtype(packed.format) for mark, packed in _NUMBERS.items()
 }
 _LENGTH: Final = struct.Struct(">Bq")
@@ -32,7 +33,7 @@ _WORDS: Final[Mapping[int, bool | None]] = {ord("Z"): None, ord("T"): True, ord(
 
 
 def read_ubjson(data: bytes) -> Value:
-    r"""Return the value that `data` holds, typed arrays as numpy arrays in the file's byte order.
+    r"""Parse UBJSON; typed arrays become numpy arrays in the byte order of the file.
 
     Raises
     ------
@@ -52,7 +53,7 @@ def read_ubjson(data: bytes) -> Value:
 
 
 class _Reader:
-    """A position in the bytes that advances with every value."""
+    """A parser with its current position `at` in the bytes, and the number of values read so far."""
 
     __slots__ = ("at", "data", "values")
 
@@ -93,7 +94,7 @@ class _Reader:
         return found
 
     def length(self) -> int:
-        """Read a count, always written as a 64-bit number."""
+        """Read the length of a text or array, which XGBoost always writes as a 64-bit integer."""
         at, self.at = self.at, self.at + _LENGTH.size
         if self.at > len(self.data):
             raise BundleError(f"UBJSON: cut short at byte {at} of {len(self.data)}, expected a length")
@@ -118,7 +119,7 @@ class _Reader:
         self.at += 1
         return found
 
-    def array(self, depth: int) -> "list[Value] | npt.NDArray[Any]":  # of the type that the bytes name
+    def array(self, depth: int) -> "list[Value] | npt.NDArray[Any]":  # of the element type given in the bytes
         mark = self.byte()
         if mark == ord("#"):
             return [self.value(depth + 1) for _ in range(self.length())]
