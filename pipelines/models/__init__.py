@@ -1,5 +1,5 @@
-"""Train, judge, gate and track models of run time and use.
+"""Train and evaluate models of run time and use, decide on their promotion, and register them in MLflow.
 
-Training and judging are pure: frames in, boosters and tables out, randomness only by seed. `model` writes the bundle,
-`tracking` writes MLflow, `retrain` joins them. Called by `pipelines.cli` and `pipelines.studies`.
+Training and evaluation are pure functions from frames to boosters and tables, random only by seed. `model` writes
+bundles, `tracking` writes to MLflow, and `retrain` runs all steps. Called by `pipelines.cli` and `pipelines.studies`.
 """

@@ -1,7 +1,7 @@
-"""Baselines: quantiles of recent run times by key, and a random forest on the same features.
+"""Baselines: quantiles of the run times of recent similar jobs, and a random forest on the features of XGBoost.
 
-A history baseline fits nothing: its forecast is the p50 and p90 of the last run times that ended under the job's key
-before its submission. Called by `pipelines.models.evaluate` and the replay study.
+A history baseline is not fitted. Its forecast is the p50 and p90 of the last run times of jobs with the same key (for
+example the same user) that ended before the submission. Called by `pipelines.models.evaluate` and the replay study.
 """
 
 from bisect import bisect_left, insort
@@ -27,17 +27,19 @@ LONG_WINDOW: Final = 1000
 RECENT_WINDOW: Final = 20
 
 LEAST_ENDED: Final = 3
-"""Minimum of ended jobs per key. With fewer, the p90 is just the longest of them."""
+"""Minimum number of ended jobs of a key below which its quantiles are not used: p90 would be close to the maximum."""
 
 UNINFORMED_S: Final = {0.5: 3600.0, 0.9: 36000.0}
-"""Forecast for the first jobs of a trace, before any job has ended."""
+"""Forecast in seconds by quantile level for the first jobs of a trace, before any job has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryBaseline:
-    """A chain of keys and the window of each; the first key with enough history gives the forecast.
+    """A chain of keys, and the number of last ended jobs (`window`) whose quantiles are taken.
 
-    A null column leaves its keys without history. The last key of every chain is `()`: all jobs.
+    A key is a tuple of columns; jobs with equal values in all of them are similar. The first key of the chain with
+    enough ended jobs gives the forecast. A job with a null in a column of a key is similar to none. The key `()` makes
+    all jobs similar; it ends most chains.
     """
 
     keys: tuple[Key, ...]
@@ -56,12 +58,12 @@ HISTORY_BASELINES: Final[dict[str, HistoryBaseline]] = {
     ),
     "global_median": HistoryBaseline(keys=(("cluster",), ())),
 }
-"""`gpus` is the GPU count of the whole gang, requests times instances.
-`recent_20` uses the same keys of similar jobs as the history features."""
+"""History baselines by name. `gpus` is the GPU count of the whole gang: request times instances. `recent_20` has the
+same keys of similar jobs as the history features."""
 
 
 def applicable(jobs: pl.DataFrame) -> list[str]:
-    """Return the baselines whose first key has values in this trace (without users there is no user median).
+    """Return the names of the baselines whose first key has values in this trace (no `user_median` without users).
 
     `recent_20` always applies: its chain skips columns that the trace lacks.
     """
@@ -71,10 +73,10 @@ def applicable(jobs: pl.DataFrame) -> list[str]:
 
 
 def history_forecasts(jobs: pl.DataFrame, names: list[str], *, least: int = LEAST_ENDED) -> dict[str, Forecast]:
-    """Forecast every job with every named baseline, as of its submission.
+    """Forecast the run time of every job with every named baseline, from jobs that ended before its submission.
 
-    A job's history is the finished jobs that ended strictly before its `submit_ts`. So baselines keep learning during
-    the judged period, as the history features of XGBoost do. Pass the jobs of one task type to get medians per type.
+    The history of a job are the finished jobs that ended strictly before its `submit_ts`. So baselines keep learning
+    during the judged period, as the history features of XGBoost do. Pass jobs of one task type for medians per type.
 
     Parameters
     ----------
@@ -83,7 +85,7 @@ def history_forecasts(jobs: pl.DataFrame, names: list[str], *, least: int = LEAS
     names
         Keys of `HISTORY_BASELINES`.
     least
-        Minimum of ended jobs per key; below it the next key of the chain is used.
+        Minimum number of ended jobs of a key below which the next key of the chain is used.
 
     Returns
     -------
@@ -108,7 +110,7 @@ def history_forecasts(jobs: pl.DataFrame, names: list[str], *, least: int = LEAS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """Quantiles of one key's window at each submission (NaN if it is empty), and the number of jobs in the window."""
+    """For one key: p50 and p90 of the window at each submission (NaN if empty), and the number of jobs in it."""
 
     p50: FloatArray
     p90: FloatArray
@@ -116,9 +118,9 @@ class Answers:
 
 
 def window_quantiles(jobs: pl.DataFrame, key: Key, window: int) -> Answers:
-    """Return p50 and p90 of log run time over the last `window` jobs to end under each job's key before it.
+    """Return p50 and p90 of log run time over the last `window` jobs of the same key that ended before each submission.
 
-    Keep one sorted list per key, updated and read in time order: O(n log n) for any window.
+    One sorted list per key is updated and read in time order: O(n log n) for any window.
     """
     codes = key_codes(jobs, key)
     submit = jobs["submit_ts"].dt.epoch("us").to_numpy()
@@ -126,7 +128,7 @@ def window_quantiles(jobs: pl.DataFrame, key: Key, window: int) -> Answers:
     end = jobs["end_ts"].dt.epoch("us").to_numpy()[ended_rows].astype(np.int64)
     log_y = np.full(jobs.height, np.nan)
     log_y[ended_rows] = log_run(jobs["run_s"].to_numpy()[ended_rows])
-    # Events by key, then time. At equal times submissions come before ends: history is strictly earlier.
+    # Sort events by key, then time. At equal times submissions come first: only strictly earlier ends are history.
     rows = np.concatenate([np.arange(jobs.height), ended_rows])
     is_end = np.concatenate([np.zeros(jobs.height, dtype=bool), np.ones(len(ended_rows), dtype=bool)])
     order = np.lexsort((rows, is_end, np.concatenate([submit, end]), codes[rows]))
@@ -139,7 +141,7 @@ def window_quantiles(jobs: pl.DataFrame, key: Key, window: int) -> Answers:
 
 
 def key_codes(jobs: pl.DataFrame, key: Key) -> IntArray:
-    """Return the key of each row as a number 0..k-1 (n,); -1 where a part of the key is null."""
+    """Return the key of each job as a number 0 to k - 1 (n,); -1 where a column of the key is null."""
     if not key:
         return np.zeros(jobs.height, dtype=np.int64)
     known = pl.all_horizontal([pl.col(c).is_not_null() for c in key])
@@ -159,7 +161,7 @@ def _by_key(codes: IntArray, order: IntArray) -> Iterator[IntArray]:
 def _answer_key(
     rows: list[int], is_end: list[bool], log_y: FloatArray, window: int, quantiles: FloatArray, ended: IntArray
 ) -> None:
-    """Walk one key's events in time order; fill `quantiles` and `ended` at each submission."""
+    """Walk the events of one key in time order; fill in `quantiles` and `ended` at each submission."""
     held: deque[float] = deque()
     ranked: list[float] = []
     for row, ends in zip(rows, is_end, strict=True):
@@ -190,15 +192,16 @@ TREES: Final = 60
 ROWS_PER_TREE: Final = 15_000
 LEAST_LEAF: Final = 20
 VALUES_PER_LEAF: Final = 8
-"""Number of training values drawn from each leaf that a judged row falls into."""
+"""Number of training values sampled from each leaf that a judged row reaches."""
 FEATURES_SHARE: Final = 1 / 3
 
 
 def forest_forecast(rows: Rows, judged: Matrix, *, seed: int, nthread: int = 1) -> Forecast:
-    """Fit a forest on log run time; return p50 and p90 of values sampled from each judged row's leaves.
+    """Fit a random forest on log run time, and forecast p50 and p90 as a quantile regression forest does.
 
-    Each tree gives `VALUES_PER_LEAF` training values, sampled from the leaf of the judged row, so all trees weigh the
-    same, as in quantile regression forests (Meinshausen 2006). Categories enter as their codes.
+    For each judged row, `VALUES_PER_LEAF` training values are sampled from the leaf that it reaches in each tree, so
+    that all trees weigh the same; the forecast is the quantiles of these values (Meinshausen 2006). Categories are
+    encoded as integer codes.
     """
     regressor = RandomForestRegressor(
         n_estimators=TREES,
@@ -221,7 +224,7 @@ def forest_forecast(rows: Rows, judged: Matrix, *, seed: int, nthread: int = 1) 
 def _sampled(
     leaves: IntArray, judged_leaves: IntArray, target: FloatArray, values: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Draw `values` training values from the leaf of each judged row, with replacement (judged, values)."""
+    """Sample `values` training values with replacement from the leaf of each judged row (judged, values)."""
     order = np.argsort(leaves, kind="stable")
     sizes = np.bincount(leaves)
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])

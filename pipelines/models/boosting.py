@@ -1,6 +1,6 @@
 """XGBoost on log targets: one booster with several quantile outputs, seeded, with early stopping.
 
-Matrices in, boosters out. The feature contract defines the columns, the split the rows.
+Takes matrices and returns boosters; callers choose the columns (by feature contract) and the rows (by split).
 Called by the other modules of `pipelines.models`.
 
 References: Chen and Guestrin, "XGBoost: A Scalable Tree Boosting System" (2016), sections 2 and 3.
@@ -20,7 +20,10 @@ Matrix = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boosting:
-    """Parameters of the trees. `rounds` is the maximum with early stopping, else the number of rounds."""
+    """Parameters of XGBoost; `patience` is the number of rounds without improvement before early stopping.
+
+    `rounds` is the number of boosting rounds, or with early stopping their maximum.
+    """
 
     rounds: int = 80
     patience: int = 80
@@ -44,9 +47,9 @@ class Columns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Rows to fit or to stop on: the matrix (n, k), the target in log units (n,), weights (n,) or None for equal.
+    """Rows for fitting or early stopping: matrix (n, k), target in log units (n,), and weights (n,), None for equal.
 
-    `margin` (n, outputs) is added to the output of the trees; None adds nothing.
+    `margin` (n, outputs) is added to the outputs of the trees before the loss is computed; None adds nothing.
     """
 
     matrix: Matrix
@@ -56,7 +59,7 @@ class Rows:
 
 
 OBJECTIVES: Final = ("quantile", "absolute")
-"""`absolute` is equivalent to the quantile objective at 0.5."""
+"""Names of the losses; `absolute` (absolute error) is equivalent to `quantile` at 0.5."""
 
 
 def fit(
@@ -70,26 +73,26 @@ def fit(
     seed: int,
     nthread: int,
 ) -> xgb.Booster:
-    """Fit one booster; with `stop`, keep the rounds up to the best loss on those rows.
+    """Fit one booster; with `stop`, keep the rounds up to the lowest loss on those rows.
 
     Parameters
     ----------
     rows, columns
         Training rows and their columns.
     quantiles
-        Levels of the outputs, in order, for the objective `quantile`.
+        Quantile levels, one per output, for the objective `quantile`.
     objective
-        One of `OBJECTIVES`; all but `quantile` have one output.
+        One of `OBJECTIVES`; `absolute` has one output.
     stop
-        Rows for early stopping, submitted later than `rows` if the split allows.
+        Rows for early stopping; on a time-later split they were submitted after `rows`.
     seed, nthread
-        The same rows, seed and number of threads give the same booster.
+        Equal rows, seed and number of threads give an equal booster.
     """
     boosting = boosting or Boosting()
     train = _matrix(rows, columns, boosting, nthread)
     watched = [] if stop is None else [(_matrix(stop, columns, boosting, nthread, train), "stop")]
     params = xgboost_params(boosting, objective=objective, quantiles=quantiles, seed=seed, nthread=nthread)
-    # With a margin, training ignores the base score but prediction would add it.
+    # With a margin, training ignores the base score, but prediction would add it: set it to 0.
     start = {} if rows.margin is None else {"base_score": 0.0}
     booster = xgb.train(
         params | start,
@@ -121,7 +124,7 @@ def xgboost_params(
 
 
 def predict(booster: xgb.Booster, matrix: Matrix) -> FloatArray:
-    """Return the raw outputs of the trees (n, outputs): no margin added, quantiles not sorted."""
+    """Return the outputs of the trees (n, outputs); no margin is added, and quantiles may cross."""
     if len(matrix) == 0:
         return np.zeros((0, 1))
     return np.asarray(booster.inplace_predict(matrix), dtype=np.float64).reshape(len(matrix), -1)
@@ -135,7 +138,7 @@ def rounds_of(booster: xgb.Booster) -> int:
 def _matrix(
     rows: Rows, columns: Columns, boosting: Boosting, nthread: int, reference: xgb.QuantileDMatrix | None = None
 ) -> xgb.QuantileDMatrix:
-    # Set names on the finished booster only: XGBoost would copy them in every round.
+    # No feature names here: XGBoost would copy them in every round. `fit` sets them on the finished booster.
     return xgb.QuantileDMatrix(
         rows.matrix,
         label=rows.target,

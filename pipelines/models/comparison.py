@@ -1,6 +1,6 @@
-"""Compare forecasts of the same rows: every metric, with bootstrap intervals and the lead over each baseline.
+"""Compare forecasts of the same jobs: every metric, with bootstrap intervals and the lead over each baseline.
 
-No forecast is made here. Called by `pipelines.models.runtime`, `usage` and `evaluate`.
+Forecasts are given; none is made here. Called by `pipelines.models.runtime`, `usage` and `evaluate`.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A statistic on all rows, and the range of 95 % of its resampled values."""
+    """A statistic of all rows, with its 95 % bootstrap interval."""
 
     value: float
     lo: float
@@ -27,31 +27,31 @@ class Interval:
 
 
 def day_blocks(submit_ts: pl.Series) -> IntArray:
-    """Return the UTC calendar day of submission of each row, numbered 0..k-1 (n,)."""
+    """Return the UTC calendar day of each submission (n,), as a number 0 to k - 1 over the k distinct days."""
     days = submit_ts.dt.epoch("d").to_numpy()
     return np.unique(days, return_inverse=True)[1].astype(np.int64)
 
 
 def day_draws(days: int, *, seed: int, draws: int = 1000) -> FloatArray:
-    """Return the count of each day in each resample (draws, days); each row sums to `days`."""
+    """Return how often each day is drawn in each bootstrap resample (draws, days); each row sums to `days`."""
     rng = np.random.default_rng(seed)
     return rng.multinomial(days, np.full(days, 1.0 / days), size=draws).astype(np.float64)
 
 
 def day_sums(blocks: IntArray, rows: FloatArray) -> FloatArray:
-    """Return the sum of `rows` over each day (days,)."""
+    """Return the sum of the values `rows` (n,) within each day (days,)."""
     return np.bincount(blocks, weights=rows).astype(np.float64)
 
 
 def mean_interval(blocks: IntArray, rows: FloatArray, draws: FloatArray) -> Interval:
-    """Return the mean of `rows` with its interval; pass row-wise differences to compare pairs."""
+    """Return the mean of the values `rows` (n,) with its interval; for a paired comparison pass differences."""
     return ratio_interval(blocks, rows, np.ones_like(rows), draws)
 
 
 def ratio_interval(blocks: IntArray, top: FloatArray, bottom: FloatArray, draws: FloatArray) -> Interval:
-    """Return Σtop / Σbottom with its interval, both sums over the same resampled days.
+    """Return Σtop / Σbottom with its interval; each resample takes both sums over the same days.
 
-    With a single day nothing can be resampled, and the interval is infinite.
+    A single day cannot be resampled: its interval is infinite.
     """
     tops, bottoms = day_sums(blocks, top), day_sums(blocks, bottom)
     total = float(bottoms.sum())
@@ -65,7 +65,7 @@ def ratio_interval(blocks: IntArray, top: FloatArray, bottom: FloatArray, draws:
 
 
 MODEL: Final = "xgboost"
-"""Name of the model's row in an evaluation, the reference of the comparison; all other rows are baselines."""
+"""Name of the model's row in an evaluation; all other rows are baselines, which are compared with it."""
 
 EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
     "model": pl.String,
@@ -92,18 +92,22 @@ EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
     "coverage_p90_week_hi": pl.Float64,
     "coverage_p90_static": pl.Float64,
 }
-"""`lead` and `wmape_48h_diff` are baseline minus XGBoost, null for XGBoost itself; `_lo` and `_hi` bound 95 %.
-`coverage_p90_week_*` is the range over weeks of submission with at least `LEAST_WEEK_ROWS` rows;
-`coverage_p90_static` is the coverage with a static offset (XGBoost, time-later split)."""
+"""Columns of an evaluation, one row per model or baseline.
+
+`lead` is the pinball loss, and `wmape_48h_diff` the WMAPE at 48 h, of a baseline minus that of XGBoost; both are null
+for XGBoost. `_lo` and `_hi` are the ends of 95 % intervals. `coverage_p90_week_lo` and `_hi` are the lowest and highest
+coverage in a week of submissions with at least `LEAST_WEEK_ROWS` rows. `coverage_p90_static` is the coverage of XGBoost
+with a static offset on the time-later split.
+"""
 
 LEAST_WEEK_ROWS: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The judged rows: submissions and run times in one order; `n` is the number of distinct jobs.
+    """The judged rows: submission times and run times in the same order, and the number `n` of distinct jobs.
 
-    Repeated folds are stacked: rows of one day stay in one block, and `n` counts a job once.
+    A job judged in several folds has several rows, but counts once in `n`.
     """
 
     trace: str
@@ -122,7 +126,7 @@ def compare(
     draws: int = 1000,
     static: Forecast | None = None,
 ) -> pl.DataFrame:
-    """Score every forecast, and every baseline against `forecasts["xgboost"]`, on the same resampled days.
+    """Score every forecast, and the lead of `forecasts["xgboost"]` over every baseline, on the same resampled days.
 
     Returns
     -------

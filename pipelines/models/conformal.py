@@ -1,7 +1,7 @@
-"""Conformal calibration of quantiles: a static offset, and an adaptive one that updates as jobs end.
+"""Conformal calibration of predicted quantiles: a static offset, and an adaptive offset that updates as jobs end.
 
-An offset in log units is added to a quantile. The adaptive offset at a submission depends only on jobs that ended
-strictly before it. Called by `pipelines.models.fitted` and `peaks`.
+The offset, in log units, is added to the predicted quantile. The adaptive offset of a job depends only on jobs that
+ended strictly before its submission. Called by `pipelines.models.fitted` and `peaks`.
 
 References: Vovk, Gammerman, Shafer, "Algorithmic Learning in a Random World" (2005); Romano, Patterson, Candes,
 "Conformalized Quantile Regression" (2019); Gibbs and Candes, "Adaptive Conformal Inference Under Distribution
@@ -29,15 +29,15 @@ class Adaptation:
     Attributes
     ----------
     window
-        Number of ended jobs in the window of residuals.
+        Maximum number of ended jobs whose residuals are kept; the latest are.
     gain
-        Step of the quantile level after each ended job; 0 keeps the level at `tau`. Long jobs give late feedback, so
-        large steps overshoot.
+        Step by which the quantile level moves after each ended job; 0 keeps it at `tau`. Long jobs give late
+        feedback, so large steps overshoot.
     least
-        Minimum of ended jobs; below it the offset is 0.
+        Minimum number of ended jobs below which the offset is 0.
     shares
-        Candidate shares of the offset; the one with the least loss on the window is applied. `(1.0,)` always applies
-        the whole offset, `(0.0, 0.5, 1.0)` only as much as has reduced the loss.
+        Candidate factors on the offset; the factor with the least loss on the window is applied. `(1.0,)` always
+        applies the full offset; `(0.0, 0.5, 1.0)` applies none, half or all of it.
     """
 
     window: int = 8000
@@ -48,13 +48,14 @@ class Adaptation:
 
 P90_ADAPTATION: Final = Adaptation()
 P50_ADAPTATION: Final = Adaptation(shares=(0.0,))
-"""p90 promises coverage, so its offset always applies in full; recentring p50 lost on every inner cut."""
+"""The offset of p90 is always applied in full, to reach its coverage. That of p50 is not applied: it increased the loss
+at every cut tried on training data."""
 
 
 def static_offset(log_y: FloatArray, log_q: FloatArray, tau: float) -> float:
-    """Return the split-conformal offset: the ceil((n + 1)·tau)-th smallest of y - q; 0 without rows.
+    """Return the split-conformal offset: the ceil((n + 1)·tau)-th smallest residual y - q; 0 without rows.
 
-    Adding it to q covers at least `tau` of exchangeable rows.
+    If rows are exchangeable, at least a share `tau` of new rows has y <= q + offset.
 
     >>> static_offset(np.array([1.0, 2.0, 3.0, 4.0]), np.zeros(4), 0.5)
     3.0
@@ -68,11 +69,11 @@ def static_offset(log_y: FloatArray, log_q: FloatArray, tau: float) -> float:
 
 @dataclass(slots=True, kw_only=True)
 class AdaptiveOffset:
-    """The adaptive offset of one quantile.
+    """The adaptive calibration offset of one quantile.
 
     The offset is a quantile of the last `window` residuals y - q, at a level that starts at `tau`. After each ended job
-    the level moves by gain·(tau - covered), where `covered` is 1 if the job ended within its quantile plus offset: too
-    many misses raise the level, too few lower it.
+    the level moves by gain·(tau - covered), where `covered` is 1 if y was at most q plus the offset, else 0. So too low
+    coverage raises the level, and too high coverage lowers it.
     """
 
     tau: float
@@ -87,18 +88,18 @@ class AdaptiveOffset:
         self._losses = [0.0] * len(self.adaptation.shares)
 
     def whole(self) -> float:
-        """Return the full offset that calibrates the window, in log units."""
+        """Return the full offset in log units: the quantile of the residuals in the window."""
         if len(self._ranked) < self.adaptation.least:
             return 0.0
         return rank_quantile(self._ranked, self._level)
 
     def share(self) -> float:
-        """Return the share of the offset with the least loss over the window; the first on ties."""
+        """Return the factor on the offset with the least loss over the window; the first of equal ones."""
         best = min(range(len(self._losses)), key=lambda i: (round(self._losses[i], 9), i))
         return self.adaptation.shares[best]
 
     def learn(self, miss: float, whole: float) -> None:
-        """Add an ended job: its residual y - q, and the full offset at its submission."""
+        """Add an ended job with its residual y - q (`miss`) and the full offset at its submission (`whole`)."""
         if len(self._ranked) >= self.adaptation.least:
             covered = 1.0 if miss <= whole else 0.0
             self._level = min(max(self._level + self.adaptation.gain * (self.tau - covered), 0.0), 1.0)
@@ -117,7 +118,7 @@ class AdaptiveOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Offsets by row, as of each submission (n,), and the final one after all rows."""
+    """The offset in force at each submission (n,), and the final offset after all rows."""
 
     offsets: FloatArray
     final: float
@@ -132,17 +133,18 @@ def adaptive_offsets(
     tau: float,
     adaptation: Adaptation | None = None,
 ) -> Calibration:
-    """Walk submissions and ends in time order; return the offset in force at each submission.
+    """Return the offset in force at each submission, by walking through submissions and ends in time order.
 
-    Rows are the calibration rows and the judged rows together, in any order. A row reads the offset at its submission
-    and updates it at its end. At equal times submissions come first, so no row influences its own offset.
+    The rows are the calibration rows and the judged rows together, in any order. A job gets the offset at its
+    submission and updates it at its end. At equal times submissions come first, so no job influences its own offset.
 
     Parameters
     ----------
     submit_us, end_us
         Microseconds since the epoch (n,).
     log_y, log_q
-        Log run time, and the raw quantile predicted without it (n,). Rows with NaN `log_y` never update the offset.
+        Log run time, and its predicted quantile before calibration (n,), from a model not trained on the row. Rows with
+        NaN `log_y` do not update the offset.
     tau
         The level of the quantile.
     """
@@ -152,7 +154,7 @@ def adaptive_offsets(
     wholes, offsets = [0.0] * n, [0.0] * n
     moments = np.concatenate([submit_us, end_us])
     is_end = np.repeat([False, True], n)
-    # Ties among ends are ordered by residual, not by row number, so shuffling rows changes nothing.
+    # Simultaneous ends are ordered by residual, not by row number, so the order of the rows does not matter.
     order = np.lexsort((np.concatenate([log_y - log_q] * 2), is_end, moments))
     for event in order.tolist():
         if event < n:

@@ -1,4 +1,4 @@
-"""Judge XGBoost, the forest and the history baselines on one split: the table of `taut evaluate` and of the gate.
+"""Evaluate XGBoost, random forests and history baselines on one split, for `taut evaluate` and the promotion gate.
 
 The metrics and intervals are computed in `comparison`. Called by `pipelines.cli`, `pipelines.models.runtime` and
 `usage`.
@@ -24,18 +24,21 @@ from pipelines.models.splits import Split, SplitName, finished, group_folds, ran
 
 FOREST: Final = "random_forest"
 FOREST_RELATIVE: Final = "random_forest_relative"
-"""The forest on plain features, and the forest relative to the same references as XGBoost."""
+"""Names of the two forests: on plain features, and on run times relative to the same references as XGBoost."""
 
 LEAST_TRAINED: Final = 60
-"""Minimum of training rows for a model of a type."""
+"""Minimum number of training rows below which no model of a task type is trained."""
 
 LATER_SHARE: Final = 0.2
-"""Share of the latest submissions that is judged without an explicit cut."""
+"""Share of the submissions, the latest ones, that is held out for judging if no cut is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Result of one split: the fitted model, and every forecast of its test rows by name."""
+    """The result of one split: the fitted model, and the forecasts of the test rows by model and baseline name.
+
+    `static` is the model's forecast with a static instead of an adaptive offset (time-later split only).
+    """
 
     fitted: Fitted
     forecasts: dict[str, Forecast]
@@ -59,21 +62,21 @@ def evaluate(
     seed: int = 0,
     nthread: int = 1,
 ) -> pl.DataFrame:
-    """Judge XGBoost and every baseline, type by type, on one split of one trace.
+    """Evaluate XGBoost and every baseline on one split of one trace, task type by task type.
 
-    The model is fitted as in `train_runtime`: the same rows, cut, recipe, seed and threads give the same trees.
+    The model is fitted as in `train_runtime`: equal rows, cut, recipe, seed and threads give equal trees.
 
     Parameters
     ----------
     jobs, usage
         Canonical tables of the trace.
     split
-        `time` (cut at `until`), `group` (`repeats` times `folds` folds that share no group) or `random`.
+        `time` (cut at `until`), `group` (`folds` folds that share no group, drawn `repeats` times) or `random`.
     until, since
-        For the time-later split: the cut on labels, and the first judged submission. Each defaults to the other;
-        without both the cut is `default_until`.
+        For the time-later split: the training cut, and the first submission time of judged jobs. If one is missing
+        it equals the other; if both are, they are `default_until`.
     types
-        Only these types; all with enough rows by default.
+        Task types to evaluate; by default all with enough rows.
 
     Returns
     -------
@@ -109,7 +112,7 @@ def evaluate(
 
 
 def default_until(jobs: pl.DataFrame) -> datetime:
-    """Return the cut that leaves the latest fifth of the submissions to be judged."""
+    """Return the cut after which the latest fifth of the submissions lies, which is then judged."""
     cut = jobs["submit_ts"].quantile(1.0 - LATER_SHARE, interpolation="nearest")
     if not isinstance(cut, datetime):
         raise TrainingError("found no job: expected at least one with a submission time; ingest a trace first")
@@ -117,7 +120,7 @@ def default_until(jobs: pl.DataFrame) -> datetime:
 
 
 def enough(split: Split) -> bool:
-    """Return whether a split has rows to fit, to stop on and to judge."""
+    """Return whether a split has enough training rows, and rows for fitting, for early stopping and for judging."""
     return len(split.train) >= LEAST_TRAINED and len(split.stop) > 0 and len(split.fit) > 0 and len(split.test) > 0
 
 
@@ -131,7 +134,7 @@ def outcome(
     seed: int,
     nthread: int,
 ) -> Outcome:
-    """Fit on one split, and forecast its test rows with the model and every baseline."""
+    """Fit the model on one split, and forecast the test rows with the model and every baseline."""
     fitted = fit_runtime(examples, split, recipe, until=until, seed=seed, nthread=nthread)
     forecasts = {MODEL: calibrated(examples, fitted, recipe)}
     if forest:
@@ -143,7 +146,7 @@ def outcome(
 
 
 def _forests(examples: Examples, fitted: Fitted, *, relative: bool, seed: int, nthread: int) -> dict[str, Forecast]:
-    """Forecast with a forest on plain features and, if XGBoost used references, with a forest relative to them."""
+    """Forecast with a forest on plain features; with `relative`, also with one on run times minus their references."""
     train, test = fitted.split.train, fitted.split.test
     plain, _ = encoded(examples.plain, fitted.contract)
     rows = Rows(matrix=plain[train], target=examples.log_y[train])
@@ -159,7 +162,7 @@ def _forests(examples: Examples, fitted: Fitted, *, relative: bool, seed: int, n
 def table(
     examples: Examples, splits: Sequence[Split], outcomes: Sequence[Outcome], *, trace: str, seed: int
 ) -> pl.DataFrame:
-    """Compare the forecasts of all splits stacked: folds and their repeats count a job once in `n`."""
+    """Compare the forecasts of all splits together. A job judged in several splits counts once in the column `n`."""
     tests = np.concatenate([s.test for s in splits])
     judged = Judged(
         trace=trace,

@@ -1,4 +1,4 @@
-"""Training examples of one trace and task type: jobs, features as of submission, and log run time.
+"""Training examples of one trace and task type: jobs, their features at submission, and their log run times.
 
 Features come from `features.build` alone; nothing is fitted or split here. Called by the other modules of
 `pipelines.models` and by the replay study.
@@ -34,11 +34,18 @@ _US_PER_S: Final = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
-    """Jobs of one task type in canonical order, each with its features as of its submission.
+    """Jobs of one task type by submission, each with its features as known at its submission.
 
-    `jobs` has the columns of `usage` if the trace measures use. `log_y` (n,) is NaN without a run time. `reference` (n,
-    2) is subtracted from log run time before fitting p50 and p90: 0, or the quantiles of similar jobs. `plain` are the
-    features before the reference is subtracted from them.
+    Attributes
+    ----------
+    jobs
+        Canonical jobs (n rows), with the columns of `usage` if the trace measures use.
+    features, plain
+        Features with the reference subtracted from those that are run times, and the same features without that.
+    log_y
+        Log run time (n,), NaN for jobs without a run time.
+    reference
+        Log run times subtracted from `log_y` before p50 and p90 are fitted (n, 2): the quantiles of similar jobs, or 0.
     """
 
     task_type: str
@@ -50,12 +57,12 @@ class Examples:
 
     @property
     def submit_us(self) -> IntArray:
-        """Submissions in microseconds of Unix time (n,)."""
+        """Submission times in microseconds since the epoch (n,)."""
         return self.jobs["submit_ts"].dt.epoch("us").to_numpy()
 
     @property
     def end_us(self) -> IntArray:
-        """Ends in microseconds of Unix time, far in the future for jobs without an end (n,)."""
+        """End times in microseconds since the epoch (n,), the largest integer for jobs without an end."""
         return self.jobs["end_ts"].dt.epoch("us").fill_null(np.iinfo(np.int64).max).to_numpy()
 
     @property
@@ -64,13 +71,13 @@ class Examples:
         return self.jobs["run_s"].fill_null(float("nan")).to_numpy()
 
     def open_run_s(self, rows: IntArray, until: datetime) -> FloatArray:
-        """Return the seconds these rows had run by `until`, 0 before their start (m,)."""
+        """Return how many seconds each of `rows` had run by `until` (m,), 0 if not yet started."""
         start_us = self.jobs["start_ts"].dt.epoch("us").fill_null(np.iinfo(np.int64).max).to_numpy()[rows]
         return np.maximum(until.timestamp() - start_us / _US_PER_S, 0.0)
 
 
 def task_types(jobs: pl.DataFrame, by: By) -> list[str]:
-    """Return the types of a trace, most rows first; by `workload`, untagged rows have no type.
+    """Return the task types (or with `by="workload"` the workload tags) of a trace, most rows first.
 
     Raises
     ------
@@ -95,9 +102,10 @@ def examples_of(
     names: str | Sequence[str],
     relative: bool = False,
 ) -> Examples:
-    """Build the examples of one type; `history` covers the whole trace, and each row uses only its own past.
+    """Build the examples of one task type.
 
-    The columns of `usage` are joined, null where not measured. With `relative`, the reference of `features.build` is
+    `history` covers the whole trace, but the features of a job use only what was known at its submission. The columns
+    of `usage` are joined, null where not measured. With `relative`, the reference of `features.build` is
     subtracted from run times and from the features that are run times.
     """
     own = jobs.filter(pl.col(TYPE_COLUMN[by]) == task_type).sort("submit_ts", *_IDENTITY)
@@ -115,9 +123,10 @@ def examples_of(
 
 
 def contract_of(features: pl.DataFrame, rows: IntArray) -> FeatureContract:
-    """Fit the contract to training rows: columns that vary there, and every column derived from the request.
+    """Fit the feature contract to the training rows.
 
-    A constant column costs time and adds nothing. Columns of the request stay, so that a model always sees the request.
+    It keeps the columns that vary in these rows: a constant column costs time and adds nothing. Columns derived from
+    the request are always kept, so that every model sees the request.
     """
     trained = features[rows]
     varies = trained.select(pl.all().n_unique() > 1).row(0)
@@ -126,13 +135,13 @@ def contract_of(features: pl.DataFrame, rows: IntArray) -> FeatureContract:
 
 
 def encoded(features: pl.DataFrame, contract: FeatureContract) -> tuple[Matrix, Columns]:
-    """Return the matrix of all rows under a contract (n, k), and its columns."""
+    """Encode all rows with a feature contract: return the matrix (n, k), and its columns' names and types."""
     columns = Columns(names=contract.names, types=tuple(contract.feature_types))
     return contract.encode(features), columns
 
 
 def known_at(jobs: pl.DataFrame, until: datetime) -> pl.DataFrame:
-    """Return the jobs as known at `until`: only submitted ones, without later ends, run times and statuses."""
+    """Return the jobs submitted before `until` as known then: starts, ends and statuses of later times are undone."""
     ahead = pl.col("end_ts").is_null() | (pl.col("end_ts") >= until)
     unstarted = pl.col("start_ts") >= until
     return jobs.filter(pl.col("submit_ts") < until).with_columns(
@@ -149,7 +158,7 @@ def known_at(jobs: pl.DataFrame, until: datetime) -> pl.DataFrame:
 
 
 def history_at(jobs: pl.DataFrame, usage: pl.DataFrame | None, until: datetime) -> History:
-    """Return the history that serving starts from at `until`, without later ends."""
+    """Return the history as known at `until`, from which the service starts."""
     known = known_at(jobs, until)
     if usage is None:
         return History.of(known)
@@ -158,7 +167,7 @@ def history_at(jobs: pl.DataFrame, usage: pl.DataFrame | None, until: datetime) 
 
 
 def support_of(jobs: pl.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return the lowest and highest request of each resource requested by these rows."""
+    """Return the lowest and highest request of each resource in these jobs; resources nobody requests are absent."""
     support = {}
     for resource, column in REQUEST_COLUMN.items():
         asked = jobs[column].drop_nulls()
@@ -168,7 +177,7 @@ def support_of(jobs: pl.DataFrame) -> dict[str, tuple[float, float]]:
 
 
 def fingerprint(jobs: pl.DataFrame) -> str:
-    """Return the SHA-256 of the training rows (names, times, requests, run times), independent of their order."""
+    """Return the SHA-256 of the training rows (names, times, requests, run times), whatever their order."""
     columns = [*_IDENTITY, "user", "vc", "group", "submit_ts", "start_ts", "end_ts", "run_s", *REQUEST_COLUMN.values()]
     text = jobs.select(columns).sort(_IDENTITY).write_csv()
     return hashlib.sha256(text.encode()).hexdigest()

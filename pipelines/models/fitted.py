@@ -1,7 +1,6 @@
 """Fit one run-time model on one split: early stopping on the latest rows, refit on all, conformal calibration.
 
-Weights of censored jobs are here; comparison and packaging are in `evaluate` and `runtime`. Called by both, and by the
-replay study.
+Also weights rows for censoring (jobs still running at the cut). Called by `evaluate`, `runtime` and the replay study.
 """
 
 from dataclasses import dataclass, field, replace
@@ -34,9 +33,10 @@ WEIGHT_LIMIT: Final = 20.0
 
 
 def survival_before(times: FloatArray, events: npt.NDArray[np.bool_], at: FloatArray) -> FloatArray:
-    """Return the Kaplan-Meier estimate of P(T >= t) at each `at`: the product over event times u < t of 1 - d(u)/n(u).
+    """Return the Kaplan-Meier estimate of P(T >= t) at each t of `at`.
 
-    d(u) is the number of events at u, n(u) the number of rows with time >= u.
+    It is the product of 1 - d(u)/n(u) over the event times u < t, where d(u) is the number of events at u and n(u) the
+    number of rows with time >= u.
 
     >>> survival_before(np.array([1.0, 2.0, 3.0, 4.0]), np.array([True, False, True, True]), np.array([1.0, 3.0, 4.0]))
     array([1.   , 0.75 , 0.375])
@@ -49,20 +49,20 @@ def survival_before(times: FloatArray, events: npt.NDArray[np.bool_], at: FloatA
 
 
 def censoring_weights(ended_run_s: FloatArray, open_run_s: FloatArray) -> FloatArray:
-    """Return inverse-probability weights: one over the probability that a job of this length had ended by the cut.
+    """Return inverse-probability-of-censoring weights of ended jobs: long jobs stand in for those still running.
 
     Parameters
     ----------
     ended_run_s
         Run times of the jobs that ended before the cut (n,).
     open_run_s
-        Time from start to cut of the jobs still running at it (m,): lower bounds of their run times.
+        Time from start to cut of the jobs still running at the cut (m,): lower bounds of their run times.
 
     Returns
     -------
     weights
-        1 / G(y), G the Kaplan-Meier survival of the censoring time; at most `WEIGHT_LIMIT`; all 1 when nothing is
-        censored (n,).
+        1 / G(y) of each ended job (n,), at most `WEIGHT_LIMIT`, where G(y) estimates the probability that a run time
+        of y is not censored (Kaplan-Meier). All 1 if no job is censored.
 
     >>> censoring_weights(np.array([1.0, 5.0]), np.array([2.0, 3.0])).round(3).tolist()
     [1.0, 3.0]
@@ -78,30 +78,31 @@ IntArray = npt.NDArray[np.int64]
 QUANTILE_NAMES: Final = {0.5: "p50", 0.9: "p90"}
 
 LEAST_ROUNDS: Final = 20
-"""Minimum of rounds: with few stopping rows, chance may stop the first round."""
+"""Minimum number of boosting rounds: with few stopping rows, early stopping may by chance stop after one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Choices for training a run-time model; each was searched or can be compared.
+    """Choices for training a run-time model.
 
     Attributes
     ----------
     features
         Name of the feature set.
     relative
-        Fit log run time minus the reference of similar jobs (`features.build`); a prediction is raw + reference.
+        Whether to fit log run time minus that of similar jobs (the reference of `features.build`); predictions add
+        the reference back.
     boosting
         Parameters of the trees.
     censored
-        `weights`: ended jobs as long as jobs still running at the cut get their weight (`censoring_weights`);
-        `absent`: running jobs are left out.
+        How to treat jobs still running at the cut. `weights`: give ended jobs of similar length more weight
+        (`censoring_weights`). `absent`: leave them out without compensation.
     half_life_days
-        The weight of a row halves for each such period between its submission and the last one; None: equal weights.
+        Half-life of a row's weight, by its age at the last submission; None weighs all rows equally.
     completed_only
-        Train on completed jobs only; all finished jobs are judged.
+        Whether to train on completed jobs only; failed and killed jobs are judged in either case.
     p50, p90
-        Parameters of the adaptive offsets.
+        Parameters of the adaptive calibration offset of each quantile.
     """
 
     features: str = "submit"
@@ -116,10 +117,10 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """A fitted run-time model, and its raw quantiles of log run time (n, 2) for rows outside the fit.
+    """A fitted run-time model, and its uncalibrated predictions for rows that it was not trained on.
 
-    `raw` is NaN for fitted rows. For stopping rows it comes from the first fit, which excludes them. `trained` are the
-    rows of the final fit.
+    `raw` (n, 2) has the predicted p50 and p90 of log run time. It is NaN for the rows that trees were fitted on; for
+    early-stopping rows it comes from the first fit, which excludes them. `trained` are the rows of the final fit.
     """
 
     contract: FeatureContract
@@ -135,12 +136,12 @@ class Fitted:
 def fit_runtime(
     examples: Examples, split: Split, recipe: Recipe, *, until: datetime | None, seed: int, nthread: int
 ) -> Fitted:
-    """Fit twice: first to find the number of rounds and the residuals of the stopping rows, then on all training rows.
+    """Fit the boosters twice: without the early-stopping rows to find the number of rounds, then on all training rows.
 
     Parameters
     ----------
     until
-        The cut, for the elapsed time of censored rows; None if the split has no cut.
+        The cut, from which the elapsed time of running jobs is computed; None if the split has no cut.
     """
     fit_rows, stop_rows = (_kept(examples.jobs, rows, recipe) for rows in (split.fit, split.stop))
     trained = np.concatenate([fit_rows, stop_rows])
@@ -177,7 +178,7 @@ def fit_runtime(
 def row_weights(
     examples: Examples, trained: IntArray, split: Split, recipe: Recipe, until: datetime | None
 ) -> FloatArray:
-    """Return the weight of every row (n,): censoring times recency, mean 1 over training rows, 0 elsewhere."""
+    """Return the weight of every row (n,): censoring times recency weight, scaled to mean 1; 0 if not trained on."""
     weights = np.ones(len(trained))
     if recipe.censored == "weights" and until is not None and len(split.censored):
         open_run_s = examples.open_run_s(split.censored, until)
@@ -191,10 +192,10 @@ def row_weights(
 
 
 def calibrated(examples: Examples, fitted: Fitted, recipe: Recipe) -> Forecast:
-    """Forecast the test rows, each with the offsets in force at its submission.
+    """Forecast the test rows: predictions plus the calibration offsets in force at each submission.
 
-    On a time-later split, all rows outside the fit update the offsets when their jobs end, judged rows included. Other
-    splits do not order rows by time, so the static offset of the stopping rows is added.
+    On a time-later split, every row that trees were not fitted on updates the offsets when its job ends, judged rows
+    included. Other splits do not order rows by time, so one static offset from the early-stopping rows is added.
     """
     split = fitted.split
     if split.name != "time":
@@ -207,7 +208,7 @@ def calibrated(examples: Examples, fitted: Fitted, recipe: Recipe) -> Forecast:
 
 
 def offsets_at(examples: Examples, fitted: Fitted, recipe: Recipe, until: datetime) -> dict[str, float]:
-    """Return the offsets in force at the cut, from rows outside the fit that had ended by then."""
+    """Return the calibration offsets at the cut, learnt from jobs that had ended and that trees were not fitted on."""
     answered = np.flatnonzero(~np.isnan(fitted.raw[:, 0]))
     ended = examples.end_us[answered] < until.timestamp() * 1e6
     walked = _walk(examples, fitted, answered[ended], recipe)
@@ -215,7 +216,7 @@ def offsets_at(examples: Examples, fitted: Fitted, recipe: Recipe, until: dateti
 
 
 def static_calibrated(examples: Examples, fitted: Fitted) -> Forecast:
-    """Forecast the test rows with p90 shifted by split conformal on the stopping rows; p50 stays raw."""
+    """Forecast the test rows with a static split-conformal offset on p90, from early-stopping rows; none on p50."""
     stop, test = np.intersect1d(fitted.split.stop, fitted.trained), fitted.split.test
     offset = static_offset(examples.log_y[stop], fitted.raw[stop, 1], QUANTILES[1])
     return Forecast(p50=fitted.raw[test, 0], p90=fitted.raw[test, 1] + offset).sorted()
@@ -244,5 +245,5 @@ def _kept(jobs: pl.DataFrame, rows: IntArray, recipe: Recipe) -> IntArray:
 
 
 def _scaled(grown: Boosting, rows: int) -> Boosting:
-    """Reduce the minimum leaf weight to a twentieth of the rows when rows are few."""
+    """Return the parameters with the minimum leaf weight limited to a twentieth of the number of rows."""
     return replace(grown, min_child_weight=min(grown.min_child_weight, max(1.0, rows / 20)))

@@ -1,6 +1,6 @@
-"""The gate: decide from its evaluation whether a model may become champion, with reasons and figures.
+"""The promotion gate: decides from a model's evaluation whether it may become champion, and gives reasons.
 
-Pure; no registry is read or written here. Called by `pipelines.models.tracking` and the demo.
+Pure functions; no registry is read or written here. Called by `pipelines.models.tracking` and the demo.
 """
 
 import math
@@ -13,14 +13,14 @@ import polars as pl
 from pipelines.models.comparison import MODEL
 
 FITTED_BASELINES: Final = frozenset({"random_forest", "random_forest_relative"})
-"""Fitted baselines; the gate requires a lead over the history baselines only."""
+"""Baselines that are fitted. The gate ignores them: a model must only beat the history baselines."""
 
 TIME_LATER: Final = "time"
 LEAST_ROWS: Final = 50
-"""Minimum of held-out rows."""
+"""Minimum number of held-out rows for a model to pass."""
 
 COVERAGE_TOLERANCE: Final = 0.05
-"""Tolerance of a usage quantile's coverage below its level; higher coverage is safe."""
+"""How far the coverage of a usage quantile may lie below its level; coverage above the level always passes."""
 
 Row = Mapping[str, object]
 
@@ -44,8 +44,9 @@ def judge(kind: Literal["runtime", "usage"], evaluation: pl.DataFrame) -> Verdic
     Parameters
     ----------
     kind
-        `runtime`: the lead over the best history baseline must be above zero over its whole interval.
-        `usage`: the coverage of each target's upper quantile must reach its level, within `COVERAGE_TOLERANCE`.
+        `runtime`: the lead (loss of the best history baseline minus loss of the model) and its whole 95 % interval
+        must be above zero. `usage`: the coverage of each target's quantile must be at least its level minus
+        `COVERAGE_TOLERANCE`.
     evaluation
         One row per model and baseline (`runtime`: `model, split, n, pinball, lead, lead_lo`) or per target
         (`usage`: `model, target, split, n, level, coverage`). Rows of other splits are ignored.

@@ -1,12 +1,12 @@
 """Permutation importance of features and of requestable resources, on held-out rows.
 
-Permutation importance has no sign. For a feature, `sign` is the rank correlation of its value with its SHAP value; for
-a resource, the rank correlation of the change of the request with the change of the prediction under shuffling.
-Called by `pipelines.models.runtime` and `usage`.
+Permutation importance has no sign, so a sign is computed apart. For a feature it is the rank correlation of its value
+with its SHAP value. For a resource it is the rank correlation, under shuffling, of the change of the request with the
+change of the prediction. Called by `pipelines.models.runtime` and `usage`.
 
 References: Breiman, "Random Forests" (2001), section 10; Strobl and others, "Conditional variable importance for random
 forests" (2008), for shuffling within strata; Lundberg and others, "From Local Explanations to Global Understanding with
-Explainable AI for Trees" (2020); for the cut, item 2 of how Algorithm 1 was settled.
+Explainable AI for Trees" (2020).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,21 +32,21 @@ Importance = dict[str, str | float | int | None]
 
 REPEATS: Final = 5
 LARGEST_SAMPLE: Final = 400
-"""Maximum of held-out rows: enough for the spread over five shuffles."""
+"""Maximum number of held-out rows that are shuffled; a random sample of more rows is taken."""
 
 SHAP_SAMPLE: Final = 200
-"""Maximum of held-out rows for SHAP values, whose cost grows with the square of the depth."""
+"""Maximum number of held-out rows for SHAP values, which are slow: their cost grows with the square of the depth."""
 
 LEAST_SHARE: Final = 0.02
-"""Minimum share of the total importance for an important resource."""
+"""Minimum share of the total importance from which a resource counts as important."""
 
 REQUEST_COLUMN: Final = {"cpu_cores": "req_cpu_cores", "mem_gib": "req_mem_gib", "gpus": "req_gpus"}
-"""Canonical request column of each resource."""
+"""Column of the jobs table with the request of each resource."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Mean and standard deviation over the shuffles; `sign` as in `permuted_requests`."""
+    """Mean and standard deviation of an importance over the shuffles; `sign` as in `permuted_requests`."""
 
     mean: float
     std: float
@@ -54,10 +54,10 @@ class Spread:
 
 
 class _Ready:
-    """A placeholder estimator for scikit-learn; the scoring function holds the model."""
+    """A placeholder estimator, which scikit-learn demands; the model is in the scoring function."""
 
     def fit(self) -> "_Ready":
-        """Return itself: scikit-learn requires the method and never calls it."""
+        """Return the object itself; scikit-learn requires the method but never calls it."""
         return self
 
 
@@ -71,25 +71,25 @@ def permuted(
     seed: int,
     repeats: int = REPEATS,
 ) -> list[Importance]:
-    """Return the increase of the held-out loss when one column is shuffled, most important first.
+    """Return for each feature how much the held-out loss increases when its column is shuffled, largest increase first.
 
     Parameters
     ----------
     matrix, targets
-        Held-out rows (n, k), (n, ...); a random sample is used above `LARGEST_SAMPLE` rows.
+        Features (n, k) and targets (n, ...) of held-out rows; of more than `LARGEST_SAMPLE` a random sample is used.
     columns
         Names and types of the matrix's columns.
     boosters
-        The boosters behind `loss`. A column in no split gets mean and std 0 without shuffling. With one booster its
-        first output also gives the sign; with several the sign is null.
+        The boosters that `loss` evaluates. A feature that no tree splits on gets mean and std 0 without shuffling. If
+        there is one booster, its first output gives the signs; if there are several, signs are null.
     loss
-        Loss of a matrix and its targets; smaller is better.
+        Function of a matrix and its targets that returns the loss; smaller is better.
 
     Returns
     -------
     importances
-        `feature`, `mean` and `std` over the repeats, `repeats`, and `sign`: Spearman's correlation of the feature with
-        its SHAP value on these rows, null for categories and constants.
+        One row per feature: `feature`, `mean` and `std` of the increase over the shuffles, `repeats`, and `sign`:
+        Spearman's correlation of the feature with its SHAP value, null for categories and constants.
     """
     rng = np.random.default_rng(seed)
     if len(matrix) > LARGEST_SAMPLE:
@@ -128,26 +128,27 @@ def permuted_requests(
     seed: int,
     repeats: int = REPEATS,
 ) -> dict[str, Spread]:
-    """Return the increase of the loss when one resource's request is shuffled along with its derived features.
+    """Return for each resource how much the loss increases when its requests are shuffled.
 
-    Shuffling `cpu_cores_per_gpu` alone would attribute the effect of GPUs to cores. Requests are shuffled within a
-    role: between roles a request is a proxy for the role, whose effect would be attributed to the request.
+    All features derived from the request change along: shuffling `cpu_cores_per_gpu` alone would attribute the effect
+    of GPUs to cores. Requests are shuffled among jobs of the same role only: roles request different amounts, so
+    shuffling across roles would attribute the effect of the role to the request.
 
     Parameters
     ----------
     frame, jobs, targets
-        Features of held-out rows, their jobs, and their targets (n,).
+        Features of held-out rows, the jobs of these rows, and their targets (n, ...).
     contract, loss
-        The encoding of features, and the loss of the encoded matrix.
+        The contract that encodes the features, and the function that returns the loss of a matrix and its targets.
     predict
-        The prediction for the same matrix (n,).
+        Function of the encoded matrix that returns the predictions (n,).
 
     Returns
     -------
     spreads
-        By requestable resource; zero where no feature of the contract derives from a request. `sign` is Spearman's
-        correlation, over rows and shuffles, of the change of the request with the change of the prediction; null
-        if either never changes.
+        Importance of each requestable resource; zero if no feature of the contract is derived from a request. `sign`
+        is Spearman's correlation, over rows and shuffles, of the change of the request with the change of the
+        prediction; null if one of them never changes.
     """
     rng = np.random.default_rng(seed)
     if frame.height > LARGEST_SAMPLE:
@@ -184,9 +185,10 @@ def permuted_requests(
 def important_resources(
     requests: Mapping[str, Spread], importances: Sequence[Importance], *, least_share: float = LEAST_SHARE
 ) -> tuple[str, ...]:
-    """Return the resources that Algorithm 1 does not shrink: mean above 2 std and above a share of the total.
+    """Return the important resources, which Algorithm 1 does not shrink.
 
-    The total is over resources and features not derived from a request.
+    A resource is important if the mean of its importance is above 2 standard deviations and above `least_share` of the
+    total. The total sums the importances of the resources and of all features not derived from a request.
 
     >>> important_resources({"cpu_cores": Spread(mean=0.3, std=0.1), "mem_gib": Spread(mean=0.3, std=0.2),
     ...     "gpus": Spread(mean=0.01, std=0.0)}, [])

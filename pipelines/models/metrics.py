@@ -1,7 +1,7 @@
 """Metrics of run-time forecasts: pinball loss of log run time, errors in hours, coverage.
 
-Pure functions of arrays, one formula each; intervals are in `comparison`, splits in `splits`. Called by the other
-modules of `pipelines.models`.
+Pure functions of arrays, one formula each. Confidence intervals are computed in `comparison`, training and test rows
+chosen in `splits`. Called by the other modules of `pipelines.models`.
 
 References: Koenker and Bassett, "Regression Quantiles", Econometrica 46 (1978), for the pinball loss;
 `docs` glossary for p50, p90 and WMAPE.
@@ -19,14 +19,14 @@ QUANTILES: Final = (0.5, 0.9)
 """Quantile levels of every run-time model and baseline."""
 
 CLIP_H: Final = 48.0
-"""Clipping limit of `wmape_48h`; the publishers of two traces clamp run times at it."""
+"""Hours at which `wmape_48h` clips run times; two traces are published with run times clamped at 48 h."""
 
 _SECONDS_PER_HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """Quantiles of log run time (log of seconds), one per row, never NaN."""
+    """Predicted p50 and p90 of log run time (natural log of seconds), one pair per job (n,); never NaN."""
 
     p50: FloatArray
     p90: FloatArray
@@ -73,13 +73,13 @@ def pinball(log_y: FloatArray, log_q: FloatArray, tau: float) -> float:
 
 
 def primary_rows(log_y: FloatArray, forecast: Forecast) -> FloatArray:
-    """Return the primary loss of each row: the mean of its p50 and its p90 pinball."""
+    """Return the primary loss of each row: the mean of the pinball losses of p50 and p90."""
     p50, p90 = QUANTILES
     return 0.5 * (pinball_rows(log_y, forecast.p50, p50) + pinball_rows(log_y, forecast.p90, p90))
 
 
 def mae_h(run_s: FloatArray, predicted_s: FloatArray) -> float:
-    """Return (1/n) Σ|ŷ - y| in hours.
+    """Return the mean absolute error (1/n) Σ|ŷ - y|, in hours.
 
     >>> mae_h(np.array([3600.0, 7200.0]), np.array([7200.0, 7200.0]))
     0.5
@@ -88,7 +88,7 @@ def mae_h(run_s: FloatArray, predicted_s: FloatArray) -> float:
 
 
 def wmape(run_s: FloatArray, predicted_s: FloatArray) -> float:
-    """Return Σ|ŷ - y| / Σy, or NaN if all run times are zero.
+    """Return the weighted absolute percentage error Σ|ŷ - y| / Σy, or NaN if all run times are zero.
 
     >>> wmape(np.array([100.0, 300.0]), np.array([200.0, 300.0]))
     0.25
@@ -98,7 +98,7 @@ def wmape(run_s: FloatArray, predicted_s: FloatArray) -> float:
 
 
 def clipped(seconds: FloatArray, limit_h: float = CLIP_H) -> FloatArray:
-    """Return the seconds, at most `limit_h` hours each."""
+    """Return the run times in seconds, each clipped to at most `limit_h` hours."""
     return np.minimum(seconds, limit_h * _SECONDS_PER_HOUR)
 
 
@@ -113,7 +113,7 @@ def wmape_48h(run_s: FloatArray, predicted_s: FloatArray) -> float:
 
 
 def coverage_p90(log_y: FloatArray, log_p90: FloatArray) -> float:
-    """Return the share of rows with y <= p90; 0.9 is right, more is wide, less is rash."""
+    """Return the share of rows with y <= p90: 0.9 if calibrated, more if p90 is too high, less if too low."""
     return float(np.mean(log_y <= log_p90))
 
 
@@ -123,12 +123,12 @@ def within_2x(log_y: FloatArray, log_p50: FloatArray) -> float:
     >>> within_2x(np.log([100.0, 100.0]), np.log([199.0, 201.0]))
     0.5
     """
-    # Exactly twice counts, whichever way the logarithms round.
+    # A factor of exactly 2 counts as within, however the logarithms round.
     return float(np.mean(np.abs(log_y - log_p50) <= np.log(2.0) + 1e-9))
 
 
 def score(run_s: FloatArray, forecast: Forecast) -> dict[str, float]:
-    """Return every metric of a forecast by its column name in the evaluation table."""
+    """Return every metric of a forecast, by its column name in the evaluation table."""
     log_y = log_run(run_s)
     predicted_s = np.exp(forecast.p50)
     return {

@@ -1,6 +1,7 @@
-"""A trained model of one trace and task type with its metadata, and the bundle and card made from it.
+"""The trained model of one trace and task type with its metadata; writes its bundle and its model card.
 
-Nothing is fitted here. Built by `pipelines.models.runtime` and `usage`; read by `tracking`, `gate` and `pipelines.cli`.
+Nothing is fitted here. Models are built by `pipelines.models.runtime` and `usage`, and read by `tracking`, `gate` and
+`pipelines.cli`.
 """
 
 import math
@@ -25,7 +26,7 @@ Kind = Literal["runtime", "usage"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedModel:
-    """A model that can be written as a bundle, tracked, judged and served.
+    """A fitted model with everything needed to write its bundle, to judge it, to register it and to serve it.
 
     Attributes
     ----------
@@ -34,44 +35,45 @@ class TrainedModel:
     kind
         `runtime` (run time) or `usage` (upper quantiles of use).
     trace, task_type
-        Its training data; `task_type` is the raw tag if trained by workload.
+        The trace and the task type of the training jobs; `task_type` is a workload tag if trained by workload.
     contract
-        Names, order, kinds and categories of the features; `contract.encode` builds the input matrix of the boosters.
+        Names, order, kinds and categories of the features; `contract.encode` builds the boosters' input matrix.
     boosters
-        Target to booster; `run_s` for a run-time model, `USAGE_TARGETS` (those with data) for a usage model.
+        Booster of each target: `run_s` for a run-time model; for a usage model, each of `USAGE_TARGETS` with data.
     quantiles
-        The quantile levels of the boosters' outputs, in order.
+        Quantile level of each output of a booster, in the order of the outputs.
     relative
-        Whether the booster predicts run times relative to the reference of similar jobs (`features.build`).
+        Whether the booster predicts log run time minus that of similar jobs (the reference of `features.build`).
     offsets
-        Added to the raw outputs in log units, by quantile name (`p50`, `p90`) or by target.
+        Calibration offsets in log units, added to the boosters' outputs: one per quantile name (`p50`, `p90`) of a
+        run-time model, one per target of a usage model.
     history
-        The point-in-time history at `until`, for serving.
+        The history of jobs as known at `until`, from which the service starts.
     importances
         Permutation importance of each feature on held-out rows: `feature, mean, std, repeats, sign`
         (null for a category).
     important
-        Requestable resources whose importance passes the cut.
+        Resources whose request is important for run time (`importance.important_resources`): they are not shrunk.
     resource_importances
-        Permutation importance of each requestable resource, of a run-time model: `resource, mean, std, repeats, sign`.
+        Permutation importance of each requestable resource (run-time models): `resource, mean, std, repeats, sign`.
     support
-        Requestable resource to the lowest and highest request seen in training.
+        Lowest and highest request of each resource in the training rows.
     params
-        Parameters of the fit, including the seed.
+        Parameters of the fit, the seed among them.
     metrics
         Held-out metrics by name, as in the `xgboost` row of `evaluation`.
     evaluation
-        The model and every baseline on the same held-out rows, one row each.
+        One row of metrics for the model and one for every baseline, all on the same held-out rows.
     until
-        The cut on labels: every training row ended before it.
+        The training cut: every training job ended before this time.
     rows
         Number of training rows.
     data_fingerprint
         Hash of the training rows.
     population
-        Distribution of each feature in the training rows, to detect drift.
+        Distribution of each feature in the training rows, against which the service detects drift.
     alike
-        Upper bounds of use by role and request, for usage models; None for run-time models.
+        Upper bounds of the use of similar jobs (same role and request), for usage models; None for run-time models.
     """
 
     name: str
@@ -127,7 +129,7 @@ def card_of(model: TrainedModel, *, created: datetime) -> Card:
 
 
 def write_model(model: TrainedModel, folder: Path, *, created: datetime) -> str:
-    """Write the model's bundle to a new folder and return its digest; deterministic given the model and `created`."""
+    """Write the model's bundle to a new folder and return its digest; equal inputs give equal bytes."""
     return write_bundle(
         folder,
         card=card_of(model, created=created),
@@ -140,7 +142,10 @@ def write_model(model: TrainedModel, folder: Path, *, created: datetime) -> str:
 
 
 def figures(model: TrainedModel) -> dict[str, float]:
-    """Return all metrics of the evaluation as `<split>/<model>/[<target>/]<metric>`, the model's own without prefix."""
+    """Return the metrics to log: the model's own by name, and all of the evaluation by path.
+
+    A path is `<split>/<model>/[<target>/]<metric>`. Metrics that are NaN or infinite are left out.
+    """
     found = dict(model.metrics)
     for row in model.evaluation.to_dicts():
         place = [str(row[key]) for key in ("split", "model", "target") if row.get(key) is not None]

@@ -1,6 +1,7 @@
-"""Fit one upper quantile of one resource's use, and the bounds of use of similar jobs (same role and request).
+"""Fit an upper quantile of the use of one resource; bound the use of similar jobs (same role and request).
 
-The targets of a type and their evaluation are in `usage`. Called by `pipelines.models.usage` and the shrinking study.
+Looping over the resources of a task type and evaluating are in `usage`. Called by `pipelines.models.usage` and the
+shrinking study.
 """
 
 from collections.abc import Mapping
@@ -25,9 +26,9 @@ _REQUESTS: Final = {"cpu_cores": "req_cpu_cores", "mem_gib": "req_mem_gib", "gpu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """Bound of one target: a quantile level of the measured needs, times a factor.
+    """How to bound one target: a quantile level of the uses of similar jobs, and the factor it is multiplied by.
 
-    A factor below one accepts that the jobs at the bound run longer by its inverse.
+    With a factor below 1, a job that uses exactly the quantile gets less and runs longer by the inverse of the factor.
     """
 
     level: float
@@ -40,29 +41,30 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "gpus": Bound(level=0.95, factor=1.0 / 1.05),
     "gpu_mem_gib": Bound(level=1.0, factor=1.3),
 }
-"""Memory is a hard limit: the largest need plus a margin. GPU compute is soft and scarce: a stretch of up to 5 % is
-accepted, and one job in twenty may exceed it."""
+"""Bound of each target. A job that exceeds its memory is killed, so memories get the maximum plus a margin. With too
+little GPU compute a job only slows down, and GPUs are scarce: a slowdown of up to 5 % is accepted, and for one job in
+twenty more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlikeRecipe:
-    """Bounds of similar jobs; a role and request needs `least_groups` measured groups to get one."""
+    """How to bound the use of similar jobs: per target, and only if at least `least_groups` groups were measured."""
 
     least_groups: int = 50
     bounds: Mapping[str, Bound] = field(default_factory=lambda: dict(BOUNDS))
 
 
 def alike_of(jobs: pl.DataFrame, columns: Mapping[str, str], recipe: AlikeRecipe) -> tuple[Alike, ...]:
-    """Return the bounds of every role and request with enough measured groups, most groups first.
+    """Return the bounds for every pair of role and request with enough measured groups, most groups first.
 
-    A need is the use, capped at the request: a job got use above its request without asking for it.
+    Use above the request counts as the request: the job was given the excess without requesting it.
 
     Parameters
     ----------
     jobs
-        Measured jobs with their use (n rows).
+        Measured jobs (n rows) with the columns of their use.
     columns
-        Column of the use of each target.
+        Name of the column that measures each target.
     """
     kept = jobs.filter(pl.col("role") != PARAMETER_SERVER)
     if kept.is_empty():
@@ -104,7 +106,7 @@ def _bound(needs: FloatArray, bound: Bound) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRecipe:
-    """Choices for training usage models: quantile level, features, trees, calibration, bounds of similar jobs."""
+    """Choices for training usage models: quantile level, features, trees, calibration, and bounds of similar jobs."""
 
     level: float = 0.95
     features: str = "usage"
@@ -119,10 +121,10 @@ class UsageRecipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peak:
-    """One target fitted on one split, in log1p of its unit.
+    """The fitted quantile model of one target, and its predictions in log1p of the target's unit.
 
-    `offset` is the one in force at the cut. `answered` are the calibrated predictions for the rows `test`, each with
-    the offset in force at its submission. `log1p` is the use of every row, NaN if not measured.
+    `offset` is the calibration offset at the cut. `answered` are the calibrated predictions for the rows `test`, each
+    with the offset in force at its submission. `log1p` is log1p of the use of every row, NaN if not measured.
     """
 
     booster: xgb.Booster
@@ -135,7 +137,7 @@ class Peak:
 
 
 def log1p_use(jobs: pl.DataFrame, column: str) -> FloatArray:
-    """Return log1p of a column of `usage`, NaN if not measured (n,)."""
+    """Return log1p of a column of use (n,), NaN where it was not measured."""
     if column not in jobs.columns:
         return np.full(jobs.height, np.nan)
     used: FloatArray = np.log1p(jobs[column].fill_null(float("nan")).to_numpy())
@@ -143,7 +145,7 @@ def log1p_use(jobs: pl.DataFrame, column: str) -> FloatArray:
 
 
 def learnable(split: Split, log1p: FloatArray, least: int) -> bool:
-    """Return whether at least `least` training rows are measured, some to fit and some to stop on."""
+    """Return whether at least `least` training rows are measured, with some for fitting and some for early stopping."""
     known = [int(np.count_nonzero(~np.isnan(log1p[rows]))) for rows in (split.fit, split.stop)]
     return sum(known) >= least and min(known) > 0
 
@@ -160,7 +162,7 @@ def fit_peak(
     seed: int,
     nthread: int,
 ) -> Peak:
-    """Fit one target: early stopping on the latest measured rows, refit on all, adaptive calibration."""
+    """Fit the quantile of one target: early stopping on the latest measured rows, refit on all, then calibrate."""
     fit_rows, stop_rows, test = (rows[~np.isnan(log1p[rows])] for rows in (split.fit, split.stop, split.test))
     trained = np.concatenate([fit_rows, stop_rows])
     least = min(recipe.boosting.min_child_weight, max(1.0, len(trained) / 50))

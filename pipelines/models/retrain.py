@@ -1,6 +1,6 @@
-"""Train all models of a trace from the lake and from feedback, track them, and promote those that pass the gate.
+"""Train all models of a trace from the lake and from feedback, register them, and promote those that pass the gate.
 
-Fitting is in `runtime` and `usage`, the registry in `tracking`. Called by `taut train` and `taut demo`.
+Fitting is in `runtime` and `usage`, writing to the registry in `tracking`. Called by `taut train` and `taut demo`.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ _KEY: Final = dict.fromkeys(IDENTITY, pl.String())
 
 
 def read_feedback(url: str, trace: str, cluster: str | None) -> list[Finished]:
-    """Read the finished jobs of a trace from the service's store, in the order they were reported.
+    """Read the finished jobs of a trace from the store of a prediction service, in the order they were reported.
 
     Raises
     ------
@@ -58,10 +58,11 @@ def read_feedback(url: str, trace: str, cluster: str | None) -> list[Finished]:
 def with_feedback(
     jobs: pl.DataFrame, usage: pl.DataFrame, finished: Sequence[Finished]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the training tables with finished jobs appended; jobs that ended in the lake keep the lake's row.
+    """Return the training tables, jobs and usage, with the finished jobs appended.
 
-    The allocation caps the use of a shrunk job. So its use counts only above the peak predicted for it, also in the
-    lake's rows of the job: capped use can raise floors, never lower them.
+    A job that also ended in the lake keeps the row of the lake. A shrunk job cannot use more than its smaller
+    allocation, so its measured use may be too low. Such use is only trained on if above the peak predicted for the job,
+    and the lake's usage row of the job is dropped: learning from shrunk jobs can raise floors, never lower them.
     """
     if not finished:
         return jobs, usage
@@ -73,7 +74,7 @@ def with_feedback(
     known = jobs.join(over, on=IDENTITY, how="semi")
     fresh = reported.join(over, on=IDENTITY, how="anti")
 
-    # The use of shrunk jobs comes from feedback, which has the predicted peaks to compare with.
+    # The use of shrunk jobs is taken from feedback, where it is compared with the predicted peak.
     capped = pl.DataFrame([_identity(row, home) for row in finished if shrunk_resources(row)], schema=_KEY)
     kept = usage.join(capped, on=IDENTITY, how="anti")
     new = measured.join(kept.select(IDENTITY), on=IDENTITY, how="anti")
@@ -81,7 +82,7 @@ def with_feedback(
 
 
 def _usual_cluster(jobs: pl.DataFrame) -> str:
-    """Return the cluster of most jobs, for jobs that name none."""
+    """Return the most frequent cluster; it is assumed for reported jobs that name no cluster."""
     counted = jobs["cluster"].drop_nulls().value_counts().sort("count", "cluster")
     return str(counted["cluster"][-1]) if counted.height else ""
 
@@ -147,7 +148,7 @@ class Retrained:
     version: ModelVersion
 
     def row(self) -> dict[str, object]:
-        """Return one flat row: model, training data, evaluation, verdict of the gate."""
+        """Return one flat row with the model, its training data, its metrics and the verdict of the gate."""
         metrics = self.model.metrics
         return {
             "name": self.version.name,
@@ -176,15 +177,15 @@ def retrain(
     feedback: str | None = None,
     talk: Talk = lambda _: None,
 ) -> list[Retrained]:
-    """Train the run-time models of a trace and, if it measures use, usage models; register each as a challenger.
+    """Train the run-time models of a trace and, if it measures use, its usage models; register each as a challenger.
 
-    `feedback` is the URL of a service's store; its finished jobs join the training rows.
+    `feedback` is the URL of the store of a prediction service; the finished jobs in it are trained on as well.
 
     Raises
     ------
     TrainingError
-        No type has enough jobs for a run-time model, or the feedback cannot be read. Too few measured jobs for a usage
-        model give a message, not an error.
+        No task type has enough jobs for a run-time model, or the feedback cannot be read. If there are too few measured
+        jobs for a usage model, that is only reported by `talk`.
     """
     jobs = lake.table("jobs", trace, cluster).collect()
     usage = lake.table("usage", trace, cluster).collect()
@@ -212,7 +213,7 @@ def retrain(
 
 
 def promote_all(trained: Sequence[Retrained], *, uri: str, force: bool, talk: Talk) -> list[ModelVersion]:
-    """Promote each model that the gate passed; with `force` also the refused ones, with a message each."""
+    """Promote each model that the gate passed; with `force`, also those it refused. Report each refusal by `talk`."""
     promoted = []
     for each in trained:
         version = each.version

@@ -1,6 +1,6 @@
-"""Train one run-time model per task type of a trace, and judge it on the jobs after the cut.
+"""Train one run-time model per task type of a trace, and judge it on the jobs submitted after the training cut.
 
-Fitting is in `fitted`, judging in `evaluate`; nothing is written here. Called by `pipelines.models.retrain` and the
+Fitting is in `fitted`, judging in `evaluate`; no file is written here. Called by `pipelines.models.retrain` and the
 shrinking study.
 """
 
@@ -61,10 +61,10 @@ def train_runtime(
     by
         `kind` (task type) or `workload` (raw tag).
     until
-        The cut on labels: only jobs that ended before it are trained on. Jobs submitted later are judged, and have no
-        influence on the model. Default: `evaluate.default_until`.
+        The training cut: the model is trained only on jobs that ended before it, and judged on jobs submitted after
+        it. The judged jobs do not influence the model. Default: `evaluate.default_until`.
     least_share
-        Minimum share of the total importance for an important resource.
+        Minimum share of the total importance from which a resource counts as important.
     forest
         Whether the random forest is among the baselines.
 
@@ -108,7 +108,7 @@ def train_runtime(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Learnt:
-    """One type's fitted model, its evaluation and its training rows, as of the cut."""
+    """The fitted model of one task type with its examples, its evaluation and the history at the cut."""
 
     examples: Examples
     fitted: Fitted
@@ -126,7 +126,7 @@ def _model(
     least_share: float,
     seed: int,
 ) -> TrainedModel:
-    """Measure the importances of a fitted model, and return it with its metadata."""
+    """Measure the importances of a fitted model, and return the trained model with all its metadata."""
     examples, fitted, evaluation = learnt.examples, learnt.fitted, learnt.evaluation
     importances, requests = _importances(examples, fitted, seed=seed)
     return TrainedModel(
@@ -158,7 +158,7 @@ def _model(
 
 
 def metrics_of(evaluation: pl.DataFrame) -> dict[str, float]:
-    """Return the metrics of the model's row by column name; empty without judged rows."""
+    """Return the metrics in the model's row of an evaluation, by column name; empty if nothing was judged."""
     own = evaluation.filter(pl.col("model") == MODEL).to_dicts()
     if not own:
         return {}
@@ -166,12 +166,12 @@ def metrics_of(evaluation: pl.DataFrame) -> dict[str, float]:
 
 
 def _importances(examples: Examples, fitted: Fitted, *, seed: int) -> tuple[list[Importance], dict[str, Spread]]:
-    """Measure permutation importance on the judged rows, by feature and by resource.
+    """Measure permutation importance by feature and by resource, on the judged rows.
 
-    Without judged rows it uses the stopping rows, which are part of the final fit.
+    If there are none, use the early-stopping rows, although the final fit was trained on them.
     """
     rows = fitted.split.test if len(fitted.split.test) else fitted.split.stop
-    # The pinball loss of raw + reference equals that of raw against run time minus reference.
+    # Pinball depends on differences only: subtracting the reference from the run times spares adding it to outputs.
     target = examples.log_y[rows, None] - examples.reference[rows]
 
     def loss(matrix: Matrix, wanted: FloatArray) -> float:
@@ -193,7 +193,7 @@ def _importances(examples: Examples, fitted: Fitted, *, seed: int) -> tuple[list
 
 
 def _params(recipe: Recipe, fitted: Fitted, *, seed: int, nthread: int) -> dict[str, str | float | int]:
-    """Return the parameters of the trees under XGBoost's names, and the recipe's choices."""
+    """Return the parameters to record: the recipe's choices, the trees' under XGBoost's names, rounds and seed."""
     chosen = {k: v if isinstance(v, str | bool) else str(v) for k, v in asdict(recipe).items() if k != "boosting"}
     grown = asdict(recipe.boosting)
     return {**chosen, **grown, "rounds": fitted.rounds, "seed": seed, "nthread": nthread}

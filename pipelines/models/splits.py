@@ -1,6 +1,6 @@
-"""Splits into training and judged rows: random, by group, and time-later.
+"""Splits of jobs into training and judged rows: random, by group, and time-later (judged jobs come after the cut).
 
-Row numbers only; nothing is fitted and no feature is read. Only the time-later split decides on promotion.
+Only returns row numbers; no feature is read. Models are promoted by their evaluation on the time-later split alone.
 Called by the other modules of `pipelines.models` and by studies.
 """
 
@@ -21,17 +21,18 @@ SplitName = Literal["random", "group", "time"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """One division of the rows of a jobs frame, as row numbers.
+    """One division of the jobs of a frame into training and judged rows, as row numbers.
 
     Attributes
     ----------
     fit, stop
-        Rows to fit trees on, and rows for early stopping and calibration; together the training rows.
+        Rows to fit trees on, and rows for early stopping and calibration. Both together are the training rows.
         On a time-later split every `stop` row was submitted after every `fit` row.
     test
-        Judged rows; never used to fit or to stop.
+        Judged rows; never used for fitting or early stopping.
     censored
-        Rows submitted before the cut that had not ended at it (time-later only): their run times are lower bounds.
+        Jobs submitted before the cut that had not ended by then (time-later only): only a lower bound of their run
+        time is known.
     """
 
     name: SplitName
@@ -52,7 +53,7 @@ def finished() -> pl.Expr:
 
 
 def leak_key(jobs: pl.DataFrame) -> pl.Series:
-    """Return the key that recurring jobs share, one per row: group, else user, else VC, else job.
+    """Return the key that recurring jobs share, one per job: its group, else its user, else its VC, else its own id.
 
     >>> leak_key(pl.DataFrame({"group": ["g", None], "user": ["u", "u"], "vc": [None, None], "job_id": ["1", "2"]},
     ...     schema_overrides={"vc": pl.String})).to_list()
@@ -65,18 +66,18 @@ def leak_key(jobs: pl.DataFrame) -> pl.Series:
 def time_later(
     jobs: pl.DataFrame, *, until: datetime, since: datetime | None = None, stop_share: float = 0.15
 ) -> Split:
-    """Split at a cut on labels: train on jobs that ended before `until`, judge jobs submitted at or after `since`.
+    """Split by time: train on jobs that ended before `until`, judge jobs submitted at or after `since`.
 
     Parameters
     ----------
     jobs
         Canonical jobs, any order.
     until
-        The cut. A job submitted before it and still running then is in `censored`.
+        The cut. A job submitted before the cut that had not ended by then is in `censored`.
     since
-        Start of the judged rows, `until` by default; never before it.
+        First submission time of judged jobs; `until` by default, and never before `until`.
     stop_share
-        Share of the training rows, the latest submitted, that early stopping and calibration use.
+        Share of the training rows for early stopping and calibration; the latest submitted are taken.
 
     Raises
     ------
@@ -99,7 +100,7 @@ def time_later(
 
 
 def random_split(jobs: pl.DataFrame, *, seed: int, test_share: float = 0.2, stop_share: float = 0.15) -> Split:
-    """Split finished rows at random. Recurring jobs leak across the split, so this is for comparison only."""
+    """Split finished jobs at random. Recurring jobs are on both sides, which flatters models: for comparison only."""
     rows = _rows(jobs.select(finished()).to_series())
     shuffled = np.random.default_rng(seed).permutation(rows)
     n_test = round(test_share * len(rows))
@@ -109,10 +110,10 @@ def random_split(jobs: pl.DataFrame, *, seed: int, test_share: float = 0.2, stop
 
 
 def group_folds(jobs: pl.DataFrame, *, folds: int, seed: int, stop_share: float = 0.15) -> list[Split]:
-    """Split finished rows into folds that share no `leak_key`; each row is judged once.
+    """Split finished jobs into folds that share no `leak_key`; each job is judged in one fold.
 
-    Keys go to the folds largest first, each to the smallest fold, ties at random: fold sizes differ by at most one
-    key. Stopping rows share no key with fitted rows either, unless a single key has all remaining rows.
+    Keys are assigned in descending order of their number of jobs (ties at random), each to the fold with the fewest
+    jobs so far. Early-stopping rows share no key with fitted rows either, unless one key has all remaining rows.
 
     Raises
     ------
@@ -146,7 +147,7 @@ def _rows(mask: pl.Series) -> IntArray:
 
 
 def _latest_apart(submit_ts: pl.Series, rows: IntArray, share: float) -> tuple[IntArray, IntArray]:
-    """Split off the latest `share` of the rows by submission; rows submitted at the same time stay together."""
+    """Split rows by submission: return the earlier ones, and the latest `share`; equal times stay together."""
     submitted = submit_ts.dt.epoch("us").to_numpy()[rows]
     if len(rows) == 0:
         return rows, rows
@@ -166,7 +167,7 @@ def _deal(sizes: IntArray, folds: int, rng: np.random.Generator) -> IntArray:
 
 
 def _lot_of_keys(sizes: IntArray, keys: IntArray, share: float, rng: np.random.Generator) -> IntArray:
-    """Draw random keys until they have `share` of the rows; skip keys that would double it."""
+    """Draw random keys until they hold `share` of the rows of `keys`; skip any key larger than twice that share."""
     wanted = share * sizes[keys].sum()
     drawn: list[int] = []
     held = 0

@@ -1,7 +1,7 @@
-"""Write models to MLflow: runs, registered versions and aliases. The only file that does.
+"""Write models to MLflow: runs, registered versions and aliases. No other module writes to MLflow.
 
-Nothing is trained or judged here. Called by `pipelines.models.retrain` and `pipelines.cli`;
-`modelserve.bundle.registry` reads what it writes.
+Nothing is trained here. Called by `pipelines.models.retrain` and `pipelines.cli`; the service reads the models in
+`modelserve.bundle.registry`.
 """
 
 import tempfile
@@ -26,7 +26,7 @@ EXPERIMENT: Final = "taut"
 CHAMPION: Final = "champion"
 CHALLENGER: Final = "challenger"
 LOADER: Final = "modelserve.bundle.flavor"
-"""Module imported by `mlflow.pyfunc.load_model`; it reads a bundle, so nothing is pickled."""
+"""Module that `mlflow.pyfunc.load_model` imports to load a model. It reads a bundle, so nothing is pickled."""
 
 STATUS: Final = "validation_status"
 REASONS: Final = "gate"
@@ -41,7 +41,7 @@ SQLITE: Final = "sqlite:///"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelVersion:
-    """One registered version: its aliases, the gate's verdict, and its run."""
+    """One registered version of a model: its aliases, the verdict of the gate, and its MLflow run."""
 
     name: str
     version: int
@@ -54,7 +54,7 @@ class ModelVersion:
 
     @property
     def reference(self) -> str:
-        """Return the name in answers, as `runtime.pai.ctr@7`."""
+        """Return the name that responses give for this version, such as `runtime.pai.ctr@7`."""
         return f"{self.name}@{self.version}"
 
 
@@ -66,7 +66,7 @@ def track(model: TrainedModel, *, uri: str, created: datetime | None = None) -> 
     Raises
     ------
     RegistryError
-        The tracking server refuses or does not answer; no registered model without a version is left behind.
+        The tracking server refuses or does not respond. No registered model without a version is left behind.
     """
     verdict = judge(model.kind, model.evaluation)
     tags = {
@@ -97,9 +97,10 @@ def track(model: TrainedModel, *, uri: str, created: datetime | None = None) -> 
 
 
 def promote(name: str, *, uri: str, version: int | None = None, force: bool = False) -> ModelVersion:
-    """Point `champion` at a version that passed the gate, by default the challenger; a tag records the replaced one.
+    """Point `champion` at a version that passed the gate, by default the challenger.
 
-    `force` promotes a refused version too; its `validation_status` becomes `forced`.
+    A tag records the version that was champion before. `force` also promotes a version that the gate refused; its tag
+    `validation_status` becomes `forced`.
 
     Raises
     ------
@@ -127,12 +128,12 @@ def promote(name: str, *, uri: str, version: int | None = None, force: bool = Fa
 
 
 def rollback(name: str, *, uri: str) -> ModelVersion:
-    """Point `champion` back at the version it replaced; tag the version rolled back.
+    """Point `champion` back at the version that the present champion replaced; tag the present one as rolled back.
 
     Raises
     ------
     RegistryError
-        There is no champion, or it replaced none, or the replaced version was deleted.
+        There is no champion, or the champion replaced no version, or the replaced version was deleted.
     """
     with _client(uri) as client:
         present = _by_alias(client, name, CHAMPION)
@@ -147,13 +148,13 @@ def rollback(name: str, *, uri: str) -> ModelVersion:
 
 
 def versions(*, uri: str, name: str | None = None) -> list[ModelVersion]:
-    """Return every registered version of our models, or of one of them, by name and number."""
+    """Return every registered version of taut's models, or of the model `name`, sorted by name and version number."""
     with _client(uri) as client:
         names = [model.name for model in client.search_registered_models(max_results=1000)] if name is None else [name]
         found = []
         for ours in filter(MODEL_NAME.fullmatch, names):
             listed = client.search_model_versions(f"name='{ours}'")
-            # Some servers omit aliases in a search; fetching each version returns them.
+            # Some servers omit aliases in search results, so each version is fetched.
             found += [_version(client, ours, int(each.version)) for each in listed]
         return sorted(found, key=lambda each: (each.name, each.version))
 
@@ -184,7 +185,10 @@ def _client(uri: str, *, make: bool = False) -> Iterator[Any]:  # MLflow's clien
 
 
 def _experiment(client: Any, uri: str) -> str:
-    """Return the id of our experiment, created if missing; with SQLite, artifacts are stored next to the database."""
+    """Return the id of the MLflow experiment `taut`; create it if missing.
+
+    With a SQLite database, the artifacts are stored next to it.
+    """
     found = client.get_experiment_by_name(EXPERIMENT)
     if found is not None:
         return str(found.experiment_id)
@@ -214,7 +218,7 @@ def _log_run(client: Any, run_id: str, model: TrainedModel, created: datetime) -
 def _log_model(
     client: Any, experiment: str, run_id: str, model: TrainedModel, bundle: Path, place: Path
 ) -> tuple[str, str]:
-    """Store the bundle as an MLflow model of the run; return its id and the location of its files."""
+    """Store the bundle as an MLflow model of the run; return the model's id and the location of its files."""
     import pandas as pd
     from mlflow import pyfunc
     from mlflow.entities import LoggedModelOutput
@@ -231,7 +235,7 @@ def _log_model(
             data_path=str(bundle),
             signature=ModelSignature(Schema(inputs), Schema(answers)),
             input_example=pd.DataFrame([EXAMPLE]),
-            # Given here: to infer them, MLflow would import and run the model.
+            # Requirements are given because MLflow would import and run the model to infer them.
             pip_requirements=[f"taut=={installed_version('taut')}"],
             mlflow_model=Model(run_id=run_id, model_id=logged.model_id, artifact_path=logged.artifact_location),
         )
@@ -245,12 +249,15 @@ def _log_model(
 
 
 def _register(client: Any, name: str, logged: tuple[str, str], run_id: str, tags: dict[str, str]) -> int:
-    """Create a version of the logged model; delete a registered model created for it if that fails."""
+    """Register the logged model as a new version and as challenger; return its number.
+
+    If that fails, delete the registered model if it was created for this version.
+    """
     made = not client.search_registered_models(f"name='{name}'")
     if made:
         client.create_registered_model(name)
     try:
-        # Not by `models:/<id>`: MLflow resolves that with the process's tracking server, not with this client's.
+        # `models:/<id>` as source would be resolved with the process's tracking server, not with that of this client.
         model_id, source = logged
         version = client.create_model_version(name, source, run_id, tags=tags, model_id=model_id, await_creation_for=0)
     except BaseException:

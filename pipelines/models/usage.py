@@ -1,6 +1,6 @@
-"""Train quantile models of CPU, GPU, peak memory and peak GPU memory per instance, for traces with usage.
+"""Train quantile models of CPU, GPU, peak memory and peak GPU memory per instance, for traces that measure use.
 
-Requests are never shrunk below these quantiles, so the models are judged by coverage. Nothing is written here.
+Requests are never shrunk below the predicted quantiles, so the models are judged by coverage. No file is written here.
 Called by `pipelines.models.retrain` and the shrinking study.
 """
 
@@ -42,7 +42,7 @@ MEASURED_COLUMN: Final = {
     "gpus": "used_gpus",
     "gpu_mem_gib": "gpu_mem_max_gib",
 }
-"""Column of `usage` for each target: the mean of CPU and GPU, the largest peak of memories."""
+"""Column of the `usage` table that measures each target: mean use for CPU and GPU, peak use for the memories."""
 
 USAGE_EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
     "model": pl.String,
@@ -56,12 +56,15 @@ USAGE_EVALUATION_SCHEMA: Final[dict[str, type[pl.DataType]]] = {
     "pinball": pl.Float64,
     "over": pl.Float64,
 }
-"""`coverage`: share of later rows with use at or below the prediction; `pinball` of log1p use at `level`;
-`over`: sum of predictions over sum of uses, the cost of the coverage."""
+"""Columns of a usage evaluation, one row per target.
+
+`coverage` is the share of held-out rows whose use is at most the prediction. `pinball` is the pinball loss of log1p use
+at the quantile `level`. `over` is the sum of the predictions divided by the sum of the uses: what the coverage costs.
+"""
 
 
 _REPEATS: Final = 3
-"""Shuffles per feature; each evaluates every target's booster."""
+"""Shuffles per feature; few, because each one runs the booster of every target."""
 
 
 def train_usage(
@@ -78,9 +81,9 @@ def train_usage(
 ) -> list[TrainedModel]:
     """Train the usage model of every task type with at least `LEAST_TRAINED` measured jobs that ended before the cut.
 
-    A job's use is known when it ends, so later ends are neither trained on nor in the served history. Use differs by
-    role, so `role` is a feature. A target measured in too few jobs gets no booster. The model also has the bounds of
-    similar jobs (`peaks.alike_of`), which limit how far requests shrink.
+    A job's use is known only when it ends. So jobs that ended after the cut are neither trained on nor in the served
+    history. Use differs by role, so `role` is a feature. A target measured in too few jobs gets no booster. Each model
+    also contains upper bounds of the use of similar jobs (`peaks.alike_of`); requests are not shrunk below them.
 
     Parameters
     ----------
@@ -199,7 +202,10 @@ def _evaluation(fitted: dict[str, Peak], recipe: UsageRecipe, *, trace: str, tas
 def _importances(
     fitted: dict[str, Peak], matrix: Matrix, columns: Columns, recipe: UsageRecipe, *, seed: int
 ) -> list[Importance]:
-    """Measure importances on rows with all targets; the loss is summed over targets, so there is no sign."""
+    """Measure permutation importances on rows with all targets measured.
+
+    The loss is summed over the targets, so no single booster gives the sign: it is null.
+    """
     known = ~np.isnan(np.column_stack([f.log1p for f in fitted.values()])).any(axis=1)
     later = np.intersect1d(np.concatenate([f.test for f in fitted.values()]), np.flatnonzero(known))
     rows = later if len(later) else np.flatnonzero(known)
