@@ -1,5 +1,6 @@
-"""Online side: a model bundle on disk, and predictions and recommendations from it.
+"""The prediction service: reads trained models from disk, and serves predictions and recommendations over HTTP.
 
-No training and no lake here; never imports pandas or scikit-learn, nor MLflow while answering calls.
-`pipelines` writes bundles through `modelserve.bundle.bundle` and predicts through `modelserve.bundle.predictor`.
+It neither trains models nor reads the data lake. It never imports pandas or scikit-learn, and imports MLflow only to
+read the model registry, never to answer a call. `pipelines` writes a trained model as a folder, called a bundle, with
+`modelserve.bundle.bundle`, and predicts offline with `modelserve.bundle.predictor`.
 """

@@ -10,11 +10,11 @@ import threading
 from typing import Final
 
 NICENESS: Final = 10
-"""About a tenth of a call's share of a shared processor."""
+"""Niceness of background threads: about a tenth of the CPU time that a normal thread gets on a busy core."""
 
 
 def give_way() -> None:
-    """Lower the priority of this thread; does nothing where threads have no niceness of their own."""
-    if sys.platform == "linux":  # where a thread is a process to the scheduler
+    """Lower the priority of this thread on Linux; do nothing elsewhere."""
+    if sys.platform == "linux":  # only Linux has a niceness for each thread
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

@@ -1,6 +1,7 @@
-"""Callers and their bearer tokens: scopes, the traces and clusters in reach, and the look-up of a token by its hash.
+"""Callers and their bearer tokens: what a token permits, and the look-up of a token by its hash.
 
-No HTTP here, and the text of a token is never kept. Called by the gate, the service and everything that checks reach.
+A token permits scopes (kinds of call), and traces and clusters, called its reach. Only the hash of a token is stored.
+Called by the HTTP gate, the service and the functions that check reach.
 """
 
 import hashlib
@@ -15,11 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from modelserve.errors import BadRequest, Forbidden
 
 if TYPE_CHECKING:
-    from modelserve.contract.requests import JobRow  # numpy, which the parent process does without
+    from modelserve.contract.requests import JobRow  # loads numpy, which the parent process does not need
 
 
 class Scope(StrEnum):
-    """A permission of a token."""
+    """A kind of call that a token permits."""
 
     PREDICT = "predict"
     FEEDBACK = "feedback"
@@ -28,7 +29,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """A caller and its reach; `traces` and `clusters` are None if the token is not limited to some."""
+    """A caller, with the traces and clusters it may use (its reach); None means all."""
 
     name: str
     scopes: frozenset[Scope]
@@ -41,9 +42,10 @@ class Caller:
             raise Forbidden(f"the token of {self.name[:40]} lacks the scope {scope}")
 
     def check_reach(self, trace: str, cluster: str | None, *, field: str) -> None:
-        """Raise `Forbidden` unless the caller reaches `cluster` of `trace`; `field` names the field in the message.
+        """Raise `Forbidden` unless the caller may use `cluster` of `trace`.
 
-        A caller bound to clusters must name one, since a job without a cluster is answered from all of them.
+        `field` names the job in the message. A caller limited to clusters must name one, since a job without a cluster
+        is predicted from the jobs of all clusters.
         """
         if self.traces is not None and trace not in self.traces:
             raise Forbidden(f"{field}.trace: {trace[:40]!r} is out of reach; expected one of {sorted(self.traces)}")
@@ -63,18 +65,20 @@ class Caller:
 
 
 ANYONE: Final = Caller(name="anyone", scopes=frozenset(Scope))
-"""The caller if no tokens are set, which is allowed on loopback addresses only."""
+"""The caller of every call if no tokens are set, which is allowed on loopback addresses only."""
 
 
 def check_jobs(rows: "Sequence[JobRow]", trace: str | None, caller: Caller, *, field: str = "jobs") -> None:
-    """Check that every job has a trace that the caller reaches; `field` names the jobs in the message.
+    """Check that every job has a trace and that the caller may use its trace and cluster.
+
+    `trace` is the trace of jobs that name none; `field` names the jobs in error messages.
 
     Raises
     ------
     BadRequest
-        A job names no trace, and neither does anything else.
+        A job names no trace, and `trace` is None.
     Forbidden
-        A job is out of reach.
+        The caller may not use the trace or cluster of a job.
     """
     bound = caller.traces is not None or caller.clusters is not None
     for i, row in enumerate(rows):
@@ -87,7 +91,10 @@ def check_jobs(rows: "Sequence[JobRow]", trace: str | None, caller: Caller, *, f
 
 
 class Token(BaseModel):
-    """One bearer token: the SHA-256 of its text (hex), and its limits; a missing list means no limit."""
+    """One bearer token in the settings: the SHA-256 of its text (hex), and what it permits.
+
+    `traces` and `clusters` are None if all are permitted.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -104,13 +111,13 @@ TOKEN_LIMIT_BYTES: Final = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """The known tokens: SHA-256 of the text (hex) and caller of each."""
+    """The known tokens, each as a pair: SHA-256 of its text (hex), and its caller."""
 
     known: tuple[tuple[str, Caller], ...]
 
     @classmethod
     def of(cls, tokens: Sequence[Token]) -> "Tokens":
-        """Return the tokens of the settings; without any, anyone may call."""
+        """Build the look-up from the tokens in the settings; if there are none, anyone may call."""
         return cls(
             known=tuple(
                 (
@@ -127,9 +134,9 @@ class Tokens:
         return bool(self.known)
 
     def caller_of(self, authorization: bytes | None) -> Caller | None:
-        """Return the caller of an `Authorization` header, or None.
+        """Return the caller of an `Authorization` header, or None if its token is unknown or missing.
 
-        Every known token is compared in constant time, so that timing reveals nothing.
+        Hashes are compared in constant time and always with all known tokens, so that timing reveals nothing.
 
         Examples
         --------

@@ -1,19 +1,19 @@
 """Errors of the `modelserve` package.
 
 ServeError
-├── BundleError     a bundle folder that is incomplete, tampered with or of another format
+├── BundleError     a model's folder is incomplete, changed or in another format
 ├── BadRequest      an invalid job or call: the field, and what was expected
-├── ModelNotFound   no bundle for the trace and task type asked
-├── MirrorError     a registry that could not be mirrored
-├── Forbidden       a caller whose token lacks a scope, trace or cluster
+├── ModelNotFound   no model for the requested trace and task type
+├── MirrorError     the model registry could not be copied to disk
+├── Forbidden       the caller's token does not allow the scope, trace or cluster
 ├── NotKnown        an unknown answer, model or user
-├── StoreError      a store that cannot be opened, read or written
+├── StoreError      the store cannot be opened, read or written
 ├── BadSettings     invalid settings of the server: the variable, and what was expected
 ├── ListenError     the server cannot listen on the address, or no worker starts
-└── ClientError     a call of a running service that failed
+└── ClientError     a client's call of a running service failed
     ├── ServiceUnavailable  no service answered in time
     ├── Refused             the service refused the call: its status and problem
-    └── WrongAnswer         a response of another shape, or of other jobs
+    └── WrongAnswer         a response of an unexpected shape, or about other jobs
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class ServeError(Exception):
 
 
 class BundleError(ServeError):
-    """A bundle folder that is incomplete, tampered with or of another format."""
+    """A model's folder (bundle) is incomplete, was changed after writing, or is in another format."""
 
 
 class BadRequest(ServeError, ValueError):
@@ -32,15 +32,15 @@ class BadRequest(ServeError, ValueError):
 
 
 class ModelNotFound(ServeError):
-    """No bundle exists for the trace and task type."""
+    """No model exists for the requested trace and task type."""
 
 
 class MirrorError(ServeError):
-    """A registry that could not be mirrored."""
+    """The model registry could not be copied to disk."""
 
 
 class Forbidden(ServeError):
-    """A caller whose token lacks a scope, trace or cluster."""
+    """The caller's token does not allow the scope, trace or cluster of the call."""
 
 
 class NotKnown(ServeError):
@@ -48,7 +48,7 @@ class NotKnown(ServeError):
 
 
 class StoreError(ServeError):
-    """A store that cannot be opened, read or written."""
+    """The store cannot be opened, read or written."""
 
 
 class BadSettings(ServeError, ValueError):
@@ -60,7 +60,7 @@ class ListenError(ServeError):
 
 
 class ClientError(ServeError):
-    """A call of a running service that failed."""
+    """A client's call of a running service failed."""
 
 
 class ServiceUnavailable(ClientError):
@@ -68,7 +68,7 @@ class ServiceUnavailable(ClientError):
 
 
 class Refused(ClientError):
-    """The service refused the call: `status` is HTTP's, `problem` the problem details (RFC 9457), {} without any."""
+    """The service refused the call: `status` is the HTTP status, `problem` the problem details (RFC 9457) or {}."""
 
     def __init__(self, message: str, *, status: int, problem: Mapping[str, object]) -> None:
         super().__init__(message)
@@ -77,4 +77,4 @@ class Refused(ClientError):
 
 
 class WrongAnswer(ClientError):
-    """A response of another shape, or of other jobs."""
+    """A response has an unexpected shape, or is about other jobs than the requested ones."""

@@ -1,6 +1,6 @@
-"""The service put together: settings, models, store, log of answers and feed, and every call on just the parts it uses.
+"""The service: settings, models, store, answer log and feedback feed in one object, with a method for each call.
 
-No HTTP here, and nothing is started: background work is started by the process that serves.
+Each method passes on only the parts that its call needs. This module knows no HTTP and starts no thread or process.
 Opened by `modelserve.server`; called by the routes of `modelserve.api`.
 """
 
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """The parts of the service, and its calls; `clock` returns Unix time in seconds.
+    """The parts of the service, and its calls as methods; `clock` returns Unix time in seconds.
 
-    A call raises what the function of the same name raises; those that take jobs also raise `BadRequest` for a job
-    without a trace and `Forbidden` for one out of the caller's reach.
+    A method raises the errors of the imported function with the same name. A method that takes jobs also raises
+    `BadRequest` for a job without a trace, and `Forbidden` for a job whose trace or cluster the caller may not use.
     """
 
     settings: ServeSettings
@@ -73,9 +73,9 @@ class Service:
     def recommend_jobs(
         self, body: RecommendBody, caller: Caller, *, answer_id: str, call_json: bytes = b""
     ) -> Answered:
-        """Recommend a target for each job, and log the answer; `call_json` is the body as received.
+        """Recommend a target for each job, and log the answer; `call_json` is the request body as received.
 
-        New feedback in the store is applied first.
+        Feedback that is new in the store is learned from first.
         """
         call = self._call(answer_id, body.trace)
         check_jobs(body.jobs, call.trace, caller)
@@ -85,7 +85,7 @@ class Service:
         return answered
 
     def score(self, model: "ServedModel", columns: Columns, caller: Caller, *, answer_id: str) -> Scores:
-        """Predict jobs given as columns with one model, whatever workload they name, and log the answer."""
+        """Predict jobs given as columns, with one model for all of them, and log the answer."""
         body = body_of(model, columns, caller)
         card = model.bundle.card
         call = Call(answer_id=answer_id, trace=card.trace, now=self.clock())
@@ -96,29 +96,29 @@ class Service:
         return scores_of(model, answered)
 
     def explain_job(self, body: ExplainBody, caller: Caller) -> Answered:
-        """Explain the predicted run time of one job."""
+        """Return how much each feature adds to the predicted run time of one job."""
         return explain_job(self._context(), body, caller, default_trace=self.settings.trace, now=self.clock())
 
     def what_if(self, body: WhatIfBody, caller: Caller) -> Answered:
-        """Predict the run time of one job along one resource."""
+        """Predict the run time of one job for several amounts of one resource."""
         return what_if(self._context(), body, caller, default_trace=self.settings.trace, now=self.clock())
 
     def recent_recommendations(
         self, caller: Caller, trace: str | None = None, task_type: str | None = None
     ) -> RecentAnswer:
-        """Return the newest logged recommendations within the caller's reach."""
+        """Return the newest logged recommendations for traces and clusters that the caller may use."""
         return recent_recommendations(self.store, caller, trace, task_type)
 
     def model_named(self, caller: Caller, name: str | None, version: str | None = None) -> "ServedModel":
-        """Return the model that serves under a name."""
+        """Return the champion registered under `name`; if `name` is None, the only one that the caller may use."""
         return model_named(self.models.current, caller, name, version)
 
     def list_models(self, caller: Caller) -> ModelsAnswer:
-        """Return the models within the caller's reach."""
+        """Return the models that the caller may use."""
         return list_models(self.models.current, caller)
 
     def show_model(self, caller: Caller, name: str) -> ModelAnswer:
-        """Return one model, and how its challenger does."""
+        """Return one model, and the comparison with its challenger if there is one."""
         compared = None
         if self.shadow is not None:
             window, dropped = self.settings.drift_window, self.shadow.dropped
@@ -140,29 +140,29 @@ class Service:
         return take_feedback(self.store, self.feed, snapshot, body, caller, default_trace=default_trace, at=at)
 
     def read_drift(self, caller: Caller, trace: str | None = None, task_type: str | None = None) -> DriftAnswer:
-        """Judge every model within the caller's reach by its newest finished jobs and answers."""
+        """Measure the drift of every model that the caller may use, from its newest finished jobs and answers."""
         window = self.settings.drift_window
         return read_drift(self.store, self.models.current, caller, trace, task_type, window=window)
 
     def champion_errors(self) -> dict[str, Error]:
-        """Return the errors of every run-time champion by its name."""
+        """Return the recent prediction errors of every run-time champion, by model name."""
         return champion_errors(self.store, self.models.current, window=self.settings.drift_window)
 
     def read_modes(self, caller: Caller) -> ModeAnswer:
-        """Return the modes and brakes within the caller's reach, and what finished jobs saved."""
+        """Return the modes and brakes that the caller may see, and the resources that finished jobs saved."""
         return read_modes(self.store, self.feed, caller)
 
     def set_mode(self, body: ModeBody, caller: Caller) -> ModeChange:
-        """Set a mode, take one back or release a brake."""
+        """Set a mode, unset a mode, or release a brake."""
         default_trace = self.settings.trace
         return set_mode(self.store, self.feed, body, caller, default_trace=default_trace, at=self.clock())
 
     def erase_user(self, caller: Caller, trace: str, user: str, cluster: str | None = None) -> ErasureAnswer:
-        """Delete a user's history in one cluster, or in all within the caller's reach."""
+        """Delete a user's history in one cluster; `cluster` None: in all clusters that the caller may use."""
         return erase_user(self.store, self.log, self.feed, caller, trace, user, cluster, at=self.clock())
 
     def close(self) -> None:
-        """Stop comparing challengers, then close the store."""
+        """Stop the shadow comparisons with challengers, then close the store."""
         if self.shadow is not None:
             self.shadow.stop()
         self.store.close()
@@ -176,7 +176,7 @@ class Service:
     def _keep(
         self, kind: str, context: RequestContext, call: Call, caller: Caller, body: bytes, answered: Answered
     ) -> None:
-        """Log an answer if answers are kept, and offer it to the challengers if there are any."""
+        """Log an answer unless logging is off, and queue its jobs for challenger models if there are any."""
         if self.settings.answers_kept:
             types = self.settings.types if kind == RECOMMENDATION else {}
             self.log.put(record_of(kind, context, call, caller, body, answered, types))
@@ -189,7 +189,7 @@ def open_service(
 ) -> Service:
     """Open the store, load the models in the folder, and read the stored feedback.
 
-    With `log_apart`, answers are written by a separate process once the log is started.
+    With `log_apart`, a separate process writes the answer log to the store.
 
     Raises
     ------
@@ -207,7 +207,7 @@ def open_service(
     feeds: list[Feed] = []
     models = ModelSet(
         settings.bundles,
-        past=lambda trace: feeds[0].past(trace),  # models read the feed, and the feed updates the models
+        past=lambda trace: feeds[0].past(trace),  # the models read the feed, which is made after them and updates them
         clock=clock,
         challengers=settings.challengers,
         forgotten=forgotten,

@@ -1,6 +1,6 @@
-"""Settings of the service: one object, from `TAUT_SERVE_*`, shown by `taut serve --print-settings`.
+"""Settings of the service, read from the environment variables `TAUT_SERVE_*` and checked.
 
-Only checks the values, alone and together. Called by the service's entry points.
+`taut serve --print-settings` shows them. Called by the service's entry points.
 """
 
 import ipaddress
@@ -20,7 +20,7 @@ Margin = Annotated[float, Field(ge=0.0, le=10.0)]
 
 
 class TypePolicy(BaseModel):
-    """The shrink policy of one task type; absent values are the defaults."""
+    """The shrink policy of one task type; a value of None means the default of `ShrinkPolicy`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -40,22 +40,26 @@ class TypePolicy(BaseModel):
     def _sure_of_what_is_trusted(self) -> "TypePolicy":
         if self.sure_runs is None:
             return self
-        from scheduler_core.shrink import ShrinkPolicy  # numpy, which the parent process does without
+        from scheduler_core.shrink import (
+            ShrinkPolicy,
+        )  # here, since it loads numpy, which the parent process does not need
 
         least = ShrinkPolicy().min_runs if self.min_runs is None else self.min_runs
         if self.sure_runs < least:
             raise ValueError(f"sure_runs={self.sure_runs}, expected at least min_runs={least}")
         return self
 
-    def parameters(self) -> dict[str, Any]:  # floats, a count and a word, each of which its field has checked
-        """Return the values that are set, by the names of `ShrinkPolicy`."""
+    def parameters(self) -> dict[str, Any]:  # Any: numbers or text, checked by the fields
+        """Return the values that are not None, keyed by the field names of `ShrinkPolicy`."""
         values = {name: getattr(self, name) for name in type(self).model_fields if name not in ("alpha", "minimums")}
         return {name: value for name, value in {**values, "alpha0": self.alpha}.items() if value is not None}
 
     @field_validator("alpha")
     @classmethod
     def _leaves_candidates(cls, alpha: float | None) -> float | None:
-        from scheduler_core.shrink import MAX_ALPHA  # numpy, which the parent process does without
+        from scheduler_core.shrink import (
+            MAX_ALPHA,
+        )  # here, since it loads numpy, which the parent process does not need
 
         if alpha is not None and not alpha <= MAX_ALPHA:
             raise ValueError(f"found {alpha:g}, expected at most {MAX_ALPHA:g}")
@@ -63,7 +67,10 @@ class TypePolicy(BaseModel):
 
 
 class ServeSettings(BaseSettings):
-    """The settings in `TAUT_SERVE_*`; an empty variable counts as absent, mappings and lists are JSON."""
+    """All settings of the service, from the variables `TAUT_SERVE_*`.
+
+    An empty variable counts as absent. Mappings and lists are given as JSON.
+    """
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid", env_nested_delimiter=None
@@ -139,7 +146,7 @@ class ServeSettings(BaseSettings):
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address can be reached from this machine only.
+    """Return whether a server on this address can be reached only from the same machine.
 
     Examples
     --------

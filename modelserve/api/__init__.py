@@ -1,5 +1,5 @@
-"""The service over HTTP: routes by noun, and the gate in front of them.
+"""The HTTP interface of the service: routes, and the gate that checks and logs every call.
 
-No answer is computed here: a route passes the request to the service, and the result to the caller. Called by
-`modelserve.server`, which opens the service and serves the application.
+A route passes the request to the service (`modelserve.service`) and returns its result. Called by `modelserve.server`,
+which opens the service and serves the application.
 """

@@ -1,7 +1,7 @@
 """Routes about jobs: predictions, recommendations (new and recent), explanations and what-if curves.
 
-Answers are computed by the service. A few predictions run on the event loop, where a thread would cost more than they
-do; everything else runs in a slot. Added by the application.
+Predictions for a few jobs are computed on the event loop, since handing them to a thread would take longer. Everything
+else runs in a thread (`Slots`). Added by `modelserve.api.app`.
 """
 
 from functools import partial
@@ -23,7 +23,7 @@ from modelserve.errors import BadRequest
 TAG: Final = "jobs"
 
 JOBS_AT_ONCE: Final = 16
-"""Most jobs predicted on the event loop: about a millisecond."""
+"""Maximum number of jobs in a call that is predicted on the event loop, which takes about a millisecond."""
 
 PREDICT: Final = JsonBody(PredictBody)
 RECOMMEND: Final = JsonBody(RecommendBody)
@@ -32,7 +32,7 @@ WHAT_IF: Final = JsonBody(WhatIfBody)
 
 
 async def predictions(request: Request) -> Response:
-    """Predict run time and peak use of each job."""
+    """Predict the run time and peak resource use of each job."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
     body = await PREDICT.of(call)
@@ -52,7 +52,7 @@ async def recommendations(request: Request) -> Response:
 
 
 async def recent(request: Request) -> Response:
-    """Show the newest recommendations."""
+    """Return the newest logged recommendations."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
     asked = asked_for(request)
@@ -67,14 +67,14 @@ def _counted(call: Call, jobs: int) -> int:
 
 
 def answer(call: Call, answered: Answered) -> Response:
-    """Return an answer as a response; count it and note its models for the access log."""
+    """Return an answer as a response; count it in the metrics and name its models in the access log."""
     call.models = answered.models
     call.desk.metrics.answered(answered)
     return Response(answered.body, media_type="application/json")
 
 
 async def explanations(request: Request) -> Response:
-    """Explain the predicted run time of one job by its features."""
+    """Return how much each feature adds to the predicted run time of one job."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
     body = await EXPLAIN.of(call)
@@ -84,7 +84,7 @@ async def explanations(request: Request) -> Response:
 
 
 async def what_ifs(request: Request) -> Response:
-    """Predict the run time of one job along one of its resources."""
+    """Predict the run time of one job for several amounts of one resource."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
     body = await WHAT_IF.of(call)

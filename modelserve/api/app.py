@@ -1,6 +1,6 @@
-"""The application: all routes behind one gate.
+"""The ASGI application: all routes, behind the gate that checks and logs every call.
 
-Nothing is answered here. Made by `modelserve.server` for each worker, and by tests.
+Created by `modelserve.server` in each worker process, and by tests.
 """
 
 import contextlib
@@ -28,11 +28,11 @@ OPERATIONS: Final[Sequence[Operation]] = (
     *scoring.OPERATIONS,
     *health.OPERATIONS,
 )
-"""All operations of the service."""
+"""All operations (method and path) of the HTTP interface."""
 
 
 def create_app(service: Service) -> FastAPI:
-    """Create the application of a service; setting `app.state.draining` makes `/readyz` report not ready."""
+    """Create the application of a service; while `app.state.draining` is true, `/readyz` reports not ready."""
     settings = service.settings
     desk = Desk(
         service=service,

@@ -1,6 +1,6 @@
-"""Bodies and parameters of a call: read within limits, and validated strictly.
+"""Read the body, query and path parameters of a call, within limits on size and time, and validate them strictly.
 
-Rows are checked by their Pydantic model only. Called by the routes.
+The fields of a body are checked by its Pydantic model. Called by the routes.
 """
 
 import asyncio
@@ -20,36 +20,43 @@ Body = TypeVar("Body", bound=BaseModel)
 
 JSON: Final = "application/json"
 SMALL_BYTES: Final = 16_384
-"""Bodies up to this size are parsed on the event loop, in well under a millisecond."""
+"""Bodies up to this size are parsed on the event loop, in well under a millisecond; larger ones in a thread."""
 
 PARTS_LIMIT: Final = 100_000
 VALUES_LIMIT: Final = 600_000
 FIELDS_LIMIT: Final = 100
 ROWS_LIMIT: Final = 10_000
-"""Bounds on every body: ten thousand rows of about sixty values and a few objects each."""
+"""Limits on every body (lists and objects; values; fields of one object; length of one list).
+
+A valid body has up to ten thousand rows with about sixty values and a few objects each.
+"""
 
 TOGETHER: Final = 8
-"""Maximum number of bodies of the largest size in a worker at once."""
+"""Maximum total size of all bodies in a worker's memory, as a multiple of the largest allowed body."""
 
 CLOSE: Final = {"connection": "close"}
-"""Sent when a body is refused before its end, since the rest is not read."""
+"""Header sent when a body is refused before its end: the connection closes, since the rest is not read."""
 
 
 class JsonBody(Generic[Body]):
-    """A kind of body, parsed strictly into a model: no text counts as a number, and no number as a truth value."""
+    """A parser of JSON bodies into a Pydantic model, without conversions such as text to number.
+
+    `fault_status` is the status of the refusal of an invalid body.
+    """
 
     def __init__(self, model: type[Body], *, fault_status: int = 422) -> None:
         self.model, self._fault_status = model, fault_status
-        # The core's method, which is untyped (Any): the adapter's takes twice as long.
+        # The method of pydantic-core is untyped (Any), but takes half as long as the type adapter's.
         self._read: Any = TypeAdapter(model).validator.validate_json
 
     async def of(self, call: Call) -> Body:
-        """Read the body of a call.
+        """Read the body of a call and parse it.
 
         Raises
         ------
         Refusal
-            It is too large (413), too slow (408), of another type (415), not valid JSON (400), or invalid.
+            The body is too large (413), arrives too slowly (408), has another content type (415), is not JSON (400), or
+            is not valid (`fault_status`).
         """
         check_json(call)
         data = await take(call)
@@ -68,7 +75,7 @@ class JsonBody(Generic[Body]):
         return self._checked(data)
 
     def _checked(self, data: bytes) -> tuple[Body, bytes]:
-        """Return the parsed body and its JSON."""
+        """Return the parsed body and its JSON, in which 3 may have replaced 3.0."""
         try:
             return self._read(data, strict=True), data
         except ValidationError as error:
@@ -79,7 +86,7 @@ class JsonBody(Generic[Body]):
 
 
 def whole(value: object) -> object:
-    """Return a JSON value with 3 for 3.0, since JSON has one kind of number.
+    """Return a JSON value with whole floats as integers (3 for 3.0), since JSON has only one kind of number.
 
     Examples
     --------
@@ -94,17 +101,17 @@ def whole(value: object) -> object:
 
 
 def check_size(data: bytes, *, status: int) -> None:
-    """Raise `Refusal` if a body has more parts than any valid call, since parsing it would block the worker.
+    """Raise `Refusal` if a body has more values, lists or objects than any valid body can have.
 
-    Each invalid part costs microseconds to report, and a body has room for millions, so parts are counted before
-    parsing.
+    Validation takes microseconds for each invalid value, and a body can hold millions of them, which would block the
+    worker. So they are counted before validation.
     """
     if data.count(b"{") + data.count(b"[") > PARTS_LIMIT or data.count(b",") > VALUES_LIMIT:
         raise _too_much(status, "the body", f"{PARTS_LIMIT} lists and objects, and {VALUES_LIMIT} values")
     try:
         waiting = [from_json(data)]
     except ValueError:
-        return  # the parser reports the fault
+        return  # not JSON, which is reported when the body is parsed
     while waiting:
         part = waiting.pop()
         if isinstance(part, dict) and len(part) > FIELDS_LIMIT:
@@ -135,7 +142,7 @@ def check_json(call: Call) -> None:
 
 
 def check_plain(call: Call) -> None:
-    """Raise `Refusal` (415) if a body is compressed, since its full size is not known in advance."""
+    """Raise `Refusal` (415) if a body is compressed, since its uncompressed size is not known in advance."""
     coding = call.headers.get(b"content-encoding")
     if coding is not None and coding.strip().lower() != b"identity":
         raise Refusal(415, f"content-encoding: {shown(coding)}, expected none", headers={"accept-encoding": "identity"})
@@ -147,7 +154,7 @@ async def take(call: Call) -> bytes:
     Raises
     ------
     Refusal
-        More bytes than allowed (413), not all of them in time (408), or too many of all calls together (503).
+        The body is too large (413), does not arrive in time (408), or all bodies together are too large (503).
     """
     limit = call.desk.settings.body_limit_bytes
     header = call.headers.get(b"content-length")
@@ -159,7 +166,7 @@ async def take(call: Call) -> bytes:
         awaited = taking.send(None)
     except StopIteration as whole_body:
         body: bytes = whole_body.value
-        return body  # it arrived with its head, as small bodies do: a timer would cost more than reading it
+        return body  # it arrived together with the request head, so no timer was needed
     try:
         async with asyncio.timeout(limit_s):
             return await _Begun(taking, awaited)
@@ -168,7 +175,10 @@ async def take(call: Call) -> bytes:
 
 
 class _Begun:
-    """A coroutine that has run its first step, with what that step awaits; await it to run the rest."""
+    """A coroutine that has run up to its first `await`; awaiting this object runs the rest.
+
+    `awaited` is the object that the coroutine yielded there.
+    """
 
     def __init__(self, begun: Coroutine[Any, Any, bytes], awaited: Any) -> None:  # Any: internal to the event loop
         self._begun, self._awaited = begun, awaited
@@ -212,7 +222,7 @@ def _too_large(found: str, limit: int) -> Refusal:
 
 
 def shown(value: bytes) -> str:
-    """Return a header's value for a message: short and printable."""
+    """Return the first 60 characters of a header's value in printable form, for an error message."""
     return repr(value[:60].decode("ascii", errors="replace"))
 
 
@@ -220,12 +230,12 @@ LENGTH_LIMIT: Final = 256
 
 
 def check_known(request: Request, names: Sequence[str], *, status: int = 422) -> None:
-    """Check that the query has no parameters but these.
+    """Check that the query has no parameters other than `names`.
 
     Raises
     ------
     Refusal
-        It has others.
+        The query has another parameter.
     """
     for name in request.query_params:
         if name not in names:
@@ -235,7 +245,7 @@ def check_known(request: Request, names: Sequence[str], *, status: int = 422) ->
 def strict(
     endpoint: Callable[[Request], Awaitable[Response]], names: Sequence[str], *, status: int
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint behind a check that refuses query parameters other than `names`."""
+    """Wrap an endpoint in a check that refuses query parameters other than `names`."""
 
     async def checked(request: Request) -> Response:
         if request.scope["query_string"]:
@@ -246,12 +256,12 @@ def strict(
 
 
 def asked_for(request: Request, *, required: Sequence[str] = (), status: int = 422) -> dict[str, str]:
-    """Return the query parameters of a call; unknown names were refused before.
+    """Return the query parameters of a call; `strict` has already refused unknown names.
 
     Raises
     ------
     Refusal
-        One is repeated, empty, too long or missing.
+        A parameter is repeated, empty or too long, or a required one is missing.
     """
     found: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
@@ -265,12 +275,12 @@ def asked_for(request: Request, *, required: Sequence[str] = (), status: int = 4
 
 
 def in_path(request: Request, name: str) -> str:
-    """Return a parameter in the path of a call.
+    """Return the value of a parameter in the path of a call.
 
     Raises
     ------
     Refusal
-        It is empty or too long (422).
+        The value is empty, too long or contains NUL (422).
     """
     value: str = request.path_params[name]
     if not 1 <= len(value) <= LENGTH_LIMIT or "\0" in value:

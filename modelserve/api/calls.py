@@ -1,6 +1,6 @@
-"""One call while it is processed, and what all calls of a worker share: tokens, rates, slots, metrics.
+"""The state of one HTTP call, and the objects that all calls of a worker share: tokens, rates, slots, metrics.
 
-Nothing is answered here. Made by the gate; the routes find their call by `call_of`.
+The gate creates a `Call`; its route gets it with `call_of`.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from modelserve.settings import ServeSettings
 Answer = TypeVar("Answer")
 
 THREADS: Final = 4
-"""Number of threads: enough to keep two cores busy while others wait for the store."""
+"""Threads of a worker for large calls: enough to keep two cores busy while other threads wait for the store."""
 
 
 class Slots:
-    """A worker's threads, and the bound on calls that run or wait for them."""
+    """The thread pool of a worker, with a limit on the calls that run in it or wait for it (one slot each)."""
 
     def __init__(self, *, limit: int, answer_limit_s: float) -> None:
         self._limit, self._answer_limit_s = limit, answer_limit_s
@@ -40,18 +40,18 @@ class Slots:
 
     @property
     def taken(self) -> int:
-        """Number of calls that run or wait."""
+        """Number of calls that run or wait for a thread."""
         return self._taken
 
     async def run(self, ask: Callable[[], Answer]) -> Answer:
         """Run `ask` in a thread and return its result.
 
-        A slot is free again when the work has ended; after a timeout that is later than the refusal.
+        A call holds its slot until `ask` has ended, even if the call timed out before.
 
         Raises
         ------
         Refusal
-            No slot is free, or the answer takes too long (503).
+            No slot is free, or `ask` takes too long (503).
         """
         if self._taken >= self._limit:
             raise Refusal(503, f"{self._taken} large calls in progress, expected fewer than {self._limit}; try again")
@@ -67,32 +67,35 @@ class Slots:
         return waiting.result()
 
     def close(self) -> None:
-        """Start no further call."""
+        """Shut the thread pool down: waiting calls are cancelled, and no further call starts."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _release(self, _: Future[Answer]) -> None:
-        with self._counting:  # called in the worker thread
+        with self._counting:  # runs in a thread of the pool
             self._taken -= 1
 
 
 BURST_S: Final = 1.0
-"""Length of a burst: unused calls of this long are kept."""
+"""Seconds of unused calls that a caller may save up and then make at once."""
 
 
 class Rates:
-    """The token buckets of one worker, by caller; names come from the settings, so their number is bounded."""
+    """Rate limits of one worker: a token bucket for each caller.
+
+    Callers are named in the settings, so the number of buckets is bounded.
+    """
 
     def __init__(self, calls_per_s: float | None, *, clock: Callable[[], float]) -> None:
         self._calls_per_s, self._clock = calls_per_s, clock
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def take(self, name: str) -> None:
-        """Count a call of `name`.
+        """Count a call of the caller `name`.
 
         Raises
         ------
         Refusal
-            The caller exceeds its rate (429).
+            The caller makes more calls a second than allowed (429).
         """
         rate = self._calls_per_s
         if rate is None:
@@ -111,14 +114,17 @@ class Rates:
 
 
 KEY: Final = "taut.call"
-"""The key of a call in its ASGI scope."""
+"""Key under which the ASGI scope of a request holds its `Call`."""
 
 _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _SANE_TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class Ids:
-    """Ids of calls and answers, unique over workers and restarts: a random prefix, then a count."""
+    """Generator of ids for calls and answers: a random prefix and a count.
+
+    Ids are unique across workers and restarts.
+    """
 
     def __init__(self) -> None:
         self._prefix, self._count = secrets.token_hex(8), 0
@@ -130,7 +136,7 @@ class Ids:
 
 
 class Held:
-    """The total size of all bodies in memory, small ones not counted."""
+    """Total size in bytes of the request bodies in memory; small bodies are not counted."""
 
     __slots__ = ("size_bytes",)
 
@@ -138,13 +144,13 @@ class Held:
         self.size_bytes = 0
 
     def add(self, size_bytes: int) -> None:
-        """Add to the total; call on the event loop only."""
+        """Add `size_bytes` (may be negative) to the total; call only on the event loop."""
         self.size_bytes += size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """The parts that every call uses."""
+    """Objects of a worker that all its calls share."""
 
     service: Service
     tokens: Tokens
@@ -161,7 +167,7 @@ class Desk:
 
 
 class Call:
-    """One call: its ids, its caller once admitted, and the values of its log line."""
+    """One HTTP call: its ids, its caller once its token is checked, and the values of its log line."""
 
     __slots__ = (
         "answer_id", "body", "caller", "desk", "headers", "held_bytes", "method", "models", "path", "receive",
@@ -187,12 +193,12 @@ class Call:
         self.started_s = time.perf_counter()
 
     def hold(self, size_bytes: int, limit_bytes: int) -> None:
-        """Record the current size of the body; `release` frees it.
+        """Record how much of the request body is in memory; `release` takes it back.
 
         Raises
         ------
         Refusal
-            All calls together hold more than the limit (503).
+            The bodies of all calls together exceed the limit (503).
         """
         self.desk.held.add(size_bytes - self.held_bytes)
         self.held_bytes = size_bytes
@@ -202,14 +208,14 @@ class Call:
             )
 
     def release(self) -> None:
-        """Free the size of the body."""
+        """Subtract this call's body from the total of bodies in memory."""
         if self.held_bytes:
             self.desk.held.add(-self.held_bytes)
             self.held_bytes = 0
 
     @property
     def service(self) -> Service:
-        """The service that answers."""
+        """The service that this call is passed to."""
         return self.desk.service
 
     @property
@@ -224,7 +230,7 @@ class Call:
         Raises
         ------
         Forbidden
-            The token lacks it.
+            The token lacks the scope.
         """
         if self.caller is None:
             raise RuntimeError(f"{self.path}: asked for a scope before anybody was admitted")
@@ -233,6 +239,6 @@ class Call:
 
 
 def call_of(request: Request) -> Call:
-    """Return the call that a request belongs to."""
+    """Return the `Call` that the gate created for a request."""
     call: Call = request.scope[KEY]
     return call

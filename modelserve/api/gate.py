@@ -1,8 +1,8 @@
-"""The gate: admit every call, then count and log it; and the access log itself.
+"""The gate, which every HTTP call passes before and after its route; and the access log.
 
-Before a route, the token is looked up and the rate checked; after it, errors are turned into the protocol's shape. Pure
-ASGI around the application's router: a path without variables goes straight to its route. HEAD is answered as GET
-without the body. Made by `create_app`.
+Before the route, the gate checks the token and the call rate. After it, the gate turns errors into responses, and
+counts and logs the call. It is plain ASGI around the application's router; a path without variables is looked up in a
+table instead of the router. HEAD is answered as GET without the body. Created by `create_app`.
 """
 
 import json
@@ -27,14 +27,14 @@ from modelserve.api.problems import Refusal, refusal_of, refuse
 from modelserve.background import give_way
 
 WAITING_LIMIT: Final = 50_000
-"""Most lines waiting for a slow reader of stderr; further ones are dropped and counted."""
+"""Maximum number of log lines waiting to be written; further lines are dropped and counted."""
 
 TOGETHER_S: Final = 0.05
-"""Time for which log lines are collected before one write."""
+"""Seconds for which log lines are collected before they are written together."""
 
 
 class AccessLog:
-    """The access log of one worker: one line a call, written by a thread; `dropped` counts lost lines."""
+    """The access log of one worker: one line for each call, written by a thread; `dropped` counts lost lines."""
 
     def __init__(self, form: Literal["json", "console"], *, out: TextIO | None = None) -> None:
         self.dropped = 0
@@ -44,12 +44,12 @@ class AccessLog:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread that writes the log."""
         self._thread = threading.Thread(target=self._write, name="access-log", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Write the waiting lines, and stop."""
+        """Write the waiting lines, and end the thread."""
         if self._thread is not None:
             self._waiting.put(None)
             self._thread.join(timeout=5.0)
@@ -75,12 +75,12 @@ class AccessLog:
             try:
                 out.write("".join(line for line in lines if line is not None))
                 out.flush()
-            except (OSError, ValueError):  # no reader: drop the lines, go on answering
+            except (OSError, ValueError):  # nothing reads stderr: drop the lines and go on
                 self.dropped += len(lines)
 
 
 def json_line(call: Call, duration_s: float, at_s: float) -> str:
-    """Return a call's line as JSON; only values from outside are escaped."""
+    """Return a call's log line as JSON; only values that the service does not make itself are escaped."""
     caller = "null" if call.caller is None else _quoted(call.caller.name)
     trace = call.traceparent
     return (
@@ -92,7 +92,7 @@ def json_line(call: Call, duration_s: float, at_s: float) -> str:
 
 
 def console_line(call: Call, duration_s: float, at_s: float) -> str:
-    """Return a call's line as readable text."""
+    """Return a call's log line as readable text."""
     caller = "-" if call.caller is None else call.caller.name
     models = ",".join(call.models) or "-"
     return (
@@ -129,20 +129,20 @@ OPEN: Final = frozenset(
         *PATHS,
     }
 )
-"""Paths that need no token: health, version, documentation and the page."""
+"""Paths that need no token: health, version, documentation and the web page."""
 
 UNKNOWN_ROUTE: Final = "unknown"
 CLIENT_LEFT: Final = 499
-"""Logged if the caller closed the connection before the answer."""
+"""Status that is logged if the caller closed the connection before the response."""
 
 logger = logging.getLogger(__name__)
 
 
 class Gate:
-    """The outermost layer of the application.
+    """The outermost layer of the application, which every HTTP call passes.
 
-    `quick` holds the endpoint of every path without variables, by method and path; `methods` the allowed methods of
-    every path.
+    `quick` holds the endpoint of every path without variables, by method and path. `methods` holds the allowed methods
+    of every path, as the text of an `Allow` header.
     """
 
     def __init__(
@@ -156,14 +156,14 @@ class Gate:
         self._router, self._desk, self._log, self._quick, self._methods = router, desk, log, quick, methods
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Process one call."""
+        """Check one call, run its route, and count and log the call."""
         if scope["type"] != "http":
             await self._router(scope, receive, send)
             return
         scope[KEY] = call = Call(self._desk, scope, receive)
 
         bodiless = call.method == "HEAD"
-        # The server reads the method from its own scope, which must stay unchanged.
+        # Copied, since uvicorn reads the method from its own scope.
         asked = {**scope, "method": "GET"} if bodiless else scope
 
         async def reply(message: Message) -> None:
@@ -194,7 +194,7 @@ class Gate:
             response = refuse(self._refusal(error, call), path=call.path, request_id=call.request_id)
             await response(asked, receive, reply)
         finally:
-            # Break the reference cycle of scope and call, so that no garbage collection is needed.
+            # Break the reference cycle between scope and call, so that both are freed without garbage collection.
             del scope[KEY]
             call.release()
             duration_s = time.perf_counter() - call.started_s
@@ -229,11 +229,11 @@ class Gate:
 
 
 class ServiceApp(FastAPI):
-    """FastAPI with the gate in place of its own middleware, which takes longer than an answer."""
+    """FastAPI with the gate instead of its own middleware, which would take longer than a prediction."""
 
     gate: Gate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a call to the gate."""
+        """Pass an ASGI call to the gate."""
         scope["app"] = self
         await self.gate(scope, receive, send)

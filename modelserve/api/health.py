@@ -1,6 +1,6 @@
 """Routes about the service itself: liveness, readiness and metrics.
 
-Called by probes, load balancers and Prometheus. Added by the application.
+Called by probes, load balancers and Prometheus. Added by `modelserve.api.app`.
 """
 
 from collections.abc import Callable
@@ -27,12 +27,12 @@ class Alive(BaseModel):
 
 
 async def healthz(_: Request) -> Response:
-    """Report that the process answers."""
+    """Reply with 200, which shows that the process is alive."""
     return Response(b'{"status":"ok"}', media_type="application/json")
 
 
 async def readyz(request: Request) -> Response:
-    """Report whether calls should be sent here, and why not."""
+    """Report whether this worker should receive calls, and the reason if not (503)."""
     state = readiness(call_of(request), draining=request.app.state.draining)
     headers = None if state.status == "ready" else {"retry-after": "1"}
     return JSONResponse(state.model_dump(mode="json"), 200 if state.status == "ready" else 503, headers)
@@ -50,7 +50,7 @@ async def metrics(request: Request) -> Response:
 
 
 def readiness(call: Call, *, draining: bool) -> Ready:
-    """Return the state of the worker, limited to the caller's reach."""
+    """Return the readiness of the worker; only models of traces that the caller may use are named."""
     service = call.service
     snapshot = service.models.current
     caller = call.caller

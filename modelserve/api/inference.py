@@ -1,7 +1,7 @@
-"""The Open Inference Protocol, V2: health, metadata and `infer`, with the protocol's own shape of errors.
+"""Routes of the Open Inference Protocol, V2: health, metadata and `infer`, with errors in the protocol's format.
 
-Models go by their registered names; tensors are the columns of the MLflow signature. Calls outside the protocol are
-listed under `extensions`. Added by the application.
+Models are addressed by their registered names. Each tensor is one column of the model's MLflow signature. The metadata
+lists the calls under `/v1`, which the protocol does not define, as `extensions`. Added by `modelserve.api.app`.
 """
 
 from functools import partial
@@ -26,7 +26,7 @@ from modelserve.loading.served import ServedModel
 TAG: Final = "Open Inference Protocol"
 PLATFORM: Final = "taut_xgboost"
 EXTENSIONS: Final = ("predictions", "recommendations", "explanations", "what-if")
-"""Our own calls under /v1, outside the protocol."""
+"""Calls of this service under `/v1`, which the protocol does not define; listed in the server's metadata."""
 
 INFER: Final = JsonBody(InferBody, fault_status=400)
 
@@ -82,7 +82,7 @@ class Inferred(BaseModel):
     model_name: str
     model_version: str
     id: str
-    parameters: dict[str, Any]  # the protocol leaves their values open
+    parameters: dict[str, Any]  # Any: the protocol does not define the values
     outputs: list[OutputTensor]
 
 
@@ -100,13 +100,13 @@ async def ready(request: Request) -> Response:
 
 
 async def server(request: Request) -> Response:
-    """Describe the server."""
+    """Return the server's name, version and extensions."""
     call_of(request).allowed(Scope.PREDICT)
     return _said(ServerMetadata(name="taut", version=version("taut"), extensions=list(EXTENSIONS)))
 
 
 async def model_metadata(request: Request) -> Response:
-    """Describe a model."""
+    """Return a model's name, version, inputs and outputs."""
     model, _ = _model(request)
     card = model.bundle.card
     return _said(
@@ -121,13 +121,13 @@ async def model_metadata(request: Request) -> Response:
 
 
 async def model_ready(request: Request) -> Response:
-    """Report that a model is ready; models that are not ready are unknown."""
+    """Report that a model is ready; a model that is not loaded is refused with 404."""
     model, _ = _model(request)
     return _said(ModelReady(name=model.bundle.card.name))
 
 
 async def infer(request: Request) -> Response:
-    """Predict jobs with one model."""
+    """Predict the jobs in a call's tensors with one model."""
     call = call_of(request)
     model, caller = _model(request)
     body = await INFER.of(call)

@@ -1,7 +1,7 @@
-"""Routes about what finished jobs teach: feedback, drift, modes, and the erasure of a user.
+"""Routes for feedback about finished jobs, drift of the models, modes, and the erasure of a user.
 
-The work is `modelserve.learning`'s. All of it reads or writes the store, so all of it runs in a slot, off the event
-loop. Added by the application.
+The work is done in `modelserve.learning`. All of it reads or writes the store, so it runs in a thread (`Slots`), not on
+the event loop. Added by `modelserve.api.app`.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ MODE: Final = JsonBody(ModeBody)
 
 
 async def feedback(request: Request) -> Response:
-    """Store what finished jobs took and used."""
+    """Store reports of finished jobs: their run times and resource use."""
     call = call_of(request)
     caller = call.allowed(Scope.FEEDBACK)
     body = await FEEDBACK.of(call)
@@ -46,7 +46,7 @@ async def feedback(request: Request) -> Response:
 
 
 async def drift(request: Request) -> Response:
-    """Judge the models by what finished jobs reported."""
+    """Return the drift of the models, measured on reports of finished jobs."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
     asked = asked_for(request)
@@ -54,14 +54,14 @@ async def drift(request: Request) -> Response:
 
 
 async def modes(request: Request) -> Response:
-    """Return where recommendations are applied, and what they saved."""
+    """Return the mode (observe or enforce) of each place where one is set, the brakes, and the savings."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
     return json_response(await call.desk.slots.run(partial(call.service.read_modes, caller)))
 
 
 async def mode(request: Request) -> Response:
-    """Set a mode, take one back, or release a brake."""
+    """Set a mode, unset a mode, or release a brake."""
     call = call_of(request)
     caller = call.allowed(Scope.ADMIN)
     body = await MODE.of(call)
@@ -69,7 +69,7 @@ async def mode(request: Request) -> Response:
 
 
 def json_response(answer: BaseModel) -> Response:
-    """Return an answer as JSON."""
+    """Return a Pydantic model as a JSON response."""
     return Response(answer.model_dump_json(), media_type="application/json")
 
 

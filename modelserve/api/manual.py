@@ -1,6 +1,6 @@
-"""The generated tables of `docs/serving.md`: endpoints, settings and metrics.
+"""Generate the tables in `docs/serving.md`: endpoints, settings and metrics.
 
-A test compares the page with them. Run `python -m modelserve.api.manual` to write them into the page.
+A test checks that the page is up to date. `python -m modelserve.api.manual` writes the tables into the page.
 """
 
 import re
@@ -20,7 +20,7 @@ _HELP: Final = re.compile(r"^# HELP (\S+) (.*)\n# TYPE \S+ (\S+)$", re.MULTILINE
 
 
 def with_tables(page: str) -> str:
-    """Return the page with its tables replaced, each between `<!-- name -->` and `<!-- /name -->`."""
+    """Return the page with its tables replaced; each stands between `<!-- name -->` and `<!-- /name -->`."""
     for name, table in {"endpoints": endpoints(), "settings": settings(), "metrics": metrics()}.items():
         before, _, rest = page.partition(f"<!-- {name} -->\n")
         _, end, after = rest.partition(f"<!-- /{name} -->")
@@ -29,12 +29,12 @@ def with_tables(page: str) -> str:
 
 
 def endpoints() -> str:
-    """Return the table of the operations."""
+    """Return the Markdown table of the operations."""
     return _table(("call", "answers"), [(f"`{each.method} {each.path}`", each.summary) for each in OPERATIONS])
 
 
 def settings() -> str:
-    """Return the table of the settings and their defaults."""
+    """Return the Markdown table of the settings and their defaults."""
     rows = []
     for name, field in ServeSettings.model_fields.items():
         default = field.get_default(call_default_factory=True)
@@ -44,7 +44,7 @@ def settings() -> str:
 
 
 def metrics() -> str:
-    """Return the table of the metrics, as `/metrics` describes them."""
+    """Return the Markdown table of the metrics, with the descriptions that `/metrics` shows."""
     described = {name: (kind, text) for name, text, kind in _HELP.findall(Metrics().page().decode())}
     return _table(("metric", "type", "meaning"), [(f"`{name}`", *described[name]) for name in METRIC_NAMES])
 

@@ -1,7 +1,7 @@
-"""Metrics: what the service counts, under the names that dashboards and alerts use.
+"""The Prometheus metrics of the service.
 
 Users and jobs are never labels. Workers share their counts if `PROMETHEUS_MULTIPROC_DIR` is set. Called by the gate,
-the routes and the upkeep.
+the routes and `modelserve.api.upkeep`.
 """
 
 import os
@@ -41,14 +41,14 @@ BUCKETS_S: Final = (
     0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
 )  # fmt: skip
 
-# Leave out creation times, which would double the page.
-disable_created_metrics()  # type: ignore[no-untyped-call]  # theirs has no types
+# Leave out the creation time of each counter, which would double the size of the page.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # untyped in prometheus_client
 
 METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 
 
 class Metrics:
-    """The metrics of one worker, in a registry of their own."""
+    """The metrics of one worker, in their own Prometheus registry."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -93,7 +93,7 @@ class Metrics:
         self._counted: dict[tuple[str, ...], Counter] = {}
 
     def ended(self, route: str, method: str, status: int, duration_s: float) -> None:
-        """Count a finished call."""
+        """Count a finished call and its duration."""
         key = (route, method, status)
         count = self._ended.get(key)
         if count is None:
@@ -108,7 +108,7 @@ class Metrics:
         timed.observe(duration_s)
 
     def answered(self, answered: Answered) -> None:
-        """Count an answer: jobs by outcome, resources by reason, and amounts requested and given."""
+        """Count jobs of an answer by outcome, recommendations by reason, and requested and recommended amounts."""
         for key, number in answered.counts.items():
             count = self._counted.get(key)
             if count is None:
@@ -120,14 +120,14 @@ class Metrics:
             self.given.labels(resource).inc(given)
 
     def dropped(self, answers: int) -> None:
-        """Set the number of answers dropped by the log since the worker started."""
+        """Set the number of answers that the answer log has dropped since the worker started."""
         self.answers_dropped.inc(answers - self._dropped)
         self._dropped = answers
 
     def serving(self, models: Mapping[tuple[str, str, str], float]) -> None:
-        """Set the serving models, (name, version, alias) -> age in seconds; others become 0.
+        """Set the gauges of the loaded models; `models` maps (name, version, alias) to an age in seconds.
 
-        The age of a withdrawn model and the error of a replaced version become 0 too.
+        The gauges of models that are no longer loaded become 0: info, age and error ratio.
         """
         for labels in self._info - models.keys():
             self.model_info.labels(*labels).set(0)
@@ -141,24 +141,24 @@ class Metrics:
         self._info = frozenset(models)
 
     def page(self) -> bytes:
-        """Return the metrics in Prometheus's format: of all workers if they share a folder, else of this one."""
+        """Return the metrics in Prometheus's text format, of all workers if they share a folder."""
         registry: CollectorRegistry = self.registry
         if os.environ.get(MULTIPROCESS_FOLDER):
             registry = CollectorRegistry()
-            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # theirs has no types
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # untyped in prometheus_client
         page = CollectorRegistry()
         page.register(_WithRatio(list(registry.collect())))
         return generate_latest(page)
 
 
 class _WithRatio:
-    """Collected metrics with the reclaimed ratio, which is computed from sums over all workers."""
+    """A Prometheus collector that adds the reclaimed ratio, computed from sums over all workers, to other metrics."""
 
     def __init__(self, collected: Sequence[Metric]) -> None:
         self._collected = collected
 
     def collect(self) -> list[Metric]:
-        """Return the metrics, with the reclaimed share of each resource."""
+        """Return the metrics, and the share of each requested resource that was reclaimed."""
         sums = {metric.name: _by_resource(metric) for metric in self._collected}
         asked, given = sums.get("taut_asked_amount", {}), sums.get("taut_given_amount", {})
         ratio = GaugeMetricFamily(
@@ -179,4 +179,4 @@ def _by_resource(metric: Metric) -> dict[str, float]:
 
 
 def _gauge(name: str, text: str, labels: Sequence[str], registry: CollectorRegistry, mode: str) -> Gauge:
-    return Gauge(name, text, labels, registry=registry, multiprocess_mode=mode)  # type: ignore[arg-type]  # a Literal there
+    return Gauge(name, text, labels, registry=registry, multiprocess_mode=mode)  # type: ignore[arg-type]  # `mode` is a Literal in prometheus_client

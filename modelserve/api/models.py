@@ -1,7 +1,7 @@
-"""Routes about models: list, details, importances and cards.
+"""Routes about models: list, details, feature importances and model cards.
 
-All is in memory except comparisons, which are read from the store in a slot. The content is made in
-`modelserve.calls.catalogue`. Added by the application.
+Models are in memory; only the comparisons with challengers are read from the store, in a thread (`Slots`).
+Responses are built by `modelserve.calls.catalogue`. Added by `modelserve.api.app`.
 """
 
 from functools import partial
@@ -23,13 +23,13 @@ TAG: Final = "models"
 
 
 async def models(request: Request) -> Response:
-    """List the models."""
+    """List the models that the caller may use."""
     call = call_of(request)
     return json_response(call.service.list_models(call.allowed(Scope.PREDICT)))
 
 
 async def model(request: Request) -> Response:
-    """Show one model."""
+    """Return one model: versions, aliases, metrics, and the comparison with its challenger."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
     return json_response(
@@ -38,14 +38,14 @@ async def model(request: Request) -> Response:
 
 
 async def importances(request: Request) -> Response:
-    """Show the importances of a model's features."""
+    """Return the importances of a model's features."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
     return json_response(call.service.importances_of(caller, request.path_params["name"], _alias(request)))
 
 
 async def card(request: Request) -> Response:
-    """Show a model's card."""
+    """Return a model's card."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
     return json_response(call.service.card_of(caller, request.path_params["name"], _alias(request)))

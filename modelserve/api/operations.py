@@ -1,7 +1,7 @@
-"""Operations as data: path, method, endpoint, and the description in the OpenAPI document.
+"""Declarations of operations: path, method, endpoint, and their description in the OpenAPI document.
 
-A route takes the request and returns the response itself; FastAPI's dependency solving and validation are not used.
-Declared by the routes, added by the application.
+An endpoint takes the request and returns the response; FastAPI's dependency solving and validation are not used.
+Operations are declared in the modules with the routes, and added to the application by `modelserve.api.app`.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from starlette.responses import Response
 from modelserve.api.bodies import strict
 from modelserve.api.problems import Problem
 
-Schema = dict[str, Any]  # a JSON schema or a part of the document: any JSON
+Schema = dict[str, Any]  # Any: a JSON schema, or a part of the OpenAPI document
 
 REF: Final = "#/components/schemas/{model}"
 JSON: Final = "application/json"
@@ -27,11 +27,11 @@ JSON: Final = "application/json"
 OPEN_CALL: Final = (500,)
 """Error statuses of a call that needs no token."""
 CALL: Final = (401, 403, 429, 500)
-"""Error statuses of any other call."""
+"""Error statuses of a call that needs a token."""
 BODY: Final = (400, 408, 413, 415, 422)
-"""Error statuses of a body."""
+"""Further error statuses of a call with a body."""
 SLOT: Final = (503,)
-"""Error statuses of an answer computed in a slot."""
+"""Further error status of a call that runs in a thread (`Slots`)."""
 
 WHY: Final[Mapping[int, str]] = {
     400: "The body is no JSON; outside /v1 also: a field or parameter is not what was expected.",
@@ -48,7 +48,7 @@ WHY: Final[Mapping[int, str]] = {
 }
 
 HEADERS: Final[Mapping[int, str]] = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
-"""Headers that a refusal of this status always has."""
+"""The header that every refusal with the status has."""
 
 
 class OipError(BaseModel):
@@ -66,7 +66,7 @@ class MlflowError(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One parameter in the path or the query; those in the path are always required."""
+    """One parameter in the path, the query or the headers; path parameters are always required."""
 
     name: str
     description: str
@@ -75,7 +75,7 @@ class Parameter:
     among: tuple[str, ...] = ()
 
     def described(self) -> Schema:
-        """Return the parameter as the document describes it."""
+        """Return the parameter's description in the OpenAPI document."""
         schema: Schema = {"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[^\\u0000]*$"}
         if self.place == "header":
             schema = {"type": "string"}
@@ -106,10 +106,22 @@ EVERYWHERE: Final = (
 class Operation:
     """One method of one path.
 
-    `answer` is the model of the answer, or a media type if it is not JSON; `body` the model of a JSON body,
-    `other_bodies` the schemas of other bodies by media type; `faults` the statuses of refusals, and `not_ready` the
-    model of a 503 that is not an error. With `slashes`, path parameters may contain slashes; with `any_query`, unknown
-    query parameters are ignored, otherwise refused.
+    Attributes
+    ----------
+    answer
+        Model of the response, or its media type if it is not JSON.
+    faults
+        HTTP statuses of the possible refusals.
+    body, other_bodies
+        Model of the JSON body; schemas of other accepted bodies by media type.
+    error
+        Model of a refusal.
+    not_ready
+        Model of a response with status 503 that is no refusal.
+    slashes
+        Whether path parameters may contain slashes.
+    any_query
+        Whether unknown query parameters are ignored instead of refused.
     """
 
     method: Literal["GET", "POST", "DELETE"]
@@ -130,11 +142,11 @@ class Operation:
 
     @property
     def refused_query(self) -> int:
-        """The status of an invalid parameter; other protocols have no 422."""
+        """Status of the refusal of an invalid parameter: 422 under `/v1`, 400 in the other protocols."""
         return 422 if self.error is Problem else 400
 
     def strict_endpoint(self) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint behind a check that refuses unknown query parameters."""
+        """Return the endpoint, wrapped in a check that refuses unknown query parameters unless `any_query`."""
         if self.any_query:
             return self.endpoint
         names = tuple(each.name for each in self.parameters if each.place == "query")
@@ -142,11 +154,11 @@ class Operation:
 
     @property
     def template(self) -> str:
-        """The path in the router's syntax."""
+        """The path in the syntax of Starlette's router."""
         return self.path.replace("}", ":path}") if self.slashes else self.path
 
     def models(self) -> list[tuple[type[BaseModel], Literal["validation", "serialization"]]]:
-        """Return the models that the document needs for this operation."""
+        """Return the Pydantic models whose schemas the OpenAPI document needs for this operation."""
         answers = [each for each in (self.answer, self.error, self.not_ready) if isinstance(each, type)]
         return [(each, "serialization") for each in answers] + (
             [] if self.body is None else [(self.body, "validation")]
@@ -154,7 +166,7 @@ class Operation:
 
 
 class PlainRoute(APIRoute):
-    """A route whose endpoint is the handler, without FastAPI's dependency solving and serialisation."""
+    """A route that calls its endpoint directly, without FastAPI's dependency solving and serialisation."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the endpoint unchanged."""
@@ -163,7 +175,7 @@ class PlainRoute(APIRoute):
 
 
 def add_operations(app: FastAPI, operations: Sequence[Operation]) -> None:
-    """Add the operations to an application and to its document."""
+    """Add the operations to an application and to its OpenAPI document."""
     refs, components = models_json_schema(
         sorted({each for o in operations for each in o.models()}, key=lambda m: (m[0].__name__, m[1])),
         ref_template=REF,
@@ -196,7 +208,7 @@ def add_operations(app: FastAPI, operations: Sequence[Operation]) -> None:
 
 
 def methods_of(operations: Iterable[Operation]) -> dict[str, str]:
-    """Return the methods of each path as an `Allow` header, HEAD included wherever GET is."""
+    """Return the methods of each path as the value of an `Allow` header, with HEAD wherever there is GET."""
     found: dict[str, list[str]] = {}
     for operation in operations:
         methods = ("GET", "HEAD") if operation.method == "GET" else (operation.method,)

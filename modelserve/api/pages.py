@@ -1,7 +1,7 @@
-"""The pages for people: `/` and its files, and `/docs`, the OpenAPI document as one page.
+"""The HTML pages: the web page `/` with its files, and `/docs`, which shows the OpenAPI document.
 
-They load nothing from other hosts, need no token and hold no secret; the page reads its data from the API with the
-visitor's token. Added by the application.
+The pages load nothing from other hosts, need no token and hold no secret. The web page reads its data from the API with
+a token that the visitor enters. Added by `modelserve.api.app`.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, Response
 
 from modelserve.api.bodies import check_known
 
-Document = Mapping[str, Any]  # an OpenAPI document: any JSON
+Document = Mapping[str, Any]  # Any: an OpenAPI document
 
 STYLE: Final = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}"
@@ -44,7 +44,7 @@ def add_pages(app: FastAPI) -> None:
 
 
 def page_of(document: Document) -> str:
-    """Return a document as HTML: its operations by tag, and the schemas of their bodies and answers."""
+    """Return an OpenAPI document as HTML: its operations by tag, and the schemas of bodies and responses."""
     by_tag: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -92,10 +92,10 @@ NAMES: Final = (
     "service.js", "trying.js", "words.js",
 )  # fmt: skip
 PATHS: Final[Mapping[str, str]] = {"/": "index.html", **{f"/page/{name}": name for name in NAMES}}
-"""Every path of the page, and its file."""
+"""The file served for each path of the web page."""
 
 HEADERS: Final[Mapping[str, str]] = {
-    # Only scripts, styles and calls of this service; nothing inline, no form submission, no markup from text.
+    # Allow only scripts, styles, images and requests of this host; no inline code, no forms, no HTML built from text.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'",
@@ -103,13 +103,13 @@ HEADERS: Final[Mapping[str, str]] = {
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    # Cached but revalidated each time: a new version is seen at once, an unchanged file costs no bytes.
+    # The browser keeps a copy but asks each time whether the file has changed.
     "cache-control": "no-cache",
 }
 
 
 async def page_file(request: Request) -> Response:
-    """Send a file of the page, or 304 if the browser's copy is current; no query parameters."""
+    """Send a file of the web page, or 304 if the browser's copy is current; refuse query parameters."""
     check_known(request, ())
     name = PATHS[request.scope["path"]]
     content, tag = _content(name)
@@ -120,7 +120,7 @@ async def page_file(request: Request) -> Response:
 
 
 def _holds(none_match: str, tag: str) -> bool:
-    """Return whether an If-None-Match header contains a tag (RFC 9110, 13.1.2: weak comparison).
+    """Return whether an If-None-Match header contains an entity tag (RFC 9110, 13.1.2: weak comparison).
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Refusals: error responses, in the shape of the protocol of the path.
+"""Refusals: error responses, in the format that the path's protocol prescribes.
 
-`/v1` and unknown paths use problem+json (RFC 9457), `/v2` the Open Inference Protocol's `{"error"}`, `/invocations`
-MLflow's `{"error_code", "message"}`. Called by the gate and the routes.
+The format is problem+json (RFC 9457) under `/v1` and for unknown paths, `{"error"}` of the Open Inference Protocol
+under `/v2`, and MLflow's `{"error_code", "message"}` for `/invocations`. Called by the gate and the routes.
 """
 
 import json
@@ -20,10 +20,10 @@ from scheduler_core.errors import PredictorUnavailable
 
 RETRY_AFTER_S: Final = 1
 SHOWN: Final = 60
-"""Most characters shown of a value."""
+"""Maximum number of characters of a value in an error message."""
 
 FAULTS_SHOWN: Final = 20
-"""Most faults listed of one body."""
+"""Maximum number of invalid fields that are listed for one body."""
 
 STATUS_OF: Final[Mapping[type[Exception], int]] = {
     BadRequest: 422,
@@ -34,7 +34,7 @@ STATUS_OF: Final[Mapping[type[Exception], int]] = {
     BundleError: 503,
     PredictorUnavailable: 503,
 }
-"""The status of each error class; any other error is a 500 without details."""
+"""HTTP status of each error class; any other error is replied to with 500 and no details."""
 
 MLFLOW_CODES: Final[Mapping[int, str]] = {
     400: "BAD_REQUEST",
@@ -53,7 +53,7 @@ _FIELD: Final = re.compile(r"([A-Za-z_][\w.\[\]-]{0,127}): (.+)", re.DOTALL)
 
 
 class Fault(TypedDict):
-    """One invalid field: its path, its value if it can be shown, and what was expected."""
+    """One invalid field: its path, what was expected, and the value found unless it is missing, a list or an object."""
 
     field: str
     expected: str
@@ -81,7 +81,7 @@ class Problem(BaseModel):
 
 
 class Refusal(Exception):
-    """A refused call: status, detail, invalid fields and headers."""
+    """Raised to refuse a call: the status, detail, invalid fields and headers of the response."""
 
     def __init__(
         self, status: int, detail: str, *, faults: Sequence[Fault] = (), headers: Mapping[str, str] | None = None
@@ -94,7 +94,7 @@ class Refusal(Exception):
 
 
 def refusal_of(error: Exception) -> Refusal | None:
-    """Return the refusal for an error, or None for an unexpected one."""
+    """Return the refusal that an error is replied to with, or None if the error is unexpected."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, HTTPException):
@@ -112,11 +112,11 @@ _MESSAGES: Final = {
     "extra_forbidden": "no such field; /openapi.json lists all fields",
     "too_short": "at least one",
 }
-"""Messages that replace unclear ones of Pydantic, by type of error."""
+"""Messages that replace unclear messages of Pydantic, by type of error."""
 
 
 def invalid_body(error: ValidationError, *, status: int = 422) -> Refusal:
-    """Return the refusal of a body that is not valid JSON (400) or is invalid (`status`), with the invalid fields."""
+    """Return the refusal of a body: 400 if it is not JSON, otherwise `status` and the invalid fields."""
     found = [each for each in error.errors(include_url=False) if not _follows(each, error)]
     if found[0]["type"] == "json_invalid":
         return Refusal(400, f"the body is not valid JSON: {found[0]['msg'][:200]}")
@@ -135,13 +135,13 @@ def invalid_body(error: ValidationError, *, status: int = 422) -> Refusal:
 
 
 def _follows(each: ErrorDetails, error: ValidationError) -> bool:
-    """Return whether a list is too short only because its items are invalid."""
+    """Return whether an error says that a list is too short only because items of the list are invalid."""
     short = each["type"] == "too_short"
     return short and any(inner["loc"][: len(each["loc"])] == each["loc"] != inner["loc"] for inner in error.errors())
 
 
 def refuse(refusal: Refusal, *, path: str, request_id: str) -> Response:
-    """Return a refusal as a response, in the shape of the protocol of the path."""
+    """Return a refusal as a response, in the format of the path's protocol."""
     return Response(
         json.dumps(_shape(refusal, path, request_id)).encode(),
         status_code=refusal.status,
@@ -151,7 +151,7 @@ def refuse(refusal: Refusal, *, path: str, request_id: str) -> Response:
 
 
 def speaks_json(path: str) -> bool:
-    """Return whether the errors of a path are plain JSON, as in the protocols other than our own."""
+    """Return whether errors of a path are plain JSON (paths of other protocols) rather than problem+json."""
     return path == "/invocations" or path == "/v2" or path.startswith("/v2/")
 
 

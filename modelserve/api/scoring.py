@@ -1,6 +1,6 @@
-"""MLflow's scoring server: `/ping`, `/version` and `/invocations`, with MLflow's own shape of errors.
+"""Routes of MLflow's scoring protocol: `/ping`, `/version` and `/invocations`, with errors in MLflow's format.
 
-Answers have one record a job, in the columns of the model's signature. Added by the application.
+A response has one record for each job, with the output columns of the model's signature. Added by `modelserve.api.app`.
 """
 
 import csv
@@ -41,7 +41,7 @@ class Split(BaseModel):
 
     columns: list[str]
     data: Annotated[list[list[Value]], Field(min_length=1, max_length=ROWS, fail_fast=True)]
-    index: list[Any] | None = None  # the index of the frame: any values
+    index: list[Any] | None = None  # Any: index labels of the data frame
 
 
 class InvocationBody(BaseModel):
@@ -53,16 +53,16 @@ class InvocationBody(BaseModel):
     dataframe_records: Rows | None = None
     instances: Rows | None = None
     inputs: dict[str, list[Value] | Value] | None = None
-    params: dict[str, Any] | None = None  # MLflow leaves their values open
+    params: dict[str, Any] | None = None  # Any: MLflow does not define the values
 
 
 def columns_of(body: InvocationBody) -> Columns:
-    """Return the columns of a call.
+    """Return the jobs of a scoring call as columns.
 
     Raises
     ------
     Refusal
-        It is in none of the formats or in several, or its columns differ in length.
+        The body is in none of MLflow's formats or in several, or its columns differ in length.
     """
     given = [name for name in FORMATS if getattr(body, name) is not None]
     if len(given) != 1:
@@ -84,7 +84,7 @@ def columns_of_csv(data: bytes) -> Columns:
     Raises
     ------
     Refusal
-        It is not a valid CSV.
+        The data is not a valid CSV with a header and at least one row.
     """
     try:
         rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True))
@@ -128,7 +128,7 @@ class Predictions(BaseModel):
 
 
 async def ping(request: Request) -> Response:
-    """Report whether a model serves, as MLflow's server does."""
+    """Reply with 200 if at least one model is loaded, otherwise 503, as MLflow's server does."""
     state = readiness(call_of(request), draining=request.app.state.draining)
     if state.status != "ready":
         raise Refusal(503, f"not ready: {state.status}")

@@ -1,6 +1,6 @@
-"""Tensors of the Open Inference Protocol, as the columns of a model: one tensor a column, one row a job.
+"""Convert tensors of the Open Inference Protocol to columns and back: one tensor for each column, one row for each job.
 
-No predictions here. Called by `modelserve.api.inference`.
+Called by `modelserve.api.inference`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,13 +17,13 @@ Datatype = Literal[
 Value = str | int | float | bool | None
 
 DATATYPE: Final[Mapping[str, Datatype]] = {"datetime": "BYTES", "string": "BYTES", "long": "INT64", "double": "FP64"}
-"""The protocol's datatype of each column type."""
+"""The protocol's datatype for each column type of an MLflow signature."""
 
 BINARY: Final = ("binary_data_size", "binary_data", "binary_data_output")
 """Parameters of the protocol's binary extension."""
 
 TAKEN: Final[Mapping[Datatype, str]] = {"BYTES": "BYTES", "INT64": "INT UINT", "FP64": "FP INT UINT"}
-"""The datatype families accepted for each column datatype."""
+"""Tensor datatypes accepted for each column datatype; `INT` stands for INT8 to INT64, and so on."""
 
 
 class InputTensor(BaseModel):
@@ -35,7 +35,7 @@ class InputTensor(BaseModel):
     shape: list[int] = Field(min_length=1, max_length=2)
     datatype: Datatype
     data: Annotated[list[Value | list[Value]], Field(max_length=10_000, fail_fast=True)]
-    parameters: dict[str, Any] | None = None  # the protocol leaves their values open
+    parameters: dict[str, Any] | None = None  # Any: the protocol does not define the values
 
 
 class OutputAsked(BaseModel):
@@ -44,7 +44,7 @@ class OutputAsked(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: str
-    parameters: dict[str, Any] | None = None  # the protocol leaves their values open
+    parameters: dict[str, Any] | None = None  # Any: the protocol does not define the values
 
 
 class InferBody(BaseModel):
@@ -53,7 +53,7 @@ class InferBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: str | None = Field(default=None, max_length=256)
-    parameters: dict[str, Any] | None = None  # the protocol leaves their values open
+    parameters: dict[str, Any] | None = None  # Any: the protocol does not define the values
     inputs: list[InputTensor] = Field(min_length=1)
     outputs: list[OutputAsked] | None = None
 
@@ -68,7 +68,7 @@ class OutputTensor(BaseModel):
 
 
 def columns_of(body: InferBody, *, rows_limit: int) -> dict[str, list[Value]]:
-    """Return the tensors of a call as columns.
+    """Return the input tensors of a call as columns.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def _column(tensor: InputTensor) -> list[Value]:
 def tensors_of(
     columns: Mapping[str, Sequence[float | None]], asked: Sequence[OutputAsked] | None
 ) -> list[OutputTensor]:
-    """Return the requested columns as tensors; all of them if none are named.
+    """Return the requested output columns as tensors; all columns if none are requested.
 
     Raises
     ------

@@ -1,6 +1,7 @@
-"""Upkeep: the regular tasks of a worker: reload models, read feedback, update gauges.
+"""Periodic tasks of a worker: reload models, read feedback, update gauges.
 
-A failed round is logged, and the next one runs. Run by the application for its lifetime.
+If a task fails, the error is logged and the task runs again at its next time. The application runs the tasks from its
+start to its end.
 """
 
 import asyncio
@@ -14,14 +15,14 @@ from modelserve.api.gate import AccessLog
 from modelserve.loading.sync_state import read_mirror_state
 
 ERRORS_EVERY_S: Final = 30.0
-"""Interval between two measurements of the models' errors."""
+"""Seconds between two measurements of the models' prediction errors."""
 
 logger = logging.getLogger(__name__)
 
 
 @contextlib.asynccontextmanager
 async def upkeep(desk: Desk, log: AccessLog, *, draining: Callable[[], bool]) -> AsyncIterator[None]:
-    """Run the tasks during the block, then write the waiting log records."""
+    """Run the periodic tasks during the `with` block, then write the waiting log records."""
     service, settings = desk.service, desk.settings
     log.start()
     service.log.start()
@@ -44,7 +45,7 @@ async def upkeep(desk: Desk, log: AccessLog, *, draining: Callable[[], bool]) ->
 
 
 def follow_pointers(desk: Desk, *, ready: bool) -> None:
-    """Load the models whose pointers changed, and count the results."""
+    """Load the models whose alias points to another version now, and count the results."""
     for reload in desk.service.models.refresh():
         desk.metrics.reloads.labels(reload.result).inc()
         say = logger.warning if reload.result == "failed" else logger.info
@@ -53,19 +54,19 @@ def follow_pointers(desk: Desk, *, ready: bool) -> None:
 
 
 def follow_feedback(desk: Desk) -> None:
-    """Apply the feedback that was reported to any worker."""
+    """Learn from the feedback that was reported to any worker."""
     desk.service.feed.poll()
 
 
 def follow_errors(desk: Desk) -> None:
-    """Set the ratio of recent errors to those on each model's card."""
+    """Set each model's gauge of its recent error divided by the error on its card."""
     for name, error in desk.service.champion_errors().items():
         if error.mean_absolute_log is not None and error.expected_mean_absolute_log:
             desk.metrics.error_ratio.labels(name).set(error.mean_absolute_log / error.expected_mean_absolute_log)
 
 
 def set_gauges(desk: Desk, *, ready: bool) -> None:
-    """Set the gauges of serving models, their ages, and the time since the registry was mirrored."""
+    """Set the gauges: loaded models and their ages, readiness, age of the registry's copy, dropped answers."""
     service, metrics = desk.service, desk.metrics
     now_s = service.clock()
     snapshot = service.models.current
@@ -80,7 +81,7 @@ def set_gauges(desk: Desk, *, ready: bool) -> None:
     metrics.ready.set(1 if ready and snapshot.champions else 0)
     mirror = read_mirror_state(service.settings.bundles, now_s=now_s)
     if service.settings.tracking_uri is not None:
-        # If the registry was never mirrored, count from the start of the worker.
+        # If the registry was never mirrored, report the time since the worker started.
         never_s = now_s - metrics.began_s
         metrics.sync_age.set(never_s if mirror is None or mirror.age_s is None else mirror.age_s)
     metrics.dropped(service.log.dropped)
