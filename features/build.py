@@ -1,7 +1,9 @@
-"""Feature frames of many jobs at once, and run times relative to similar jobs: the engine that training uses.
+"""The feature engine of training: builds the feature frame of many jobs at once.
 
-Serving uses the row engine in `features.rows`; both agree to the bit, which `tests/features/test_rows.py` checks.
-Called by `modelserve.bundle` and `pipelines.models`; `features.rows` takes the names and logs of references.
+It can also express run-time features relative to a reference run time, that of recent similar jobs.
+Serving uses the engine in `features.rows`; both give bit-identical values, which `tests/features/test_rows.py` checks.
+Called by `modelserve.bundle` and `pipelines.models`; `features.rows` and `features.lookups` use the constants and
+functions for references.
 """
 
 import math
@@ -26,12 +28,18 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 CHUNK_ROWS: Final = 2048
-"""Rows looked up at once: windows are matrices, and this bounds their memory."""
+"""Maximum number of jobs looked up in the history at once, which bounds the memory of the window matrices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """The plan for one list of feature names: columns read, row expressions, and history lookups by kind and key."""
+    """How to compute one list of features.
+
+    `needs` maps each canonical column to read to a feature that reads it. `expressions` compute the features of the
+    job's own row; `changed` is the subset that depends on the request. `recent`, `loads` and `submitted` name the
+    history features, and `windows`, `measures` and `submissions` are their lookup plans. `of_key` maps each key to the
+    rows of the history-feature matrix that are looked up under it.
+    """
 
     needs: Mapping[str, str]
     expressions: Mapping[str, pl.Expr]
@@ -46,17 +54,19 @@ class _Plan:
 
     @property
     def looks(self) -> tuple[str, ...]:
-        """The names of the features that need the history, in the order of their matrix."""
+        """Return the names of the features that need the history, in the row order of their matrix."""
         return (*self.recent, *self.loads, *self.submitted)
 
 
 def build(jobs: pl.DataFrame, history: History, names: str | Sequence[str]) -> pl.DataFrame:
-    """Return the features `names` (or a set's name) of `jobs`: one row per job, in their order, null for unknown.
+    """Return a frame with one row per job, in the order of `jobs`, and one column per feature; null where unknown.
+
+    `names` lists the features, or is the name of a feature set.
 
     Raises
     ------
     ContractError
-        If a canonical column that a feature reads is missing, or the jobs are of another trace than the history.
+        If a canonical column that a feature reads is missing, or a job belongs to another trace than the history.
     UnknownFeature
         If a name of a feature or feature set is unknown.
     """
@@ -71,7 +81,10 @@ def build(jobs: pl.DataFrame, history: History, names: str | Sequence[str]) -> p
 
 
 def _columns(matrix: FloatArray, names: Sequence[str]) -> pl.DataFrame:
-    """Return a matrix (names, n) as a frame, null for NaN; slicing one series costs less than making many."""
+    """Return a matrix (names, n) as a frame with one column per name; NaN becomes null.
+
+    Slicing one series costs less than creating one series per column.
+    """
     flat = pl.Series(matrix.reshape(-1), nan_to_null=True)
     n = matrix.shape[1]
     if n == 1:
@@ -80,10 +93,11 @@ def _columns(matrix: FloatArray, names: Sequence[str]) -> pl.DataFrame:
 
 
 def with_requests(frame: pl.DataFrame, jobs: pl.DataFrame, rows: IntArray, requests: FloatArray) -> pl.DataFrame:
-    """Return the features of counterfactual requests: row i is job `rows[i]` as if it had requested `requests[i]`.
+    """Return features under counterfactual requests: row i is job `rows[i]` as if it had requested `requests[i]`.
 
     `frame` is the result of `build` for `jobs`; `requests` (m, 3) is per instance, in the order of `REQUEST_COLUMNS`,
-    NaN for unknown. Only features derived from the request change; those read from history, and its keys, stay.
+    NaN for unknown. Only features computed from the job's own request change. History features keep their values, and
+    history keys with a GPU count still use the original request.
     """
     plan = _plan(tuple(frame.columns))
     requested = [pl.Series(c, requests[:, i], nan_to_null=True) for i, c in enumerate(REQUEST_COLUMNS)]
@@ -130,7 +144,7 @@ def _plan(names: tuple[str, ...]) -> _Plan:
 
 
 def _look_back(jobs: pl.DataFrame, history: History, plan: _Plan) -> FloatArray:
-    """Return the history features (features, n), chunk by chunk."""
+    """Return the history features of all jobs (features, n), computed in chunks of `CHUNK_ROWS` jobs."""
     matrix = np.empty((len(plan.looks), jobs.height))
     recent, loads = len(plan.recent), len(plan.recent) + len(plan.loads)
     for start in range(0, jobs.height, CHUNK_ROWS):
@@ -141,7 +155,7 @@ def _look_back(jobs: pl.DataFrame, history: History, plan: _Plan) -> FloatArray:
         newest.fill(chunk[loads:], plan.submissions, seen)
         for key, rows in plan.of_key.items():
             unknown = seen.unknown(key)
-            if unknown.any():  # unknown users are not one user: their history is unknown too
+            if unknown.any():  # jobs with an unknown user do not share a history
                 chunk[np.ix_(rows, unknown)] = np.nan
     return matrix
 
@@ -161,17 +175,18 @@ def _check(jobs: pl.DataFrame, history: History, plan: _Plan) -> None:
             )
 
 
-# A workload drifts by factors, and trees trained on relative run times drift with it: a predicted quantile is the
-# model's output plus the same quantile of recent similar jobs (key `like`), as of the submission.
+# Run times in a workload drift by large factors over time. So a model can be trained on the log of the ratio between a
+# job's run time and a reference: the same quantile over recent similar jobs (key `like`), as known at submission. The
+# predicted log quantile is the model's output plus the log of the reference.
 WINDOWS: Final = (100, 300, 1000)
 QUANTILE_NAMES: Final = ("p50", "p90")
 LIKE: Final = {q: tuple(f"like_run_s_{q}_{last}" for last in WINDOWS) for q in QUANTILE_NAMES}
 ALL: Final = {q: tuple(f"all_run_s_{q}_{last}" for last in WINDOWS) for q in QUANTILE_NAMES}
 REFERENCE_FEATURES: Final = tuple(name for q in QUANTILE_NAMES for name in (*LIKE[q], *ALL[q]))
-"""The features behind references: quantiles of similar jobs, and of all jobs where similar ones have no history."""
+"""Features from which references are computed: run-time quantiles of similar jobs, and of all jobs as a fallback."""
 
 UNINFORMED_LOG_S: Final = float(np.log(3600.0))
-"""The reference of the first jobs of a trace: one hour."""
+"""Log of the reference run time where no earlier job has ended: one hour."""
 
 _SECONDS_OF_RUN: Final = re.compile(r"_run_s_(p\d+|last\d|km\d+)|_so_far_s$|_running_mean_s$|_ended_run_s$")
 _LOG_OF_RUN: Final = re.compile(r"_log_run_mean_")
@@ -181,7 +196,7 @@ _LOG_OF_RUN: Final = re.compile(r"_log_run_mean_")
 class Referenced:
     """Features of jobs (n rows), and the reference log run times in seconds (n, 2) to add to a model's output.
 
-    `plain` are the features before, `features` after run times were made relative to the references.
+    `plain` holds the features as `build` returns them. In `features`, run-time features are relative to the references.
     """
 
     features: pl.DataFrame
@@ -190,9 +205,9 @@ class Referenced:
 
 
 def build_referenced(jobs: pl.DataFrame, history: History, names: str | Sequence[str], *, relative: bool) -> Referenced:
-    """Build features; with `relative`, run times become their log minus the p50 reference.
+    """Build features; with `relative`, replace each run-time feature by its log minus the p50 reference.
 
-    Without `relative` the features are those of `build`, and the references are 0.
+    Without `relative`, the features are those that `build` returns, and the references are 0.
     """
     listed = named(names)
     if not relative:
@@ -204,9 +219,12 @@ def build_referenced(jobs: pl.DataFrame, history: History, names: str | Sequence
 
 
 def reference_log_s(frame: pl.DataFrame) -> FloatArray:
-    """Return, for p50 and p90, the mean of the log quantiles over `WINDOWS`, of similar jobs, else of all jobs (n, 2).
+    """Return the reference log run times of n jobs for p50 and p90, shape (n, 2).
 
-    `frame` holds `REFERENCE_FEATURES`, in seconds.
+    A reference is the mean over `WINDOWS` of the log of that quantile, of similar jobs or, where they are unknown, of
+    all jobs. Where both are unknown it is `UNINFORMED_LOG_S`.
+
+    `frame` holds the columns `REFERENCE_FEATURES`, in seconds.
 
     >>> row = {name: [100.0] for name in LIKE["p50"] + LIKE["p90"]} | {name: [7.0] for name in ALL["p50"] + ALL["p90"]}
     >>> np.exp(reference_log_s(pl.DataFrame(row))).round(6).tolist()
@@ -219,7 +237,9 @@ def reference_log_s(frame: pl.DataFrame) -> FloatArray:
 
 
 def log_mean(seconds: Sequence[float]) -> float:
-    """Return the mean log of one job's three quantiles as `reference_log_s` computes it, NaN if all are unknown.
+    """Return the mean of the logs of three run times, leaving out unknown ones; NaN if all are unknown.
+
+    The three are one quantile over each of `WINDOWS`. The result is bit-identical to that of `reference_log_s`.
 
     >>> round(log_mean([1.0, math.e, math.nan]), 6)
     0.5
@@ -231,15 +251,15 @@ def log_mean(seconds: Sequence[float]) -> float:
 
 
 def relative_columns(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the names of run-time features: those in seconds, and those already in log seconds."""
+    """Return the names of the run-time features in two lists: those in seconds and those in log seconds."""
     seconds = [name for name in names if _SECONDS_OF_RUN.search(name)]
     return seconds, [name for name in names if _LOG_OF_RUN.search(name)]
 
 
 def made_relative(frame: pl.DataFrame, reference_log_s: FloatArray) -> pl.DataFrame:
-    """Return the frame with every feature that is a run time replaced by its log minus the reference (n,).
+    """Return the frame with every run-time feature replaced by its log minus the job's reference (n,).
 
-    Names, order and types stay; counts, shares, requests and categories stay as they are.
+    Column names, order and types do not change, nor do counts, shares, requests and categories.
     """
     reference = pl.lit(pl.Series(reference_log_s))
     seconds, logs = relative_columns(frame.columns)

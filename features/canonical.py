@@ -1,7 +1,7 @@
-"""The canonical tables: their columns with types, rules and meanings; units are in the names, times are UTC.
+"""The canonical tables: the type, rule and meaning of each column. Units are in the column names; times are UTC.
 
-No frame library is imported: `features.tables` builds frame schemas from these, `pipelines.lake.lake` SQL types.
-Called by both, and by `pipelines.lake.staging`, which writes exactly these columns.
+No frame library is imported. `features.tables` builds frame schemas from these tables, `pipelines.lake.lake` builds
+SQL types, and `pipelines.lake.staging` writes exactly these columns.
 """
 
 from collections.abc import Mapping
@@ -14,12 +14,16 @@ STATUSES = [str(s) for s in Status]
 TASK_TYPES = [str(t) for t in TaskType]
 
 Kind = Literal["VARCHAR", "DOUBLE", "INTEGER", "BIGINT", "BOOLEAN", "DATE", "TIMESTAMPTZ"]
-"""Types by their names in SQL; times have microseconds."""
+"""Column types by their SQL names; `TIMESTAMPTZ` has a resolution of one microsecond."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column: its type, its meaning, and the rule for its values."""
+    """A column of a canonical table.
+
+    `kind` is its type and `says` its meaning. `key` marks a part of the table's key. `least` is the minimum value and
+    `one_of` lists the allowed texts (empty: any).
+    """
 
     kind: Kind
     says: str
@@ -31,14 +35,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table: the meaning of a row, and the columns in order."""
+    """A canonical table: `says` tells what one row stands for, `columns` lists the columns in order."""
 
     says: str
     columns: Mapping[str, Column]
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Return the names of the columns that identify a row."""
+        """Return the names of the columns that together identify a row."""
         return tuple(name for name, column in self.columns.items() if column.key)
 
 
@@ -159,4 +163,4 @@ CANONICAL: Final = {
     "capacity": CAPACITY,
     "machine_usage": MACHINE_USAGE,
 }
-"""The tables of a lake, by name."""
+"""The canonical tables by name."""

@@ -1,7 +1,7 @@
 """The contract stored with a model: feature names, order, types, categories, units, and a fingerprint.
 
-Encodes a feature frame as the model's matrix, or raises; computes no feature.
-Called by `pipelines.models` (fit), `modelserve.bundle.bundle` (stored) and `modelserve.bundle.predictor` (encode).
+Checks a feature frame and encodes it as the model's input matrix; computes no feature.
+Fitted by `pipelines.models`, stored by `modelserve.bundle.bundle`, and used to encode by `modelserve.bundle.predictor`.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _FIELDS: Final = frozenset({"names", "dtypes", "kinds", "units", "categories", "
 
 @dataclass(frozen=True, kw_only=True)  # no slots: two properties are cached
 class FeatureContract:
-    """The feature frame that a model expects; `categories` holds, by name, the texts seen in training."""
+    """The feature frame that a model expects; `categories` maps a categorical feature to the texts seen in training."""
 
     names: tuple[str, ...]
     dtypes: tuple[str, ...]
@@ -38,7 +38,7 @@ class FeatureContract:
         Raises
         ------
         ContractError
-            If the frame lacks a feature, or holds it in another type.
+            If the frame lacks a feature, or holds one with another type.
         UnknownFeature
             If a name of a feature or feature set is unknown.
         """
@@ -68,11 +68,11 @@ class FeatureContract:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The SHA-256 of the contract's canonical JSON."""
+        """Return the SHA-256 of the contract's canonical JSON."""
         return hashlib.sha256(_canonical(self._content()).encode()).hexdigest()
 
     def check(self, frame: pl.DataFrame) -> None:
-        """Raise `ContractError` unless `frame` holds every feature in its type; other columns do not matter."""
+        """Raise `ContractError` unless `frame` holds every feature with its type; other columns are ignored."""
         schema = frame.schema
         missing = [name for name in self.names if name not in schema]
         if missing:
@@ -86,12 +86,14 @@ class FeatureContract:
             raise ContractError(f"features: found {', '.join(wrong)}; build the frame with features.build")
 
     def encode(self, frame: pl.DataFrame) -> npt.NDArray[np.float32]:
-        """Return the matrix (n, k), C-contiguous: NaN for null and for a category that training never saw.
+        """Return the model's input matrix (n, k), C-contiguous, with category codes for texts.
+
+        Null becomes NaN, and so does a category that was not seen in training.
 
         Raises
         ------
         ContractError
-            If the frame lacks a feature, or holds it in another type.
+            If the frame lacks a feature, or holds one with another type.
         """
         self.check(frame)
         coded = frame[list(self.names)].with_columns(self._codes)
@@ -103,12 +105,12 @@ class FeatureContract:
 
     @classmethod
     def from_json(cls, text: str) -> "FeatureContract":
-        """Read the JSON of `to_json`.
+        """Read a contract from the JSON that `to_json` writes.
 
         Raises
         ------
         ContractError
-            If the text is no contract, was modified, or names features that this version defines differently.
+            If the text is not a contract, was modified, or names features that this version defines differently.
         """
         try:
             stored = json.loads(text)

@@ -11,7 +11,7 @@ class FeatureError(Exception):
 
 
 class ContractError(FeatureError):
-    """A frame or a stored contract does not fit: what was found, and what was expected."""
+    """A frame or a stored contract does not fit; the message names what was found and what was expected."""
 
 
 class UnknownFeature(FeatureError):

@@ -1,7 +1,7 @@
-"""The point-in-time history of one trace: the jobs that ended, and those submitted, before a moment.
+"""The point-in-time history of one trace: which jobs had been submitted, started or ended before a given moment.
 
-Holds the events by key and answers spans and windows over them; which statistics become features is in `columns/`.
-Called by `features.build`, by training (whole trace) and by serving (the tail stored with a model).
+Holds the events of the jobs by key and in time order. `columns/` defines the statistics over them that become features.
+Used by `features.build`, by training (with the whole trace) and by serving (with the tail stored with a model).
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,16 +33,16 @@ DEPTH: Final[dict[str, int]] = {
     "user_group_gpus": 100,
     "all": 1000,
 }
-"""Ended jobs, and measured ones, kept per key: the longest window a feature may use."""
+"""Maximum number of newest ended jobs, and of newest measured jobs, that a feature may read under each key."""
 SUBMITTED_DEPTH: Final = 60
-"""Submissions kept per key."""
+"""Maximum number of newest submissions that a feature may read under each key."""
 LOAD_WINDOW_S: Final = 24 * 3600
-"""Window in seconds in which submissions and ends are counted."""
+"""Longest window in seconds over which features count submissions and ends."""
 SHORT_S: Final = 60.0
-"""A run below this many seconds is short: a crash at the start, or a smoke test."""
+"""Run time in seconds below which a run counts as short, such as a crash at the start or a smoke test."""
 
 NEVER: Final = np.iinfo(np.int64).max
-"""The time of an event that has not happened, in microseconds."""
+"""Time in microseconds that stands for an event that has not happened."""
 
 _TS = pl.Datetime("us", "UTC")
 JOB_COLUMNS: Final[dict[str, pl.DataType]] = {
@@ -61,22 +61,25 @@ JOB_COLUMNS: Final[dict[str, pl.DataType]] = {
     "instances": pl.Int32(),
     "req_gpus": pl.Float64(),
 }
-"""The columns of `jobs` that a history keeps."""
+"""The columns of the canonical table `jobs` that a history keeps, with their types."""
 USE_COLUMNS: Final = ("used_cpu_cores", "used_gpus", "mem_max_gib", "gpu_mem_max_gib")
-"""The columns of `usage` that a history keeps."""
+"""The columns of the canonical table `usage` that a history keeps."""
 _IDENTITY: Final = ("trace", "cluster", "job_id", "role")
 _ORDER: Final = ("submit_ts", "cluster", "job_id", "role")
 
 EVENT_KINDS: Final = ("submitted", "started", "ended", "measured")
 WEIGHTED_KINDS: Final = ("started", "ended")
-"""Kinds of events with summed weights: the sum over running jobs is that of started less that of ended jobs."""
+"""Kinds of events with running sums of job weights.
+
+The sum over running jobs is the sum over started jobs minus the sum over ended jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """The jobs of one trace, by key and in time order.
 
-    `frame` holds the jobs in canonical order (submission, then name) with their use; all arrays are by its rows.
+    `frame` holds the jobs and their measured use, sorted by submission time and then by identity. `submit_us`,
+    `start_us`, `end_us` and `values` have one entry per row of `frame`; `events` maps each kind of event to its events.
     """
 
     frame: pl.DataFrame
@@ -89,12 +92,14 @@ class History:
 
     @classmethod
     def of(cls, jobs: pl.DataFrame, usage: pl.DataFrame | None = None) -> "History":
-        """Build the history of `jobs`, all of one trace, ended or not, in any order; `usage` adds their measured use.
+        """Build the history of jobs from one trace, in any order; some may not have ended.
+
+        `usage` adds the measured use of some of the jobs.
 
         Raises
         ------
         ContractError
-            If a column is missing, or the jobs are of more than one trace.
+            If a column is missing, or the jobs belong to more than one trace.
         """
         _require(jobs, JOB_COLUMNS, "jobs")
         frame = jobs.select(pl.col(name).cast(dtype) for name, dtype in JOB_COLUMNS.items())
@@ -115,7 +120,7 @@ class History:
         Raises
         ------
         ContractError
-            If a column is missing, or the jobs are of more than one trace.
+            If a column is missing, or the jobs belong to more than one trace.
         """
         _require(frame, (*JOB_COLUMNS, *USE_COLUMNS, "measured"), "history")
         if frame["trace"].n_unique() > 1:
@@ -150,22 +155,22 @@ class History:
 
     @property
     def trace(self) -> str | None:
-        """The trace of the jobs; `None` while the history is empty."""
+        """Return the trace of the jobs, `None` while the history is empty."""
         return str(self.frame["trace"][0]) if self.frame.height else None
 
     @property
     def latest_submit_us(self) -> int:
-        """The latest known submission, in microseconds of Unix time (0 while the history is empty).
+        """Return the latest submission time in microseconds of Unix time, 0 while the history is empty.
 
-        After a round trip through `tail`, lookups are exact for jobs submitted later, and inexact for earlier ones.
+        A history rebuilt from `tail` gives exact lookups for jobs submitted after this time, but not for earlier jobs.
         """
         return int(self.submit_us[-1]) if self.frame.height else 0
 
     def tail(self) -> pl.DataFrame:
-        """Return the jobs that can affect lookups for a job submitted after the latest known submission.
+        """Return the jobs that can affect lookups for jobs submitted after `latest_submit_us`.
 
-        These are, by key, the newest ended, measured and submitted jobs; jobs submitted or ended in the last 24 h
-        before the latest submission; and jobs that had not ended by then.
+        These are the newest ended, measured and submitted jobs of each key, the jobs submitted or ended in the 24 hours
+        before `latest_submit_us`, and the jobs that had not ended at that time.
         """
         now = self.latest_submit_us
         since = now - LOAD_WINDOW_S * 1_000_000
@@ -176,7 +181,7 @@ class History:
         return self.frame.filter(pl.Series(keep))
 
     def _newest_by_key(self, kind: str, depth: Mapping[str, int], now: int) -> BoolArray:
-        """Mark the rows of each key's newest events up to `now`."""
+        """Mark the rows of the `depth` newest events of a kind under each key, up to and including the time `now`."""
         keep = np.zeros(self.frame.height, dtype=np.bool_)
         events = self.events[kind]
         for name, values in self.keyspace.values.items():
@@ -189,7 +194,7 @@ class History:
 
 
 def cluster_of_vc(history: History) -> dict[str | None, str | None]:
-    """Return the cluster that most of each VC's jobs ran on; under `None`, the cluster with the most jobs of all."""
+    """Map each virtual cluster to the cluster with most of its jobs, and `None` to the cluster with the most jobs."""
     counted = history.frame.group_by("cluster", "vc").len().sort("len", "cluster", "vc")
     clusters: dict[str | None, str | None] = {vc: cluster for cluster, vc, _ in counted.iter_rows()}
     totals = counted.group_by("cluster").agg(pl.col("len").sum()).sort("len", "cluster")
@@ -204,7 +209,7 @@ def _require(frame: pl.DataFrame, columns: Iterable[str], what: str) -> None:
 
 
 def times_us(frame: pl.DataFrame) -> dict[str, IntArray]:
-    """Return the times of submission, start and end in microseconds; `NEVER` for events that have not happened."""
+    """Return the jobs' submission, start and end times in microseconds; `NEVER` if the event has not happened."""
     times = {c: _microseconds(frame[f"{c}_ts"]) for c in ("submit", "start", "end")}
     over = frame.select(has_ended()).to_series().to_numpy()
     return {**times, "end": np.where(over, times["end"], NEVER)}
@@ -215,7 +220,7 @@ def _microseconds(ts: pl.Series) -> IntArray:
 
 
 def values_of(frame: pl.DataFrame) -> dict[str, FloatArray]:
-    """Return the columns that windows read, one value per job, NaN where unknown."""
+    """Return by name the values over which statistics are computed: one per job, NaN where unknown."""
     run_s = frame["run_s"].fill_null(float("nan")).to_numpy().astype(np.float64)
     unknown = np.isnan(run_s)
     failed = frame["status"].is_in([str(Status.FAILED), str(Status.NODE_FAIL)]).to_numpy()
@@ -231,7 +236,10 @@ def values_of(frame: pl.DataFrame) -> dict[str, FloatArray]:
 
 
 def weights_of(frame: pl.DataFrame, start_us: IntArray) -> dict[str, IntArray]:
-    """Return the whole numbers that load features sum over started jobs: one, GPUs in thousandths, start second."""
+    """Return by name the integer weights that load features sum over running jobs; 0 for jobs that have not started.
+
+    `jobs` is 1, `milli_gpus` the GPUs of the gang in thousandths, and `start_s` the start time in whole seconds.
+    """
     started = (start_us != NEVER).astype(np.int64)
     gpus = (frame["req_gpus"].fill_null(0.0) * 1000).round().cast(pl.Int64) * frame["instances"].cast(pl.Int64)
     return {

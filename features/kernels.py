@@ -1,7 +1,7 @@
-"""Compiled inner loops of features: statistics over the newest submissions, and the last step to a model's row.
+"""Compiled inner loops of features: statistics over the newest submissions, and the arithmetic of feature rows.
 
-Arithmetic on arrays, shared by both engines: called by `features.columns.newest` (training), and by `features.lookups`
-and `features.rows` (serving). The columns are named in `features.columns`.
+Called by `features.columns.newest` (training), and by `features.lookups` and `features.rows` (serving). The statistics
+are named in `features.columns.newest`.
 Numba caches the compiled code next to this file, else in its user cache; `NUMBA_CACHE_DIR` sets another folder.
 """
 
@@ -16,15 +16,15 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 Float32Array = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
-Compiled = Callable[..., Any]  # numba publishes no types: a kernel's parameters are given by its annotations
+Compiled = Callable[..., Any]  # numba has no types for compiled functions: see the annotations of each function
 
 DEPTH: Final = 60
-"""The number of newest submissions that statistics use."""
+"""Maximum number of newest submissions that the statistics read."""
 WIDTH: Final = 38
-"""The number of statistics."""
+"""Number of statistics per span of submissions."""
 
 _US: Final = 1_000_000
-_SLACK: Final = 1e-12  # a survival of 0.5 made of many factors is not exactly 0.5
+_SLACK: Final = 1e-12  # a survival of 0.5 computed as a product of many factors is not exactly 0.5
 _FEW: Final = 20
 _GAPS_US: Final = (60 * _US, 300 * _US, 1800 * _US)
 _SURVIVING: Final = (1 - 0.25 + _SLACK, 1 - 0.5 + _SLACK, 1 - 0.75 + _SLACK, 1 - 0.9 + _SLACK)
@@ -41,9 +41,11 @@ def _compiled(function: Compiled) -> Compiled:
 
 @_compiled
 def _survival(order: IntArray, ended: IntArray, run_s: FloatArray, counted: int, last: int, out: FloatArray) -> None:
-    """Write quantiles of the Kaplan-Meier curve over the submissions `order` (by run so far) below place `last`.
+    """Write the 25, 50, 75 and 90 % quantiles of a Kaplan-Meier curve of run times to `out` (4,).
 
-    `counted` of them are on the curve; `out` is for the four quantiles, the longest run where none is reached.
+    The curve is of the started jobs among the `last` newest submissions, `counted` in number. `order` lists started
+    jobs by their run time so far; an entry is a position counted from the newest submission. A quantile that the curve
+    does not reach is the longest run time.
     """
     out[:] = np.nan
     surviving, at_risk, reached = 1.0, counted, 0
@@ -62,9 +64,10 @@ def _survival(order: IntArray, ended: IntArray, run_s: FloatArray, counted: int,
 
 @_compiled
 def _bursts(since_us: IntArray, run_s: FloatArray, ended: IntArray, by_run: IntArray, out: FloatArray) -> None:
-    """Write, for each of three gaps, the size, age and ended share of the burst, then two quantiles of each burst.
+    """Write to `out` the size, age, ended share and two run-time quantiles of the burst, for each of three gaps.
 
-    A burst is the newest submissions, `since_us` (held,) ago, each less than a gap before the next newer one.
+    A burst consists of the newest submissions, each less than the gap before the next newer one, and the newest less
+    than the gap before now. `since_us` (held,) are the microseconds since each submission, newest first.
     """
     quantiles = np.empty(4, np.float64)
     for i, gap_us in enumerate(_GAPS_US):
@@ -95,9 +98,9 @@ def newest_of_one(
     end_us: IntArray,
     out: FloatArray,
 ) -> None:
-    """Write the statistics `out` (WIDTH,) of the newest of the submissions `rows[begin:stop]`, as known at `now_us`.
+    """Write to `out` (WIDTH,) the statistics of the newest submissions in `rows[begin:stop]`, as known at `now_us`.
 
-    `submit_us`, `start_us` and `end_us` are by row; events that have not happened are in the far future.
+    `submit_us`, `start_us` and `end_us` are indexed by row; events that have not happened have the time `NEVER`.
 
     References
     ----------
@@ -125,7 +128,7 @@ def newest_of_one(
         if place < _FEW:
             started_few += 1
             ended_few += ended[place]
-        # By run so far, an ended one before a running one of the same length, a newer before an older.
+        # Sort by run time so far; of equal run times, ended jobs first, then newer before older submissions.
         rank = run_us * 2 + (1 - ended[place])
         put = started
         while put > 0 and ranks[put - 1] > rank:
@@ -163,7 +166,7 @@ def newest_of_many(
     start_us: IntArray,
     end_us: IntArray,
 ) -> FloatArray:
-    """Return the statistics (n, WIDTH) of n spans of submissions, each as known at its `now_us`."""
+    """Return the statistics (n, WIDTH) of the n spans `rows[begin[i]:stop[i]]`, each as known at `now_us[i]`."""
     out = np.empty((len(begin), WIDTH), np.float64)
     for i in range(len(begin)):
         newest_of_one(rows, begin[i], stop[i], now_us[i], submit_us, start_us, end_us, out[i])
@@ -182,7 +185,10 @@ def newest_at_places(
     places: IntArray,
     row: FloatArray,
 ) -> None:
-    """Write those `stats` of the newest of the submissions `rows[:stop]` to their `places` in a feature row."""
+    """Write statistics of the newest submissions in `rows[:stop]` into a feature row.
+
+    Statistic `stats[i]` goes to the column `places[i]` of `row`.
+    """
     out = np.empty(WIDTH, np.float64)
     newest_of_one(rows, 0, stop, now_us, submit_us, start_us, end_us, out)
     for i in range(len(stats)):
@@ -191,9 +197,10 @@ def newest_at_places(
 
 @_compiled
 def own_numbers(numbers: FloatArray, rules: IntArray, matrix: FloatArray) -> None:
-    """Write features of jobs' own numbers to `matrix` (n, k), by `rules` (r, 4): column, above, times, over.
+    """Compute features from the jobs' own `numbers` (n, c), and write them to `matrix` (n, k).
 
-    The last three are columns of `numbers` (n, c), -1 for none; a ratio over 0 or less is NaN.
+    Each rule of `rules` (r, 4) is (column of `matrix`, above, times, over). The last three are columns of `numbers`, or
+    -1 if absent. The feature is above * times / over, NaN where `over` is not positive.
     """
     for i in range(len(numbers)):
         for rule in range(len(rules)):
@@ -210,9 +217,12 @@ def own_numbers(numbers: FloatArray, rules: IntArray, matrix: FloatArray) -> Non
 def relative_rows(
     matrix: FloatArray, reference: FloatArray, seconds: IntArray, logs: IntArray, out: Float32Array
 ) -> None:
-    """Write a feature matrix (n, k) as float32, with run times relative to each row's p50 `reference` (n, 2).
+    """Write a feature matrix (n, k) to `out` as float32, with run-time features relative to the job's reference.
 
-    The columns `seconds` become logs of at least one second; the columns `logs` are logs already.
+    The first column of `reference` (n, 2), the log of the p50 reference, is subtracted from run-time features in log
+    seconds. It changes `matrix`.
+
+    The columns `seconds` are converted to logs first (at least 1 s); the columns `logs` are in log seconds already.
     """
     for i in range(len(matrix)):
         for column in seconds:

@@ -1,7 +1,8 @@
-"""Keys of history: their integer codes (`Keyspace`), and the events under each key in time order (`Events`).
+"""Keys of the history: their integer codes (`Keyspace`), and the events under each key in time order (`Events`).
 
-A key selects the earlier jobs that count for a job: its user's, its virtual cluster's, similar ones. Features are not
-here. Also single jobs and runs as values (`JobAsked`, `EndedRun`). Called by `history`, `online`, `ledger` and `rows`.
+A key selects the earlier jobs that a feature is computed from: those of the same user, of the same virtual cluster, or
+similar jobs. Also defines one job (`JobAsked`) and one ended run (`EndedRun`). Called by `history`, `online`, `ledger`
+and `rows`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,19 +28,19 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "user_group_gpus": ("cluster", "user", "group", "gpus"),
     "all": ("cluster",),
 }
-"""Key name to its parts; `gpus` is the gang's GPU count. No key spans clusters: a cluster is a tenant."""
+"""Parts of each key by its name; `gpus` is the gang's number of GPUs. A key never joins jobs of several clusters."""
 
 LIKE: Final = "like"
 LIKE_LEVELS: Final = ("group_role", "user_gpus", "vc_gpus", "gpus", "all")
-"""Levels of the key `like`, which selects similar jobs: the first of these keys of which the job has all parts."""
+"""Keys that `like`, which selects similar jobs, may stand for: the first of which all parts are known for the job."""
 
 KEY_NAMES: Final = (*KEYS, LIKE)
-"""The column order of every matrix of key codes."""
+"""All key names, in the column order of matrices of key codes."""
 
 PARTS: Final = ("cluster", "user", "vc", "group", "role", "gpus")
 
 Parts = tuple[str | None, str | None, str | None, str | None, str | None, float | None]
-"""One job's values of `PARTS`; None where unknown."""
+"""The values of one job's key parts, in the order of `PARTS`; None where unknown."""
 KeyValue = tuple[Any, ...]  # texts, and the number of GPUs
 
 
@@ -52,7 +53,9 @@ _VALUE_OF: Final = {name: _value_of(parts) for name, parts in KEYS.items()}
 
 
 def key_of(name: str, parts: Parts) -> tuple[str, KeyValue] | None:
-    """Return the name and value of one job's key, None if a part is unknown; for `like`, of the first level it has.
+    """Return the name and value of one job's key, None if a part is unknown.
+
+    `like` is replaced by the first of `LIKE_LEVELS` of which all parts are known.
 
     >>> key_of("like", ("c", "u", None, None, "job", 2.0))
     ('user_gpus', ('c', 'u', 2.0))
@@ -65,9 +68,9 @@ def key_of(name: str, parts: Parts) -> tuple[str, KeyValue] | None:
 
 
 UNSEEN: Final = -1
-"""The code of a key that no job of the history has."""
+"""Code of a key value that no job of the history has."""
 NULL: Final = -2
-"""The code of a key with an unknown part: unknown users do not count as one user."""
+"""Code of a key with an unknown part. It never selects a history, so jobs with unknown users do not share one."""
 
 
 def _part_values(jobs: pl.DataFrame, part: str) -> list[object]:
@@ -78,7 +81,12 @@ def _part_values(jobs: pl.DataFrame, part: str) -> list[object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keyspace:
-    """Integer codes of all key values of a history; the keys share one code space."""
+    """Integer codes of all key values of a history.
+
+    `parts` numbers the values of each part. `values` holds for each key the sorted combinations of part numbers that
+    occur; the code of a combination is its position plus the key's entry of `offsets`, so codes of different keys
+    differ. `size` is the number of codes.
+    """
 
     parts: Mapping[str, Mapping[object, int]]
     values: Mapping[str, IntArray]
@@ -87,7 +95,7 @@ class Keyspace:
 
     @classmethod
     def of(cls, jobs: pl.DataFrame) -> "Keyspace":
-        """Give each key value of `jobs` a code; the codes do not depend on the order of the rows."""
+        """Assign a code to each key value of `jobs`. The codes do not depend on the order of the rows."""
         parts: dict[str, dict[object, int]] = {}
         for part in PARTS:
             seen = sorted({v for v in _part_values(jobs, part) if v is not None}, key=lambda v: (str(type(v)), v))
@@ -109,7 +117,7 @@ class Keyspace:
         return matrix
 
     def code_of(self, name: str, value: KeyValue) -> int:
-        """Return the code of one key of `KEYS` by its value, `UNSEEN` where no job of the history has it."""
+        """Return the code of a value of the key `name` (of `KEYS`), `UNSEEN` if no job of the history has it."""
         combined = 0
         for part, each in zip(KEYS[name], value, strict=True):
             code = self.parts[part].get(each, UNSEEN)
@@ -139,7 +147,10 @@ def _numbered(jobs: pl.DataFrame, parts: Mapping[str, Mapping[object, int]]) -> 
 def _combined(
     numbered: Mapping[str, IntArray], parts: Mapping[str, Mapping[object, int]], key: Sequence[str]
 ) -> IntArray:
-    """Return one number per row for the key's parts together; a null part makes it null, an unseen one unseen."""
+    """Return one number per row that combines the key's parts.
+
+    It is `NULL` if any part is null, else `UNSEEN` if any part is unseen.
+    """
     combined = np.zeros(len(numbered["cluster"]), dtype=np.int64)
     worst = np.zeros_like(combined)
     for part in key:
@@ -161,11 +172,12 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
-    """Events ordered by key code, then time, then row; an event is listed once under each key of its row.
+    """Events of one kind, sorted by key code, then time, then row; each is listed once under every key of its job.
 
-    `clock` holds the distinct times (microseconds), `order` the sorted numbers `code * (len(clock) + 1) + rank`,
-    `rows` the row of each event in the history's frame, `begins` where each code's events begin, and `running` the
-    running sums of integer weights along the order (one longer, from 0): whole numbers, so that sums are exact.
+    `clock` holds the distinct times (microseconds). `order` holds the sorted numbers `code * (len(clock) + 1) + rank`,
+    where rank is the event time's index in `clock`. `rows` is the row of each event in the history's frame, and
+    `begins` the position of the first event of each code. `running` holds running sums of job weights along the order;
+    they start with 0, and are integers so that differences are exact.
     """
 
     clock: IntArray
@@ -178,23 +190,26 @@ class Events:
     def of(
         cls, *, codes: IntArray, ts: IntArray, rows: IntArray, size: int, weights: Mapping[str, IntArray]
     ) -> "Events":
-        """Order the events at `ts` (n,) of the ascending `rows` (n,) under `codes` (n, keys).
+        """Sort events with times `ts` (n,), rows `rows` (n,) in ascending order and key codes `codes` (n, keys).
 
-        `size` is the number of codes; `weights` holds whole numbers, one per row of the frame.
+        `size` is the number of codes; each array of `weights` has one integer per row of the history's frame.
         """
         clock = np.unique(ts)
         stride = len(clock) + 1
         numbers = codes * stride + np.searchsorted(clock, ts)[:, None]
         held = codes >= 0
         numbers, repeated = numbers[held], np.broadcast_to(rows[:, None], codes.shape)[held]
-        sorting = np.argsort(numbers, kind="stable")  # ties stay in the order of the rows
+        sorting = np.argsort(numbers, kind="stable")  # events of equal code and time stay in the order of their rows
         order, ordered_rows = numbers[sorting], repeated[sorting]
         begins = np.searchsorted(order, np.arange(size + 1, dtype=np.int64) * stride)
         running = {name: np.concatenate(([0], np.cumsum(weight[ordered_rows]))) for name, weight in weights.items()}
         return cls(clock=clock, order=order, rows=ordered_rows, begins=begins.astype(np.int64), running=running)
 
     def span(self, codes: IntArray, ts: IntArray) -> tuple[IntArray, IntArray]:
-        """Return where the events under `codes` begin and where those strictly before `ts` stop; empty if no code."""
+        """Return the begin and stop positions of the events under `codes` strictly before `ts`.
+
+        Spans of negative codes are empty.
+        """
         known = np.maximum(codes, 0)
         numbers = known * (len(self.clock) + 1) + np.searchsorted(self.clock, ts)
         begin = np.where(codes >= 0, self.begins[known], 0) if len(self.begins) > 1 else np.zeros_like(codes)
@@ -202,7 +217,7 @@ class Events:
         return begin, stop
 
     def newest(self, begin: IntArray, stop: IntArray, last: int) -> tuple[IntArray, BoolArray]:
-        """Return the rows of the `last` newest events of each span (n, last), newest first, and which are in use."""
+        """Return the rows of the `last` newest events per span (n, last), newest first, and which entries hold one."""
         places = stop[:, None] - 1 - np.arange(last)
         held = places >= begin[:, None]
         if not len(self.rows):
@@ -212,7 +227,7 @@ class Events:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobAsked:
-    """One job at its submission, by the canonical names; NaN for an unknown number, None for an unknown text."""
+    """One job at its submission, with canonical column names; NaN for an unknown number, None for an unknown text."""
 
     trace: str
     cluster: str | None
@@ -235,7 +250,7 @@ class JobAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedRun:
-    """One ended run, by the canonical names; NaN for a number that is unknown or was not measured."""
+    """One ended run, with canonical column names; NaN for a number that is unknown or was not measured."""
 
     trace: str
     cluster: str
@@ -259,13 +274,13 @@ class EndedRun:
 
 
 def parts_of(job: JobAsked | EndedRun) -> Parts:
-    """Return a job's values of `PARTS`."""
+    """Return the key parts of a job or run, in the order of `PARTS`."""
     gpus = job.req_gpus * job.instances
     return job.cluster, job.user, job.vc, job.group, job.role, gpus if gpus == gpus else None  # NaN is not itself
 
 
 def keys_of(run: EndedRun) -> list[tuple[str, KeyValue]]:
-    """Return all keys of a run."""
+    """Return the names and values of all keys of a run, without those that have an unknown part."""
     parts = parts_of(run)
     keys = (key_of(name, parts) for name in KEYS)
     return [key for key in keys if key is not None]

@@ -1,5 +1,5 @@
-"""The feature functions, one noun a file: `request`, `recency`, `load`, `newest`.
+"""Definitions of all features, one file per source: `request`, `recency`, `load` and `newest`.
 
-Each file ends in a dict of the features it defines; frames and contracts are made elsewhere.
+Each file ends with a dict of the features it defines. Feature frames and contracts are made elsewhere.
 Called by `features.sets`, which joins the dicts, and by `features.build`.
 """

@@ -1,6 +1,6 @@
-"""The definition of a feature (name, unit, kind, source), and the history spans that features of frames read.
+"""The definition of a feature (name, unit, kind, source), and the lookup of many jobs in a history (`Lookback`).
 
-The features themselves are in the sibling files, the registry of all in `features.sets`.
+The features themselves are defined in the sibling files; `features.sets` registers all of them.
 Called by every file of `columns/`, by `features.build` and by `features.contract`.
 """
 
@@ -18,19 +18,22 @@ from features.history import History
 from features.keys import KEY_NAMES, NULL
 
 Kind = Literal["q", "c"]
-"""XGBoost's feature types: quantity or category."""
+"""XGBoost's code of a feature type: `q` for a quantity, `c` for a category."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnNumber:
-    """A number of the job's own row: `above`, times `times`, divided by `over` where that is positive, else unknown."""
+    """A number computed from the job's own row: `above` * `times` / `over`.
+
+    The fields name columns; `times` and `over` may be absent. The number is unknown where `over` is not positive.
+    """
 
     above: str
     times: str | None = None
     over: str | None = None
 
     def expression(self) -> pl.Expr:
-        """Return the number over the canonical columns."""
+        """Return the polars expression of the number, which reads canonical columns."""
         value = pl.col(self.above).cast(pl.Float64)
         if self.times is not None:
             value = value * pl.col(self.times).cast(pl.Float64)
@@ -40,7 +43,7 @@ class OwnNumber:
         return pl.when(below > 0).then(value / below)
 
     def rule(self, names: Sequence[str]) -> tuple[int, int, int]:
-        """Return the rule for `kernels.own_numbers`: positions in `names` of its three columns, -1 for none."""
+        """Return the rule for `kernels.own_numbers`: positions of `above`, `times`, `over` in `names`, -1 if absent."""
         above, times, over = (-1 if c is None else names.index(c) for c in (self.above, self.times, self.over))
         return above, times, over
 
@@ -52,20 +55,24 @@ class Text:
     column: str
 
     def expression(self) -> pl.Expr:
-        """Return the text over the canonical columns."""
+        """Return the polars expression of the text, which reads a canonical column."""
         return pl.col(self.column).cast(pl.String)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalTime:
-    """A number computed from the submission time in the trace's own time zone."""
+    """A number computed from the submission time in the trace's own time zone.
+
+    `zones` maps the start of a trace's name to its time zone. `of_series` computes the number of a column,
+    `of_datetime` the number of one time; both give equal results.
+    """
 
     zones: Mapping[str, str]
     of_series: Callable[[pl.Expr], pl.Expr]
     of_datetime: Callable[[datetime], float]
 
     def expression(self) -> pl.Expr:
-        """Return the number over the canonical columns."""
+        """Return the polars expression of the number, which reads canonical columns."""
         submit_ts = pl.col("submit_ts")
         value = self.of_series(submit_ts)
         for prefix, zone in self.zones.items():
@@ -74,18 +81,18 @@ class LocalTime:
         return value.cast(pl.Float64)
 
     def of(self, trace: str, submit_us: int) -> float:
-        """Return the number of one job."""
+        """Return the number of one job of `trace`, submitted `submit_us` microseconds after the Unix epoch."""
         zone = next((ZoneInfo(zone) for prefix, zone in self.zones.items() if trace.startswith(prefix)), UTC)
         return self.of_datetime(datetime.fromtimestamp(submit_us // 1_000_000, zone))
 
 
 Own = OwnNumber | Text | LocalTime
-"""Sources computed from the job's own row."""
+"""A feature source that is computed from the job's own row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recent:
-    """A statistic over the `last` newest ended (or measured) jobs of a key."""
+    """The statistic `stat` of `column` over the `last` newest ended (or measured) jobs with the same `key`."""
 
     events: Literal["ended", "measured"]
     key: str
@@ -96,7 +103,7 @@ class Recent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """A measure of the submitted, running and waiting jobs of a key at the job's submission."""
+    """A measure (of `columns.load.MEASURES`) of the jobs with the same key, at the job's submission."""
 
     key: str
     measure: str
@@ -104,22 +111,22 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Newest:
-    """A statistic over the newest submissions of a key, ended or not."""
+    """A statistic over the newest submissions with the same key, whether those jobs have ended or not."""
 
     key: str
     stat: str
 
 
 Look = Recent | Load | Newest
-"""Sources computed from the history."""
+"""A feature source that is computed from the history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
     """One column of a feature frame.
 
-    `source` is computed from the job's own row or from the history.
-    `needs` names the canonical columns read; `from_request` marks features that change with a counterfactual request.
+    `source` defines how the feature is computed: from the job's own row or from the history.
+    `needs` names the canonical columns it reads; `from_request` is true if it changes with a counterfactual request.
     """
 
     name: str
@@ -146,24 +153,25 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookback:
-    """The key codes (n, keys) and submission times in microseconds (n,) of jobs to look up in a history."""
+    """Jobs to look up in a history: their key codes (n, keys) and their submission times in microseconds (n,)."""
 
     history: History
     codes: IntArray
     submit_us: IntArray
     spans: dict[tuple[str, tuple[str, ...], int], tuple[IntArray, IntArray]] = field(default_factory=dict)
-    """Cached spans: many measures read the same ones."""
+    """Cache of the results of `span`, since several features read the same span."""
 
     @classmethod
     def of(cls, jobs: pl.DataFrame, history: History) -> "Lookback":
-        """Look up the keys of `jobs` in `history`."""
+        """Prepare the lookup of `jobs` in `history`: find the code of each key of each job."""
         submit_us = jobs["submit_ts"].dt.cast_time_unit("us").to_physical().to_numpy().astype(np.int64)
         return cls(history=history, codes=history.keyspace.codes(jobs), submit_us=submit_us)
 
     def span(self, kind: str, keys: Sequence[str], ago_us: int = 0) -> tuple[IntArray, IntArray]:
-        """Return where each (job, key)'s events of a kind begin and stop: those strictly before `ago_us` ago.
+        """Return, for each job and key, the begin and stop positions of its events in `History.events[kind]`.
 
-        Both are (n * keys,), job by job.
+        Only events strictly before the submission minus `ago_us` microseconds are inside. Both arrays have shape
+        (n * keys,), with all keys of the first job first.
         """
         wanted = (kind, tuple(keys), ago_us)
         if wanted not in self.spans:

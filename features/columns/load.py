@@ -1,6 +1,6 @@
-"""Features of the load at submission: recent submissions of a key, its running and its waiting jobs.
+"""Features of the load at submission: counts of recent submissions, running jobs and waiting jobs with the same key.
 
-Only jobs submitted strictly before count, with the state they had at the submission.
+Only jobs submitted strictly before the job count, each in the state it had at the job's submission.
 Called through `features.sets` and by `features.build`.
 """
 
@@ -15,29 +15,29 @@ from features.columns.feature import KEY_COLUMNS, Feature, Load, Lookback
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-Number = Any  # a number of one key at one moment, or an array of many: the arithmetic is the same
+Number = Any  # a number for one key at one moment, or an array for many; measures work on both
 
 _US: Final = 1_000_000
 
 
 class Moment(Protocol):
-    """The state of one key at a moment, or of many keys each at its own."""
+    """The history under one key at one moment, or under many keys, each at its own moment."""
 
     @property
     def now_us(self) -> Number:
         """Return the moment, in microseconds."""
 
     def count(self, kind: str, ago_us: int = 0) -> Number:
-        """Return how many events of a kind came before `ago_us` ago."""
+        """Return how many events of a kind happened strictly before the moment minus `ago_us` microseconds."""
 
     def running(self, weight: str) -> Number:
-        """Return the sum of a weight over the jobs that had started and not ended."""
+        """Return the sum of a weight over the jobs that run at the moment."""
 
     def since_end_us(self) -> Number:
-        """Return the time since a job last ended, NaN if none had."""
+        """Return the microseconds since a job last ended, NaN if none has ended."""
 
     def per(self, above: Number, below: Number) -> Number:
-        """Return a ratio of whole numbers, NaN where `below` is zero."""
+        """Return the ratio `above` / `below` of whole numbers, NaN where `below` is zero."""
 
 
 Measure = Callable[[Moment], Number]
@@ -49,28 +49,28 @@ def counted(kind: str, window_s: int) -> Measure:
 
 
 def running_jobs(at: Moment) -> Number:
-    """Return how many jobs had started and not ended."""
+    """Return how many jobs run at the moment."""
     return at.running("jobs")
 
 
 def running_gpus(at: Moment) -> Number:
-    """Return the GPUs held by the jobs that had started and not ended."""
+    """Return the GPUs of the jobs that run at the moment."""
     return at.running("milli_gpus") / 1000
 
 
 def waiting_jobs(at: Moment) -> Number:
-    """Return how many jobs had been submitted and had neither started nor ended."""
+    """Return how many submitted jobs have neither started nor ended at the moment."""
     return at.count("submitted") - at.count("ended") - at.running("jobs")
 
 
 def running_mean_s(at: Moment) -> Number:
-    """Return how long, on average, the jobs that run have been running (to the second)."""
+    """Return the mean seconds since their start over the jobs that run; start times are cut to whole seconds."""
     jobs = at.running("jobs")
     return at.per(at.now_us // _US * jobs - at.running("start_s"), jobs)
 
 
 def since_end_s(at: Moment) -> Number:
-    """Return the seconds since a job of the key last ended."""
+    """Return the seconds since a job with the key last ended."""
     return at.since_end_us() / _US
 
 
@@ -89,12 +89,15 @@ MEASURES: Final[dict[str, Measure]] = {
     "waiting_jobs": waiting_jobs,
     "since_end_s": since_end_s,
 }
-"""Measure name to its function of a moment."""
+"""Measures by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Moments:
-    """Several keys of many jobs at their submission: every result is (n * keys,), job by job."""
+    """A `Moment` of several keys of n jobs, each at its submission.
+
+    Results have shape (n * keys,), with all keys of the first job first.
+    """
 
     seen: Lookback
     keys: Sequence[str]
@@ -129,11 +132,11 @@ _UNIT_OF_SUFFIX: Final = {"_s": "s", "_gpus": "GPUs"}
 
 
 Plan = Mapping[str, tuple[tuple[str, ...], IntArray]]
-"""For each measure, its keys and the positions of the lookups it fills."""
+"""For each measure name: the keys to look up, and the positions of these lookups in the list of loads."""
 
 
 def plan(loads: Sequence[Load]) -> Plan:
-    """Group `loads` by measure."""
+    """Group the lookups `loads` by measure."""
     places = {}
     for measure in dict.fromkeys(look.measure for look in loads):
         here = [place for place, look in enumerate(loads) if look.measure == measure]
@@ -142,7 +145,7 @@ def plan(loads: Sequence[Load]) -> Plan:
 
 
 def fill(answers: FloatArray, planned: Plan, seen: Lookback) -> None:
-    """Write the planned loads into `answers` (loads, n)."""
+    """Look up the planned load features of n jobs and write them into `answers` (loads, n)."""
     for measure, (keys, places) in planned.items():
         answers[places] = MEASURES[measure](_Moments(seen=seen, keys=keys)).reshape(-1, len(keys)).T
 

@@ -1,6 +1,7 @@
-"""Features of a key's newest submissions, ended or not: how long they had run, and the burst that a job belongs to.
+"""Features of the newest submissions with the same key: how long those jobs had run, and the burst the job continues.
 
-Running jobs count as "at least this long", so long jobs count before they end (Kaplan-Meier quantiles).
+Jobs that still run are included with their run time so far, as censored observations of Kaplan-Meier curves. So long
+jobs count before they end.
 Called through `features.sets` and by `features.build`.
 """
 
@@ -18,9 +19,9 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 NEWEST_COUNTS: Final = (20, SUBMITTED_DEPTH)
-"""Submissions per Kaplan-Meier curve."""
+"""Numbers of newest submissions from which Kaplan-Meier curves are computed."""
 BURST_GAPS_S: Final = (60, 300, 1800)
-"""Submissions of one key closer than this are one burst, at three scales."""
+"""Maximum gap in seconds between neighbouring submissions of one burst, at three scales."""
 
 UNITS: Final[dict[str, str]] = {
     **{f"newest{back}_so_far_s": "s" for back in (1, 2, 3, 4, 5)},
@@ -35,26 +36,31 @@ UNITS: Final[dict[str, str]] = {
     **{f"burst{gap_s}_ended_frac": "fraction" for gap_s in BURST_GAPS_S},
     **{f"burst{gap_s}_run_s_km{p}": "s" for gap_s in BURST_GAPS_S for p in (50, 90)},
 }
-"""Statistic name to its unit, in the order in which `features.kernels.newest_of_one` writes them:
+"""Units by statistic name, in the order in which `features.kernels.newest_of_one` writes the statistics.
 
-how long the newest five had run; whether the newest three had ended (1) or not (0); how long ago they came;
-quantiles of Kaplan-Meier curves over the newest 20 and 60; the share of the newest 20 that had ended, the run time of
-the newest that had, and how many are newer; and of the burst that the job continues (no gap reaches it): how many came
-before (0: the job opens one), how long since its first, the share that had ended, and quantiles of its own curve.
+- `newest*_so_far_s`: run time so far of the k-th newest submission.
+- `newest*_ended`: 1 if the k-th newest submission has ended, else 0.
+- `newest*_since_s`: seconds since the k-th newest submission.
+- `newest_run_s_km*`: quantiles of the Kaplan-Meier curve of the newest 20 or 60 submissions.
+- `newest_ended_*`: share of the newest 20 that have ended; run time of the newest ended job, and the number of newer
+  submissions.
+- `burst*`: the burst that the job continues, in which no gap between submissions reaches the scale. The number of
+  earlier submissions in it (0 if the job opens one), the seconds since the first, the ended share, and quantiles of
+  the burst's own Kaplan-Meier curve.
 """
 STATS: Final = tuple(UNITS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The keys to look up, and for each key the positions of its lookups and of their statistics."""
+    """The keys to look up; `places` maps each key to the positions of its lookups and the indices of their `STATS`."""
 
     keys: tuple[str, ...]
     places: Mapping[str, tuple[IntArray, IntArray]]
 
 
 def plan(looks: Sequence[Newest]) -> Plan:
-    """Group `looks` by key."""
+    """Group the lookups `looks` by key."""
     keys = tuple(dict.fromkeys(look.key for look in looks))
     places = {}
     for key in keys:
@@ -64,10 +70,12 @@ def plan(looks: Sequence[Newest]) -> Plan:
 
 
 def fill(answers: FloatArray, planned: Plan, seen: Lookback) -> None:
-    """Write the planned lookups into `answers` (looks, n)."""
+    """Compute the planned lookups of n jobs and write them into `answers` (looks, n)."""
     if not planned.keys:
         return
-    from features.kernels import newest_of_many  # numba takes half a second: only where rows are made
+    from features.kernels import (
+        newest_of_many,
+    )  # importing numba takes half a second: only callers that need features pay for it
 
     history, events = seen.history, seen.history.events["submitted"]
     begin, stop = seen.span("submitted", planned.keys)

@@ -1,6 +1,7 @@
-"""Features of the newest ended jobs of a key: how long they ran, how they ended, what they used.
+"""Features of the newest ended jobs with the same key: how long they ran, how they ended, what they used.
 
-Each statistic reads one window, row by row, without running sums; the windows are listed at the end of this file.
+Each statistic is computed from one window of jobs, never from running sums. The windows are listed at the end of this
+file.
 Called through `features.sets` and by `features.build`.
 """
 
@@ -23,7 +24,11 @@ Rows = tuple[IntArray, npt.NDArray[np.bool_]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The values of n windows: newest first (n, last), sorted with NaN at the end, and how many are known (n,)."""
+    """The values in n windows.
+
+    `newest` (n, last) holds them newest first; `ranked` (n, last) in ascending order, with NaN at the end; `count` (n,)
+    is the number of known values.
+    """
 
     newest: FloatArray
     ranked: FloatArray
@@ -31,17 +36,17 @@ class Sample:
 
 
 def count(sample: Sample) -> FloatArray:
-    """Return how many values the window holds."""
+    """Return the number of known values in each window (n,)."""
     return sample.count.astype(np.float64)
 
 
 def mean(sample: Sample) -> FloatArray:
-    """Return the mean."""
+    """Return the mean of the known values in each window (n,)."""
     return _divide(np.where(np.isnan(sample.newest), 0.0, sample.newest).sum(axis=1), sample.count)
 
 
 def std(sample: Sample) -> FloatArray:
-    """Return the standard deviation of the window itself."""
+    """Return the standard deviation of the known values in each window (n,), divided by n, not n - 1."""
     gaps = sample.newest - mean(sample)[:, None]
     return np.sqrt(_divide(np.where(np.isnan(gaps), 0.0, gaps * gaps).sum(axis=1), sample.count))
 
@@ -51,7 +56,7 @@ def _divide(sums: FloatArray, counts: IntArray) -> FloatArray:
 
 
 def quantile(level: float) -> Callable[[Sample], FloatArray]:
-    """Return the statistic that interpolates linearly between the ranked values at `level`."""
+    """Return the statistic that computes the quantile at `level`, with linear interpolation."""
 
     def at_level(sample: Sample) -> FloatArray:
         place = np.maximum(sample.count - 1, 0) * level
@@ -65,7 +70,7 @@ def quantile(level: float) -> Callable[[Sample], FloatArray]:
 
 
 def nth(back: int) -> Callable[[Sample], FloatArray]:
-    """Return the statistic that is the `back`-th newest value alone."""
+    """Return the statistic that selects the `back`-th newest value."""
     return lambda sample: sample.newest[:, back - 1]
 
 
@@ -88,9 +93,10 @@ _RANKED: Final = frozenset({"p10", "p25", "p50", "p75", "p90", "max"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """All lookups in the `last` newest events of a kind.
+    """All lookups that read the `last` newest events of one kind.
 
-    `stats` holds, by column and statistic, the positions of the lookups it fills and of their keys.
+    `stats` maps a column and a statistic to two arrays: the positions of its lookups in the list of all lookups, and
+    the positions of their keys in `keys`.
     """
 
     events: str
@@ -100,11 +106,11 @@ class Window:
 
 
 Plan = tuple[Window, ...]
-"""The distinct windows of a list of lookups."""
+"""The windows that together answer a list of lookups."""
 
 
 def plan(looks: Sequence[Recent]) -> Plan:
-    """Group `looks` by window; list for each statistic the lookups it fills and their keys."""
+    """Group the lookups `looks` by window, column and statistic."""
     grouped: dict[tuple[str, int], list[int]] = defaultdict(list)
     for place, look in enumerate(looks):
         grouped[look.events, look.last].append(place)
@@ -124,7 +130,7 @@ def fill(answers: FloatArray, windows: Plan, seen: Lookback) -> None:
     for window in windows:
         events = seen.history.events[window.events]
         begin, stop = seen.span(window.events, window.keys)
-        # Neighbours in time often see the same window: compute each distinct one once.
+        # Jobs submitted close together often have the same window: compute each distinct window once.
         distinct, inverse = np.unique(stop * (len(events.rows) + 1) + begin, return_inverse=True)
         stops, begins = np.divmod(distinct, len(events.rows) + 1)
         rows, held = events.newest(begins, stops, window.last)
@@ -136,9 +142,9 @@ def fill(answers: FloatArray, windows: Plan, seen: Lookback) -> None:
 
 
 def of_spans(windows: Plan, values: Mapping[str, FloatArray], newest: Callable[[str, int], Rows]) -> FloatArray:
-    """Return the planned lookups, all of one key, over n spans of events (n, looks).
+    """Return the planned lookups, all of one key, for n timelines (n, looks).
 
-    `newest` returns the rows of the newest events of a kind, (n, last) as `Events.newest` does.
+    `newest(kind, last)` returns the rows of the newest events of a kind, shape (n, last), as `Events.newest` does.
     """
     answers: dict[int, FloatArray] = {}
     for window in windows:

@@ -1,7 +1,7 @@
 """Features of the job's own row: its request, its categories, and the local hour and weekday of its submission.
 
-All are known at submission; `nodes` is left out, since it is known only after placement. There is no day index: a tree
-would fit the past with it. Called through `features.sets`.
+The column `nodes` is not a feature, since it is known only after placement. Nor is the date: a tree would memorise past
+days with it. Called through `features.sets`.
 """
 
 from datetime import datetime
@@ -71,7 +71,7 @@ def _hour_of_datetime(ts: datetime) -> float:
 
 
 HOUR: Final = LocalTime(zones=ZONES, of_series=_hour_of_series, of_datetime=_hour_of_datetime)
-"""The local hour of day in quarters (0..23.75): exact, where minutes over 60 would round by the batch."""
+"""The local hour of day in steps of 0.25 (0..23.75). Quarters are exact as floats, so both engines agree to the bit."""
 WEEKDAY: Final = LocalTime(
     zones=ZONES, of_series=lambda ts: ts.dt.weekday(), of_datetime=lambda ts: float(ts.isoweekday())
 )
