@@ -1,5 +1,6 @@
-"""Simulation of a cluster: engines, measures, energy accounts, settings and result files.
+"""Simulation of a cluster: engines, metrics, energy accounts, settings and result files.
 
-The files here read `energy`, `measures` and `engine`, in that order and never upwards; studies are elsewhere.
+Modules of this folder may import `energy`, `energy` may import `measures`, and `measures` may import `engine`, but not
+the other way round.
 Called by `pipelines.cli`, the report and `pipelines.studies`.
 """

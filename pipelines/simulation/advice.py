@@ -1,9 +1,10 @@
-"""The arms of a simulation: each gives every job of the pool one recommendation. Two predictors without a model.
+"""The arms of a simulation, and two predictors without a model (constant and oracle).
 
-An arm is computed by a scale: Algorithm 1 with its predictor and policy filled in. Nothing is simulated here.
+An arm is a way to choose requests: it gives every job of the pool one recommendation. A scale is the function that
+computes them: Algorithm 1 with its predictor and its shrink policy filled in. Nothing is simulated here.
 Called by `pipelines.simulation.simulate`, the commands and the studies.
 """
-# ruff: noqa: ARG002 -- the protocol fixes the signature; a constant uses none of it
+# ruff: noqa: ARG002 -- the `Predictor` protocol fixes the signatures, although a constant ignores its arguments
 
 import math
 from collections.abc import Mapping, Sequence
@@ -31,12 +32,12 @@ from scheduler_core.types import (
 )
 
 ORACLE_RUNS: Final = 1_000_000
-"""Runs that the oracle claims to have seen: more than any policy requires."""
+"""Number of earlier runs that the oracle reports for every job: more than any shrink policy requires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstantPredictor:
-    """Predict the same run time and peak use for every job."""
+    """A predictor that returns the same run time and peak use for every job."""
 
     run_s: float
     peak: Request
@@ -45,7 +46,7 @@ class ConstantPredictor:
     known: Knowledge = field(default_factory=Knowledge)
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Return `run_s` for both quantiles."""
+        """Return `run_s` as both quantiles of every job and request."""
         return RunTimes(p50=np.full(len(rows), self.run_s), p90=np.full(len(rows), self.run_s))
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
@@ -61,27 +62,27 @@ class ConstantPredictor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OraclePredictor:
-    """Predict each job's recorded need, and its run time under the slowdown model `contention`.
+    """A predictor that knows each job's recorded run: it returns the need, and the run time under `contention`.
 
-    A job that is not in `measured` is unknown (NaN, no runs).
+    For a job that is not in `measured` it returns NaN, and reports no earlier runs.
     """
 
     measured: Mapping[Job, Measured]
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Return the run time under `slowdown.contention`: infinite if the job would be killed."""
+        """Return run times under the slowdown model `contention`; infinite if the job would be killed."""
         run_s = np.array([self._run_s(jobs[row], given) for row, given in zip(rows.tolist(), requests, strict=True)])
         return RunTimes(p50=run_s, p90=run_s)
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Return the need: min(measured, request)."""
+        """Return the need of every job: min(measured use, request) per resource."""
         needs = [self._need(job) for job in jobs]
         cpu, mem, gpus, gpu_mem = np.array(needs, dtype=np.float64).reshape(-1, 4).T
         runs = np.where(np.isnan(mem), 0, ORACLE_RUNS)
         return PeakUse(cpu_cores=cpu, mem_gib=mem, gpus=gpus, gpu_mem_gib=gpu_mem, runs=runs)
 
     def knowledge(self, jobs: Sequence[Job]) -> Sequence[Knowledge]:
-        """Return that no feature is important and that every size of request was seen."""
+        """Report, for every job, that no feature is important and that requests of every size were seen before."""
         return [Knowledge(support=dict.fromkeys(RESOURCES, (0.0, math.inf)))] * len(jobs)
 
     def _run_s(self, job: Job, given: FloatArray) -> float:
@@ -101,7 +102,7 @@ class OraclePredictor:
 
 
 def oracle_policy(device_mem_gib: Mapping[str, float], assumed_device_mem_gib: float) -> ShrinkPolicy:
-    """Return the policy under which the oracle's targets are the needs themselves (GPUs on the grid)."""
+    """Return the shrink policy under which the oracle's targets equal the needs (GPUs rounded up to allowed sizes)."""
     return ShrinkPolicy(
         alpha0=0.0,
         alpha_step=1.0,
@@ -121,11 +122,11 @@ ORACLE: Final = "oracle"
 ARM_OF_GUARD: Final[Mapping[Guard, str]] = {"usage": SHRUNK, "none": UNGUARDED}
 
 Advice = Mapping[str, Sequence[Recommendation]]
-"""By arm, one recommendation per job of the pool."""
+"""For each arm, one recommendation per job of the pool."""
 
 
 def scales_of(predictor: Predictor | None, pool: Pool, settings: SimulationSettings) -> dict[str, Scale]:
-    """Return a scale by arm for a predictor in this process: one arm per guard, none without a predictor."""
+    """Return a scale for each arm of a local predictor: one arm per guard; no arm without a predictor."""
     if predictor is None:
         return {}
     policies = {
@@ -141,15 +142,15 @@ def scales_of(predictor: Predictor | None, pool: Pool, settings: SimulationSetti
 
 
 def oracle_of(pool: Pool) -> OraclePredictor:
-    """Return the predictor made of the recorded run of every job of the pool."""
+    """Return a predictor that knows the recorded run of every job of the pool."""
     return OraclePredictor(measured={entry.job: entry.measured for entry in pool.jobs})
 
 
 def advice(pool: Pool, scales: Mapping[str, Scale]) -> dict[str, list[Recommendation]]:
-    """Call every scale once for the whole pool, and add the arm of the oracle.
+    """Compute the recommendations of every arm: call each scale once for the whole pool, and add the oracle.
 
-    Without any measured job the effect of a smaller request is unknown: the one arm is then `requested`, with the
-    predictions and unchanged requests. Otherwise jobs that were not measured keep their requests in every arm.
+    Jobs whose use was not measured keep their requests in every arm, because the effect of a smaller request on them is
+    unknown. If no job was measured, the only arm is `requested`: predicted run times with unchanged requests.
     """
     jobs = [entry.job for entry in pool.jobs]
     given = {arm: advised(jobs, scale) for arm, scale in scales.items()}
@@ -163,12 +164,12 @@ def advice(pool: Pool, scales: Mapping[str, Scale]) -> dict[str, list[Recommenda
 
 
 def at_request(answer: Recommendation) -> Recommendation:
-    """Return the recommendation with the request unchanged; its predicted run time stays."""
+    """Return the recommendation with the full request as its target; keep its predicted run time."""
     return replace(answer, target=answer.request, run_time_change=0.0)
 
 
 def model_decided_share(answers: Sequence[Recommendation]) -> float:
-    """Return the share of recommendations in which the run-time model, not a floor, set the target."""
+    """Return the share of recommendations whose target was set by the run-time model rather than by a lower bound."""
     return float(np.mean([answer.model_decided for answer in answers]))
 
 

@@ -1,4 +1,4 @@
-"""Machines of a simulation (the paper's, a trace's own, or a TOML file's), and outages from a CSV file.
+"""Machines of a simulation, from a paper, a trace's machine table or a TOML file; and outages from a CSV file.
 
 Nothing is simulated here. Called by `taut simulate` and the studies.
 """
@@ -22,18 +22,21 @@ from scheduler_core.cluster import Machine, paper_machines
 from scheduler_core.types import RESOURCES
 
 EXAMPLE: Final = 'machines = [{name = "a", count = 4, cpu_cores = 96, mem_gib = 512, gpus = 8, gpu_type = "T4"}]'
-"""One line of valid TOML, quoted in errors."""
+"""One line of valid TOML, quoted in error messages."""
 
 MOST_MACHINES: Final = 1_000_000
 MOST_CPU_CORES: Final = 100_000
 MOST_MEM_GIB: Final = 1_000_000
 MOST_GPUS: Final = 1_000
-"""Upper bounds of one machine: above any real one, and low enough to sum a million machines exactly."""
+"""Maximum capacity of one machine: above any real machine, and low enough to sum a million machines exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """Machines, their source, and the resources of which the source states no capacity; those are not limited."""
+    """The machines of a simulation and where they come from.
+
+    `unstated` names the resources whose capacity the source does not state; the simulation does not limit them.
+    """
 
     machines: tuple[Machine, ...]
     source: str
@@ -45,7 +48,7 @@ class ClusterSpec:
         return max(machine.gpus for machine in self.machines)
 
     def note(self) -> str:
-        """Return a one-line note on the assumed capacity."""
+        """Return a one-line note on the source and the capacity of the machines."""
         cores, mem_gib, gpus = (
             sum(machine.cpu_cores for machine in self.machines),
             sum(machine.mem_gib for machine in self.machines),
@@ -60,14 +63,14 @@ class ClusterSpec:
 
 
 def paper_cluster() -> ClusterSpec:
-    """Return the cluster of the paper's experiments."""
+    """Return the cluster of the experiments of Yang, Hong and Tang."""
     return ClusterSpec(machines=paper_machines(), source="the paper's")
 
 
 def recorded_cluster(machines: pl.DataFrame, trace: str) -> ClusterSpec:
     """Return the machines of a trace's own table, sorted by name.
 
-    A resource that is null for all machines is not limited; a single null counts as 0.
+    A resource that is null for all machines is not limited; one that is null for only some machines counts as 0 there.
 
     Raises
     ------
@@ -95,7 +98,7 @@ def recorded_cluster(machines: pl.DataFrame, trace: str) -> ClusterSpec:
 
 
 class _Machines(BaseModel):
-    """One `[[machines]]` table: `count` equal machines."""
+    """Schema of one `[[machines]]` table, which describes `count` equal machines."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -107,7 +110,7 @@ class _Machines(BaseModel):
     gpu_type: Annotated[str, Field(min_length=1)] | None = None
 
     def machines(self) -> list[Machine]:
-        """Return the machines; several are named NAME-0, NAME-1, ..."""
+        """Return the machines; if there are several, they are named NAME-0, NAME-1, ..."""
         names = [self.name] if self.count == 1 else [f"{self.name}-{number}" for number in range(self.count)]
         return [
             Machine(
@@ -128,7 +131,7 @@ class _ClusterFile(BaseModel):
 
 
 def cluster_file(path: Path) -> ClusterSpec:
-    """Read machines from a TOML file of `[[machines]]` tables, in its order.
+    """Read machines from a TOML file of `[[machines]]` tables, in the order of the file.
 
     Raises
     ------
@@ -139,12 +142,12 @@ def cluster_file(path: Path) -> ClusterSpec:
         read = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise BadUsage(f"{path}: {error.strerror}; expected a TOML file of machines, as {EXAMPLE}") from error
-    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of a number with thousands of digits
+    except (ValueError, RecursionError) as error:  # invalid TOML or UTF-8, or a number with thousands of digits
         raise BadUsage(f"{path} is not valid TOML: {error}; expected tables of machines, as {EXAMPLE}") from error
     try:
         tables = _ClusterFile.model_validate(read).machines
     except ValidationError as error:
-        # A faulty table also makes the list too short: report the fault once.
+        # A table with a fault also makes the list too short: report only the fault.
         found = [fault for fault in error.errors() if fault["type"] != "too_short" or len(error.errors()) == 1]
         faults = "; ".join(_fault(fault["loc"], fault["msg"], fault["input"]) for fault in found)
         raise BadUsage(f"{path}: {faults}; expected tables of machines, as {EXAMPLE}") from error
@@ -157,7 +160,7 @@ def cluster_file(path: Path) -> ClusterSpec:
 
 
 def _fault(where: Sequence[int | str], message: str, found: object) -> str:
-    """Return the place and the message of a fault; tables are counted from one."""
+    """Return an error message that says in which table and key a fault is; tables are counted from one."""
     match where:
         case [table, int(number), str(key)]:
             place = f"[[{table}]] {number + 1}, {key}"
@@ -173,12 +176,12 @@ COLUMNS: Final = ("machine", "down_s", "up_s")
 
 
 def outage_file(path: Path, machines: Sequence[Machine]) -> Outages:
-    """Read outages of machines by name; times are seconds of the simulation, which starts at 0.
+    """Read a CSV file of outages by machine name; times are seconds since the start of the simulation.
 
     Raises
     ------
     BadUsage
-        If the file is missing, or a line has an unknown machine or an invalid span; the error names the line.
+        If the file is missing, or a line has an unknown machine or invalid times; the error names the line.
     """
     index = {machine.name: at for at, machine in enumerate(machines)}
     spans: list[tuple[float, float, int]] = []

@@ -1,6 +1,6 @@
-"""Files of one simulation: settings and metrics as JSON, event log and time series as Parquet.
+"""Write the files of one simulation: settings and metrics as JSON, event log and time series as Parquet.
 
-Nothing is simulated or measured here; the same simulation gives the same bytes. Called by `results_folder`.
+The same simulation gives the same bytes. Called by `results_folder`.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ TABLES: Final = (LOG, SERIES, FRAGMENTATION, *ENERGY_FILES)
 _PARTIAL: Final = ".partial"
 _OURS: Final = frozenset(name + suffix for name in (SUMMARY, *TABLES) for suffix in ("", _PARTIAL))
 _ROW_GROUP: Final = 100_000
-"""Fixed, so that the bytes do not depend on the number of threads."""
+"""Fixed number of rows per row group, so that the bytes do not depend on the number of threads."""
 
 
 def write_simulation(
@@ -54,15 +54,15 @@ def write_simulation(
 ) -> Path:
     """Write one simulation's results into its folder; return the summary's path.
 
-    `names` are columns by serial (such as `job_id`) that are added to the event log. With a `target`, fragmentation
-    over time is written too; GPUs must then be shared by devices. The `extra` tables are written as CSV under their
-    names, which are among `TABLES`. The summary is written last and holds the checksums of the other files: a folder
-    with a summary is complete. Results of an earlier simulation are replaced.
+    `names` are columns with one value per job (such as `job_id`) that are added to the event log. With a `target`, the
+    time series of fragmentation is written too; GPUs must then be shared by devices. The `extra` tables are written as
+    CSV files; their names must be in `TABLES`. The summary is written last and holds the checksums of the other files,
+    so a folder with a summary is complete. Results of an earlier simulation are replaced.
 
     Raises
     ------
     BadUsage
-        If the folder is a file, holds other files than results, or `names` has not one value per job.
+        If the folder is a file or holds files that are not results, or a column of `names` has not one value per job.
     """
     _check_folder(folder)
     tables = {
@@ -94,7 +94,7 @@ def write_simulation(
 
 
 def event_table(schedule: Schedule, names: Mapping[str, Sequence[str | None]]) -> pl.DataFrame:
-    """Return the event log as a frame, with the columns of `names` (one value per serial) after the serial."""
+    """Return the event log as a frame, with the columns of `names` (one value per job) after the job's serial."""
     for name, values in names.items():
         if len(values) != len(schedule.workload):
             raise BadUsage(
@@ -114,7 +114,7 @@ def event_table(schedule: Schedule, names: Mapping[str, Sequence[str | None]]) -
 
 
 def capacity(machines: Sequence[Machine]) -> dict[str, object]:
-    """Return the capacity of a cluster: totals, and machines and GPUs by GPU type.
+    """Return the capacity of a cluster: its totals, and the number of machines and of GPUs of each GPU type.
 
     >>> capacity([Machine(name="m0", cpu_cores=96.0, mem_gib=512.0, gpus=8)])["gpus"]
     8
@@ -145,7 +145,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def _publish(folder: Path, tables: Sequence[str]) -> None:
-    """Rename the files, the summary last, so that a summary never stands next to tables of another run."""
+    """Rename the temporary files, the summary last, so that a summary is never next to tables of another run."""
     for name in (*tables, SUMMARY):
         with _partial(folder, name).open("rb") as file:
             os.fsync(file.fileno())
@@ -165,7 +165,7 @@ def _sha256(path: Path) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return a value for JSON: null if not finite, numpy numbers as numbers, paths as text."""
+    """Convert a value for JSON: a number that is not finite to null, numpy numbers to numbers, paths to text."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, np.generic):

@@ -1,6 +1,6 @@
-"""Recorded jobs for a simulation: those of a time window or VC, and the pool with their measured use.
+"""Choose the recorded jobs of a simulation: by time window or virtual cluster (VC), and by known use and request.
 
-Nothing is simulated here; jobs left out are counted by reason. Called by the commands and the studies.
+Jobs that are left out are counted by reason. Called by the commands and the studies.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,15 +19,15 @@ from scheduler_core.types import Job, Request
 
 KEYS: Final = ("trace", "cluster", "job_id", "role")
 SHOWN: Final = 8
-"""Names listed in an error."""
+"""Maximum number of names listed in an error message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submissions:
-    """Canonical jobs (n rows) by submission, then key; each has a run time.
+    """Submitted jobs as rows of the canonical table, sorted by submission and then key; each has a run time.
 
-    `dropped` counts the jobs left out, by reason. `lower_bounds` counts the jobs whose recorded run time is a lower
-    bound (cut, clamped or still running); they run for that time.
+    `dropped` counts the jobs left out, by reason. `lower_bounds` counts the jobs whose recorded run time is only a
+    lower bound (cut, clamped or still running); the simulation uses the recorded time.
     """
 
     jobs: pl.DataFrame
@@ -35,7 +35,7 @@ class Submissions:
     lower_bounds: int
 
     def notes(self) -> list[str]:
-        """Return notes on the jobs for readers of the results."""
+        """Return notes on the chosen and the dropped jobs, to print with the results."""
         notes = [f"{self.jobs.height} recorded jobs, at their recorded submission times"]
         if any(self.dropped.values()):
             notes.append("left out: " + ", ".join(f"{count} {why}" for why, count in self.dropped.items() if count))
@@ -47,12 +47,14 @@ class Submissions:
 def submissions(
     jobs: pl.DataFrame, *, since: datetime | None = None, until: datetime | None = None, vc: str | None = None
 ) -> Submissions:
-    """Return the jobs submitted in [since, until) to one VC, or to all; those that never ran are left out and counted.
+    """Return the jobs submitted in [since, until) to one VC, or to all VCs if `vc` is None.
+
+    Jobs that never ran are left out, and counted.
 
     Raises
     ------
     BadUsage
-        If the jobs come from several clusters, or no job names the VC.
+        If the jobs come from several clusters, or no job was submitted to the VC.
     LakeError
         If no job is left.
     """
@@ -85,30 +87,31 @@ def submissions(
 
 MEASURED: Final = ("used_cpu_cores", "used_gpus", "mem_avg_gib", "mem_max_gib", "gpu_mem_max_gib")
 ASSUMED_DEVICE_MEM_GIB: Final = 16.0
-"""Default memory of a device of unknown type, or of the type `MISC`."""
+"""Default memory in GiB of a GPU whose type is unknown or `MISC`."""
 
 PARAMETER_SERVER: Final = "ps"
-"""The role of parameter servers, whose use the traces copy from their workers."""
+"""Role of parameter servers. The traces do not measure their use, but copy that of their workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Jobs in the order of their submission, and counts of those left out.
+    """The jobs of a simulation in the order of submission, and counts of the jobs left out.
 
     Attributes
     ----------
     jobs
-        Jobs with their recorded runs; a job that is not `measured` has a use of 0.
+        Jobs with their recorded runs. A job whose use was not measured has a use of 0.
     frame
-        The canonical columns of `jobs` and of their use, in the same order.
+        The columns of the canonical tables of jobs and of use, one row per job, in the order of `jobs`.
     known, measured
-        By job: whether its device memory is known (else `assumed_device_mem_gib` is used), and whether its use is.
+        For each job: whether the memory of its GPUs is known (else `assumed_device_mem_gib` is used), and whether its
+        use was measured.
     dropped
         Number of rows left out, by reason.
     """
 
     jobs: tuple[PoolJob, ...]
-    # Frames compare to a frame, not to a bool: `jobs` alone decides equality.
+    # Left out of `==`, because comparing two frames gives a frame and not a bool.
     frame: pl.DataFrame = field(compare=False, repr=False)
     known: tuple[bool, ...]
     measured: tuple[bool, ...]
@@ -125,10 +128,10 @@ def job_pool(
     assumed_device_mem_gib: float = ASSUMED_DEVICE_MEM_GIB,
     dropped_roles: Sequence[str] = (PARAMETER_SERVER,),
 ) -> Pool:
-    """Join canonical `jobs` and `usage`; keep jobs that ended, were measured, and have every request.
+    """Join the canonical tables `jobs` and `usage`; keep jobs that ended, were measured and state every request.
 
     Parameter servers (role `ps`) are left out by default, because the traces copy their use from their workers.
-    The pool is sorted by submission and key, whatever the order of the rows.
+    The pool is sorted by submission time and key.
 
     Raises
     ------
@@ -165,7 +168,7 @@ def recorded_pool(
     device_mem_gib: Mapping[str, float] = GPU_MEM_GIB_OF_TYPE,
     assumed_device_mem_gib: float = ASSUMED_DEVICE_MEM_GIB,
 ) -> Pool:
-    """Join the jobs of `submissions` with their use; keep all jobs and their order."""
+    """Join the jobs returned by `submissions` with their use; keep all jobs and their order."""
     joined = jobs.join(usage, on=KEYS, how="left", maintain_order="left")
     return _pool(joined, device_mem_gib, assumed_device_mem_gib, {})
 

@@ -1,6 +1,6 @@
-"""Paired runs: every arm under every slowdown model, all with the same arrivals, run and measured.
+"""Simulate and measure every arm under every slowdown model, all with the same arrivals.
 
-Arrivals and advice come from the caller. Called by `pipelines.simulation.simulate` and the studies.
+Arrivals and recommendations come from the caller. Called by `pipelines.simulation.simulate` and the studies.
 """
 
 import math
@@ -27,7 +27,7 @@ from scheduler_core.types import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """Arrivals and outages, the same for every arm: job `picks[i]` of the pool arrives at `at_s[i]` (n,)."""
+    """The arrivals and outages under which every arm runs: job `picks[i]` of the pool arrives at `at_s[i]` (n,)."""
 
     devices: str
     seed: int
@@ -38,17 +38,18 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A finished run of one arm under one slowdown model.
+    """A finished simulation of one arm under one slowdown model, with its metrics.
 
     Attributes
     ----------
     uses
-        Average draw of the workload's jobs.
+        Average use of the jobs of the workload.
     target, fragmented_gpus
-        The jobs against which fragmentation is measured (all of the run, at their requests), and its mean, see
-        `_fragmented_gpus`; None where GPUs are pooled.
+        The target workload against which fragmentation is measured (all jobs of the run with their full requests), and
+        the mean number of fragmented GPUs, see `_fragmented_gpus`. Both are None if GPUs are pooled.
     shift
-        How jobs were released into the queue: at once, by forecast, or by the real series.
+        When jobs were released into the queue: at once, or held for a better hour, chosen by forecast or by the real
+        series of carbon intensity or price.
     energy
         Energy account of the run; None without a site.
     """
@@ -66,7 +67,7 @@ class Run:
 
 
 Keep = Callable[[Run], None]
-"""Called with every run before it is dropped from memory."""
+"""A function that is called with every run before the run is dropped from memory."""
 
 
 def paired_runs(
@@ -77,11 +78,11 @@ def paired_runs(
     arrivals: Sequence[Arrivals],
     settings: SimulationSettings,
 ) -> Iterator[Run]:
-    """Run, for each set of arrivals and each slowdown model, the arm `requested`, then those of `advice`.
+    """For each set of arrivals and each slowdown model, run the arm `requested`, then the other arms of `advice`.
 
-    A job's run time is computed once per arm and model, however often it arrives. At the full request every model
-    gives the recorded run, so `requested` runs once and stands for all models. If jobs may be held, each arm runs
-    under every shift of the site, beginning without a shift.
+    A job's run time is computed once per arm and model, however often the job arrives. The arm `requested` is simulated
+    only once and yielded for every model, because at the full request all models give the recorded run. If the site
+    may hold jobs, each arm runs once per shift (way of releasing jobs), first without holding.
     """
     shifts = (AT_ONCE,) if settings.site is None else settings.site.shifts
     starts = _starts(pool, gangs, advice, models)
@@ -98,11 +99,11 @@ def paired_runs(
 
 
 def outages_until(settings: SimulationSettings, until_s: float, seed: int) -> Outages:
-    """Return the outages of the settings, or draw them for the time until `until_s`."""
+    """Return the outages given in the settings; if they hold a rate, draw outages from 0 s to `until_s`."""
     rate = settings.outages
     if isinstance(rate, Outages):
         return rate
-    # A random stream of its own: the same seed draws the same arrivals with or without outages.
+    # A separate random stream, so that a seed draws the same arrivals with and without outages.
     rng = np.random.default_rng([seed, 1])
     return draw_outages(
         len(settings.cluster.machines),
@@ -152,11 +153,11 @@ def _run(
 
 
 def _schedule(workload: Workload, arrivals: Arrivals, settings: SimulationSettings, shift: str) -> Schedule:
-    """Run the cluster. Held jobs enter the queue late; the schedule counts from their submission."""
+    """Simulate the cluster. Held jobs enter the queue late, but the schedule returned has their submission times."""
     held, order = workload, None
     if settings.site is not None and shift != AT_ONCE:
         held, order = held_back(workload, settings.site.released_s(workload, shift))
-    # Random placements use another seed in every replication.
+    # The seed makes random placements differ between replications.
     discipline = replace(settings.discipline, seed=arrivals.seed)
     schedule = run_cluster(
         held,
@@ -170,9 +171,10 @@ def _schedule(workload: Workload, arrivals: Arrivals, settings: SimulationSettin
 
 
 def _fragmented_gpus(schedule: Schedule, target: TargetWorkload, settings: SimulationSettings) -> float:
-    """Return the mean from the end of the warm-up to the horizon, or to the last arrival without a horizon.
+    """Return the mean number of fragmented GPUs from the end of the warm-up to the horizon.
 
-    Without a horizon a few long runs may go on in an almost empty cluster, where placements make no difference.
+    Without a horizon the mean ends at the last arrival, because later a few long runs may go on in an almost empty
+    cluster, where placements make no difference.
     """
     last_s = float(schedule.workload.arrive_s[-1]) if len(schedule.workload) else 0.0
     endless = math.isinf(settings.horizon_s) and last_s > settings.warm_up_s

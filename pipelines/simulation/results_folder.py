@@ -1,4 +1,4 @@
-"""Folders for results: checks before the work begins, and a simulation's folder with one subfolder per run.
+"""Folders for results: check them before the work begins, and write a simulation's runs into one subfolder each.
 
 The files of one run are written by `files`. Called by the commands that take `--out`.
 """
@@ -38,7 +38,7 @@ def fresh_folder(folder: Path) -> Path:
 
 
 def open_folder(folder: Path) -> Path:
-    """Return the folder if it is writable; a missing one is created for the check and removed again.
+    """Return the folder if it is writable; a missing folder is created for the check and removed again.
 
     Raises
     ------
@@ -50,8 +50,8 @@ def open_folder(folder: Path) -> Path:
         made = [each for each in (folder, *folder.parents) if not each.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         found = "" if os.access(folder, os.W_OK | os.X_OK) else "found it read-only"
-    except (OSError, ValueError) as error:  # a name with a zero byte is a ValueError
-        # A path below a file gives NotADirectoryError: report the file.
+    except (OSError, ValueError) as error:  # a name with a null byte raises ValueError
+        # NotADirectoryError: a parent of the path is a file, so report that file.
         is_file = isinstance(error, FileExistsError | NotADirectoryError)
         found = "found a file there" if is_file else (getattr(error, "strerror", None) or str(error)).lower()
     finally:
@@ -65,14 +65,17 @@ def open_folder(folder: Path) -> Path:
 
 ROWS: Final = "simulations.json"
 ANY_MODEL: Final = "any"
-"""Slowdown model in the name of the arm without shrinking, which is the same under all models."""
+"""Stands for the slowdown model in the folder name of the arm `requested`, whose run is the same under all models."""
 
 STEPS: Final = 1000
-"""Approximate number of steps of a time series; a step is a whole number of minutes."""
+"""Approximate number of steps of a time series; the step is rounded to whole minutes."""
 
 
 def keeping(folder: Path, pool: Pool, settings: SimulationSettings, notes: Sequence[str]) -> Keep:
-    """Return a callback that writes every run into its own subfolder; equal runs are written once."""
+    """Return a callback that writes every run into its own subfolder.
+
+    The run of the arm `requested`, which is passed once per slowdown model, is written once.
+    """
     written: set[str] = set()
 
     def keep(run: Run) -> None:
@@ -101,7 +104,7 @@ def keeping(folder: Path, pool: Pool, settings: SimulationSettings, notes: Seque
 
 
 def write_rows(folder: Path, rows: Sequence[Mapping[str, object]], notes: Sequence[str]) -> Path:
-    """Write all rows and notes of a simulation into its folder; return the file's path."""
+    """Write all rows and notes of a simulation into one file of its folder; return the file's path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / ROWS
     text = json.dumps({"notes": list(notes), "rows": list(rows)}, indent=2, allow_nan=False, ensure_ascii=False)

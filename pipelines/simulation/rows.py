@@ -1,6 +1,6 @@
-"""Flat rows of a simulation and its notes: gains, means over seeds, and reclaimed resources by reason.
+"""Build the result rows of a simulation (gains, means over seeds, reclaimed resources), and notes on assumptions.
 
-Pure functions; nothing is simulated or printed. Called by `simulate`, the commands and the studies.
+Pure functions. Called by `simulate`, the commands and the studies.
 """
 
 import math
@@ -25,7 +25,7 @@ from scheduler_core.types import RESOURCES, FloatArray, Recommendation
 Row = dict[str, object]
 
 GROUPED_BY: Final = ("trace", "arm", "truth", "devices", "shift")
-"""The columns that identify a row apart from its seed; absent ones are ignored."""
+"""Columns that, together with the seed, identify a row; columns that a row lacks are ignored."""
 
 SUMMARY_COLUMNS: Final = (
     "trace",
@@ -54,24 +54,24 @@ SUMMARY_COLUMNS: Final = (
     "stretched_share",
     "jct_p99_s",
 )
-"""The columns of the summary table, gain and harm first: a narrow terminal drops the last ones."""
+"""Columns of the summary table, most important first, because a narrow terminal drops the last columns."""
 
 
 def shown(rows: Sequence[Mapping[str, object]]) -> list[Row]:
-    """Return the summary columns, without those that are null in every row."""
+    """Return the rows with only the summary columns, without columns that are null in every row."""
     wanted = [name for name in SUMMARY_COLUMNS if any(row.get(name) is not None for row in rows)]
     return [{name: row.get(name) for name in wanted} for row in rows]
 
 
 def trace_of(pool: Sequence[PoolJob]) -> str:
-    """Return the names of the pool's traces, joined by +."""
+    """Return the names of the traces of the pool's jobs, joined by +."""
     return "+".join(sorted({entry.job.trace for entry in pool}))
 
 
 def averaged(rows: Sequence[Mapping[str, object]]) -> list[Row]:
-    """Return means over seeds per arm, slowdown model and population; nulls are left out.
+    """Average rows over seeds: one row for each combination of the columns `GROUPED_BY`, without null values.
 
-    Text columns are the same for all seeds, and stay.
+    Text columns are the same for all seeds, and are kept.
     """
     groups: dict[tuple[object, ...], list[Mapping[str, object]]] = defaultdict(list)
     by = [name for name in GROUPED_BY if rows and name in rows[0]]
@@ -89,7 +89,10 @@ def averaged(rows: Sequence[Mapping[str, object]]) -> list[Row]:
 
 
 def gains(metrics: Metrics, requested: Metrics) -> dict[str, float]:
-    """Return gains over the arm without shrinking: counts and CompleteRate relative, utilisation in fractions."""
+    """Return the gains of an arm over the arm without shrinking.
+
+    Gains of counts and of CompleteRate are relative; gains of utilisation are differences of fractions.
+    """
     return {
         "deployed_gain": _relative(metrics.deployed, requested.deployed),
         "completed_gain": _relative(metrics.completed, requested.completed),
@@ -109,13 +112,12 @@ def _share_saved(target: float, requested: float) -> float:
 
 
 def finite(value: float) -> float | None:
-    """Return the value, or None for NaN and infinity."""
-    # JSON has neither NaN nor infinity.
+    """Return the value, or None for NaN and infinity, which JSON cannot hold."""
     return value if math.isfinite(value) else None
 
 
 def reclaimed_rows(arm: str, pool: Sequence[PoolJob], answers: Sequence[Recommendation]) -> list[Row]:
-    """Sum the requests and targets of the pool's gangs, by resource and reason."""
+    """Sum the requests and targets of all jobs of the pool: one row per resource and reason of the target."""
     jobs: Counter[tuple[str, str]] = Counter()
     requested: dict[tuple[str, str], float] = defaultdict(float)
     target: dict[tuple[str, str], float] = defaultdict(float)
@@ -144,7 +146,7 @@ def reclaimed_rows(arm: str, pool: Sequence[PoolJob], answers: Sequence[Recommen
 
 
 def assumed_note(pool: Pool) -> str:
-    """Return a note on how many jobs have an assumed device memory."""
+    """Return a note on how many jobs ran on GPUs of unknown memory, and on the memory assumed for them."""
     return (
         f"{pool.known.count(False)} of {len(pool.jobs)} jobs ran on devices of unknown memory, taken as "
         f"{pool.assumed_device_mem_gib:g} GiB"
@@ -152,7 +154,7 @@ def assumed_note(pool: Pool) -> str:
 
 
 def window_notes(pool: Pool, at_s: FloatArray, settings: SimulationSettings) -> list[str]:
-    """Return a note on how many recorded jobs arrive before the horizon, if not all do."""
+    """Return a note on how many recorded jobs arrive before the horizon; no note if all do."""
     arrived = int((at_s <= settings.horizon_s).sum())
     if arrived == len(at_s):
         return []
@@ -164,7 +166,7 @@ def window_notes(pool: Pool, at_s: FloatArray, settings: SimulationSettings) -> 
 
 
 def recorded_notes(pool: Pool, gangs: Gangs) -> list[str]:
-    """Return notes on resources that no job requests, on divided jobs, and on jobs of unknown use."""
+    """Return notes on resources that no job requests, jobs divided into instances, and jobs of unknown use."""
     notes = []
     unrequested = [name for at, name in enumerate(RESOURCES) if not gangs.request_units[:, at].any()]
     if unrequested:
@@ -181,7 +183,7 @@ def recorded_notes(pool: Pool, gangs: Gangs) -> list[str]:
 
 
 def type_notes(gangs: Gangs, settings: SimulationSettings) -> list[str]:
-    """Return a note if jobs and machines name GPU types, but gangs run on machines of any type."""
+    """Return a note if jobs and machines name GPU types, but the settings let jobs run on machines of any type."""
     typed = int((gangs.gpu_type != ANY_GPU_TYPE).sum())
     if settings.discipline.match_gpu_type or not typed or not any(m.gpu_type for m in settings.cluster.machines):
         return []

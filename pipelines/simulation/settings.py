@@ -1,6 +1,6 @@
-"""Settings of a simulation: arrivals, cluster, discipline, outages, slowdown models; and the target of a placement.
+"""Settings of a simulation: arrivals, cluster, discipline, outages, slowdown models, and targets of placements.
 
-Values and their checks only; `simulate` runs them. Made by the commands, the demo and the studies.
+Values and their checks only; `simulate` runs the simulation. Made by the commands, the demo and the studies.
 """
 
 import math
@@ -24,23 +24,23 @@ from scheduler_core.target import WINDOW, SlidingTarget, TargetWorkload, check_p
 from scheduler_core.types import IntArray
 
 AIMING: Final = frozenset({"fgd", "fgd_used_first"})
-"""The placements against fragmentation: they keep GPUs usable for the jobs of a target."""
+"""Placements that avoid fragmentation: they keep GPUs usable for a target workload."""
 
 Target = Literal["online", "trace"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aiming:
-    """The jobs for which a placement keeps GPUs usable: those so far (`online`) or all of the run (`trace`).
+    """The target workload of a placement: the latest arrivals (`online`) or all jobs of the run (`trace`).
 
-    `popularity` is the share of pods, by most frequent spec, that the target keeps.
+    `popularity` is the share of pods whose specs form the target, the most frequent specs first.
     """
 
     target: Target = "online"
     popularity: float = 1.0
 
     def check(self, discipline: Discipline) -> None:
-        """Check the popularity, and that the placement uses a target.
+        """Raise BadUsage for an invalid popularity, or for a target that the placement does not use.
 
         Raises
         ------
@@ -58,10 +58,13 @@ class Aiming:
             )
 
     def placement(self, discipline: Discipline, workload: Workload) -> str | Placement:
-        """Return the discipline's placement; with a target of the jobs' first allocations if it uses one."""
+        """Return the placement of the discipline.
+
+        If it uses a target, the target consists of the allocations that the workload's jobs get at their first start.
+        """
         if discipline.placement not in AIMING or self == Aiming():
             return discipline.placement
-        # Imported late: compiling costs seconds, and only placements by device need it.
+        # Imported only here: importing compiled code takes seconds, and most placements do not need it.
         from scheduler_core.sharing_placements import DevicePlacement
 
         target: TargetWorkload | SlidingTarget = SlidingTarget(popularity=self.popularity)
@@ -71,7 +74,7 @@ class Aiming:
         return DevicePlacement(str(discipline.placement), target=target, seed=discipline.seed)
 
     def settings(self, discipline: Discipline) -> dict[str, object]:
-        """Return target and popularity for a run's summary; null if the placement uses no target."""
+        """Return target and popularity for the summary of a run; both are None if the placement uses no target."""
         used = discipline.placement in AIMING
         return {"target": self.target if used else None, "popularity": self.popularity if used else None}
 
@@ -90,9 +93,9 @@ class Aiming:
 def workload_target(
     workload: Workload, units: IntArray, popularity: float = 1.0, *, typed: bool = True
 ) -> TargetWorkload:
-    """Make a target of all jobs of a workload at these units (n, 3), each instance a pod.
+    """Return a target workload of all jobs, with each instance as a pod of the job's `units` (n, 3).
 
-    GPU types are part of the target if `typed`. Jobs that can never fit are included.
+    GPU types are part of the target if `typed`. Jobs that do not fit the empty cluster are included.
     """
     rows = zip(units.tolist(), workload.instances.tolist(), workload.gpu_type.tolist(), strict=True)
     demands = (
@@ -107,13 +110,13 @@ def workload_target(
 
 
 PAPER_RATE_PER_H: Final = 70.0
-"""The paper's highest load."""
+"""Highest load in the experiments of Yang, Hong and Tang, in jobs per hour."""
 
 PAPER_MIX: Final[Mapping[str, float]] = {"cv": 5.0, "nlp": 15.0, "gnn": 15.0, "ctr": 65.0}
-"""The paper's mix of experiment 1 (ResNet : NMT : GraphLearn : CTR), by task type."""
+"""Weights of task types in experiment 1 of Yang, Hong and Tang (ResNet : NMT : GraphLearn : CTR)."""
 
 PREDICTED_POLICIES: Final = frozenset({"sjf", "srtf", "qssf"})
-"""The policies that sort by predicted run time."""
+"""Queue policies that sort by predicted run time."""
 
 _SHARING_NOTES: Final[Mapping[Sharing, str]] = {
     "pooled": "GPUs are pooled: a machine counts its GPUs together, not device by device",
@@ -124,7 +127,10 @@ _SHARING_NOTES: Final[Mapping[Sharing, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutageRate:
-    """Mean hours between failures of one machine, and mean hours to its repair; machines fail independently."""
+    """Rate of outages: mean hours between failures of one machine, and mean hours to repair it.
+
+    Machines fail independently of each other.
+    """
 
     mtbf_h: float
     mttr_h: float
@@ -143,27 +149,27 @@ class SimulationSettings:
     Attributes
     ----------
     rate_per_h, mix
-        Drawn arrivals per hour; weights of task types, None draws every job of the pool equally often.
+        Number of drawn arrivals per hour, and the weights of task types; without weights all jobs of the pool are
+        equally likely.
     horizon_s, warm_up_s
-        End of the simulation (infinite: after the last event), and the moment from which it is measured.
+        End of the simulation, and the time from which metrics count. An infinite horizon ends after the last event.
     seed, replications
-        Replication i draws its arrivals, outages and placements from seed + i.
+        First seed and number of replications; replication i draws arrivals, outages and placements from seed + i.
     cluster, discipline
-        The machines, and the rules of queue and placement; the discipline's own seed is ignored.
+        The machines, and the rules of queue and placement; the seed in the discipline is ignored.
     aiming
-        Target of placements against fragmentation.
+        Target workload of placements that avoid fragmentation.
     outages
-        Outages of machines, or their rate.
+        Given outages of machines, or the rate at which to draw them.
     slowdown_models, guards
-        Slowdown models of shrunk jobs; guards, each with an arm: `shrunk` with the peak-use guard, `unguarded` as in
-        the paper.
+        Slowdown models of shrunk jobs, and guards. Each guard gives one arm: `shrunk` has the peak-use guard,
+        `unguarded` has none (as in Yang, Hong and Tang).
     shrink_policy
-        Parameters of Algorithm 1. Its guard and device memory are ignored: guards are set here, devices come from the
-        pool.
+        Parameters of Algorithm 1. Its guard and GPU memory are ignored: `guards` and the pool replace them.
     engine
-        `auto`, or `compiled` for many small simulations.
+        Engine of the simulator: `auto`, or `compiled` if there are many small simulations.
     site
-        Power of the machines and their grid; None leaves out energy.
+        Power of the machines, and their electricity grid; None leaves energy out of the results.
     """
 
     rate_per_h: float = PAPER_RATE_PER_H
@@ -204,13 +210,13 @@ class SimulationSettings:
 
     @property
     def needs_predictions(self) -> str | None:
-        """Return the rule of the discipline that uses predicted run times, None without one."""
+        """Return a name for the rule of the discipline that uses predicted run times; None if no rule does."""
         if self.discipline.policy in PREDICTED_POLICIES:
             return f"the policy {self.discipline.policy}"
         return "backfill" if self.discipline.backfill == "easy" else None
 
     def notes(self) -> list[str]:
-        """Return the assumptions behind the figures."""
+        """Return notes on the assumptions of the simulation, to print with its results."""
         return [
             self.cluster.note(),
             _SHARING_NOTES[self.sharing],

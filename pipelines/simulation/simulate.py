@@ -1,7 +1,6 @@
-"""Simulate a pool of jobs with and without shrinking, under the same arrivals, and return flat rows and notes.
+"""Simulate a pool of jobs with and without shrinking, under the same arrivals; return result rows and notes.
 
-The engines are in `engine`; pools come from `job_pool`, arms from `advice`. Called by `taut simulate`, `taut demo` and
-the studies.
+Pools of jobs come from `job_pool`, arms from `advice`. Called by `taut simulate`, `taut demo` and the studies.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,25 +38,26 @@ ALL: Final = "all"
 KNOWN: Final = "known"
 NO_JOB_WAITED: Final = "no job waited in any run: placements can differ in fragmented_gpus only"
 AS_RECORDED: Final = ("unchanged",)
-"""The slowdown models of a pool without any measured job."""
+"""Slowdown models used if no job of the pool was measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
-    """The results of a simulation as flat rows.
+    """The results of a simulation as flat rows, with notes on assumptions.
 
     Attributes
     ----------
     rows
-        One per population of devices, seed, slowdown model and arm; `rows.averaged` takes means over seeds.
+        One row per population (column `devices`: all jobs, or jobs on GPUs of known memory), seed, slowdown model, arm
+        and shift. `rows.averaged` computes means over seeds.
     reclaimed
-        One per arm, resource and reason, over the pool.
+        Sums over the pool: one row per arm, resource and reason of the target.
     model_decided_share
-        By arm, the share of the pool's jobs in which the run-time model, not a floor, set the target.
+        For each arm, the share of the pool's jobs whose target was set by the run-time model rather than a lower bound.
     recommendations
-        One per job of the pool, by arm.
+        For each arm, one recommendation per job of the pool.
     notes
-        The assumptions behind the rows.
+        Notes on assumptions and on the jobs left out.
     """
 
     rows: list[Row]
@@ -70,11 +70,11 @@ class SimulationResult:
 def simulate(
     pool: Pool, scales: Mapping[str, Scale], settings: SimulationSettings | None = None, *, keep: Keep | None = None
 ) -> SimulationResult:
-    """Draw arrivals from the pool, and run `requested`, the arms of `scales`, and `oracle` under the same arrivals.
+    """Draw arrivals from the pool, and run the arms `requested`, those of `scales`, and `oracle` under these arrivals.
 
-    Every scale is called once for the whole pool, as of the recorded submissions. A drawn job always completes, even if
-    the recorded one failed. If the memory of some devices is assumed, everything runs again over the jobs whose devices
-    are known.
+    Every scale is called once for the whole pool, with the recorded submission times. A drawn job always completes,
+    even if it failed in the trace. If the GPU memory of some jobs is assumed, all arms run a second time without these
+    jobs.
 
     Raises
     ------
@@ -108,9 +108,10 @@ def simulate(
 def simulate_recorded(
     pool: Pool, scales: Mapping[str, Scale], settings: SimulationSettings, *, keep: Keep | None = None
 ) -> SimulationResult:
-    """Run the pool's jobs with their recorded arrivals, under the same arms; the first arrives at 0 s.
+    """Run the pool's jobs at their recorded times, the first at 0 s, under the same arms as `simulate`.
 
-    Jobs that were not measured run as recorded, at their requests; if none was, `requested` is the only arm.
+    Jobs whose use was not measured run as recorded, with their full requests. If no job was measured, `requested` is
+    the only arm.
 
     Raises
     ------
@@ -120,7 +121,7 @@ def simulate_recorded(
     gangs = gangs_of(pool.frame, gpus_per_machine=settings.cluster.most_gpus)
     _check_capacity(gangs, settings)
     at_s = submitted_s(pool.frame)
-    # Without a horizon machines fail until the last submission, and for at least a second.
+    # Without a horizon, draw outages until the last submission, and for at least one second.
     last_s = max(min(settings.horizon_s, float(at_s[-1])), 1.0)
     arrivals = Arrivals(
         devices=ALL,
@@ -154,7 +155,7 @@ def _simulated(
     rows: list[Row] = []
     requested: dict[int, _Base] = {}
     for run in paired_runs(pool, gangs, given, models, arrivals, settings):
-        # The arm without shrinking comes first in every set of arrivals.
+        # `paired_runs` yields the arm without shrinking first for every set of arrivals.
         base = requested.setdefault(id(run.arrivals), _Base(metrics=run.metrics, energy=run.energy))
         rows.append(_row(run, base, common, settings))
         if keep is not None:
@@ -174,7 +175,7 @@ def _simulated(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Base:
-    """Metrics and energy of the run without shrinking, the base of comparisons."""
+    """Metrics and energy of the arm `requested`, with which the other arms are compared."""
 
     metrics: Metrics
     energy: EnergyAccount | None
@@ -201,7 +202,7 @@ def _row(run: Run, requested: _Base, common: Row, settings: SimulationSettings) 
 
 
 def _common(pool: Pool, settings: SimulationSettings, rate_per_h: float | None) -> Row:
-    """Return the columns that all rows of a simulation share."""
+    """Return the columns that have the same value in all rows of a simulation."""
     return {
         "trace": trace_of(pool.jobs),
         "policy": str(settings.discipline.policy),
@@ -217,7 +218,7 @@ def _reclaimed(arm: str, pool: Pool, answers: Sequence[Recommendation]) -> list[
 
 
 def _drawn(pool: Pool, devices: str, members: IntArray, settings: SimulationSettings) -> Iterator[Arrivals]:
-    """Draw the arrivals of each replication from the pool's rows `members`."""
+    """Draw the arrivals of each replication, only from the jobs in the rows `members` of the pool."""
     kinds = [pool.jobs[row].job.task_type for row in members.tolist()]
     for replication in range(settings.replications):
         seed = settings.seed + replication
@@ -238,7 +239,7 @@ def _drawn(pool: Pool, devices: str, members: IntArray, settings: SimulationSett
 
 
 def _populations(pool: Pool) -> dict[str, IntArray]:
-    """Return the pool's rows to draw from: all, and if that differs, those whose device memory is known."""
+    """Return the pool's rows to draw from: all rows, and also only those of known GPU memory if some are unknown."""
     populations = {ALL: np.arange(len(pool.jobs), dtype=np.int64)}
     if not all(pool.known):
         populations[KNOWN] = np.flatnonzero(pool.known).astype(np.int64)
@@ -248,7 +249,7 @@ def _populations(pool: Pool) -> dict[str, IntArray]:
 def _mix_over(
     pool: Pool, members: IntArray, mix: Mapping[str, float] | None
 ) -> tuple[Mapping[str, float] | None, list[str]]:
-    """Return the mix restricted to the task types of the rows `members`, and the types that were left out."""
+    """Return the mix without task types that no job in the rows `members` has, and the types left out."""
     if mix is None:
         return None, []
     kinds = {pool.jobs[row].job.task_type for row in members.tolist()}
@@ -257,7 +258,7 @@ def _mix_over(
 
 
 def _check_capacity(gangs: Gangs, settings: SimulationSettings) -> None:
-    """Refuse jobs that request a resource whose capacity the cluster does not state."""
+    """Raise BadUsage if jobs request a resource whose capacity the cluster does not state."""
     requested_any = {name: bool(gangs.request_units[:, at].any()) for at, name in enumerate(RESOURCES)}
     lacking = [name for name in settings.cluster.unstated if requested_any[name]]
     if lacking:

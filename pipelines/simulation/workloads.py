@@ -1,7 +1,6 @@
-"""Jobs of a lake as the columns of a workload: requests, allocations, run times, arrivals, and average use.
+"""Convert jobs of a lake to the columns of a workload: requests, allocations, run times, arrivals, average use.
 
-Which jobs are simulated is settled in `job_pool`. Called by `pipelines.simulation.simulate`, right-sizing and the
-studies.
+The jobs are chosen in `job_pool`. Called by `pipelines.simulation.simulate`, right-sizing and the studies.
 """
 
 from collections.abc import Sequence
@@ -21,19 +20,19 @@ from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.types import BoolArray, FloatArray, IntArray, Recommendation
 
 REQUESTS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
-"""The requests of the canonical table, in the order of `scheduler_core.types.RESOURCES`."""
+"""Columns of the canonical table that hold requests, in the order of `scheduler_core.types.RESOURCES`."""
 
 GPUS: Final = REQUESTS.index("req_gpus")
 
 UNKNOWN_USER: Final = 0
-"""The code shared by all jobs of unknown user."""
+"""User code of all jobs whose user is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gangs:
-    """Jobs as columns (n) that depend neither on arrivals nor on allocations.
+    """The columns (n) of a workload that depend neither on arrivals nor on allocations.
 
-    The columns are those of `Workload`; `priority` is 0 where the trace has none. `pieces` is the number of equal
+    They are described in `Workload`. `priority` is 0 if the trace states none. `pieces` is the number of equal
     instances into which a single-instance job was divided because no machine has enough GPUs; 1 for most jobs.
     """
 
@@ -50,7 +49,7 @@ class Gangs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starts:
-    """Allocation and run time of the first start of each job (n); the columns are those of `Workload`."""
+    """The columns (n) of a workload on each job's first start: allocation and run time; see `Workload`."""
 
     granted_units: IntArray
     granted_run_s: FloatArray
@@ -80,16 +79,17 @@ def units_of(requests: FloatArray) -> IntArray:
 
 
 def requests_of(jobs: pl.DataFrame) -> FloatArray:
-    """Return the requests per instance (n, 3), NaN where unknown."""
+    """Return the request of one instance of each job, NaN if unknown; shape (n, 3)."""
     columns = [jobs[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in REQUESTS]
     return np.column_stack(columns).astype(np.float64)
 
 
 def gangs_of(jobs: pl.DataFrame, *, gpus_per_machine: int | None = None) -> Gangs:
-    """Return canonical jobs (n rows, each with a run time) as columns, in their order.
+    """Convert rows of the canonical jobs table (n, each with a run time) to columns, in the same order.
 
-    Traces that record only a job's GPUs have one instance with all of them. If that exceeds `gpus_per_machine`, the job
-    is divided into equal instances whose size divides a machine's GPUs (16 into 2 x 8, 12 into 3 x 4, 9 into 9 x 1).
+    In traces that record only the total GPUs of a job, the job has one instance. If that instance has more than
+    `gpus_per_machine` GPUs, the job is divided into equal instances whose GPUs divide those of a machine: for machines
+    of 8, 16 GPUs become 2 x 8, 12 become 3 x 4, and 9 become 9 x 1.
     """
     gpu_type, gpu_types = _coded(jobs["gpu_type"])
     user, _ = _coded(jobs["user"])
@@ -109,7 +109,7 @@ def gangs_of(jobs: pl.DataFrame, *, gpus_per_machine: int | None = None) -> Gang
 
 
 def as_requested(gangs: Gangs, predicted_s: FloatArray | None = None) -> Starts:
-    """Give every job its full request, with the recorded run time. `predicted_s` (n) is NaN where unknown."""
+    """Return starts of jobs with their full requests and recorded run times; `predicted_s` (n) is NaN if unknown."""
     count = len(gangs.run_s)
     return Starts(
         granted_units=gangs.request_units,
@@ -120,7 +120,7 @@ def as_requested(gangs: Gangs, predicted_s: FloatArray | None = None) -> Starts:
 
 
 def arriving(gangs: Gangs, starts: Starts, arrive_s: FloatArray, picks: IntArray | None = None) -> Workload:
-    """Return a workload in which job `picks[i]` (by default job i) arrives at `arrive_s[i]`."""
+    """Return the workload in which job `picks[i]` of `gangs` (by default job i) arrives at `arrive_s[i]`."""
     rows: IntArray | slice = slice(None) if picks is None else picks
     return Workload(
         arrive_s=arrive_s,
@@ -140,7 +140,7 @@ def arriving(gangs: Gangs, starts: Starts, arrive_s: FloatArray, picks: IntArray
 
 
 def divided(units: IntArray, pieces: IntArray) -> IntArray:
-    """Return the units (n, 3) of one of the equal pieces of each row, rounded up."""
+    """Divide the units (n, 3) of each row by its number of equal pieces, and round up."""
     each: IntArray = -(-units // pieces[:, None])
     return each
 
@@ -148,11 +148,12 @@ def divided(units: IntArray, pieces: IntArray) -> IntArray:
 def recorded_workload(
     jobs: pl.DataFrame, *, predicted_s: FloatArray | None = None, gpus_per_machine: int | None = None
 ) -> Workload:
-    """Return canonical jobs as a workload with recorded arrivals, full requests and recorded run times.
+    """Return a workload of recorded jobs with their recorded arrivals, full requests and recorded run times.
 
-    `jobs` (n rows) are sorted by `submit_ts`, and all have a run time (as `job_pool.submissions` returns them); the
-    first arrives at 0 s. `predicted_s` (n) is NaN where unknown. Null requests become 0; jobs of unknown user share one
-    code; a job recorded as failed fails again. `gpus_per_machine` divides larger single-instance jobs, see `gangs_of`.
+    `jobs` (n rows) must be sorted by `submit_ts` and have run times, as returned by `job_pool.submissions`; the first
+    job arrives at 0 s. `predicted_s` (n) is NaN if unknown. Null requests become 0. Jobs of unknown user share one user
+    code. Jobs that failed in the trace fail in the simulation. Single-instance jobs of more than `gpus_per_machine`
+    GPUs are divided, see `gangs_of`.
 
     Raises
     ------
@@ -164,7 +165,7 @@ def recorded_workload(
 
 
 def submitted_s(jobs: pl.DataFrame) -> FloatArray:
-    """Return seconds from the first submission to each (n,)."""
+    """Return the time of each submission (n,) in seconds since the first submission."""
     since_first = jobs["submit_ts"] - jobs["submit_ts"].min()
     return since_first.dt.total_microseconds().cast(pl.Float64).to_numpy() / 1e6
 
@@ -178,27 +179,27 @@ def _pieces(gpu_units: IntArray, instances: IntArray, gpus_per_machine: int | No
 
 
 def _coded(names: pl.Series) -> tuple[IntArray, tuple[str, ...]]:
-    """Return each name's number in their sorted order, from 1 with null as 0, and the names."""
+    """Return each row's name as a number (from 1 in sorted order, null as 0), and the distinct names."""
     known = names.drop_nulls().unique().sort().to_list()
     codes = names.cast(pl.Enum(known)).to_physical().cast(pl.Int64) + 1
     return codes.fill_null(0).to_numpy(), tuple(known)
 
 
 DRAWN: Final = ("used_cpu_cores", "mem_avg_gib", "used_gpus")
-"""Average use of an instance, in the order of the requests."""
+"""Columns that hold the average use of one instance, in the order of `RESOURCES`."""
 
 
 def predicted_times(answers: Sequence[Recommendation]) -> FloatArray:
-    """Return the predicted run times (p50) of recommendations (n,), NaN where unknown."""
+    """Return the predicted median run times (p50) of the recommendations (n,), NaN if unknown."""
     times = np.array([answer.run_time_p50_s for answer in answers], dtype=np.float64)
     # A negative or infinite prediction counts as unknown.
     return np.where(np.isfinite(times) & (times >= 0.0), times, np.nan)
 
 
 def starts_under(model: str, jobs: Sequence[PoolJob], gangs: Gangs, answers: Sequence[Recommendation]) -> Starts:
-    """Give every job (n) the target of its recommendation, and compute its run under a slowdown model.
+    """Return starts of jobs (n) with the recommended requests, and run times from the slowdown model `model`.
 
-    At the full request every model gives the recorded run, so the model is applied to smaller allocations only.
+    Jobs that keep their full request run as recorded, without a call of the model.
 
     Raises
     ------
@@ -224,7 +225,7 @@ def starts_under(model: str, jobs: Sequence[PoolJob], gangs: Gangs, answers: Seq
 
 
 def uses_of(frame: pl.DataFrame, gangs: Gangs, measured: Sequence[bool]) -> Uses:
-    """Return the average draw of one instance of each job (n) at full speed, at most its request."""
+    """Return the average use of one instance of each job (n) at its recorded speed, at most its request."""
     drawn = np.column_stack([frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in DRAWN])
     requests = requests_of(frame)
     bounded = np.where(np.isnan(requests), drawn, np.minimum(drawn, requests)) * np.array(UNITS)
