@@ -1,5 +1,6 @@
-"""Choose GPU counts and frequencies under a carbon budget: intensity getter, cluster monitor, allocator, placer.
+"""Choice of GPU counts and frequencies under a carbon budget: intensity getter, cluster monitor, allocator, placer.
 
-A round is a pure function of the jobs, the intensity and the period's budget; no clock is read. Forecasts are in
-`scheduler_core.planning`, simulations in `pipelines.studies.carbon`, which calls this package.
+The parts and the allocator's procedure follow a patent on carbon-intensity-based GPU scheduling ("the patent"); "ours"
+marks additions. A round is a pure function of the jobs, the intensity and the period's budget. Simulations are in
+`pipelines.studies.carbon`, which calls this package.
 """

@@ -1,7 +1,7 @@
-"""One round under a carbon budget: GPU counts first, then frequencies, by the source's marginal benefit.
+"""One round under a carbon budget: choose GPU counts, then frequencies, by the patent's marginal benefit.
 
-Holds the two stages and their starting point; the greedy climb is in `climb`, our closer approximation of the optimum
-in `exchange`. Called by `round` and by the carbon study.
+This module has the two stages and their starting point. The greedy climb of both is in `climb`; our closer
+approximation of the optimum is in `exchange`. Called by `round` and by the carbon study.
 """
 
 from collections.abc import Collection
@@ -42,31 +42,31 @@ def allocate(
 ) -> CountsAndFrequencies:
     """Choose every job's GPUs and frequency for one period, with at most `budget_g` emitted within the period.
 
-    The budget of one period is ours. The source compares the emissions to completion with a budget.
+    The limit on the emissions of one period is ours; the patent limits the emissions until the jobs end.
 
-    `start` is f0, the frequency at which counts are chosen: each job's energy-optimal one, or one index into `mhz` for
-    all. Without the stage `counts`, jobs get their first GPUs only (fixed counts are `rigid_gpus`); without
-    `frequency`, they stay at f0. A rigid job's first step is its whole count. If not all jobs can get their first GPUs,
-    jobs are started by smallest T·C, the others are postponed, and a note reports it. If the best step would exceed the
-    budget, the next best step that fits is taken (ours); ``past_budget="stop"`` ends the stage there, as the source
-    does.
+    `start` gives f0, the frequency at which counts are chosen: each job's energy-optimal frequency, or one index into
+    `mhz` for all jobs. Without the stage `counts`, elastic jobs get their fewest allowed GPUs. Without the stage
+    `frequency`, jobs stay at f0. A rigid job gets its whole count in its first step. If not all jobs can get their
+    first GPUs, jobs with the smallest T·C (run time times emissions) start, the others are postponed, and a note
+    reports it. If the best step would exceed the budget, the next best step that fits is taken (ours);
+    ``past_budget="stop"`` ends the stage there, as in the patent.
 
-    ``charge="period"`` divides the benefit by the emissions within the period (ours), the quantity that the budget
-    bounds. With the source's charge, a job that scales well has nearly the same total emissions with any count, and
-    takes all GPUs although each of them uses up the period's budget. Charging by the period gives shorter completion
-    times if the plan is kept to the end. Over many rounds on tight budgets the source's charge can be shorter, because
-    it prefers work that needs little energy.
+    ``charge="job"`` divides a step's benefit by its added emissions until the job ends, as the patent does. A job that
+    scales well then takes all GPUs, because its total emissions hardly change with the count, and uses up the period's
+    budget. ``charge="period"`` (ours) divides by the added emissions within the period, which the budget limits. It
+    gives shorter completion times if the plan is kept until the jobs end. Over many rounds with small budgets
+    ``charge="job"`` can give shorter ones, because it prefers jobs that need little energy.
 
-    Equal steps go to the older job, then to the job whose numbers sort first: the order of rows changes nothing.
+    In a tie the older job goes first, then the job whose numbers sort first, so the order of rows has no effect.
 
     Raises
     ------
     BadInput
-        If an amount is negative or not a number, the period is not a positive time, or f0 is not a step.
+        If an amount is negative or not a number, the period is not above 0, or `start` is not an index into `mhz`.
 
     References
     ----------
-    A patent on carbon-intensity-based GPU scheduling; benefit in the form of Gu et al.: PowerFlow, arXiv 2304.06381.
+    A patent on carbon-intensity-based GPU scheduling; the formula of the benefit follows PowerFlow (arXiv 2304.06381).
     """
     period = checked_period(
         gpus=gpus, intensity_g_per_kwh=intensity_g_per_kwh, budget_g=budget_g, period_s=period_s, pue=pue
@@ -92,9 +92,10 @@ def allocate(
 def planned(
     count: IntArray, step: IntArray, order: IntArray, notes: list[str], *, why: str = DID_NOT_FIT
 ) -> CountsAndFrequencies:
-    """Return the plan in the caller's row order, given counts and frequencies of the rows `order`.
+    """Return the plan in the caller's row order.
 
-    If jobs are postponed, the first note gives their number and the reason `why`.
+    `count` and `step` are the GPU counts and frequency indices of the caller's rows `order`. If jobs are postponed, the
+    first note gives their number and the reason `why`.
     """
     waits = int((count == 0).sum())
     if waits:
@@ -104,7 +105,7 @@ def planned(
 
 
 def starting_step(jobs: ElasticJobs, start: Literal["optimal"] | int) -> IntArray:
-    """Return f0 of every job (J,)."""
+    """Return f0, the frequency index at which counts are chosen, of every job (J,)."""
     if start == "optimal":
         return jobs.optimal_step
     if not 0 <= start < len(jobs.mhz):
@@ -113,14 +114,14 @@ def starting_step(jobs: ElasticJobs, start: Literal["optimal"] | int) -> IntArra
 
 
 def canonical_order(jobs: ElasticJobs) -> IntArray:
-    """Return the rows (J,), older jobs first, equal ages by their numbers; jobs that still tie are identical."""
+    """Return row indices (J,), oldest job first, ties by all other columns; jobs that still tie are identical."""
     content = np.hstack([jobs.steps_left[:, None], jobs.rigid_gpus[:, None], jobs.steps_per_s, jobs.perf, jobs.watts])
     keys = [(-age, row.tobytes()) for age, row in zip(jobs.age_s.tolist(), content, strict=True)]
     return np.asarray(sorted(range(len(jobs)), key=keys.__getitem__), dtype=np.int64)
 
 
 def checked_period(*, gpus: int, intensity_g_per_kwh: float, budget_g: float, period_s: float, pue: float) -> Period:
-    """Return the period, or raise `BadInput` if a number is out of range; the budget may be infinite."""
+    """Return the period; raise `BadInput` if a number is out of range. The budget may be infinite."""
     fine = {
         f"{gpus} GPUs, expected 0 or more": gpus >= 0,
         f"an intensity of {intensity_g_per_kwh} g/kWh, expected 0 or more": 0.0 <= intensity_g_per_kwh < np.inf,

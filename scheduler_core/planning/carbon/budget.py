@@ -1,7 +1,7 @@
-"""Split a carbon cap over many periods into period budgets, and carry unused grams over in a bank (both ours).
+"""Split a long-term carbon cap into budgets of single periods, and carry unused grams over in a bank (both ours).
 
-The source takes the budget as given and compares emissions to completion with it. Intensity cancels in the marginal
-benefit, so only budgets make a plan carbon-aware. Called by the carbon study before and after every round.
+The patent takes the budget as given. Carbon intensity cancels in the marginal benefit of a step, so a plan depends on
+intensity only through the budget. Called by the carbon study before and after every round.
 """
 
 from dataclasses import dataclass, replace
@@ -13,11 +13,11 @@ from scheduler_core.types import FloatArray
 
 
 def shares_g(cap_g: float, weights: FloatArray) -> FloatArray:
-    """Return each period's share (P,) of a cap over all periods, such as a month, in proportion to its weight.
+    """Split a cap on the emissions of all periods, such as a month, in proportion to weights; return the shares (P,).
 
-    With equal weights jobs use less energy in hours of high intensity. With weights proportional to the expected
-    intensity they use the same energy in all hours; with weights proportional to the expected demand, budgets follow
-    the demand. The shares sum to the cap.
+    With equal weights jobs can use less energy in hours of high intensity. With weights proportional to the expected
+    intensity they can use the same energy in all hours. With weights proportional to the expected demand, budgets
+    follow demand. The shares sum to the cap.
 
     Raises
     ------
@@ -39,10 +39,10 @@ def shares_g(cap_g: float, weights: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bank:
-    """Unused grams of earlier periods, at most `most_g`; a negative balance is what they emitted too much.
+    """Account of the grams left unused by earlier periods, at most `most_g`; negative if they emitted too much.
 
-    No plan exceeds `allowance_g`, so the plans together never exceed the sum of the shares. Actual emissions may differ
-    from the plan because run times are predicted; later periods then get less.
+    A plan emits at most `allowance_g`, so all plans together emit at most the sum of the shares. Actual emissions can
+    exceed a plan because run times are predicted; later periods are then allowed less.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class Bank:
             )
 
     def allowance_g(self, *, share_g: float) -> float:
-        """Return what a period may emit: its share plus the balance, at least 0."""
+        """Return the grams that a period may emit: its share plus the balance, at least 0."""
         return max(share_g + self.balance_g, 0.0)
 
     def after(self, *, share_g: float, spent_g: float) -> "Bank":

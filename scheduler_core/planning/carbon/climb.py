@@ -1,6 +1,6 @@
-"""Rank every job's next steps (more GPUs, or a higher frequency), and take the best while GPUs and budget last.
+"""Greedy climb: rank every job's next step (more GPUs, or a higher frequency), and take the best until a limit.
 
-Both stages of the source use this climb; where they start is in `allocator`, which calls this module.
+The limits are the GPUs and the carbon budget. Both stages of `allocator`, counts and frequencies, use this climb.
 """
 
 import heapq
@@ -18,18 +18,18 @@ NO_STEP: Final = -1
 FIRST_GPUS: Final = 0
 SAVES_ENERGY: Final = 1
 COSTS_ENERGY: Final = 2
-"""Kinds of steps; the lowest number is taken first, `NO_STEP` never."""
+"""Kinds of steps. Steps of the lowest kind are taken first; `NO_STEP` marks a step that is never taken."""
 
 SAME_CHARGE: Final = 1e-12
-"""Charges that differ by less than this part are taken as equal: the difference is rounding."""
+"""Maximum relative difference of two charges that counts as rounding, so that they are taken as equal."""
 
 Charge = Literal["job", "period"]
-"""Emissions that a step is charged for: those until the job's end (the source), or within the period (ours)."""
+"""Emissions that divide a step's benefit: until the job's end (as in the patent), or within the period (ours)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """The period to plan: `g_per_j` (intensity times PUE, per joule), its length and its budget."""
+    """The period to plan: grams emitted per joule (intensity times PUE), length, and budget."""
 
     g_per_j: float
     period_s: float
@@ -37,20 +37,21 @@ class Period:
 
     @classmethod
     def of(cls, *, intensity_g_per_kwh: float, pue: float, period_s: float, budget_g: float) -> "Period":
-        """Return the period of an intensity and a budget."""
+        """Return the period for an intensity in g/kWh."""
         return cls(g_per_j=intensity_g_per_kwh * pue / JOULES_PER_KWH, period_s=period_s, budget_g=budget_g)
 
     def grams(self, watts: FloatArray, left_s: FloatArray) -> FloatArray:
-        """Return I·P·PUE·min(T, period) of columns of equal shape."""
+        """Return the grams emitted within the period: I·P·PUE·min(T, period), power P and remaining time T."""
         return np.asarray(self.g_per_j * watts * np.minimum(left_s, self.period_s), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ladders:
-    """R settings (rungs) of each of J jobs in the order they can be reached, and the R-1 steps between them.
+    """Ladder of each of J jobs: R settings (rungs) in the order in which a job climbs, and the R-1 steps between them.
 
-    `choice` (J, R) is the GPU count or the index of the frequency, `gpus` (J, R) the GPUs held, `period_g` (J, R) the
-    emissions within the period. Steps (J, R-1) are taken by `kind`, then by `rank`, lowest first.
+    For each rung (J, R), `choice` is the GPU count or frequency index, `gpus` the GPUs held, and `period_g` the
+    emissions within the period. For each step (J, R-1), `kind` and `rank` give its priority: the lowest kind first,
+    then the lowest rank.
     """
 
     choice: IntArray
@@ -61,14 +62,14 @@ class Ladders:
 
 
 def count_ladders(jobs: ElasticJobs, step: IntArray, period: Period, charge: Charge = "job") -> Ladders:
-    """Return the ladder of GPU counts of every job at its frequency `step` (J,): 0, then the allowed counts."""
+    """Return every job's ladder of GPU counts (0, then the allowed counts) at its frequency index `step` (J,)."""
     rows = np.arange(len(jobs))
     with np.errstate(divide="ignore"):
         left_s = (jobs.steps_left / jobs.perf[rows, step])[:, None] / jobs.steps_per_s
     watts = np.arange(jobs.most_gpus + 1) * jobs.watts[rows, step][:, None]
     held = jobs.allowed
     held[:, 0] = True
-    # Allowed counts move to the front; the others follow, and no step leads to them.
+    # Allowed counts move to the front; the other counts follow, and `NO_STEP` keeps them out of reach.
     choice = np.argsort(~held, axis=1, kind="stable").astype(np.int64)
     left_s, watts = np.take_along_axis(left_s, choice, axis=1), np.take_along_axis(watts, choice, axis=1)
     return _ladders(choice, choice, left_s, watts, np.take_along_axis(held, choice, axis=1), period, charge)
@@ -77,7 +78,10 @@ def count_ladders(jobs: ElasticJobs, step: IntArray, period: Period, charge: Cha
 def frequency_ladders(
     jobs: ElasticJobs, gpus: IntArray, step: IntArray, period: Period, charge: Charge = "job"
 ) -> Ladders:
-    """Return the ladder of frequencies of every job on its `gpus` (J,), from `step` (J,) up; none if postponed."""
+    """Return every job's ladder of frequencies from index `step` (J,) up, on its `gpus` (J,).
+
+    A postponed job (0 GPUs) has no step.
+    """
     rows = np.arange(len(jobs))
     choice = np.minimum(step[:, None] + np.arange(len(jobs.mhz)), len(jobs.mhz) - 1)
     held = (step[:, None] + np.arange(len(jobs.mhz)) < len(jobs.mhz)) & (gpus > 0)[:, None]
@@ -96,7 +100,7 @@ def _ladders(
     period: Period,
     charge: Charge,
 ) -> Ladders:
-    # Without GPUs the time is infinite and the energy 0.
+    # A job without GPUs has infinite time, but uses no energy.
     energy_j = watts * np.where(np.isinf(left_s), 0.0, left_s)
     period_g = period.grams(watts, left_s)
     kind, rank = ranked(left_s, energy_j, energy_j if charge == "job" else period_g)
@@ -107,16 +111,18 @@ def _ladders(
 def ranked(left_s: FloatArray, energy_j: FloatArray, charged: FloatArray) -> tuple[IntArray, FloatArray]:
     """Return the kind and the rank of the steps (J, R-1), given times, energies and charges of the rungs (J, R).
 
-    The source's benefit is ((T1 - T2)/T̄) / ((C2 - C1)/C). T̄ and C are the same for all steps at one moment, and
-    intensity and PUE are factors of C1, C2 and C. All of them are left out: the order is the same, and ranks stay valid
-    while other jobs take steps. First GPUs come before all (their T1 is infinite), by T·C; then steps that need no more
-    energy (within `SAME_CHARGE`), by T1 - T2; then the others by (T1 - T2)/(C2 - C1). A step that does not make the job
-    faster is never taken.
+    The patent's benefit of a step from time T1 and emissions C1 to T2 and C2 is ((T1 - T2)/T̄) / ((C2 - C1)/C). The mean
+    time T̄ and the total C are equal for all steps, and intensity and PUE are factors of C1, C2 and C. All four are left
+    out: this does not change the order, and ranks stay valid while other jobs take steps.
+
+    A job's first GPUs come before all other steps, by smallest T·C. Next come steps that need no more energy (within
+    `SAME_CHARGE`), by T1 - T2, then all others by (T1 - T2)/(C2 - C1). A step that does not make its job faster is
+    never taken.
     """
     next_s = left_s[:, 1:]
     with np.errstate(divide="ignore", invalid="ignore"):
         faster_s, dearer = left_s[:, :-1] - next_s, np.diff(charged, axis=1)
-        # If a job scales in proportion to its GPUs, the two charges are equal up to rounding.
+        # If speed is proportional to the GPU count, the charges of both rungs are equal up to rounding.
         first, saves = np.isinf(left_s[:, :-1]), dearer <= SAME_CHARGE * charged[:, 1:]
         rank = np.where(first, next_s * energy_j[:, 1:], np.where(saves, -faster_s, -faster_s / dearer))
         kind = np.where(first, FIRST_GPUS, np.where(saves, SAVES_ENERGY, COSTS_ENERGY))
@@ -124,15 +130,15 @@ def ranked(left_s: FloatArray, energy_j: FloatArray, charged: FloatArray) -> tup
 
 
 PastBudget = Literal["next", "stop"]
-"""If the best step would exceed the budget: take the next best step that fits, or end the stage as the source does."""
+"""Rule if the best step would exceed the budget: take the next best step that fits, or end the stage (patent)."""
 
 BUDGET_MARGIN: Final = 1e-11
-"""Part of the budget kept unused, so that sums in another order do not exceed the budget by rounding."""
+"""Fraction of the budget kept unused, so that rounding in another order of summation cannot exceed the budget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Climbed:
-    """Result of a climb: each job's choice (J,), and whether the budget or the GPUs stopped worthwhile steps."""
+    """Result of a climb: each job's GPU count or frequency index (J,), and the limits that stopped it."""
 
     choice: IntArray
     short_of_budget: bool
@@ -142,14 +148,14 @@ class Climbed:
 def climb(
     ladders: Ladders, *, gpus: int, budget_g: float, past_budget: PastBudget = "next", least_only: bool = False
 ) -> Climbed:
-    """Climb from the lowest rungs by marginal benefit; ties go to the job listed first.
+    """Climb all ladders from their lowest rungs, always by the step of highest priority; ties go to the first job.
 
-    A step is taken only if enough GPUs are free and the emissions within the period stay within the budget. First GPUs
-    that do not fit are passed over under either `past_budget`. Steps that were passed over are tried again after a step
-    that lowers emissions. `least_only` takes first GPUs and no other step.
+    A step is taken only if enough GPUs are free and the emissions within the period stay within the budget. A job whose
+    first GPUs exceed the budget is passed over, even with ``past_budget="stop"``. Steps passed over because of the
+    budget are tried again after a step that lowers emissions. With `least_only`, only first GPUs are given.
     """
     limit_g = budget_g * (1.0 - BUDGET_MARGIN)
-    # Lists, because single elements are read: arrays are slow at that.
+    # Lists, because reading single elements of arrays is slow.
     kind, rank = ladders.kind.tolist(), ladders.rank.tolist()
     held, period_g = ladders.gpus.tolist(), ladders.period_g.tolist()
     steps = ladders.kind.shape[1]

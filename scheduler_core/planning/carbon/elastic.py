@@ -1,7 +1,6 @@
-"""Jobs that can run on several GPU counts and frequencies, a plan for one period, and the plan's time and emissions.
+"""Elastic jobs, which can run with several GPU counts and frequencies; plans of one period, their time and emissions.
 
-Columns, checks and arithmetic; nothing is chosen here (see `allocator`). Called by every module of this package, by the
-carbon study and by tests.
+Plans are made in `allocator`. Called by every module of this package, by the carbon study and by tests.
 """
 
 from dataclasses import dataclass
@@ -21,12 +20,13 @@ ELASTIC: Final = 0
 class ElasticJobs:
     """J waiting or running jobs, each on up to N GPUs at one of F frequencies.
 
-    `steps_left` (J,) is work in the job's own steps, `steps_per_s` (J, N+1) its speed at the reference frequency with
-    0..N GPUs: column 0 is 0, NaN is a count that is not allowed. `perf` (J, F) is the speed at a frequency relative to
-    the reference, `watts` (J, F) the power of one GPU while it runs, `mhz` (F,) ascending. `age_s` (J,) is the time
-    since submission. `rigid_gpus` (J,) is the only count allowed, 0 where the count may be chosen.
+    `steps_left` (J,) is the remaining work in the job's training steps. `steps_per_s` (J, N+1) is its speed at the
+    reference frequency with 0..N GPUs: 0 in column 0, NaN for a count that is not allowed. `perf` (J, F) is the speed
+    at each frequency divided by the speed at the reference, `watts` (J, F) the power of one running GPU, and `mhz` (F,)
+    the frequencies, ascending. `age_s` (J,) is the time since submission. `rigid_gpus` (J,) is the only count allowed,
+    or 0 (`ELASTIC`) where the count may be chosen.
 
-    Speed with n GPUs at frequency f is thr(n)·perf(f), as the source's models have it.
+    The speed with n GPUs at frequency f is thr(n)·perf(f), as in the patent's models: `steps_per_s` times `perf`.
 
     Raises
     ------
@@ -73,7 +73,7 @@ class ElasticJobs:
 
     @property
     def most_gpus(self) -> int:
-        """Return N, the largest GPU count with a speed."""
+        """Return N, the largest GPU count in `steps_per_s`."""
         return int(self.steps_per_s.shape[1]) - 1
 
     @property
@@ -86,9 +86,9 @@ class ElasticJobs:
 
     @property
     def optimal_step(self) -> IntArray:
-        """Return the index of the frequency with the least energy per unit of work (J,), the source's f0.
+        """Return the index of each job's frequency with the least energy per unit of work (J,), the patent's f0.
 
-        Of equal frequencies, return the lower one.
+        In a tie, return the lowest frequency.
         """
         return np.asarray(np.argmin(self.watts / self.perf, axis=1), dtype=np.int64)
 
@@ -138,10 +138,10 @@ class ElasticJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountsAndFrequencies:
-    """A plan for one period: GPUs (J,) and frequency (J,) of every job, as an index into `ElasticJobs.mhz`.
+    """A plan for one period: GPU count `gpus` (J,) and index `step` (J,) into `ElasticJobs.mhz` of every job.
 
-    `postponed` (J,) marks jobs that get no GPU in this period. `notes` are messages for the reader: how many jobs are
-    postponed and why, and whether a stage stopped at the budget.
+    `postponed` (J,) marks jobs that get no GPU in this period. `notes` are messages for the user: how many jobs are
+    postponed and why, and whether a stage stopped at a limit.
     """
 
     gpus: IntArray
@@ -151,7 +151,7 @@ class CountsAndFrequencies:
 
 
 def remaining_s(jobs: ElasticJobs, plan: CountsAndFrequencies) -> FloatArray:
-    """Return the remaining run time under the plan (J,), steps_left / (thr(n)·perf(f)); infinite without GPUs."""
+    """Return the remaining run times under the plan (J,), steps_left / (thr(n)·perf(f)); infinite without GPUs."""
     rows = np.arange(len(jobs))
     speed = jobs.steps_per_s[rows, plan.gpus] * jobs.perf[rows, plan.step]
     with np.errstate(divide="ignore"):
@@ -159,17 +159,17 @@ def remaining_s(jobs: ElasticJobs, plan: CountsAndFrequencies) -> FloatArray:
 
 
 def drawn_w(jobs: ElasticJobs, plan: CountsAndFrequencies) -> FloatArray:
-    """Return the total power of each job's GPUs (J,), P(n, f) = n·watts(f)."""
+    """Return the power of each job's GPUs together (J,), P(n, f) = n·watts(f)."""
     return np.asarray(plan.gpus * jobs.watts[np.arange(len(jobs)), plan.step], dtype=np.float64)
 
 
 def period_emissions_g(
     jobs: ElasticJobs, plan: CountsAndFrequencies, *, intensity_g_per_kwh: float, period_s: float, pue: float = 1.0
 ) -> FloatArray:
-    """Return the grams each job emits within the period (J,): I·P_j·PUE·min(T_j, period), busy GPUs only.
+    """Return the grams each job emits within the period (J,): I·P_j·PUE·min(T_j, period); idle GPUs are not counted.
 
-    Their sum is what a period's budget bounds. This constraint, like the PUE, is ours: the patent compares emissions
-    to completion (`job_emissions_g`) with its budget.
+    A period's budget limits their sum. This limit and the PUE are ours: the patent limits the emissions until the jobs
+    end (`job_emissions_g`).
     """
     running_s = np.minimum(remaining_s(jobs, plan), period_s)
     return np.asarray(intensity_g_per_kwh * pue * drawn_w(jobs, plan) * running_s / JOULES_PER_KWH, dtype=np.float64)
@@ -178,11 +178,9 @@ def period_emissions_g(
 def job_emissions_g(
     jobs: ElasticJobs, plan: CountsAndFrequencies, *, intensity_g_per_kwh: float, pue: float = 1.0
 ) -> FloatArray:
-    """Return the grams each job emits to its completion at this intensity (J,): C_j = I·P_j·PUE·T_j; 0 if postponed.
+    """Return the grams each job emits until its end at this intensity (J,): C_j = I·P_j·PUE·T_j; 0 if postponed.
 
-    References
-    ----------
-    The patent's constraint compares the sum of these emissions with the budget; the PUE is ours.
+    The patent limits the sum of these emissions by its budget. The PUE is ours.
     """
     running_s = np.where(plan.gpus > 0, remaining_s(jobs, plan), 0.0)
     return np.asarray(intensity_g_per_kwh * pue * drawn_w(jobs, plan) * running_s / JOULES_PER_KWH, dtype=np.float64)
@@ -191,10 +189,10 @@ def job_emissions_g(
 def completion_s(jobs: ElasticJobs, plan: CountsAndFrequencies, *, period_s: float) -> FloatArray:
     """Return the time from submission to completion under the plan (J,).
 
-    Postponed jobs are assumed to start after this period, shortest first, on GPUs freed by running jobs, and to take
-    `least_plan_s` then (ours: the source does not define it). No GPU is counted twice, so postponing jobs gains nothing
-    where speed is proportional to the GPU count. If a postponed job needs more GPUs than run now, the missing ones
-    become free with the last running job.
+    A postponed job is assumed to start after this period on GPUs freed by other jobs and to run for `least_plan_s`;
+    postponed jobs start shortest first (ours: the patent does not define their completion). No GPU is used twice, so
+    postponing gains nothing where speed is proportional to the GPU count. If a postponed job needs more GPUs than are
+    in use now, it starts when all other jobs have ended.
     """
     left_s = remaining_s(jobs, plan)
     running = plan.gpus > 0
@@ -210,7 +208,7 @@ def completion_s(jobs: ElasticJobs, plan: CountsAndFrequencies, *, period_s: flo
 
 
 def least_plan_s(jobs: ElasticJobs) -> FloatArray:
-    """Return each job's remaining run time on the fewest allowed GPUs, at its energy-optimal frequency (J,)."""
+    """Return each job's remaining run time on its fewest allowed GPUs at its energy-optimal frequency (J,)."""
     rows = np.arange(len(jobs))
     fewest = jobs.allowed.argmax(axis=1)
     return np.asarray(
@@ -219,7 +217,7 @@ def least_plan_s(jobs: ElasticJobs) -> FloatArray:
 
 
 def mean_completion_s(jobs: ElasticJobs, plan: CountsAndFrequencies, *, period_s: float) -> float:
-    """Return the mean of `completion_s`, the mean JCT used to compare plans; 0 without jobs.
+    """Return the mean of `completion_s`, the mean job completion time by which plans are compared; 0 without jobs.
 
     Examples
     --------

@@ -1,7 +1,8 @@
-"""Improve the source's plan and relaxed plans by exchanges between pairs of jobs (ours).
+"""Improve the patent's plan and plans of the relaxed problem by changing pairs of jobs (ours).
 
-The source ranks steps by benefit per gram and never reverses one. Here GPUs have a price too, and counts and
-frequencies are chosen together. Called like `allocator.allocate`, by the carbon study and the benchmarks.
+The patent ranks steps by benefit per gram and never takes one back. Here GPUs have a price too, and counts and
+frequencies are chosen together. An option is one frequency and GPU count of one job. `exchange` is called in the place
+of `allocator.allocate` by the carbon study and the benchmarks.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from scheduler_core.planning.carbon.relaxation import Options, Relaxed, relax
 from scheduler_core.types import FloatArray, IntArray
 
 MOST_OPTIONS: Final = 256
-"""Number of options searched over all jobs: those with the least loss at the relaxed prices."""
+"""Maximum number of options searched, over all jobs: the options with the least loss at the prices of `relaxation`."""
 
 MOST_EXCHANGES: Final = 64
 
@@ -32,7 +33,7 @@ _ROUNDING: Final = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of a plan: GPUs held, grams emitted within the period, and jobs postponed."""
+    """Limits of a plan: maximum number of GPUs, grams emitted within the period, and postponed jobs."""
 
     gpus: int
     period_g: float
@@ -41,7 +42,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """L options as columns (L,): job, GPU count, frequency index, remaining run time, and grams within the period."""
+    """Columns (L,) of L options: job, GPU count, frequency index, remaining run time, and grams within the period."""
 
     job: IntArray
     gpus: IntArray
@@ -51,14 +52,15 @@ class Candidates:
 
 
 def candidates(options: Options, relaxed: Relaxed) -> Candidates:
-    """Return the options with the least loss: their cost at the relaxed prices minus that of the job's best option.
+    """Return the options with the least loss.
 
-    An option whose loss exceeds the distance between a plan and the relaxed bound cannot be part of a better plan.
+    The loss of an option is its cost at the prices of `relax` minus the cost of the same job's best option. An option
+    whose loss exceeds the difference between a plan's time and the lower bound cannot be part of a better plan.
     """
     counts = np.arange(options.left_s.shape[2])
     loss_s = options.left_s + relaxed.s_per_g * options.period_g + relaxed.s_per_gpu * counts
     loss_s -= loss_s.min(axis=(0, 2), keepdims=True)
-    # One option to postpone is enough: a postponed job has no frequency.
+    # Keep one option with 0 GPUs per job: a postponed job has no frequency.
     loss_s[1:, :, 0] = np.inf
     flat = loss_s.ravel()
     kept = np.argpartition(flat, MOST_OPTIONS)[:MOST_OPTIONS] if flat.size > MOST_OPTIONS else np.arange(flat.size)
@@ -76,7 +78,7 @@ def candidates(options: Options, relaxed: Relaxed) -> Candidates:
 def exchanged(
     options: Options, found: Candidates, gpus: IntArray, step: IntArray, limits: Limits
 ) -> tuple[IntArray, IntArray]:
-    """Apply the exchange that saves the most time until none saves any; return counts and frequencies (J,)."""
+    """Apply the best exchange (new options for one or two jobs) until none saves time; return counts and steps."""
     gpus, step = gpus.copy(), step.copy()
     for _ in range(MOST_EXCHANGES):
         best = _best(options, found, gpus, step, limits)
@@ -88,10 +90,10 @@ def exchanged(
 
 
 def _best(options: Options, found: Candidates, gpus: IntArray, step: IntArray, limits: Limits) -> list[int]:
-    """Return the one or two options that together save the most time within the limits; none if no time is saved."""
+    """Return the one or two options that together save most time within the limits; empty if none saves time."""
     rows = np.arange(len(gpus))
     left_s, period_g = options.left_s[step, rows, gpus], options.period_g[step, rows, gpus]
-    # An extra last option leaves the other job unchanged.
+    # The appended last option changes no job, so that a single option can be chosen too.
     longer_s = np.append(found.left_s - left_s[found.job], 0.0)
     more_gpus = np.append(found.gpus - gpus[found.job], 0)
     more_g = np.append(found.period_g - period_g[found.job], 0.0)
@@ -113,7 +115,7 @@ def _best(options: Options, found: Candidates, gpus: IntArray, step: IntArray, l
 
 
 PutOff = Literal["forced", "chosen"]
-"""Postpone no more jobs than the source's procedure does, or also jobs whose GPUs other jobs use better."""
+"""Which jobs may be postponed: no more than `allocate` postpones, or also jobs whose GPUs other jobs use better."""
 
 WHY: Final[dict[PutOff, str]] = {
     "forced": DID_NOT_FIT,
@@ -124,7 +126,8 @@ WHY: Final[dict[PutOff, str]] = {
 PASSES: Final = 2
 
 _WAITS: Final = (1.0, 0.6, 0.3, 0.1, 0.0)
-"""When a postponed job is assumed to start, as a part of the longest `least_plan_s`; tuned on seeds not reported."""
+"""Assumed start of postponed jobs after the period, as fractions of the longest `least_plan_s`; tuned on seeds that no
+result uses."""
 
 
 def exchange(
@@ -139,18 +142,19 @@ def exchange(
 ) -> CountsAndFrequencies:
     """Choose every job's GPUs and frequency for one period, with at most `budget_g` emitted within the period.
 
-    Start from `allocate` charged by the period, and stop when no exchange between two jobs lowers `mean_completion_s`:
-    never worse than the start. Under ``"forced"`` no more jobs are postponed than at the start. ``"chosen"`` has a
-    lower mean, but a job postponed for shorter ones may be postponed again in the next round.
+    The search starts from the plan of `allocate` with ``charge="period"`` and stops when no exchange lowers
+    `mean_completion_s`, so its plan is never worse. With ``put_off="forced"`` no more jobs are postponed than in the
+    first plan. ``"chosen"`` gives a lower mean, but a job postponed in favour of shorter jobs may be postponed again in
+    the next round.
 
-    `mean_completion_s` assumes that the plan is kept until the jobs end. Over many rounds on tight budgets, work per
-    gram matters more, and the source's charge by the job can give shorter times. Use this to measure a single round, or
-    where budgets are wide; `allocate` is the default.
+    `mean_completion_s` assumes that the plan is kept until the jobs end. Over many rounds with small budgets, work done
+    per gram matters more, and `allocate` with ``charge="job"`` can give shorter times. Use this function to measure a
+    single round or with large budgets, and `allocate` otherwise.
 
     Raises
     ------
     BadInput
-        As `allocate`.
+        In the same cases as `allocate`.
     """
     period = checked_period(
         gpus=gpus, intensity_g_per_kwh=intensity_g_per_kwh, budget_g=budget_g, period_s=period_s, pue=pue
@@ -173,7 +177,7 @@ def exchange(
     options = Options.of(jobs, period)
     for _ in range(PASSES):
         before_s = mean_s
-        # If no job may be postponed, the cost of postponing is never used: one guess is enough.
+        # If no job may be postponed, the guessed times are never used, so one guess is enough.
         for later_s in _guesses(jobs, plan, period_s)[: None if most_put_off else 1]:
             for tried in _searched(jobs, plan, options.postponing(later_s), gpus, period, most_put_off):
                 tried_s = mean_completion_s(jobs, tried, period_s=period_s)
@@ -185,7 +189,7 @@ def exchange(
 
 
 def _guesses(jobs: ElasticJobs, plan: CountsAndFrequencies, period_s: float) -> list[FloatArray]:
-    """Return several guesses of each postponed job's completion (J,), which depends on the plan not yet known."""
+    """Return several guesses of each job's completion if postponed (J,); the true value depends on the final plan."""
     least_s = least_plan_s(jobs)
     running = plan.gpus > 0
     first_end_s = float(remaining_s(jobs, plan)[running].min()) if running.any() else 0.0
@@ -197,7 +201,7 @@ def _guesses(jobs: ElasticJobs, plan: CountsAndFrequencies, period_s: float) -> 
 def _searched(
     jobs: ElasticJobs, plan: CountsAndFrequencies, options: Options, gpus: int, period: Period, most_put_off: int
 ) -> list[CountsAndFrequencies]:
-    """Return the plan and the relaxed plan, both improved by exchanges."""
+    """Return the plan and, if it postpones few enough jobs, the plan of `relax`, both improved by exchanges."""
     limits = Limits(gpus=gpus, period_g=period.budget_g * (1.0 - BUDGET_MARGIN), postponed=most_put_off)
     relaxed = relax(options, gpus=gpus, budget_g=limits.period_g)
     found = candidates(options, relaxed)

@@ -1,6 +1,6 @@
-"""The intensity getter: the newest carbon intensity at the start of a period, or a substitute if none is available.
+"""Intensity getter: return the carbon intensity at the start of a period, or a substitute if the feed gives none.
 
-No feed is read here: the caller passes a callable. Called by `round`, with the reading of the round before.
+The caller passes the feed as a function. Called by `round`, which also passes the reading of the round before.
 """
 
 import math
@@ -12,11 +12,11 @@ from typing import Final
 from scheduler_core.errors import BadInput
 
 MOST_AGE_S: Final = 6 * 3600.0
-"""Default time for which the last reported value is used (ours); feeds are usually hourly."""
+"""Default maximum age in seconds at which the last reported value is still used (ours); feeds are usually hourly."""
 
 
 class Source(StrEnum):
-    """Origin of a reading: the feed, an earlier value of the feed, or the fallback."""
+    """Origin of a reading: the feed now, an earlier value of the feed, or the fallback value."""
 
     REPORTED = "reported"
     KEPT = "kept"
@@ -25,7 +25,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The intensity used in a round; `reported_ts` is when the feed gave it, minus infinity for the fallback."""
+    """The intensity used in a round; `reported_ts` is the Unix time of its report, minus infinity for the fallback."""
 
     g_per_kwh: float
     reported_ts: float
@@ -40,11 +40,12 @@ def read_intensity(
     fallback_g_per_kwh: float,
     most_age_s: float = MOST_AGE_S,
 ) -> Reading:
-    """Return the intensity at `now_ts` (Unix time): from the feed, else its last recent value, else the fallback.
+    """Return the intensity at `now_ts` (Unix time): the feed's value, else its last recent value, else the fallback.
 
-    `feed` is a callable such as `Grid.carbon_g_per_kwh` or `HourlySeries.at`. An exception, None, a negative
-    value or NaN counts as no value, so that a broken feed never stops a round. If the fallback is the highest intensity
-    of the zone, a budget holds whatever the true intensity is (ours).
+    `feed` is a function of Unix time such as `Grid.carbon_g_per_kwh`. An exception, None, a negative value or NaN
+    counts as no value, so that a broken feed never stops a round. `before` is the reading of the round before; it is
+    used up to an age of `most_age_s`. Give the zone's highest intensity as fallback to keep within the budget whatever
+    the true intensity is (ours).
 
     Raises
     ------
@@ -64,11 +65,11 @@ def read_intensity(
     try:
         answer = feed(now_ts)
         value = math.nan if answer is None else float(answer)
-    except Exception:  # a feed outside this package may raise anything
+    except Exception:  # the feed is foreign code and may raise anything
         value = math.nan
     if 0.0 <= value < math.inf:
         return Reading(g_per_kwh=value, reported_ts=now_ts, source=Source.REPORTED)
-    # A reading later than now comes from a wrong clock and is not used.
+    # A reading dated later than now comes from a wrong clock and is not used.
     if before is not None and 0.0 <= now_ts - before.reported_ts <= most_age_s:
         return Reading(g_per_kwh=before.g_per_kwh, reported_ts=before.reported_ts, source=Source.KEPT)
     return Reading(g_per_kwh=fallback_g_per_kwh, reported_ts=-math.inf, source=Source.FALLBACK)

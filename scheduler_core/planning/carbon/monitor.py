@@ -1,6 +1,6 @@
-"""The cluster monitor: update remaining steps and ages of the submitted jobs for the next round.
+"""Cluster monitor: update the remaining steps and ages of the submitted jobs for the next round.
 
-Speed and power models are given with the jobs. Called by `round`, before `allocator`.
+The jobs' speeds and power come with the jobs. Called by `round`, before `allocator`.
 """
 
 from dataclasses import dataclass, replace
@@ -13,15 +13,16 @@ from scheduler_core.planning.carbon.elastic import ElasticJobs
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 OVERRUN_FRAC: Final = 0.1
-"""Least remaining work of a running job, as a part of its steps done (ours): predictions can be too short."""
+"""Minimum remaining work of a running job, as a fraction of its steps done (ours); predicted work can be too small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStates:
-    """The last report of each of J submitted jobs, as columns (J,).
+    """The last report about each of J submitted jobs, as columns (J,).
 
-    `submit_ts` and `seen_ts`, the time of the report, are Unix time. `steps_done` is the work done by then; since then
-    the job runs on `gpus` at the frequency index `step` (0 GPUs: it waits). `ended` marks finished jobs.
+    `submit_ts` and `seen_ts` are the Unix times of submission and of the report. `steps_done` is the work done at the
+    report. Since the report the job runs on `gpus` GPUs at the frequency index `step`, or waits if `gpus` is 0. `ended`
+    marks finished jobs.
     """
 
     submit_ts: FloatArray
@@ -33,16 +34,16 @@ class JobStates:
 
 
 def next_round(submitted: ElasticJobs, states: JobStates, now_ts: float) -> tuple[IntArray, ElasticJobs]:
-    """Return the rows of jobs that have not ended, and those jobs with their remaining steps and age now.
+    """Return the row indices of the jobs that have not ended, and these jobs with remaining steps and age at `now_ts`.
 
-    `submitted` holds the jobs at submission, so its `steps_left` is all their work. Since its last report a job is
-    assumed to run at its modelled speed. A job that runs on after all its predicted steps has `OVERRUN_FRAC` of them
-    left.
+    `submitted` has the jobs as submitted: its `steps_left` is all their work. A job is assumed to have run at its
+    modelled speed since its last report. A job that still runs after all its predicted steps is given `OVERRUN_FRAC` of
+    them as remaining work.
 
     Raises
     ------
     BadInput
-        If a job has no state, was submitted or reported after now, or has an unknown GPU count or frequency.
+        If a job has no state, was submitted or reported after `now_ts`, or has an unknown GPU count or frequency.
     """
     _check_columns(submitted, states)
     rows = np.flatnonzero(~states.ended)
@@ -56,7 +57,7 @@ def next_round(submitted: ElasticJobs, states: JobStates, now_ts: float) -> tupl
     speed = speed * jobs.perf[np.arange(len(rows)), states.step[rows]]
     reported = states.steps_done[rows]
     done = reported + speed * since_s
-    # Modelled progress never ends a job; only `ended` does.
+    # Modelled progress never ends a job, only `ended` does, so some work always remains.
     least = OVERRUN_FRAC * np.maximum(reported, np.minimum(done, jobs.steps_left))
     left = np.maximum(jobs.steps_left - done, least)
     return rows, replace(jobs, steps_left=left, age_s=age_s)

@@ -1,6 +1,7 @@
-"""The placer: assign each job's GPUs to nodes, with as few nodes per job as possible.
+"""Placer: assign each job's GPUs to nodes, with as few nodes per job as possible.
 
-A node is its number of free GPUs; `allocator` chooses the jobs' GPU counts. Called by `round`, after `allocator`.
+Of a node only the number of free GPUs is known. `allocator` chooses the jobs' GPU counts. Called by `round`, after
+`allocator`.
 """
 
 from dataclasses import dataclass
@@ -13,19 +14,19 @@ from scheduler_core.types import BoolArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """GPUs of every job on every node (J, M), and the jobs (J,) that did not fit and got no GPU at all."""
+    """GPUs of every job on every node (J, M); `unplaced` (J,) marks jobs that did not fit and got no GPU."""
 
     gpus: IntArray
     unplaced: BoolArray
 
 
 def place(gpus: IntArray, free_gpus: IntArray, *, before: IntArray | None = None) -> Placed:
-    """Place `gpus` (J,) of every job on nodes with `free_gpus` (M,), the largest jobs first, equal ones as listed.
+    """Place jobs that need `gpus` (J,) on nodes with `free_gpus` (M,), largest job first, ties in the given order.
 
-    A job that fits on one node goes to the node with the fewest GPUs left after it. A larger job takes the nodes with
-    most free GPUs, and its last part the node with the fewest GPUs left. `before` (J, M) is the previous placement: a
-    job with an unchanged count keeps its nodes if they have room, before all other jobs (ours: moving costs a restart).
-    `free_gpus` includes the GPUs that these jobs held.
+    A job that fits on one node goes to the node on which it leaves the fewest GPUs free (best fit). A larger job takes
+    all GPUs of the nodes with most free GPUs, and the rest of it is placed by best fit. `before` (J, M) is the previous
+    placement. Jobs with an unchanged count are placed first and keep their nodes if those have enough free GPUs (ours,
+    because moving a job costs a restart). `free_gpus` includes the GPUs that these jobs held before.
 
     Raises
     ------
@@ -59,7 +60,7 @@ def place(gpus: IntArray, free_gpus: IntArray, *, before: IntArray | None = None
 
 
 def _split(wanted: int, free: IntArray) -> IntArray:
-    """Return a job's GPUs by node (M,); all 0 if the nodes together have too few."""
+    """Return a job's GPUs on each node (M,); all 0 if the nodes together have fewer than `wanted`."""
     taken = np.zeros_like(free)
     if wanted > free.sum():
         return taken

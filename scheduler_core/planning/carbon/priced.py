@@ -1,7 +1,7 @@
 """Allocation with a price on energy (ours): constant over time (`priced`), or different now and later (`foreseen`).
 
-A budget bounds the energy of a period; a price decides whether each step is worth its energy. The caller supplies
-prices and forecasts. Called by the carbon study.
+A budget limits the emissions of a period. A price decides for each step whether the time it saves is worth its energy.
+The caller gives prices and forecasts. Called by the carbon study.
 """
 
 from dataclasses import dataclass, replace
@@ -29,10 +29,11 @@ def priced(
     pue: float = 1.0,
     price_s_per_kwh: float = 0.0,
 ) -> CountsAndFrequencies:
-    """Choose counts, then frequencies, as `allocate` does, but only steps that save `price_s_per_kwh` of run time.
+    """Choose counts, then frequencies, as `allocate` does, but take only steps that are worth their energy.
 
-    A step is one more GPU at the energy-optimal frequency, or the next frequency with the GPUs held. First GPUs and
-    steps that need no more energy are always taken. The price is on energy; grams are limited by the budget.
+    A step is one more GPU at the energy-optimal frequency, or the next higher frequency with the same GPUs. It is worth
+    its energy if it saves at least `price_s_per_kwh` seconds of run time per kWh that it adds. First GPUs and steps
+    that add no energy are always worth it. Emissions are limited by the budget, not by the price.
     """
     within = partial(
         allocate,
@@ -51,13 +52,13 @@ def priced(
 
 
 def _worth_counts(jobs: ElasticJobs, price_s_per_kwh: float) -> ElasticJobs:
-    """Return the jobs without the counts that are not worth the price; elastic jobs only."""
+    """Return the jobs with counts not worth the price no longer allowed; rigid jobs are unchanged."""
     rows = np.arange(len(jobs))
     step = jobs.optimal_step
     speeds = np.where(jobs.allowed, jobs.steps_per_s, np.nan)
     left_s = (jobs.steps_left / jobs.perf[rows, step])[:, None] / speeds
     kwh = np.arange(jobs.most_gpus + 1) * jobs.watts[rows, step][:, None] * left_s / JOULES_PER_KWH
-    # A step to or from a count that is not allowed has no time, and removes no count.
+    # A step from or to a count that is not allowed has the time NaN, so that it removes no count.
     kept = _worth(left_s[:, 1:], kwh[:, 1:], price_s_per_kwh)
     kept |= (jobs.rigid_gpus != ELASTIC)[:, None]
     speeds = np.where(np.column_stack([np.ones(len(jobs), dtype=np.bool_), kept]), jobs.steps_per_s, np.nan)
@@ -65,7 +66,7 @@ def _worth_counts(jobs: ElasticJobs, price_s_per_kwh: float) -> ElasticJobs:
 
 
 def _worth_steps(jobs: ElasticJobs, gpus: IntArray, price_s_per_kwh: float) -> ElasticJobs:
-    """Return the jobs fixed to their GPUs, with no speed gain at frequencies that are not worth the price."""
+    """Return the jobs with their GPU counts fixed, and with no speed gain at frequencies not worth the price."""
     rows = np.arange(len(jobs))
     left_s = (jobs.steps_left / jobs.steps_per_s[rows, gpus])[:, None] / jobs.perf
     kwh = gpus[:, None] * jobs.watts * left_s / JOULES_PER_KWH
@@ -77,7 +78,7 @@ def _worth_steps(jobs: ElasticJobs, gpus: IntArray, price_s_per_kwh: float) -> E
 
 
 def _worth(left_s: FloatArray, kwh: FloatArray, price_s_per_kwh: float, *, start: IntArray | int = 0) -> BoolArray:
-    """Return the columns (J, K) that can be reached from `start` by steps that are all worth the price."""
+    """Mark the columns (J, K) that can be reached from column `start` by steps that are all worth the price."""
     saved_s, more_kwh = -np.diff(left_s, axis=1), np.diff(kwh, axis=1)
     worth = ~(saved_s < price_s_per_kwh * np.maximum(more_kwh, 0.0))
     columns = np.arange(left_s.shape[1])
@@ -86,7 +87,7 @@ def _worth(left_s: FloatArray, kwh: FloatArray, price_s_per_kwh: float, *, start
 
 
 HALVINGS: Final = 14
-"""Number of bisection steps for the GPU price; GPUs left over go to the shortest jobs that can use them."""
+"""Number of bisection steps in the search of the GPU price."""
 
 MOST_PRICE: Final = 1e9
 
@@ -96,16 +97,17 @@ def foreseen(
 ) -> CountsAndFrequencies:
     """Choose counts and frequencies for now, given the price of energy now and its expected price later.
 
-    `now_s_per_kwh` is the price now in seconds of run time per kWh, `later_s_per_kwh` (J,) the price expected while
-    each job lasts. A unit of work is worth its lowest cost later: the least (1 + μ·n + p·P) / speed over GPU counts n
-    and frequencies, where p is the later price, P the power and μ the price of a GPU. Each job gets the count and
-    frequency with the highest value minus cost now, or waits if none is above 0. μ is the lowest price at which the
-    GPUs suffice. If prices now and later are equal, every job gets the count and frequency of least time plus cost.
+    `now_s_per_kwh` is the price now in seconds of run time per kWh; `later_s_per_kwh` (J,) is the price expected during
+    the rest of each job. The value of a unit of work is its lowest cost later: the minimum of (1 + μ·n + p·P) / speed
+    over GPU counts n and frequencies, where p is the later price, P the power and μ the price of a GPU. Each job gets
+    the count and frequency with the highest value of work done minus cost now, or waits if no difference is above 0. μ
+    is the lowest price at which there are enough GPUs. If both prices are equal, every job gets the count and frequency
+    with the least time plus cost.
 
     Raises
     ------
     BadInput
-        If a price is negative or not a number, or there is not one for each job.
+        If a price is negative or not a number, or the number of later prices is not the number of jobs.
     """
     prices = np.append(later_s_per_kwh, now_s_per_kwh)
     if len(prices) != len(jobs) + 1 or not (np.isfinite(prices) & (prices >= 0.0)).all():
@@ -122,7 +124,10 @@ def foreseen(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
-    """Speed relative to the job's best, and cost per second, of every count and frequency (J, N·F)."""
+    """Relative speed and cost per second of every job at every count and frequency (J, N·F).
+
+    Speed is divided by the job's highest speed.
+    """
 
     speed: FloatArray
     now_cost: FloatArray
@@ -149,7 +154,7 @@ class _Table:
         )
 
     def chosen(self, gpu_price: float) -> tuple[IntArray, IntArray]:
-        """Return the count and frequency (J,) with the highest value minus cost; 0 GPUs where none is above 0."""
+        """Return each job's count and frequency (J,) with the highest value minus cost; 0 GPUs if none is above 0."""
         held = gpu_price * self.gpus
         with np.errstate(divide="ignore"):
             worth = ((1.0 + held + self.later_cost) / self.speed).min(axis=1)
@@ -160,7 +165,10 @@ class _Table:
 
 
 def _within(table: _Table, gpus: int) -> tuple[IntArray, IntArray]:
-    """Return the choices at the lowest GPU price at which they fit, plus choices of the next lower price that fit."""
+    """Return the choices at the lowest GPU price at which they fit.
+
+    GPUs left free go to the shortest jobs whose choice at a slightly lower price needs no more than the free GPUs.
+    """
     low, high = 0.0, 1.0
     while table.chosen(high)[0].sum() > gpus and high < MOST_PRICE:
         low, high = high, 4.0 * high
@@ -169,7 +177,7 @@ def _within(table: _Table, gpus: int) -> tuple[IntArray, IntArray]:
         low, high = (middle, high) if table.chosen(middle)[0].sum() > gpus else (low, middle)
     count, step = table.chosen(high)
     wanted, at = table.chosen(low)
-    # If too many GPUs are chosen even at the highest price, start with none: the shortest jobs then come first.
+    # If too many GPUs are chosen even at the highest price, start with none and serve the shortest jobs first.
     if count.sum() > gpus:
         count = np.zeros_like(count)
     free = gpus - int(count.sum())

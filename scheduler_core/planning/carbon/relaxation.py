@@ -1,6 +1,7 @@
-"""The relaxed round (Lagrangian): prices for GPUs and grams replace the two limits; gives a bound and a plan.
+"""Lagrangian relaxation of a round: prices for GPUs and grams replace their limits; gives a lower bound and a plan.
 
-With prices, each job's best option does not depend on other jobs; bisection finds the prices at which the choices fit.
+At fixed prices, each job's cheapest option does not depend on other jobs. Bisection finds the prices at which the
+cheapest options keep both limits.
 Called by `exchange`.
 """
 
@@ -16,16 +17,16 @@ from scheduler_core.types import FloatArray, IntArray
 
 HALVINGS: Final = 12
 DECADES: Final = 9.0
-"""Width of the price search in powers of ten."""
+"""Ratio of the highest to the lowest price searched, in powers of ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Run time and emissions of every option (F, J, N+1): frequency, job, GPU count.
+    """Run time and emissions of every option; shape (frequencies F, jobs J, GPU counts N+1).
 
-    `left_s` is the remaining run time, infinite where a count is not allowed, `period_g` the emissions within the
-    period. At 0 GPUs `left_s` is the time at which a postponed job would end, infinite until `postponing` sets it.
-    Frequencies come first because the minimum is taken over them most often.
+    `left_s` is the remaining run time, infinite where a count is not allowed; `period_g` the emissions within the
+    period. For 0 GPUs `left_s` is the time until a postponed job would end, infinite until `postponing` sets it.
+    Frequency is the first axis because minima are most often taken over it.
     """
 
     left_s: FloatArray
@@ -33,7 +34,7 @@ class Options:
 
     @classmethod
     def of(cls, jobs: ElasticJobs, period: Period) -> "Options":
-        """Return the options of jobs within a period."""
+        """Return all options of the jobs, with emissions in the given period."""
         allowed = jobs.allowed
         speeds = np.where(allowed, jobs.steps_per_s, 1.0)
         left_s = (jobs.steps_left[:, None] / speeds) / jobs.perf.T[:, :, None]
@@ -43,7 +44,7 @@ class Options:
         return cls(left_s=left_s, period_g=period_g)
 
     def postponing(self, later_s: FloatArray) -> "Options":
-        """Return the same options for jobs that would end `later_s` (J,) from now if postponed."""
+        """Return a copy of the options in which a postponed job ends `later_s` (J,) from now."""
         left_s = self.left_s.copy()
         left_s[:, :, 0] = later_s
         return replace(self, left_s=left_s)
@@ -51,7 +52,10 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relaxed:
-    """The choices (J,) at the prices found, within both limits, and a lower bound on the sum of any plan's times."""
+    """Each job's cheapest option (J,) at the prices found, within both limits; the prices; and a lower bound.
+
+    `least_sum_s` is a lower bound on the sum of remaining times of any plan.
+    """
 
     gpus: IntArray
     step: IntArray
@@ -61,10 +65,10 @@ class Relaxed:
 
 
 def relax(options: Options, *, gpus: int, budget_g: float) -> Relaxed:
-    """Return the cheapest choices at the lowest prices found for grams and GPUs at which they fit.
+    """Return the cheapest options at the lowest prices found at which they keep both limits.
 
-    Σ min (T + λ·grams + μ·GPUs) - λ·budget - μ·all GPUs is a lower bound for any prices λ and μ; `least_sum_s` is the
-    highest bound found.
+    For any prices λ of a gram and μ of a GPU, Σ min (T + λ·grams + μ·GPUs) - λ·budget - μ·all GPUs is a lower bound on
+    the sum of remaining times T. `least_sum_s` is the highest such bound found.
     """
     counts = np.arange(options.left_s.shape[2], dtype=np.float64)
     rows = np.arange(options.left_s.shape[1])
@@ -102,7 +106,7 @@ def relax(options: Options, *, gpus: int, budget_g: float) -> Relaxed:
 
 
 def _least_price(fits: Callable[[float], bool], most: float) -> float:
-    """Return roughly the lowest price that fits: 0, or one at most `DECADES` powers of ten below `most`."""
+    """Return about the lowest price that fits: 0, or a price at most `DECADES` powers of ten below `most`."""
     if fits(0.0) or most == 0.0:
         return 0.0
     high = 2.0 * most

@@ -1,7 +1,7 @@
 """One round of a live scheduler: read the intensity, update the jobs, choose GPUs and frequencies, place them on nodes.
 
-Joins `intensity`, `monitor`, `allocator` and `placer`; no clock is read, and the state to keep is returned. For live
-schedulers, once a period; simulations have no feed and no nodes and call `allocator` directly.
+Combines `intensity`, `monitor`, `allocator` and `placer`. The caller passes the time and keeps the returned state. To
+be called by a live scheduler once a period; simulations have no feed and no nodes and call `allocator` directly.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from scheduler_core.types import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Constants of all rounds: the period, the PUE, and the intensity to use if the feed gives none."""
+    """Constants of all rounds: period length, PUE, and the intensity to use if the feed gives none."""
 
     period_s: float
     fallback_g_per_kwh: float
@@ -33,13 +33,14 @@ class Round:
     reading
         The intensity used; pass it to the next round.
     rows
-        Indices of these jobs (K,) among the submitted jobs.
+        Indices of these jobs among the submitted jobs; shape (K,).
     plan
-        Their GPUs and frequencies.
+        GPU count and frequency of each of these jobs.
     placed
-        Their GPUs by node (K, M). All jobs are placed: the plan uses at most the free GPUs, and a job may span nodes.
+        GPUs of each of these jobs on each node, shape (K, M). Every job of the plan is placed, because the plan uses at
+        most the free GPUs and a job may span nodes.
     planned_g
-        Grams each job (K,) emits within the period; the sum is within the budget.
+        Grams each of these jobs emits within the period, shape (K,); their sum is within the budget.
     """
 
     reading: Reading
@@ -61,12 +62,13 @@ def carbon_round(
     site: Site,
     places: IntArray | None = None,
 ) -> Round:
-    """Plan the period that begins at `now_ts` (Unix time) for jobs as submitted and as last reported.
+    """Plan the period that begins at `now_ts` (Unix time).
 
-    `feed` returns the intensity at a moment, `reading` is that of the round before. `free_gpus` (M,) are the nodes'
-    GPUs that are free or held by these jobs; `places` (J, M) is the previous placement of all submitted jobs.
-    `budget_g` bounds the emissions within the period (ours; the source compares emissions to completion with a budget),
-    for example `budget.Bank.allowance_g` of a share of `budget.shares_g`.
+    `submitted` has the J jobs as submitted, `states` the last report about each. `feed` returns the intensity at a
+    moment; `reading` is `Round.reading` of the round before. `free_gpus` (M,) are the GPUs of each node that are free
+    or held by these jobs. `places` (J, M) is the previous placement of all submitted jobs. `budget_g` limits the
+    emissions within the period, for example to `budget.Bank.allowance_g` of a share of `budget.shares_g` (ours; the
+    patent limits the emissions until the jobs end).
 
     Raises
     ------
@@ -75,7 +77,7 @@ def carbon_round(
 
     Examples
     --------
-    61 g in an hour at 300 g/kWh allow 200 W: two GPUs of 100 W, on the node that has two.
+    At 300 g/kWh, a budget of 61 g for one hour allows 200 W: two GPUs of 100 W, placed on the node with 4 free GPUs.
 
     >>> import numpy as np
     >>> jobs = ElasticJobs(
