@@ -24,6 +24,17 @@ from features.errors import ContractError
 from features.history import History
 from features.sets import FEATURES, named
 
+__all__ = [
+    "REFERENCE_FEATURES",
+    "Referenced",
+    "build",
+    "build_referenced",
+    "made_relative",
+    "reference_log_s",
+    "relative_columns",
+    "with_requests",
+]
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 

@@ -10,6 +10,8 @@ from typing import Final, Literal
 
 from features.vocabulary import Status, TaskType
 
+__all__ = ["CANONICAL", "Kind"]
+
 STATUSES = [str(s) for s in Status]
 TASK_TYPES = [str(t) for t in TaskType]
 

@@ -18,6 +18,8 @@ import polars as pl
 from features.errors import ContractError
 from features.sets import FEATURES, named
 
+__all__ = ["FeatureContract"]
+
 _FIELDS: Final = frozenset({"names", "dtypes", "kinds", "units", "categories", "fingerprint"})
 
 

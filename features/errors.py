@@ -5,6 +5,8 @@ FeatureError
 └── UnknownFeature    an unknown name of a feature or feature set
 """
 
+__all__ = ["FeatureError"]
+
 
 class FeatureError(Exception):
     """Base of every error this package raises on purpose."""

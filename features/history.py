@@ -17,6 +17,8 @@ from features.keys import KEYS, Events, Keyspace
 from features.tables import has_ended
 from features.vocabulary import Status
 
+__all__ = ["JOB_COLUMNS", "USE_COLUMNS", "History", "cluster_of_vc"]
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

@@ -20,6 +20,8 @@ from features.keys import JobAsked as JobAsked
 from features.ledger import WEIGHTS, Base, Fed, Identity, Ledger
 from features.lookups import Glance, Timeline, Track, empty_timeline
 
+__all__ = ["EVIDENCE_KEYS", "GROWTH_ROWS", "EndedRun", "JobAsked", "OnlineHistory"]
+
 IntArray = npt.NDArray[np.int64]
 
 EVIDENCE_KEYS: Final = ("group_role", "user")

@@ -22,6 +22,8 @@ from features.lookups import REFERENCE_OF_ALL, REFERENCE_OF_LIKE, Glance, KeyPla
 from features.online import OnlineHistory
 from features.sets import FEATURES
 
+__all__ = ["RowBuilder", "Rows"]
+
 FloatArray = npt.NDArray[np.float64]
 Float32Array = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]

@@ -15,6 +15,8 @@ from features.columns.recency import RECENCY
 from features.columns.request import CALENDAR, REQUEST
 from features.errors import UnknownFeature
 
+__all__ = ["FEATURES"]
+
 FEATURES: Final[dict[str, Feature]] = {**REQUEST, **CALENDAR, **RECENCY, **LOAD, **NEWEST}
 """Every feature by name."""
 

@@ -7,6 +7,8 @@ Used by all packages.
 from enum import StrEnum
 from typing import Final
 
+__all__ = ["GPU_MEM_GIB_OF_TYPE", "ROLE_WHOLE_JOB", "TASK_TYPE_OF_WORKLOAD", "ZONES", "Status", "TaskType"]
+
 ROLE_WHOLE_JOB: Final = "job"
 """The role of a unit that is a whole job (Helios, Philly); PAI's units are its tasks, named by the trace."""
 

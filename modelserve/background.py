@@ -9,6 +9,8 @@ import sys
 import threading
 from typing import Final
 
+__all__ = ["give_way"]
+
 NICENESS: Final = 10
 """Niceness of background threads: about a tenth of the CPU time that a normal thread gets on a busy core."""
 

@@ -18,6 +18,8 @@ from modelserve.errors import BadRequest, Forbidden
 if TYPE_CHECKING:
     from modelserve.contract.requests import JobRow  # loads numpy, which the parent process does not need
 
+__all__ = ["ANYONE", "Caller", "Scope", "Token", "Tokens", "check_jobs"]
+
 
 class Scope(StrEnum):
     """A kind of call that a token permits."""

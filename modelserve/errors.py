@@ -18,6 +18,23 @@ ServeError
 
 from collections.abc import Mapping
 
+__all__ = [
+    "BadRequest",
+    "BadSettings",
+    "BundleError",
+    "ClientError",
+    "Forbidden",
+    "ListenError",
+    "MirrorError",
+    "ModelNotFound",
+    "NotKnown",
+    "Refused",
+    "ServeError",
+    "ServiceUnavailable",
+    "StoreError",
+    "WrongAnswer",
+]
+
 
 class ServeError(Exception):
     """Base of every error that this package raises."""

@@ -44,6 +44,8 @@ from modelserve.store.writer_process import WriterProcess
 if TYPE_CHECKING:
     from modelserve.loading.served import ServedModel
 
+__all__ = ["Service", "open_service"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:

@@ -13,6 +13,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from modelserve.callers import Token
 from modelserve.contract.fields import Minimums
 
+__all__ = ["PREFIX", "ServeSettings", "TypePolicy"]
+
 PREFIX = "TAUT_SERVE_"
 
 Seconds = Annotated[float, Field(gt=0.0, le=86_400.0)]

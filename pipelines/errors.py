@@ -12,6 +12,19 @@ PipelineError
 └── RegistryError     a tracking server or registry that fails or lacks a model
 """
 
+__all__ = [
+    "BadUsage",
+    "FetchError",
+    "LakeError",
+    "MappingError",
+    "PipelineError",
+    "QueryRefused",
+    "RegistryError",
+    "SourceError",
+    "SynthesisError",
+    "TrainingError",
+]
+
 
 class PipelineError(Exception):
     """Base of every error this package raises on purpose."""

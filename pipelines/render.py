@@ -23,6 +23,8 @@ from pipelines.errors import BadUsage
 if TYPE_CHECKING:
     import polars as pl
 
+__all__ = ["render"]
+
 Plain = None | bool | int | float | str
 """The types of a cell before it is written."""
 

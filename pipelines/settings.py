@@ -12,6 +12,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from pipelines.errors import BadUsage
 
+__all__ = ["load_settings"]
+
 PREFIX = "TAUT_"
 
 

@@ -12,6 +12,8 @@ import numpy as np
 
 from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray, Job, Knowledge, PeakUse
 
+__all__ = ["device_memory", "peak_floors", "round_up_gpus"]
+
 ROUNDING_SLACK: Final = 1e-9
 """A quotient that exceeds a whole number by less counts as that number (0.15 / 0.05 is 3.0000000000000004)."""
 

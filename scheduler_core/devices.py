@@ -11,6 +11,8 @@ import numpy as np
 
 from scheduler_core.types import IntArray
 
+__all__ = ["WHOLE", "Sharing", "by_host", "no_tenants", "rounded", "shape"]
+
 Sharing = Literal["pooled", "devices"]
 """Accounting of a machine's GPUs: one total, or device by device."""
 

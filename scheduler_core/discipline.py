@@ -13,6 +13,8 @@ from scheduler_core.errors import BadInput
 from scheduler_core.placement import Placement
 from scheduler_core.queueing import QueuePolicy
 
+__all__ = ["Discipline"]
+
 Backfill = Literal["none", "easy"]
 
 

@@ -5,6 +5,8 @@ SchedulerError
 └── PredictorUnavailable  a predictor that fails; the scheduler continues without it
 """
 
+__all__ = ["BadInput", "PredictorUnavailable", "SchedulerError"]
+
 
 class SchedulerError(Exception):
     """Base of every error this package raises on purpose."""

@@ -15,6 +15,8 @@ from scheduler_core.errors import BadInput
 from scheduler_core.target import TargetWorkload
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
+__all__ = ["USES", "FreeNodes", "Use", "allows", "weighed_uses"]
+
 
 class Use(IntEnum):
     """Class of a machine's free GPU for one shape; all but `USABLE` are fragments.

@@ -15,6 +15,8 @@ from scheduler_core.devices import Taken, shape
 from scheduler_core.errors import BadInput
 from scheduler_core.types import Recommendation, Request
 
+__all__ = ["ANY_GPU_TYPE", "Demand", "Running", "Waiting"]
+
 MILLI: Final = 1000
 MIB_PER_GIB: Final = 1024
 UNITS: Final = (MILLI, MIB_PER_GIB, MILLI)

@@ -16,6 +16,8 @@ from scheduler_core.devices import SHARINGS, Sharing
 from scheduler_core.errors import BadInput
 from scheduler_core.types import IntArray
 
+__all__ = ["Placement", "sharing_of"]
+
 Placement = Callable[[Demand, Room], Allocation | None]
 """It returns `Room.allocation(...)`, or an allocation with its devices; its attribute `sharing`, if any, is required.
 

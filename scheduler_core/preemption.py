@@ -12,6 +12,8 @@ from scheduler_core.errors import BadInput
 from scheduler_core.gangs import Running
 from scheduler_core.queueing import policy_of
 
+__all__ = ["preempts"]
+
 
 def preempts(discipline: Discipline) -> bool:
     """Return whether waiting jobs may stop running ones: by `preempt`, else by the policy's default.

@@ -3,6 +3,7 @@
 A policy is a `key(job, state, now_s)`, smallest first, static (fixed while the job waits) or dynamic (evaluated again
 after every start); ties go to the earlier arrival. The queue is in `queue`, overtaking in `rounds`; both call this.
 """
+
 # ruff: noqa: ARG001 -- all policies have the same signature, whichever arguments they read
 
 import math

@@ -14,6 +14,8 @@ import numpy as np
 from scheduler_core.candidates import Candidates, chosen_alpha
 from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray, Job, Reason, Recommendation, Request
 
+__all__ = ["Scale", "advised", "unchanged_request"]
+
 CHANGE_SLACK: Final = 1e-9
 """A change of exactly `minimum_change`, up to floating-point noise, counts as large enough."""
 

@@ -19,6 +19,8 @@ from scheduler_core.queueing import aged, policy_of
 from scheduler_core.recommendations import Scale, advised
 from scheduler_core.types import Job, Recommendation, Request
 
+__all__ = ["Scheduler"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundResult:

@@ -27,6 +27,8 @@ from scheduler_core.kernels.sharing.state import (
 from scheduler_core.target import SlidingTarget, TargetWorkload
 from scheduler_core.types import FloatArray, IntArray
 
+__all__ = ["DevicePlacement", "Ties"]
+
 Ties = Literal["first", "random"]
 """Choice among machines with equal scores: the first, or a random one."""
 

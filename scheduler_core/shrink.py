@@ -34,6 +34,19 @@ from scheduler_core.types import (
     Recommendation,
 )
 
+__all__ = [
+    "ALPHA0",
+    "MAX_ALPHA",
+    "PAPER_ALPHA0",
+    "SURE_RUNS",
+    "Guard",
+    "Recommendation",
+    "ShrinkPolicy",
+    "round_up_gpus",
+    "shrink",
+    "unchanged_request",
+]
+
 ALPHA0: Final = 0.05
 """First factor where floors of peak use hold: they are the only limit on a small request."""
 
@@ -116,19 +129,6 @@ class ShrinkPolicy:
         count = int(np.ceil((1.0 - self.first_alpha) / self.alpha_step - ROUNDING_SLACK))
         return np.round(self.first_alpha + self.alpha_step * np.arange(count), 12)
 
-
-__all__ = [
-    "ALPHA0",
-    "MAX_ALPHA",
-    "PAPER_ALPHA0",
-    "SURE_RUNS",
-    "Guard",
-    "Recommendation",
-    "ShrinkPolicy",
-    "round_up_gpus",
-    "shrink",
-    "unchanged_request",
-]
 
 Answer = TypeVar("Answer")
 

@@ -16,6 +16,8 @@ from scheduler_core.devices import shape
 from scheduler_core.errors import BadInput
 from scheduler_core.types import FloatArray, IntArray
 
+__all__ = ["WINDOW", "SlidingTarget", "TargetWorkload", "check_popularity", "target_of"]
+
 ROUNDING: Final = 1e-9
 """Tolerance for rounding in a share of the pods."""
 

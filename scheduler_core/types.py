@@ -12,6 +12,22 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+__all__ = [
+    "LEAST_GIVEN",
+    "RESOURCES",
+    "BoolArray",
+    "FloatArray",
+    "IntArray",
+    "Job",
+    "Knowledge",
+    "PeakUse",
+    "Predictor",
+    "Reason",
+    "Recommendation",
+    "Request",
+    "RunTimes",
+]
+
 RESOURCES: Final[tuple[str, ...]] = ("cpu_cores", "mem_gib", "gpus")
 """The requestable resources, in the column order of every request matrix."""
 

@@ -17,6 +17,8 @@ import polars as pl
 from features.history import History
 from features.keys import KEY_NAMES, NULL
 
+__all__ = ["Lookback"]
+
 Kind = Literal["q", "c"]
 """XGBoost's code of a feature type: `q` for a quantity, `c` for a category."""
 

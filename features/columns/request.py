@@ -12,6 +12,8 @@ import polars as pl
 from features.columns.feature import Feature, LocalTime, OwnNumber, Text
 from features.vocabulary import ZONES
 
+__all__ = ["REQUEST_COLUMNS"]
+
 REQUEST_COLUMNS: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
 """The canonical columns of a request, in the column order of a request matrix."""
 _UNITS: Final = dict(zip(REQUEST_COLUMNS, ("cores", "GiB", "GPUs"), strict=True))

@@ -20,6 +20,8 @@ from modelserve.api.upkeep import upkeep
 from modelserve.callers import Tokens
 from modelserve.service import Service
 
+__all__ = ["create_app"]
+
 OPERATIONS: Final[Sequence[Operation]] = (
     *answers.OPERATIONS,
     *models.OPERATIONS,

@@ -39,7 +39,7 @@ async def readyz(request: Request) -> Response:
 
 
 async def metrics(request: Request) -> Response:
-    """Return the metrics to whoever's token is bound to no trace and no cluster: they are everybody's."""
+    """Return the metrics of all callers; a token must not be bound to a trace or a cluster."""
     call = call_of(request)
     caller = call.caller
     if caller is None or caller.traces is not None or caller.clusters is not None:

@@ -16,6 +16,8 @@ from modelserve.errors import BundleError
 if TYPE_CHECKING:
     from xgboost import Booster
 
+__all__ = ["contributions"]
+
 OPTIONAL_LAYERS = ("sklearn", "pandas")
 """Modules that XGBoost imports but prediction does not need; they cost each worker about 1 s and 128 MiB."""
 

@@ -40,6 +40,8 @@ from modelserve.errors import BundleError
 if TYPE_CHECKING:
     from xgboost import Booster
 
+__all__ = ["Bundle", "read_bundle", "write_bundle"]
+
 CARD: Final = "card.json"
 CONTRACT: Final = "contract.json"
 HISTORY: Final = "history.parquet"

@@ -26,6 +26,23 @@ from pydantic import (
 from modelserve.errors import BundleError
 from scheduler_core.types import FloatArray, IntArray, Job, Request
 
+__all__ = [
+    "MODEL_NAME",
+    "PARAMETER_SERVER",
+    "RUNTIME_TARGET",
+    "USAGE_TARGETS",
+    "Alike",
+    "Card",
+    "Importance",
+    "Resource",
+    "ResourceImportance",
+    "alike_key",
+    "canonical_json",
+    "card_from",
+    "complaint",
+    "held",
+]
+
 HARD: Final = frozenset({"mem_gib", "gpu_mem_gib"})
 """Usage targets where too small an allocation kills the job; `held` takes the larger of the two bounds for them."""
 

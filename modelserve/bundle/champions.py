@@ -21,6 +21,23 @@ from modelserve.bundle.bundle import Bundle, read_bundle
 from modelserve.bundle.card import MODEL_NAME, canonical_json
 from modelserve.errors import BundleError
 
+__all__ = [
+    "ALIASES",
+    "CHALLENGER",
+    "CHAMPION",
+    "Champions",
+    "Mark",
+    "Place",
+    "Pointer",
+    "files_mark",
+    "model_names",
+    "pointer_marks",
+    "read_champions",
+    "read_pointed",
+    "read_pointer",
+    "version_folder",
+]
+
 CHAMPION: Final = "champion"
 CHALLENGER: Final = "challenger"
 ALIASES: Final = (CHAMPION, CHALLENGER)

@@ -20,6 +20,8 @@ from modelserve.bundle.predictor import run_time_features, run_time_quantiles, u
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["EXAMPLE", "INPUTS", "OUTPUTS"]
+
 INPUTS: Final[Mapping[str, str]] = {
     "submit_ts": "datetime",
     "user": "string",

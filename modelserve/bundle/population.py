@@ -17,6 +17,8 @@ from features.contract import FeatureContract
 from modelserve.bundle.card import canonical_json, complaint
 from modelserve.errors import BundleError
 
+__all__ = ["Population"]
+
 Matrix = npt.NDArray[np.float32]
 Shares = npt.NDArray[np.float64]
 

@@ -27,6 +27,16 @@ from modelserve.bundle.card import RUNTIME_TARGET, USAGE_TARGETS, Card, held
 from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, RunTimes
 
+__all__ = [
+    "QUANTILE_NAMES",
+    "InProcessPredictor",
+    "Kind",
+    "Sources",
+    "calibrated_run_times",
+    "calibrated_use",
+    "knowledge_of",
+]
+
 Kind = Literal["runtime", "usage"]
 
 QUANTILE_NAMES: Final = {0.5: "p50", 0.9: "p90"}

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
+__all__ = ["in_short", "is_unknown", "quietly", "without_password"]
+
 ENVIRONMENT: Final = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "false",

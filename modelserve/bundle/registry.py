@@ -29,6 +29,8 @@ from modelserve.bundle.champions import (
 from modelserve.bundle.quiet import in_short, is_unknown, quietly, without_password
 from modelserve.errors import BundleError, MirrorError, ServeError
 
+__all__ = ["Mirrored", "Verified", "mirror"]
+
 DIGEST_TAG: Final = "bundle_sha256"
 """Tag of a registered version that holds the digest of its bundle; downloads are checked against this digest."""
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from modelserve.loading.served import ServedModel
     from modelserve.store import Store
 
+__all__ = ["Compared", "card_of", "importances_of", "list_models", "show_model"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:

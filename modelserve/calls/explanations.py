@@ -27,6 +27,8 @@ from scheduler_core.types import FloatArray
 if TYPE_CHECKING:
     from modelserve.loading.served import ServedModel
 
+__all__ = ["Shares", "explain_job", "shares_of", "value_of"]
+
 LEVELS: Final = {name: level for level, name in QUANTILE_NAMES.items()}
 LEAST_LOG: Final = 1e-9
 """Sum of contributions (log units) below which they count as zero; seconds per log unit are then the slope at the

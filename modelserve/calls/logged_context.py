@@ -20,6 +20,8 @@ from modelserve.loading.served import encode_features
 from modelserve.settings import TypePolicy
 from modelserve.store.answers import AnswerRecord
 
+__all__ = ["PREDICTION", "RECOMMENDATION", "Answered", "Call", "as_json", "read_context", "record_of"]
+
 PREDICTION: Final = "prediction"
 RECOMMENDATION: Final = "recommendation"
 

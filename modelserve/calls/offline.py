@@ -17,6 +17,8 @@ from modelserve.contract.writing import Values, answer_of, known, moment
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import RESOURCES, Job, Predictor
 
+__all__ = ["predict", "recommend"]
+
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -25,6 +25,8 @@ from scheduler_core.types import IntArray
 if TYPE_CHECKING:
     from modelserve.loading.served import ServedModel
 
+__all__ = ["predicted"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:

@@ -20,6 +20,8 @@ from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, Part, newest_answers
 from modelserve.store.realised import RESOURCES, Ran, named_ran
 
+__all__ = ["recent_recommendations"]
+
 LOOKED_THROUGH: Final = 1000
 """Number of newest answers searched for them."""
 READ_BYTES: Final = 32 * 2**20

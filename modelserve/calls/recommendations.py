@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from modelserve.loading.models import Snapshot
     from modelserve.loading.served import ServedModel
 
+__all__ = ["recommended"]
+
 UNKNOWN: Final = Knowledge()
 """Knowledge about the resources if no model answers."""
 

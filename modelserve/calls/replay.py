@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from modelserve.store.answers import AnswerRecord
     from scheduler_core.types import IntArray
 
-__all__ = ["decode_features", "replay"]
+__all__ = ["NO_MODELS", "decode_features", "replay"]
+
 
 NO_MODELS: Final = Snapshot(
     champions=MappingProxyType({}),

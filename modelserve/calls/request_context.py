@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from modelserve.loading.models import Snapshot
     from modelserve.loading.served import ServedModel
 
+__all__ = ["RequestContext"]
+
 Kind = Literal["runtime", "usage"]
 Whose = tuple[str, str | None, str]
 """Trace, workload and task type: the key by which a model is chosen."""

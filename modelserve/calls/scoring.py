@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from modelserve.loading.models import Snapshot
     from modelserve.loading.served import ServedModel
 
+__all__ = ["Columns", "Scores", "body_of", "model_named", "scores_of"]
+
 _REQUEST: Final = "req_"
 _WANTED: Final[Mapping[str, Output]] = dict(zip(("runtime", "usage"), WANTED, strict=True))
 

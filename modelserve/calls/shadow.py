@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from modelserve.calls.request_context import RequestContext
     from modelserve.loading.served import Scored, ServedModel
 
+__all__ = ["Shadow"]
+
 WAITING: Final = 64
 """Most answers waiting for comparison; further ones are dropped."""
 WAITING_JOBS: Final = 20_000

@@ -19,6 +19,8 @@ from scheduler_core.errors import PredictorUnavailable
 from scheduler_core.shrink import round_up_gpus
 from scheduler_core.types import RESOURCES, FloatArray, Job
 
+__all__ = ["what_if"]
+
 SMALLEST_SHARE: Final = 0.1
 """Start of the curve as a share of its end, if training saw no smaller value."""
 

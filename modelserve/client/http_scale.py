@@ -24,6 +24,8 @@ from modelserve.contract.requests import MAX_JOBS, RecommendJob
 from modelserve.errors import BadRequest, ClientError
 from scheduler_core.types import Job, Reason, Recommendation
 
+__all__ = ["HttpScale"]
+
 PATH: Final = "/v1/recommendations"
 ANSWER_BYTES: Final = 65_536
 ANSWER_BYTES_PER_JOB: Final = 4_096

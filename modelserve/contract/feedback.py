@@ -12,6 +12,8 @@ from features.vocabulary import ROLE_WHOLE_JOB
 from modelserve.contract.fields import Amount, Name
 from modelserve.contract.requests import MAX_JOBS, Moment, RequestRow
 
+__all__ = ["EARLIEST", "FeedbackBody", "FeedbackRow"]
+
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 SLACK_S: Final = 1.0
 """Seconds by which a run time may exceed the time since submission: schedulers round to seconds."""

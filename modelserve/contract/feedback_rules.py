@@ -10,6 +10,8 @@ from typing import Final
 from features.vocabulary import Status
 from modelserve.store.finished import OOM, SLACK, Finished, Outcome
 
+__all__ = ["STATUS_OF_OUTCOME", "is_below", "shrunk_resources", "teachable_use"]
+
 STATUS_OF_OUTCOME: Final[dict[str, Status]] = {
     "completed": Status.COMPLETED,
     "failed": Status.FAILED,

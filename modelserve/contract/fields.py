@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+__all__ = ["Alias", "Guard", "Minimums", "Mode"]
+
 Mode = Literal["observe", "enforce"]
 Alias = Literal["champion", "challenger"]
 Kind = Literal["runtime", "usage"]

@@ -13,6 +13,21 @@ from modelserve.bundle.card import Resource
 from modelserve.contract.fields import Answer, Finite, Mode, StrictFinite
 from scheduler_core.types import Reason
 
+__all__ = [
+    "RECENT_SHOWN",
+    "Amounts",
+    "Became",
+    "ExplainAnswer",
+    "MissingReason",
+    "PredictAnswer",
+    "Prediction",
+    "Recent",
+    "RecentAnswer",
+    "RecommendAnswer",
+    "Recommended",
+    "WhatIfAnswer",
+]
+
 MissingReason = Literal["no_model", "predictor_unavailable"]
 """Why an output is null."""
 

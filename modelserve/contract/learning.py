@@ -11,6 +11,32 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from modelserve.contract.fields import Alias, Answer, Finite, Kind, Mode
 
+__all__ = [
+    "THRESHOLDS",
+    "BrakeHeld",
+    "Coverage",
+    "DriftAnswer",
+    "ErasureAnswer",
+    "Error",
+    "FeatureDrift",
+    "FeedbackAnswer",
+    "FeedbackResult",
+    "Hours",
+    "InputDrift",
+    "ModeAnswer",
+    "ModeChange",
+    "ModeHeld",
+    "ModelDrift",
+    "NotApplied",
+    "Realised",
+    "RowStatus",
+    "Stretch",
+    "by_bounds",
+    "coverage_verdict",
+    "error_verdict",
+    "worst",
+]
+
 Verdict = Literal["ok", "watch", "drifted", "unknown"]
 
 _ORDER: Final = ("unknown", "ok", "watch", "drifted")

@@ -10,6 +10,18 @@ from pydantic import AwareDatetime, Field
 from modelserve.bundle.card import Card, Importance, Resource, ResourceImportance
 from modelserve.contract.fields import Alias, Answer, Kind
 
+__all__ = [
+    "CardAnswer",
+    "ImportancesAnswer",
+    "MirrorState",
+    "ModelAnswer",
+    "ModelFailure",
+    "ModelRow",
+    "ModelsAnswer",
+    "Ready",
+    "ShadowRow",
+]
+
 MEAN: Final = (
     "how much worse the held-out error became when the feature's values were shuffled among the rows: the mean over "
     "the repeats, in the units of the error; std is their spread"
@@ -123,7 +135,7 @@ class Ready(Answer):
     """Whether calls should be sent here, and what is amiss.
 
     `models` and `failures` (what could not be loaded, by name) are those within the caller's reach: none where tokens
-    are set and the call brought none. `store` says what is wrong with the store, which keeps nobody from an answer.
+    are set and the call brought none. `store` is the problem of the store, if any; answers do not depend on it.
     """
 
     status: Literal["ready", "draining", "no model"]

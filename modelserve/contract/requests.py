@@ -29,6 +29,23 @@ from modelserve.errors import BadRequest
 from scheduler_core.shrink import MAX_ALPHA
 from scheduler_core.types import Job, Request
 
+__all__ = [
+    "MAX_JOBS",
+    "NO_FLOORS",
+    "OUTPUTS",
+    "ExplainBody",
+    "JobRow",
+    "ModeBody",
+    "Output",
+    "PredictBody",
+    "RecommendBody",
+    "RecommendJob",
+    "WhatIfBody",
+    "job_of",
+    "parse_lines",
+    "request_of",
+]
+
 MAX_JOBS: Final = 10_000
 NO_FLOORS: Final = Minimums()
 """The minimums of calls and jobs that name none."""

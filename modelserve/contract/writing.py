@@ -15,6 +15,8 @@ from pydantic_core import to_json
 from modelserve.bundle.predictor import Sources
 from scheduler_core.types import RESOURCES, Reason, Recommendation, Request
 
+__all__ = ["Values", "answer_of", "flat", "known", "moment", "written"]
+
 Values = dict[str, object]
 
 NOISE: Final = 1e-12
@@ -75,7 +77,7 @@ def _note(found: Recommendation, sources: Sources) -> str | None:
     missing = [kind for kind, name in (("run-time", sources.run_time), ("usage", sources.usage)) if name is None]
     if missing:
         return f"no {' and no '.join(missing)} model of this trace and task type"
-    return f"{found.runs} measured runs of its like: too few to say what it needs"
+    return f"{found.runs} measured runs of similar jobs: too few for a bound"
 
 
 def rounded_up(amounts: Request, asked: Request) -> tuple[float, float, float]:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from modelserve.loading.models import Snapshot
     from modelserve.loading.served import ServedModel
 
+__all__ = ["champion_errors", "read_drift"]
+
 LOWER_BOUNDS: Final = frozenset({"timeout"})
 """Outcomes whose run time is only a lower bound."""
 RESOURCE_OF_TARGET: Final = {"cpu_cores": "cpu_cores", "mem_gib": "mem_gib", "gpus": "gpus", "gpu_mem_gib": "gpus"}

@@ -19,6 +19,8 @@ from modelserve.store.answers import answer_contexts, delete_answers
 from modelserve.store.comparisons import delete_orphans
 from modelserve.store.controls import Erasure, write_erasures
 
+__all__ = ["erase_user", "strike_late"]
+
 
 def erase_user(
     store: Store, log: AnswerLog, feed: Feed, caller: Caller, trace: str, user: str, cluster: str | None, *, at: float

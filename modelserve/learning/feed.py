@@ -23,6 +23,8 @@ from modelserve.store import Store
 from modelserve.store.controls import Brake, Erasure, ModeSet, Reset, controls_between, write_brake
 from modelserve.store.finished import Finished, finished_between, past_of
 
+__all__ = ["Feed"]
+
 PAST_RUNS: Final = GROWTH_ROWS
 """Number of newest finished jobs of each cluster that a newly loaded model is given: as many as a history can take.
 Earlier jobs enter the model's own history when it is trained again."""

@@ -23,6 +23,8 @@ from modelserve.store.identities import Identity, Report, known_digests, reports
 if TYPE_CHECKING:
     from modelserve.loading.models import Snapshot
 
+__all__ = ["take_feedback"]
+
 AHEAD: Final = timedelta(minutes=5)
 """Maximum seconds of a reported end ahead of this machine's clock; later ends are refused."""
 

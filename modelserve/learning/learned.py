@@ -19,6 +19,8 @@ from modelserve.store import Store
 from modelserve.store.controls import Brake, ModeSet, Reset, controls_between
 from modelserve.store.finished import OOM, Finished, Outcome, outcomes_between
 
+__all__ = ["Learned"]
+
 OOM_MARGIN: Final = 1.2
 """Ratio of a memory floor to the allocation that was killed. A kill shows that the peak is higher, not by how much;
 widely used autoscalers also raise memory by a fifth after a kill."""

@@ -29,6 +29,8 @@ from modelserve.store import Store
 from modelserve.store.controls import ModeSet, Reset, write_control
 from modelserve.store.realised import RESOURCES, Ran, Totals, newest_ran, totals
 
+__all__ = ["read_modes", "set_mode"]
+
 RECENT_JOBS: Final = 10_000
 """Number of newest finished jobs over which stretch and unapplied recommendations are computed."""
 

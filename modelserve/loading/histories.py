@@ -16,6 +16,8 @@ from features.history import History
 from features.online import EndedRun, OnlineHistory
 from modelserve.bundle.bundle import Bundle
 
+__all__ = ["Forgotten"]
+
 _C_LIBRARY: Final = ctypes.CDLL(None)
 
 

@@ -28,6 +28,8 @@ from modelserve.errors import ServeError
 from modelserve.loading.histories import Forgotten, Histories, give_back_memory, newest_alone
 from modelserve.loading.served import ServedModel, warm
 
+__all__ = ["ModelSet", "Snapshot"]
+
 Kind = Literal["runtime", "usage"]
 FOLDER: Final = "bundles"
 """The key of `Snapshot.failures` for the folder as a whole."""

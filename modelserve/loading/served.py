@@ -23,6 +23,8 @@ from modelserve.bundle.trees.compiled import CompiledTrees
 from modelserve.errors import BadRequest, BundleError
 from scheduler_core.types import FloatArray, IntArray
 
+__all__ = ["Scored", "ServedModel", "decode_features", "encode_features"]
+
 MAGIC: Final = b"TAUT-F1\n"
 _LENGTH: Final = struct.Struct("<I")
 

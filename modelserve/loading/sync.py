@@ -21,6 +21,8 @@ from modelserve.errors import BundleError, MirrorError
 from modelserve.loading.sync_state import SyncState, read_state, write_state
 from modelserve.settings import ServeSettings
 
+__all__ = ["main"]
+
 KEPT_VERSIONS: Final = 5
 """Number of newest versions of a model kept besides those with an alias, so that their answers can be replayed."""
 

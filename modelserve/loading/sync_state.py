@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from modelserve.bundle.card import canonical_json
 from modelserve.contract.models import MirrorState
 
+__all__ = ["read_mirror_state"]
+
 STATE: Final = ".sync.json"
 STATE_LIMIT_BYTES: Final = 65_536
 

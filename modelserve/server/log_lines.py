@@ -9,6 +9,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Final, Literal
 
+__all__ = ["write_log_lines"]
+
 QUIET: Final = ("uvicorn", "asyncio")
 """Loggers of which only warnings are written."""
 

@@ -15,6 +15,8 @@ from modelserve.errors import StoreError
 from modelserve.store.answer_writing import Writer, row_of
 from modelserve.store.answers import AnswerRecord
 
+__all__ = ["REFUSED_S", "AnswerLog"]
+
 FLUSH_S: Final = 0.2
 """Seconds for which records are collected before a write. A killed worker loses at most this; a longer time means fewer
 transactions, and writing takes processor time from answering."""

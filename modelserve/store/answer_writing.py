@@ -16,6 +16,8 @@ from modelserve.store.answers import FIELDS, AnswerRecord, AnswerRow
 from modelserve.store.store import Store
 from modelserve.store.tables import ANSWERS
 
+__all__ = ["StoreWriter"]
+
 PRUNE_EVERY: Final = 1000
 """Records written between two prunings; each worker's log may exceed its limit by this number."""
 PRUNE_EVERY_BYTES: Final = 64 * 2**20

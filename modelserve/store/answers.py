@@ -15,6 +15,16 @@ from sqlalchemy import Row, delete, false, func, or_, select
 from modelserve.store.store import Store
 from modelserve.store.tables import ANSWERS, COMPARISONS
 
+__all__ = [
+    "AnswerRecord",
+    "Part",
+    "answer_contexts",
+    "delete_answers",
+    "named_answers",
+    "newest_answers",
+    "read_answer",
+]
+
 Part = Literal["context", "features", "response"]
 PARTS: Final[tuple[Part, ...]] = ("context", "features", "response")
 """The large parts of a record; with thousands of jobs each may take megabytes."""

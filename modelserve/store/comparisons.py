@@ -12,6 +12,8 @@ from sqlalchemy import delete, exists, func, insert, select
 from modelserve.store.store import Store
 from modelserve.store.tables import ANSWERS, COMPARISONS, ERASURES
 
+__all__ = ["Comparison", "delete_orphans", "newest_comparisons", "write_comparisons"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:

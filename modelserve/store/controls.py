@@ -12,6 +12,8 @@ from sqlalchemy import Table, delete, exists, insert, or_, select
 from modelserve.store.store import Store, take_numbers
 from modelserve.store.tables import BRAKES, ERASURES, FEEDBACK, MODES, RESETS
 
+__all__ = ["Brake", "Erasure", "ModeSet", "Reset", "controls_between", "write_brake", "write_control", "write_erasures"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeSet:

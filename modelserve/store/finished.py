@@ -14,6 +14,19 @@ from modelserve.store.identities import Identity, digests_on
 from modelserve.store.store import Store, take_numbers
 from modelserve.store.tables import FEEDBACK
 
+__all__ = [
+    "OOM",
+    "SLACK",
+    "Finished",
+    "Outcome",
+    "ScoredBy",
+    "finished_between",
+    "insert_finished",
+    "newest_finished",
+    "outcomes_between",
+    "past_of",
+]
+
 OOM: Final = "oom"
 """The outcome of a job that was killed for memory."""
 SLACK: Final = 1e-6

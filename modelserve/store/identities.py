@@ -13,6 +13,8 @@ from sqlalchemy import Connection, select
 from modelserve.store.store import Store
 from modelserve.store.tables import FEEDBACK
 
+__all__ = ["Identity", "Report", "known_digests", "reports_of"]
+
 Identity = tuple[str, str, str, str]
 """Trace, cluster (empty where none was named), job id and role."""
 

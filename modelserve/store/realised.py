@@ -13,6 +13,8 @@ from modelserve.store.finished import OOM, SLACK
 from modelserve.store.store import Store
 from modelserve.store.tables import FEEDBACK
 
+__all__ = ["RESOURCES", "Ran", "Totals", "named_ran", "newest_ran", "totals"]
+
 RESOURCES: Final = ("cpu_cores", "mem_gib", "gpus")
 _HOURS: Final = FEEDBACK.c.run_s * FEEDBACK.c.instances / 3600.0
 

@@ -23,6 +23,8 @@ from modelserve.store import Store
 from modelserve.store.answer_writing import StoreWriter
 from modelserve.store.answers import AnswerRow
 
+__all__ = ["WriterProcess"]
+
 COMMAND: Final = (sys.executable, "-m", "modelserve.store.writer_process")
 RESTART_S: Final = 1.0
 """Shortest time between two starts of the process."""

@@ -17,6 +17,8 @@ from pipelines.fetch.archives import are_unpacked, unpack
 from pipelines.fetch.download import Patience, Progress, download, mismatch, open_client
 from pipelines.fetch.publication import PublishedFile, publication, read_publication
 
+__all__ = ["fetch"]
+
 State = Literal["fetched", "resumed", "replaced", "present"]
 
 

@@ -30,6 +30,8 @@ from pipelines.lake.sources.source import RawTable, Source
 from pipelines.lake.staging import load, parts, remarks, write
 from pipelines.lake.views import QUARANTINE
 
+__all__ = ["check"]
+
 _DEFAULT_CURE: Final = "the row contradicts itself: correct it, or leave it in quarantine"
 _ORDER: Final = (
     "are the columns swapped, or in different time zones? In the hour that a clock change repeats, "

@@ -39,6 +39,8 @@ from pipelines.lake.sources.source import Source
 from pipelines.lake.staging import load, parts, remarks, select_of, write
 from pipelines.lake.views import QUARANTINE
 
+__all__ = ["ingest"]
+
 READERS: Final = 2
 """Threads that compute the files' digests."""
 

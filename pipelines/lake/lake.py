@@ -24,6 +24,8 @@ from pipelines.lake.views import COLUMNS, frame_schema
 if TYPE_CHECKING:
     import polars as pl
 
+__all__ = ["Lake"]
+
 
 class Lake:
     """A folder of canonical tables. Open it, or use it as a context manager to close what it opened.

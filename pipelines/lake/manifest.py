@@ -15,6 +15,8 @@ from typing import Final, Self
 from features.vocabulary import ZONES
 from pipelines.errors import LakeError
 
+__all__ = ["Manifest", "flat"]
+
 FORMAT_VERSION = 1
 REPRESENTATIVES_BEFORE: Final = {"openb": "default"}
 """The representative cluster by source, for older manifests that do not contain it."""

@@ -21,6 +21,8 @@ import polars as pl
 from pipelines.errors import QueryRefused
 from pipelines.lake.lake import Lake
 
+__all__ = ["query"]
+
 TABLE_FUNCTIONS: Final = frozenset({"range", "generate_series", "unnest", "repeat", "json_each", "json_tree"})
 """The allowed table functions; all others read files or change the database."""
 

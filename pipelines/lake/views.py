@@ -21,6 +21,23 @@ from pipelines.errors import LakeError
 if TYPE_CHECKING:
     import polars as pl
 
+__all__ = [
+    "CLAIMS_MEASURED",
+    "CLAIM_CELLS",
+    "COLUMNS",
+    "EXACT",
+    "GPUS",
+    "GPU_HOURS",
+    "HOUR_SINCE_1970",
+    "INSTANCE_HOURS",
+    "IS_CLAIM",
+    "MACHINE_TYPE",
+    "MEAN_FRACTIONS",
+    "SAMPLES",
+    "SLACK",
+    "total",
+]
+
 ROLE_PARAMETER_SERVER: Final = "ps"
 
 GPUS: Final = "instances * req_gpus"

@@ -20,6 +20,8 @@ from pipelines.models.boosting import Matrix, Rows
 from pipelines.models.metrics import QUANTILES, FloatArray, Forecast, log_run
 from pipelines.models.splits import finished
 
+__all__ = ["HISTORY_BASELINES", "UNINFORMED_S", "HistoryBaseline", "Key", "history_forecasts", "key_codes"]
+
 IntArray = npt.NDArray[np.int64]
 Key = tuple[str, ...]
 

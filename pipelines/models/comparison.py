@@ -14,6 +14,8 @@ import polars as pl
 from pipelines.models import metrics
 from pipelines.models.metrics import FloatArray, Forecast
 
+__all__ = ["MODEL"]
+
 IntArray = npt.NDArray[np.int64]
 
 

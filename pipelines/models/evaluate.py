@@ -22,6 +22,8 @@ from pipelines.models.fitted import Fitted, Recipe, calibrated, fit_runtime, sta
 from pipelines.models.metrics import Forecast
 from pipelines.models.splits import Split, SplitName, finished, group_folds, random_split, time_later
 
+__all__ = ["evaluate"]
+
 FOREST: Final = "random_forest"
 FOREST_RELATIVE: Final = "random_forest_relative"
 """Names of the two forests: on plain features, and on run times relative to the same references as XGBoost."""

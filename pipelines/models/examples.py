@@ -24,6 +24,8 @@ from pipelines.models.boosting import Columns, Matrix
 from pipelines.models.importance import REQUEST_COLUMN
 from pipelines.models.metrics import FloatArray, log_run
 
+__all__ = ["Examples", "examples_of", "task_types"]
+
 IntArray = npt.NDArray[np.int64]
 By = Literal["kind", "workload"]
 

@@ -28,6 +28,8 @@ from pipelines.models.examples import Examples, contract_of, encoded
 from pipelines.models.metrics import QUANTILES, FloatArray, Forecast
 from pipelines.models.splits import Split
 
+__all__ = ["Recipe", "calibrated", "fit_runtime"]
+
 WEIGHT_LIMIT: Final = 20.0
 """Maximum weight of an ended job, so that a few long jobs cannot dominate the fit."""
 

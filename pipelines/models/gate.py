@@ -12,6 +12,8 @@ import polars as pl
 
 from pipelines.models.comparison import MODEL
 
+__all__ = ["FITTED_BASELINES"]
+
 FITTED_BASELINES: Final = frozenset({"random_forest", "random_forest_relative"})
 """Baselines that are fitted. The gate ignores them: a model must only beat the history baselines."""
 

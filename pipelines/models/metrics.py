@@ -13,6 +13,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+__all__ = ["FloatArray"]
+
 FloatArray = npt.NDArray[np.float64]
 
 QUANTILES: Final = (0.5, 0.9)

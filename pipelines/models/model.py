@@ -21,6 +21,8 @@ from modelserve.bundle.bundle import write_bundle
 from modelserve.bundle.card import Alike, Card, Importance, card_from
 from modelserve.bundle.population import Population
 
+__all__ = ["TrainedModel", "card_of"]
+
 Kind = Literal["runtime", "usage"]
 
 

@@ -21,6 +21,8 @@ from pipelines.models.examples import Examples, IntArray
 from pipelines.models.metrics import FloatArray
 from pipelines.models.splits import Split, leak_key
 
+__all__ = ["UsageRecipe"]
+
 _REQUESTS: Final = {"cpu_cores": "req_cpu_cores", "mem_gib": "req_mem_gib", "gpus": "req_gpus"}
 
 

@@ -24,6 +24,8 @@ from pipelines.models.runtime import train_runtime
 from pipelines.models.tracking import ModelVersion, promote, track
 from pipelines.models.usage import train_usage
 
+__all__ = ["Retrained", "promote_all", "retrain"]
+
 IDENTITY: Final = ("trace", "cluster", "job_id", "role")
 EVERY_ROW: Final = 10**9
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

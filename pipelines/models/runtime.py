@@ -35,6 +35,8 @@ from pipelines.models.metrics import QUANTILES, FloatArray
 from pipelines.models.model import TrainedModel
 from pipelines.models.splits import time_later
 
+__all__ = ["train_runtime"]
+
 NOT_METRICS: Final = frozenset({"model", "trace", "task_type", "split"})
 
 

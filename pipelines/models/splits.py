@@ -15,6 +15,8 @@ import polars as pl
 from features.tables import has_ended
 from pipelines.errors import TrainingError
 
+__all__ = ["finished", "group_folds", "leak_key", "time_later"]
+
 IntArray = npt.NDArray[np.int64]
 SplitName = Literal["random", "group", "time"]
 

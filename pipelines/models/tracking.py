@@ -22,6 +22,8 @@ from pipelines.errors import PipelineError, RegistryError
 from pipelines.models.gate import judge
 from pipelines.models.model import TrainedModel, card_of, figures, write_model
 
+__all__ = ["ModelVersion"]
+
 EXPERIMENT: Final = "taut"
 CHAMPION: Final = "champion"
 CHALLENGER: Final = "challenger"

@@ -36,6 +36,8 @@ from pipelines.models.model import TrainedModel
 from pipelines.models.peaks import Peak, UsageRecipe, alike_of, fit_peak, learnable, log1p_use
 from pipelines.models.splits import time_later
 
+__all__ = ["train_usage"]
+
 MEASURED_COLUMN: Final = {
     "cpu_cores": "used_cpu_cores",
     "mem_gib": "mem_max_gib",

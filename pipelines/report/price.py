@@ -9,6 +9,8 @@ from typing import Final
 
 from pipelines.errors import BadUsage
 
+__all__ = ["price_of"]
+
 LONGEST_CURRENCY: Final = 12
 MOST_AMOUNT: Final = 1e9
 """Upper limit of a price, high enough for any currency; sums still fit a table cell."""

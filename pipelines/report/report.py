@@ -21,6 +21,8 @@ from pipelines.report.people import people
 from pipelines.report.price import Price
 from pipelines.simulation.energy.meters import Meters
 
+__all__ = ["Order", "chosen", "report"]
+
 MOST_TRACES: Final = len(SERIES)
 """Limited by the number of colours that colour-blind readers can distinguish."""
 

@@ -20,6 +20,8 @@ from scheduler_core.candidates import device_memory, peak_floors, round_up_gpus
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import RESOURCES, BoolArray, FloatArray, PeakUse, Reason
 
+__all__ = ["submitted"]
+
 MEASURES: Final = {
     "cpu_cores": "used_cpu_cores",
     "mem_gib": "mem_max_gib",

@@ -12,6 +12,8 @@ from pipelines.simulation.workloads import REQUESTS
 from scheduler_core.shrink import ShrinkPolicy
 from scheduler_core.types import RESOURCES, Reason
 
+__all__ = ["rightsized", "summary"]
+
 By = Literal["group", "user", "type"]
 
 KEYS_OF: Final[dict[By, tuple[str, ...]]] = {

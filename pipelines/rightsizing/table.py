@@ -11,6 +11,8 @@ import polars as pl
 from pipelines.rightsizing.rows import By
 from scheduler_core.types import RESOURCES
 
+__all__ = ["table_rows"]
+
 FIRST_AMOUNTS: Final = {"request": ("", 7), "target": ("_target", 6), "slack_h": ("_reclaimable_h", 8)}
 MORE_AMOUNTS: Final = {"p95": ("_p95", 5), "peak": ("_peak", 5)}
 """Headings of the amounts, with the column suffix and width of each. Needs come last: a narrow terminal drops the last

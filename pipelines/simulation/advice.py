@@ -31,6 +31,21 @@ from scheduler_core.types import (
     RunTimes,
 )
 
+__all__ = [
+    "ARM_OF_GUARD",
+    "ORACLE",
+    "REQUESTED",
+    "SHRUNK",
+    "UNGUARDED",
+    "Advice",
+    "ConstantPredictor",
+    "at_request",
+    "model_decided_share",
+    "oracle_of",
+    "oracle_policy",
+    "scales_of",
+]
+
 ORACLE_RUNS: Final = 1_000_000
 """Number of earlier runs that the oracle reports for every job: more than any shrink policy requires."""
 

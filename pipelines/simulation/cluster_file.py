@@ -21,6 +21,8 @@ from pipelines.simulation.engine.workload import Outages
 from scheduler_core.cluster import Machine, paper_machines
 from scheduler_core.types import RESOURCES
 
+__all__ = ["ClusterSpec", "cluster_file", "outage_file", "paper_cluster", "recorded_cluster"]
+
 EXAMPLE: Final = 'machines = [{name = "a", count = 4, cpu_cores = 96, mem_gib = 512, gpus = 8, gpu_type = "T4"}]'
 """One line of valid TOML, quoted in error messages."""
 

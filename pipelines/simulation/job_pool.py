@@ -17,6 +17,8 @@ from pipelines.simulation.engine.slowdown import Measured, PoolJob
 from pipelines.simulation.workloads import REQUESTS
 from scheduler_core.types import Job, Request
 
+__all__ = ["KEYS", "PARAMETER_SERVER", "Pool", "job_pool", "recorded_pool", "submissions"]
+
 KEYS: Final = ("trace", "cluster", "job_id", "role")
 SHOWN: Final = 8
 """Maximum number of names listed in an error message."""

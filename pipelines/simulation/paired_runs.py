@@ -24,6 +24,8 @@ from pipelines.simulation.workloads import Gangs, Starts, arriving, as_requested
 from scheduler_core.target import TargetWorkload
 from scheduler_core.types import FloatArray, IntArray
 
+__all__ = ["Arrivals", "Run", "paired_runs"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:

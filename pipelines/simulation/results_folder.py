@@ -23,6 +23,8 @@ from pipelines.simulation.paired_runs import Keep, Run
 from pipelines.simulation.rows import trace_of
 from pipelines.simulation.settings import SimulationSettings
 
+__all__ = ["fresh_folder", "keeping", "open_folder", "write_rows"]
+
 
 def fresh_folder(folder: Path) -> Path:
     """Return the folder if it is new or empty, and writable.

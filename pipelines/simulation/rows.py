@@ -22,6 +22,8 @@ from pipelines.simulation.workloads import Gangs, predicted_times
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.types import RESOURCES, FloatArray, Recommendation
 
+__all__ = ["Row", "averaged", "shown", "trace_of"]
+
 Row = dict[str, object]
 
 GROUPED_BY: Final = ("trace", "arm", "truth", "devices", "shift")

@@ -23,6 +23,8 @@ from scheduler_core.shrink import Guard, ShrinkPolicy
 from scheduler_core.target import WINDOW, SlidingTarget, TargetWorkload, check_popularity, target_of
 from scheduler_core.types import IntArray
 
+__all__ = ["PAPER_MIX", "PAPER_RATE_PER_H", "Aiming", "OutageRate", "SimulationSettings"]
+
 AIMING: Final = frozenset({"fgd", "fgd_used_first"})
 """Placements that avoid fragmentation: they keep GPUs usable for a target workload."""
 

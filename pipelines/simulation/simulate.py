@@ -34,6 +34,8 @@ from pipelines.simulation.workloads import Gangs, gangs_of, submitted_s
 from scheduler_core.recommendations import Scale
 from scheduler_core.types import RESOURCES, IntArray, Recommendation
 
+__all__ = ["ALL", "KNOWN", "SimulationResult", "simulate", "simulate_recorded"]
+
 ALL: Final = "all"
 KNOWN: Final = "known"
 NO_JOB_WAITED: Final = "no job waited in any run: placements can differ in fragmented_gpus only"

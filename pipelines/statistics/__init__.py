@@ -27,11 +27,10 @@ from pipelines.statistics.machines import (
 )
 from pipelines.statistics.outcomes import gpu_hours_by_status, group_recurrence, status_counts, user_concentration
 from pipelines.statistics.query import JOB_DIMENSIONS
-from pipelines.statistics.statistic import Answer as Answer  # what callers of STATISTICS get
-from pipelines.statistics.statistic import Statistic as Statistic
-from pipelines.statistics.statistic import Unanswerable as Unanswerable
-from pipelines.statistics.statistic import cluster_note as cluster_note
+from pipelines.statistics.statistic import Answer, Statistic, Unanswerable, cluster_note
 from pipelines.statistics.times import arrivals_by_hour, arrivals_by_weekday, jct, period, queueing_delay, run_time
+
+__all__ = ["STATISTICS", "Answer", "Statistic", "Unanswerable", "cluster_note"]
 
 _JOB: Final = tuple(JOB_DIMENSIONS)
 _OUTCOME: Final = tuple(name for name in JOB_DIMENSIONS if name != "status")

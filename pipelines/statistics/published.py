@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.errors import SourceError
 
+__all__ = ["read_published"]
+
 FOLDER: Final = Path(__file__).resolve().parents[2] / "data" / "published"
 
 UNITS: Final = {"": 1.0, "%": 100.0, "h": 1 / 3600, "GPU-s": 3600.0}

@@ -11,6 +11,8 @@ import polars as pl
 
 from pipelines.statistics import STATISTICS
 
+__all__ = ["listed_lines", "listing", "screen_rows", "tally", "together", "verdict_lines"]
+
 WIDEST: Final = 10
 """Rows with more columns than this are transposed: one line for each column."""
 UPRIGHT_ROWS: Final = 8

@@ -17,6 +17,8 @@ from pipelines.statistics import STATISTICS
 from pipelines.statistics.published import Population, Published, PublishedRow, printed
 from pipelines.statistics.statistic import Answer
 
+__all__ = ["verify"]
+
 Verdict = Literal["match", "off", "not computable"]
 
 WHOLE_WITHIN: Final = 0.01

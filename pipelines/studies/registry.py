@@ -6,6 +6,8 @@ Imports nothing heavy; a study is loaded when it is run. Called by `pipelines.cl
 from dataclasses import dataclass
 from typing import Final
 
+__all__ = ["RENAMED", "STUDIES"]
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from modelserve.bundle.predictor import InProcessPredictor
     from pipelines.lake.lake import Lake
 
+__all__ = ["Context", "Findings", "Study", "rendered", "write"]
+
 Row = dict[str, object]
 Draw = Callable[[], "alt.TopLevelMixin"]
 Default = TypeVar("Default")

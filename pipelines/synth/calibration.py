@@ -16,6 +16,8 @@ import numpy.typing as npt
 from pipelines.errors import SynthesisError
 from pipelines.synth.random_numbers import Curve
 
+__all__ = ["Calibration", "load_calibration"]
+
 CALIBRATION_FILE: Final = Path(__file__).resolve().parents[2] / "data" / "calibration" / "pai.toml"
 FAILED: Final = "failed"
 UNTAGGED: Final = "untagged"

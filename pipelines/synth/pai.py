@@ -20,6 +20,8 @@ from pipelines.synth.runtime import draw_runs, draw_tasks
 from pipelines.synth.tables import Trace, chunk_tables
 from pipelines.synth.use import draw_scores, group_need, group_scores
 
+__all__ = ["PUBLISHED_INSTANCES", "PUBLISHED_TASKS", "synthesise"]
+
 _LEAST_TASKS: Final = 1000
 PUBLISHED_TASKS: Final = 1_261_050
 PUBLISHED_INSTANCES: Final = 7_520_000

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import polars as pl
     import pyarrow as pa
+
+__all__ = ["COLUMNS", "SYNTHETIC_MARK", "SYNTHETIC_NAME"]
 SYNTHETIC_MARK: Final = ".taut-synthetic"
 """The name of a file that marks a folder's tables as synthetic."""
 SYNTHETIC_NAME: Final = "pai-synth"

@@ -14,6 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy.special import ndtri
 
+__all__ = ["Curve", "Floats", "Noise"]
+
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 _ZERO: Final = 1e-3

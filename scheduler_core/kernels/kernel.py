@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import numba
 
+__all__ = ["SOURCES", "Compiled", "digest", "kept", "kernel"]
+
 Compiled = Callable[..., Any]  # numba publishes no types; see the annotations of each kernel
 
 

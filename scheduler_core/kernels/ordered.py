@@ -27,6 +27,8 @@ from scheduler_core.kernels.state import (
 )
 from scheduler_core.types import IntArray
 
+__all__ = ["distinct", "place_in_order"]
+
 MIX = np.uint64(0x9E3779B97F4A7C15)
 SHIFT = np.uint64(29)
 FEWEST_SLOTS: Final = 1024

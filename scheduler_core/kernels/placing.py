@@ -10,6 +10,8 @@ from scheduler_core.kernels.kernel import kernel
 from scheduler_core.kernels.state import BEST_FIT, CONSOLIDATE, FIRST_FIT, NONE, Cluster, Queue, Scratch
 from scheduler_core.types import FloatArray, IntArray
 
+__all__ = ["copy_room", "fits", "fits_free", "hosted", "hosted_in_all", "open_to", "placed", "share_free", "shift"]
+
 
 @kernel
 def copy_room(room: IntArray, copied: IntArray) -> None:

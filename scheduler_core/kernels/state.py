@@ -10,6 +10,25 @@ import numpy as np
 from scheduler_core import cluster as machinery
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
+__all__ = [
+    "END",
+    "JOB",
+    "NONE",
+    "PLACEMENT_CODES",
+    "RUN",
+    "Breaks",
+    "Cluster",
+    "Log",
+    "Queue",
+    "Records",
+    "Rules",
+    "State",
+    "buckets_of",
+    "cluster_of",
+    "scratch_of",
+    "tally_of",
+]
+
 Records = Any  # an array of one of the records below, without types in mypy
 
 

@@ -13,6 +13,8 @@ from scheduler_core.errors import BadInput
 from scheduler_core.planning.hourly import HOURS_PER_DAY, HourlySeries
 from scheduler_core.types import FloatArray, IntArray
 
+__all__ = ["FORECASTS", "forecast", "forecast_error"]
+
 Forecast = Callable[[IntArray, int], IntArray]
 """Function from (indices of the current hours, hours ahead) to indices of known hours whose values are the forecast."""
 

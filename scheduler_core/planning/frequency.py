@@ -12,6 +12,8 @@ import numpy.typing as npt
 from scheduler_core.errors import BadInput
 from scheduler_core.types import FloatArray
 
+__all__ = ["FrequencyModel", "fit_frequency", "line", "mean_error"]
+
 LEAST_STEPS = 2
 """Minimum number of frequencies in a table; each of the two fitted lines has two coefficients."""
 

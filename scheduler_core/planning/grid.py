@@ -9,6 +9,8 @@ from typing import Final
 from scheduler_core.errors import BadInput
 from scheduler_core.planning.hourly import HourlySeries
 
+__all__ = ["CARBON_UNIT", "MOST_PUE", "PRICE_UNIT", "Grid"]
+
 CARBON_UNIT: Final = "g/kWh"
 PRICE_UNIT: Final = "USD/kWh"
 MOST_PUE: Final = 10.0

@@ -11,6 +11,8 @@ import numpy as np
 from scheduler_core.errors import BadInput
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
+__all__ = ["HOURS_PER_DAY", "HOUR_S", "HourlySeries"]
+
 HOUR_S: Final = 3600.0
 HOURS_PER_DAY: Final = 24
 

@@ -10,6 +10,8 @@ from typing import Final
 from scheduler_core.cluster import Machine
 from scheduler_core.errors import BadInput
 
+__all__ = ["JOULES_PER_KWH", "Assumed", "NodePower", "Package", "PowerTable", "Watts"]
+
 JOULES_PER_KWH: Final = 3.6e6
 
 

@@ -12,6 +12,8 @@ import numpy.typing as npt
 from scheduler_core.errors import BadInput
 from scheduler_core.types import FloatArray
 
+__all__ = ["fit_power_limit"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerLimitModel:

@@ -13,6 +13,8 @@ from scheduler_core.planning.forecast import forecast
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
 from scheduler_core.types import FloatArray, IntArray
 
+__all__ = ["CLAIRVOYANT", "Slack", "released_s"]
+
 MOST_SLACK_H: Final = 7 * HOURS_PER_DAY
 """Maximum slack in hours; forecasts repeat one day and are of no use for later weeks."""
 

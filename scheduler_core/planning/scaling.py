@@ -12,6 +12,8 @@ import numpy.typing as npt
 from scheduler_core.errors import BadInput
 from scheduler_core.types import FloatArray
 
+__all__ = ["ScalingModel", "fit_scaling", "scaling_error"]
+
 LEAST_GAMMA, MOST_GAMMA = 1.0, 10.0
 """Range of the overlap exponent gamma. At 1, computing and synchronising times add up; at 10, the step takes about the
 longer of the two."""

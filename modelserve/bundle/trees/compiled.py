@@ -19,6 +19,8 @@ from modelserve.errors import BundleError
 if TYPE_CHECKING:
     from xgboost import Booster
 
+__all__ = ["CompiledTrees"]
+
 TOLERANCE: Final = 1e-5
 """Maximum difference from XGBoost's output, in log units."""
 

@@ -17,6 +17,8 @@ from pipelines.lake.generic.records import write_records
 from pipelines.lake.generic.table_records import postgres_records
 from pipelines.lake.sources.source import Source
 
+__all__ = ["opened_source"]
+
 SCHEMES: Final = ("postgresql://", "postgres://")
 
 

@@ -12,4 +12,6 @@ from pipelines.lake.sources.pai import PAI
 from pipelines.lake.sources.philly import PHILLY
 from pipelines.lake.sources.source import Source
 
+__all__ = ["SOURCES"]
+
 SOURCES: Final[dict[str, Source]] = {"pai": PAI, "helios": HELIOS, "philly": PHILLY, "openb": OPENB}

@@ -11,6 +11,8 @@ from typing import Final, Self
 
 from pipelines.lake.manifest import Input
 
+__all__ = ["Source"]
+
 NULL_TEXTS: Final = ("", "NA", "None", "NULL", "null", "nan")
 """Texts that mean a missing number or time in at least one published trace."""
 

@@ -1,4 +1,4 @@
-"""Charts of the experiments: functions from a frame of rows to an Altair chart.
+"""Charts: functions from a frame of rows to an Altair chart.
 
-No statistics are computed here. Called by `pipelines.studies.shrinking.folder` and by notebooks.
+No statistics are computed here. Called by the report and the studies.
 """

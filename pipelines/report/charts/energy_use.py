@@ -11,6 +11,8 @@ import polars as pl
 from pipelines.report.charts.looks import BLUE, GREEN, ORANGE, VERMILLION, titled
 from pipelines.report.charts.panels import FAINT, THOUSANDS, counted, panel, spaced, total
 
+__all__ = ["parts_of_energy", "saved_over_delay"]
+
 PARTS: Final = {
     "work_pct": ("work, above idle", GREEN),
     "idle_of_used_pct": ("idle draw, held and used", BLUE),

@@ -10,6 +10,27 @@ from typing import Final
 import altair as alt
 import polars as pl
 
+__all__ = [
+    "ARMS",
+    "BLACK",
+    "BLUE",
+    "CLAIM",
+    "GNN",
+    "GREEN",
+    "HEIGHT",
+    "ORANGE",
+    "PURPLE",
+    "SKY",
+    "TRUTHS",
+    "VERMILLION",
+    "WIDTH",
+    "arm_colour",
+    "arm_dash",
+    "claim_shape",
+    "named",
+    "titled",
+]
+
 BLACK, GREEN, BLUE, VERMILLION, PURPLE = "#000000", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
 ORANGE, SKY = "#E69F00", "#56B4E9"
 

@@ -8,6 +8,8 @@ from typing import Final
 
 import altair as alt
 
+__all__ = ["saved"]
+
 PIXELS_PER_UNIT: Final = 2.0
 
 

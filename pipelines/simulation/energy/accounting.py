@@ -19,6 +19,8 @@ from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.power import Assumed, NodePower
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
+__all__ = ["account"]
+
 PARTS = ("cpu_busy", "gpu_busy", "cpu_idle", "gpu_idle")
 """Parts of a run's draw, in the order of the columns; idle parts are its share of the machines' idle draw."""
 

@@ -17,6 +17,8 @@ from pipelines.errors import BadUsage
 from scheduler_core.planning.grid import CARBON_UNIT, PRICE_UNIT
 from scheduler_core.types import FloatArray
 
+__all__ = ["moment_of"]
+
 Kind = Literal["carbon", "price"]
 
 STAMPS: Final = ("ts", "Datetime (UTC)")

@@ -18,6 +18,8 @@ from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.hourly import HOUR_S, HOURS_PER_DAY, HourlySeries
 from scheduler_core.types import FloatArray, IntArray
 
+__all__ = ["ZoneFiles", "zone_files", "zones_of"]
+
 LONGEST_GAP_H: Final = 7 * HOURS_PER_DAY
 """The longest gap that is filled: a week."""
 

@@ -26,6 +26,8 @@ from scheduler_core.planning.hourly import HOUR_S
 from scheduler_core.planning.power import Assumed, NodePower, PowerTable
 from scheduler_core.types import FloatArray, IntArray
 
+__all__ = ["AMOUNTS", "OFF", "OFF_AFTER_S", "ON", "Metered", "Meters", "Row", "first_s", "hours_of"]
+
 OFF_AFTER_S: Final = 600.0
 """Seconds a machine is empty before it is switched off: a rule that needs no forecast (ours)."""
 

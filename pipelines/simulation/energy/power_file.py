@@ -18,6 +18,8 @@ from scheduler_core.errors import BadInput
 from scheduler_core.planning.grid import MOST_PUE
 from scheduler_core.planning.power import Assumed, NodePower, Package, PowerTable, Watts
 
+__all__ = ["idle_figures", "power_file"]
+
 SHIPPED: Final = Path(__file__).resolve().parents[3] / "data" / "power" / "nodes.toml"
 EXAMPLE: Final = "[gpus.T4] with idle_w = 10 and full_w = 70"
 MOST_W: Final = 1e6

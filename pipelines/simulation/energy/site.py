@@ -23,6 +23,8 @@ from scheduler_core.planning.power import PowerTable
 from scheduler_core.planning.release import CLAIRVOYANT, Slack, released_s
 from scheduler_core.types import FloatArray, IntArray
 
+__all__ = ["Holding", "Site", "as_submitted", "held_back", "machine_notes", "power_notes", "start_on"]
+
 ShiftBy = Literal["carbon", "price"]
 
 AT_ONCE: Final = "none"

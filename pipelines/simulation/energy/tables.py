@@ -19,6 +19,8 @@ from scheduler_core.cluster import Machine
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 from scheduler_core.types import FloatArray
 
+__all__ = ["G_PER_KG"]
+
 G_PER_KG: Final = 1000.0
 
 SHOWN: Final = (

@@ -13,6 +13,8 @@ from scheduler_core.planning.grid import Grid
 from scheduler_core.planning.hourly import HOUR_S, HourlySeries
 from scheduler_core.types import FloatArray, IntArray
 
+__all__ = ["WATTS_PER_KW", "Amounts", "by"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:

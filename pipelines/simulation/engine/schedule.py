@@ -13,6 +13,8 @@ from pipelines.simulation.engine.workload import Workload
 from scheduler_core.cluster import Machine
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
+__all__ = ["Ending", "Schedule"]
+
 EndingArray = npt.NDArray[np.int8]
 
 

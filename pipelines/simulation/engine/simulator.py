@@ -22,6 +22,8 @@ from scheduler_core.errors import BadInput
 from scheduler_core.placement import sharing_of
 from scheduler_core.preemption import preempts
 
+__all__ = ["PAPER_HORIZON_S", "simulate"]
+
 PAPER_HORIZON_S: Final = 12 * 3600.0
 """Horizon of the experiments of Yang, Hong and Tang: 12 hours."""
 

@@ -3,6 +3,7 @@
 No trace holds the same job with two different requests, so the true slowdown is unknown and results are reported under
 three models (`SLOWDOWN_MODELS`). Called by `workloads` and by the oracle of `advice`.
 """
+
 # ruff: noqa: ARG001 -- all models have the same signature, although some ignore arguments
 
 import math

@@ -16,6 +16,8 @@ from scheduler_core.errors import BadInput
 from scheduler_core.gangs import ANY_GPU_TYPE
 from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray
 
+__all__ = ["NO_OUTAGES", "SECONDS_PER_HOUR", "Outages", "Workload", "poisson_draws"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:

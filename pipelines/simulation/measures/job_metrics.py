@@ -14,6 +14,8 @@ from pipelines.simulation.engine.workload import Workload
 from scheduler_core.cluster import Cluster
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
+__all__ = ["Uses"]
+
 LOSSES: Final = (Ending.KILLED, Ending.INTERRUPTED)
 """Endings after which the work done so far is lost."""
 

@@ -27,6 +27,7 @@ from scheduler_core.types import BoolArray, FloatArray
 
 __all__ = ["SLOWDOWN_BOUND_S", "STRETCHED_ABOVE", "Metrics", "Uses", "summarise"]
 
+
 STRETCHED_ABOVE: Final = 1.01
 """A started job counts as stretched when its run takes over one per cent longer than recorded."""
 

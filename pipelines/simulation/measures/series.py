@@ -19,6 +19,8 @@ from scheduler_core.fragmentation import USES, FreeNodes, Use, weighed_uses
 from scheduler_core.target import TargetWorkload
 from scheduler_core.types import RESOURCES, FloatArray, IntArray
 
+__all__ = ["series"]
+
 MAX_STEPS: Final = 10_000_000
 """Upper bound of rows: more suggest a wrong unit of the step."""
 

@@ -24,6 +24,8 @@ from scheduler_core.kernels.cost.state import (
 from scheduler_core.kernels.kernel import kernel
 from scheduler_core.types import FloatArray
 
+__all__ = ["DRAWS"]
+
 
 @kernel
 def place_again(

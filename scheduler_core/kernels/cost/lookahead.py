@@ -11,6 +11,8 @@ import numpy as np
 from scheduler_core.kernels.kernel import kernel
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
+__all__ = ["Ahead", "Running", "room_for", "run_out"]
+
 NONE = -1
 
 

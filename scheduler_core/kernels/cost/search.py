@@ -25,6 +25,8 @@ from scheduler_core.kernels.cost.walking import walk
 from scheduler_core.kernels.kernel import Compiled, kept, kernel
 from scheduler_core.types import FloatArray
 
+__all__ = ["ELITE", "search"]
+
 
 @kernel
 def shuffle(data: Data, plan: Plans, draws: FloatArray, row: int, swapping: float) -> None:

@@ -12,6 +12,8 @@ import numpy as np
 from scheduler_core.kernels.kernel import digest, kernel
 from scheduler_core.types import FloatArray, IntArray
 
+__all__ = ["Data", "plans"]
+
 SOURCES: Final = digest(Path(__file__).parent)
 """Part of the cache key of compiled entry points: a change in any file of this folder recompiles them."""
 

@@ -9,6 +9,8 @@ from scheduler_core.kernels.sharing.scores import evaluate, refresh, shift
 from scheduler_core.kernels.sharing.state import NONE, RANDOM, SOURCES, STALE, WHOLE, Goal, Kept, Nodes, Shapes
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
+__all__ = ["filled"]
+
 
 @kernel
 def chosen(

@@ -16,6 +16,8 @@ from scheduler_core.kernels.kernel import digest
 from scheduler_core.target import TargetWorkload
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
+__all__ = ["draws_of", "goal_of", "kept_of", "kinds_of", "nodes_of", "policy_code", "shapes_of"]
+
 SOURCES: Final = digest(Path(__file__).parent)
 """Digest of the sources of this folder, part of the cache key of compiled code (`kernels.kernel`)."""
 

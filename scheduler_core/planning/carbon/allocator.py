@@ -22,6 +22,8 @@ from scheduler_core.planning.carbon.climb import (
 from scheduler_core.planning.carbon.elastic import CountsAndFrequencies, ElasticJobs
 from scheduler_core.types import IntArray
 
+__all__ = ["Stage", "allocate"]
+
 Stage = Literal["counts", "frequency"]
 DID_NOT_FIT: Final = "their first GPUs did not fit"
 STAGES: Final[tuple[Stage, ...]] = ("counts", "frequency")

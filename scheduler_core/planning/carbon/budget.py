@@ -11,6 +11,8 @@ import numpy as np
 from scheduler_core.errors import BadInput
 from scheduler_core.types import FloatArray
 
+__all__ = ["Bank"]
+
 
 def shares_g(cap_g: float, weights: FloatArray) -> FloatArray:
     """Split a cap on the emissions of all periods, such as a month, in proportion to weights; return the shares (P,).

@@ -12,6 +12,8 @@ from scheduler_core.errors import BadInput
 from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
+__all__ = ["CountsAndFrequencies", "ElasticJobs", "least_plan_s", "mean_completion_s"]
+
 ELASTIC: Final = 0
 """Value of `rigid_gpus` for a job whose GPU count may be chosen."""
 

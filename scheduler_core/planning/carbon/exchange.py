@@ -23,6 +23,8 @@ from scheduler_core.planning.carbon.elastic import (
 from scheduler_core.planning.carbon.relaxation import Options, Relaxed, relax
 from scheduler_core.types import FloatArray, IntArray
 
+__all__ = ["exchange"]
+
 MOST_OPTIONS: Final = 256
 """Maximum number of options searched, over all jobs: the options with the least loss at the prices of `relaxation`."""
 

@@ -16,6 +16,8 @@ from scheduler_core.planning.carbon.elastic import ELASTIC, CountsAndFrequencies
 from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
+__all__ = ["foreseen", "priced"]
+
 COUNTS: Final[tuple[Stage, ...]] = ("counts",)
 
 

@@ -19,6 +19,8 @@ from scheduler_core.planning.cost.objective import Terms
 from scheduler_core.planning.cost.problem import POSTPONED, Decision, Problem
 from scheduler_core.types import FloatArray, IntArray
 
+__all__ = ["METHODS", "Method", "Search", "decide", "sought"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:

@@ -11,6 +11,8 @@ from scheduler_core.planning.cost.problem import POSTPONED, Decision, Problem
 from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
+__all__ = ["greedy"]
+
 
 def pressure_s(terms: Terms) -> FloatArray:
     """Return now + shortest remaining run time - due date of every job (J,); -inf without a due date or a node."""

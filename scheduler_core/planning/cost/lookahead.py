@@ -18,6 +18,8 @@ from scheduler_core.planning.cost.problem import Decision, Problem
 from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
+__all__ = ["ITERATIONS", "look_ahead"]
+
 ITERATIONS: Final = 20
 """Randomly changed plans per decision, in addition to the plans made by rules."""
 

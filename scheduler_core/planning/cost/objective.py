@@ -13,6 +13,8 @@ from scheduler_core.planning.cost.problem import POSTPONED, Decision, Problem
 from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import FloatArray, IntArray
 
+__all__ = ["Terms", "check", "cost"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostParts:

@@ -11,6 +11,8 @@ import numpy as np
 from scheduler_core.errors import BadInput
 from scheduler_core.types import FloatArray, IntArray
 
+__all__ = ["POSTPONED", "Decision", "NodeType", "Nodes", "Problem", "WaitingJobs"]
+
 POSTPONED: Final = -1
 """The node of a job that does not run until the next decision."""
 

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 from numba.core import event
 
+__all__ = ["compiling_told"]
+
 _COMPILE = "numba:compile"
 
 

@@ -1,0 +1,144 @@
+"""The house rules that no linter holds: rooms, their public names, light package roots, and plain words.
+
+A room is a folder of a package; the files at a package's root are one room.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("features", "scheduler_core", "modelserve", "pipelines")
+
+MOST_NAMES_BETWEEN_PACKAGES = 260
+MOST_NAMES_BETWEEN_ROOMS = 500
+"""Of one package."""
+
+HEAVY = ("duckdb", "fastapi", "mlflow", "numba", "numpy", "pandas", "polars", "pydantic", "sklearn", "xgboost")
+"""Imports that cost more than a few milliseconds."""
+
+BANNED = (
+    "the like",
+    "its like",
+    "for want of",
+    "cannot be meant",
+    "can be meant",
+    "nobody",
+    "is told",
+    "are told",
+    "was told",
+    "what was said",
+    "whoever",
+    "of late",
+    "is asked about",
+    "minds fragmentation",
+)
+"""A floor, not the goal: phrases that readers of other mother tongues had to read twice."""
+
+Taken = tuple[str, str, str, str]
+"""Importing room, owning room, owning module, name."""
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Return every module of the four packages by its dotted name."""
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def room(module: str) -> str:
+    """Return the room of a module: its first folder below the package, else the package."""
+    parts = module.split(".")
+    inside = len(parts) > 2 or (len(parts) == 2 and modules()[module].name == "__init__.py")
+    return ".".join(parts[:2]) if inside and parts[0] != "features" else parts[0]
+
+
+@cache
+def taken() -> frozenset[Taken]:
+    """Return every name that one room imports from another."""
+    found = set()
+    for module, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or (node.module or "").partition(".")[0] not in PACKAGES:
+                continue
+            for alias in node.names:
+                owner = str(node.module)
+                whole = f"{owner}.{alias.name}"
+                owner, name = (whole, "*") if whole in modules() else (owner, alias.name)
+                if room(owner) != room(module):
+                    found.add((room(module), room(owner), owner, name))
+    return frozenset(found)
+
+
+def public(module: str) -> set[str]:
+    """Return the names in a module's `__all__`."""
+    for node in ast.parse(modules()[module].read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return set(ast.literal_eval(node.value))
+    return set()
+
+
+def test_what_a_room_takes_from_another_is_public_there() -> None:
+    private = sorted(
+        f"{taker} takes {module}.{name}"
+        for taker, _, module, name in taken()
+        if name != "*" and name not in public(module)
+    )
+    assert not private, f"add to __all__, or import less: {private[:20]}"
+
+
+def test_rooms_take_few_names_from_each_other() -> None:
+    between = {True: set(), False: set()}
+    for taker, owner, module, name in taken():
+        between[taker.partition(".")[0] == owner.partition(".")[0]].add((module, name))
+    assert len(between[False]) <= MOST_NAMES_BETWEEN_PACKAGES
+    assert len(between[True]) <= MOST_NAMES_BETWEEN_ROOMS
+
+
+def test_modules_named_in_texts_exist() -> None:
+    dotted = re.compile(rf"(?<![\w./])((?:{'|'.join(PACKAGES)})(?:\.[a-z_][a-z_0-9]*)+)")
+    stale = [f"{place}: {name}" for place, line in words() for name in dotted.findall(line) if not resolves(name)]
+    assert not stale, f"{len(stale)} names of modules that do not exist: {stale[:20]}"
+
+
+def resolves(name: str) -> bool:
+    """Return whether a dotted name is a module, or a name that occurs in the text of one."""
+    if name in modules() or name.count(".") == 1:  # a frame called `features` has attributes, too
+        return True
+    module, _, attribute = name.rpartition(".")
+    if module not in modules():
+        return "." in module and resolves(module)
+    return re.search(rf"\b{attribute}\b", modules()[module].read_text(encoding="utf-8")) is not None
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_root_of_a_package_imports_nothing_heavy(package: str) -> None:
+    seen = f"import sys, {package}; print([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"
+
+
+def words() -> Iterator[tuple[str, str]]:
+    """Yield every text that a reader meets: docs, and the strings and comments of the code, with their place."""
+    for path in sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            yield f"{path.relative_to(ROOT)}:{number}", line
+    for path in modules().values():
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            yield f"{path.relative_to(ROOT)}:{number}", line
+
+
+def test_no_banned_phrase_is_left() -> None:
+    banned = re.compile(rf"\b({'|'.join(map(re.escape, BANNED))})\b", re.IGNORECASE)
+    found = [f"{place}: {match[0]}" for place, line in words() if (match := banned.search(line))]
+    assert not found, f"{len(found)} places, reword them: {found[:20]}"
