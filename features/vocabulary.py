@@ -1,6 +1,6 @@
 """The closed vocabularies of the canonical tables: job states, task types, resources, devices.
 
-Vendor spellings are translated in `pipelines/sources/*.py` and do not appear here, except the raw workload tags.
+Vendor spellings are translated in `pipelines.lake.sources` and do not appear here, except the raw workload tags.
 Used by all packages.
 """
 

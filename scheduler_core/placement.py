@@ -2,6 +2,9 @@
 
 A gang may spread over machines, an instance may not; ties go to the machine listed first. GPUs on a machine are chosen
 by `Room.allocation`. Called by `rounds` and `occupancy`; the registry of names is at the end.
+
+To add one: write the function and name it in `PLACEMENTS`; repeat the name in `pipelines.cli.simulation`. The compiled
+engine needs a twin in `scheduler_core.kernels.placing`. Scores for shared GPUs are in `sharing_placements`.
 """
 
 from collections import Counter

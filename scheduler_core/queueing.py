@@ -2,6 +2,9 @@
 
 A policy is a `key(job, state, now_s)`, smallest first, static (fixed while the job waits) or dynamic (evaluated again
 after every start); ties go to the earlier arrival. The queue is in `queue`, overtaking in `rounds`; both call this.
+
+To add one: write the key and name it in `QUEUE_POLICIES`; repeat the name in `pipelines.cli.simulation`. The compiled
+engine needs its own key in `pipelines.simulation.engine.compiled.starts`; without it only the engine `plain` takes it.
 """
 
 # ruff: noqa: ARG001 -- all policies have the same signature, whichever arguments they read

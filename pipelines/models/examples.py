@@ -169,7 +169,7 @@ def history_at(jobs: pl.DataFrame, usage: pl.DataFrame | None, until: datetime) 
 
 
 def support_of(jobs: pl.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return the lowest and highest request of each resource in these jobs; resources that no job requests are absent."""
+    """Return the lowest and highest request of each resource in these jobs; resources without a request are absent."""
     support = {}
     for resource, column in REQUEST_COLUMN.items():
         asked = jobs[column].drop_nulls()
