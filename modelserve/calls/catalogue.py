@@ -1,6 +1,6 @@
-"""The models within a caller's reach: versions, aliases, metrics, importances and cards.
+"""Calls for the models that a caller may see: their versions, aliases, metrics, importances and cards.
 
-Read from the serving snapshot and the stored comparisons with challengers; nothing is predicted here. Called by the
+Read from the serving snapshot and the stored comparisons with challengers. No predictions are made here. Called by the
 service.
 """
 
@@ -37,7 +37,7 @@ __all__ = ["Compared", "card_of", "importances_of", "list_models", "show_model"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Store of comparisons with challengers, number of jobs to summarise, and number of dropped answers."""
+    """Where comparisons with challengers are stored, how many newest jobs to summarise, and how many were dropped."""
 
     store: "Store"
     window: int
@@ -45,7 +45,7 @@ class Compared:
 
 
 def list_models(snapshot: "Snapshot", caller: Caller) -> ModelsAnswer:
-    """Return the models of the traces within the caller's reach."""
+    """Return the models of the traces that the caller may see."""
     names = _within_reach(snapshot, caller)
     return ModelsAnswer(
         generation=snapshot.generation,
@@ -55,14 +55,14 @@ def list_models(snapshot: "Snapshot", caller: Caller) -> ModelsAnswer:
 
 
 def show_model(snapshot: "Snapshot", caller: Caller, name: str, compared: Compared | None) -> ModelAnswer:
-    """Return one model; with `compared`, how its challenger does.
+    """Return one model; with `compared`, also how its challenger differs from its champion.
 
     Raises
     ------
     NotKnown
-        No model within the caller's reach has that name.
+        The caller may see no model with that name.
     StoreError
-        The comparisons with its challenger cannot be read.
+        The comparisons cannot be read from the store.
     """
     if name not in _within_reach(snapshot, caller):
         raise _not_known(name, _within_reach(snapshot, caller))
@@ -78,12 +78,12 @@ def show_model(snapshot: "Snapshot", caller: Caller, name: str, compared: Compar
 
 
 def importances_of(snapshot: "Snapshot", caller: Caller, name: str, alias: Alias = "champion") -> ImportancesAnswer:
-    """Return the features of a model, the most important first.
+    """Return the importances of a model's features, the most important first.
 
     Raises
     ------
     NotKnown
-        No model within the caller's reach has that name, or none of its versions that alias.
+        The caller may see no model with that name, or the model has no version with that alias.
     """
     model = _model(snapshot, caller, name, alias)
     ranked = sorted(model.bundle.importances, key=lambda each: -(each.mean if each.mean is not None else float("-inf")))
@@ -98,12 +98,12 @@ def importances_of(snapshot: "Snapshot", caller: Caller, name: str, alias: Alias
 
 
 def card_of(snapshot: "Snapshot", caller: Caller, name: str, alias: Alias = "champion") -> CardAnswer:
-    """Return a model's card.
+    """Return the card of a model's champion or challenger.
 
     Raises
     ------
     NotKnown
-        No model within the caller's reach has that name, or none of its versions that alias.
+        The caller may see no model with that name, or the model has no version with that alias.
     """
     bundle = _model(snapshot, caller, name, alias).bundle
     return CardAnswer(name=name, version=bundle.version, alias=alias, digest=bundle.digest, card=bundle.card)
@@ -127,7 +127,10 @@ def _within_reach(snapshot: "Snapshot", caller: Caller) -> list[str]:
 
 
 def _not_known(name: str, names: Iterable[str]) -> NotKnown:
-    """Return an error that lists similar names within reach, the same for unknown names and names out of reach."""
+    """Return an error that lists similar names of models that the caller may see.
+
+    It is the same for a model that does not exist and for one that the caller may not see.
+    """
     near = get_close_matches(name[:200], list(names), n=3, cutoff=0.0)
     return NotKnown(
         f"model {name[:80]!r} is not known, expected one of {', '.join(near) or 'none: no model is loaded'}"

@@ -1,6 +1,6 @@
-"""Explanation calls: the seconds that each feature of one job adds to its predicted run time.
+"""Explanation calls: how many seconds each feature of one job adds to its predicted run time.
 
-Exact tree SHAP from the booster; no HTTP and no charts here. Called by the service.
+Contributions are exact tree SHAP values from XGBoost. No HTTP and no charts here. Called by the service.
 """
 
 import math
@@ -31,13 +31,15 @@ __all__ = ["Shares", "explain_job", "shares_of", "value_of"]
 
 LEVELS: Final = {name: level for level, name in QUANTILE_NAMES.items()}
 LEAST_LOG: Final = 1e-9
-"""Sum of contributions (log units) below which they count as zero; seconds per log unit are then the slope at the
-base."""
+"""Sum of contributions (log units) below which it counts as zero.
+
+Seconds per log unit are then the derivative of the run time at the base value, since their quotient is undefined.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """A run time split into contributions: `phi` (k,) in log units and `seconds` (k,), added to the base."""
+    """A run time split into the contributions of k features to the base value, in log units (`phi`) and in seconds."""
 
     run_time_s: float
     base_s: float
@@ -49,14 +51,14 @@ class Shares:
 def explain_job(
     context: RequestContext, body: ExplainBody, caller: Caller, *, default_trace: str | None, now: float
 ) -> Answered:
-    """Explain the predicted run time of one job, or return the reason why there is none. Nothing is logged.
+    """Explain the predicted run time of one job, or return why it cannot be predicted. Nothing is logged.
 
     Raises
     ------
     BadRequest
-        The job is of no trace.
+        Neither the job nor the call names a trace, and there is no default.
     Forbidden
-        The job is out of the caller's reach.
+        The caller may not access the job's trace or cluster.
     """
     trace = body.trace or default_trace
     check_jobs([body.job], trace, caller, field="job")
@@ -80,10 +82,10 @@ def explain_job(
 def shares_of(
     model: "ServedModel", seen: Scored, quantile: Literal["p50", "p90"], context: RequestContext
 ) -> Shares | None:
-    """Split the run time of one row into contributions; None if the model has no such quantile.
+    """Split the predicted run time of one row into contributions; None if the model has no such quantile.
 
-    The quantiles are sorted, so the served p90 may be the raw output of the p50 trees: the trees behind the served
-    value are explained.
+    Served quantiles are sorted, so the served p90 may come from the trees of the p50 if these predict more. The
+    contributions are those of the trees from which the served value comes.
     """
     card = model.bundle.card
     served = sorted(level for level in card.quantiles if level in QUANTILE_NAMES)
@@ -132,7 +134,7 @@ def _explained(model: "ServedModel", seen: Scored, shares: Shares, top: int) -> 
 
 
 def value_of(model: "ServedModel", seen: Scored, column: int) -> float | str | None:
-    """Return a feature's value in readable form: categories as texts, relative run times in seconds."""
+    """Return a feature's value for display: a category as text, a run time relative to the reference in seconds."""
     contract, value = model.bundle.contract, float(seen.matrix[0, column])
     name = contract.names[column]
     if math.isnan(value):

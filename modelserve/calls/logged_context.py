@@ -1,6 +1,6 @@
-"""The logged context of an answer, as JSON: the call, the policies, the models and the learned rules that it used.
+"""The logged context of a response, as JSON: the call, and the policies, models and learned rules that it used.
 
-Feature rows are encoded in `modelserve.loading.served`, and nothing is scored here. Written by the service for the
+Feature rows are encoded in `modelserve.loading.served`. No predictions are made here. Written by the service for the
 log; read by `modelserve.calls.replay`.
 """
 
@@ -33,10 +33,10 @@ Counts = Mapping[tuple[str, ...], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """One answer as bytes: its JSON, the models it cites (`runtime.pai.ctr@7`), and the figures for the metrics.
+    """One response as JSON bytes, the models it used (such as `runtime.pai.ctr@7`), and counts for monitoring.
 
-    `counts` has keys `("prediction", name, version, outcome)` and `("recommendation", resource, reason)`; `reclaimed`
-    holds, per resource, the requested and the recommended total over the instances of all jobs.
+    `counts` has keys `("prediction", name, version, outcome)` and `("recommendation", resource, reason)`. `reclaimed`
+    holds for each resource the total requested and the total recommended, summed over all instances of all jobs.
     """
 
     body: bytes
@@ -47,7 +47,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """The context of a call: the id of its answer, the trace of jobs that name none, and the time (Unix, s)."""
+    """One call: the id of its response, the trace of jobs that name none, and the time of the call (Unix, s)."""
 
     answer_id: str
     trace: str | None
@@ -59,9 +59,10 @@ class _Logged(BaseModel):
 
 
 class LoggedModel(_Logged):
-    """A model that answered: the digest of its bundle, and how many runs feedback had added to its history.
+    """A model that the call used, with the digest of its bundle and the version of its history.
 
-    `history` holds that number when the first and when the last rows were built; null if none were built.
+    `history` holds the number of runs that feedback had added to the history when the first feature rows were built,
+    and when the last were; null if no rows were built.
     """
 
     name: str
@@ -71,7 +72,7 @@ class LoggedModel(_Logged):
 
 
 class LoggedChoice(_Logged):
-    """The model that answered jobs of a trace, workload and task type; without one, why it could not."""
+    """The model used for jobs of a trace, workload and task type (`whose`); if it could not be loaded, the reason."""
 
     kind: Kind
     whose: tuple[str, str | None, str]
@@ -80,7 +81,7 @@ class LoggedChoice(_Logged):
 
 
 class LoggedFeedback(_Logged):
-    """The results of `Learned` that the call used, by its arguments; a floor is null where there was none."""
+    """The results of `Learned` that the call used, each with the arguments of the method; null if no rule applied."""
 
     modes: tuple[tuple[Parts, Literal["observe", "enforce"]], ...] = ()
     brakes: tuple[tuple[Parts, str | None], ...] = ()
@@ -88,10 +89,11 @@ class LoggedFeedback(_Logged):
 
 
 class LoggedContext(_Logged):
-    """The inputs of an answer besides its feature rows.
+    """The inputs of a response except its feature rows.
 
-    `seq` is the number of the last change learned from; `models` are by reference; `failed` holds the errors of models
-    that failed; `types` the policies of the task types; `body` the call. The field `lessons` keeps its name in the log.
+    `seq` is the number of the latest change in the learnt state, `models` are by reference, `failed` are the errors of
+    models that failed, `lessons` are the learned rules used, `types` are the policies by task type, and `body` is the
+    body of the call.
     """
 
     trace: str | None
@@ -106,7 +108,7 @@ class LoggedContext(_Logged):
 
 
 def write_context(context: RequestContext, call: Call, body: bytes, types: Mapping[str, TypePolicy]) -> bytes:
-    """Return the logged context of an answer as JSON; `body` is the call's JSON."""
+    """Return the logged context of a response as JSON; `body` is the body of the call as JSON."""
     models, choices, versions = {}, [], _versions(context)
     for (kind, whose), choice in context.chosen.items():
         reference = None
@@ -152,7 +154,7 @@ def read_context(data: bytes) -> LoggedContext:
     Raises
     ------
     BadRequest
-        It is of another format.
+        The data has another format.
     """
     try:
         return LoggedContext.model_validate_json(data)
@@ -161,7 +163,7 @@ def read_context(data: bytes) -> LoggedContext:
 
 
 def as_json(body: BaseModel) -> bytes:
-    """Return a call's body as JSON, without fields that have their default."""
+    """Return the body of a call as JSON, without the fields that have their default value."""
     return body.__pydantic_serializer__.to_json(body, exclude_defaults=True)
 
 
@@ -174,7 +176,7 @@ def record_of(
     answered: Answered,
     types: Mapping[str, TypePolicy] = MappingProxyType({}),
 ) -> AnswerRecord:
-    """Return the log record of an answer; `body` is the call's JSON."""
+    """Return the log record of a response; `body` is the body of the call as JSON."""
     return AnswerRecord(
         answer_id=call.answer_id,
         at=call.now,

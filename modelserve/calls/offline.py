@@ -1,6 +1,6 @@
-"""Recommendations and predictions without a service: jobs answered in this process by a predictor over bundles.
+"""Recommendations and predictions without the service, made in this process from bundles.
 
-No input or output; an error of one job or model leaves the answers of the others. Called by the commands.
+Files are read and written by the commands, which call this module.
 """
 
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class CitingPredictor(Predictor, Protocol):
-    """A predictor that also returns the models used for a job."""
+    """A predictor that also tells which models predict a job."""
 
     def sources(self, job: Job) -> Sources:
-        """Return the models that answer for a job, and how far their history reaches."""
+        """Return the models that predict a job, and the end of their history."""
         ...
 
 
@@ -39,18 +39,18 @@ def recommend(
     now: datetime | None = None,
     policy: ShrinkPolicy = POLICY,
 ) -> list[Values]:
-    """Recommend a target for each job, in the order given.
+    """Recommend a smaller request for each job, in the order of `rows`.
 
     Parameters
     ----------
     rows
-        The jobs; a job that names no trace is of `trace`.
+        The jobs; `trace` is the trace of jobs that name none.
     predictor
-        The predictor; if it fails for a job, the request is kept (`predictor_unavailable`).
+        The predictor; jobs for which it fails keep their request (reason `predictor_unavailable`).
     theta
-        Largest relative change of the predicted run time; the policy's own when None.
+        Maximum relative change of the predicted run time; if None, as in `policy`.
     now
-        When a job is submitted that does not say so; when None, the moment its model's history was cut.
+        Submit time of jobs that name none; if None, the end of the history of the job's models.
     """
     policy = policy if theta is None else replace(policy, theta=theta)
     jobs, sources = _jobs(rows, predictor, trace, now)
@@ -61,12 +61,14 @@ def recommend(
 def predict(
     rows: Sequence[JobRow], predictor: CitingPredictor, *, trace: str, now: datetime | None = None
 ) -> list[Values]:
-    """Predict run time and peak use of each job as requested, as flat rows in the order given; null where unknown.
+    """Predict run time and peak use of each job with its own request, as flat rows in the order of `rows`.
+
+    Unknown values are None.
 
     Raises
     ------
     PredictorUnavailable
-        A model cannot answer.
+        A model cannot be read, or its prediction fails.
     """
     jobs, sources = _jobs(rows, predictor, trace, now)
     requests = np.array([job.request.row() for job in jobs], dtype=np.float64).reshape(-1, len(RESOURCES))

@@ -1,7 +1,7 @@
-"""Prediction calls: run time and peak use of each job, in order, with a reason where a value is missing.
+"""Prediction calls: the run time and peak use of each job, or the reason why one of them is missing.
 
-No HTTP and no data frames here, to keep one-job calls fast. Called by the service, and by `modelserve.calls.replay` for
-logged calls.
+No HTTP here. Data frames are avoided, so that calls with one job are fast. Called by the service, and by
+`modelserve.calls.replay` for logged calls.
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ __all__ = ["predicted"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One output of one job: its value, or the reason why it is missing."""
+    """The run time or the peak use of one job, with its model; if it is missing, the reason why."""
 
     value: dict[str, float] | None = None
     model: "ServedModel | None" = None
@@ -40,11 +40,11 @@ class Part:
 
 
 def predicted(context: RequestContext, body: PredictBody, call: Call) -> Answered:
-    """Make the answer from the request context."""
+    """Return the response to a prediction call."""
     nothing: list[Part | None] = [None] * len(body.jobs)
     wanted = body.outputs
     peaks = _parts(context, "usage", body.jobs, call, _peak_use) if "peak_use" in wanted else nothing
-    # Count the runs behind a job once only.
+    # Measured runs are counted with peak use, so they are not counted again with run time.
     score = _run_times if "peak_use" in wanted else _run_times_and_runs
     times = _parts(context, "runtime", body.jobs, call, score) if "run_time" in wanted else nothing
     predictions = [_prediction(row, time, peak) for row, time, peak in zip(body.jobs, times, peaks, strict=True)]
@@ -56,7 +56,7 @@ def predicted(context: RequestContext, body: PredictBody, call: Call) -> Answere
 
 
 Values = tuple[list[dict[str, float]], list[int]]
-"""One value and one count of measured runs per job."""
+"""Predicted values and number of measured runs, one of each per job."""
 Score = Callable[[RequestContext, "ServedModel", Sequence[JobAsked], IntArray], Values]
 
 
@@ -117,7 +117,7 @@ def _peak_use(context: RequestContext, model: "ServedModel", asked: Sequence[Job
 def _prediction(row: JobRow, time: Part | None, peak: Part | None) -> dict[str, object]:
     asked = [part for part in (time, peak) if part is not None]
     until = [part.model.bundle.card.until for part in asked if part.model is not None]
-    # Failures come before missing models, and run time before use.
+    # Report failures before missing models, and within each, run time before peak use.
     missing = sorted([part for part in asked if part.reason], key=lambda part: part.reason == "no_model")
     notes = [part.note for part in missing if part.note]
     return {

@@ -1,6 +1,6 @@
-"""Calls for recent recommendations: the newest in the log within the caller's reach, and the outcome of their jobs.
+"""Calls for recent recommendations: the newest logged recommendations the caller may see, and their jobs' outcomes.
 
-Nothing is recommended here, and no user or group is shown. Called by the service.
+No recommendations are made here. Users and groups are not shown. Called by the service.
 """
 
 import json
@@ -23,16 +23,16 @@ from modelserve.store.realised import RESOURCES, Ran, named_ran
 __all__ = ["recent_recommendations"]
 
 LOOKED_THROUGH: Final = 1000
-"""Number of newest answers searched for them."""
+"""Maximum number of logged responses searched for recommendations, newest first."""
 READ_BYTES: Final = 32 * 2**20
-"""Total size of the answers read."""
+"""Maximum total size of the logged responses that are read."""
 _PARTS: Final[tuple[Part, ...]] = ("context", "response")
 
 
 def recent_recommendations(
     store: Store, caller: Caller, trace: str | None = None, task_type: str | None = None
 ) -> RecentAnswer:
-    """Return the newest logged recommendations within the caller's reach, of one trace and task type if given.
+    """Return the newest logged recommendations that the caller may see, filtered by trace and task type if given.
 
     Raises
     ------
@@ -48,14 +48,16 @@ def recent_recommendations(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The caller and the filter on jobs; None: any."""
+    """The caller, and the trace and task type that jobs must have; None for any."""
 
     caller: Caller
     trace: str | None
     task_type: str | None
 
     def takes(self, trace: str, cluster: str | None, task_type: object) -> bool:
-        """Return whether a job matches and is in reach; a caller bound to clusters gets no job without a cluster.
+        """Return whether a job matches and the caller may see it.
+
+        A caller bound to clusters sees no jobs without a cluster.
 
         Examples
         --------
@@ -71,7 +73,7 @@ class Asked:
 
 
 def _rows(record: AnswerRecord, asked: Asked) -> Iterator[Recent]:
-    """Yield the matching recommendations of a record, job by job; nothing for an unreadable record."""
+    """Yield a record's recommendations for matching jobs; yield nothing for an unreadable record."""
     try:
         jobs = json.loads(record.context)["body"]["jobs"]
         answers = json.loads(record.response)["recommendations"]
@@ -118,7 +120,7 @@ def _by_name(ran: Iterable[Ran]) -> Named:
 
 
 def _became(row: Recent, ran: Named) -> Became | None:
-    """Return the outcome of a row's job; None if several finished jobs match."""
+    """Return the outcome of a recommendation's job; None unless exactly one finished job matches."""
     alike = [
         each
         for each in ran.get((row.trace, row.job_id, row.role), ())

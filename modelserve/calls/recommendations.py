@@ -1,7 +1,7 @@
-"""Recommendation calls: Algorithm 1 on each job over the service's models (`LivePredictor`), with evidence and mode.
+"""Recommendation calls: run Algorithm 1 on each job with the service's models (`LivePredictor`).
 
-No HTTP; the algorithm is `scheduler_core.shrink`, answers are written by `modelserve.contract.writing`. Called by the
-service, and by `modelserve.calls.replay` for logged calls.
+Algorithm 1 is in `scheduler_core.shrink`; responses are written by `modelserve.contract.writing`. No HTTP
+here. Called by the service, and by `modelserve.calls.replay` for logged calls.
 """
 
 import math
@@ -46,15 +46,16 @@ if TYPE_CHECKING:
 __all__ = ["recommended"]
 
 UNKNOWN: Final = Knowledge()
-"""Knowledge about the resources if no model answers."""
+"""Knowledge about a job without a run-time model: no important resources and no training range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivePredictor:
-    """A predictor over one request context; `places` maps a job object's identity to its position in the call.
+    """A predictor for the jobs of one call, from the call's request context.
 
-    A job is predicted by the model of its workload if there is one, otherwise by that of its task type. Without a model
-    the prediction is NaN; if the model could not be loaded or fails, `PredictorUnavailable` is raised with the reason.
+    A job is predicted by the model of its workload if there is one, otherwise by the model of its task type. Without a
+    model, the prediction is NaN. If the model could not be loaded or fails, `PredictorUnavailable` is raised with the
+    reason. `places` maps the `id` of each job object to the job's position in the call.
     """
 
     context: RequestContext
@@ -63,22 +64,24 @@ class LivePredictor:
 
     @classmethod
     def of(cls, snapshot: "Snapshot", learned: "Learned", jobs: Sequence[Job]) -> "LivePredictor":
-        """Return the predictor of the jobs of one call."""
+        """Return a predictor for the jobs of one call, with a new request context."""
         return cls.seeing(RequestContext(snapshot=snapshot, learned=learned), jobs)
 
     @classmethod
     def seeing(cls, context: RequestContext, jobs: Sequence[Job]) -> "LivePredictor":
-        """Return the predictor of the jobs of one call from its request context."""
-        # Jobs of one call may be equal, so object identity is the key; the call keeps the objects alive.
+        """Return a predictor for the jobs of one call, with the call's request context."""
+        # Two jobs of a call may be equal, so the key is `id(job)`; it is unique because the call keeps the jobs alive.
         return cls(context=context, places={id(job): i for i, job in enumerate(jobs)})
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Predict `len(rows)` run times, one matrix per model: row i is `jobs[rows[i]]` with `requests[i]` (k, 3).
+        """Predict k run times: number i is that of `jobs[rows[i]]` with the request `requests[i]`.
+
+        `rows` has shape (k,), `requests` (k, 3). Each model scores all its rows as one matrix.
 
         Raises
         ------
         PredictorUnavailable
-            A model cannot answer.
+            A model could not be loaded, or its prediction fails.
         """
         p50, p90 = np.full((2, len(rows)), np.nan)
         for model, members in self._by_model("runtime", jobs):
@@ -98,12 +101,12 @@ class LivePredictor:
         return RunTimes(p50=p50, p90=p90)
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Return upper bounds of peak use per instance (n,), and the measured runs behind each.
+        """Return upper bounds on each job's peak use per instance (n,), and the number of measured runs behind each.
 
         Raises
         ------
         PredictorUnavailable
-            A model cannot answer.
+            A model could not be loaded, or its prediction fails.
         """
         use = {target: np.full(len(jobs), np.nan) for target in USAGE_TARGETS}
         runs = np.zeros(len(jobs), dtype=np.int64)
@@ -121,7 +124,7 @@ class LivePredictor:
         return PeakUse(runs=runs, **use)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
-        """Return what the training of each job's run-time model showed about the resources (n,)."""
+        """Return the important resources and the training range of requests of each job's run-time model (n,)."""
         known = [UNKNOWN] * len(jobs)
         for model, members in self._by_model("runtime", jobs):
             of_model = knowledge_of(model.bundle.card)
@@ -130,7 +133,7 @@ class LivePredictor:
         return known
 
     def sources(self, job: Job) -> Sources:
-        """Return the models that answer for a job, the end of their history, and the failure if one cannot."""
+        """Return the models that predict a job, the end of their history, and why a model could not be loaded."""
         whose = _whose(job)
         found = self.cited.get(whose)
         if found is None:
@@ -176,12 +179,12 @@ Types = Mapping[str, TypePolicy]
 
 
 def recommended(context: RequestContext, body: RecommendBody, call: Call, types: Types) -> Answered:
-    """Make the answer from the request context; `types` are the policies of the task types in the settings."""
+    """Return the response to a recommendation call; `types` are the settings' policies by task type."""
     now = datetime.fromtimestamp(call.now, UTC)
     brakes = [context.braked(row.trace or call.trace or "", row.task_type, row.cluster) for row in body.jobs]
     jobs = []
     for row, brake in zip(body.jobs, brakes, strict=True):
-        # A job that must not shrink has its request as minimum.
+        # The minimum of a job that must not be shrunk is its request.
         least = request_of(row) if brake else _minimum(context, row, call.trace or "", body.floors, types)
         jobs.append(job_of(row, trace=call.trace or "", submitted=now, minimum=least))
     predictor = LivePredictor.seeing(context, jobs)
@@ -201,7 +204,7 @@ def recommended(context: RequestContext, body: RecommendBody, call: Call, types:
 
 
 def policy_of(body: RecommendBody, of_type: TypePolicy | None) -> ShrinkPolicy:
-    """Return Algorithm 1's parameters for a task type: the call's, else the type's, else the default."""
+    """Return Algorithm 1's parameters for a task type: from the call, else the type's settings, else `POLICY`."""
     called = {"theta": body.theta, "alpha0": body.alpha, "guard": body.guard}
     of_settings = {} if of_type is None else of_type.parameters()
     return replace(POLICY, **of_settings | {name: value for name, value in called.items() if value is not None})
@@ -264,9 +267,10 @@ POLICY: Final = ShrinkPolicy(device_mem_gib=GPU_MEM_GIB_OF_TYPE)
 def decide(
     jobs: Sequence[Job], sources: Sequence[Sources], predictor: Predictor, policies: Sequence[ShrinkPolicy]
 ) -> list[Recommendation]:
-    """Run Algorithm 1 on each job under its own policy (n, the same object for the same policy), in the order given.
+    """Run Algorithm 1 on each job with its own policy, and return the recommendations in the order of `jobs`.
 
-    Jobs go together by policy and by the models that answer, so that a model that fails takes only its own jobs along.
+    Jobs with the same policy object and the same models are decided together. A model that fails therefore affects only
+    its own jobs.
     """
     groups: dict[tuple[str | None, str | None, str | None, int], list[int]] = defaultdict(list)
     for i, (source, policy) in enumerate(zip(sources, policies, strict=True)):

@@ -1,6 +1,6 @@
-"""Replay a logged answer, to the byte, from its logged features and the bundles of the versions that answered.
+"""Compute a logged response again, byte for byte, from the logged feature rows and the bundles of its models.
 
-Neither a history nor the store is read, and nothing learned since the answer is used. Called by
+Histories and the store are not read, so nothing learned after the response changes the result. Called by
 `taut recommend --explain`.
 """
 
@@ -48,18 +48,18 @@ NO_MODELS: Final = Snapshot(
     generation=0,
     loaded_at=0.0,
 )
-"""A replay chooses no model: the choices are in the log."""
+"""Empty snapshot of models, since the log says which models the call used."""
 
 
 def replay(record: "AnswerRecord", bundles: Path) -> bytes:
-    """Make the response of a logged answer again.
+    """Return the response of a logged call, computed again.
 
     Raises
     ------
     NotKnown
-        A version that answered is no longer in the folder, or another bundle is in its place.
+        A model version used by the call is no longer in the folder, or its folder has another bundle.
     BadRequest
-        The record is of another kind, or was written by another version of the service.
+        The record is neither a prediction nor a recommendation, or was written by another version of the service.
     """
     seen = read_context(record.context)
     models = {reference: _model(each, bundles) for reference, each in seen.models.items()}
@@ -103,12 +103,15 @@ def _model(seen: LoggedModel, bundles: Path) -> ServedModel:
 
 
 def _from_log(logged: list[Scored]) -> RowSource:
-    """Return each model's rows in the order in which they were logged: the same code reads them in the same order."""
+    """Return a source of feature rows that takes each model's rows from the log, in the order of logging.
+
+    A replay runs the same code as the call did, so it asks for the rows in the same order.
+    """
     rest: dict[str, deque[Scored]] = defaultdict(deque)
     for each in logged:
         rest[each.model].append(each)
 
-    def look(model: ServedModel, asked: "Sequence[JobAsked]", index: "IntArray", counted: bool) -> Scored:  # noqa: ARG001 -- runs were logged as they were counted
+    def look(model: ServedModel, asked: "Sequence[JobAsked]", index: "IntArray", counted: bool) -> Scored:  # noqa: ARG001  # the log holds the counts too
         left = rest[model.reference]
         if not left or left[0].rows.tolist() != index.tolist():
             raise BadRequest(f"features: found none of {model.reference} for {len(asked)} jobs, expected those logged")

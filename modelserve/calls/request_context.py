@@ -1,7 +1,7 @@
 """The request context: the models, feature rows and learned rules that one call uses, recorded for the log.
 
-Also jobs as features are built from them; no answer is made here. Made by the service for each call, and by `replay`
-from a logged record; read by every file of `modelserve.calls`.
+Also converts jobs to the form from which features are built. A context is made by the service for each call, and by
+`replay` from a logged record; it is used by every module of `modelserve.calls`.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,25 +28,25 @@ __all__ = ["RequestContext"]
 
 Kind = Literal["runtime", "usage"]
 Whose = tuple[str, str | None, str]
-"""Trace, workload and task type: the key by which a model is chosen."""
+"""Trace, workload and task type of a job; they determine its models."""
 Parts = tuple[str | None, ...]
-"""The arguments of a method of `Learned`, in their order."""
+"""Arguments of a call to a method of `Learned`, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The model used; without one, the reason why it cannot be read (None: no such model exists)."""
+    """The model for a job, or None. `failure` is the reason if a model exists but could not be loaded."""
 
     model: "ServedModel | None"
     failure: str | None
 
 
 RowSource = Callable[["ServedModel", "Sequence[JobAsked]", IntArray, bool], Scored]
-"""A source of feature rows: the model's history as it is now, or the log."""
+"""Source of feature rows: the current history of the model (`from_history`), or the log (in a replay)."""
 
 
 def from_history(model: "ServedModel", asked: "Sequence[JobAsked]", index: IntArray, counted: bool) -> Scored:
-    """Build the rows of jobs from the model's history; with `counted`, count the measured runs behind each."""
+    """Build the feature rows of jobs from the model's history; if `counted`, also count each job's measured runs."""
     history = model.history
     built = model.rows.rows(asked, history)
     runs, (first, last) = [0] * len(asked), built.versions
@@ -66,7 +66,7 @@ def from_history(model: "ServedModel", asked: "Sequence[JobAsked]", index: IntAr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedbackUsed:
-    """The results of `Learned` that one call used, by the arguments of the method."""
+    """The results of the methods of `Learned` that one call used, by the arguments of the method."""
 
     modes: "dict[Parts, Mode]" = field(default_factory=dict)
     brakes: dict[Parts, str | None] = field(default_factory=dict)
@@ -75,11 +75,11 @@ class FeedbackUsed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """The inputs of one call: one snapshot of the models, so that no answer mixes two versions, and all that was read.
+    """The inputs of one call: a snapshot of the models, so that no response mixes two versions, and everything read.
 
-    `chosen` holds the models that answer, `scored` the feature rows built for them, `row_jobs` (as long) the jobs of
-    those rows, `failed` the models that failed, by reference, `feedback_used` the learned rules applied. Together with
-    the bundles, they are enough to make the same answer again.
+    `chosen` holds the models used, `scored` the feature rows built for them, and `row_jobs` the model and jobs of each
+    entry of `scored`. `failed` holds the errors of models that failed, by reference, and `feedback_used` the learned
+    rules applied. With these and the bundles, the same response can be computed again.
     """
 
     snapshot: "Snapshot"
@@ -92,7 +92,7 @@ class RequestContext:
     feedback_used: FeedbackUsed = field(default_factory=FeedbackUsed)
 
     def choice(self, kind: Kind, whose: Whose) -> Choice:
-        """Return the model that answers for jobs of a trace, workload and task type."""
+        """Return the model for jobs of a trace, workload and task type."""
         found = self.chosen.get((kind, whose))
         if found is None:
             model = self.snapshot.model_of(kind, *whose)
@@ -101,25 +101,25 @@ class RequestContext:
         return found
 
     def cited(self) -> tuple[str, ...]:
-        """Return the references of the models chosen for this call."""
+        """Return the sorted references (`<name>@<version>`) of the models used by this call."""
         return tuple(sorted({each.model.reference for each in self.chosen.values() if each.model is not None}))
 
     def rows(self, model: "ServedModel", asked: "Sequence[JobAsked]", index: IntArray, *, counted: bool) -> Scored:
-        """Return the feature rows of jobs for a model; `index` (n,) gives their positions in the call.
+        """Return the feature rows of jobs for a model; `index` (n,) is the position of each job in the call.
 
-        With `counted`, count the measured runs behind each job; otherwise the counts are 0.
+        If `counted`, each job's measured runs are counted; otherwise the counts are 0.
 
         Raises
         ------
         PredictorUnavailable
-            The rows cannot be built.
+            The rows cannot be built, or the model failed earlier in this call.
         """
         self._check(model)
         try:
             seen = self.row_source(model, asked, index, counted)
-        except BadRequest:  # a logged record that does not match
+        except BadRequest:  # in a replay, the log does not have these rows
             raise
-        except Exception as error:  # a failing model costs only its own jobs their answers
+        except Exception as error:  # a failing model must affect only its own jobs
             raise self._note_failure(model, error) from error
         self.scored.append(seen)
         self.row_jobs.append((model, asked))
@@ -131,16 +131,16 @@ class RequestContext:
         Raises
         ------
         PredictorUnavailable
-            The model cannot answer.
+            The model failed, now or earlier in this call.
         """
         self._check(model)
         try:
             return model.margins(target, matrix)
-        except Exception as error:  # a failing model costs only its own jobs their answers
+        except Exception as error:  # a failing model must affect only its own jobs
             raise self._note_failure(model, error) from error
 
     def mode(self, trace: str, task_type: str, group: str | None, cluster: str | None) -> "Mode":
-        """Return the mode of a job."""
+        """Return the mode (`observe` or `enforce`) of a job's recommendation."""
         key = (trace, task_type, group, cluster)
         found = self.feedback_used.modes.get(key)
         if found is None:
@@ -148,7 +148,7 @@ class RequestContext:
         return found
 
     def braked(self, trace: str, task_type: str, cluster: str | None) -> str | None:
-        """Return why jobs of a type are currently not shrunk, and since when; None if they may be."""
+        """Return why and since when jobs of a type must not be shrunk; None if they may be shrunk."""
         key = (trace, task_type, cluster)
         if key not in self.feedback_used.brakes:
             stop = self.learned.braked(trace, task_type, cluster)
@@ -158,7 +158,7 @@ class RequestContext:
     def memory_floor_gib(
         self, trace: str, cluster: str | None, group: str | None, role: str, user: str | None
     ) -> float:
-        """Return the memory below which similar jobs were killed, NaN without one; similar: see `Learned`."""
+        """Return the memory below which similar jobs were killed, or NaN; see `Learned.memory_floor_gib`."""
         key = (trace, cluster, group, role, user)
         found = self.feedback_used.floors_gib.get(key)
         if found is None:
@@ -177,7 +177,7 @@ class RequestContext:
 
 
 def asked_of(job: Job, model: "ServedModel") -> JobAsked:
-    """Return a job as features are built from it; a missing cluster is looked up by VC in the history."""
+    """Convert a job to the form from which features are built; a missing cluster is looked up by VC in the history."""
     request = job.request
     return JobAsked(
         trace=job.trace,
@@ -201,7 +201,10 @@ def asked_of(job: Job, model: "ServedModel") -> JobAsked:
 
 
 def asked_of_row(row: JobRow, history: OnlineHistory, *, trace: str, now: float) -> JobAsked:
-    """Return a job as features are built from it; defaults are `trace`, the cluster of its VC and `now`."""
+    """Convert a job of a call to the form from which features are built.
+
+    Missing values are replaced: the trace by `trace`, the cluster by that of the job's VC, the submit time by `now`.
+    """
     request = request_of(row)
     return JobAsked(
         trace=row.trace or trace,

@@ -1,7 +1,7 @@
-"""Scoring calls: one named model predicts jobs given as the columns of its MLflow signature.
+"""Scoring calls: one named model predicts jobs that are given as the columns of its MLflow signature.
 
-Columns become the same call that `/v1/predictions` takes, so answers and log are the same. No HTTP here. Called by the
-service, for the Open Inference Protocol and MLflow's scoring protocol.
+The columns are converted to a call of `/v1/predictions`, so both calls give the same predictions and log records. No
+HTTP here. Called by the service for the Open Inference Protocol and for MLflow's scoring protocol.
 """
 
 import math
@@ -30,12 +30,12 @@ _REQUEST: Final = "req_"
 _WANTED: Final[Mapping[str, Output]] = dict(zip(("runtime", "usage"), WANTED, strict=True))
 
 Columns = Mapping[str, Sequence[object]]
-"""Values by column, all of one length; None where nothing is known."""
+"""Values by column name; columns have equal length, and a missing value is None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """The answer of a model: its version, and one value per job in each output column; None where unknown."""
+    """The predictions of a model, with its version: output columns with one value per job, None if unknown."""
 
     name: str
     version: str
@@ -44,14 +44,14 @@ class Scores:
 
 
 def model_named(snapshot: "Snapshot", caller: Caller, name: str | None, version: str | None = None) -> "ServedModel":
-    """Return the model that serves under a name; without a name, the only one within reach.
+    """Return the champion with a name; without a name, the only champion that the caller may use.
 
     Raises
     ------
     BadRequest
-        No name, and more than one model.
+        No name is given, and the caller may use no model or several.
     NotKnown
-        No such model or version within reach.
+        The caller may use no such model, or another version of it serves.
     """
     reached = {n: m for n, m in snapshot.champions.items() if caller.reaches(m.bundle.card.trace)}
     if name is None:
@@ -67,12 +67,12 @@ def model_named(snapshot: "Snapshot", caller: Caller, name: str | None, version:
 
 
 def scores_of(model: "ServedModel", answered: Answered) -> Scores:
-    """Return the columns of an answer about one model's jobs.
+    """Return the output columns of a prediction call that used one model.
 
     Raises
     ------
     PredictorUnavailable
-        The model cannot answer.
+        The model could not predict one of the jobs.
     """
     card = model.bundle.card
     predictions = PredictAnswer.model_validate_json(answered.body).predictions
@@ -89,14 +89,14 @@ def scores_of(model: "ServedModel", answered: Answered) -> Scores:
 
 
 def body_of(model: "ServedModel", columns: Columns, caller: Caller) -> PredictBody:
-    """Return the prediction call for one model's jobs; absent columns are null or have their default.
+    """Return input columns as the body of a prediction call; a missing column gets its default or is null.
 
     Raises
     ------
     BadRequest
         A column is unknown, or a value is invalid.
     Forbidden
-        A job is out of the caller's reach.
+        The caller may not access a job's trace or cluster.
     """
     body = _body(model, columns)
     for i, job in enumerate(body.jobs):
@@ -123,7 +123,7 @@ def _body(model: "ServedModel", columns: Columns) -> PredictBody:
 
 
 def _complaint(error: ValidationError, columns: Columns) -> str:
-    """Return the first fault, by column and row of the request, and the number of further faults."""
+    """Return a message about the first invalid value, with its column and row, and the number of further ones."""
     first = error.errors(include_url=False, include_input=False)[0]
     _, row, *path = first["loc"]
     column = f"{_REQUEST}{path[-1]}" if path[0] == "request" else str(path[0])
@@ -145,7 +145,7 @@ def _absent(value: object) -> bool:
 
 
 def _in_utc(at: str) -> str:
-    """Return a time with its zone; without one it is UTC, as MLflow's datetimes are."""
+    """Return a time as text with a time zone; a time without one is in UTC, as in MLflow."""
     date, _, time = at.replace(" ", "T").partition("T")
     if not time:
         return f"{date}T00:00:00Z"

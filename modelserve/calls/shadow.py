@@ -1,7 +1,7 @@
-"""Shadow comparisons: score the jobs of an answer again with the challenger model, and store both results.
+"""Shadow comparisons: predict the jobs of a response with the challenger too, and store both predictions.
 
-The answer itself is never changed, delayed or failed: work that does not fit in the queue is dropped and counted.
-Called by the service; summarised by `modelserve.calls.catalogue`.
+Comparisons never change or delay a response: those that do not fit into the queue are dropped and counted. Called by
+the service; summarised by `modelserve.calls.catalogue`.
 """
 
 import logging
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 __all__ = ["Shadow"]
 
 WAITING: Final = 64
-"""Most answers waiting for comparison; further ones are dropped."""
+"""Maximum number of comparisons in the queue; further ones are dropped."""
 WAITING_JOBS: Final = 20_000
-"""Most jobs waiting for comparison, since the queue holds their matrices."""
+"""Maximum number of jobs in the queue, which holds their feature rows in memory."""
 STOP_S: Final = 5.0
-"""Longest wait for the running comparison when stopping."""
+"""Maximum time in seconds that `stop` waits for the running comparison."""
 
 STORED: Final = 200
-"""Compare at most this many jobs of one answer, the first ones."""
+"""Maximum number of jobs compared in one response; further jobs of the response are skipped."""
 
 logger = logging.getLogger(__name__)
 
@@ -51,9 +51,9 @@ class _Task:
 
 
 class Shadow:
-    """A bounded queue of answers, and one thread that scores them with challengers; it starts with the first answer.
+    """A bounded queue of comparisons, and a thread that makes them; the thread starts with the first comparison.
 
-    `keep` stores a batch of comparisons; its exceptions are logged and otherwise ignored.
+    The argument `keep` stores a batch of comparisons. Its exceptions are logged and otherwise ignored.
     """
 
     def __init__(self, keep: Callable[[Sequence[Comparison]], object]) -> None:
@@ -66,7 +66,7 @@ class Shadow:
         self.dropped = 0
 
     def offer(self, context: "RequestContext", call: Call) -> None:
-        """Queue the rows of an answer's run-time models that have challengers; never blocks."""
+        """Queue the jobs of a response whose run-time model has a challenger, without blocking."""
         if not context.snapshot.challengers or self._stopped:
             return
         for (champion, asked), seen in zip(context.row_jobs, context.scored, strict=True):
@@ -76,7 +76,7 @@ class Shadow:
                 self._put(_Task(call=call, champion=champion, challenger=challenger, seen=seen, asked=asked))
 
     def stop(self) -> None:
-        """End the thread after the running comparison; drop the rest of the queue."""
+        """Empty the queue, and end the thread after the running comparison."""
         self._stopped = True
         try:
             while True:

@@ -1,6 +1,6 @@
-"""Calls of what-if: the predicted run time of one job as one resource varies, with the range seen in training marked.
+"""What-if calls: the predicted run time of one job for several values of one requested resource.
 
-No HTTP, and nothing is recommended here. Called by the service.
+Each value is marked as inside or outside the range seen in training. No HTTP here. Called by the service.
 """
 
 import math
@@ -22,20 +22,22 @@ from scheduler_core.types import RESOURCES, FloatArray, Job
 __all__ = ["what_if"]
 
 SMALLEST_SHARE: Final = 0.1
-"""Start of the curve as a share of its end, if training saw no smaller value."""
+"""First value of the curve as a share of the last, where request and training range are one and the same value."""
 
 
 def what_if(
     context: RequestContext, body: WhatIfBody, caller: Caller, *, default_trace: str | None, now: float
 ) -> Answered:
-    """Predict the run time of one job along one resource, or return the reason why not. Nothing is logged.
+    """Predict the run time of one job for several values of one resource, or return why it cannot be predicted.
+
+    Nothing is logged.
 
     Raises
     ------
     BadRequest
-        The job is of no trace.
+        Neither the job nor the call names a trace, and there is no default.
     Forbidden
-        The job is out of the caller's reach.
+        The caller may not access the job's trace or cluster.
     """
     trace = body.trace or default_trace
     check_jobs([body.job], trace, caller, field="job")
@@ -89,7 +91,9 @@ def _curve(predictor: LivePredictor, job: Job, body: WhatIfBody) -> dict[str, ob
 
 
 def values_along(requested: float, ends: tuple[float, float] | None, points: int, *, shared: bool) -> FloatArray:
-    """Return ascending values from the lower end of support or request to the upper, always with the request itself.
+    """Return about `points` ascending values that cover the training range `ends` and the request, including the request.
+
+    GPU counts (`shared`) are rounded up to allowed GPU shares.
 
     Examples
     --------
@@ -106,7 +110,7 @@ def values_along(requested: float, ends: tuple[float, float] | None, points: int
     if shared:
         even = round_up_gpus(even, POLICY.gpu_grid)
     elif math.isfinite(requested):
-        # Replace the nearest point by the request, so that it is on the curve.
+        # Replace the nearest value by the request.
         even[np.argmin(np.abs(even - requested))] = requested
     asked = [requested] if math.isfinite(requested) else []
     return np.unique(np.append(even, asked))
