@@ -1,6 +1,6 @@
-"""Find recommendations that were not applied: finished jobs with their full request, matched with the logged answers.
+"""Find recommendations that were not applied, by matching finished jobs that were not shrunk with the logged responses.
 
-Nothing is recommended here. Called by `modelserve.learning.modes`.
+No recommendations are made here. Called by `modelserve.learning.modes`.
 """
 
 import json
@@ -14,21 +14,24 @@ from modelserve.store.answers import AnswerRecord, Part, named_answers, newest_a
 from modelserve.store.realised import RESOURCES, Ran
 
 ANSWERS_LOOKED_THROUGH: Final = 2_000
-"""Number of newest logged recommendations searched for a job by name."""
+"""Maximum number of logged responses searched for jobs by name, newest first."""
 ANSWERS_LOOKED_UP: Final = 500
-"""Number of logged recommendations read by answer id."""
+"""Maximum number of logged responses read by the answer id that jobs report."""
 READ_BYTES: Final = 64 * 2**20
-"""Total size of the records read in each way."""
+"""Maximum total size of the records read by id, and of the records searched by name."""
 RECOMMENDATION: Final = "recommendation"
 _PARTS: Final[tuple[Part, ...]] = ("context", "response")
 
 Name = tuple[str, str, str]
-"""Trace, cluster (empty where none was named) and job id."""
+"""Trace, cluster (empty if unknown) and id of a job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foregone:
-    """A job that ran with its request although less was recommended; `hours` are in the order of `RESOURCES`."""
+    """A job that ran with its full request although less was recommended.
+
+    `hours` are the resource-hours it would have saved, in the order of `RESOURCES`.
+    """
 
     trace: str
     task_type: str
@@ -36,11 +39,11 @@ class Foregone:
 
 
 def foregone_of(store: Store, ran: Sequence[Ran]) -> list[Foregone]:
-    """Return the finished jobs that could have been shrunk, and by how much.
+    """Return the finished jobs that were not shrunk although less was recommended, and what they would have saved.
 
-    A job is found in the answer whose id it reports, otherwise by name, cluster and trace in the newest answer that
-    contains it. An answer without a cluster matches too if jobs of that name ran on one cluster only, since feedback
-    may fill in the cluster from the virtual cluster.
+    A job's recommendation is taken from the response whose id the job reports, otherwise from the newest response with
+    a job of the same trace, cluster and id. A recommendation without a cluster matches if jobs of that id ran on one
+    cluster only, since feedback may have filled in the cluster from the virtual cluster.
 
     Raises
     ------
@@ -63,7 +66,7 @@ def foregone_of(store: Store, ran: Sequence[Ran]) -> list[Foregone]:
 
 
 def _named_without_cluster(names: Iterable[Name]) -> dict[Name, Name]:
-    """Map each name without its cluster to the full name; leave out names that match several jobs."""
+    """Map each name with an empty cluster to the full name; leave out names for which there are several clusters."""
     met: dict[Name, list[Name]] = {}
     for trace, cluster, job_id in names:
         met.setdefault((trace, "", job_id), []).append((trace, cluster, job_id))
@@ -82,7 +85,7 @@ def _records(store: Store, jobs: Sequence[Ran]) -> Iterator[AnswerRecord]:
 
 
 def _targets(record: AnswerRecord) -> Iterator[tuple[Name, tuple[float | None, ...]]]:
-    """Yield the target of every job of a recommendation; nothing for an unreadable record."""
+    """Yield the name and recommended target of every job in a record; yield nothing for an unreadable record."""
     try:
         jobs = json.loads(record.context)["body"]["jobs"]
         answers = json.loads(record.response)["recommendations"]

@@ -1,6 +1,6 @@
 """Drift: compare a model's recent errors and coverage with its card, and its recent inputs with its training data.
 
-Reads the stored finished jobs, which were scored when they were reported, and the log of answers; changes nothing.
+Reads the finished jobs, which are stored with the predictions for them, and the log of responses. Nothing is written.
 Called by the service.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["champion_errors", "read_drift"]
 
 LOWER_BOUNDS: Final = frozenset({"timeout"})
-"""Outcomes whose run time is only a lower bound."""
+"""Outcomes of jobs that were stopped early, so that their run time is only a lower bound."""
 RESOURCE_OF_TARGET: Final = {"cpu_cores": "cpu_cores", "mem_gib": "mem_gib", "gpus": "gpus", "gpu_mem_gib": "gpus"}
 USED_OF_TARGET: Final = {
     "cpu_cores": "used_cpu_cores",
@@ -54,7 +54,7 @@ def read_drift(
     *,
     window: int,
 ) -> DriftAnswer:
-    """Judge every model within the caller's reach by the newest `window` finished jobs and logged answers within it.
+    """Return the drift of every model the caller may see, from the newest `window` finished jobs and logged inputs.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def read_drift(
 
 
 def champion_errors(store: Store, snapshot: "Snapshot", *, window: int) -> dict[str, Error]:
-    """Return the errors of every run-time champion by its name, from finished jobs alone.
+    """Return the recent errors of every run-time champion by name; inputs are not compared.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def champion_errors(store: Store, snapshot: "Snapshot", *, window: int) -> dict[
 
 def _finished(store: Store, caller: Caller, alias: Alias, model: "ServedModel", window: int) -> list[Finished]:
     kind = model.bundle.card.kind
-    if (alias, kind) == ("challenger", "usage"):  # challengers are compared on run time only
+    if (alias, kind) == ("challenger", "usage"):  # finished jobs are scored with run-time challengers only
         return []
     by: ScoredBy = "challenger" if alias == "challenger" else "run_time" if kind == "runtime" else "usage"
     return newest_finished(
@@ -143,10 +143,10 @@ def _run_times(model: "ServedModel", jobs: Sequence[Finished], *, challenger: bo
     metrics = model.bundle.card.metrics
     quantiles = [(job.challenger_p50_s, job.challenger_p90_s) if challenger else (job.p50_s, job.p90_s) for job in jobs]
     known = [(job.run_s, p50, p90) for job, (p50, p90) in zip(jobs, quantiles, strict=True) if p50 and p90]
-    # As in training, a run time below one second counts as one second.
+    # Run times below one second count as one second, as in training.
     log_y, log_p50, log_p90 = np.log(np.maximum(np.array(known).reshape(-1, 3), 1.0)).T
     coverage = _coverage("p90", log_y <= log_p90, metrics.get("coverage_p90"))
-    # The pinball loss at quantile 0.5 is half the absolute error.
+    # The card has the pinball loss of the p50, which is half the mean absolute error.
     half = metrics.get("pinball_p50")
     expected = None if half is None else 2.0 * half
     if len(known) < THRESHOLDS.least_jobs:
@@ -170,7 +170,7 @@ def _run_times(model: "ServedModel", jobs: Sequence[Finished], *, challenger: bo
 
 
 def _use(model: "ServedModel", target: str, jobs: Sequence[Finished]) -> Coverage:
-    """Judge one target by unshrunk jobs only: a shrunk job could not use more than it was given."""
+    """Return the coverage of a usage target, from unshrunk jobs only: a shrunk job cannot use more than it got."""
     covered = []
     for job in jobs:
         used, peak = getattr(job, USED_OF_TARGET[target]), getattr(job, f"peak_{target}")

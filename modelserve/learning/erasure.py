@@ -1,7 +1,8 @@
-"""Erasure: delete a user's finished jobs and logged answers, and leave a mark by which histories drop the user's runs.
+"""Erasure of a user: delete the user's finished jobs and logged responses, and record the erasure in the store.
 
-Models loaded later drop the user's jobs that were submitted up to the erasure; a report sent again afterwards is stored
-as new. Histories are changed by `modelserve.learning.feed` in every worker. Called by the service and the feed.
+Because of this record, `modelserve.learning.feed` removes the user's runs from the histories in every worker. Models
+loaded later drop the user's jobs submitted up to the erasure. A report sent again afterwards is stored as new. Called
+by the service and the feed.
 """
 
 import json
@@ -25,18 +26,18 @@ __all__ = ["erase_user", "strike_late"]
 def erase_user(
     store: Store, log: AnswerLog, feed: Feed, caller: Caller, trace: str, user: str, cluster: str | None, *, at: float
 ) -> ErasureAnswer:
-    """Delete a user's history in one cluster, or in all within the caller's reach; repeating it is harmless.
+    """Delete a user's jobs and logged responses in one cluster; without `cluster`, in all that the caller may access.
 
-    `at` is the time of the erasure (Unix, s).
+    `at` is the time of the erasure (Unix, s). The call may be repeated.
 
     Raises
     ------
     BadRequest
         A name contains a NUL character.
     Forbidden
-        The trace or cluster is out of the caller's reach.
+        The caller may not access the trace or the cluster.
     StoreError
-        Feedback was not deleted, or not every answer; repeat the call.
+        Some jobs or responses were not deleted; the call should be repeated.
     """
     if any("\x00" in name for name in (trace, user, cluster or "")):
         raise BadRequest("user: found a NUL character, expected a name without one")
@@ -47,7 +48,7 @@ def erase_user(
         Erasure(trace=trace, cluster=each, user=user, before_us=round(at * 1e6), caller=caller.name, at=at)
         for each in (sorted(clusters) if clusters is not None else [""])
     ]
-    log.flush()  # waiting answers are deleted and counted too
+    log.flush()  # so that responses still in the write queue are deleted and counted too
     gone = write_erasures(store, marks)
     named = [
         answer_id for answer_id, of, context in answer_contexts(store) if any(_names(m, of, context) for m in marks)
@@ -65,12 +66,12 @@ def erase_user(
 
 
 def strike_late(store: Store, log: AnswerLog, erasure: Erasure) -> None:
-    """Delete answers that name an erased user and were given before the erasure but written after it.
+    """Delete logged responses about an erased user that were given before the erasure but written to the log after it.
 
     Raises
     ------
     StoreError
-        Not all of it was deleted.
+        Some of them were not deleted.
     """
     log.refuse(lambda record: record.at <= erasure.at and _names(erasure, record.trace, record.context))
     late = answer_contexts(store, since=erasure.at - REFUSED_S, until=erasure.at)
@@ -79,12 +80,12 @@ def strike_late(store: Store, log: AnswerLog, erasure: Erasure) -> None:
 
 
 def _names(erasure: Erasure, trace: str, context: bytes) -> bool:
-    """Return whether an answer names the user; such an answer is deleted whole."""
+    """Return whether a logged call has a job of the erased user; the whole record is then deleted."""
     mentioned = to_json(erasure.user) in context
-    if not mentioned and b"\\" not in context:  # logged bodies are unchanged JSON, in which any letter may be escaped
+    if not mentioned and b"\\" not in context:  # without escapes, a text search finds every user name
         return False
     try:
-        body = json.loads(context)["body"]  # every logged call has a list of jobs
+        body = json.loads(context)["body"]  # the body of every logged call has `jobs`
         default = body.get("trace") or trace
         return any(
             job.get("user") == erasure.user

@@ -1,7 +1,7 @@
-"""The feed: apply changes that any worker stored since the last poll to the histories and to the learnt state.
+"""The feed: apply the changes stored by all workers to this worker's histories and learnt state.
 
-Changes are read in the order of their numbers; while the store is unavailable, nothing changes. Called on a timer,
-after feedback and decisions, and before each recommendation.
+Changes (feedback, modes, brakes, erasures) are applied in the order of their numbers. While the store is unavailable,
+the state stays as it is. Called on a timer, after feedback and mode changes, and before each recommendation.
 """
 
 import logging
@@ -26,30 +26,34 @@ from modelserve.store.finished import Finished, finished_between, past_of
 __all__ = ["Feed"]
 
 PAST_RUNS: Final = GROWTH_ROWS
-"""Number of newest finished jobs of each cluster that a newly loaded model is given: as many as a history can take.
-Earlier jobs enter the model's own history when it is trained again."""
+"""Maximum number of newest finished jobs per cluster that are added to the history of a newly loaded model.
+
+It is the number of runs that a history can add. Earlier jobs are included when the model is trained again.
+"""
 PAGE: Final = 5_000
-"""Number of changes applied in one step."""
+"""Maximum number of changes read and applied at once."""
 RETRY_S: Final = 1.0
-"""Seconds before `fresh` reads again from a store that failed."""
+"""Time in seconds after a failure of the store during which `fresh` does not query it."""
 
 logger = logging.getLogger(__name__)
 
 
 class Learner(Protocol):
-    """The models as the feed uses them: add runs, drop users (`loading.models.ModelSet`)."""
+    """The methods of `modelserve.loading.models.ModelSet` that the feed calls."""
 
     def learn(self, runs: Sequence[EndedRun]) -> object:
-        """Add runs to the histories of their trace; known ones are skipped."""
+        """Add runs to the histories of their trace; runs already in a history are skipped."""
 
     def forget(self, trace: str, user: str, clusters: frozenset[str] | None) -> object:
-        """Drop a user's runs from the histories of a trace."""
+        """Remove a user's runs from the histories of a trace, in some clusters or (None) in all."""
 
 
 class Feed:
-    """The changes of a store, applied in their order; `learned` is replaced in one assignment.
+    """Applies the changes in a store to the models and to the learnt state.
 
-    `erased` is called with each erasure after the models dropped the user, and again if the store failed.
+    `learned` is the learnt state; it is replaced in one assignment, so threads may read it without a lock. The argument
+    `erased` is called with each erasure after the models dropped the user's runs; if it fails with `StoreError`, it is
+    called again by the next poll.
     """
 
     def __init__(
@@ -78,14 +82,14 @@ class Feed:
             self._attempt(self._start)
 
     def poll(self) -> int:
-        """Apply new changes and return their number; 0 while the store is unavailable."""
+        """Apply the changes since the last poll and return their number; 0 while the store is unavailable."""
         with self._lock:
             return self._attempt(self._read_on) or 0
 
     def fresh(self) -> Learned:
-        """Return the learnt state, after one small query for new changes.
+        """Return the learnt state after applying new changes, if one small query finds any.
 
-        After a failure the store is queried again after `RETRY_S` only, so that recommendations stay fast.
+        For `RETRY_S` seconds after a failure the store is not queried, so that recommendations stay fast.
         """
         if self._monotonic() >= self._silent_until:
             try:
@@ -98,9 +102,9 @@ class Feed:
         return self.learned
 
     def past(self, trace: str) -> Iterable[EndedRun]:
-        """Return the newest finished jobs of a trace as runs for histories; none while the store is unavailable.
+        """Return the newest finished jobs of a trace as runs for a new history.
 
-        A later `poll` adds missing runs.
+        While the store is unavailable, none are returned; the next successful `poll` then adds them.
         """
         try:
             return [ended_run(row) for row in past_of(self._store, trace, each=PAST_RUNS)]
@@ -110,7 +114,7 @@ class Feed:
             return []
 
     def tombstones(self, trace: str) -> tuple[Erasure, ...]:
-        """Return the erasures of a trace; every newly loaded model drops those users' runs."""
+        """Return the erasures of a trace, for newly loaded models to drop the runs of these users."""
         return tuple(each for each in self._erasures if each.trace == trace)
 
     def _attempt(self, work: Callable[[], int]) -> int | None:
@@ -129,7 +133,7 @@ class Feed:
         self._silent_until = self._monotonic() + RETRY_S
 
     def _start(self) -> int:
-        """Rebuild the state from all stored changes; models get their runs by `past` when they are loaded."""
+        """Build the learnt state from all stored changes; models get finished jobs from `past` when they are loaded."""
         upto = self._store.seq()
         self._erasures = tuple(controls_between(self._store, Erasure, 0, upto))
         self._state = state_of(self._store, self._settings, upto)
@@ -159,9 +163,9 @@ class Feed:
         ]
         changes.sort(key=lambda change: change.seq)
         erased = [change for change in changes if isinstance(change, Erasure)]
-        # After an erasure the state is rebuilt from the remaining changes.
+        # The state cannot unlearn a user, so after an erasure it is rebuilt from the changes left in the store.
         relearnt = state_of(self._store, self._settings, upto) if erased else None
-        # Record erasures before the models drop the runs, for models loaded meanwhile. This may be a second attempt.
+        # Models loaded from now on drop these users (`tombstones`). Skip erasures noted by an attempt that then failed.
         known = {each.seq for each in self._erasures}
         new = tuple(each for each in erased if each.seq not in known)
         self._erasures += new
@@ -191,26 +195,26 @@ class Feed:
     def _teach(self, runs: Sequence[EndedRun]) -> None:
         try:
             self._models.learn(runs)
-        except FeatureError as error:  # one failing history must not stop later changes
+        except FeatureError as error:  # a failing history must not stop later changes
             logger.error("%d finished jobs could not be added to a history: %s", len(runs), error)
 
     def _forget(self, erasure: Erasure) -> None:
         try:
             self._models.forget(erasure.trace, erasure.user, frozenset({erasure.cluster}) if erasure.cluster else None)
-        except FeatureError as error:  # as above; a model loaded later drops the runs by the mark
+        except FeatureError as error:  # as above; models loaded later drop the runs (`tombstones`)
             logger.error("a user of %s could not be removed from a history: %s", erasure.trace, error)
 
     def _write_brakes(self) -> None:
-        # Brakes are stored separately, since the jobs that caused them may be erased while the brake stays.
+        # A brake is stored as a change of its own, so that it remains if the jobs that caused it are erased.
         for (trace, cluster, task_type), stop in list(self._state.unwritten.items()):
             brake = Brake(trace=trace, cluster=cluster, task_type=task_type, why=stop.why, at=stop.since)
             if write_brake(self._store, brake, seen=self._state.seq):
                 del self._state.unwritten[trace, cluster, task_type]
-            # Otherwise the next poll clears it.
+            # Otherwise another worker set or released this brake meanwhile; the next poll applies that change.
 
 
 def ended_run(row: Finished) -> EndedRun:
-    """Return a finished job as a run for histories, with the use that counts as measured."""
+    """Convert a finished job to a run for histories, with only the measurements that may be learnt from."""
     use = teachable_use(row)
     return EndedRun(
         trace=row.trace,

@@ -1,6 +1,6 @@
-"""Feedback: check the reports of finished jobs, score them with the current models, and store each job once.
+"""Feedback calls: check the reports of finished jobs, predict them with the current models, and store each job once.
 
-Learning from it is in `learned` and `feed`. Called by the service.
+The stored jobs are learnt from in `modelserve.learning.feed` and `modelserve.learning.learned`. Called by the service.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["take_feedback"]
 
 AHEAD: Final = timedelta(minutes=5)
-"""Maximum seconds of a reported end ahead of this machine's clock; later ends are refused."""
+"""Maximum time by which a reported end may be ahead of this machine's clock; later ends are rejected."""
 
 
 def take_feedback(
@@ -39,16 +39,16 @@ def take_feedback(
     default_trace: str | None,
     at: float,
 ) -> FeedbackAnswer:
-    """Store the reports of finished jobs and learn from them; the whole call is checked before anything is stored.
+    """Store the reports of finished jobs and learn from them, after checking all reports of the call.
 
     Raises
     ------
     BadRequest
         A row has no trace and there is no default, or its end is in the future.
     Forbidden
-        A row is out of the caller's reach.
+        The caller may not access the trace or cluster of a row.
     StoreError
-        Nothing was stored.
+        The store is unavailable; nothing was stored.
     """
     rows = [_finished(body, index, caller, default_trace, at) for index in range(len(body.feedback))]
     rows = _placed(store, rows, snapshot)
@@ -63,7 +63,7 @@ def take_feedback(
 
 
 def _placed(store: Store, rows: Sequence[Finished], snapshot: "Snapshot") -> list[Finished]:
-    """Fill in a missing cluster: from an earlier report of the job, otherwise from its VC in the current history."""
+    """Fill in missing clusters, from an earlier report of the job, otherwise from its VC in the current history."""
     unplaced = [(row.trace, row.job_id, row.role) for row in rows if not row.cluster]
     stored = reports_of(store, unplaced) if unplaced else {}
     placed = []
@@ -76,7 +76,10 @@ def _placed(store: Store, rows: Sequence[Finished], snapshot: "Snapshot") -> lis
 
 
 def _stored_cluster(row: Finished, reports: Sequence[Report]) -> str | None:
-    """Return the cluster of an earlier report of the job; it holds even if the VC moved since."""
+    """Return the cluster in an earlier report of the job, or None.
+
+    It is preferred to the cluster of the job's VC, since a VC may have moved to another cluster.
+    """
     same = [each for each in reports if each.digest == row.digest]
     alike = [each for each in reports if not each.cluster or (each.vc, each.submit_us) == (row.vc, row.submit_us)]
     return next((each.cluster for each in (*same, *alike)), None)
@@ -144,8 +147,8 @@ def _finished(body: FeedbackBody, index: int, caller: Caller, default_trace: str
         "gpu_mem_max_gib": row.used.gpu_mem_max_gib,
     }
     digest = hashlib.sha256(json.dumps(columns, sort_keys=True).encode()).hexdigest()
-    # The digest ignores the cluster, so that a filled-in cluster does not make a report different.
-    return Finished(**columns, cluster=row.cluster or "", digest=digest, caller=caller.name, at=at)  # type: ignore[arg-type]  # a column each
+    # The digest leaves out the cluster, so that reports with and without the cluster of the same job are equal.
+    return Finished(**columns, cluster=row.cluster or "", digest=digest, caller=caller.name, at=at)  # type: ignore[arg-type]  # the keys are columns of `Finished`
 
 
 def _microseconds(at: datetime) -> int:

@@ -1,6 +1,7 @@
-"""Hindsight: predict finished jobs with the current models, as of each submission.
+"""Hindsight: predict finished jobs with the current models, from what was known when each job was submitted.
 
-The predictions are stored with the jobs for errors and drift; a failing model leaves its columns empty. Called by
+The predictions are stored with the jobs, to compute errors and drift from them. If a model fails, its predictions are
+left empty. Called by
 `modelserve.learning.feedback`.
 """
 
@@ -27,9 +28,9 @@ logger = logging.getLogger(__name__)
 
 
 def scored_in_hindsight(rows: Sequence[Finished], snapshot: "Snapshot") -> list[Finished]:
-    """Return the jobs with the predictions of champions and challengers; None without a model.
+    """Return the jobs with the predictions of champions and challengers; None where there is no model.
 
-    Predictions use the original request, so a shrunk job's run time is compared with the unshrunk prediction.
+    The predictions are for the original request, also for jobs that ran with a smaller allocation.
     """
     scored = list(rows)
     for find, score in (
@@ -47,7 +48,7 @@ def scored_in_hindsight(rows: Sequence[Finished], snapshot: "Snapshot") -> list[
         for reference, places in members.items():
             figures = _safely(score, models[reference], [rows[i] for i in places])
             for i, each in zip(places, figures, strict=True):
-                scored[i] = replace(scored[i], **each)  # type: ignore[arg-type]  # columns of `Finished`
+                scored[i] = replace(scored[i], **each)  # type: ignore[arg-type]  # the keys are columns of `Finished`
     return scored
 
 
@@ -70,7 +71,7 @@ def _safely(
 ) -> list[Figures]:
     try:
         return score(model, [_asked(row, model) for row in rows])
-    except Exception as error:  # feedback is stored even if scoring fails
+    except Exception as error:  # feedback must be stored even if a prediction fails
         logger.warning("%s could not score %d finished jobs: %s", model.reference, len(rows), error)
         return [{} for _ in rows]
 

@@ -1,6 +1,7 @@
-"""Input drift: compare the feature rows in the log of answers with those a model was trained on.
+"""Input drift: compare the feature rows that a model received recently with those it was trained on.
 
-The distance itself is computed in `modelserve.bundle.population`. Called by `modelserve.learning.drift`.
+Recent rows are read from the log of responses. The distance is computed in `modelserve.bundle.population`. Called by
+`modelserve.learning.drift`.
 """
 
 import json
@@ -24,19 +25,19 @@ if TYPE_CHECKING:
 Matrix = npt.NDArray[np.float32]
 
 ANSWERS: Final = 1_000
-"""Number of newest logged answers read."""
+"""Maximum number of logged responses read, newest first."""
 READ_BYTES: Final = 64 * 2**20
-"""Total size of these answers."""
+"""Maximum total size of the logged responses that are read."""
 ROWS: Final = 2_000
-"""Most rows read for each model."""
+"""Maximum number of feature rows compared for each model."""
 SHOWN: Final = 10
-"""Number of features listed."""
+"""Number of features with the largest drift that are reported."""
 
 
 def inputs_of(store: Store, models: Sequence["ServedModel"], caller: Caller) -> dict[str, Matrix]:
-    """Return the newest feature rows of each model for jobs within the caller's reach, by model reference.
+    """Return the newest logged feature rows of each model for jobs that the caller may see, by model reference.
 
-    At most `ANSWERS` records and `READ_BYTES` are read, of any trace.
+    For all models together, at most `ANSWERS` records of at most `READ_BYTES` in total are read.
 
     Raises
     ------
@@ -59,7 +60,10 @@ def inputs_of(store: Store, models: Sequence["ServedModel"], caller: Caller) -> 
 
 
 def judged_inputs(model: "ServedModel", matrix: Matrix | None) -> InputDrift:
-    """Compare rows with the model's training population; unknown without one, or with too few rows."""
+    """Compare feature rows with the training rows of a model.
+
+    The verdict is `unknown` if the model stores no distribution of its training rows, or if there are too few rows.
+    """
     population = model.bundle.population
     rows = 0 if matrix is None else len(matrix)
     if population is None or matrix is None or rows < THRESHOLDS.least_rows:
@@ -86,12 +90,12 @@ def judged_inputs(model: "ServedModel", matrix: Matrix | None) -> InputDrift:
 def _shown(record: AnswerRecord) -> Sequence[Scored]:
     try:
         return decode_features(record.features)
-    except BadRequest:  # written by another version: skip
+    except BadRequest:  # skip records written by another version of the service
         return ()
 
 
 def _within(seen: Scored, record: AnswerRecord, caller: Caller) -> Matrix:
-    """Return the rows of jobs within reach; for a caller bound to clusters, jobs that name one of them."""
+    """Return the rows of jobs that the caller may see; if bound to clusters, of jobs that name one of them."""
     if caller.clusters is None:
         return seen.matrix
     try:

@@ -1,7 +1,8 @@
-"""State learnt from feedback: modes, brakes on task types, and memory floors above allocations that were killed.
+"""The learnt state: modes that were set, brakes on task types with too many kills, and memory floors after kills.
 
-Nothing is written; the rules for one job are `modelserve.contract.feedback_rules`. Built by `modelserve.learning.feed`,
-looked up by `modelserve.calls`.
+A floor is a minimum of memory for jobs like one that was killed for memory. Nothing is written to the store here. The
+rules for a single job are in `modelserve.contract.feedback_rules`. Built by `modelserve.learning.feed`; read by
+`modelserve.calls`.
 """
 
 from collections import deque
@@ -22,24 +23,29 @@ from modelserve.store.finished import OOM, Finished, Outcome, outcomes_between
 __all__ = ["Learned"]
 
 OOM_MARGIN: Final = 1.2
-"""Ratio of a memory floor to the allocation that was killed. A kill shows that the peak is higher, not by how much;
-widely used autoscalers also raise memory by a fifth after a kill."""
+"""Ratio of a memory floor to the allocation with which a job was killed.
+
+A kill shows that the job's peak is above its allocation, but not how far. Widely used autoscalers also raise memory by
+a fifth after a kill.
+"""
 CALM_RUNS: Final = 20
-"""Later unshrunk, measured runs of similar jobs (same group or user, and role) that must all stay below the killed
-allocation before the floor is removed."""
+"""Number of consecutive runs with a peak below the killed allocation after which a memory floor is removed.
+
+Only measured runs whose memory was not shrunk count, of the same group (or user) and role.
+"""
 
 Place = tuple[str, str, str, str]
-"""Trace, cluster, task type, group; an empty text means all."""
+"""Trace, cluster, task type and group to which a mode applies; an empty text means all."""
 Key = tuple[str, str, str, str, str]
-"""Trace, cluster, kind of owner (`group` or `user`), its name, role."""
+"""Key of a memory floor: trace, cluster, `group` or `user`, the name of that group or user, and role."""
 
 EVERY = ""
-"""In a place or key: all clusters, types or groups; as a job's cluster: none was named."""
+"""In a `Place`: all clusters, types or groups. As the cluster in a `Key` or of a brake: the job reported none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Why jobs of a type are currently not shrunk, and since when: Unix time of the report that exceeded the limit.
+    """Why jobs of a type are currently not shrunk, and since when (Unix time of the report of the last kill).
 
     >>> str(Stop(why="5 of the last 200 were killed", since=1596274200.0))
     '5 of the last 200 were killed; since 2020-08-01T09:30:00Z'
@@ -54,10 +60,10 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """The learnt state at one moment; `seq` is the number of the latest change in it.
+    """The learnt state at one moment; `seq` is the number of the latest change included.
 
-    For a job without a cluster, the strictest state of all clusters holds (callers bound to clusters must name one).
-    Decisions and reports without a cluster hold for all clusters.
+    Modes, brakes and floors without a cluster apply to jobs of all clusters. For a job without a cluster, a brake or
+    floor of any cluster applies; callers bound to clusters must name the cluster.
     """
 
     default: Mode = "observe"
@@ -67,9 +73,9 @@ class Learned:
     seq: int = 0
 
     def mode(self, trace: str, task_type: str, group: str | None, cluster: str | None = None) -> Mode:
-        """Return the mode of a job: its group's, else its type's, else its trace's, else the settings'.
+        """Return the mode of a job: that of its group, else of its type, else of its trace, else `default`.
 
-        At each level, a mode set for the job's cluster goes before one set for all clusters.
+        At each of these levels, a mode set for the job's cluster takes precedence over a mode for all clusters.
 
         >>> learned = Learned(modes={("pai", "", "", ""): "enforce", ("pai", "", "", "g3"): "observe"})
         >>> learned.mode("pai", "ctr", "g3"), learned.mode("pai", "ctr", "g4"), learned.mode("philly", "other", None)
@@ -87,7 +93,7 @@ class Learned:
         return self.default
 
     def braked(self, trace: str, task_type: str, cluster: str | None = None) -> Stop | None:
-        """Return why jobs of this type are currently not shrunk, or None if they may be."""
+        """Return why jobs of this type must not be shrunk; None if they may be shrunk."""
         if not self.brakes:
             return None
         if cluster is not None:
@@ -97,9 +103,10 @@ class Learned:
     def memory_floor_gib(
         self, trace: str, cluster: str | None, group: str | None, role: str, user: str | None = None
     ) -> float:
-        """Return the memory, with margin, below which similar jobs were killed; NaN if none was.
+        """Return the memory, with a margin, below which similar jobs were killed; NaN if no similar job was killed.
 
-        Similar jobs share group and role; for a job without a group, user and role (and also have no group).
+        Similar jobs have the same group and role. For a job without a group, they have no group either, and the same
+        user and role.
         """
         if not self.floors:
             return np.nan
@@ -123,7 +130,10 @@ class _Floor:
 
 @dataclass(slots=True, kw_only=True)
 class FeedbackState:
-    """The modes, brakes and memory floors after the changes applied so far; `frozen()` returns a copy to look up."""
+    """The modes, brakes and memory floors after the changes applied so far; `frozen` returns an immutable copy.
+
+    `unwritten` holds the brakes that this worker has not yet written to the store.
+    """
 
     settings: ServeSettings
     modes: dict[Place, Mode] = field(default_factory=dict)
@@ -134,7 +144,7 @@ class FeedbackState:
     _floors: dict[Key, _Floor] = field(default_factory=dict)
 
     def frozen(self) -> Learned:
-        """Return the current state as an immutable look-up."""
+        """Return an immutable copy of the current state."""
         return Learned(
             default=self.settings.mode,
             modes=dict(self.modes),
@@ -144,20 +154,20 @@ class FeedbackState:
         )
 
     def set_mode(self, change: ModeSet) -> None:
-        """Set the mode of a place, or remove it."""
+        """Set or remove the mode of a trace, cluster, task type or group."""
         if change.mode:
             self.modes[change.place] = "enforce" if change.mode == "enforce" else "observe"
         else:
             self.modes.pop(change.place, None)
 
     def brake(self, change: Brake) -> None:
-        """Apply a brake that a worker has written to the store."""
+        """Apply a brake that a worker wrote to the store."""
         key = (change.trace, change.cluster, change.task_type)
         self.brakes[key] = Stop(why=change.why, since=change.at)
         self.unwritten.pop(key, None)
 
     def reset(self, change: Reset) -> None:
-        """Release a brake and restart its count of kills."""
+        """Release brakes, and count the kills of their task types anew."""
         for key in [*self.brakes, *self._windows]:
             if change.releases(*key):
                 self.brakes.pop(key, None)
@@ -165,7 +175,7 @@ class FeedbackState:
                 self._windows.pop(key, None)
 
     def finish(self, row: Finished | Outcome) -> None:
-        """Update kill counts and floors from one finished job."""
+        """Update the kill counts and memory floors with one finished job."""
         self._count_kill(row)
         self._move_floor(row)
 
@@ -187,7 +197,7 @@ class FeedbackState:
             return
         key = (row.trace, row.cluster, whose, name, row.role)
         if row.outcome == OOM:
-            # Fall back to peak use if the allocation is unknown.
+            # If the allocation is unknown, use the peak, at which the job was killed.
             killed = row.mem_max_gib if row.alloc_mem_gib is None else row.alloc_mem_gib
             if killed is not None:
                 known = self._floors.get(key) or _Floor(floor_gib=0.0, killed_gib=0.0)
@@ -206,7 +216,7 @@ class FeedbackState:
 
 
 def state_of(store: Store, settings: ServeSettings, upto: int) -> FeedbackState:
-    """Return the state after all stored changes up to number `upto`.
+    """Return the learnt state after all stored changes up to number `upto`.
 
     Raises
     ------

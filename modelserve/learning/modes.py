@@ -1,6 +1,6 @@
-"""Modes and brakes: where recommendations are applied or stopped, and the savings that feedback shows.
+"""Calls for modes and brakes: set and read where recommendations should be applied or are stopped, and what they saved.
 
-Their effect on an answer is in `modelserve.calls.recommendations`. Called by the service.
+The effect of modes and brakes on a recommendation is in `modelserve.calls.recommendations`. Called by the service.
 """
 
 from collections.abc import Sequence
@@ -32,24 +32,24 @@ from modelserve.store.realised import RESOURCES, Ran, Totals, newest_ran, totals
 __all__ = ["read_modes", "set_mode"]
 
 RECENT_JOBS: Final = 10_000
-"""Number of newest finished jobs over which stretch and unapplied recommendations are computed."""
+"""Number of newest finished jobs from which stretch and the savings of unapplied recommendations are computed."""
 
 
 def set_mode(
     store: Store, feed: Feed, body: ModeBody, caller: Caller, *, default_trace: str | None, at: float
 ) -> ModeChange:
-    """Set a mode, unset one or release a brake; return the modes now, and what was replaced or released.
+    """Set a mode, remove a mode or release brakes; return the new modes, and the mode or brakes that were replaced.
 
-    A caller bound to clusters must name one of them, since a mode of the whole trace affects everyone.
+    A caller bound to clusters must name one of them, since a mode of the whole trace affects all clusters.
 
     Raises
     ------
     BadRequest
-        There is no trace, in the call or by default.
+        The call names no trace, and there is no default.
     Forbidden
-        The place is out of the caller's reach.
+        The caller may not access the trace or the cluster.
     StoreError
-        Nothing was set.
+        The store is unavailable; nothing was changed.
     """
     trace = body.trace or default_trace
     if trace is None:
@@ -97,7 +97,7 @@ def _brake_held(place: tuple[str, str, str], stop: Stop) -> BrakeHeld:
 
 
 def read_modes(store: Store, feed: Feed, caller: Caller) -> ModeAnswer:
-    """Return the modes and brakes within the caller's reach, and the savings shown by feedback.
+    """Return the modes and brakes that the caller may see, and the savings computed from feedback.
 
     Raises
     ------
