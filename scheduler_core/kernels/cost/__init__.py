@@ -1,4 +1,4 @@
-"""Compiled search over plans of jobs on nodes (numba): random plans, single moves, path relinking, look-ahead.
+"""Compiled search for cheap plans of jobs on nodes (numba): random plans, moves, path relinking, look-ahead.
 
-Called by `scheduler_core.planning.cost`, whose `greedy` is the same greedy in plain Python. Its modules import numba.
+Called by `scheduler_core.planning.cost`. Importing its modules imports numba.
 """

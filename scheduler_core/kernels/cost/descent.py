@@ -1,6 +1,6 @@
-"""Improve a plan until no move or exchange of two jobs lowers its cost, and restart from there by emptying nodes.
+"""Improve a plan until no move or exchange of two jobs lowers its cost; escape such a plan by emptying nodes.
 
-Single moves are in `moves`. Called by `search`.
+Moves of single jobs are in `moves`. Called by `search`.
 """
 
 from typing import Final
@@ -31,7 +31,11 @@ __all__ = ["DRAWS"]
 def place_again(
     data: Data, job: int, node: int, room: int, opened: float, fixed: float, rate: float, until: float
 ) -> tuple[float, int]:
-    """Return the least cost of a job on a node with `room` free GPUs, and its GPUs; inf if impossible."""
+    """Return the least plan cost with a job on a node, and the job's GPUs there; inf if the job cannot run on the node.
+
+    `room` is the number of free GPUs on the node, `opened` the USD per second of switching it on. `fixed`, `rate` and
+    `until` are the fixed cost, rate and horizon of the plan without the job.
+    """
     best, with_gpus, kind = float("inf"), 0, data.kind[node]
     for gpus in range(1, room + 1):
         run_s = run_of(data, job, node, gpus)
@@ -46,9 +50,10 @@ def place_again(
 def best_exchange(
     data: Data, plan: Plans, p: int, job: int, other: int, third: int, third_gpus: int
 ) -> tuple[float, int, int, int]:
-    """Return the least cost with `job` on the node of `other`, its GPUs there, and the new node and GPUs of `other`.
+    """Find the cheapest way to put `job` on the node of `other`.
 
-    `other` keeps its node with fewer GPUs, takes the old node of `job`, takes `third`, or is postponed.
+    `other` then stays on its node with fewer GPUs, moves to the old node of `job`, moves to the node `third` with
+    `third_gpus`, or is postponed. Return the plan cost, the GPUs of `job`, and the new node and GPUs of `other`.
     """
     node, old = plan.node[p, other], plan.node[p, job]
     kind = data.kind[node]
@@ -114,9 +119,9 @@ def any_changed(plan: Plans, p: int, other: int, since: int) -> bool:
 
 @kernel
 def displace_each(data: Data, plan: Plans, p: int) -> bool:
-    """Exchange every job in turn with the job that lowers the cost most; return whether one was displaced.
+    """Exchange every placed job in turn with the job that lowers the cost most; return whether any exchange was made.
 
-    A pair is not tried again until one of the two jobs or their nodes has changed.
+    A pair is not tried again until one of the two jobs or one of their nodes has changed.
     """
     moved = False
     for other in range(len(data.weight)):
@@ -155,16 +160,16 @@ def displace_each(data: Data, plan: Plans, p: int) -> bool:
 
 
 ROUNDS: Final = 50
-"""Largest number of rounds of a descent; each lowers the cost, and ten are rarely needed."""
+"""Maximum number of rounds of `settle`; each round lowers the cost, and more than ten are rarely needed."""
 
 MOST_EMPTIED: Final = 3
 DRAWS: Final = 1 + MOST_EMPTIED
-"""Random numbers per refill: one for the number of nodes to empty (1 to `MOST_EMPTIED`), the others for which."""
+"""Random numbers per refill: one for the number of nodes to empty (1 to `MOST_EMPTIED`), the others for the nodes."""
 
 
 @kernel
 def settle(data: Data, plan: Plans, p: int, spare: int, displacing: bool) -> None:
-    """Improve plan `p` until no move lowers its cost; plan `spare` is overwritten."""
+    """Improve plan `p` until no move (or exchange, if `displacing`) lowers its cost; plan `spare` is overwritten."""
     for _ in range(ROUNDS):
         moved = move_each(data, plan, p)
         if not moved:
@@ -177,7 +182,7 @@ def settle(data: Data, plan: Plans, p: int, spare: int, displacing: bool) -> Non
 
 @kernel
 def refill(data: Data, plan: Plans, p: int, draws: FloatArray, row: int, column: int) -> None:
-    """Empty one to three random nodes, then place all waiting jobs again, starting from a random job."""
+    """Empty one to three random nodes of plan `p`, then place all unplaced jobs, starting from a random job."""
     nodes, jobs = len(data.kind), len(data.weight)
     many = draws[row, column] * MOST_EMPTIED
     for pick in range(1 + int(many)):

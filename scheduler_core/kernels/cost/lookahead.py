@@ -1,6 +1,6 @@
-"""Simulate plans to the end (numba): jobs are placed in an order, and placed again at each completion.
+"""Simulate plans until all jobs end (numba): jobs are placed in a given order, and again at each completion.
 
-`scheduler_core.planning.cost.lookahead` chooses the orders and calls this.
+`scheduler_core.planning.cost.lookahead` chooses the orders and calls this module.
 """
 
 import math
@@ -17,11 +17,12 @@ NONE = -1
 
 
 class Ahead(NamedTuple):
-    """The constants of one problem: J jobs, M nodes, K node types, O configurations a job.
+    """Constants of one problem, for J jobs, M nodes, K node types and up to O configurations per job.
 
-    `fast_kind` and `fast_gpus` (J, O) are the configurations by run time, `cheap_kind` and `cheap_gpus` (J, O) by cost;
-    `options` (J,) is their number, `least_gpus` (J,) the fewest GPUs with which a job can run: no bound is below it.
-    `now_usd` and `later_usd` are prices per joule until `period_s` and after it.
+    `fast_kind` and `fast_gpus` (J, O) are each job's node types and GPU counts sorted by run time; `cheap_kind` and
+    `cheap_gpus` (J, O) are the same sorted by cost. `options` (J,) is the number of possible configurations, and
+    `least_gpus` (J,) the fewest GPUs with which a job can run: a lower GPU limit is raised to it. `now_usd` and
+    `later_usd` are the prices per joule until `period_s` and after it. The other fields are as in `objective.Terms`.
     """
 
     run_s: FloatArray
@@ -46,7 +47,11 @@ class Ahead(NamedTuple):
 
 
 class Running(NamedTuple):
-    """State of a simulated plan: each job's remaining part, restart time left, node and GPUs; each node's free GPUs."""
+    """State of a simulated plan.
+
+    For each job: the fraction `left` of its work, the restart time `owed_s` still to spend, its node and GPUs. For each
+    node: its free GPUs. For each node type: `most`, the largest number of free GPUs on one node.
+    """
 
     left: FloatArray
     owed_s: FloatArray
@@ -57,7 +62,7 @@ class Running(NamedTuple):
 
 
 def room_for(jobs: int, nodes: int, kinds: int) -> "Running":
-    """Return the work arrays for simulating plans."""
+    """Return the state arrays for simulating plans, to be reused for every plan."""
     return Running(
         left=np.zeros(jobs),
         owed_s=np.zeros(jobs),
@@ -70,7 +75,10 @@ def room_for(jobs: int, nodes: int, kinds: int) -> "Running":
 
 @kernel
 def take(data: Ahead, now: Running, job: int, kind: int, gpus: int, was: int, had: int) -> None:
-    """Place a job on a node of a type that has room: on its own node if it can stay, else by best fit."""
+    """Place a job on a node of type `kind`: on its previous node if it can stay as it is, else by best fit.
+
+    `was` and `had` are its previous node and GPUs. The caller ensures that a node of the type has enough free GPUs.
+    """
     found = NONE
     if was != NONE and had == gpus and data.kind[was] == kind and now.free[was] >= gpus:
         found = was
@@ -89,7 +97,10 @@ def take(data: Ahead, now: Running, job: int, kind: int, gpus: int, was: int, ha
 
 @kernel
 def place(data: Ahead, now: Running, order: IntArray, most_gpus: IntArray, thrifty: BoolArray, ts_s: float) -> None:
-    """Place all unfinished jobs in order; thrifty jobs take the cheapest configuration in time, others the fastest."""
+    """Place all unfinished jobs in order at the time `ts_s`.
+
+    A thrifty job takes the cheapest configuration that meets its due date, any other job the fastest.
+    """
     now.most[:] = 0
     spare = 0
     for node in range(len(data.kind)):
@@ -101,7 +112,7 @@ def place(data: Ahead, now: Running, order: IntArray, most_gpus: IntArray, thrif
         now.node[job], now.gpus[job] = NONE, 0
         if now.left[job] <= 0.0:
             continue
-        options = data.options[job] if spare > 0 else 0  # a job stopped on a full cluster also needs a restart
+        options = data.options[job] if spare > 0 else 0  # no break: a job stopped now needs a restart
         bound = max(most_gpus[job], data.least_gpus[job])
         if thrifty[job]:
             for option in range(options):
@@ -123,7 +134,7 @@ def place(data: Ahead, now: Running, order: IntArray, most_gpus: IntArray, thrif
 
 @kernel
 def watts_of(data: Ahead, now: Running) -> float:
-    """Return the power of the nodes that have jobs, with their busy GPUs, in watts."""
+    """Return the power in watts of all nodes that have jobs, including their busy GPUs."""
     watts = 0.0
     for node in range(len(data.kind)):
         if now.free[node] < data.room[node]:
@@ -136,9 +147,9 @@ def watts_of(data: Ahead, now: Running) -> float:
 def run_out(
     data: Ahead, now: Running, order: IntArray, most_gpus: IntArray, thrifty: BoolArray, node: IntArray, gpus: IntArray
 ) -> float:
-    """Return the cost of all jobs to their end, tardiness and energy; write the first placement to `node` and `gpus`.
+    """Simulate a plan until all jobs end; return its cost, tardiness and energy together, in USD.
 
-    `now` is overwritten. Jobs that no node can run cost nothing.
+    The first placement is written to `node` and `gpus`; `now` is overwritten. Jobs that no node can run cost nothing.
     """
     jobs = len(data.weight)
     for job in range(jobs):

@@ -1,6 +1,6 @@
-"""Moves of one job to another place, and of all jobs off a node, where they lower a plan's cost.
+"""Move single jobs to other nodes, or all jobs away from a node, where this lowers the cost of a plan.
 
-Exchanges of two jobs are in `descent`, which calls this.
+Exchanges of two jobs are in `descent`, which calls this module.
 """
 
 from scheduler_core.kernels.cost.state import (
@@ -24,14 +24,15 @@ from scheduler_core.kernels.kernel import kernel
 
 @kernel
 def best_place(data: Data, plan: Plans, p: int, job: int, banned: int) -> tuple[float, int, int]:
-    """Return the least plan cost of placing an unplaced job, with its node (or NONE if postponed) and GPUs.
+    """Find the cheapest node and number of GPUs for an unplaced job; return the plan cost, node and GPUs.
 
-    Of the nodes that are off, only the first of each type is tried; `banned` is a node not to use, or NONE.
+    The node is NONE if postponing the job is cheapest. Of the nodes that are switched off, only the first of each type
+    and the job's current node are tried. `banned` is a node not to use, or NONE.
     """
     fixed = plan.sums[p, FIXED] - plan.fixed[p, job]
     rate, until = plan.sums[p, RATE], horizon(data, plan, p, job, NONE)
     best, at, with_gpus = fixed + data.postponed[job] + rate * until, NONE, 0
-    seen = 0  # one bit for each type of which a node that is off has been tried
+    seen = 0  # bit k is set once a switched-off node of type k has been tried
     for node in range(len(data.kind)):
         free, kind = plan.free[p, node], data.kind[node]
         if free == 0 or node == banned:
@@ -46,14 +47,14 @@ def best_place(data: Data, plan: Plans, p: int, job: int, banned: int) -> tuple[
             run_s = run_of(data, job, node, gpus)
             usd = fixed + fixed_of(data, job, kind, gpus, run_s)
             usd += (rate + opened + gpus * data.gpu_rate[kind]) * min(until, run_s)
-            if usd < best:  # never true if impossible, as usd is inf then
+            if usd < best:  # never true for an impossible configuration: its usd is inf
                 best, at, with_gpus = usd, node, gpus
     return best, at, with_gpus
 
 
 @kernel
 def move_each(data: Data, plan: Plans, p: int) -> bool:
-    """Move every job in turn to the place where the plan costs least; return whether any moved."""
+    """Move every job in turn to the node and GPUs at which the plan costs least; return whether any job moved."""
     moved = False
     for job in range(len(data.weight)):
         before, old, gpus = total(data, plan, p), plan.node[p, job], plan.gpus[p, job]
@@ -75,7 +76,7 @@ def move_each(data: Data, plan: Plans, p: int) -> bool:
 
 @kernel
 def empty_each(data: Data, plan: Plans, p: int, spare: int) -> bool:
-    """Empty every node in turn and place its jobs on others, if that lowers the cost; return whether it ever did.
+    """Empty every node in turn and place its jobs on other nodes if this lowers the cost; return whether any did.
 
     Plan `spare` is overwritten.
     """

@@ -1,6 +1,7 @@
-"""The whole search: make random plans, improve them, relink them with the best plans, and refill the best.
+"""The whole search: make random plans, improve them, path-relink them with the best plans, and refill the best plan.
 
-Called by `scheduler_core.planning.cost.decision`. Without random changes a plan equals that of `planning.cost.greedy`.
+The best plans found are the elite. A plan made without random changes is that of `planning.cost.greedy`. Called by
+`scheduler_core.planning.cost.decision`.
 """
 
 import math
@@ -30,7 +31,7 @@ __all__ = ["ELITE", "search"]
 
 @kernel
 def shuffle(data: Data, plan: Plans, draws: FloatArray, row: int, swapping: float) -> None:
-    """Shuffle the jobs a little: each may swap with the next, with a probability that grows with the next's weight."""
+    """Shuffle the job order slightly: each job may swap with the next, more likely if the next has a high weight."""
     jobs = len(data.weight)
     for job in range(jobs):
         plan.order[job] = job
@@ -44,7 +45,10 @@ def shuffle(data: Data, plan: Plans, draws: FloatArray, row: int, swapping: floa
 
 @kernel
 def fitting(data: Data, plan: Plans, p: int, job: int, kind: int, gpus: int) -> int:
-    """Return the node for a configuration: the job's own node, else the best fit that is on, else one off."""
+    """Return the node for a configuration, or NONE if no node has enough free GPUs.
+
+    The job's current node comes first, then the best fit of the switched-on nodes, then a switched-off node.
+    """
     stay: int = data.stay_node[job]
     if stay != NONE and data.kind[stay] == kind and data.stay_gpus[job] == gpus and plan.free[p, stay] >= gpus:
         return stay
@@ -64,10 +68,11 @@ def fitting(data: Data, plan: Plans, p: int, job: int, kind: int, gpus: int) -> 
 def make(
     data: Data, plan: Plans, p: int, draws: FloatArray, row: int, way: int, swapping: float, wandering: float
 ) -> None:
-    """Make plan `p`; a job first tries its r-th configuration with probability proportional to `wandering` ** r.
+    """Make plan `p` by the randomised greedy algorithm.
 
-    `way` is the order of configurations: 0 the greedy's, 1 by energy alone (ours: on a crowded cluster the greedy gives
-    many GPUs to few jobs, and no single move improves such a plan).
+    A job tries its r-th configuration first with probability proportional to `wandering` ** r. `way` is the order of
+    configurations: 0 that of the greedy algorithm, 1 by energy cost alone (ours). Order 1 helps on a full cluster,
+    where order 0 gives many GPUs to few jobs and no single move improves the plan.
     """
     clear(data, plan, p)
     shuffle(data, plan, draws, row, swapping)
@@ -81,7 +86,7 @@ def make(
         if wandering > 0.0:
             first = min(int(math.log(1.0 - draws[row, jobs + place]) / math.log(wandering)), count - 1)
         for step in range(count):
-            # The chosen configuration comes first, the others follow in their order.
+            # The drawn configuration comes first; the others follow in their order.
             option = first if step == 0 else (step - 1 if step <= first else step)
             kind, gpus = data.option_kind[way, job, option], data.option_gpus[way, job, option]
             node = fitting(data, plan, p, job, kind, gpus)
@@ -95,11 +100,11 @@ NOW: Final = 0
 BETTER: Final = 1
 SPARE: Final = 2
 ELITE: Final = 3
-"""Indices of plans: the current one, the best of a walk, a backup, and the first of the elite."""
+"""Indices of plans: the current plan, the best plan of a walk, a backup, and the first elite plan."""
 
 MADE: Final = 0
 WALKED: Final = 1
-"""Turns of an iteration: make a plan, relink it; later turns refill the best plan."""
+"""Turns of an iteration: 0 makes a plan, 1 path-relinks it, later turns refill the best plan."""
 
 
 @kernel
@@ -124,14 +129,14 @@ def best_of(data: Data, plan: Plans, known: int) -> int:
 
 @kernel
 def wanted(data: Data, plan: Plans, p: int, known: int) -> bool:
-    """Return whether a plan may join the elite: there is a free place, or it is cheaper than the worst elite plan."""
+    """Return whether a plan may join the elite: it is not full, or the plan is cheaper than the worst elite plan."""
     full = known == plan.node.shape[0] - ELITE
     return not full or total(data, plan, p) < total(data, plan, worst_of(data, plan, known))
 
 
 @kernel
 def admit(data: Data, plan: Plans, p: int, known: int) -> int:
-    """Add a wanted plan to the elite unless one there has the same cost; return the new size of the elite."""
+    """Add a plan to the elite unless an elite plan has the same cost; return the new size of the elite."""
     for q in range(ELITE, ELITE + known):
         if abs(total(data, plan, p) - total(data, plan, q)) <= tolerance(data, plan, p):
             return known
@@ -154,10 +159,10 @@ def _searching(sources: str) -> Compiled:
         renewing: int,
         best_usd: FloatArray,
     ) -> int:
-        """Make a plan for every row of `draws`, the first by the plain greedy; return the index of the best plan.
+        """Make a plan for every row of `draws`, the first without randomness; return the index of the best plan.
 
-        `draws` (N, 2 J + renewing * DRAWS) are uniform in 0..1. `best_usd` (N,) gets the lowest cost after each row.
-        The result of a row depends only on it and on earlier rows.
+        `draws` (N, 2 J + renewing * DRAWS) are uniform random numbers in 0..1. The lowest cost after each row is
+        written to `best_usd` (N,); it depends only on this row and earlier rows.
         """
         _ = sources  # part of the cache key of the compiled code
         known, turns = 0, 2 + (renewing if len(data.kind) else 0)

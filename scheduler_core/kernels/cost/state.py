@@ -1,7 +1,8 @@
-"""Constants of a problem, several plans, and each plan's cost, updated job by job.
+"""Constants of a problem, the plans of a search, and each plan's cost, which is updated when one job changes.
 
-A plan's cost is fixed + rate · horizon: `fixed` does not depend on the time of the next decision, `rate` is USD per
-second until then, and the horizon is the first completion, at most a period. Called by `moves`, `descent`, `search`.
+A plan's cost is fixed + rate · horizon. `fixed` does not depend on the time of the next decision, `rate` is in USD per
+second until the next decision, and the horizon is the time until the first completion, at most a period. Called by
+`moves`, `descent`, `search`.
 """
 
 from pathlib import Path
@@ -15,7 +16,7 @@ from scheduler_core.types import FloatArray, IntArray
 __all__ = ["Data", "plans"]
 
 SOURCES: Final = digest(Path(__file__).parent)
-"""Part of the cache key of compiled entry points: a change in any file of this folder recompiles them."""
+"""Part of the cache key of the compiled code; a change of any file in this folder causes recompilation."""
 
 NONE: Final = -1
 FIXED: Final = 0
@@ -23,11 +24,12 @@ RATE: Final = 1
 
 
 class Data(NamedTuple):
-    """Constants (J jobs, M nodes, K types), as in `objective.Terms`.
+    """Constants of a problem with J jobs, M nodes and K node types, as in `objective.Terms`.
 
-    `gpu_rate` (K,) is a busy GPU's cost in USD per second until the next decision minus its cost later; `postponed`
-    (J,) is the whole cost of postponing. `option_kind` and `option_gpus` (2, J, C) are each job's configurations in the
-    greedy's order and by energy; `options` (J,) is their number.
+    `gpu_rate` (K,) is the cost of a busy GPU in USD per second until the next decision, minus its cost after it
+    (`later`). `postponed` (J,) is the whole cost of postponing a job. `option_kind` and `option_gpus` (2, J, C) are
+    each job's node types and GPU counts in two orders: that of the greedy algorithm, and by energy cost. `options` (J,)
+    is their number.
     """
 
     run_s: FloatArray
@@ -49,10 +51,14 @@ class Data(NamedTuple):
 
 
 class Plans(NamedTuple):
-    """P plans: columns by job (P, J), by node (P, M), and their sums (P, 2).
+    """P plans, one per row.
 
-    `low_run` and `low_job` (P, 3) are the three first completions. The remaining arrays are scratch: `touched_job` (J,)
-    and `touched_node` (M,) hold the clock of the last change, `looked` (J,) that of the last exchange tried for a job.
+    By job (P, J): `node`, `gpus`, `run_s`, and the job's part `fixed` of the cost. By node (P, M): `free` GPUs and
+    number of `jobs`. `sums` (P, 2) are the fixed cost and the rate. `low_run` and `low_job` (P, 3) are run times and
+    jobs of the three first completions.
+
+    All other arrays are shared work arrays. `clock` counts changes: `touched_job` (J,) and `touched_node` (M,) hold its
+    value at the last change, `looked` (J,) its value when exchanges with a job were last tried.
     """
 
     node: IntArray
@@ -77,7 +83,7 @@ class Plans(NamedTuple):
 
 
 def plans(count: int, data: Data) -> Plans:
-    """Return arrays for `count` plans."""
+    """Return arrays for `count` plans in which every job is unplaced."""
     jobs, nodes = len(data.weight), len(data.kind)
     return Plans(
         node=np.full((count, jobs), NONE, np.int64),
@@ -104,7 +110,7 @@ def plans(count: int, data: Data) -> Plans:
 
 @kernel
 def run_of(data: Data, job: int, node: int, gpus: int) -> float:
-    """Return a job's run time on a node, with its restart; inf if impossible."""
+    """Return a job's run time on a node, including a restart if needed; inf if impossible."""
     run_s: float = data.run_s[job, data.kind[node], gpus]
     if data.stay_node[job] != NONE and not (data.stay_node[job] == node and data.stay_gpus[job] == gpus):
         run_s += data.restart_s
@@ -113,14 +119,14 @@ def run_of(data: Data, job: int, node: int, gpus: int) -> float:
 
 @kernel
 def fixed_of(data: Data, job: int, kind: int, gpus: int, run_s: float) -> float:
-    """Return a job's cost that does not depend on the horizon: tardiness, and its whole run at the later price."""
+    """Return the part of a job's cost independent of the horizon: tardiness, and its run at the later price."""
     usd: float = data.weight[job] * max(0.0, run_s - data.slack_s[job]) + gpus * run_s * data.later[kind]
     return usd
 
 
 @kernel
 def horizon(data: Data, plan: Plans, p: int, without: int, nor: int) -> float:
-    """Return the time to the next decision if the jobs `without` and `nor` (each may be NONE) did not run."""
+    """Return the time to the next decision when the jobs `without` and `nor` are left out (each may be NONE)."""
     for place in range(3):
         job = plan.low_job[p, place]
         if job == NONE:
@@ -140,7 +146,7 @@ def total(data: Data, plan: Plans, p: int) -> float:
 
 @kernel
 def tolerance(data: Data, plan: Plans, p: int) -> float:
-    """Return the least decrease that counts as a lower cost; it exceeds rounding errors of the sums."""
+    """Return the minimum decrease of cost that counts as an improvement; it exceeds rounding errors of the sums."""
     size: float = abs(plan.sums[p, FIXED]) + abs(plan.sums[p, RATE]) * data.period_s
     return 1e-11 * size + 1e-15
 
@@ -163,7 +169,7 @@ def first_completions(plan: Plans, p: int) -> None:
 
 @kernel
 def assign(data: Data, plan: Plans, p: int, job: int, node: int, gpus: int) -> None:
-    """Move a job to a node, or to none; the caller must update the first completions."""
+    """Move a job to a node, or unplace it (NONE), and update the cost; the caller must call `first_completions`."""
     old = plan.node[p, job]
     plan.sums[p, FIXED] -= plan.fixed[p, job]
     if old != NONE:
@@ -220,7 +226,7 @@ def touch_none(plan: Plans) -> None:
 
 @kernel
 def clear(data: Data, plan: Plans, p: int) -> None:
-    """Postpone every job of a plan."""
+    """Reset plan `p` to one in which every job is postponed."""
     plan.sums[p, FIXED], plan.sums[p, RATE] = 0.0, 0.0
     for node in range(len(data.kind)):
         plan.free[p, node], plan.jobs[p, node] = data.room[node], 0

@@ -1,4 +1,4 @@
-"""Path relinking: change one plan into another, one job at a time, and keep the best plan between them.
+"""Path relinking: change one plan into another, one job at a time, and keep the best plan on the way.
 
 Called by `search`.
 """
@@ -22,7 +22,11 @@ from scheduler_core.kernels.kernel import kernel
 
 @kernel
 def aim(data: Data, plan: Plans, p: int, guide: int) -> None:
-    """Set the guide's plan as target; its nodes are matched within their type so that most jobs are there already."""
+    """Set the plan `guide` as target of plan `p`.
+
+    Nodes of one type are interchangeable, so each node of the guide is matched with the unmatched node of `p` of the
+    same type that has most jobs in common with it.
+    """
     nodes, jobs = len(data.kind), len(data.weight)
     for node in range(nodes):
         plan.match[node], plan.matched[node], plan.common[node] = NONE, NONE, 0
@@ -46,13 +50,13 @@ def aim(data: Data, plan: Plans, p: int, guide: int) -> None:
 
 @kernel
 def differs(plan: Plans, p: int, job: int) -> bool:
-    """Return whether a job is not yet at its target."""
+    """Return whether a job is not yet on its target node with its target GPUs."""
     return bool(plan.node[p, job] != plan.target_node[job] or plan.gpus[p, job] != plan.target_gpus[job])
 
 
 @kernel
 def cost_there(data: Data, plan: Plans, p: int, job: int) -> float:
-    """Return the plan's cost with a job at its target; inf if there is no room."""
+    """Return the plan's cost after moving a job to its target; inf if the target node has too few free GPUs."""
     old, to, gpus = plan.node[p, job], plan.target_node[job], plan.target_gpus[job]
     fixed: float = plan.sums[p, FIXED] - plan.fixed[p, job]
     rate: float = plan.sums[p, RATE]
@@ -76,7 +80,7 @@ def cost_there(data: Data, plan: Plans, p: int, job: int) -> float:
 
 @kernel
 def make_room(data: Data, plan: Plans, p: int, job: int) -> None:
-    """Postpone the jobs that occupy a job's target node and have another target themselves."""
+    """Postpone the other jobs on a job's target node that are not at their own targets."""
     for other in range(len(data.weight)):
         if other != job and plan.node[p, other] == plan.target_node[job] and differs(plan, p, other):
             assign(data, plan, p, other, NONE, 0)
@@ -84,16 +88,16 @@ def make_room(data: Data, plan: Plans, p: int, job: int) -> None:
 
 @kernel
 def walk(data: Data, plan: Plans, p: int, guide: int, best: int) -> None:
-    """Change plan `p` into the guide, always by the cheapest next step; copy the best plan between them to `best`.
+    """Change plan `p` into plan `guide`, each time by the cheapest move; copy the best plan on the way to `best`.
 
-    If there are plans between them, both ends are excluded, so that the result is a new plan.
+    The two given plans are excluded, so that the result is a new plan, unless no plan lies between them.
     """
     aim(data, plan, p, guide)
     copy(plan, p, best)
     least, ahead = float("inf"), 0
     for job in range(len(data.weight)):
         ahead += differs(plan, p, job)
-    for _ in range(2 * ahead):  # a job that made room moves twice
+    for _ in range(2 * ahead):  # a job that was postponed to make room moves twice
         step, cheapest, stuck, left = NONE, float("inf"), NONE, 0
         for job in range(len(data.weight)):
             if not differs(plan, p, job):

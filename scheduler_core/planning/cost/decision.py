@@ -1,6 +1,6 @@
-"""Take one decision for all jobs: by the greedy, by the best of random plans, or by these with path relinking.
+"""Take one decision for all jobs: by a greedy algorithm, by the best of random plans, or by path relinking of these.
 
-The cost of a decision is in `objective`, the compiled search in `scheduler_core.kernels.cost`. Called by the cost study
+The cost to minimise is in `objective`, the compiled search in `scheduler_core.kernels.cost`. Called by the cost study
 and the benchmarks.
 """
 
@@ -24,12 +24,24 @@ __all__ = ["METHODS", "Method", "Search", "decide", "sought"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """Settings of the search; the values are ours.
+    """Settings of the search; the default values are ours.
 
-    Two neighbours of equal weight change places with probability `swapping` / 2. A job's r-th configuration is tried
-    first with probability proportional to `wandering` ** r. `moving` improves every plan by single moves and emptied
-    nodes, `displacing` every elite plan by exchanges, and `walking` relinks paths to the `elite` best plans.
-    `renewing` times per plan, one to three nodes of the best plan are emptied and filled again.
+    Attributes
+    ----------
+    swapping
+        Randomness of the job order: two neighbours of equal weight swap with probability `swapping` / 2.
+    wandering
+        Randomness of configurations: a job's r-th one is tried first with probability proportional to `wandering` ** r.
+    elite
+        Number of best plans kept.
+    moving
+        Whether every plan is improved by moving single jobs and by emptying nodes.
+    displacing
+        Whether every plan that may join the best ones is improved by exchanging two jobs.
+    walking
+        Whether every plan is path-relinked with one of the best plans.
+    renewing
+        How often per plan one to three nodes of the best plan are emptied and filled again.
     """
 
     swapping: float = 0.9
@@ -47,10 +59,10 @@ class Search:
 
 
 def sought(problem: Problem, rng: np.random.Generator, iterations: int, how: Search) -> tuple[Decision, FloatArray]:
-    """Return the best decision of `iterations` plans, and the lowest cost after each of them (iterations,).
+    """Return the best decision of `iterations` plans, and the lowest cost after each plan (iterations,).
 
-    Jobs and nodes are sorted first, so their given order changes nothing. More iterations with the same `rng` state
-    begin with the same plans, so they are never worse.
+    Jobs and nodes are sorted first, so their given order has no effect. A search with more iterations from the same
+    `rng` state begins with the same plans, so its result is never worse.
     """
     if iterations < 1:
         raise BadInput(f"iterations: found {iterations}, expected at least 1")
@@ -70,7 +82,7 @@ def sought(problem: Problem, rng: np.random.Generator, iterations: int, how: Sea
 
 
 def _in_order(problem: Problem, terms: Terms, order: IntArray, nodes: IntArray) -> Data:
-    """Return the constants of the compiled search, with jobs and nodes in the given orders."""
+    """Return the constants for the compiled search, with jobs in the order `order` and nodes in the order `nodes`."""
     kinds, counts, many = configurations(problem, terms)
     return Data(
         run_s=np.ascontiguousarray(terms.run_s[order]),
@@ -93,25 +105,25 @@ def _in_order(problem: Problem, terms: Terms, order: IntArray, nodes: IntArray) 
 
 
 ITERATIONS: Final = 10
-"""Plans per decision; 100 nodes and 450 jobs then take about a second."""
+"""Default number of plans per decision; a decision for 100 nodes and 450 jobs then takes about a second."""
 
 Method = Callable[[Problem, np.random.Generator, int], Decision]
-"""A method takes the problem, a random generator and a number of plans, and returns a decision."""
+"""Function from a problem, a random generator and a number of plans to a decision."""
 
 
 def plain(problem: Problem, rng: np.random.Generator, iterations: int) -> Decision:
-    """Decide by the deterministic greedy."""
+    """Decide by the deterministic greedy algorithm."""
     _ = rng, iterations  # all methods have the same signature
     return greedy(problem)
 
 
 def randomised(problem: Problem, rng: np.random.Generator, iterations: int) -> Decision:
-    """Decide by the cheapest of many randomised greedy plans, as the source does before path relinking."""
+    """Decide by the cheapest of many randomised greedy plans, as ANDREAS does."""
     return sought(problem, rng, iterations, Search(moving=False, displacing=False, walking=False, renewing=0))[0]
 
 
 def relinked(problem: Problem, rng: np.random.Generator, iterations: int) -> Decision:
-    """Decide by random plans improved by moves (ours), relinked with the best plans; the best is refilled (ours)."""
+    """Decide by the full search: random plans, improved (ours), path-relinked, and the best one refilled (ours)."""
     return sought(problem, rng, iterations, Search())[0]
 
 
@@ -123,8 +135,8 @@ def decide(
 ) -> Decision:
     """Return the node and GPU count of every job until the next decision.
 
-    The same problem, `rng` state and number of iterations give the same decision; more iterations from the same state
-    never give a more expensive one.
+    The same problem, `rng` state and number of iterations give the same decision. More iterations from the same state
+    never give a more expensive decision.
 
     Raises
     ------
@@ -133,7 +145,7 @@ def decide(
 
     References
     ----------
-    ANDREAS (arXiv 2105.05080): the randomised greedy; its authors' code and a follow-up: path relinking.
+    ANDREAS (arXiv 2105.05080): randomised greedy. Path relinking is from its authors' code and a later paper.
     """
     if isinstance(method, str) and method not in METHODS:
         raise BadInput(f"method: found {method!r}, expected one of {', '.join(METHODS)}")

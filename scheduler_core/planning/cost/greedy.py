@@ -1,7 +1,8 @@
-"""The deterministic greedy in plain Python: jobs by pressure, each with its cheapest configuration that is in time.
+"""The deterministic greedy algorithm in plain Python: urgent jobs first, each in its cheapest timely configuration.
 
-The compiled greedy in `scheduler_core.kernels.cost.search` equals this one. Called by `decision` and `lookahead` for
-the jobs' configurations, by the cost study as the plan to beat, and by tests.
+A configuration is a node type and a number of GPUs. The compiled greedy algorithm in
+`scheduler_core.kernels.cost.search` gives the same plans. Called by `decision` and `lookahead`, which use
+`configurations`, by the cost study as a baseline, and by tests.
 """
 
 import numpy as np
@@ -15,21 +16,25 @@ __all__ = ["greedy"]
 
 
 def pressure_s(terms: Terms) -> FloatArray:
-    """Return now + shortest remaining run time - due date of every job (J,); -inf without a due date or a node."""
+    """Return every job's urgency in seconds (J,): now + shortest remaining run time - due date.
+
+    It is -inf for a job without a due date or without a possible configuration.
+    """
     fastest = terms.run_s.min(axis=(1, 2), initial=np.inf)
     return np.where(np.isfinite(fastest), fastest, -np.inf) - terms.slack_s
 
 
 def by_pressure(terms: Terms) -> IntArray:
-    """Return the jobs by falling pressure; ties are broken by the jobs' numbers, not by their given order."""
+    """Return the job indices, most urgent first; ties are broken by weight, cost and run time, not by index."""
     fastest = terms.run_s.min(axis=(1, 2), initial=np.inf)
     return np.lexsort((fastest, -terms.postponed_usd, -terms.weight, -pressure_s(terms)))
 
 
 def run_usd(problem: Problem, run_s: FloatArray) -> FloatArray:
-    """Return the energy cost of whole runs (J, K, 1 + most GPUs) in USD, each GPU with its share of a full node.
+    """Return the energy cost of whole runs in USD (J, K, 1 + most GPUs).
 
-    The later price is used if there is one, because it holds for most of the run; otherwise the current price.
+    Each GPU is charged its share of the idle power of a full node. The later price is used if given, because it applies
+    to most of the run; otherwise the current price.
     """
     price = problem.usd_per_kwh if problem.later_usd_per_kwh is None else problem.later_usd_per_kwh
     watts = np.array([kind.gpu_active_w + kind.idle_w / kind.gpus for kind in problem.nodes.types], np.float64)
@@ -38,9 +43,10 @@ def run_usd(problem: Problem, run_s: FloatArray) -> FloatArray:
 
 
 def configurations(problem: Problem, terms: Terms) -> tuple[IntArray, IntArray, IntArray]:
-    """Return each job's node types and GPU counts, both (2, J, C), in two orders, and their number (J,).
+    """Return each job's possible configurations in two orders: node types and GPU counts, both (2, J, C).
 
-    Order 0 is the greedy's: configurations in time by cost, then late ones by run time. Order 1: all by cost.
+    The third array (J,) is each job's number of configurations. Order 0 is that of the greedy algorithm: configurations
+    that meet the due date by cost, then the others by run time. Order 1 sorts all configurations by cost.
     """
     jobs, kinds, counts = terms.run_s.shape
     run_s = terms.run_s.reshape(jobs, kinds * counts)
@@ -53,14 +59,15 @@ def configurations(problem: Problem, terms: Terms) -> tuple[IntArray, IntArray, 
 
 
 def greedy(problem: Problem) -> Decision:
-    """Decide as the source's greedy does.
+    """Decide by the greedy algorithm of ANDREAS.
 
-    A job takes the first of its configurations that fits: where it runs now with that configuration, else on a node
-    already switched on (best fit), else on a node to be switched on. If none fits, the job is postponed.
+    Jobs choose in order of urgency. A job takes its first configuration that fits: on its current node if it runs there
+    in that configuration, else on a node already switched on (best fit), else on a node to be switched on. If no
+    configuration fits, the job is postponed.
 
     References
     ----------
-    ANDREAS (arXiv 2105.05080); the order of configurations after the first is ours.
+    ANDREAS (arXiv 2105.05080); the order of a job's configurations after the first is ours.
     """
     terms = Terms.of(problem)
     kinds, counts, many = configurations(problem, terms)
@@ -79,7 +86,7 @@ def greedy(problem: Problem) -> Decision:
 
 
 def _fitting(terms: Terms, job: int, kind: int, gpus: int, free: IntArray, on: BoolArray) -> int:
-    """Return the node for a configuration, or `POSTPONED` if none has room."""
+    """Return the node for a configuration, or `POSTPONED` if no node has enough free GPUs."""
     fits = (terms.kind == kind) & (free >= gpus)
     stay = int(terms.stay_node[job])
     if stay != POSTPONED and terms.stay_gpus[job] == gpus and fits[stay]:

@@ -1,6 +1,6 @@
-"""Take decisions by their cost to the end of all present jobs, not only until the next decision (ours).
+"""Take decisions by the cost until all present jobs end, not only until the next decision (ours).
 
-The source's objective is in `objective`, searches that minimise it in `decision`. Called by the cost study.
+The objective of ANDREAS is in `objective`; searches that minimise it are in `decision`. Called by the cost study.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,25 +21,26 @@ from scheduler_core.types import BoolArray, FloatArray, IntArray
 __all__ = ["ITERATIONS", "look_ahead"]
 
 ITERATIONS: Final = 20
-"""Randomly changed plans per decision, in addition to the plans made by rules."""
+"""Default number of randomly changed plans per decision, in addition to the plans made by rules."""
 
 ELITE: Final = 5
 STEPS: Final = (0.25, 0.5, 0.75)
-"""Positions on the path from the best plan to another elite plan at which a plan is evaluated."""
+"""Fractions of the path from the best plan to another elite plan at which a plan is made."""
 
 CHANGED: Final = 0.1
-"""Probability that a random change gives a job another GPU bound; likewise, that it flips `thrifty`."""
+"""Probability that a random change draws a new GPU limit for a job; also, that it flips the job's `thrifty`."""
 
 _LOOKS_FORWARD: Final = (0.5, 2.0)
-"""Look-ahead parameters of the apparent tardiness cost rule, in mean run times."""
+"""Look-ahead parameters of the apparent tardiness cost rule, as multiples of the mean shortest run time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Plan:
-    """A plan of J jobs, its cost to the end, and its decision for now.
+    """A plan of J jobs, its cost until all jobs end, and the decision that it implies for now.
 
-    `order` (J,) is the order of placement, `most_gpus` (J,) the bound on each job's GPUs, and `thrifty` (J,) marks jobs
-    that take their cheapest configuration that is in time.
+    `order` (J,) is the order in which jobs are placed, and `most_gpus` (J,) the maximum number of GPUs of each job.
+    `thrifty` (J,) marks jobs that take the cheapest configuration that meets their due date; the others take the
+    fastest.
     """
 
     order: IntArray
@@ -55,11 +56,12 @@ _Run = Callable[[IntArray, IntArray, BoolArray], _Plan]
 def look_ahead(problem: Problem, rng: np.random.Generator, iterations: int = ITERATIONS) -> Decision:
     """Return the node and GPUs of every job until the next decision, by the cheapest plan simulated to the end.
 
-    A plan is an order of jobs with a bound on each job's GPUs. It is simulated with predicted run times and without
+    A plan is an order of jobs with a limit on each job's GPUs. It is simulated with predicted run times and without
     further arrivals; all jobs are placed again at each completion. Its cost is all tardiness and energy until the last
-    completion. Plans made by rules come first (pressure, due date, weight over work, apparent tardiness cost; each with
-    every bound), then random changes of the best plans (swaps weighted by tardiness weight), then paths between the
-    best. Unlike the objective of one decision, this charges a postponed job its planned run, not its worst case.
+    completion. The search tries three kinds of plans in turn: jobs sorted by rules (urgency, due date, weight divided
+    by work, apparent tardiness cost; each with several GPU limits), random changes of the best plans, and plans between
+    two of the best. Unlike the objective of one decision, the cost of a postponed job is that of its planned run, not
+    of its worst case.
 
     References
     ----------
@@ -128,7 +130,7 @@ def _ahead(problem: Problem, terms: Terms) -> Ahead:
 
 
 def _rules(terms: Terms, most: int) -> Iterator[tuple[IntArray, IntArray, BoolArray]]:
-    """Yield the plans made by rules: every order with every power of two as GPU bound, thrifty or not."""
+    """Yield the plans made by rules: each order with each power of two as GPU limit, all jobs thrifty or none."""
     jobs = len(terms.weight)
     bounds = sorted({min(2**power, most) for power in range(most.bit_length() + 1)})
     for order in _orders(terms):
@@ -159,7 +161,7 @@ def _run(data: Ahead, now: Running, order: IntArray, most_gpus: IntArray, thrift
 
 
 def _changed(run: _Run, weight: FloatArray, plan: _Plan, most: int, rng: np.random.Generator) -> _Plan:
-    """Return a randomly changed plan; neighbours swap with a probability that grows with the second one's weight."""
+    """Return a randomly changed plan; neighbours swap with a probability that grows with the second job's weight."""
     order, jobs = plan.order.copy(), len(plan.order)
     for place in np.flatnonzero(rng.random(max(jobs - 1, 0)) < _swap_chance(weight[order])).tolist():
         order[place], order[place + 1] = order[place + 1], order[place]
@@ -175,7 +177,10 @@ def _swap_chance(weight: FloatArray) -> FloatArray:
 
 
 def _between(run: _Run, plan: _Plan, other: _Plan, step: float, rng: np.random.Generator) -> _Plan:
-    """Return the plan at `step` (0..1) on the path to another plan: ranks interpolated, other choices drawn per job."""
+    """Return a plan between two plans, at the fraction `step` of the path.
+
+    Ranks are interpolated; GPU limit and `thrifty` of each job are taken from `other` with probability `step`.
+    """
     ranks = [np.argsort(each.order, kind="stable") for each in (plan, other)]
     order = np.argsort((1.0 - step) * ranks[0] + step * ranks[1], kind="stable")
     theirs = rng.random(len(order)) < step

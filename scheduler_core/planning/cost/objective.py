@@ -1,6 +1,6 @@
 """Cost of a decision: tardiness, the worst case of postponed jobs, and energy until the next decision.
 
-Nothing is chosen here. `Terms` holds the numbers of a problem, `cost` adds them up for one decision. Called by every
+`Terms` has the constants of a problem; `cost` computes the cost of one decision from them. Called by every
 search of this package and by the cost study.
 """
 
@@ -18,7 +18,7 @@ __all__ = ["Terms", "check", "cost"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostParts:
-    """Cost of a decision in USD by part, and the time to the next decision, for which energy is counted."""
+    """Parts of the cost of a decision in USD, and `horizon_s`, the time until the next decision."""
 
     tardiness_usd: float
     postponed_usd: float
@@ -36,11 +36,12 @@ class CostParts:
 class Terms:
     """The constants of one problem, for J jobs, M nodes and K node types.
 
-    `run_s` (J, K, 1 + most GPUs) is +inf where impossible. A job that runs now on `stay_node` with `stay_gpus` takes
-    `restart_s` longer in any other configuration. `node_usd_per_s` and `gpu_usd_per_s` (K,) hold until the next
-    decision; `later_usd_per_s` (K,) holds after it, for one GPU and its share of the idle power of a full node.
-    `postponed_usd` (J,) is rho times the worst tardiness of a postponed job, `postponed_rest_usd` (J,) its least energy
-    cost.
+    `run_s` (J, K, 1 + most GPUs) is the remaining run time, +inf where impossible. `slack_s` (J,) is the time from now
+    to the due date. A job that now runs on `stay_node` with `stay_gpus` takes `restart_s` longer in any other
+    configuration. `kind` (M,) is each node's type and `room` (M,) its GPUs. Until the next decision, a switched-on node
+    costs `node_usd_per_s` and each busy GPU `gpu_usd_per_s` (K,). After it, a GPU with its share of the idle power of a
+    full node costs `later_usd_per_s` (K,). `postponed_usd` (J,) is rho times the cost of a postponed job's worst
+    tardiness, `postponed_rest_usd` (J,) its least energy cost.
     """
 
     run_s: FloatArray
@@ -62,8 +63,8 @@ class Terms:
     def of(cls, problem: Problem) -> "Terms":
         """Return the constants of a problem.
 
-        The worst case of a postponed job is its slowest configuration, started a whole period from now (counting the
-        wait is ours). A job that no node can run costs nothing, because no decision changes its cost.
+        The worst tardiness of a postponed job assumes that it starts a whole period from now (ours) in its slowest
+        configuration. A job that no node can run costs nothing, because no decision changes its cost.
         """
         jobs, kinds = problem.jobs, problem.nodes.types
         idle_w = np.array([kind.idle_w for kind in kinds], np.float64)
@@ -77,7 +78,7 @@ class Terms:
         later = (active_w + idle_w / np.maximum(gpus, 1)) * later_usd_per_joule
         slack_s = jobs.due_s - problem.now_s
         longest = np.where(np.isfinite(run_s), run_s, -np.inf).max(axis=(1, 2), initial=-np.inf) + again_s
-        worst = np.maximum(longest + problem.period_s - slack_s, 0.0)  # -inf where nothing is possible: 0
+        worst = np.maximum(longest + problem.period_s - slack_s, 0.0)  # 0 if no configuration is possible
         return cls(
             run_s=run_s,
             slack_s=slack_s,
@@ -97,7 +98,7 @@ class Terms:
 
 
 def _possible_run_s(problem: Problem, gpus: IntArray) -> FloatArray:
-    """Return the run times, +inf where the node type has too few GPUs or no node is of that type."""
+    """Return the run times, +inf where the node type has too few GPUs or there is no node of that type."""
     counts = np.arange(problem.jobs.run_s.shape[2])
     present = np.bincount(problem.nodes.type_of, minlength=len(gpus)) > 0
     possible = (counts >= 1) & (counts <= gpus[:, None]) & present[:, None]
@@ -105,7 +106,7 @@ def _possible_run_s(problem: Problem, gpus: IntArray) -> FloatArray:
 
 
 def _least_usd(run_s: FloatArray, later_usd_per_s: FloatArray) -> FloatArray:
-    """Return the least energy cost of each job's whole run (J,), with each GPU's share of a full node; 0 if none."""
+    """Return the least energy cost of each job's whole run (J,); 0 for a job without a possible configuration."""
     finite = np.isfinite(run_s)
     usd = np.where(finite, run_s, 0.0) * np.arange(run_s.shape[2]) * later_usd_per_s[:, None]
     least = np.where(finite, usd, np.inf).min(axis=(1, 2), initial=np.inf)
@@ -113,7 +114,7 @@ def _least_usd(run_s: FloatArray, later_usd_per_s: FloatArray) -> FloatArray:
 
 
 def chosen_run_s(terms: Terms, decision: Decision) -> FloatArray:
-    """Return the run time (J,) of every job as decided, with restarts; +inf where postponed or impossible."""
+    """Return the run time of every job under the decision, with restarts (J,); +inf where postponed or impossible."""
     jobs, runs = np.arange(len(decision.node)), decision.node != POSTPONED
     run_s = np.full(len(jobs), np.inf)
     node, gpus = decision.node[runs], decision.gpus[runs]
@@ -124,15 +125,16 @@ def chosen_run_s(terms: Terms, decision: Decision) -> FloatArray:
 
 
 def cost(problem: Problem, decision: Decision) -> CostParts:
-    """Return the cost of a decision, by part.
+    """Return the parts of the cost of a decision.
 
-    tardiness  Σ ω_j max(0, now + run_j - due_j)                                over jobs that run
-    postponed  rho Σ ω_j max(0, now + H + slowest run_j - due_j)                   over jobs that do not
-    energy     h · Σ (idle of nodes with a job + active GPUs) · price · PUE      h: first completion, at most H
-    rest       Σ GPUs · (run_j - h) · (active + share of idle) · later price     (ours; 0 without a later price)
+    tardiness  Σ ω_j max(0, now + run_j - due_j)                              sum over jobs that run
+    postponed  rho Σ ω_j max(0, now + H + slowest run_j - due_j)              sum over postponed jobs
+    energy     h · (idle power of nodes with a job + power added by busy GPUs) · price · PUE
+    rest       Σ GPUs · (run_j - h) · (active power + share of idle power) · later price · PUE   (ours; see below)
 
-    A node without a job is switched off. `rest` includes the least energy of postponed jobs, so that postponing saves
-    no energy on paper. Like tardiness, it assumes that a configuration is kept until the job ends.
+    ω_j is the weight, H the period, and h the time until the first completion, at most H. A node without a job is
+    switched off. `rest` is 0 without a later price. It includes the least energy of postponed jobs; without that,
+    postponing would seem to save energy. Like tardiness, it assumes that a configuration is kept until the job ends.
 
     Raises
     ------

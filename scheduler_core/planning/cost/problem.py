@@ -1,4 +1,4 @@
-"""The input of one decision: jobs with due dates, nodes of several types, and a price until the next decision.
+"""Input of one decision: jobs with due dates, nodes of several types, and electricity prices now and later.
 
 Costs are in `objective`, searches in `decision`. Called by every module of this package and by the cost study.
 """
@@ -14,7 +14,7 @@ from scheduler_core.types import FloatArray, IntArray
 __all__ = ["POSTPONED", "Decision", "NodeType", "Nodes", "Problem", "WaitingJobs"]
 
 POSTPONED: Final = -1
-"""The node of a job that does not run until the next decision."""
+"""Node index of a job that does not run before the next decision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class NodeType:
     Raises
     ------
     BadInput
-        If it has no GPU, or a power is negative or not finite.
+        If the type has no GPU, or a power is negative or not finite.
     """
 
     name: str
@@ -44,7 +44,7 @@ class NodeType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
-    """M nodes: `type_of` (M,) is the index of each node's type in `types` (K)."""
+    """M nodes: `type_of` (M,) is the index of each node's type in `types` (K types)."""
 
     types: tuple[NodeType, ...]
     type_of: IntArray
@@ -57,16 +57,16 @@ class Nodes:
 
     @property
     def gpus(self) -> IntArray:
-        """Return the GPUs of every node (M,)."""
+        """Return the number of GPUs of every node (M,)."""
         return np.array([kind.gpus for kind in self.types], np.int64)[self.type_of]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingJobs:
-    """All J jobs in the system, running ones included: every decision covers all of them.
+    """All J jobs in the system, waiting or running; every decision covers all of them.
 
-    `due_s` (J,) uses the clock of `Problem.now_s`, +inf means no due date. `weight_usd_per_s` (J,) is the cost of a
-    second of tardiness. `run_s` (J, K, 1 + most GPUs) is the remaining run time by node type and number of GPUs, NaN
+    `due_s` (J,) is the due date on the clock of `Problem.now_s`, +inf for none. `weight_usd_per_s` (J,) is the cost of
+    a second of tardiness. `run_s` (J, K, 1 + most GPUs) is the remaining run time by node type and number of GPUs, NaN
     where impossible (always with 0 GPUs).
     """
 
@@ -92,7 +92,10 @@ class WaitingJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Node and GPUs of every job until the next decision: `node` (J,) or `POSTPONED`, `gpus` (J,), 0 if postponed."""
+    """Placement of every job until the next decision.
+
+    `node` (J,) is its node or `POSTPONED`; `gpus` (J,) is its number of GPUs, 0 if postponed.
+    """
 
     node: IntArray
     gpus: IntArray
@@ -105,13 +108,13 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """The input of one decision.
+    """Input of one decision.
 
-    `period_s` is the longest time to the next decision (H); `rho` weights the worst case of postponed jobs (the
-    authors' code uses 100). `usd_per_kwh` holds until the next decision, may be negative, and is multiplied by `pue`.
-    `later_usd_per_kwh` (ours) is the price of work after that; with None only energy until the next decision counts, as
-    in the source. `current` is where jobs run now: a job that is stopped, moved or given another number of GPUs needs
-    `restart_s` more.
+    `period_s` (H) is the maximum time to the next decision. `rho` weights the worst case of postponed jobs; the code of
+    the ANDREAS authors uses 100. `usd_per_kwh` is the price until the next decision; it may be negative, and is
+    multiplied by `pue`. `later_usd_per_kwh` (ours) is the price after the next decision; if it is None, only energy
+    until the next decision counts, as in ANDREAS. `current` is the decision in force: a running job that is stopped,
+    moved or given another number of GPUs needs `restart_s` more run time.
     """
 
     jobs: WaitingJobs
