@@ -3,13 +3,13 @@
 PipelineError
 ├── BadUsage          invalid arguments or settings (exit 2)
 ├── SourceError       input files that are missing, truncated or in another format
-│   └── MappingError  an invalid mapping of own files
+│   └── MappingError  an invalid mapping file for `taut ingest generic`
 ├── LakeError         a lake that is damaged or lacks the requested data
-├── QueryRefused      SQL that `taut sql` does not run
+├── QueryRefused      SQL text that `taut sql` rejects
 ├── FetchError        a download that failed or did not verify
 ├── SynthesisError    an invalid calibration or size of a synthetic trace
-├── TrainingError     data from which no model can be trained or evaluated
-└── RegistryError     a tracking server or registry that fails or lacks a model
+├── TrainingError     job data that do not suffice to train or evaluate a model
+└── RegistryError     an MLflow server that fails, or whose registry lacks a model
 """
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class PipelineError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base class of all errors that this package raises itself."""
 
 
 class BadUsage(PipelineError, ValueError):
@@ -39,15 +39,15 @@ class SourceError(PipelineError):
 
 
 class MappingError(SourceError):
-    """An invalid mapping of own files."""
+    """An invalid mapping file for `taut ingest generic`."""
 
 
 class LakeError(PipelineError):
-    """A lake that is damaged or lacks the requested data."""
+    """A damaged lake, or one that lacks the requested data."""
 
 
 class QueryRefused(PipelineError):
-    """SQL that `taut sql` does not run."""
+    """SQL text that `taut sql` rejects."""
 
 
 class FetchError(PipelineError):
@@ -59,8 +59,8 @@ class SynthesisError(PipelineError):
 
 
 class TrainingError(PipelineError):
-    """Data from which no model can be trained or evaluated."""
+    """Job data that do not suffice to train or evaluate a model."""
 
 
 class RegistryError(PipelineError):
-    """A tracking server or registry that fails or lacks a model."""
+    """An MLflow server that fails, or whose registry lacks a model."""

@@ -1,6 +1,6 @@
 """Render flat rows as a table for reading, as JSON or as CSV; the same rows give the same bytes.
 
-Callers choose the rows and the stream. Called by `pipelines.cli`.
+Called by `pipelines.cli`, which chooses the rows and the output stream.
 """
 
 import csv
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["render"]
 
 Plain = None | bool | int | float | str
-"""The types of a cell before it is written."""
+"""Types of a table cell after conversion by `_plain`."""
 
 NULL = "-"
 _MAX_DECIMALS = 4
@@ -34,7 +34,7 @@ _MAX_DECIMALS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Grid:
-    """Rows as cells under column names."""
+    """Column names, and rows of cells in the order of these names."""
 
     columns: Sequence[str]
     rows: Iterable[Sequence[Plain]]
@@ -52,8 +52,8 @@ def render(
     Columns are in order of first appearance; a row without a column has null there. Times are ISO 8601: in UTC with
     `Z` if they have a time zone, unchanged if they have none (local times); durations are in seconds. A table rounds
     numbers and prints null and NaN as `-`. JSON and CSV keep every digit; null, NaN and infinities are `null` in JSON
-    and empty in CSV. With `kinds`, each JSON row has only its own columns. On a terminal a table is fitted to its width
-    (`fitted`).
+    and empty in CSV. With `kinds`, a JSON row omits columns that it lacks. On a terminal, `fitted` fits a table to
+    the terminal's width.
 
     Raises
     ------
@@ -91,10 +91,10 @@ def _write_table(grid: _Grid, stream: TextIO) -> None:
 
 
 def _column(name: str, values: Sequence[Plain]) -> list[str]:
-    """Return a column's heading and cells, padded to one width: numbers to the right, texts to the left."""
+    """Return a column's heading and cells, padded to equal width: numbers right-aligned, texts left-aligned."""
     decimals = _decimals([value for value in values if isinstance(value, float) and math.isfinite(value)])
     texts = [_printable(name), *(_text(value, decimals) for value in values)]
-    # Wide characters take two columns.
+    # East Asian wide characters take two terminal columns.
     widths = [cell_len(text) for text in texts]
     widest = max(widths)
     gaps = [" " * (widest - width) for width in widths]
@@ -118,7 +118,7 @@ def _write_objects(rows: Iterable[Mapping[str, Plain]], stream: TextIO) -> None:
 
 def _write_csv(grid: _Grid, stream: TextIO) -> None:
     writer = csv.writer(stream, lineterminator="\n")
-    # The default writer does not quote a lone carriage return, which readers take for the end of a row.
+    # The default writer does not quote a lone carriage return, which CSV readers treat as the end of a row.
     quoting = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_ALL)
     rows = [[str(cell).lower() if isinstance(cell, bool) else _finite(cell) for cell in row] for row in grid.rows]
     header: list[list[Plain]] = [list(grid.columns)] if grid.columns else []
@@ -141,7 +141,7 @@ def _grid(rows: "Sequence[Mapping[str, object]] | pl.DataFrame") -> _Grid:
 
 
 def _plain(value: Any) -> Plain:  # whatever a row may hold
-    """Return a value as a JSON scalar: UTC times, seconds, values of enum members, nested values as JSON text."""
+    """Return a value as a JSON scalar: times as ISO 8601, durations in seconds, lists and mappings as JSON text."""
     if isinstance(value, Enum):
         return _plain(value.value)
     if value is None or isinstance(value, bool | int | float | str):
@@ -177,7 +177,7 @@ def _is_numeric(values: Sequence[Plain]) -> bool:
 
 
 def _decimals(numbers: Sequence[float]) -> int:
-    """Return the number of decimals of a column: four significant digits of its largest, without trailing zeros."""
+    """Return the number of decimals of a column: its largest number gets four digits, without trailing zeros."""
     largest = max(map(abs, numbers), default=0.0)
     digits_before = 1 + math.floor(math.log10(largest)) if largest >= 1 else 0
     most = min(_MAX_DECIMALS, max(1, _MAX_DECIMALS - digits_before))
@@ -192,25 +192,25 @@ def _text(value: Plain, decimals: int) -> str:
         return str(value).lower()
     if isinstance(value, float) and math.isfinite(value):
         rounded = f"{value:z.{decimals}f}"
-        # A small number must not print as zero.
+        # A small number that is not zero must not print as zero.
         return f"{value:.2g}" if value and not float(rounded) else rounded
     return _printable(str(value))
 
 
 def _printable(text: str) -> str:
-    """Escape characters that move the cursor or break the row."""
+    """Escape unprintable characters, which could move the terminal's cursor or break the row."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
 
 
 GAP: Final = "  "
 
 Column = Sequence[str]
-"""A heading and its cells, padded to one width."""
+"""A heading followed by the column's cells, padded to equal width."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Columns that fit, and the lines of text before and after them."""
+    """The table's columns that fit the width, and lines of text to print before and after the table."""
 
     columns: Sequence[Column]
     before: Sequence[str] = ()
@@ -218,10 +218,10 @@ class Layout:
 
 
 def fitted(columns: Sequence[Column], width: int) -> Layout:
-    """Fit columns, most important first, to a screen `width` wide.
+    """Fit a table to a terminal of `width` characters; `columns` are given most important first.
 
-    If they do not fit, the table is transposed; if that does not fit either, columns with one value are printed once
-    above the table, and the last of the others are left out.
+    A table that is too wide is transposed. If the transposed table is too wide as well, columns with the same value in
+    all rows are printed once above the table, and the last of the other columns are left out.
 
     Examples
     --------
@@ -247,13 +247,13 @@ def fitted(columns: Sequence[Column], width: int) -> Layout:
 
 
 def _turned(columns: Sequence[Column]) -> list[Column]:
-    """Transpose the table: headings padded to the left, cells to the right."""
+    """Transpose the table: the headings become the first column, left-aligned; cells are right-aligned."""
     headings, *rows = zip(*([cell.strip() for cell in column] for column in columns), strict=True)
     return [_padded(headings, to_the_right=False), *(_padded(row, to_the_right=True) for row in rows)]
 
 
 def _padded(cells: Sequence[str], *, to_the_right: bool) -> Column:
-    # Wide characters take two columns.
+    # East Asian wide characters take two terminal columns.
     widths = [cell_len(cell) for cell in cells]
     gaps = [" " * (max(widths) - each) for each in widths]
     return [gap + cell if to_the_right else cell + gap for cell, gap in zip(cells, gaps, strict=True)]

@@ -23,7 +23,7 @@ def _usable_cpus() -> int:
 
 
 class Settings(BaseSettings):
-    """The values of `TAUT_*` and `MLFLOW_TRACKING_URI`; an empty variable counts as unset."""
+    """Values of the environment variables `TAUT_*` and `MLFLOW_TRACKING_URI`; an empty variable counts as unset."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid", populate_by_name=True
@@ -53,7 +53,7 @@ def load_settings() -> Settings:
     Raises
     ------
     BadUsage
-        If a variable has an invalid value; the message names all of them.
+        If a variable has an invalid value; the message names all invalid variables.
     """
     try:
         return Settings()

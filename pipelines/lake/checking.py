@@ -1,4 +1,4 @@
-"""A dry run of an ingest: read everything, apply every rule, write only to a scratch folder; and the cure of each rule.
+"""Dry run of an ingest: apply every rule to all rows, write only to a temporary folder, name a cure per problem.
 
 The real ingest is in `pipelines.lake.ingest`. Called by `taut ingest --check`.
 """
@@ -72,7 +72,7 @@ UNPARSABLE: Final = "unparsable_"
 
 
 def cure_of(source: Source, rule: str) -> str:
-    """Return the cure for rows that break a rule of a source.
+    """Return advice on how to correct rows that break a rule of a source.
 
     >>> from pipelines.lake.sources import SOURCES
     >>> cure_of(SOURCES["pai"], "unparsable_plan_cpu")
@@ -90,7 +90,7 @@ SHOWN_CHARACTERS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A rule that rows of a file break: how many rows, the places of the first ones, an example, and the cure."""
+    """A rule that rows of a file break: the number of these rows, the places of the first, an example, and a cure."""
 
     cluster: str
     file: str
@@ -104,7 +104,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """The result of a check; `failure` is the reason why an ingest would commit nothing (None: it would succeed)."""
+    """The result of a check; `failure` is the reason why an ingest would fail (None: it would succeed)."""
 
     trace: str
     accounts: tuple[Account, ...]
@@ -114,12 +114,12 @@ class CheckReport:
 
     @property
     def rows_in(self) -> int:
-        """Return how many rows were read."""
+        """Return the number of rows read."""
         return sum(a.rows_in for a in self.accounts)
 
     @property
     def rows_quarantined(self) -> int:
-        """Return how many rows would go to quarantine."""
+        """Return the number of rows that would go to quarantine."""
         return sum(a.rows_quarantined for a in self.accounts)
 
 
@@ -130,9 +130,9 @@ def check(
     as_name: str | None = None,
     strict_share: float | None = None,
 ) -> CheckReport:
-    """Return what an ingest of these files into this lake would do; the lake is not changed.
+    """Report what an ingest of these files into this lake would do, without changing the lake.
 
-    Parameters are those of `pipelines.lake.ingest.ingest`.
+    The parameters are those of `pipelines.lake.ingest.ingest`.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def _check_cluster(
     problems: list[Problem],
     warnings: list[str],
 ) -> None:
-    """Load a cluster as an ingest does, in a temporary folder; append to the lists, also when it then fails."""
+    """Load a cluster in a temporary folder and append its results to the three lists, even if loading then fails."""
     with TemporaryDirectory(prefix="taut-check-") as scratch:
         stage = Path(scratch)
         published, absent = published_tables(source, cluster, folder, stage)
@@ -218,7 +218,7 @@ def _problems(
 
 
 def _places(work: duckdb.DuckDBPyConnection, table: RawTable, plain: Path | None, rule: str, numbers: list[int]) -> str:
-    """Return the places of the first rows: line numbers of a text file, else row numbers from 1."""
+    """Return where rows `numbers` are in the file: line numbers of a text file, else row numbers from 1."""
     word, places = "row", numbers
     if table.records is not None and plain is not None:
         found = (
@@ -226,7 +226,7 @@ def _places(work: duckdb.DuckDBPyConnection, table: RawTable, plain: Path | None
         )
         word, places = table.counted_in, [row[0] for row in work.execute(found).fetchall()]
     elif not table.json_array:
-        # Rows that DuckDB could not read carry their line number already.
+        # Rows that DuckDB could not read are numbered by line already, header included.
         before = 0 if rule == "unreadable_line" else header_lines(table)
         word, places = "line", [number + before for number in numbers]
     return f"{word} {', '.join(map(str, places))}"

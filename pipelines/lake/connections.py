@@ -1,7 +1,9 @@
-"""DuckDB connections with bounded memory, no extensions and optional sealing; errors for missing or damaged files.
+"""DuckDB connections with a memory limit and no extensions; errors for missing or damaged files.
+
+A sealed connection can access only the files that it was given before.
 
 `pipelines.lake.lake` chooses the files and creates the views.
-Called by `pipelines.lake.lake`, and by `pipelines.lake.generic` to read own files.
+Called by `pipelines.lake.lake`, and by `pipelines.lake.generic` to read a user's files.
 """
 
 import os
@@ -15,13 +17,13 @@ import duckdb
 from pipelines.errors import LakeError
 
 MEMORY_MB: Final = 1000
-"""DuckDB's memory limit; Python's own memory comes on top."""
+"""Memory limit of DuckDB in MB; the memory of Python itself is not included."""
 
 
 def configured(
     path: Path | None, *, read_only: bool = False, spill: Path | None = None, memory_mb: int | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """Connect to a database file, or to a database in memory if `path` is None; times print in UTC."""
+    """Connect to a DuckDB file, or to a database in memory if `path` is None; set its time zone to UTC."""
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{memory_mb or MEMORY_MB}MB",
         "threads": min(4, os.cpu_count() or 1),
@@ -36,7 +38,7 @@ def configured(
 
 
 def seal(connection: duckdb.DuckDBPyConnection) -> None:
-    """Forbid the connection all files except those already allowed; this cannot be undone."""
+    """Deny the connection access to all files except those already allowed; this cannot be undone."""
     for setting in ("python_enable_replacements", "allow_community_extensions", "enable_external_access"):
         connection.execute(f"SET {setting} = false")
     connection.execute("SET lock_configuration = true")
@@ -44,9 +46,9 @@ def seal(connection: duckdb.DuckDBPyConnection) -> None:
 
 @contextmanager
 def opened_sealed(path: Path, spill: Path, target: Path, *, database: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a user's file for reading: a DuckDB database, or another file that a query then names.
+    """Open a user's file read-only on a sealed connection: a DuckDB database, or a file that a query will name.
 
-    The connection can read that file, write `target` and spill to `spill`, and access nothing else.
+    The connection can read this file and write to `target` and to the folder `spill` (temporary data), nothing else.
     """
     connection = configured(path if database else None, read_only=database, spill=spill)
     try:
@@ -68,7 +70,7 @@ def sql_list(values: Iterable[str]) -> str:
 
 
 def unreadable(connection: duckdb.DuckDBPyConnection, files: list[str], error: duckdb.Error) -> LakeError:
-    """Return an error that names the first file of a table that cannot be read."""
+    """Return an error that names the first of `files` that cannot be read."""
     for file in files:
         if not Path(file).is_file():
             return missing(Path(file))
@@ -86,7 +88,7 @@ def missing(path: Path) -> LakeError:
 
 
 def damaged(path: Path, reason: str) -> LakeError:
-    """Return the error for a file that differs from what the ingest wrote."""
+    """Return the error for a table file that is no longer as the ingest wrote it."""
     return LakeError(
         f"{path} is damaged ({reason}); expected the Parquet file of the ingest. Remove it, and ingest again."
     )

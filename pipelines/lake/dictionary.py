@@ -1,6 +1,6 @@
 """Generate `docs/data-dictionary.md`: every table and view of a lake, with its columns, types and meanings.
 
-The descriptions come from the schemas and from `pipelines.lake.views`; a test compares the page with them.
+The descriptions come from the schemas and from `pipelines.lake.views`; a test checks that the page is up to date.
 Run by hand: `python -m pipelines.lake.dictionary`.
 """
 
@@ -31,7 +31,7 @@ zone. Null means that the trace does not contain the value.
 
 
 def page() -> str:
-    """Return the text of the page."""
+    """Return the Markdown text of the page."""
     tables = [_table_section(view) for name, view in views.DESCRIBED.items() if name not in views.VIEWS]
     types = _types_of_views()
     derived = [_view_section(view, types[name]) for name, view in views.VIEWS.items()]
@@ -57,7 +57,7 @@ def _section(view: views.View, heads: Sequence[str], rows: Sequence[Sequence[str
 
 
 def _rule(column: dy.Column) -> str:
-    """Return the constraints on a column's values besides its type."""
+    """Describe the constraints on a column's values, apart from its type."""
     rules = ["key"] if column.primary_key else [] if column.nullable else ["never null"]
     least = getattr(column, "min", None)
     return ", ".join(rules if least is None else [*rules, f"at least {least:g}"])

@@ -1,13 +1,14 @@
-"""Ingest one trace into the lake, atomically; the same files again give the same lake.
+"""Ingest one trace into the lake atomically; ingesting the same files again leaves the lake unchanged.
 
-`pipelines.lake.sources` or a mapping declares the files' contents; `pipelines.lake.staging` loads and writes them.
+The contents of the files are declared in `pipelines.lake.sources` or in a mapping file; `pipelines.lake.staging` loads
+the rows and writes the tables.
 Called by `taut ingest`, the demo and the tests.
 
 Notes
 -----
-Tables are written to a staging folder, then moved to names derived from their content. Renaming the trace's manifest is
-the commit: before it readers see the old tables, after it the new ones. The next ingest removes the files of a killed
-one.
+Tables are written to a staging folder, then moved to names derived from their content. The ingest commits by renaming
+the trace's new manifest: before that, readers see the old tables; afterwards, the new ones. Files that an interrupted
+ingest leaves behind are removed by the next ingest.
 """
 
 import os
@@ -42,11 +43,12 @@ from pipelines.lake.views import QUARANTINE
 __all__ = ["ingest"]
 
 READERS: Final = 2
-"""Threads that compute the files' digests."""
+"""Number of threads that compute the SHA-256 digests of input files."""
 
 MEMORY_LEAST_MB: Final = 160
 BYTES_PER_MEMORY_BYTE: Final = 2
-"""Bytes of input per byte of DuckDB memory: with less memory it spills often, with more it gains little."""
+"""Bytes of input for each byte of DuckDB's memory limit. A lower limit makes DuckDB write to disk often; a higher one
+hardly makes it faster."""
 
 
 Progress = Callable[[str], None]
@@ -62,7 +64,7 @@ class IngestReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Built:
-    """The result of loading one cluster: row accounts, written files, warnings."""
+    """The result of loading one cluster: row counts per table, written files, and warnings."""
 
     accounts: list[Account]
     outputs: list[Output]
@@ -82,13 +84,13 @@ def ingest(
     Parameters
     ----------
     source
-        A name in `SOURCES`, or a declaration.
+        A name in `SOURCES`, or the `Source` itself.
     as_name
-        The trace's name in the lake; by default the source's.
+        The trace's name in the lake; by default the name of the source.
     strict_share
         The largest share (0..1) of any file's rows that may go to quarantine; None allows all.
     progress
-        Called with one line of text per step.
+        Function called with a line of text at each step.
 
     Raises
     ------
@@ -124,7 +126,7 @@ def _ingest(
         paths = _paths(clusters)
         inputs = _inputs(paths, folder, seen, readers)
         before = prior_manifest(held, trace, source)
-        # Without an earlier manifest, the digests are computed while the rows are loaded.
+        # If the lake does not hold the trace yet, the digests are computed while the rows are loaded.
         if before and before.same_ingest(source.name, inputs() + source.declared) and held.intact(before):
             check_share(before, strict_share)
             held.refresh_views()
@@ -154,7 +156,7 @@ def _paths(clusters: list[Cluster]) -> list[Path]:
 
 
 def _inputs(paths: list[Path], folder: Path, seen: Signatures, readers: Executor) -> Callable[[], tuple[Input, ...]]:
-    """Start computing the files' digests; return a function that waits for them."""
+    """Start computing the files' digests in `readers`; return a function that waits for them and returns the inputs."""
     read = [readers.submit(seen.input_of, path.relative_to(folder).as_posix(), path) for path in paths]
     return lambda: tuple(one.result() for one in read)
 
@@ -180,7 +182,7 @@ def _build(
         try:
             built = _built(lake, source, trace, cluster.name, published, stage, memory_mb(published), say)
         except duckdb.OutOfMemoryException:
-            # The file sizes underestimated the memory this input needs.
+            # The limit estimated from file sizes was too low; repeat with the maximum.
             built = _built(lake, source, trace, cluster.name, published, stage, MEMORY_MB, say)
         accounts += built.accounts
         outputs += built.outputs
@@ -197,7 +199,7 @@ def _build(
 
 
 def memory_mb(published: list[Published]) -> int:
-    """Return DuckDB's memory limit in MB for a cluster's plain files: by size, but the maximum for a JSON array."""
+    """Return DuckDB's memory limit in MB: it grows with the files' size; a JSON array gets the maximum."""
     there = [(one.table, one.plain.stat().st_size) for one in published if one.plain is not None]
     if any(table.json_array for table, _ in there):
         return MEMORY_MB
@@ -215,7 +217,7 @@ def _built(
     memory: int,
     say: Progress,
 ) -> _Built:
-    """Load a cluster's files and write its tables; readers do not see them until the commit."""
+    """Load a cluster's files and write its tables; readers do not see the tables until the commit."""
     outputs = []
     with TemporaryDirectory(dir=stage) as scratch, lake.workbench(Path(scratch), memory) as work:
         accounts = load(work, source, cluster, published)
@@ -233,7 +235,7 @@ def _built(
 
 
 def _place(lake: Lake, staged: Path, table: str, trace: str, cluster: str, rows: int) -> Output:
-    """Move a staged file to the name its content gives it; nothing reads it before the manifest names it."""
+    """Move a table file from staging to its final name, derived from its content; return its manifest entry."""
     size, digest = fingerprint(staged)
     place = lake.path / table / f"trace={trace}" / f"cluster={cluster}" / f"{digest[:16]}.parquet"
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -256,7 +258,7 @@ def _commit(lake: Lake, manifest: Manifest) -> None:
 
 
 def _flush(path: Path) -> None:
-    """Flush a file to disk, so that a manifest never survives a crash that its tables do not."""
+    """Flush a file to disk, so that after a crash no manifest names a table that was lost."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

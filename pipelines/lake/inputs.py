@@ -1,6 +1,6 @@
-"""The inputs that an ingest and a check share: the source, the trace's name, its clusters and files, and the refusals.
+"""Input handling shared by ingest and check: find source, trace name, clusters and files; refuse bad input.
 
-The sources declare what files mean; `pipelines.lake.sources.archive` unpacks them; nothing is loaded here.
+The sources declare the meaning of files; `pipelines.lake.sources.archive` unpacks them; no row is loaded here.
 Called by `pipelines.lake.ingest` and `pipelines.lake.checking`.
 """
 
@@ -22,14 +22,14 @@ SAFE_CLUSTER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A cluster and its files."""
+    """A cluster of a trace and the files with its tables."""
 
     name: str
     files: tuple[Found, ...]
 
 
 def source_named(name: str) -> Source:
-    """Return a published source by name.
+    """Return the published source called `name`.
 
     Raises
     ------
@@ -42,12 +42,12 @@ def source_named(name: str) -> Source:
 
 
 def clusters_in(source: Source, folder: Path) -> list[Cluster]:
-    """Return every cluster with its files, before any file is read.
+    """Return every cluster with its files; no file is read.
 
     Raises
     ------
     SourceError
-        If the folder, a required file or every cluster is missing, or a cluster's name is not safe as a file name.
+        If the folder or a required file is missing, there is no cluster, or a cluster's name is unsafe as a file name.
     """
     if not folder.is_dir():
         raise SourceError(
@@ -70,7 +70,7 @@ def clusters_in(source: Source, folder: Path) -> list[Cluster]:
 
 
 def published_tables(source: Source, cluster: Cluster, folder: Path, stage: Path) -> tuple[list[Published], list[str]]:
-    """Return every table of a cluster, unpacked below `stage`, and the names of the absent tables.
+    """Unpack a cluster's files below `stage`; return its tables, and the names of the absent ones.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def trace_named(source: Source, from_dir: str | Path, as_name: str | None) -> st
 
 
 def prior_manifest(lake: Lake, trace: str, source: Source) -> Manifest | None:
-    """Return the manifest of the trace in the lake, None if it is new or unreadable.
+    """Return the lake's manifest of the trace; None if the trace is new or its manifest unreadable.
 
     Raises
     ------
@@ -133,12 +133,12 @@ def prior_manifest(lake: Lake, trace: str, source: Source) -> Manifest | None:
 
 
 def check_any_good(manifest: Manifest, source: Source) -> None:
-    """Check that every required file with rows has a good row; a file without one is of another format.
+    """Check that every required file with rows has a good row; else its format is wrong.
 
     Raises
     ------
     SourceError
-        If a required file has rows and all are bad.
+        If a required file has rows and all of them are bad.
     """
     required = {table.name for table in source.tables if table.required}
     for account in manifest.accounts:
@@ -151,7 +151,7 @@ def check_any_good(manifest: Manifest, source: Source) -> None:
 
 
 def check_share(manifest: Manifest, strict_share: float | None) -> None:
-    """Check that no file has a larger share (0..1) of rows in quarantine than `strict_share`; None allows all.
+    """Check that each file's share of quarantined rows (0..1) is at most `strict_share`; None allows any share.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The lake folder: its layout, its tables as frames, its DuckDB views, and the lock for writing.
+"""The lake folder: its layout, its tables as polars frames, its DuckDB views, and the lock for writing.
 
 `pipelines.lake.ingest` writes tables; readers see only the files that a manifest names.
 Called by every part of `pipelines` that reads canonical tables.
@@ -28,7 +28,7 @@ __all__ = ["Lake"]
 
 
 class Lake:
-    """A folder of canonical tables. Open it, or use it as a context manager to close what it opened.
+    """A folder of canonical tables; as a context manager, it closes its DuckDB connections on exit.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class Lake:
         self.close()
 
     def close(self) -> None:
-        """Close every connection that this lake handed out."""
+        """Close every DuckDB connection that this object opened."""
         while self._open:
             self._open.pop().close()
 
@@ -71,7 +71,7 @@ class Lake:
         return manifests.from_json(path.read_text(), trace)
 
     def readable_manifests(self) -> dict[str, Manifest]:
-        """Return the manifests by trace, without those that are damaged or of another version."""
+        """Return the manifests by trace, leaving out damaged ones and ones of another format version."""
         readable = {}
         for trace in self.traces():
             with suppress(LakeError):
@@ -79,14 +79,16 @@ class Lake:
         return readable
 
     def table(self, name: str, trace: str | None = None, cluster: str | None = None) -> "pl.LazyFrame":
-        """Return a canonical table (or `quarantine`), of one trace and cluster or of all; empty if no trace has rows.
+        """Return a canonical table (or `quarantine`); `trace` and `cluster` select rows, None selects all.
+
+        The frame is empty if no selected trace has rows.
 
         Raises
         ------
         LakeError
-            If the table, trace or cluster does not exist, or a file is missing or has another size.
+            If the table, trace or cluster does not exist, or a file is missing or its size differs from the manifest.
         """
-        # Ingest and SQL queries do not need polars; a late import saves them its time and memory.
+        # Imported here because ingest and SQL queries do not need polars; importing it takes time and memory.
         import polars as pl
 
         schema = frame_schema(name)
@@ -98,7 +100,9 @@ class Lake:
         )
 
     def connect(self, *, read_only: bool = True) -> duckdb.DuckDBPyConnection:
-        """Return a connection to the lake's DuckDB file of views, which is rebuilt first if the lake changed or moved.
+        """Return a connection to the DuckDB file with the lake's views.
+
+        The file is rebuilt first if the lake changed or moved.
 
         If the file cannot be rebuilt (another process is writing, or the disk is read-only), the connection is to a
         database in memory with the same views.
@@ -111,14 +115,16 @@ class Lake:
         return connection
 
     def connect_sealed(self, spill: Path) -> duckdb.DuckDBPyConnection:
-        """Return a sealed connection in memory with the views: it can read only their files, and spill to `spill`.
+        """Return a connection with the lake's views that can read only the lake's files and write only to `spill`.
 
-        The first call also rebuilds the DuckDB file of views if the lake changed or moved.
+        The database is in memory; DuckDB moves data to the folder `spill` when memory is short.
+
+        The first call also rebuilds the DuckDB file with the views if the lake changed or moved.
 
         Raises
         ------
         LakeError
-            If there is no lake, or a file of it is missing or damaged.
+            If there is no lake, or one of its files is missing or damaged.
         """
         self._require()
         if not self._seen:
@@ -133,7 +139,7 @@ class Lake:
 
     @contextmanager
     def workbench(self, folder: Path, memory_mb: int = MEMORY_MB) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Open a scratch database in `folder`, with bounded memory; it spills to the same folder."""
+        """Open a temporary DuckDB database in `folder`; above its memory limit it moves data to that folder."""
         connection = configured(folder / "work.duckdb", spill=folder, memory_mb=memory_mb)
         try:
             yield connection
@@ -151,7 +157,7 @@ class Lake:
         """
         if self.path.exists() and not self.path.is_dir():
             raise LakeError(f"{self.path} is a file; expected the lake's folder")
-        # An ingest deletes left-over files; in a folder that is not a lake they could be the user's own.
+        # An ingest deletes files that no manifest names; in a folder that is not a lake they could be the user's.
         ours = (self.path / ".lock").exists() or self.manifest_folder.is_dir()
         if self.path.is_dir() and not ours and any(self.path.iterdir()):
             raise LakeError(f"{self.path} is not empty and no lake; expected a new or empty folder, or a lake")
@@ -164,7 +170,7 @@ class Lake:
             yield
 
     def refresh_views(self) -> None:
-        """Rebuild the DuckDB file of views unless it is up to date; the caller holds the lock."""
+        """Rebuild the DuckDB file with the views unless it is up to date; the caller must hold the lock for writing."""
         if self._views_are_fresh():
             return
         fresh = self.views_file.with_suffix(".fresh")
@@ -184,9 +190,9 @@ class Lake:
         return all(path.is_file() and path.stat().st_size == size for path, size in paths)
 
     def sweep(self) -> None:
-        """Delete files that no manifest names: left-over staging, and files of a killed or replaced ingest.
+        """Delete files that no manifest names: those of interrupted ingests, and tables that a later ingest replaced.
 
-        Files of a trace with an unreadable manifest stay.
+        Files of a trace whose manifest cannot be read are kept.
         """
         shutil.rmtree(self.staging_folder, ignore_errors=True)
         manifests = self.readable_manifests()
@@ -198,7 +204,7 @@ class Lake:
                 if path not in named and not unknown & set(path.relative_to(folder).parts):
                     path.unlink()
             for empty in sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True):
-                with suppress(OSError):  # not empty
+                with suppress(OSError):  # the folder is not empty
                     empty.rmdir()
             with suppress(OSError):
                 folder.rmdir()
@@ -212,16 +218,16 @@ class Lake:
 
     @property
     def staging_folder(self) -> Path:
-        """Return the folder in which an ingest works before it commits."""
+        """Return the folder to which an ingest writes tables before it commits them."""
         return self.path / "staging"
 
     @property
     def views_file(self) -> Path:
-        """Return the path of the DuckDB file of views."""
+        """Return the path of the DuckDB file with the views."""
         return self.path / "taut.duckdb"
 
     def _whole(self, output: Output) -> Path:
-        """Return a file's path if it has its recorded size; raise LakeError otherwise."""
+        """Return the path of a table file; raise LakeError if it is missing or its size differs from the manifest."""
         path = self.path / output.path
         size = path.stat().st_size if path.is_file() else None
         if size != output.bytes:
@@ -273,7 +279,7 @@ class Lake:
         return False
 
     def _try_refresh(self) -> bool:
-        """Rebuild the DuckDB file of views if necessary and possible; return whether it is up to date."""
+        """Rebuild the DuckDB file with the views if it is outdated; return whether it is now up to date."""
         if self._views_are_fresh():
             return True
         with suppress(LakeError, OSError, duckdb.Error), self.writing():

@@ -1,7 +1,7 @@
-"""The manifest of one trace (inputs, outputs, row accounts), and the signatures that detect changed input files.
+"""The manifest of one trace (inputs, outputs, row counts), and the signatures that detect changed input files.
 
 Readers use only the files a manifest names. The signatures are a cache, not part of the manifest: if they are lost, the
-files are read again. Called by `pipelines.lake.ingest` and `pipelines.lake.lake`.
+input files are read again. Called by `pipelines.lake.ingest` and `pipelines.lake.lake`.
 """
 
 import hashlib
@@ -19,12 +19,12 @@ __all__ = ["Manifest", "flat"]
 
 FORMAT_VERSION = 1
 REPRESENTATIVES_BEFORE: Final = {"openb": "default"}
-"""The representative cluster by source, for older manifests that do not contain it."""
+"""Representative cluster of each source, for manifests of older versions, which do not name it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """One published file and its checksum; the path is relative to the ingested folder."""
+    """One input file with its size and SHA-256; the path is relative to the ingested folder."""
 
     file: str
     bytes: int
@@ -33,9 +33,9 @@ class Input:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The row account of one published table: `rows_in == rows_good + sum(quarantined)`.
+    """Row counts of one published table: `rows_in == rows_good + sum(quarantined)`.
 
-    `feeds` is the canonical table made of the good rows, which may be aggregated into fewer rows.
+    `feeds` is the canonical table to which the good rows contribute; it may aggregate several of them into one row.
     """
 
     cluster: str
@@ -48,16 +48,16 @@ class Account:
 
     @property
     def rows_quarantined(self) -> int:
-        """Return how many rows went to quarantine."""
+        """Return the number of rows in quarantine."""
         return sum(self.quarantined.values())
 
     def close(self) -> "Account":
-        """Return the account if it adds up.
+        """Return these counts after checking that they add up.
 
         Raises
         ------
         LakeError
-            If rows are missing, which is a bug of the ingest, not of the file.
+            If rows are missing, which is an error in the ingest, not in the file.
         """
         found = self.rows_good + self.rows_quarantined
         if found != self.rows_in:
@@ -81,8 +81,8 @@ class Output:
 class Manifest:
     """Everything about one trace in the lake; the same files and options give the same bytes.
 
-    `representative` is set if the clusters are alternatives (several job lists for the same machines): then only this
-    cluster represents the trace. None: the clusters are parts of the trace and may be added up.
+    `representative` is set if the clusters are alternatives (several job lists for the same machines): then
+    statistics of the trace use only this cluster. None: the clusters are parts of the trace and may be added up.
     """
 
     trace: str
@@ -101,26 +101,26 @@ class Manifest:
 
     @property
     def zone(self) -> str:
-        """Return the time zone for hours and days: that of the source, else of the trace name's prefix, else UTC."""
+        """Return the time zone for local hours and days: by source, else by the trace name's prefix, else UTC."""
         named = next((zone for start, zone in ZONES.items() if self.trace.startswith(start)), "UTC")
         return ZONES.get(self.source, named)
 
     @property
     def rows_in(self) -> int:
-        """Return how many rows were read."""
+        """Return the number of rows read."""
         return sum(a.rows_in for a in self.accounts)
 
     @property
     def rows_quarantined(self) -> int:
-        """Return how many rows went to quarantine."""
+        """Return the number of rows in quarantine."""
         return sum(a.rows_quarantined for a in self.accounts)
 
     def same_ingest(self, source: str, inputs: tuple[Input, ...]) -> bool:
-        """Return whether ingesting these inputs would write this manifest again."""
+        """Return whether ingesting these inputs again would give this manifest."""
         return (self.source, self.inputs, self.format_version) == (source, inputs, FORMAT_VERSION)
 
     def rows_out(self, table: str, cluster: str | None = None) -> int:
-        """Return the rows of a canonical table, of one cluster or of all."""
+        """Return the number of rows of a canonical table in one cluster, or in all clusters if `cluster` is None."""
         return sum(o.rows for o in self.outputs if o.table == table and cluster in (None, o.cluster))
 
     def to_json(self) -> str:
@@ -129,7 +129,9 @@ class Manifest:
 
 
 def chosen(preferred: str | None, clusters: Iterable[str]) -> str | None:
-    """Return which of several alternative clusters represents the trace: the preferred one, else the first by name.
+    """Return the cluster that represents the trace: `preferred` if present, else the first by name.
+
+    Return None if `preferred` is None: the clusters are then not alternatives.
 
     >>> chosen("default", ["b", "default", "a"]), chosen("default", ["b", "a"]), chosen(None, ["b", "a"])
     ('default', 'a', None)
@@ -161,7 +163,7 @@ def from_json(text: str, trace: str) -> Manifest:
 
 
 def flat(manifest: Manifest) -> Iterator[dict[str, str | int | None]]:
-    """Yield one flat row per published table: rows in, good, quarantined by rule, and the rows they feed."""
+    """Yield one flat row per published table: rows in, good, quarantined by rule, and rows of the canonical table."""
     for account in manifest.accounts:
         yield {
             "trace": manifest.trace,
@@ -184,7 +186,7 @@ Mark = tuple[int, int, int, int, int]
 def mark_of(path: Path) -> Mark:
     """Return a file's device, inode, size, mtime and ctime; unlike mtime, ctime cannot be set back by the owner.
 
-    The ctime of an SQLite log is left out (0): reading it as root changes its owner.
+    The ctime of an SQLite log is replaced by 0, because reading the database as root changes the log's ctime.
     """
     state = path.stat()
     changed = 0 if path.name.endswith(SQLITE_LOG) else state.st_ctime_ns
@@ -192,7 +194,7 @@ def mark_of(path: Path) -> Mark:
 
 
 class Signatures:
-    """The marks and digests of a trace's input files, stored next to its manifest."""
+    """Marks (see `mark_of`) and digests of a trace's input files, stored next to its manifest."""
 
     def __init__(self, path: Path, held: dict[str, tuple[Mark, str]]) -> None:
         self.path = path
@@ -201,7 +203,7 @@ class Signatures:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read what an earlier ingest wrote; a missing or damaged file counts as empty."""
+        """Read the signatures that an earlier ingest wrote; return empty ones if the file is missing or damaged."""
         held: dict[str, tuple[Mark, str]] = {}
         with suppress(OSError, ValueError, TypeError, AttributeError):
             for file, (mark, digest) in json.loads(path.read_text()).items():
@@ -210,7 +212,7 @@ class Signatures:
         return cls(path, held)
 
     def input_of(self, file: str, path: Path) -> Input:
-        """Return the file with its digest; it is read only if its mark changed."""
+        """Return the file's manifest entry; compute its digest only if its mark changed."""
         mark = mark_of(path)
         held = self._held.get(file)
         size, digest = (mark[2], held[1]) if held and held[0] == mark else fingerprint(path)
@@ -218,13 +220,13 @@ class Signatures:
         return Input(file=file, bytes=size, sha256=digest)
 
     def still_hold(self, folder: Path) -> bool:
-        """Return whether every file still has the mark it had in `input_of`."""
+        """Return whether every file is unchanged since `input_of`, judged by its mark."""
         with suppress(OSError):
             return all(mark_of(folder / file) == mark for file, (mark, _) in self._found.items())
         return False
 
     def keep(self) -> None:
-        """Write the marks and digests if they changed."""
+        """Write the marks and digests to disk if any changed."""
         if self._found != self._held:
             self.path.write_text(json.dumps(self._found, indent=2) + "\n")
 

@@ -1,7 +1,7 @@
-"""Load raw rows with DuckDB: the SQL that reads a file's lines or columns, converts the texts and applies the rules.
+"""Load raw rows with DuckDB: SQL that reads a file's lines or columns, converts texts to values and applies the rules.
 
-There are two readers with equal results: a fast one for plain CSV (DuckDB's typed reader) and a slow one for any bytes
-(line by line), which also rereads what the fast one rejects. Called by `pipelines.lake.staging`.
+Two readers give equal results. The fast one, DuckDB's typed CSV reader, needs plain CSV. The slow one reads
+any file line by line, and rereads the rows that the fast one rejects. Called by `pipelines.lake.staging`.
 """
 
 from collections.abc import Sequence
@@ -15,18 +15,20 @@ from pipelines.lake.sources.archive import CHUNK_BYTES, plain_text
 from pipelines.lake.sources.source import COMPUTED, Column, RawTable
 
 AS_IT_IS: Final = "{text}"
-"""The value of a column that accepts every text."""
+"""SQL of a column's value that is the text itself, so that no text is unparsable."""
 
 
 def classified(table: RawTable, rows: str, texts: Sequence[str], broken_first: Sequence[str] = ()) -> str:
-    """Return the SELECT of `row`, every column and `rule` (null: good) over `rows`, given the SQL of each text.
+    """Return the SELECT that gives each row its number, its column values and the rule it breaks (null: none).
 
     Parameters
     ----------
     rows
-        SQL of a table with `row` and the columns that `texts` and `broken_first` use.
+        SQL of the table to read, with the column `row` and the columns that `texts` and `broken_first` use.
+    texts
+        SQL of the text of each column, in the order of `table.columns`.
     broken_first
-        `WHEN` clauses that come before the table's own rules.
+        SQL `WHEN` clauses that are tested before the table's own rules.
     """
     named = ", ".join(f"{text} AS t{position}" for position, text in enumerate(texts, start=1))
     values, broken = [], list(broken_first)
@@ -44,21 +46,21 @@ def classified(table: RawTable, rows: str, texts: Sequence[str], broken_first: S
 
 
 def loaded(table: RawTable, rows: str) -> str:
-    """Return the SELECT that is loaded from classified rows: the kept columns, the hash of the key, the rule."""
+    """Return the SELECT of what is stored of `classified` rows: the kept columns, the hash of the key, the rule."""
     kept = ", ".join(f'"{name}"' for name in table.kept)
-    # Equal keys have equal hashes; rows with equal hashes are compared by key later.
+    # Rows with equal hashes are compared by their keys later, since different keys can have equal hashes.
     key = ", ".join(f'"{name}"' for name in table.key)
     return f"SELECT row, {kept}, {f'hash({key}) AS key_hash, ' if key else ''}rule FROM {rows}"
 
 
 def known_text(column: Column, text: str) -> str:
-    """Return the SQL of a text, null for the column's missing-value texts."""
+    """Return the SQL of a text that becomes null if it is one of the column's missing-value texts."""
     missing = ", ".join(f"'{t}'" for t in column.missing)
     return f"CASE WHEN {text} NOT IN ({missing}) THEN {text} END"
 
 
-# Read each line as one column and split it by a function, so that a row with too many or too few fields is still a row.
-# \1 and \2 occur in no text file.
+# Read each line as one column, to be split later, so that a line with too many or too few fields is not lost.
+# The characters \1 (delimiter) and \2 (null) do not occur in text files.
 LINES = (
     "columns = {'line': 'VARCHAR'}, auto_detect = false, header = false, delim = '\x01', quote = '', escape = '', "
     "nullstr = '\x02', strict_mode = false, ignore_errors = true"
@@ -80,7 +82,10 @@ def numbered(table: RawTable, plain: Path, *, keep_rejects: bool = False) -> str
 
 
 def from_lines(table: RawTable, lines: str, names: int) -> str:
-    """Return the SELECT that splits numbered lines and classifies them; `names` is the number of header names."""
+    """Return the SELECT that splits numbered lines into fields and applies the rules (`classified`).
+
+    `names` is the number of column names in the header.
+    """
     fields = "" if table.json_array else ", string_split(line, ',') AS f"
     texts = [known_text(c, f"trim({c.text or f'f[{position}]'})") for position, c in enumerate(table.columns, start=1)]
     counts = ", ".join(str(n) for n in allowed_counts(table, names))
@@ -94,7 +99,7 @@ def allowed_counts(table: RawTable, names: int) -> tuple[int, ...]:
 
 
 def header_lines(table: RawTable) -> int:
-    """Return the number of lines before the first row."""
+    """Return the number of header lines: 0 or 1."""
     return 0 if table.header is None else 1
 
 
@@ -104,31 +109,35 @@ def escaped(path: Path) -> str:
 
 
 def numbered_records(plain: Path) -> str:
-    """Return the SQL of a file of records: `row`, `place`, `line` (raw text), `fault`, and texts `c1`, `c2`, ..."""
+    """Return the SQL that reads a file of records.
+
+    Its columns are `row`, `place`, `line` (raw text), `fault`, and the texts `c1`, `c2`, ...
+    """
     return f"(SELECT * RENAME (raw AS line) FROM read_parquet('{escaped(plain)}', hive_partitioning = false))"
 
 
 def from_records(table: RawTable, records: str) -> str:
-    """Return the SELECT that classifies records; a record with a `fault` breaks the rule of that name."""
+    """Return the SELECT that applies the rules to records; a record with a `fault` breaks the rule of that name."""
     texts = [column.text or "NULL" for column in table.columns]
     return classified(table, records, texts, ["WHEN fault IS NOT NULL THEN fault"])
 
 
 REREAD: Final = ("CAST", "MISSING COLUMNS", "TOO MANY COLUMNS")
-"""DuckDB's reasons for rejecting a row that reading its line again can settle."""
+"""DuckDB's reasons for rejecting a row for which the row can be read again as a line."""
 
 REJECTS_MOST: Final = 100_000
-"""The most rejects that DuckDB stores; a file with more is read line by line, which is then faster."""
+"""Maximum number of rejects that DuckDB stores; reading a file with more of them line by line is faster."""
 
 UNCLEAR: Final = "unclear"
-"""Rule of values that the typed reader cannot distinguish: `nan` (missing) from `NaN` (bad), or not finite."""
+"""Rule for values that the typed reader cannot judge: `nan` (missing) or `NaN` (bad), and infinities."""
 
 
 def load_typed(work: duckdb.DuckDBPyConnection, table: RawTable, plain: Path, names: int) -> int | None:
     """Load a file's rows into `<table>_all`, in the file's order; return the number of rows in the file.
 
-    Return None, and leave nothing in `work`, if the file cannot be read this way. Rows that the reader rejected come
-    last and carry their row number; the number of the others follows from their place (`typed_numbers`).
+    Return None, and leave nothing in `work`, if the typed reader cannot read the file. Rows that it rejected are read
+    again as lines; they come last and have their row number. The numbers of the other rows follow from their places in
+    the table (`typed_numbers`).
     """
     counted, fields = plain_text(plain), _fields_of_first(table, plain, names)
     if counted is None or fields is None or any(c.text not in (None, COMPUTED) for c in table.columns):
@@ -149,9 +158,10 @@ def load_typed(work: duckdb.DuckDBPyConnection, table: RawTable, plain: Path, na
 
 
 def typed_numbers(table: RawTable, rows: str) -> str:
-    """Return the SELECT of `place`, `rule` and `row`, the number in the file, of rows given with `place` and `row`.
+    """Return the SELECT of each row's `place` in the loaded table, `rule`, and `row`, its number in the file.
 
-    Of K rejected rows the n-th, in row r of the file, precedes the rows in place r - n and later.
+    `rows` has `place` and `row`; `row` is null if the typed reader accepted the row. Rejected rows leave gaps: if the
+    n-th rejected row is row r of the file, it comes before the accepted rows at place r - n and later.
     """
     return f"""(SELECT place, rule, coalesce(row, place + 1 + coalesce(nth, 0)) AS row
         FROM {rows} AS loaded ASOF LEFT JOIN
@@ -160,7 +170,7 @@ def typed_numbers(table: RawTable, rows: str) -> str:
 
 
 def _typed(table: RawTable, plain: Path, fields: int, *, padded: bool) -> str:
-    """Return the SELECT of the file's rows, read as `fields` columns and classified."""
+    """Return the SELECT that reads the file as `fields` typed columns and applies the rules (`classified`)."""
     in_file = {i: c for i, c in enumerate(table.columns, start=1) if c.text is None and i <= fields}
     types = {f"c{i}": in_file[i].read_as if i in in_file else "VARCHAR" for i in range(1, fields + 1)}
     numbers = [name for name, kind in types.items() if kind != "VARCHAR"]
@@ -178,7 +188,7 @@ def _typed(table: RawTable, plain: Path, fields: int, *, padded: bool) -> str:
         f"force_not_null = [{verbatim}], store_rejects = true, rejects_table = '{table.name}_rejects', "
         f"rejects_scan = '{table.name}_scan', rejects_limit = {REJECTS_MOST})"
     )
-    # The reader turns every missing-value text into an empty text.
+    # The reader turns every missing-value text into an empty text, so an empty text may be any of them.
     unclear = [f"NOT isfinite({name})" for name in numbers] + [f"{name} = ''" for name in words if table.nulls != ("",)]
     unclear_first = [f"WHEN {' OR '.join(unclear)} THEN '{UNCLEAR}'"] if unclear else []
     finite = tuple(replace(c, value=c.finite or c.value) for c in table.columns)
@@ -191,7 +201,7 @@ def _listed(texts: Sequence[str]) -> str:
 
 
 def _fields_of_first(table: RawTable, plain: Path, names: int) -> int | None:
-    """Return the number of fields to read: that of the first row, less an empty last one; None if not allowed."""
+    """Return the number of fields in the first row, not counting an empty last field; None if it is not allowed."""
     with plain.open("rb") as stream:
         for _ in range(header_lines(table)):
             stream.readline(CHUNK_BYTES)
@@ -207,8 +217,8 @@ def _adds_up(
 ) -> bool:
     """Return whether every line of the file is loaded, or rejected for a reason in `REREAD`.
 
-    The reader accepts a row with one extra empty field. Where that is not allowed (`one_more` false), the number of
-    commas must add up too.
+    The reader accepts a row with one extra empty field. Where such rows are not allowed (`one_more` is false), the
+    number of commas in the file must equal the sum over loaded and rejected rows.
     """
     found = work.execute(
         f"""WITH rejected AS (

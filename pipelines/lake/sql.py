@@ -1,12 +1,13 @@
-"""Run one SELECT of a user over the lake's tables and views, on a sealed connection.
+"""Run a user's SELECT on the lake's tables and views, on a connection without access to other files.
 
-`pipelines.lake.lake` makes the views and the connection; `pipelines.render` prints rows.
+`pipelines.lake.lake` creates the views and opens the connection; `pipelines.render` prints the rows.
 Called by `taut sql`, and by `pipelines.lake.generic` for the queries of mappings.
 
 Notes
 -----
-There are two protections. The text must be one SELECT whose table functions only generate rows. The connection is
-sealed: no file except the lake's own Parquet files, no extension, no setting, no network.
+Two measures protect files and the database. The text must be one SELECT whose table functions only generate rows. The
+connection is sealed: it can read only the lake's Parquet files and can neither load extensions, change settings nor use
+the network.
 """
 
 import json
@@ -28,7 +29,7 @@ TABLE_FUNCTIONS: Final = frozenset({"range", "generate_series", "unnest", "repea
 
 
 def query(lake: Lake, text: str) -> pl.DataFrame:
-    """Run one SELECT over the lake's tables (`jobs`, `usage`, ..., `quarantine`) and return its rows.
+    """Run one SELECT on the lake's tables (`jobs`, `usage`, ..., `quarantine`) and views; return its rows.
 
     Raises
     ------
@@ -55,12 +56,12 @@ def query(lake: Lake, text: str) -> pl.DataFrame:
 
 
 def refuse_all_but_select(connection: duckdb.DuckDBPyConnection, text: str) -> None:
-    """Raise unless the text is one SELECT over tables of the connection.
+    """Check that the text is one SELECT that calls only the table functions in `TABLE_FUNCTIONS`.
 
     Raises
     ------
     QueryRefused
-        If the text holds several statements or another kind of statement, or calls a table function not allowed.
+        If the text holds several statements or another kind of statement, or calls another table function.
     """
     statements = connection.extract_statements(text)
     if len(statements) != 1:
@@ -79,14 +80,14 @@ def refuse_all_but_select(connection: duckdb.DuckDBPyConnection, text: str) -> N
 
 
 def _plain(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with integers and floats instead of decimals; DuckDB sums integers to decimals of 38 digits."""
+    """Replace decimals by integers or floats; DuckDB returns sums of integers as decimals of 38 digits."""
     wide = {name: dtype for name, dtype in rows.schema.items() if isinstance(dtype, pl.Decimal)}
     narrow = {name: pl.Float64() if dtype.scale else pl.Int64() for name, dtype in wide.items()}
     return rows.with_columns(pl.col(name).cast(dtype) for name, dtype in narrow.items())
 
 
 def _table_functions(node: object) -> Iterator[str]:
-    """Yield the name of every table function in a statement's tree, at any depth."""
+    """Yield the name of every table function in a statement's syntax tree."""
     if isinstance(node, list):
         for item in node:
             yield from _table_functions(item)

@@ -1,6 +1,6 @@
-"""Execute a source's declaration on one cluster: load raw rows, quarantine bad ones, write good ones to Parquet.
+"""Load one cluster as its source declares: load raw rows, quarantine bad rows, write good rows to Parquet.
 
-The source declares rules and SELECTs; `pipelines.lake.raw_rows` has the SQL of loading.
+The source declares rules and SELECTs; `pipelines.lake.raw_rows` builds the SQL that loads rows.
 Called by `pipelines.lake.ingest` and `pipelines.lake.checking`, with a scratch DuckDB database.
 """
 
@@ -30,23 +30,23 @@ from pipelines.lake.sources.source import RawTable, Source
 from pipelines.lake.views import COLUMNS, QUARANTINE
 
 PART_ROWS: Final = 3_000_000
-"""The number of rows that an ingest can aggregate and sort within its memory limit."""
+"""Number of rows that an ingest can aggregate and sort within its memory limit; larger tables are written in parts."""
 
 UNREADABLE = (
     duckdb.InvalidInputException,
     duckdb.ConversionException,
     duckdb.OutOfRangeException,
-    UnicodeDecodeError,  # DuckDB's own message quotes bytes of the file that are no text
+    UnicodeDecodeError,  # raised if DuckDB's error message quotes bytes of the file that are not valid text
 )
 
 
 def load(work: duckdb.DuckDBPyConnection, source: Source, cluster: str, published: list[Published]) -> list[Account]:
-    """Load every table of a cluster into `work`: the good rows as views, the bad ones in `quarantine`.
+    """Load every table of a cluster into `work`: good rows become views, bad rows go to the table `quarantine`.
 
     Raises
     ------
     SourceError
-        If a file is not in its format at all: another header, malformed JSON, no rows in a required table.
+        If a file is not in its published format: wrong header, malformed JSON, or no rows in a required table.
     """
     for macro in source.macros:
         work.execute(macro)
@@ -64,7 +64,7 @@ def load(work: duckdb.DuckDBPyConnection, source: Source, cluster: str, publishe
 
 
 def parts(work: duckdb.DuckDBPyConnection, source: Source, output: str) -> list[str]:
-    """Return the SQL conditions of the parts in which a canonical table is written; one part unless it is large.
+    """Return SQL conditions that split a canonical table into parts to be written; a small table is one part.
 
     Parts are ranges of the column in `Source.split_by`; the same rows give the same parts.
     """
@@ -111,7 +111,7 @@ def write(
 
 
 def remarks(work: duckdb.DuckDBPyConnection, source: Source) -> list[str]:
-    """Return the source's remarks that are true of the loaded rows."""
+    """Return the texts of the source's remarks whose conditions hold for the loaded rows."""
     held = ((r.text, work.execute(f"SELECT {r.holds}").fetchone()) for r in source.remarks)
     return [text for text, row in held if row and row[0]]
 
@@ -136,7 +136,10 @@ def _load_table(work: duckdb.DuckDBPyConnection, cluster: str, one: Published) -
 
 
 def _load_rows(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, names: int) -> tuple[int | None, str]:
-    """Load a file's rows with the fastest reader that accepts it; return their number and the SQL that numbers them."""
+    """Load a file's rows with the fastest reader that accepts it.
+
+    Return the number of rows, and the SQL that gives each loaded row its number in the file.
+    """
     table = one.table
     if table.records is not None:
         work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, from_records(table, numbered_records(plain)))}")
@@ -150,12 +153,12 @@ def _load_rows(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, nam
 
 
 def numbered_rows(table: RawTable, plain: Path) -> str:
-    """Return the SQL of a file's rows: their number and raw text (`row`, `line`)."""
+    """Return the SQL that reads the number (`row`) and raw text (`line`) of a file's rows."""
     return numbered_records(plain) if table.records is not None else numbered(table, plain)
 
 
 def _load_lines(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, names: int) -> None:
-    """Load a file line by line; lines that are not text or too long go to quarantine at once."""
+    """Load a file line by line; quarantine lines that are too long or not valid text at once."""
     table = one.table
     lines = numbered(table, plain, keep_rejects=True)
     work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, from_lines(table, lines, names))}")
@@ -175,14 +178,14 @@ def _rows_in(one: Published, plain: Path) -> int | None:
 
 
 def _create_empty(work: duckdb.DuckDBPyConnection, table: RawTable) -> None:
-    """Create the table without rows, with the types that rows would have."""
+    """Create an empty table with the column types of a loaded one, for an absent file."""
     nothing = from_lines(table, NO_LINES, len(table.columns))
     work.execute(f"CREATE TABLE {table.name}_all AS {loaded(table, nothing)}")
     work.execute(f"CREATE TABLE {table.name}_header AS SELECT []::VARCHAR[] AS names")
 
 
 def _apply_late_rules(work: duckdb.DuckDBPyConnection, one: Published, plain: Path, names: int, numbers: str) -> None:
-    """Mark repeated keys (the first row stays), then rows that break a rule about other tables."""
+    """Mark rows that repeat an earlier row's key, then rows that break a rule about other tables."""
     table, name = one.table, one.table.name
     doubtful = f"SELECT key_hash FROM {name}_all WHERE rule IS NULL GROUP BY key_hash HAVING count(*) > 1"
     if table.key and work.execute(f"SELECT EXISTS ({doubtful})").fetchone() == (True,):
@@ -244,11 +247,11 @@ def _first_line(error: Exception) -> str:
 
 MINUTE_US: Final = 60_000_000
 BITS_MOST: Final = 1 << 28
-"""The most bits, one per machine and minute, that the check uses: 32 MiB. Philly needs a sixth of that."""
+"""Maximum number of bits, one per machine and minute, in `one_row_a_minute`: 32 MiB. Philly needs a sixth."""
 
 
 def select_of(work: duckdb.DuckDBPyConnection, source: Source, output: str) -> str:
-    """Return the SELECT of a canonical table: the source's shortcut if the loaded rows allow it, else the full one."""
+    """Return the SELECT of a canonical table: the source's faster one (`Shortcut`) if the loaded rows allow it."""
     shortcut = source.shortcuts.get(output)
     if shortcut is None:
         return source.outputs[output]
@@ -259,7 +262,7 @@ def select_of(work: duckdb.DuckDBPyConnection, source: Source, output: str) -> s
 
 
 def one_row_a_minute(work: duckdb.DuckDBPyConnection, table: str) -> bool:
-    """Return whether every `ts` is a whole minute and unique per `machine`; False if that is costly to find out."""
+    """Return whether every `ts` is a whole minute and unique per `machine`; False if checking needs too much memory."""
     low, high, whole, machines = work.execute(
         f"""SELECT min(epoch_us(ts)) // {MINUTE_US}, max(epoch_us(ts)) // {MINUTE_US},
             bool_and(epoch_us(ts) % {MINUTE_US} = 0), count(DISTINCT machine) FROM {table}"""

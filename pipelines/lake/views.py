@@ -1,13 +1,14 @@
-"""The tables and views of a lake: columns, types, meanings, and the SQL of every derived quantity, defined once.
+"""The tables and views of a lake: columns, types, descriptions, and the SQL of every derived quantity.
 
 `features.canonical` describes the canonical columns; `pipelines.lake.lake` locates files and opens connections.
 Called by `pipelines.lake.lake`, `pipelines.lake.dictionary` and `pipelines.statistics`.
 
 Notes
 -----
-Use and request are per instance. CPU and GPU use is the mean over a run; memory has two uses, the mean and the largest
-peak over instances. A job's claim on GPU memory is its number of GPUs times the memory of their type, where the type is
-known. Claims leave out parameter servers: traces measure them with their workers' sensors.
+Use and request are per instance. CPU and GPU use is the mean over a run. Memory use has two measures: the mean, and the
+largest peak over instances. The GPU memory that a job requests is its number of GPUs times the memory of their type, if
+the type is known. A claim is a request that is compared with use. Parameter servers have no claims, because the traces
+report the measurements of their workers for them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,15 +47,15 @@ INSTANCE_HOURS: Final = "instances * run_s / 3600"
 """Hours of run time over all instances; null if any factor is null."""
 
 ZONE: Final = "local_zone(trace)"
-"""SQL of the time zone of a row's trace, as its manifest states it; `zone_macro` defines the macro."""
+"""SQL of the time zone of a row's trace, taken from the trace's manifest; `zone_macro` defines the macro."""
 EXACT: Final = "DECIMAL(38, 12)"
-"""The type of sums; ingest rules keep every product of request, instances and hours, and their sums, within it."""
+"""SQL type for exact sums. Ingest rules bound requests, instances and hours, so that sums of their products fit."""
 
 _DEVICE_GIB: Final = " ".join(f"WHEN '{name}' THEN {gib}" for name, gib in GPU_MEM_GIB_OF_TYPE.items())
 
 REQUESTED: Final = "asked for"
 OF_DEVICES: Final = "GPUs asked for x device memory"
-"""The two bases of a request: a number in the trace; for GPU memory, which no job requests, the memory of its GPUs."""
+"""Two origins of a request: a number in the trace or, as no job requests GPU memory, the memory of its GPUs."""
 
 CLAIMS: Final = (
     ("cpu_cores", "mean", "req_cpu_cores", "used_cpu_cores"),
@@ -64,7 +65,7 @@ CLAIMS: Final = (
     ("gpu_mem_gib", "mean", f"req_gpus * CASE gpu_type {_DEVICE_GIB} END", "gpu_mem_avg_gib"),
     ("gpu_mem_gib", "peak", f"req_gpus * CASE gpu_type {_DEVICE_GIB} END", "gpu_mem_max_gib"),
 )
-"""The comparisons: resource, kind of use, SQL of the request, SQL of the use."""
+"""Comparisons of request and use: resource, kind of use, SQL of the request, SQL of the use."""
 
 _CELLS: Final = ", ".join(
     f"{{'resource': '{resource}', 'use': '{use}', 'basis': '{OF_DEVICES if resource == 'gpu_mem_gib' else REQUESTED}', "
@@ -72,7 +73,7 @@ _CELLS: Final = ", ".join(
     for resource, use, request, used in CLAIMS
 )
 CLAIM_CELLS: Final = f"unnest([{_CELLS}], recursive := true)"
-"""One row per claim: `resource`, `use`, `basis`, `request`, `used`."""
+"""SQL that gives one row per claim, with columns `resource`, `use`, `basis`, `request`, `used`."""
 CLAIMS_MEASURED: Final = f"role <> '{ROLE_PARAMETER_SERVER}'"
 IS_CLAIM: Final = "request > 0 AND used IS NOT NULL"
 SLACK: Final = "greatest(request - used, 0)"
@@ -80,14 +81,15 @@ SLACK: Final = "greatest(request - used, 0)"
 MACHINE_TYPE: Final = (
     """coalesce(gpu_type, gpus || ' GPUs' || coalesce(' of ' || printf('%g', gpu_mem_gib) || ' GiB', ''), 'unknown')"""
 )
-"""The GPU type, else the number of GPUs and their memory; `unknown` for machines missing from the machine list."""
+"""SQL of the machine type: GPU type, else number and memory of GPUs; `unknown` if not in the machine list."""
 HOUR_SINCE_1970: Final = "epoch_us(ts) // 3600000000"
 _FRACTION: Final = "DECIMAL(18, 9)"
 MEAN_FRACTIONS: Final = ", ".join(
     f"avg(CAST({name}_frac AS {_FRACTION})) AS {name}_frac" for name in ("cpu", "mem", "gpu")
 )
 SAMPLES: Final = ", ".join(f"count({name}_frac) AS {name}_samples" for name in ("cpu", "mem", "gpu"))
-"""Columns of one machine and hour: mean busy fractions (decimals, so row order has no effect) and sample counts."""
+"""SQL of the sample counts of CPU, memory and GPUs; `MEAN_FRACTIONS` is the SQL of their mean busy fractions, which
+uses decimals so that the order of rows does not change the result."""
 
 
 def zone_macro(zones: Mapping[str, str]) -> str:
@@ -101,7 +103,9 @@ def zone_macro(zones: Mapping[str, str]) -> str:
 
 
 def total(value: str, where: str | None = None) -> str:
-    """Return the SQL of a sum that does not depend on row order: of decimals, rounded to nine digits, as a float.
+    """Return the SQL of a sum that does not depend on row order: it adds decimals, then rounds to nine digits.
+
+    `where` restricts the rows that are added. The result is a DOUBLE.
 
     >>> total("run_s")
     'CAST(round(sum(CAST(run_s AS DECIMAL(38, 12))), 9) AS DOUBLE)'
@@ -139,7 +143,7 @@ STATE_COMMENT: Final = f"COMMENT ON TABLE {STATE_TABLE} IS 'The state of the lak
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A table or view and its description; `sql` is empty for tables, which are read from files."""
+    """A table or view with its description; `sql` defines a view and is empty for a table."""
 
     name: str
     description: str
@@ -242,7 +246,7 @@ MACHINE_HOURS: Final = View(
 )
 
 VIEWS: Final = {view.name: view for view in (JOBS_WITH_USAGE, GPU_HOURS_BY_DAY, OVER_CLAIM, MACHINE_HOURS)}
-"""The views by name."""
+"""Views by name, without the tables."""
 
 DESCRIBED: Final = {
     **{name: View(name=name, description=table.says, columns=_of(name)) for name, table in CANONICAL.items()},
@@ -253,18 +257,18 @@ DESCRIBED: Final = {
     ),
     **VIEWS,
 }
-"""Every table and view of a lake by name."""
+"""All tables and views of a lake by name."""
 
 
 def creations(zones: Mapping[str, str]) -> Iterator[str]:
-    """Yield the statements that create the views, given the tables; `zones` maps a trace to its time zone."""
+    """Yield the SQL statements that create the views on existing tables; `zones` maps a trace to its time zone."""
     yield zone_macro(zones)
     for view in VIEWS.values():
         yield f"CREATE VIEW {view.name} AS {view.sql}"
 
 
 def comments() -> Iterator[str]:
-    """Yield the statements that comment every table, view and column in the database."""
+    """Yield the SQL statements that attach a description to every table, view and column in the database."""
     for view in DESCRIBED.values():
         yield f"COMMENT ON VIEW {view.name} IS {_quoted(view.description)}"
         for column, text in view.columns.items():

@@ -1,6 +1,6 @@
-"""Published files on disk: find them, check their headers, count their lines, unpack gzip and tar.gz as streams.
+"""Published files on disk: find them, check headers, count lines, unpack gzip and tar.gz archives as streams.
 
-The meaning of columns is declared in the sources. Nothing is unpacked to the path that a tar member names.
+The sources declare the meaning of columns. Unpacked files get names of our own, never the paths in a tar archive.
 Called by `pipelines.lake.inputs`, `pipelines.lake.staging` and `pipelines.lake.raw_rows`.
 """
 
@@ -22,7 +22,7 @@ from pipelines.lake.sources.source import RawTable
 
 CHUNK_BYTES = 1 << 22
 SCAN_BYTES = 1 << 18
-"""Bytes scanned at a time; the arrays made of them fit a core's own cache."""
+"""Number of bytes scanned at a time, small enough for the arrays made of them to fit a processor core's cache."""
 
 NEVER_IN_PLAIN_TEXT = (b"\r", b"\0", b"\1", b"\2")
 PADDED = (b" ,", b", ", b" \n", b"\n ")
@@ -40,7 +40,7 @@ class PlainText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A published table's file; `members` are its possible names inside a tar archive (empty if it is no archive)."""
+    """The file with a published table; `members` are the table's possible names if it is a tar archive."""
 
     table: RawTable
     path: Path
@@ -48,7 +48,7 @@ class Found:
 
 
 def find(table: RawTable, folder: Path) -> Found | None:
-    """Return the first file that can hold the table, plain files before packed ones."""
+    """Return the first existing file that can hold the table: by `stems` and `suffixes`, then `archives`."""
     for stem in table.stems:
         for suffix in table.suffixes:
             path = folder / f"{stem}{suffix}"
@@ -63,13 +63,13 @@ def find(table: RawTable, folder: Path) -> Found | None:
 
 
 def expected_names(table: RawTable) -> str:
-    """Return the accepted file names, for an error message."""
+    """Return the accepted file names of a table as text for an error message."""
     names = [f"{stem}{suffix}" for stem in table.stems for suffix in table.suffixes]
     return " or ".join([*names, *table.archives])
 
 
 def unpack(found: Iterable[Found], into: Path) -> dict[str, Path]:
-    """Return a readable plain file per table; packed ones are unpacked into `into`, each archive read once.
+    """Return an uncompressed file per table; compressed files are unpacked into `into`, reading each archive once.
 
     A table that is missing from its archive is missing from the result.
 
@@ -93,7 +93,7 @@ def unpack(found: Iterable[Found], into: Path) -> dict[str, Path]:
 
 
 def count_rows(path: Path) -> int:
-    r"""Count the lines that are not empty, by bytes alone, so that the count does not depend on a CSV reader.
+    r"""Count the lines that are not empty from the bytes of the file, independently of any CSV reader.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def count_rows(path: Path) -> int:
 
 
 def plain_text(path: Path) -> PlainText | None:
-    r"""Scan a file; return None unless it is plain ASCII text whose lines end in line feeds only.
+    r"""Count a file's lines and commas; return None unless it is ASCII text with line feeds as the only line ends.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def plain_text(path: Path) -> PlainText | None:
 
 
 def header_of(path: Path) -> list[str]:
-    """Return the names in the first line; an empty file has none."""
+    """Return the column names in the first line; an empty list for an empty file."""
     with path.open("rb") as stream:
         line = stream.readline(CHUNK_BYTES).decode("utf-8", errors="replace")
     names = [name.strip() for name in line.removeprefix("\ufeff").split(",")]
@@ -150,7 +150,7 @@ def header_of(path: Path) -> list[str]:
 
 
 def ends_with(path: Path, last: bytes) -> bool:
-    """Return whether the last character that is not white space is `last`; False for an empty file."""
+    """Return whether the file ends with `last`, ignoring trailing white space; False for an empty file."""
     with path.open("rb") as stream:
         stream.seek(max(0, path.stat().st_size - 4096))
         return stream.read().rstrip().endswith(last)
@@ -210,7 +210,7 @@ def _damaged(path: Path, error: Exception) -> SourceError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """One published table of a cluster: its file name for messages, and the plain file to read (None if absent)."""
+    """One published table of a cluster: its file name for messages, and the unpacked file to read (None if absent)."""
 
     table: RawTable
     file: str | None
@@ -218,7 +218,7 @@ class Published:
 
 
 def check_header(one: Published, plain: Path) -> list[str]:
-    """Return a file's column names, or those declared if it has no header or no bytes.
+    """Check a file's header; return its column names, or the declared names if it has no header or is empty.
 
     Raises
     ------

@@ -1,14 +1,14 @@
-"""SenseTime Helios: for each cluster a Slurm log and the number of GPUs of each virtual cluster by date.
+"""SenseTime Helios: per cluster, a Slurm log and a table of each virtual cluster's number of GPUs by date.
 
-Vendor names and Shanghai's local time are converted here; nothing is read here.
+Source names and Shanghai local time are converted by the SQL declared here; no file is read here.
 Called by `pipelines.lake.sources`.
 
 Notes
 -----
 Every folder with a `cluster_log.csv` is a cluster, directly below the given folder or below its `data/`.
-The capacity file's `total` is the sum of its virtual clusters (a rule checks this) and gives no row of its own.
-If the longest run time is shared by at least 20 rows and 0.1 % of the log, run times were cut off there: these jobs
-have lower bounds. A log without states gives a null status. Suspended jobs have not ended; they count as running.
+The column `total` of the capacity file is the sum over virtual clusters; a rule checks it, and it is not stored.
+If at least 20 rows and 0.1 % of the log have the longest run time, the log was cut off at that run time, which is then
+only a lower bound for these jobs. If the log has no states, status is null. Suspended jobs count as running.
 """
 
 from pathlib import Path
@@ -47,7 +47,7 @@ STATUS_OF = {
 
 
 def clusters(folder: Path) -> dict[str, Path]:
-    """Return the folder of every cluster by name; a cluster is a folder with a log."""
+    """Return the folder of every cluster by name; each folder with a log is a cluster."""
     found: dict[str, Path] = {}
     for parent in (folder / "data", folder):
         for log in (*sorted(parent.glob("*/cluster_log.csv")), *sorted(parent.glob("*/cluster_log.csv.gz"))):

@@ -1,16 +1,16 @@
 """Alibaba openb (cluster-trace-gpu-v2023): one list of GPU nodes and several pod lists, each read as one cluster.
 
-Vendor names and units (milli-CPU, MiB, thousandths of a GPU) are converted here; nothing is read here.
+Source names and units (milli-CPU, MiB, thousandths of a GPU) are converted by the SQL declared here.
 Called by `pipelines.lake.sources`.
 
 Notes
 -----
 A cluster is named after its pod list (`openb_pod_list_default.csv` is `default`) and has all GPU nodes. Clusters are
-alternatives for the same nodes: they are never added up, and `default` represents the trace. Times are seconds from the
-trace's zero, stored as Unix time. Lists with five columns have no times: their pods are submitted at zero and have no
-run time. `pod_phase` is the last state seen. A pod last seen running is still running at the trace's end if it lasts
-until the list's latest deletion; one deleted earlier has ended in an unknown way. A pod deleted while it waited was
-cancelled. The list of all nodes (with CPU-only ones) and `qos` are not read.
+alternative workloads of the same nodes: they are never added up, and `default` represents the trace. Times are seconds
+from the trace's start, stored as Unix time. Lists with five columns have no times: their pods are submitted at zero and
+have no run time. `pod_phase` is the last observed state. A pod last observed running counts as still running if its
+deletion time is the latest in the list; if it was deleted earlier, its status is unknown (null). A pod deleted while
+waiting counts as cancelled. The list of all nodes, including CPU-only nodes, and the column `qos` are not read.
 """
 
 from pathlib import Path
@@ -46,7 +46,7 @@ STATUS_OF = {
 
 
 def clusters(folder: Path) -> dict[str, Path]:
-    """Return the folder of every pod list by cluster name; lists are in the given folder or in its `csv/`."""
+    """Return the folder of the pod list of each cluster, by cluster name: the given folder or its `csv/`."""
     found: dict[str, Path] = {}
     for parent in (folder / "csv", folder):
         for suffix in SUFFIXES:

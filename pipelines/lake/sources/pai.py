@@ -1,14 +1,14 @@
 """Alibaba PAI (cluster-trace-gpu-v2020): seven tables without header, each plain, gzipped or in its own `.tar.gz`.
 
-Vendor names and units (percent of a core) are converted here; nothing is read here.
+Source names and units (percent of a core) are converted by the SQL declared here; no file is read here.
 Called by `pipelines.lake.sources`.
 
 Notes
 -----
-A canonical job is a PAI task; its start comes from its instances, its use from its sensor rows. Times are shifted
-seconds; read as Unix time in Asia/Shanghai they keep hour of day and weekday, so they are stored as Unix time. A task
-is submitted at its own start time (the trace shows no wait before it) and starts with its earliest instance. The run
-time of a running task is a lower bound: up to the latest time in the task table.
+A canonical job is a PAI task. Its submission time is the task's start time, because the trace records no wait before
+it; its start is that of its earliest instance; its use comes from its sensor rows. The publisher shifted all times.
+They are stored as Unix times, because in Asia/Shanghai they then keep their hour of day and weekday. The run time of a
+running task ends at the latest time in the task table and is a lower bound.
 """
 
 from features.vocabulary import GPU_MEM_GIB_OF_TYPE, TASK_TYPE_OF_WORKLOAD, Status, TaskType
@@ -202,7 +202,7 @@ MACHINE_METRIC = RawTable(
     ),
 )
 
-# If all instances repeat their task's start time, the trace does not record waits: they are unknown, not zero.
+# If every instance starts at its task's start time, the trace does not record waits: they are unknown, not zero.
 WAIT_KNOWN = """(EXISTS (SELECT 1 FROM instance i JOIN task t USING (job_name, task_name)
     WHERE i.start_time <> t.start_time))"""
 
@@ -234,8 +234,9 @@ SELECT job_name AS job_id, task_name AS role, owner AS "user", tag AS "group", w
 FROM placed, latest
 """
 
-# A worker's values are repeated in the row of each of its GPUs; they are taken from its first GPU by name.
-# Sums and means use decimals (nine digits, three for bytes), so that the order of rows has no effect.
+# The sensor table has a row per worker and GPU. Each row repeats the worker's CPU, memory and network values; they are
+# taken from the row of its first GPU by name. Sums and means use decimals (nine digits, three for bytes), so that the
+# order of rows has no effect.
 USAGE = """
 WITH worker AS (
     SELECT job_name, task_name, worker_name,
@@ -261,8 +262,8 @@ SELECT machine, gpu_type, cap_cpu AS cpu_cores, cap_mem AS mem_gib, cap_gpu AS g
 FROM machine_spec
 """
 
-# A row is the machine's mean over the life of one worker on it. GPU use is published as a sum over the machine's GPUs,
-# so it gives a fraction only if the machine's number of GPUs is known.
+# A published row is the machine's mean over the life of one of its workers. GPU use is published as a sum over the
+# machine's GPUs, so its fraction is null if the machine's number of GPUs is unknown.
 MACHINE_USAGE = """
 SELECT m.machine, to_timestamp(m.start_time) AS ts,
     avg(CAST(machine_cpu AS DECIMAL(18, 9))) / 100 AS cpu_frac,

@@ -1,20 +1,20 @@
 """Microsoft Philly: the job log (a JSON array), the machine list, and three per-minute tables of machine use.
 
-Vendor names and US Pacific local time are converted here; nothing is read here.
+Source names and US Pacific local time are converted by the SQL declared here; no file is read here.
 Called by `pipelines.lake.sources`.
 
 Notes
 -----
 Jobs. The run time is the sum of the attempts' durations; the job starts with the first attempt and ends with the last.
-The hour from 1:00 occurs twice on 2017-11-05. A time in it means the earlier one, unless that is before the submission
-or the attempt's start; then it means the later one. An attempt without an end is still running if it is the last and
-the job did not pass; otherwise its duration is lost. In both cases the job's run time is a lower bound; a running job
-counts up to the latest time in the log. Requests are those of the last attempt: its GPUs over all its machines, and the
-number of machines if all are named.
+The hour from 1:00 occurs twice on 2017-11-05. A time in it is taken as the first occurrence, unless that is before the
+submission or the attempt's start; then as the second. An attempt without an end time is still running if it is the last
+and the job did not pass; otherwise its duration is unknown. In both cases the job's run time is a lower bound; a
+running attempt counts until the latest time in the log. Requests are those of the last attempt: its GPUs over all its
+machines, and the number of machines if all have names.
 
-Machine use. Times contain PDT or PST. GPU rows have one field per GPU from the third on (8 and a trailing comma, or
-16); `NA` means that the GPU or the server was offline, and the mean is over the others. Rows of one machine and minute
-are averaged, as decimals of nine digits (the published precision), so that the order of rows has no effect.
+Machine use. Times contain PDT or PST. GPU rows have one field per GPU from the third field on (8 and a trailing comma,
+or 16). `NA` means that the GPU or the server was offline; the mean is over the other GPUs. Rows of the same machine and
+minute are averaged as decimals of nine digits (the published precision), so that the order of rows has no effect.
 """
 
 from dataclasses import replace
@@ -45,17 +45,17 @@ ARCHIVES = ("trace-data.tar.gz",)
 SUFFIXES = ("", ".csv", ".gz", ".csv.gz")
 GPUS_MOST = 16
 
-# Made from microseconds: a cast to TIMESTAMPTZ would look up the zone's calendar for every row.
+# Built from microseconds, which is faster: a cast to TIMESTAMPTZ looks up the time zone's calendar for every row.
 TIME = Column(
     name="ts",
     value="""make_timestamptz(epoch_us(coalesce(
         try_strptime({text}, '%Y-%m-%d %H:%M:%S PDT') + INTERVAL 7 HOURS,
         try_strptime({text}, '%Y-%m-%d %H:%M:%S PST') + INTERVAL 8 HOURS)))""",
 )
-# Some CPU rows in the repeated hour contain no numbers: they are quarantined as unparsable.
+# Some CPU rows in the hour that occurs twice contain no numbers; they are quarantined as unparsable.
 KEY = missing("ts", "machine")
 
-# `NA` and the empty field mean offline; any other text that is not a number makes the row bad.
+# `NA` and the empty field mean that the GPU was offline; any other text that is no number quarantines the row.
 OFFLINE = ("", "NA")
 GPUS = tuple(f"gpu{i}_util" for i in range(GPUS_MOST))
 ONLINE = " + ".join(f"({name} IS NOT NULL)::INTEGER" for name in GPUS)

@@ -1,6 +1,6 @@
-"""The types of a source's declaration: files, raw columns, rules that quarantine rows, canonical SELECTs.
+"""Types that declare a source: its files, raw columns, rules that quarantine rows, and canonical SELECTs.
 
-`pipelines.lake.staging` executes declarations. No file is read here, and no vendor's names appear here.
+`pipelines.lake.staging` loads files as declared. No file is read here, and nothing here is specific to one source.
 Called by the sources in this folder, `pipelines.lake.generic` and the lake's loading modules.
 """
 
@@ -17,13 +17,13 @@ NULL_TEXTS: Final = ("", "NA", "None", "NULL", "null", "nan")
 """Texts that mean a missing number or time in at least one published trace."""
 
 COMPUTED: Final = "NULL"
-"""The text of a column that is in no file; its value is computed from the columns before it."""
+"""SQL text of a column that is not in the file; its value is computed from the columns before it."""
 
 MOST_ASKED: Final = 1e8
-"""Upper bound on cores, GPUs or GiB in one request or machine; larger numbers are unit errors."""
+"""Maximum of cores, GPUs or GiB in one request or machine; larger numbers are taken for unit errors."""
 MOST_INSTANCES: Final = 1e6
 MOST_SPAN_S: Final = 1e10
-"""Upper bound on time spans: three centuries in seconds."""
+"""Maximum time span in seconds, about three centuries."""
 
 LOCAL_TIME: Final = "%Y-%m-%d %H:%M:%S"
 
@@ -35,11 +35,11 @@ CLUSTER: Final = "{cluster}"
 class Column:
     """One raw column: the SQL of its text, and the SQL that converts the text to a value.
 
-    `text` may use `f` (the fields of a line) or `line`; None means the field at the column's position.
-    `value` may use `{text}` and earlier columns; a text that gives null and is not in `missing` is unparsable.
-    `read_as` is a type in which DuckDB's reader may read the text directly; `value` must accept it with equal results.
-    `finite` is a cheaper SQL than `value`, equal to it for every finite number read that way.
-    `fault` names the column in the rule `unparsable_<fault>`; by default the column's name.
+    `text` may use `f` (the list of a line's fields) or `line`; None means the field at the column's position.
+    `value` may use `{text}` and earlier columns. A text whose value is null is unparsable unless it is in `missing`.
+    `read_as` is the SQL type as which DuckDB's CSV reader may read the field; `value` must then give the same result.
+    `finite` is cheaper SQL that may replace `value` for fields read as finite numbers.
+    `fault` is the end of the rule name `unparsable_<fault>`; by default it is the column's name.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Column:
 class Rule:
     """A named reason to quarantine a row: `bad` is SQL over the columns; null counts as good.
 
-    The SQL of a link rule may also use tables declared earlier; it names its own row `r`.
+    A rule in `RawTable.links` may also use tables declared earlier; its SQL calls the row `r`.
     """
 
     name: str
@@ -64,37 +64,37 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawTable:
-    """One published table.
+    """One table of a published trace: its files, columns and rules.
 
     Attributes
     ----------
     stems
         File names without suffix; may contain `CLUSTER`.
     feeds
-        The canonical table that its rows become part of.
+        The canonical table to which its rows contribute.
     suffixes, archives
         Suffixes in the order in which they are tried; tar archives that may contain the file.
     json_array
-        The file is one JSON array, not lines.
+        Whether the file is one JSON array instead of lines.
     header
-        Column names in the first line; `*` stands for any further names. None: no header.
+        Column names in the first line; `*` stands for any number of names. None: the file has no header.
     fields
         Allowed numbers of fields in a row. Empty: the number of header names or columns.
     key
-        Of rows with equal key the first stays.
+        Columns that identify a row; of rows with equal values, all but the first are quarantined.
     links
-        Rules about other tables.
+        Rules that also use other tables.
     passing
-        Columns used only by the key and the row's own rules; checked but not kept.
+        Columns that only the key and the rules use; they are dropped after loading.
     nulls
         Texts that mean a missing number in every number column of the table.
     records
-        Converts a file that is not plain lines to a file of records (`pipelines.lake.raw_rows`), whose columns are the
-        texts of `columns`; returns the number of records.
+        Function that converts a file without plain lines to a file of records (see `pipelines.lake.raw_rows`) with the
+        texts of `columns`, and returns the number of records.
     counted_in
-        Whether the place of a record is a `line` or a `row`.
+        Unit of a record's place in the file: `line` or `row`.
     logs
-        Suffixes of write-ahead logs next to the file, which hold rows too.
+        Suffixes of a database's write-ahead logs next to the file, which also hold rows.
     """
 
     name: str
@@ -122,13 +122,13 @@ class RawTable:
         return tuple(c.name for c in self.columns if c.name not in self.passing)
 
     def of(self, cluster: str) -> Self:
-        """Return the table with the cluster's name in its stems."""
+        """Return a copy with `CLUSTER` in its file stems replaced by the cluster's name."""
         return replace(self, stems=tuple(stem.replace(CLUSTER, cluster) for stem in self.stems))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """A warning for the manifest, given if the SQL `holds` is true of the good rows."""
+    """A warning that is written to the manifest if the SQL condition `holds` is true of the good rows."""
 
     text: str
     holds: str
@@ -136,9 +136,9 @@ class Remark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortcut:
-    """A faster SELECT of a canonical table, used if only rows of `table` feed it and none must be aggregated.
+    """A faster SELECT of a canonical table, for the case that only `table` has rows and none must be aggregated.
 
-    It gives the same rows, to the bit, if the table has at most one row per `machine` and `ts`.
+    The SELECT gives exactly the same rows if `table` has at most one row per `machine` and `ts`.
     """
 
     table: str
@@ -147,13 +147,14 @@ class Shortcut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One published trace: `clusters` finds the folder of each cluster, `outputs` are the canonical SELECTs.
+    """The declaration of one trace: how to find its clusters, its raw tables, and the canonical tables to write.
 
-    Every SELECT names the canonical columns it fills, without `trace` and `cluster`; the others become null.
-    `split_by` maps an output to the column by which a large output is written in parts; all its tables have the column.
-    `shortcuts` are faster SELECTs of outputs, used if the rows allow it.
-    `representative` is set if the clusters are alternatives, never added up: the one that represents the trace.
-    `declared` are inputs besides the files (a mapping); `cures` replace the general cures by rule name.
+    `clusters` returns the folder of each cluster by name. `outputs` maps a canonical table to its SELECT.
+    Every SELECT names the canonical columns it fills, without `trace` and `cluster`; columns not named become null.
+    `split_by` maps an output to the column by which it is written in parts if large; all its raw tables have it.
+    `shortcuts` maps an output to a faster SELECT, used if the rows allow it.
+    `representative` names the cluster that represents the trace if clusters are alternatives, which are never added up.
+    `declared` lists inputs without rows (a mapping file). `cures` maps a rule to advice that replaces the general one.
     """
 
     name: str
@@ -170,31 +171,34 @@ class Source:
 
 
 def text(name: str, *, of: str | None = None) -> Column:
-    """Declare a text column; only the empty text is missing."""
+    """Declare a text column in which only the empty text means a missing value."""
     return Column(name=name, text=of, value="{text}", missing=("",))
 
 
 def number(name: str, *, of: str | None = None) -> Column:
-    """Declare a finite number."""
+    """Declare a column of finite numbers."""
     value = "CASE WHEN isfinite(try_cast({text} AS DOUBLE)) THEN {text}::DOUBLE END"
     return Column(name=name, text=of, value=value, read_as="DOUBLE", finite="{text}")
 
 
 def count(name: str, *, of: str | None = None) -> Column:
-    """Declare a 32-bit whole number, in any spelling (`10.0`)."""
+    """Declare a column of 32-bit whole numbers, which may be written as `10.0`."""
     value = "try_cast({text} AS DOUBLE)"
     whole = f"CASE WHEN abs({value}) < 2147483648 AND {value} = floor({value}) THEN {value}::INTEGER END"
     return Column(name=name, text=of, value=whole, read_as="DOUBLE")
 
 
 def seconds(name: str) -> Column:
-    """Declare a Unix time in seconds, within the range of a timestamp."""
+    """Declare a column of Unix times in seconds; times outside the range of a timestamp are unparsable."""
     value = "try_cast({text} AS DOUBLE)"
     return Column(name=name, value=f"CASE WHEN abs({value}) < 1e10 THEN {value} END", read_as="DOUBLE")
 
 
 def local_time(name: str, zone: str, *, of: str | None = None) -> Column:
-    """Declare a local time without offset in `zone`; no hour may repeat during the trace."""
+    """Declare a column of local times in `zone` without UTC offset.
+
+    The trace must not contain the end of daylight saving time, when an hour occurs twice.
+    """
     return Column(name=name, text=of, value=f"timezone('{zone}', try_strptime({{text}}, '{LOCAL_TIME}'))")
 
 
@@ -209,22 +213,22 @@ def negative(*names: str, rule: str = "negative") -> Rule:
 
 
 def beyond(names: Sequence[str], most: float, rule: str) -> Rule:
-    """Quarantine rows in which one of the named columns exceeds `most`; the bounds also keep sums from overflowing."""
+    """Quarantine rows in which one of the named columns exceeds `most`; without such bounds, sums could overflow."""
     return Rule(name=rule, bad=f"greatest({', '.join(names)}) > {most:g}")
 
 
 def unlisted(column: str, known: Mapping[str, object], rule: str = "unknown_status") -> Rule:
-    """Quarantine rows whose value is not in `known`; other rules handle null."""
+    """Quarantine rows whose value of `column` is not in `known`; null passes this rule."""
     listed = ", ".join(f"'{k}'" for k in known)
     return Rule(name=rule, bad=f'"{column}" NOT IN ({listed})')
 
 
 def translated(expression: str, meanings: Mapping[str, object], otherwise: str = "NULL") -> str:
-    """Return the SQL that maps a vendor's values to the canonical ones."""
+    """Return the SQL that replaces a source's values by canonical values, as `meanings` maps them."""
     cases = " ".join(f"WHEN '{vendor}' THEN '{ours}'" for vendor, ours in meanings.items())
     return f"CASE {expression} {cases} ELSE {otherwise} END"
 
 
 def one_cluster(name: str) -> Callable[[Path], dict[str, Path]]:
-    """Return the `clusters` function of a trace with one cluster in one folder."""
+    """Return a function for `Source.clusters` for a trace whose only cluster has this name."""
     return lambda folder: {name: folder}
