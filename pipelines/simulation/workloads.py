@@ -194,7 +194,7 @@ DRAWN: Final = ("used_cpu_cores", "mem_avg_gib", "used_gpus")
 def predicted_times(answers: Sequence[Recommendation]) -> FloatArray:
     """Return the predicted median run times (p50) of the recommendations (n,), NaN if unknown."""
     times = np.array([answer.run_time_p50_s for answer in answers], dtype=np.float64)
-    # A negative or infinite prediction counts as unknown.
+    # A negative or infinite prediction is treated as unknown.
     return np.where(np.isfinite(times) & (times >= 0.0), times, np.nan)
 
 

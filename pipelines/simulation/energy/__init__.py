@@ -1,4 +1,5 @@
-"""Energy, carbon and cost of a schedule, and the files of power, carbon intensity and price they are computed from.
+"""Energy, carbon and cost of a schedule, computed from files of machine power, carbon intensity and price.
 
-Decisions on energy are in `scheduler_core.planning`. Called by `pipelines.simulation`, the report and the studies.
+Decisions that depend on energy, such as when to release a job, are in `scheduler_core.planning`.
+Called by `pipelines.simulation`, the report and the studies.
 """

@@ -1,6 +1,6 @@
-"""Energy accounts of a schedule: kWh, CO2 and cost by job, machine and hour, from the watts of every run.
+"""Compute the energy account of a schedule: kWh, CO2 and cost by job, machine and hour, from the watts of every run.
 
-Integrals over time are in `window`. Called by `pipelines.simulation.paired_runs` and
+Integrals over time are computed in `window`. Called by `pipelines.simulation.paired_runs` and
 `pipelines.studies.energy`.
 """
 
@@ -22,21 +22,21 @@ from scheduler_core.types import BoolArray, FloatArray, IntArray
 __all__ = ["account"]
 
 PARTS = ("cpu_busy", "gpu_busy", "cpu_idle", "gpu_idle")
-"""Parts of a run's draw, in the order of the columns; idle parts are its share of the machines' idle draw."""
+"""Parts of the power that a run draws, in column order; the idle parts are its share of its machines' idle power."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """Watts of runs on machines (e entries, as `Schedule.hosts`).
+    """Power of runs on machines: one entry (e) per run and machine, as in `Schedule.hosts`.
 
     Attributes
     ----------
     run, machine
-        Run and machine of the entry.
+        Index of the run and index of the machine of each entry.
     watts
-        (e, 4), the columns as `PARTS`.
+        Watts by part; shape (e, 4), columns in the order of `PARTS`.
     cpu_known, gpu_known
-        Whether the run's (k) use of them was measured.
+        Whether the CPU use and the GPU use of each run (k,) was measured.
     """
 
     run: IntArray
@@ -48,7 +48,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """The machines as columns (m): capacity and power."""
+    """The machines (m) of a cluster as columns: capacity, idle power and full power."""
 
     cores: FloatArray
     gpus: FloatArray
@@ -59,7 +59,7 @@ class Fleet:
 
     @classmethod
     def of(cls, machines: Sequence[Machine], powers: Sequence[NodePower]) -> "Fleet":
-        """Return machines and their powers as columns.
+        """Convert machines and their power figures to columns.
 
         Raises
         ------
@@ -79,16 +79,16 @@ class Fleet:
 
     @property
     def idle_w(self) -> FloatArray:
-        """Return the idle draw of each machine in watts."""
+        """Return the idle power of each machine in watts."""
         return np.asarray(self.cpu_idle_w + self.gpus * self.gpu_idle_w, dtype=np.float64)
 
 
 def draw(schedule: Schedule, uses: Uses, fleet: Fleet, assumed: Assumed) -> Draw:
-    """Return the draw of runs above idle, and their shares of the idle draw.
+    """Return the power of each run on each of its machines: its power above idle, and its share of the idle power.
 
-    A GPU draws idle + (full - idle) x use; the CPUs of a machine likewise, with the use of all cores (ours: linear). A
-    run's share of the idle draw is that of its GPUs, and that of the CPUs in proportion to its cores, or to its
-    GPUs if no job requests cores (ours). Idle draw of capacity that no run holds is not shared out.
+    A GPU draws idle + (full - idle) x use. The CPUs of a machine do too, with the mean use of all its cores. That power
+    is linear in use is our assumption. A run is charged the idle power of its GPUs, and that of the CPUs in proportion
+    to its cores, or to its GPUs if no job requests cores (our rule). Idle power of free capacity is charged to no run.
     """
     run = np.repeat(np.arange(len(schedule.job)), np.diff(schedule.host_offsets))
     machine = np.asarray(schedule.hosts, dtype=np.int64)
@@ -115,7 +115,10 @@ def draw(schedule: Schedule, uses: Uses, fleet: Fleet, assumed: Assumed) -> Draw
 def _held(
     schedule: Schedule, uses: Uses, resource: int, assumed_frac: float
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Return what an instance of each run (k) holds and uses, and whether the use is known (or nothing is held)."""
+    """Return the amounts that one instance of each run (k,) holds and uses, and whether the use was measured.
+
+    A run that holds none of the resource counts as measured.
+    """
     held = instance_units(schedule, resource) / UNITS[resource]
     instances = schedule.workload.instances[schedule.job]
     used = drawn_units(schedule, uses, resource) / instances / UNITS[resource]
@@ -130,28 +133,28 @@ def _over(amounts: FloatArray, whole: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyAccount:
-    """Energy, carbon and cost of a simulation, from `from_s` to its end.
+    """Energy, carbon and cost of a simulation from `from_s` to its end.
 
     Attributes
     ----------
     start_ts, from_s, until_s
-        Unix time of 0 s, and the window in seconds of the simulation.
+        Unix time of the simulation's 0 s, and start and end of the account in seconds of the simulation.
     pue
-        Power usage effectiveness, applied to `carbon_g` and `cost_usd`; kWh are those of the machines alone.
+        Power usage effectiveness, by which `carbon_g` and `cost_usd` are multiplied. kWh are of the machines alone.
     jobs
-        By job (n): its work, and its share of the idle draw of its machines.
+        For each job (n): its energy above idle plus its share of the idle energy of its machines.
     jobs_parts_kwh
-        (n, 4) the same kWh by `PARTS`.
+        The kWh of `jobs` divided into `PARTS`; shape (n, 4).
     held_s
-        How long each job (n) held machines, all runs together.
+        Time for which each job (n,) held machines, summed over its runs.
     known
-        Whether a job's (n) use of CPUs and GPUs was measured; else it is assumed.
+        Whether the CPU and GPU use of each job (n,) was measured; if not, it is assumed.
     machines
-        By machine (m), in total.
+        For each machine (m): its total energy, carbon and cost.
     unallocated
-        By machine (m): the idle draw of capacity that no job held.
+        For each machine (m): idle energy of the capacity that no job held.
     hour_ts, hours
-        By hour (h) of the grid: Unix time of its start, and the cluster's total.
+        For each hour (h) of the grid: Unix time of its start, and the total of the cluster.
     """
 
     start_ts: float
@@ -168,7 +171,7 @@ class EnergyAccount:
     hours: Amounts
 
     def total(self) -> Totals:
-        """Return the cluster's totals."""
+        """Return energy, carbon and cost of the whole cluster."""
         return self.machines.total()
 
 
@@ -183,33 +186,33 @@ def account(
     from_s: float = 0.0,
     outages: Outages = NO_OUTAGES,
 ) -> EnergyAccount:
-    """Integrate power, intensity and price exactly over every run and machine; nothing is sampled.
+    """Compute the energy account of a schedule by exact integration over time, without sampling.
 
-    Machines always draw their idle power, except while they are away. Carbon g = kWh x PUE x g/kWh, cost likewise.
-    Without a grid only kWh are computed. Jobs and unallocated amounts add up to the cluster's totals, up to rounding,
-    and so do hours and machines.
+    Machines always draw their idle power, except during outages. Carbon in g = kWh x PUE x intensity in g/kWh, and cost
+    in USD = kWh x PUE x price in USD/kWh. Without a grid only kWh are computed. The totals of the cluster equal the sum
+    over jobs plus the unallocated amounts, the sum over hours, and the sum over machines, up to rounding.
 
     Parameters
     ----------
     schedule, uses
-        The runs, and the use of one instance of each job; NaN is replaced by `assumed`.
+        The runs, and the average use of one instance of each job; a use of NaN is replaced by `assumed`.
     powers
-        One per machine.
+        Power figures, one entry per machine.
     start_ts
         Unix time of the simulation's 0 s.
     from_s
-        Start of the account.
+        Start of the account in seconds of the simulation.
     outages
-        The outages of the simulation.
+        Outages of the simulation; a machine draws no power while it is down.
 
     Raises
     ------
     BadInput
-        If there is not one power per machine, `from_s` is after the end, or a series is shorter than the simulation.
+        If `powers` has not one entry per machine, `from_s` is after the end, or a series is too short.
 
     References
     ----------
-    codecarbon: energy by part, emissions = energy x intensity, PUE as a factor. The split of idle draw is ours.
+    codecarbon: energy by part, emissions = energy x intensity, PUE as a factor. The division of idle power is ours.
     """
     if not 0.0 <= from_s <= schedule.end_s:
         raise BadInput(f"account: found a start at {from_s} s, expected 0 to {schedule.end_s} s")
@@ -245,7 +248,7 @@ def account(
 def _by_hour(
     window: Window, schedule: Schedule, idle_w: FloatArray, work_w: FloatArray, away: Outages
 ) -> tuple[FloatArray, Amounts]:
-    """Return the grid's hours, and the draw in each: idle draw of machines that are not away, and work of runs."""
+    """Return the hours of the grid, and the cluster's amounts in each hour, without machines during their outages."""
     return window.by_hour(
         np.concatenate([[window.from_s], away.down_s, schedule.start_s]),
         np.concatenate([[window.until_s], away.up_s, schedule.end_run_s]),
@@ -254,14 +257,14 @@ def _by_hour(
 
 
 def _idle(window: Window, idle_w: FloatArray, away: Outages) -> Amounts:
-    """Return the idle amounts of machines (m), without the time they are away."""
+    """Return idle energy, carbon and cost of each machine (m), without the time of its outages."""
     always = window.whole().taken(np.zeros(len(idle_w), dtype=np.int64)).times(idle_w)
     spared = window.over(away.down_s, away.up_s).times(idle_w[away.machine])
     return always.less(spared.by(away.machine, len(idle_w)))
 
 
 def _known(schedule: Schedule, drawn: Draw) -> BoolArray:
-    """Return whether a job's (n) use was measured in all its runs."""
+    """Return whether the CPU and GPU use of each job (n,) was measured in all its runs."""
     known = np.ones(len(schedule.workload), dtype=np.bool_)
     known[schedule.job[~(drawn.cpu_known & drawn.gpu_known)]] = False
     return known

@@ -1,6 +1,7 @@
-"""One CSV file of a grid: time stamps as Unix time and one column of numbers; an invalid line is named in the error.
+"""Read one CSV file of an electricity grid: time stamps, and one column of carbon intensities or prices.
 
-The accepted columns are listed at the top. Called by `pipelines.simulation.energy.grid_files` and `taut simulate`.
+Errors name the invalid line. The accepted columns are in `KINDS`.
+Called by `pipelines.simulation.energy.grid_files` and `taut simulate`.
 """
 
 import csv
@@ -24,33 +25,35 @@ Kind = Literal["carbon", "price"]
 STAMPS: Final = ("ts", "Datetime (UTC)")
 ZONE_ID: Final = "Zone Id"
 UNITLESS: Final = "value"
-"""A column whose name does not state its unit."""
+"""Name of a column of values that does not state their unit."""
 
 MOST_BYTES: Final = 64 * 2**20
-"""Five times the size of a century of hours."""
+"""Maximum size of a file: five times that of a century of hourly values."""
 
 YEARS: Final = (1970, 2200)
-"""First valid year of a stamp, and the first beyond the last."""
+"""Valid years of a time stamp: the first valid year, and the first year that is too late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindOf:
-    """The columns, units and bounds of files of one kind.
+    """Rules for files of one kind (carbon intensity or price): columns, units and bounds.
 
     Attributes
     ----------
     unit
         Unit of the values after conversion.
     factors
-        Factor to `unit` by start and end of a column's name in lower case; the first match counts.
+        For the start and end of a column's name in lower case, the factor that converts its values to `unit`; the
+        first match counts.
     bounds
-        Valid values, in `unit`.
+        Smallest and largest valid value, in `unit`.
     assumed_unit
-        Unit of a column whose name states none.
+        Unit of the values if the name of the column states none.
     mistaken_below, mistaken_for
-        If all values of such a column are below the first, the second is taken to be its real unit, which is an error.
+        If all values of a column without a unit are below `mistaken_below`, they are probably in the unit
+        `mistaken_for`, and the file is refused.
     published
-        Name of the column in the published files.
+        Name of the column in the published files, for error messages.
     """
 
     unit: str
@@ -94,12 +97,12 @@ KINDS: Final[dict[Kind, KindOf]] = {
 }
 
 _ENDS: Final = {"lca": ("(lca)", "(life cycle)"), "direct": ("(direct)",)}
-"""How a published carbon column ends, by basis."""
+"""For each basis of emissions, the endings of the carbon column's name in published files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """The readings (n) of one file: Unix time and value, NaN where empty; the zone as named in the file."""
+    """The readings (n) of one file: Unix times, values (NaN if empty), the column's name and the zone's name."""
 
     column: str
     moments_s: FloatArray
@@ -108,7 +111,7 @@ class Column:
 
 
 def read_column(path: Path, kind: Kind, basis: str) -> Column:
-    """Read one file's column of a kind; stamps without an offset are UTC.
+    """Read the column of carbon intensities or prices of one file; time stamps without an offset are UTC.
 
     Raises
     ------
@@ -148,7 +151,7 @@ def read_column(path: Path, kind: Kind, basis: str) -> Column:
 
 
 def _columns(header: Sequence[str], kind: Kind, basis: str, path: Path) -> tuple[int, int, float]:
-    """Return the positions of stamp and value, and the factor to the kind's unit."""
+    """Return the positions of the time stamp and the value in a line, and the factor to the unit of the kind."""
     stamp = next((header.index(name) for name in STAMPS if name in header), None)
     if stamp is not None:
         for (first, last), factor in KINDS[kind].factors.items():
@@ -171,12 +174,12 @@ def _columns(header: Sequence[str], kind: Kind, basis: str, path: Path) -> tuple
 
 
 def moment_of(text: str, where: str) -> datetime:
-    """Return an ISO 8601 moment in UTC; without an offset it is taken as UTC.
+    """Parse an ISO 8601 date and time, and return it in UTC; without an offset it is read as UTC.
 
     Raises
     ------
     BadUsage
-        If it is not a moment, or its year is out of range; the error begins with `where`.
+        If the text is not a date and time, or its year is out of range; the error begins with `where`.
     """
     try:
         moment = datetime.fromisoformat(text.strip())

@@ -1,6 +1,7 @@
-"""Hourly carbon intensity and price by zone, from CSV files: as published, or a site's own of two columns.
+"""Read hourly carbon intensity and price of a zone from CSV files: published files, or a site's own of two columns.
 
-Columns and units are in `grid_columns`; readings are made hourly here. Called by `taut simulate` and the studies.
+Columns and units are in `grid_columns`; here the readings are converted to one value per hour.
+Called by `taut simulate` and the studies.
 """
 
 from collections.abc import Sequence
@@ -21,15 +22,15 @@ from scheduler_core.types import FloatArray, IntArray
 __all__ = ["ZoneFiles", "zone_files", "zones_of"]
 
 LONGEST_GAP_H: Final = 7 * HOURS_PER_DAY
-"""The longest gap that is filled: a week."""
+"""Maximum length of a gap that is filled: a week."""
 
 MOST_HOURS: Final = 100 * 366 * HOURS_PER_DAY
-"""A century: a longer series suggests wrong stamps."""
+"""Maximum length of a series: a century; a longer one suggests wrong time stamps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repairs:
-    """Counts of repairs: hours averaged from several readings, hours filled, and stamps out of order."""
+    """Counts of repairs to a series: hours averaged from several readings, hours filled, and stamps out of order."""
 
     merged: int
     filled: int
@@ -39,16 +40,16 @@ class Repairs:
 def hourly(moments_s: FloatArray, values: FloatArray, unit: str) -> tuple[HourlySeries, Repairs]:
     """Return one value for every hour from the first reading to the last, and the counts of repairs.
 
-    Readings within an hour (half-hourly ones, or the same hour twice) are averaged. An hour without a value takes that
-    of 24 hours before, or on the first day that of the hour before (ours). Nothing is filled from later hours, so that
-    no forecast sees the future.
+    Several readings within an hour (half-hourly ones, or the same hour twice) are averaged. An hour without a value
+    gets the value of 24 hours before, or on the first day the value of the hour before (our rule). No value is filled
+    from later hours, so that no forecast sees the future.
 
     Parameters
     ----------
     moments_s
-        Unix time (n), in any order.
+        Unix times of the readings (n,), in any order.
     values
-        One per moment (n); NaN if the reading is empty.
+        Values of the readings (n,); NaN if a reading is empty.
 
     Raises
     ------
@@ -76,7 +77,7 @@ def hourly(moments_s: FloatArray, values: FloatArray, unit: str) -> tuple[Hourly
     _check_gaps(times, first)
     merged = sums / np.maximum(times, 1)
     for hour in np.flatnonzero(times == 0).tolist():
-        # In order of time: a filled hour may fill a later one.
+        # In order of time, because a filled hour may be the source of a later one.
         merged[hour] = merged[hour - HOURS_PER_DAY if hour >= HOURS_PER_DAY else hour - 1]
     series = HourlySeries(start_s=first * HOUR_S, values=merged, unit=unit, filled=times == 0)
     return series, Repairs(merged=int((times > 1).sum()), filled=int((times == 0).sum()), unsorted=unsorted)
@@ -95,18 +96,18 @@ def _check_gaps(times: IntArray, first: int) -> None:
 
 
 Basis = Literal["lca", "direct"]
-"""Emissions over a plant's life cycle, or of its operation alone."""
+"""Basis of carbon intensity: emissions over a power plant's life cycle (lca), or of its operation alone (direct)."""
 
 SHOWN: Final = 12
-"""Zones listed in an error."""
+"""Maximum number of zones listed in an error message."""
 
 MOST_FILLED_FRAC: Final = 0.5
-"""Largest share of a series' hours that may be filled (ours)."""
+"""Maximum share of the hours of a series that may be filled (our choice)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneFiles:
-    """The series of one zone (None without a file), and notes for readers of the results."""
+    """The series of one zone (None if it has no such file), and notes on the files to print with the results."""
 
     zone: str
     carbon: HourlySeries | None
@@ -114,7 +115,7 @@ class ZoneFiles:
     notes: tuple[str, ...]
 
     def grid(self, pue: float) -> Grid:
-        """Return the zone as a periodic grid: after the last whole day of both series the first one follows.
+        """Return the zone as a periodic grid: after the last whole day of both series it starts again.
 
         Raises
         ------
@@ -133,7 +134,7 @@ class ZoneFiles:
 
 
 def zones_of(folder: Path) -> list[str]:
-    """Return the zones of a folder: its subfolders with carbon or price files, or itself if it has such."""
+    """Return the zones of a folder: its subfolders with carbon or price files, or the folder itself if it has any."""
     if not folder.is_dir():
         raise BadUsage(
             f"--grid {folder}: found no such folder, expected subfolders by zone with carbon_YEAR.csv or price_YEAR.csv"
@@ -144,7 +145,7 @@ def zones_of(folder: Path) -> list[str]:
 
 
 def zone_files(folder: Path, zone: str | None = None, *, basis: Basis = "lca") -> ZoneFiles:
-    """Read a zone of a folder; without a name the only zone.
+    """Read the files of a zone in a folder; without a name, those of the only zone.
 
     Raises
     ------

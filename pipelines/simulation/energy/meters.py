@@ -1,6 +1,6 @@
-"""One schedule on several grids: its energy with machines always on, and with empty machines switched off.
+"""Compute the energy of one schedule on several grids, with machines always on and with empty machines off.
 
-Accounts of all energy are in `accounting`. Called by the report and `pipelines.studies.energy`.
+The energy account of a simulation is in `accounting`. Called by the report and `pipelines.studies.energy`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,12 +29,12 @@ from scheduler_core.types import FloatArray, IntArray
 __all__ = ["AMOUNTS", "OFF", "OFF_AFTER_S", "ON", "Metered", "Meters", "Row", "first_s", "hours_of"]
 
 OFF_AFTER_S: Final = 600.0
-"""Seconds a machine is empty before it is switched off: a rule that needs no forecast (ours)."""
+"""Seconds for which a machine must be empty before it is switched off (our rule; it needs no forecast)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmptySpans:
-    """Spans during which nothing ran on a machine (an index), sorted by machine, then start; none has length 0."""
+    """Spans of time in which nothing ran on a machine, sorted by machine (an index) and start; none has length 0."""
 
     machine: IntArray
     begin_s: FloatArray
@@ -43,7 +43,7 @@ class EmptySpans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spared:
-    """Amounts avoided by switching off empty machines: by machine, and by hour as `EnergyAccount.hours`."""
+    """Energy, carbon and cost saved by switching off empty machines, by machine and by hour of the grid."""
 
     machines: Amounts
     hour_ts: FloatArray
@@ -51,7 +51,7 @@ class Spared:
 
 
 def empty_spans(schedule: Schedule) -> EmptySpans:
-    """Return the spans without a run on a machine, from 0 s to the end."""
+    """Return the spans in which a machine was empty, from 0 s to the end of the schedule."""
     count = len(schedule.machines)
     machine = np.asarray(schedule.hosts, dtype=np.int64)
     run = np.repeat(np.arange(len(schedule.job)), np.diff(schedule.host_offsets))
@@ -60,7 +60,7 @@ def empty_spans(schedule: Schedule) -> EmptySpans:
     where = np.concatenate([machine, machine, every, every])
     when = np.concatenate([begins, ends, np.zeros(count), np.full(count, schedule.end_s)])
     change = np.concatenate([np.ones_like(machine), -np.ones_like(machine), none, none])
-    # At one moment ends and starts may come in any order: spans of length 0 are left out.
+    # Simultaneous ends and starts may be sorted in any order, because spans of length 0 are dropped.
     order = np.lexsort((when, where))
     where, when, held = where[order], when[order], np.cumsum(change[order])
     empty = (held[:-1] == 0) & (where[1:] == where[:-1]) & (when[1:] > when[:-1])
@@ -75,14 +75,14 @@ def spared(
     *,
     off_after_s: float = OFF_AFTER_S,
 ) -> Spared:
-    """Return the idle draw avoided while machines are switched off: from `off_after_s` after a run until the next.
+    """Return the idle energy saved if machines are switched off after `off_after_s` of being empty, until the next run.
 
-    Starting up costs neither time nor energy (ours: an upper bound of savings). Outages are ignored.
+    Switching on is assumed to cost neither time nor energy, so the result is an upper bound. Outages are ignored.
 
     Raises
     ------
     BadInput
-        If there is not one power per machine, the wait is below 0, or a series is shorter than the schedule.
+        If `powers` has not one entry per machine, `off_after_s` is below 0, or a series is shorter than the schedule.
     """
     if not off_after_s >= 0.0:
         raise BadInput(f"switching off: found a wait of {off_after_s} s, expected 0 or more")
@@ -99,7 +99,7 @@ def spared(
 def unused_gpu_kwh(schedule: Schedule, uses: Uses, powers: Sequence[NodePower], *, assumed: Assumed) -> float:
     """Return the idle energy of GPUs that runs held but did not use, in kWh: idle watts x (held - used) x hours.
 
-    It is part of the jobs' share of idle draw; use is the runs' measured use, or `assumed`.
+    It is part of the idle energy charged to jobs. Use is the measured use of the runs, or `assumed` if unknown.
     """
     fleet = Fleet.of(schedule.machines, powers)
     drawn = draw(schedule, uses, fleet, assumed)
@@ -118,7 +118,7 @@ AMOUNTS: Final = ("energy_kwh", "carbon_kg", "cost_usd")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meters:
-    """Power of machines and the grids of several zones; `notes` are the assumptions behind the figures."""
+    """Power of machines and the grids of several zones; `notes` state the assumptions of the energy results."""
 
     table: PowerTable
     grids: tuple[Grid, ...]
@@ -126,12 +126,14 @@ class Meters:
 
     @classmethod
     def of(cls, folder: Path, zones: Sequence[str | None] | None, power: Path | None, pue: float | None) -> "Meters":
-        """Read zones of a folder (None: the only one there), `ZONES` by default, and the power of machines.
+        """Read the grids of zones in a folder, and the power table; `pue` replaces the PUE of the table.
+
+        Without `zones` the zones are `ZONES`; a zone of None is the only one in the folder.
 
         Raises
         ------
         BadUsage
-            If a file is absent or not of its format.
+            If a file is missing or has an invalid format.
         """
         table = power_file(power)
         files = [zone_files(folder, zone) for zone in dict.fromkeys(zones or ZONES)]
@@ -148,12 +150,12 @@ class Meters:
         return [use_note(self.table), *machine_notes(self.table, machines)]
 
     def priced(self) -> "Meters":
-        """Return this object after checking that every zone has carbon and price.
+        """Check that every zone has carbon intensity and price, and return this object.
 
         Raises
         ------
         BadUsage
-            If one lacks a series.
+            If a zone lacks one of the two series.
         """
         for grid in self.grids:
             if grid.carbon is None or grid.price is None:
@@ -165,7 +167,7 @@ class Meters:
         return self
 
     def read(self, schedule: Schedule, uses: Uses, begin: Callable[[Grid], float]) -> "Iterator[Metered]":
-        """Yield the account of a schedule in every zone; `begin` returns the Unix time of 0 s on a grid."""
+        """Yield the energy of a schedule in every zone; `begin` returns the Unix time of its 0 s on a grid."""
         powers = self.table.nodes(schedule.machines)
         unused = unused_gpu_kwh(schedule, uses, powers, assumed=self.table.assumed)
         for grid in self.grids:
@@ -180,7 +182,7 @@ class Meters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metered:
-    """One schedule in one zone: its energy account, and the amounts avoided by switching off empty machines."""
+    """One schedule in one zone: its energy account, and the amounts saved by switching off empty machines."""
 
     zone: str
     on: EnergyAccount
@@ -188,7 +190,7 @@ class Metered:
     unused_gpu_kwh: float
 
     def amounts(self, machines: str) -> dict[str, float]:
-        """Return energy, carbon and cost with machines `ON` or `OFF`."""
+        """Return energy, carbon and cost if machines are always on (`ON`) or switched off when empty (`OFF`)."""
         whole, less = self.on.total(), self.off.machines.total()
         part = 1.0 if machines == OFF else 0.0
         return {
@@ -198,7 +200,7 @@ class Metered:
         }
 
     def parts(self) -> dict[str, float]:
-        """Return kWh by cause; they add up to the draw of machines that are always on."""
+        """Return kWh by cause; they add up to the energy of machines that are always on."""
         cpu_work, gpu_work, cpu_idle, gpu_idle = self.on.jobs_parts_kwh.sum(axis=0).tolist()
         empty = self.off.machines.total().kwh
         return {

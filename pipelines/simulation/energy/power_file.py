@@ -1,6 +1,6 @@
-"""Power of machines from TOML files: the shipped table, with entries replaced by a site's own file.
+"""Read the power of machines from TOML files: the shipped table, with entries replaced by a site's own file.
 
-The draw of a machine is computed in `scheduler_core.planning.power`. Called by `taut simulate` and
+The power of a machine is computed in `scheduler_core.planning.power`. Called by `taut simulate` and
 `pipelines.studies.energy`.
 """
 
@@ -23,10 +23,10 @@ __all__ = ["idle_figures", "power_file"]
 SHIPPED: Final = Path(__file__).resolve().parents[3] / "data" / "power" / "nodes.toml"
 EXAMPLE: Final = "[gpus.T4] with idle_w = 10 and full_w = 70"
 MOST_W: Final = 1e6
-"""Upper bound of watts: more suggests a wrong unit."""
+"""Maximum number of watts: more suggests a wrong unit."""
 
 SHOWN: Final = 12
-"""Names listed in a note."""
+"""Maximum number of names listed in a note."""
 
 _Watts = Annotated[float, Field(strict=True, ge=0.0, le=MOST_W, allow_inf_nan=False)]
 _Frac = Annotated[float, Field(strict=True, ge=0.0, le=1.0)]
@@ -80,7 +80,7 @@ class _PowerFile(_Part):
 
 
 def power_file(path: Path | None = None) -> PowerTable:
-    """Read a site's figures; entries that its file leaves out come from the shipped table.
+    """Read a site's power file; entries that the file leaves out come from the shipped table.
 
     Raises
     ------
@@ -135,12 +135,12 @@ def _toml(path: Path) -> dict[str, Any]:  # TOML holds any type; `_PowerFile` va
 
 
 def _laid_over(shipped: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:  # as `_toml` returns them
-    """Return the shipped figures with the site's entries in their place; an entry is replaced as a whole."""
+    """Return the shipped table with the site's entries; an entry of the site replaces a shipped entry as a whole."""
     laid = dict(shipped)
     for section, entries in own.items():
         under = laid.get(section)
         laid[section] = {**under, **entries} if isinstance(under, dict) and isinstance(entries, dict) else entries
-    # A GPU type in the site's file is no longer an alias of a shipped one.
+    # A GPU type that the site lists is removed from the aliases of shipped GPU types.
     named = own.get("gpus")
     if isinstance(named, dict):
         laid["gpus"] = {

@@ -1,4 +1,4 @@
-"""The site of a simulation: power of its machines, grid, start on the grid, and holding jobs for a better hour.
+"""The site of a simulation: power of its machines, its grid, its start time, and holding jobs for a better hour.
 
 Files are read in `grid_files` and `power_file`; release times are computed in `scheduler_core.planning.release`.
 Made by `taut simulate`; called by `pipelines.simulation.paired_runs`.
@@ -30,20 +30,23 @@ ShiftBy = Literal["carbon", "price"]
 AT_ONCE: Final = "none"
 BY_FORECAST: Final = "forecast"
 FORECAST: Final = "yesterday"
-"""The forecast by which jobs are held; persistence would never hold a job."""
+"""Forecast by which jobs are held: the values of the day before.
+
+The forecast `persistence` (the present value stays) would never hold a job.
+"""
 
 REMEDY: Final = "give files of a whole year with --grid"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """Holding of jobs, within their slack, for an hour of less carbon or a lower price."""
+    """Rule for holding jobs: for at most their slack, until hours of lower carbon intensity or price."""
 
     slack: Slack
     by: ShiftBy
 
     def note(self) -> str:
-        """Return a note on which jobs are held, how long, and by which series."""
+        """Return a note that says which jobs are held, how long, and by which series."""
         long = f"{self.slack.longest_s / HOUR_S:g} h" if self.slack.longest_s is not None else ""
         long = long or f"{self.slack.run_frac:g} of the predicted run time (not held if unknown)"
         return (
@@ -56,9 +59,9 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Power, grid and start of a simulation.
+    """The site of a simulation: power of machines, grid, start time, and whether jobs are held.
 
-    `start_ts` is the Unix time of the simulation's 0 s on the grid; `notes` are the assumptions behind the figures.
+    `start_ts` is the Unix time of the simulation's 0 s on the grid. `notes` state assumptions of the energy results.
     """
 
     table: PowerTable
@@ -69,13 +72,13 @@ class Site:
 
     @property
     def shifts(self) -> tuple[str, ...]:
-        """Return the ways in which jobs are released into the queue, at once first."""
+        """Return the shifts to simulate, that is the ways to release jobs into the queue, first without holding."""
         return (AT_ONCE,) if self.holding is None else (AT_ONCE, BY_FORECAST, CLAIRVOYANT)
 
     def released_s(self, workload: Workload, shift: str) -> FloatArray:
         """Return when jobs (n) are released into the queue under a shift.
 
-        The forecast uses predicted run times, the clairvoyant bound the actual ones.
+        The shift by forecast uses predicted run times; the clairvoyant shift, an upper bound, uses the actual ones.
         """
         if self.holding is None or shift == AT_ONCE:
             return workload.arrive_s
@@ -90,7 +93,7 @@ class Site:
         )
 
     def account(self, schedule: Schedule, uses: Uses, *, from_s: float, outages: Outages) -> EnergyAccount:
-        """Return the energy account of a run at this site."""
+        """Return the energy account of a schedule at this site."""
         return account(
             schedule,
             uses,
@@ -112,14 +115,15 @@ class Site:
 def start_on(grid: Grid, chosen: datetime | None, first_ts: float | None, *, remedy: str = REMEDY) -> tuple[float, str]:
     """Return the Unix time of a simulation's 0 s on the grid, and a note on how it was chosen.
 
-    It is the `chosen` moment (UTC); else, for recorded arrivals, month, day and time of the first submission in the
-    grid's year; else the grid's first hour. Days of the week are not matched (ours). A simulation that runs beyond the
-    last hour of the grid continues at its first. `remedy` ends the error message.
+    The start is the `chosen` moment (UTC) if given. Otherwise it is, for recorded arrivals, month, day and time of the
+    first submission in the grid's year (days of the week are not matched), and for drawn arrivals the grid's first
+    hour. A simulation that runs beyond the last hour of the grid continues at its first hour. `remedy` is the end of
+    the error message.
 
     Raises
     ------
     BadUsage
-        If the moment is outside the grid's hours.
+        If the start is outside the hours of the grid.
     """
     series = next(each for each in (grid.carbon, grid.price) if each is not None)
     begin = datetime.fromtimestamp(series.start_s, UTC)
@@ -142,7 +146,7 @@ def start_on(grid: Grid, chosen: datetime | None, first_ts: float | None, *, rem
 
 
 def power_notes(table: PowerTable, machines: Sequence[Machine]) -> list[str]:
-    """Return notes on the source of power figures, and on assumptions."""
+    """Return notes on the source of the power table, and on the assumptions about power and use."""
     return [
         f"power: {table.source}; linear in use between idle and full; memory, disks and network are left out; machines "
         "draw idle power until the run's end",
@@ -152,7 +156,7 @@ def power_notes(table: PowerTable, machines: Sequence[Machine]) -> list[str]:
 
 
 def use_note(table: PowerTable) -> str:
-    """Return a note on the assumed use of unmeasured runs."""
+    """Return a note on the CPU and GPU use assumed for runs that were not measured."""
     assumed = table.assumed
     return (
         f"assumed use if not measured: {assumed.gpu_frac:.0%} of the GPUs held and {assumed.cpu_frac:.0%} of the CPUs"
@@ -160,7 +164,7 @@ def use_note(table: PowerTable) -> str:
 
 
 def machine_notes(table: PowerTable, machines: Sequence[Machine]) -> list[str]:
-    """Return notes on machines that the table does not list, and what they are taken as."""
+    """Return notes on machines that the power table does not list, and on the power assumed for them."""
     notes = []
     guessed, with_gpus = table.guessed(machines), sum(each.gpus > 0 for each in machines)
     if guessed:
@@ -176,15 +180,16 @@ def _in_year(moment: datetime, year: int) -> datetime:
 
 
 def held_back(workload: Workload, release_s: FloatArray) -> tuple[Workload, IntArray]:
-    """Return the workload sorted by release time, and the original row of each of its rows."""
+    """Return the workload with release times as arrival times, sorted by them, and the original row of each job."""
     order = np.argsort(release_s, kind="stable")
     return _reordered(workload, order, release_s[order]), order
 
 
 def as_submitted(schedule: Schedule, arrive_s: FloatArray, order: IntArray) -> Schedule:
-    """Return the schedule of a held-back workload with jobs in the order of submission, and waiting since then.
+    """Convert the schedule of a held-back workload to the original order of jobs and their submission times.
 
-    `arrive_s` are the submission times (n), `order` comes from `held_back`. Time held counts as waiting in all metrics.
+    `arrive_s` holds the submission times (n,), and `order` comes from `held_back`. The time for which a job is held
+    therefore counts as waiting in all metrics.
     """
     back = np.argsort(order)
     return replace(

@@ -1,7 +1,6 @@
-"""Energy accounts as figures of a row, and as tables by job (columns of codecarbon), by hour and by kind of machine.
+"""Convert energy accounts to metrics of a result row, and to tables by job, by hour and by kind of machine.
 
-Nothing is integrated or written here. Called by `simulate`, `results_folder`, the report and the
-studies.
+The columns by job are named as in codecarbon. Called by `simulate`, `results_folder`, the report and the studies.
 """
 
 import math
@@ -31,7 +30,7 @@ SHOWN: Final = (
     "carbon_per_finished_saved_frac",
     "cost_per_finished_saved_frac",
 )
-"""The figures of the summary table."""
+"""Energy metrics that the summary table shows."""
 
 _WHOLE: Final = ("energy_kwh", "carbon_kg", "cost_usd")
 
@@ -39,12 +38,12 @@ _WHOLE: Final = ("energy_kwh", "carbon_kg", "cost_usd")
 def energy_figures(
     found: EnergyAccount, metrics: Metrics, base: EnergyAccount, base_metrics: Metrics, *, grid: bool
 ) -> dict[str, float]:
-    """Return the energy figures of one run: of the cluster, of its jobs, per finished job, and savings over the base.
+    """Return the energy metrics of one run: of the cluster, of its jobs, per finished job, and savings against `base`.
 
-    `*_saved_frac` is (base - figure) / |base|. Finished jobs are those that completed or failed by themselves; arms may
-    differ in their number by the horizon. kWh are those of the machines; carbon and cost are the site's, and are left
-    out without a `grid`. `*_jobs_*_per_kwh` is the mean intensity or price of the jobs' kWh, which shifting changes
-    whatever placement does to the kWh. `*_job_mean_*` is its unweighted mean over jobs.
+    `*_saved_frac` is (base - value) / |base|. Finished jobs completed or failed by themselves; their number before the
+    horizon may differ between arms. kWh are of the machines alone; carbon and cost include PUE, and are left out
+    without a `grid`. `*_jobs_*_per_kwh` is the mean carbon intensity or price of the energy of all jobs; it shows the
+    effect of holding jobs separately from changes of their kWh. `*_job_mean_*` is the unweighted mean over jobs.
     """
     own, other = _of(found, metrics), _of(base, base_metrics)
     if not grid:
@@ -113,7 +112,7 @@ def energy_tables(
     names: Mapping[str, Sequence[str | None]],
     at_s: FloatArray,
 ) -> dict[str, pl.DataFrame]:
-    """Return the tables by file name; `names` are columns by job, `at_s` submission times in seconds."""
+    """Return the energy tables by file name; `names` are columns with one value per job, `at_s` submission times."""
     tables = {
         JOBS: job_table(found, site, names, at_s),
         HOURS: hour_table(found, site),
@@ -125,11 +124,11 @@ def energy_tables(
 def job_table(
     found: EnergyAccount, site: Site, names: Mapping[str, Sequence[str | None]], at_s: FloatArray
 ) -> pl.DataFrame:
-    """Return one row per job: kWh, W (means while it ran) and kg, named as codecarbon names them.
+    """Return one row per job: energy in kWh, mean power in W and emissions in kg, in columns named as in codecarbon.
 
-    `duration` is the time it held machines, in seconds. `cpu_energy` and `gpu_energy` include its share of the idle
-    draw, which is also given as `idle_energy`; they exclude PUE, while `emissions` and `cost_usd` include it.
-    `use_known` is false if some of its use is assumed.
+    `duration` is the time in seconds for which the job held machines. `cpu_energy` and `gpu_energy` include the job's
+    share of idle energy, which is also in `idle_energy`; they exclude PUE. `emissions` and `cost_usd` include PUE.
+    `use_known` is false if some of the job's use is assumed.
     """
     cpu = found.jobs_parts_kwh[:, 0] + found.jobs_parts_kwh[:, 2]
     gpu = found.jobs_parts_kwh[:, 1] + found.jobs_parts_kwh[:, 3]
@@ -158,7 +157,7 @@ def job_table(
 
 
 def hour_table(found: EnergyAccount, site: Site) -> pl.DataFrame:
-    """Return one row per hour of the grid: the cluster's energy, the series, and the resulting carbon and cost."""
+    """Return one row per hour: the cluster's energy, carbon intensity and price, and the resulting carbon and cost."""
     carbon, price = (None, None) if site.grid is None else (site.grid.carbon, site.grid.price)
     return pl.DataFrame(
         {
@@ -173,7 +172,7 @@ def hour_table(found: EnergyAccount, site: Site) -> pl.DataFrame:
 
 
 def machine_table(found: EnergyAccount, site: Site, machines: Sequence[Machine]) -> pl.DataFrame:
-    """Return one row per kind of machine, sorted by name, and a row of the totals."""
+    """Return one row per kind of machine, sorted by name, and a last row with the totals."""
     each = pl.DataFrame(
         {
             "kind": [node.name for node in site.table.nodes(machines)],

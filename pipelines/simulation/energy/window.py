@@ -1,6 +1,6 @@
-"""Energy, carbon and cost of watts drawn over spans of time on a grid, as exact integrals; and their sums.
+"""Integrate power over spans of time on a grid: exact energy, carbon and cost, and their sums.
 
-The watts of runs are in `accounting`. Called by it, `meters`, `tables` and the studies.
+The power of runs is computed in `accounting`. Called by `accounting`, `meters`, `tables` and the studies.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ __all__ = ["WATTS_PER_KW", "Amounts", "by"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Sums of `Amounts`."""
+    """Sums of energy, carbon and cost; see `Amounts`."""
 
     kwh: float
     carbon_g: float
@@ -27,7 +27,9 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amounts:
-    """Energy of machines, and the site's emissions and cost for it (PUE included); NaN without a series of the grid.
+    """Columns of energy, carbon and cost.
+
+    Energy is of the machines alone; carbon and cost include PUE, and are NaN if the grid lacks the series.
 
     >>> one = np.array([1.0, 2.0])
     >>> Amounts(kwh=one, carbon_g=one * 300.0, cost_usd=-one).total()
@@ -45,7 +47,7 @@ class Amounts:
         )
 
     def by(self, rows: IntArray, count: int) -> "Amounts":
-        """Return sums by group: `rows` holds the group (0 .. count - 1) of each amount."""
+        """Return the sums by group: `rows` holds the group (0 .. count - 1) of each row."""
         return Amounts(
             kwh=by(rows, self.kwh, count),
             carbon_g=by(rows, self.carbon_g, count),
@@ -53,7 +55,7 @@ class Amounts:
         )
 
     def plus(self, other: "Amounts") -> "Amounts":
-        """Return the sums row by row."""
+        """Return these amounts plus `other`, row by row."""
         return Amounts(
             kwh=self.kwh + other.kwh,
             carbon_g=self.carbon_g + other.carbon_g,
@@ -61,7 +63,7 @@ class Amounts:
         )
 
     def less(self, other: "Amounts") -> "Amounts":
-        """Return the differences row by row."""
+        """Return these amounts minus `other`, row by row."""
         return Amounts(
             kwh=self.kwh - other.kwh,
             carbon_g=self.carbon_g - other.carbon_g,
@@ -70,7 +72,7 @@ class Amounts:
 
 
 def by(rows: IntArray, values: FloatArray, count: int) -> FloatArray:
-    """Return sums of values by group: `rows` holds the group (0 .. count - 1) of each value."""
+    """Return the sums of `values` by group: `rows` holds the group (0 .. count - 1) of each value."""
     return np.bincount(rows, weights=values, minlength=count).astype(np.float64)
 
 
@@ -79,7 +81,7 @@ WATTS_PER_KW: Final = 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spans:
-    """Spans of time: their seconds, and the integrals of carbon intensity and price over them, PUE included."""
+    """Spans of time: their lengths, and the integrals over them of carbon intensity and price times PUE."""
 
     seconds: FloatArray
     carbon: FloatArray
@@ -87,22 +89,22 @@ class Spans:
 
     @property
     def hours(self) -> FloatArray:
-        """Return their lengths in hours."""
+        """Return the lengths of the spans in hours."""
         return self.seconds / HOUR_S
 
     def times(self, watts: FloatArray) -> Amounts:
-        """Return the amounts of drawing `watts` during each span."""
+        """Return energy, carbon and cost of drawing `watts` throughout each span."""
         kw = watts / WATTS_PER_KW
         return Amounts(kwh=kw * self.hours, carbon_g=kw * self.carbon, cost_usd=kw * self.price)
 
     def taken(self, rows: IntArray) -> "Spans":
-        """Return the spans of these rows."""
+        """Return the spans in the rows `rows`."""
         return Spans(seconds=self.seconds[rows], carbon=self.carbon[rows], price=self.price[rows])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The seconds `from_s` to `until_s` of a simulation whose 0 s is at `start_ts` (Unix time)."""
+    """The time from `from_s` to `until_s` of a simulation whose 0 s is at the Unix time `start_ts`, on a grid."""
 
     grid: Grid
     start_ts: float
@@ -110,12 +112,12 @@ class Window:
     until_s: float
 
     def over(self, begin_s: FloatArray, end_s: FloatArray) -> Spans:
-        """Return the parts of spans within the window.
+        """Return the parts of the given spans that are within the window.
 
         Raises
         ------
         BadInput
-            If a series of the grid does not cover them.
+            If a series of the grid does not cover the spans.
         """
         begins, ends = self._within(begin_s, end_s)
         return Spans(
@@ -125,11 +127,11 @@ class Window:
         )
 
     def whole(self) -> Spans:
-        """Return the window as one span."""
+        """Return the whole window as one span."""
         return self.over(np.array([self.from_s]), np.array([self.until_s]))
 
     def by_hour(self, begin_s: FloatArray, end_s: FloatArray, watts: FloatArray) -> tuple[FloatArray, Amounts]:
-        """Return the hours of the grid that the window touches, and the total amounts of all spans in each."""
+        """Return the hours that the window touches, and in each hour the sum of all spans' energy, carbon and cost."""
         first = float(np.floor((self.start_ts + self.from_s) / HOUR_S))
         count = max(int(np.ceil((self.start_ts + self.until_s) / HOUR_S - first)), 1)
         shift_s = self.start_ts - first * HOUR_S
@@ -141,7 +143,7 @@ class Window:
         return hour_ts, Amounts(kwh=kwh, carbon_g=carbon_g, cost_usd=cost_usd)
 
     def known(self, amounts: Amounts) -> Amounts:
-        """Return amounts with NaN for carbon or cost if the grid has no such series, also in rows without energy."""
+        """Return the amounts with carbon (or cost) NaN in every row if the grid lacks that series."""
         unknown = np.full(len(amounts.kwh), np.nan)
         return Amounts(
             kwh=amounts.kwh,
@@ -163,7 +165,7 @@ class Window:
 
 
 def united(outages: Outages) -> Outages:
-    """Return the outages without overlaps: time within two outages of a machine counts once.
+    """Return outages that cover the same time without overlaps on a machine.
 
     >>> twice = Outages(machine=np.array([0, 0]), down_s=np.array([5.0, 8.0]), up_s=np.array([20.0, 30.0]))
     >>> united(twice).down_s.tolist(), united(twice).up_s.tolist()
@@ -180,7 +182,7 @@ def united(outages: Outages) -> Outages:
 
 
 def _spread(begins: FloatArray, ends: FloatArray, kw: FloatArray, count: int) -> FloatArray:
-    """Return the kWh of each hour 0 .. count - 1 from spans in hours, each drawing `kw`."""
+    """Return the kWh in each hour 0 .. count - 1 of spans that begin and end at times in hours and draw `kw` each."""
     level, partly = np.zeros(count + 2), np.zeros(count + 2)
     for at, signed in ((begins, kw), (ends, -kw)):
         hour = np.minimum(at.astype(np.int64), count)
