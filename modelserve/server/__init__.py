@@ -1,7 +1,7 @@
 """The server: processes, sockets, signals and time limits around the application of `modelserve.api`.
 
-No route and no service logic here; the parent process imports neither uvicorn nor a model. `supervisor` runs the
-processes, `worker` is one of them, `connection` bounds one client. Called by `taut serve`.
+`supervisor` is the parent process, which imports neither uvicorn nor a model. `worker` is a child process that answers
+calls. `connection` limits the time and size of one client's requests. Called by `taut serve`.
 """
 
 from modelserve.server.supervisor import serve

@@ -1,6 +1,6 @@
-"""One child process of the server: start it, read its messages, signal it, and restart it if it dies.
+"""One child process of the server: start it, read its messages, send it signals, and restart it if it dies.
 
-Times are arguments; no clock is read. Called by `modelserve.server.supervisor`.
+The current time is an argument (`now`, in seconds of a monotonic clock). Called by `modelserve.server.supervisor`.
 """
 
 import json
@@ -14,10 +14,13 @@ from typing import Final
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 30.0
 STEADY_S: Final = 60.0
-"""A process that ran this long restarts at once; otherwise the pause doubles with every death."""
+"""Minimum run time in seconds after which a dead process restarts after the first pause again.
+
+If it ran for less, the pause before the restart doubles with every death.
+"""
 
 HUNG_S: Final = 60.0
-"""A process that has sent a beat and then nothing for this long hangs."""
+"""Seconds of silence after which a process that has sent a sign of life before counts as hanging."""
 
 CHUNK_BYTES: Final = 65_536
 TOLD_LIMIT_BYTES: Final = 2**20
@@ -25,7 +28,7 @@ TOLD_LIMIT_BYTES: Final = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duty:
-    """Start parameters of a child: a name for the log, the command, its environment, the files it inherits."""
+    """Start parameters of a child: name in the log, command, environment, and file descriptors that it inherits."""
 
     name: str
     command: Sequence[str]
@@ -34,14 +37,17 @@ class Duty:
 
 
 class Child:
-    """A duty and its current process, if one runs."""
+    """A child process that can be started again: its start parameters and its current process, if one runs.
+
+    `told` is the ready message of the current process, or None before it; `ever_ready` whether any process sent one.
+    """
 
     def __init__(self, duty: Duty) -> None:
         self.duty = duty
         self.told: Mapping[str, object] | None = None
         self.ever_ready = False
         self.due_at: float | None = 0.0
-        """When to start it (again); None while it runs, and after the end."""
+        """Time at which to start the process; None while it runs."""
         self._process: subprocess.Popen[bytes] | None = None
         self._end: socket.socket | None = None
         self._heard = b""
@@ -51,18 +57,18 @@ class Child:
 
     @property
     def end(self) -> socket.socket:
-        """Return our end of the pipe of the current process."""
+        """The parent's end of the pipe to the current process."""
         if self._end is None:
             raise RuntimeError(f"{self.duty.name} does not run")
         return self._end
 
     @property
     def pid(self) -> int | None:
-        """Return the id of the current process, or None."""
+        """The id of the current process, or None if none runs."""
         return self._process.pid if self._process else None
 
     def start(self, now: float) -> socket.socket:
-        """Start the process; return our end of its pipe, which closes when the process ends."""
+        """Start the process; return the parent's end of the pipe, which reports end of file when the process ends."""
         self._end, theirs = socket.socketpair()
         self._end.setblocking(False)
         with theirs:
@@ -74,7 +80,7 @@ class Child:
         return self._end
 
     def hear(self, now: float) -> bool:
-        """Read the messages of the process; return False once it has ended."""
+        """Read the messages that the process has sent; return False if it has closed its pipe."""
         if self._end is None:
             return False
         try:
@@ -91,18 +97,18 @@ class Child:
         return bool(data)
 
     def hangs(self, now: float) -> bool:
-        """Return whether a process that used to send beats is silent for too long."""
+        """Return whether the process has sent messages before, but none for `HUNG_S`."""
         return self._heard_at is not None and now - self._heard_at > HUNG_S
 
     def signal(self, number: signal.Signals) -> None:
-        """Send the process a signal, unless it has ended."""
+        """Send the process a signal; do nothing if it has ended."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
 
     def bury(self, now: float) -> int:
-        """Wait for a process whose pipe closed, set the time of its restart, and return its exit code.
+        """Wait for a process whose pipe has closed, set the time of its restart, and return its exit code.
 
-        A process that closed its pipe but still runs is killed, since it would outlive the supervisor.
+        A process that closed its pipe but still runs is killed: it would not notice the supervisor's end.
         """
         process, end = self._process, self.end
         if process is None:

@@ -1,6 +1,6 @@
-"""One client's connection: bounds on time and size of request heads, and on the time an answer may stay unread.
+"""One client's connection: limits on the time and size of request heads, and on the time a response may stay unread.
 
-Bodies are bounded by the application; HTTP is parsed by uvicorn's protocol. Made and swept by
+Uvicorn's protocol parses HTTP; `modelserve.api.bodies` limits bodies. Created and checked by
 `modelserve.server.draining.DrainingServer`.
 """
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
 HEAD_LIMIT_BYTES: Final = 65_536
-"""Largest request line and headers; httptools itself has no limit."""
+"""Maximum size of a request head (request line and headers); httptools itself has no limit."""
 
 SETTLED_S: Final = 1.0
-"""A connection idle for this long may be closed when all places are taken."""
+"""Minimum seconds for which a connection has been idle before it may be closed to accept a new one."""
 
 RETRY_AFTER_S: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of one connection; times in seconds."""
+    """The limits of connections: seconds for a head, a body and unread output, and the number of open connections."""
 
     head_s: float
     body_s: float
@@ -39,7 +39,7 @@ class Limits:
 
 
 class BoundedConfig(uvicorn.Config):
-    """Uvicorn's configuration and the limits of its connections."""
+    """Uvicorn's configuration, with the limits of its connections."""
 
     def __init__(self, app: Any, *, limits: Limits, **given: Any) -> None:  # Any: as uvicorn.Config takes them
         super().__init__(app, http=Connection, **given)
@@ -47,9 +47,17 @@ class BoundedConfig(uvicorn.Config):
 
 
 class Connection(HttpToolsProtocol):
-    """Uvicorn's protocol with time limits.
+    """Uvicorn's HTTP protocol with limits on time, size and number of connections.
 
-    `waits_since` is the time since when it waits for a request head (event loop's clock), None while one is answered.
+    Attributes
+    ----------
+    waits_since
+        Time (event loop's clock) since which the connection waits for a request head, or for the rest of a body that
+        was answered early; None while a request is answered.
+    in_body
+        Whether the head of a request has arrived and its body not yet.
+    lingers
+        Whether the connection is to be closed when the body has arrived.
     """
 
     def __init__(
@@ -69,7 +77,10 @@ class Connection(HttpToolsProtocol):
         self._unsent_since = 0.0
 
     def connection_made(self, transport: "asyncio.Transport") -> None:  # type: ignore[override]  # as in uvicorn
-        """Take the connection if there is a place or an idle one can be closed; otherwise answer with 503."""
+        """Accept a connection within the limit, or instead of an idle one; otherwise reply to it with 503.
+
+        At twice the limit, a connection is closed without a reply if no idle one can be closed.
+        """
         taken = len(self.connections)
         super().connection_made(cast("asyncio.Transport", Lingering(transport, self)))
         self.waits_since = self.loop.time()
@@ -81,7 +92,7 @@ class Connection(HttpToolsProtocol):
             self.app = overloaded
 
     def _made_room(self, *, settled_s: float) -> bool:
-        """Close the connection that has waited longest for a request."""
+        """Close the connection that has been idle longest; return False if none has been idle for `settled_s`."""
         waiting = (each for each in self.connections if isinstance(each, Connection) and each._may_go(settled_s))
         longest = min(waiting, key=lambda each: each.waits_since or 0.0, default=None)
         if longest is None:
@@ -95,7 +106,7 @@ class Connection(HttpToolsProtocol):
         return settled and not self.in_body and self.transport.get_write_buffer_size() == 0
 
     def data_received(self, data: bytes) -> None:
-        """Count the bytes of a request head, and refuse one that is too long."""
+        """Count the bytes of a request head, and refuse a head that is too long."""
         if self.waits_since is not None and not self.in_body:
             if self._head_bytes == 0:
                 self.waits_since = self.loop.time()
@@ -105,27 +116,27 @@ class Connection(HttpToolsProtocol):
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"expected a head of {HEAD_LIMIT_BYTES} bytes")
 
     def on_headers_complete(self) -> None:
-        """Note that the request head is complete."""
+        """Record that the request head is complete."""
         self.waits_since = None
         self._head_bytes = 0
         self.in_body = True
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """Note that the request's body is complete; close a connection that only waited for that."""
+        """Record that the request body is complete; close the connection if it lingers (see `Lingering`)."""
         self.in_body = False
         super().on_message_complete()
         if self.lingers:
             self.transport.close()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, unless it was sent together with the last one."""
+        """Start to wait for the next request, unless the client has sent it already."""
         super().on_response_complete()
         if self.cycle.response_complete:
             self.waits_since = self.loop.time()
 
     def shutdown(self) -> None:
-        """Close an idle connection when the server ends, and a busy one after its answer."""
+        """Close the connection when the server ends: at once if it is idle, otherwise after its response."""
         if self.lingers:
             self.transport.abort()
         super().shutdown()
@@ -136,7 +147,7 @@ class Connection(HttpToolsProtocol):
         if self.waits_since is None or self.transport.is_closing():
             return
         waited_s = now - self.waits_since
-        if self.in_body:  # answered before its body ended, as 413 is: read and drop the rest for a while
+        if self.in_body:  # answered before its body had arrived, for example with 413
             if waited_s > self.limits.body_s:
                 self.transport.abort()
         elif self._head_bytes and waited_s > self.limits.head_s:
@@ -145,7 +156,7 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
 
     def _sweep_unsent(self, now: float) -> None:
-        """Close the connection if the client has read nothing of an answer for too long."""
+        """Close the connection if the client has read nothing of a response for too long."""
         unsent = self.transport.get_write_buffer_size()
         if unsent == 0 or unsent != self._unsent_bytes:
             self._unsent_bytes, self._unsent_since = unsent, now
@@ -163,22 +174,22 @@ class Connection(HttpToolsProtocol):
 
 
 class Lingering:
-    """A transport that stays open while the body of an early answered request (413) still arrives.
+    """A transport that stays open while the body of a request that was already answered (413) still arrives.
 
-    If it were closed with bytes unread, the system would reset the connection and the client would lose the answer. The
-    rest is read and dropped until the body ends or `Connection.sweep` closes the connection.
+    Closing a socket with unread bytes resets the connection, and the client loses the response. So the rest of the body
+    is read and dropped until it ends or `Connection.sweep` closes the connection.
     """
 
     def __init__(self, transport: "asyncio.Transport", connection: Connection) -> None:
         self._transport, self._connection = transport, connection
-        # Looked up once, since these are called for every answer.
+        # Bound here, so that calls go straight to the transport.
         self.write, self.is_closing = transport.write, transport.is_closing
         self.abort, self.get_extra_info = transport.abort, transport.get_extra_info
         self.pause_reading, self.resume_reading = transport.pause_reading, transport.resume_reading
         self.get_write_buffer_size = transport.get_write_buffer_size
 
     def close(self) -> None:
-        """Close the connection, now or when the body ends."""
+        """Close the connection, now or when the request body has arrived."""
         if self._connection.in_body:
             self._connection.lingers = True
         else:
@@ -189,12 +200,12 @@ PROBLEM_HEADERS: Final[Mapping[bytes, bytes]] = {b"content-type": b"application/
 
 
 def problem(status: HTTPStatus, detail: str) -> bytes:
-    """Return the body of an error in the service's shape (RFC 9457)."""
+    """Return the body of an error response as problem details (RFC 9457)."""
     return json.dumps({"type": "about:blank", "title": status.phrase, "status": status, "detail": detail}).encode()
 
 
 async def overloaded(_scope: "Scope", _receive: "ASGIReceiveCallable", send: "ASGISendCallable") -> None:
-    """Answer a request on a connection beyond the limit."""
+    """Reply with 503 to a request on a connection beyond the limit; an ASGI application."""
     body = problem(HTTPStatus.SERVICE_UNAVAILABLE, f"too many connections; try again in {RETRY_AFTER_S} s")
     length, retry = str(len(body)).encode(), str(RETRY_AFTER_S).encode()
     headers = [*PROBLEM_HEADERS.items(), (b"content-length", length), (b"retry-after", retry)]

@@ -1,6 +1,6 @@
-"""A uvicorn server with an orderly end: it reports not ready, goes on answering for a while, then stops.
+"""A uvicorn server that drains before it stops: `/readyz` reports not ready, while calls are still answered.
 
-`/readyz` reads `draining` from the application's state. Made by `modelserve.server.worker`.
+`/readyz` reads `draining` from the application's state. Created by `modelserve.server.worker`.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from uvicorn.config import STARTUP_FAILURE
 from modelserve.server.connection import BoundedConfig, Connection
 
 TICKS_PER_SWEEP: Final = 3
-"""Uvicorn ticks ten times a second."""
+"""Uvicorn's ticks between two checks for slow connections; uvicorn ticks ten times a second."""
 
 TICKS_PER_BEAT: Final = 10
 TLS_HANDSHAKE_S: Final = 10.0
@@ -28,9 +28,9 @@ CLOSE: Final = ("connection", "close")
 
 
 class DrainingServer(uvicorn.Server):
-    """A server that drains for `drain_s` at SIGTERM, ends at once at SIGUSR1, and leaves SIGINT to its parent.
+    """A uvicorn server that drains for `drain_s` at SIGTERM, stops at once at SIGUSR1, and ignores SIGINT.
 
-    `on_start` is called when it listens, `on_beat` about once a second from the event loop.
+    `on_start` is called when the server listens, and `on_beat` about once a second from the event loop.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class DrainingServer(uvicorn.Server):
         on_beat: Callable[[], None],
     ) -> None:
         super().__init__(config)
-        # Closing connections ends their calls; calls that still run are cancelled.
+        # Later than `_break_off`, which closes all connections; uvicorn cancels calls that still run then.
         config.timeout_graceful_shutdown = math.ceil(stop_limit_s) + 1
         self._state, self._on_start, self._on_beat = state, on_start, on_beat
         self._drain_s, self._stop_limit_s = drain_s, stop_limit_s
@@ -52,7 +52,10 @@ class DrainingServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle the signals of a worker; unlike in uvicorn, they are not raised again: the exit code is 0."""
+        """Handle the signals of a worker.
+
+        Unlike uvicorn, do not raise them again after the end, so that the exit code is 0.
+        """
         loop = asyncio.get_running_loop()
         handlers = {signal.SIGTERM: self.drain, signal.SIGUSR1: self.hurry, signal.SIGINT: _leave_to_the_parent}
         for number, handler in handlers.items():
@@ -64,11 +67,11 @@ class DrainingServer(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def drain(self) -> None:
-        """Report not ready, close connections after their answers, and stop `drain_s` later."""
+        """Report not ready, close each connection after its next response, and stop after `drain_s`."""
         if self._state.draining:
             return
         self._state.draining = True
-        # Each answer closes its connection from now on, so that no client uses an idle one at the end.
+        # From now on each response closes its connection, so that no client sends a call on one that is about to close.
         self.config.headers.append(CLOSE)
         encoded = tuple(part.encode() for part in CLOSE)
         self.config.encoded_headers.append((encoded[0], encoded[1]))
@@ -76,7 +79,7 @@ class DrainingServer(uvicorn.Server):
         asyncio.get_running_loop().call_later(self._drain_s, self._stop)
 
     def hurry(self) -> None:
-        """Stop now; running calls get one more second."""
+        """Stop without draining; running calls get `HURRY_S` to end."""
         self._state.draining = True
         self._stop_limit_s = HURRY_S
         self._stop()
@@ -86,7 +89,7 @@ class DrainingServer(uvicorn.Server):
         asyncio.get_running_loop().call_later(self._stop_limit_s, self._break_off)
 
     def _break_off(self) -> None:
-        # Clients and proxies retry after a broken connection, but not after the 500 that uvicorn would send.
+        # Close without a response: clients and proxies then retry, but not after the 500 that uvicorn would send.
         for each in list(self.server_state.connections):
             if isinstance(each, Connection):
                 each.transport.abort()
@@ -118,7 +121,7 @@ class DrainingServer(uvicorn.Server):
         return Connection(config, self.server_state, self.lifespan.state)
 
     async def on_tick(self, counter: int) -> bool:
-        """Sweep the connections and send a beat, in addition to uvicorn's work."""
+        """Close slow connections and call `on_beat` at their intervals, in addition to uvicorn's work."""
         if counter % TICKS_PER_SWEEP == 0:
             self._sweep()
         if counter % TICKS_PER_BEAT == 0:
@@ -133,4 +136,4 @@ class DrainingServer(uvicorn.Server):
 
 
 def _leave_to_the_parent() -> None:
-    """Ignore Ctrl+C: the terminal sends it to every process, and the parent ends its children itself."""
+    """Ignore Ctrl+C: the terminal sends it to all processes, and the parent then stops its workers with SIGTERM."""

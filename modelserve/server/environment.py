@@ -1,7 +1,6 @@
 """The environment of child processes: the settings as variables, and the folder in which workers share metrics.
 
-No process is started and no metric is named here. Called by `modelserve.server.supervisor` and the worker; the settings
-are read back by `ServeSettings()` in the child.
+`ServeSettings()` reads the settings back in the child. Called by `modelserve.server.supervisor` and the worker.
 """
 
 import json
@@ -24,9 +23,10 @@ def environment_of(settings: ServeSettings) -> dict[str, str]:
 
 
 def child_environment(settings: ServeSettings, more: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a child process: ours, the settings, and `more`.
+    """Return the environment of a child process: that of this process, the settings, and `more`.
 
-    OpenMP is limited to one thread, since its idle threads would spin on cores that other workers need.
+    OpenMP gets one thread unless the environment says otherwise: its idle threads would busy-wait on cores that other
+    workers need.
     """
     return {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", **os.environ, **environment_of(settings), **more}
 
@@ -44,9 +44,9 @@ METRICS_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 
 @contextmanager
 def metrics_folder(workers: int) -> Iterator[Mapping[str, str]]:
-    """Yield the variables that make workers share their metrics; none for a single worker.
+    """Yield the environment variables with which workers share their metrics in a folder; none for a single worker.
 
-    A folder named in the environment is used after removing files of earlier runs; otherwise a temporary one.
+    A folder named in the environment is emptied of earlier metrics and used; otherwise the folder is temporary.
     """
     named = os.environ.get(METRICS_FOLDER)
     if named:
@@ -63,15 +63,18 @@ def metrics_folder(workers: int) -> Iterator[Mapping[str, str]]:
 
 
 def forget_live(folder: str | None, slot: str) -> None:
-    """Remove the gauges of a dead worker; its counters stay."""
+    """Remove the gauges of a dead worker from the shared metrics; its counters stay."""
     for left in Path(folder).glob(f"gauge_live*_{slot}.db") if folder else ():
         left.unlink(missing_ok=True)
 
 
 def count_under(slot: str) -> None:
-    """Write this process's metrics under its slot, which a restarted worker continues; call before making metrics."""
+    """Store this process's metrics under its worker number, so that a restarted worker continues its counters.
+
+    Call this before any metric is created.
+    """
     if os.environ.get(METRICS_FOLDER):
         from prometheus_client import values
 
-        # The documented hook for worker numbers (made for uWSGI).
-        values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]  # theirs has no types
+        # prometheus_client documents this way to set the worker number, for uWSGI.
+        values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]  # untyped in prometheus_client

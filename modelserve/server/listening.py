@@ -1,6 +1,6 @@
-"""The listening socket, and checks before it is opened: address, certificate, open files.
+"""The listening socket, the check of the TLS certificate, and the limit of open files.
 
-No process and no request here. Called by `modelserve.server.supervisor` and `modelserve.server.worker`.
+Called by `modelserve.server.supervisor` and `modelserve.server.worker`.
 """
 
 import contextlib
@@ -14,11 +14,11 @@ from modelserve.errors import BadSettings, ListenError
 from modelserve.settings import PREFIX, ServeSettings
 
 SPARE_FILES: Final = 256
-"""Open files of a worker besides its connections: bundles, the store, libraries."""
+"""Maximum number of open files that a worker needs besides its connections: models, the store, libraries."""
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """Return a socket bound to the address; it starts to listen when the first worker is ready.
+    """Return a socket bound to the address; the first worker that is ready starts to listen on it.
 
     Raises
     ------
@@ -54,14 +54,14 @@ def address_of(listening: socket.socket, *, tls: bool) -> str:
 
 
 def check_certificate(settings: ServeSettings) -> None:
-    """Raise `BadSettings`, naming the setting, unless the certificate and its key can be used together."""
+    """Raise `BadSettings`, naming the setting, unless the TLS certificate and its key can be used together."""
     if settings.tls_certificate is None or settings.tls_key is None:
         return
     for name, path in (("TLS_CERTIFICATE", settings.tls_certificate), ("TLS_KEY", settings.tls_key)):
         _check_readable(name, path)
     secret = settings.tls_key_password
     try:
-        # Without a password OpenSSL would prompt at the terminal; an empty one fails instead.
+        # With no password at all, OpenSSL would ask for it at the terminal; an empty password fails instead.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
             settings.tls_certificate, settings.tls_key, secret.get_secret_value() if secret else ""
         )
@@ -83,7 +83,7 @@ def _check_readable(name: str, path: Path) -> None:
 
 
 def allow_open_files(connections_limit: int) -> None:
-    """Raise this process's limit of open files to what its connections need, if the system allows it."""
+    """Increase this process's limit of open files to what its connections need, as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = 2 * connections_limit + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:

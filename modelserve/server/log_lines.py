@@ -1,6 +1,6 @@
-"""Log lines on stderr, as JSON or as readable text, the same in every process of the server.
+"""Write log records to stderr, as JSON or as readable text.
 
-The access log has its own writer in `modelserve.api.gate`. Called by the entry points.
+Called by every process of the server at its start. The access log is written by `modelserve.api.gate` instead.
 """
 
 import json
@@ -12,14 +12,14 @@ from typing import Final, Literal
 __all__ = ["write_log_lines"]
 
 QUIET: Final = ("uvicorn", "asyncio")
-"""Loggers of which only warnings are written."""
+"""Loggers whose records below the level WARNING are dropped."""
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line, as in the access log."""
+    """Formatter that writes each record as one line with a JSON object, as in the access log."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as JSON; a traceback goes into `error`."""
+        """Return a log record as JSON; the field `error` holds the traceback, if there is one."""
         line = {
             "ts": _moment(record),
             "level": record.levelname.lower(),
@@ -33,10 +33,10 @@ class JsonLines(logging.Formatter):
 
 
 class ConsoleLines(logging.Formatter):
-    """One readable line; a traceback follows it."""
+    """Formatter that writes each record as one readable line, followed by its traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as text."""
+        """Return a log record as its time, level and message, and its traceback if there is one."""
         line = f"{_moment(record)} {record.levelname.lower()} {record.getMessage()}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
@@ -45,7 +45,7 @@ FORMS: Final = {"json": JsonLines, "console": ConsoleLines}
 
 
 def write_log_lines(form: Literal["json", "console"]) -> None:
-    """Write this process's log to stderr in the given form."""
+    """Set up logging of this process: to stderr, as JSON or readable text."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(FORMS[form]())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

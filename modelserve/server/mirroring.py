@@ -1,6 +1,7 @@
-"""The sync process as a child of the server: `modelserve.loading.sync`, ended with its parent.
+"""The sync process: a child of the server that copies models from the registry to disk until its parent ends.
 
-Nothing is mirrored here. Started by `modelserve.server.supervisor` as `python -m modelserve.server.mirroring`.
+The copying is done in `modelserve.loading.sync`. Started by `modelserve.server.supervisor` as
+`python -m modelserve.server.mirroring`.
 """
 
 from modelserve.server.log_lines import write_log_lines
@@ -11,7 +12,7 @@ END_WITHIN_S = 5.0
 
 
 def main() -> None:
-    """Mirror the registry until the parent ends."""
+    """Mirror the registry until the parent process ends."""
     SupervisorPipe.hold(end_within_s=END_WITHIN_S)
     write_log_lines(ServeSettings().log_format)
     from modelserve.loading.sync import main as mirror_forever

@@ -1,9 +1,9 @@
-"""The parent process: bind the address, keep the workers and the sync process running, and end them in order.
+"""The parent process: bind the address, keep the workers and the sync process running, and stop them.
 
-It imports neither uvicorn nor a model, so no request can crash it. Called by `taut serve`.
+It imports neither uvicorn nor a model and reads no request, so no request can crash it. Called by `taut serve`.
 
-Uvicorn's own `Multiprocess` starts workers through `multiprocessing`, which imports the parent's command in each of
-them, looks for dead workers twice a second, and ignores a second signal while ending; hence this one.
+Uvicorn's own `Multiprocess` is not used: it imports the parent's command in every worker, checks for dead workers only
+twice a second, and ignores a second signal while it stops.
 """
 
 import logging
@@ -26,23 +26,23 @@ WORKER: Final = (sys.executable, "-m", "modelserve.server.worker")
 MIRROR: Final = (sys.executable, "-m", "modelserve.server.mirroring")
 LOOK_EVERY_S: Final = 0.5
 END_SPARE_S: Final = 5.0
-"""Time for a worker to close its resources after draining and its last calls."""
+"""Seconds for a worker to close its resources after draining and its last calls."""
 
 Say = Callable[[str], None]
 log = logging.getLogger("taut.server")
 
 
 def serve(settings: ServeSettings, *, say: Say = log.info, worker: Sequence[str] = WORKER) -> None:
-    """Serve until a signal to stop, and return after all running calls are answered.
+    """Serve until SIGTERM or SIGINT, and return after running calls are answered.
 
-    `say` is called with the address and the models served; `worker` is the command of one worker process.
+    `say` reports messages for the user, such as the address; `worker` is the command of one worker process.
 
     Raises
     ------
     BadSettings
-        The host is not an address, or certificate and key cannot be used.
+        The host is not an address, or the TLS certificate and key cannot be used.
     ListenError
-        The address cannot be listened on, or no worker starts.
+        The server cannot listen on the address, or no worker starts.
     """
     check_certificate(settings)
     with listening_socket(settings.host, settings.port) as listening:
@@ -54,7 +54,10 @@ def serve(settings: ServeSettings, *, say: Say = log.info, worker: Sequence[str]
 
 
 class Supervisor:
-    """The processes of one server; the first signal drains, the second stops at once, the third kills."""
+    """The child processes of one server.
+
+    The first SIGTERM or SIGINT drains the workers, the second stops them at once, the third kills them.
+    """
 
     def __init__(
         self,
@@ -89,9 +92,9 @@ class Supervisor:
         self._failed = False
 
     def run(self) -> None:
-        """Keep the processes running until a signal to stop and their end."""
+        """Start the processes, restart those that die, and return when a signal has stopped all of them."""
         before = {number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT)}
-        # A signal wakes the selector at once.
+        # Python writes to `woken` when a signal arrives, which ends the wait of the selector.
         ours, woken = socket.socketpair()
         ours.setblocking(False)
         woken.setblocking(False)
@@ -129,7 +132,7 @@ class Supervisor:
         now = time.monotonic()
         if self._kill_at is not None:
             if all(child.pid is None for child in self._workers):
-                # All workers have ended: do not wait long for a sync process that reads the registry.
+                # All workers have ended, so wait only `END_SPARE_S` for the sync process.
                 self._kill_at = min(self._kill_at, now + END_SPARE_S)
             if now > self._kill_at:
                 self._signal_all(signal.SIGKILL)
@@ -178,7 +181,7 @@ class Supervisor:
                 self._signal_all(signal.SIGKILL)
 
     def _begin_end(self) -> None:
-        # Close our copy too, so that connections which no worker accepts are refused instead of left hanging.
+        # Close the parent's copy of the socket too, so that connections which no worker accepts are refused.
         self._listening.close()
         self._kill_at = time.monotonic() + self._settings.drain_s + self._settings.stop_limit_s + END_SPARE_S
         self._signal_all(signal.SIGTERM)
@@ -189,7 +192,7 @@ class Supervisor:
 
 
 def summary(told: Mapping[str, object]) -> str:
-    """Return a summary of the models that the first ready worker had loaded."""
+    """Return a text that names the loaded models and the failures in a worker's ready message."""
     models, failures = told.get("models"), told.get("failures")
     text = f"serving {', '.join(models)}" if isinstance(models, list) and models else "serving no model yet"
     if isinstance(failures, dict):

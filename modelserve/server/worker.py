@@ -1,7 +1,7 @@
 """One worker process: open the service and serve its application on the socket that the parent bound.
 
-Started by `modelserve.server.supervisor` as `python -m modelserve.server.worker SLOT FD`; slow or large imports happen
-here and never in the parent.
+`modelserve.server.supervisor` starts it as `python -m modelserve.server.worker SLOT FD`: the worker's number, and the
+file descriptor of the socket. Slow imports happen here, never in the parent.
 """
 
 import gc
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 KEEP_ALIVE_S: Final = 75
-"""Idle connections are kept longer than proxies keep theirs (nginx: 60 s), so that the proxy closes first."""
+"""Seconds for which an idle connection is kept; longer than in proxies (nginx: 60 s), so that they close first."""
 
 EXIT_FAILED: Final = 1
 SWITCH_S: Final = 0.0005
-"""Longest wait of a call for the interpreter while another thread logs or learns."""
+"""Longest wait of a call for the interpreter lock while another thread runs, for example the log's."""
 
 log = logging.getLogger("taut.server")
 
@@ -55,7 +55,10 @@ def service_application(settings: ServeSettings) -> "Iterator[Opened]":
 
 
 def run(arguments: list[str], opener: Opener = service_application) -> None:
-    """Serve what `opener` opens until the parent or a signal ends it; an error at the start is logged as one line."""
+    """Serve the application that `opener` opens until the parent or a signal ends the process.
+
+    An error at the start is logged as one line, and the process exits with 1.
+    """
     slot, descriptor = arguments
     settings = ServeSettings()
     write_log_lines(settings.log_format)
@@ -77,7 +80,7 @@ def serve_application(
     pipe: SupervisorPipe,
     listening: socket.socket,
 ) -> None:
-    """Run uvicorn, with uvloop and httptools, on a bound socket until it has drained."""
+    """Serve on a bound socket with uvicorn (uvloop, httptools); return after a stop signal and the last responses."""
     from modelserve.server.connection import BoundedConfig, Limits
     from modelserve.server.draining import DrainingServer
 
@@ -110,7 +113,7 @@ def serve_application(
         on_start=lambda: pipe.ready(facts()),
         on_beat=pipe.beat,
     )
-    # Loaded objects stay for good, so exclude them from garbage collection.
+    # The objects loaded so far live as long as the process, so exclude them from garbage collection.
     gc.collect()
     gc.freeze()
     sys.setswitchinterval(SWITCH_S)

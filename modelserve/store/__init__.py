@@ -1,10 +1,10 @@
-"""The one store of the service: feedback, the log of answers, modes, resets, erasures and shadow comparisons.
+"""The database of the service: feedback, the answer log, modes, brakes, erasures and shadow comparisons.
 
-Rows are stored here and interpreted elsewhere; no other room contains SQL. Called by `modelserve.learning` and
-`modelserve.calls`; opened by `modelserve.service`.
+All SQL of the service is in this package; the meaning of the rows is known to `modelserve.learning` and
+`modelserve.calls`, which call it. Opened by `modelserve.service`.
 
-Databases: SQLite and PostgreSQL, by URL. Their differences are in `store` (engines, locks) and `answer_writing`
-(placeholders of the driver).
+The database is SQLite or PostgreSQL, chosen by URL. Their differences are handled in `store` (engines, locks) and
+`answer_writing` (placeholders of the driver).
 """
 
 from modelserve.store.store import Store

@@ -1,7 +1,7 @@
-"""The log of answers: a bounded queue, emptied by one thread in small batches.
+"""The answer log: a bounded queue of records, which one thread writes to the store in small batches.
 
-It never delays an answer: records that the store does not take in time are dropped and counted. Records are made by
-`modelserve.calls` and written by `answer_writing`. Called by the service and its upkeep.
+Logging never delays an answer: records that do not fit in the queue are dropped and counted. `modelserve.calls` creates
+the records, `answer_writing` writes them. Called by the service and `modelserve.api.upkeep`.
 """
 
 import logging
@@ -18,26 +18,31 @@ from modelserve.store.answers import AnswerRecord
 __all__ = ["REFUSED_S", "AnswerLog"]
 
 FLUSH_S: Final = 0.2
-"""Seconds for which records are collected before a write. A killed worker loses at most this; a longer time means fewer
-transactions, and writing takes processor time from answering."""
+"""Seconds for which records are collected before they are written.
+
+A killed worker loses the records of at most this time. A longer time would mean fewer transactions.
+"""
 BATCH: Final = 1000
-"""Most records in one transaction; other writers of an SQLite file wait for it some milliseconds."""
+"""Maximum number of records in one transaction, for which other writers of an SQLite file wait some milliseconds."""
 WAITING: Final = 8192
-"""Most records waiting; further ones are dropped."""
+"""Maximum number of waiting records; further records are dropped."""
 WAITING_BYTES: Final = 32 * 2**20
-"""Largest total size of waiting records; a record of ten thousand jobs takes megabytes."""
+"""Maximum total size of waiting records; further records are dropped. A call with 10,000 jobs takes megabytes."""
 BATCH_BYTES: Final = 4 * 2**20
-"""Size at which a transaction is closed early."""
+"""Total size of records at which a transaction ends, even with fewer than `BATCH` records."""
 REFUSED_S: Final = 600.0
-"""Seconds for which a refusal holds: longer than any answer takes."""
+"""Seconds for which `refuse` drops records: longer than any answer takes."""
 STOP_S: Final = 10.0
-"""Longest wait for the last records when stopping."""
+"""Longest wait in seconds for the thread to write the last records."""
 
 logger = logging.getLogger(__name__)
 
 
 class AnswerLog:
-    """A bounded queue and the thread that empties it into a writer; without a writer nothing is logged."""
+    """A bounded queue, and the thread that passes its records to a writer; without a writer nothing is logged.
+
+    `dropped` and `written` count records.
+    """
 
     def __init__(self, writer: Writer | None) -> None:
         self._writer = writer
@@ -75,7 +80,7 @@ class AnswerLog:
             self._thread.start()
 
     def stop(self) -> None:
-        """Write the waiting records, and stop the writer."""
+        """Write the waiting records, and stop the thread and the writer."""
         self._stopping.set()
         self._wake.set()
         if self._thread is not None:
@@ -86,7 +91,10 @@ class AnswerLog:
             self._writer.stop()
 
     def refuse(self, unwanted: Callable[[AnswerRecord], bool]) -> None:
-        """For `REFUSED_S`, drop every record for which `unwanted` is true; on return, none of them is being written."""
+        """Drop every record for which `unwanted` is true, for `REFUSED_S` from now.
+
+        When this returns, no such record is still being written.
+        """
         now_s = time.monotonic()
         with self._lock:
             held = [each for each in self._refused if each[0] > now_s]
@@ -94,7 +102,7 @@ class AnswerLog:
         self.flush()
 
     def flush(self) -> None:
-        """Write all records queued so far, in the caller's thread; return when they are written."""
+        """Write all records queued so far, in the caller's thread, and return when they are written."""
         self._empty()
 
     def _run(self) -> None:

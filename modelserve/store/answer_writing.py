@@ -1,6 +1,6 @@
-"""Write logged answers into the store, and prune the log to the newest by count and by weight.
+"""Write records into the stored answer log, and delete the oldest records beyond a number and a total size.
 
-No queue and no process here: those are `answer_log`'s and `writer_process`'s. Called by both of them.
+Called by `answer_log`, which has the queue, and by `writer_process`.
 """
 
 import contextlib
@@ -19,19 +19,19 @@ from modelserve.store.tables import ANSWERS
 __all__ = ["StoreWriter"]
 
 PRUNE_EVERY: Final = 1000
-"""Records written between two prunings; each worker's log may exceed its limit by this number."""
+"""Maximum number of records that a worker writes between two prunings; the log may exceed its limit by as many."""
 PRUNE_EVERY_BYTES: Final = 64 * 2**20
-"""Maximum bytes written between two prunings; each worker's log may exceed its limit by this amount."""
+"""Maximum bytes that a worker writes between two prunings; the log may exceed its limit by as many."""
 
 _WRITTEN: Final = (*FIELDS, "weight")
 _TOGETHER: Final = 25
-"""Records in one INSERT, which takes a fraction of a millisecond."""
+"""Number of records in one INSERT, which then takes a fraction of a millisecond."""
 _PAGE: Final = 256
-"""Records looked at in one step of pruning."""
+"""Number of oldest records whose sizes are read by one statement when pruning."""
 BLOCK: Final = 1000
-"""Record numbers in a block."""
+"""Number of record numbers in one block of a `Tally`."""
 AGAIN: Final = 4
-"""Blocks of the middle that each update sums again, in turn, to notice erased records."""
+"""Number of inner blocks that each update of a `Tally` sums again, in rotation, to notice erased records."""
 
 
 def row_of(record: AnswerRecord) -> AnswerRow:
@@ -41,7 +41,7 @@ def row_of(record: AnswerRecord) -> AnswerRow:
         record.at,
         record.kind,
         record.caller,
-        # PostgreSQL texts cannot hold NUL; the context keeps the original name.
+        # PostgreSQL texts cannot hold NUL; `context` holds the original name.
         record.trace.replace("\x00", "\ufffd"),
         record.models,
         record.context,
@@ -52,15 +52,15 @@ def row_of(record: AnswerRecord) -> AnswerRow:
 
 
 def write_rows(store: Store, rows: Sequence[AnswerRow], *, between: Callable[[], object] = lambda: None) -> None:
-    """Write records in one transaction, skipping stored ones; `between` is called after each statement.
+    """Write the records that are not stored yet, in one transaction; `between` is called after each statement.
 
     Raises
     ------
     StoreError
-        None of them was written.
+        No record was written.
     """
     with store.writing("logging answers") as connection:
-        # One statement for many rows, since row by row is slower in some drivers.
+        # One statement for many rows, since one statement for each row is slower in some drivers.
         for begin in range(0, len(rows), _TOGETHER):
             part = rows[begin : begin + _TOGETHER]
             statement = _insert_by(connection.dialect.paramstyle, len(part))
@@ -70,23 +70,22 @@ def write_rows(store: Store, rows: Sequence[AnswerRow], *, between: Callable[[],
 
 @lru_cache(maxsize=2 * _TOGETHER)
 def _insert_by(paramstyle: str, rows: int) -> str:
-    """Return the INSERT of `rows` records with the driver's placeholders: `?` or `%s`."""
+    """Return the INSERT statement for `rows` records, with the driver's placeholders: `?` or `%s`."""
     one = ", ".join(["?" if paramstyle == "qmark" else "%s"] * len(_WRITTEN))
     values = ", ".join([f"({one})"] * rows)
-    # If the writer dies, a new one retries; the same id is the same answer, so writes are idempotent.
+    # A writer process that replaces a dead one sends the records again: skip those that are stored already.
     return f"INSERT INTO {ANSWERS.name} ({', '.join(_WRITTEN)}) VALUES {values} ON CONFLICT (answer_id) DO NOTHING"
 
 
 def prune_answers(store: Store, kept: int, kept_bytes: int, *, tally: "Tally | None" = None) -> int:
-    """Delete all but the newest `kept` records and the newest `kept_bytes` bytes; return the number deleted.
+    """Delete the oldest records beyond `kept` records or `kept_bytes` bytes in all; return the number deleted.
 
-    Only numbers and sizes are read, from an index. With a `tally` from earlier prunings, only those at the ends of the
-    log are.
+    `tally` knows the total size from earlier prunings; without it, the sizes of all records are read from an index.
 
     Raises
     ------
     StoreError
-        Not all of them were deleted.
+        Nothing was deleted.
     """
     newest = select(func.max(ANSWERS.c.n)).scalar_subquery()
     with store.writing("pruning answers") as connection:
@@ -104,10 +103,11 @@ def prune_answers(store: Store, kept: int, kept_bytes: int, *, tally: "Tally | N
 
 
 class Tally:
-    """The total size of the log, kept by block of record numbers, so that pruning need not sum all records.
+    """The total size of the log, remembered as one sum for each block of record numbers.
 
-    The log grows and is pruned at its ends, by any number of writers, so only the blocks there are summed again each
-    time. Records erased from the middle are still counted for a while; the log may then be pruned slightly early.
+    The log grows at its newest end and is pruned at its oldest, by any number of writers, so an update reads only the
+    blocks at both ends and a few others. Erased records of other blocks are counted until their block is read again;
+    the log may then be pruned slightly too early.
     """
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class Tally:
 
     def weight_bytes(self, connection: Connection) -> int:
         """Return the total size of all records; the first call sums all of them."""
-        # Two statements: each then reads only one end of the key.
+        # Two statements, since each then reads only one end of the index.
         oldest = connection.execute(select(func.min(ANSWERS.c.n))).scalar_one()
         newest = connection.execute(select(func.max(ANSWERS.c.n))).scalar_one()
         if oldest is None:
@@ -126,7 +126,7 @@ class Tally:
         if not self._blocks or first < min(self._blocks) or last < max(self._blocks):
             self._blocks = _summed(connection, first, last)
             return sum(self._blocks.values())
-        # Include the second newest block: an earlier number may be written later.
+        # Read the second newest block again too, since another writer may have committed a lower number later.
         begin = max(max(self._blocks) - 1, first)
         turn = self._turn if first < self._turn < begin else first
         self._turn = turn + AGAIN
@@ -137,8 +137,8 @@ class Tally:
 
 
 def _summed(connection: Connection, first: int, last: int) -> dict[int, int]:
-    """Return the sizes of the non-empty blocks of a span, read from the index alone."""
-    # A literal, since PostgreSQL does not match two parameters as the same expression.
+    """Return the total size of each non-empty block from `first` to `last`, read from an index."""
+    # A literal: with parameters, PostgreSQL does not see that SELECT and GROUP BY have the same expression.
     block = (ANSWERS.c.n // literal_column(str(BLOCK), Integer)).label("block")
     asked = select(block, func.sum(ANSWERS.c.weight)).where(
         ANSWERS.c.n >= first * BLOCK, ANSWERS.c.n < (last + 1) * BLOCK
@@ -147,20 +147,20 @@ def _summed(connection: Connection, first: int, last: int) -> dict[int, int]:
 
 
 class Writer(Protocol):
-    """A writer of logged answers."""
+    """Interface of an object that writes records of the answer log."""
 
     def start(self) -> None:
-        """Get ready to write."""
+        """Get ready to write records."""
 
     def write(self, rows: Sequence[AnswerRow]) -> None:
-        """Store answers, or raise `StoreError`."""
+        """Store records, or raise `StoreError`."""
 
     def stop(self) -> None:
         """Release the writer's resources."""
 
 
 class StoreWriter:
-    """Write into an open store, and prune it from time to time; `between` is called after each statement."""
+    """A writer into an open store, which also prunes the log; `between` is called after each INSERT."""
 
     def __init__(
         self, store: Store, kept: int, kept_bytes: int, *, between: Callable[[], object] = lambda: None
@@ -170,18 +170,18 @@ class StoreWriter:
         self._tally = Tally()
 
     def start(self) -> None:
-        """Do nothing: the store is open."""
+        """Do nothing, since the store is open already."""
 
     def stop(self) -> None:
-        """Do nothing: the owner closes the store."""
+        """Do nothing, since the owner of the store closes it."""
 
     def write(self, rows: Sequence[AnswerRow]) -> None:
-        """Write answers in one transaction.
+        """Write records in one transaction, and prune the log if enough have been written since the last time.
 
         Raises
         ------
         StoreError
-            None of them was written.
+            No record was written.
         """
         write_rows(self._store, rows, between=self._between)
         self._unpruned += len(rows)

@@ -1,7 +1,6 @@
-"""The stored log of answers: read by id or from the newest back, and deleted by id.
+"""Read and delete records of the stored answer log: the predictions and recommendations that the service returned.
 
-Records are written in `answer_writing`; their content is interpreted by readers. Called by `modelserve.learning`,
-`modelserve.calls` and the commands.
+Records are written by `answer_writing`. Called by `modelserve.learning`, `modelserve.calls` and the commands.
 """
 
 import math
@@ -27,14 +26,14 @@ __all__ = [
 
 Part = Literal["context", "features", "response"]
 PARTS: Final[tuple[Part, ...]] = ("context", "features", "response")
-"""The large parts of a record; with thousands of jobs each may take megabytes."""
+"""The large columns of a record: each may take megabytes for a call with thousands of jobs."""
 
 SPAN: Final = 20_000
-"""Number of newest records searched."""
+"""Number of newest records that a search looks at."""
 PAGE_BYTES: Final = 4 * 2**20
-"""Total size of the records read in one step; a larger record is read alone."""
+"""Maximum total size of the records in memory at a time; a larger record is read alone."""
 _PAGE: Final = 256
-"""Most records read or deleted in one step."""
+"""Maximum number of records read or deleted by one statement."""
 
 FIELDS: Final = ("answer_id", "at", "kind", "caller", "trace", "models", *PARTS)
 _COLUMNS: Final = tuple(ANSWERS.c[name] for name in FIELDS)
@@ -43,7 +42,7 @@ _WEIGHT: Final = (ANSWERS.c.n, ANSWERS.c.weight)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRecord:
-    """One answer and its inputs: `context` is JSON, `features` the encoded feature rows."""
+    """One answer and its inputs: `context` is JSON, `features` the encoded feature rows of its jobs."""
 
     answer_id: str
     at: float
@@ -57,23 +56,23 @@ class AnswerRecord:
 
     @property
     def size_bytes(self) -> int:
-        """The approximate size of the record."""
+        """The approximate size of the record in bytes."""
         return len(self.context) + len(self.features) + len(self.response) + 256
 
 
 AnswerRow = tuple[str, float, str, str, str, str, bytes, bytes, bytes, int]
-"""One record as a database row: its fields in order, then its size."""
+"""One record as a database row: the fields of `AnswerRecord` in order, then the size in bytes."""
 
 
 def read_answer(store: Store, answer_id: str) -> AnswerRecord | None:
-    """Return the record of an id, or None.
+    """Return the record with the id `answer_id`, or None if there is none.
 
     Raises
     ------
     StoreError
         The store cannot be read.
     """
-    if "\x00" in answer_id:  # never one of our ids, and PostgreSQL texts cannot hold NUL
+    if "\x00" in answer_id:  # no id of the service contains NUL, and PostgreSQL refuses it in texts
         return None
     with store.reading("reading an answer") as connection:
         row = connection.execute(select(*_COLUMNS).where(ANSWERS.c.answer_id == answer_id)).one_or_none()
@@ -89,10 +88,18 @@ def newest_answers(
     limit: int = SPAN,
     limit_bytes: int = sys.maxsize,
 ) -> Iterator[AnswerRecord]:
-    """Yield records of one kind, or that cite one of some models (None: all), the newest first.
+    """Yield matching records, the newest first.
 
-    Searches the newest `SPAN` records and reads at most `limit` matching ones of `limit_bytes` together. Of a record
-    only `parts` are read; the others are empty. At most `PAGE_BYTES`, or one record, is in memory at a time.
+    At most `PAGE_BYTES` or one record is in memory at a time.
+
+    Parameters
+    ----------
+    parts
+        The large columns to read; the others are left empty.
+    kind, citing
+        Only records of this kind; only records that name one of these models. None means all.
+    limit, limit_bytes
+        Maximum number and total size of the records. Only the newest `SPAN` records of the log are searched.
 
     Raises
     ------
@@ -113,7 +120,7 @@ def newest_answers(
 def named_answers(
     store: Store, answer_ids: Collection[str], *, parts: Sequence[Part] = PARTS, limit_bytes: int = sys.maxsize
 ) -> Iterator[AnswerRecord]:
-    """Yield the records of these ids, the newest first; bounded and read as by `newest_answers`.
+    """Yield the records with the ids `answer_ids`, the newest first; `parts` and `limit_bytes` as in `newest_answers`.
 
     Raises
     ------
@@ -129,7 +136,7 @@ def named_answers(
 def answer_contexts(
     store: Store, *, since: float = -math.inf, until: float = math.inf
 ) -> Iterator[tuple[str, str, bytes]]:
-    """Yield the id, trace and context of every record of a span of Unix time, the newest first.
+    """Yield id, trace and context of every record between two Unix times, the newest first.
 
     Raises
     ------
@@ -137,7 +144,7 @@ def answer_contexts(
         The store cannot be read.
     """
     asked = select(*_WEIGHT).order_by(ANSWERS.c.n.desc()).limit(SPAN)
-    # Some databases reject infinity.
+    # Some databases reject infinity, so leave infinite bounds out.
     for bound, held in ((since, ANSWERS.c.at >= since), (until, ANSWERS.c.at <= until)):
         asked = asked.where(held) if math.isfinite(bound) else asked
     below = sys.maxsize
@@ -154,7 +161,7 @@ def answer_contexts(
 def _records(
     store: Store, found: Iterable[tuple[int, int]], parts: Sequence[Part], limit_bytes: int = sys.maxsize
 ) -> Iterator[AnswerRecord]:
-    """Yield records by their numbers and weights, as they come; who is gone meanwhile is passed over."""
+    """Yield the records `found` (number, size), read in steps; records deleted meanwhile are skipped."""
     columns = [ANSWERS.c[name] for name in FIELDS if name not in PARTS or name in parts]
     for page in _pages(found, limit_bytes):
         asked = select(*columns).where(ANSWERS.c.n.in_(page)).order_by(ANSWERS.c.n.desc())
@@ -180,12 +187,12 @@ def _pages(found: Iterable[tuple[int, int]], limit_bytes: int) -> Iterator[list[
 
 
 def delete_answers(store: Store, answer_ids: Sequence[str]) -> int:
-    """Delete the records of these ids and their comparisons; return the number of records.
+    """Delete the records with the ids `answer_ids` and their shadow comparisons; return the number of records.
 
     Raises
     ------
     StoreError
-        Nothing of the failing batch was deleted.
+        A batch failed and none of it was deleted; earlier batches were.
     """
     gone = 0
     for begin in range(0, len(answer_ids), _PAGE):

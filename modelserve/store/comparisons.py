@@ -1,6 +1,7 @@
-"""Stored comparisons of champions and challengers: written in batches, pruned to the newest.
+"""Stored shadow comparisons: predictions of a champion and its challenger for the same job.
 
-Nothing is scored here. Called by `modelserve.calls.shadow` and `modelserve.calls.catalogue`.
+Comparisons are written in batches, and only the newest are kept. Called by `modelserve.calls.shadow` and
+`modelserve.calls.catalogue`.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,7 +18,7 @@ __all__ = ["Comparison", "delete_orphans", "newest_comparisons", "write_comparis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One job as predicted by champion and challenger; `cluster` is empty if none was named."""
+    """The predictions of a champion and its challenger for one job; `cluster` is empty if none was named."""
 
     answer_id: str
     at: float
@@ -39,12 +40,12 @@ _COLUMNS: Final = tuple(COMPARISONS.c[field.name] for field in fields(Comparison
 def write_comparisons(store: Store, rows: Sequence[Comparison], *, kept: int) -> None:
     """Write comparisons in one transaction, and delete all but about the newest `kept`.
 
-    After a later erasure of any user, only comparisons whose answers are still logged are kept.
+    If a user was erased after a comparison was made, the comparison is kept only if its answer is still in the log.
 
     Raises
     ------
     StoreError
-        None of them was written.
+        No comparison was written.
     """
     if not rows:
         return
@@ -58,12 +59,12 @@ def write_comparisons(store: Store, rows: Sequence[Comparison], *, kept: int) ->
 
 
 def delete_orphans(store: Store, *, since: float, until: float) -> int:
-    """Delete comparisons of a span of Unix time whose answers are not in the log; return their number.
+    """Delete the comparisons between two Unix times whose answers are not in the log; return their number.
 
     Raises
     ------
     StoreError
-        None was deleted.
+        No comparison was deleted.
     """
     span = (COMPARISONS.c.at >= since, COMPARISONS.c.at <= until)
     with store.writing("deleting comparisons") as connection:
@@ -73,7 +74,9 @@ def delete_orphans(store: Store, *, since: float, until: float) -> int:
 def newest_comparisons(
     store: Store, *, limit: int, pair: tuple[str, str] | None = None, clusters: Collection[str] | None = None
 ) -> list[Comparison]:
-    """Return the newest comparisons, newest first, of a pair (champion, challenger) and of clusters (None: any).
+    """Return up to `limit` comparisons, the newest first.
+
+    With `pair`, only those of this champion and challenger; with `clusters`, only those of jobs in these clusters.
 
     Raises
     ------

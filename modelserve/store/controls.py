@@ -1,6 +1,6 @@
-"""Stored decisions: modes, brakes and their releases, and erasures of users.
+"""Stored decisions about shrinking and erasing: modes, brakes and their releases, and erasures of users.
 
-They take effect in `modelserve.learning`, which calls this.
+`modelserve.learning` calls this module and applies the decisions.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,10 @@ __all__ = ["Brake", "Erasure", "ModeSet", "Reset", "controls_between", "write_br
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeSet:
-    """A mode set for a place; empty texts mean all clusters, types or groups; an empty mode means unset."""
+    """A mode (observe or enforce) set for a place: trace, cluster, task type and group.
+
+    An empty cluster, task type or group means all; an empty mode means that the place's mode was unset.
+    """
 
     trace: str
     cluster: str
@@ -30,13 +33,13 @@ class ModeSet:
 
     @property
     def place(self) -> tuple[str, str, str, str]:
-        """Trace, cluster, task type and group for which it holds."""
+        """The trace, cluster, task type and group for which the mode was set."""
         return self.trace, self.cluster, self.task_type, self.group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset:
-    """A released brake; empty texts mean all clusters or types."""
+    """The release of a brake; an empty cluster or task type means all."""
 
     trace: str
     cluster: str
@@ -46,13 +49,16 @@ class Reset:
     seq: int = 0
 
     def releases(self, trace: str, cluster: str, task_type: str) -> bool:
-        """Return whether it releases the brake of a type."""
+        """Return whether this release applies to the brake on a task type in a cluster."""
         return trace == self.trace and self.cluster in ("", cluster) and self.task_type in ("", task_type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brake:
-    """A brake on a type in one cluster (empty: jobs without a cluster), set because its jobs were killed too often."""
+    """A stop to shrinking a task type in one cluster, since too many of its shrunk jobs were killed.
+
+    An empty cluster means the jobs without a cluster.
+    """
 
     trace: str
     cluster: str
@@ -64,7 +70,7 @@ class Brake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erasure:
-    """An erased user, and the submission time up to which jobs are dropped; an empty cluster means all."""
+    """The erasure of a user: jobs submitted up to `before_us` are dropped; an empty cluster means all."""
 
     trace: str
     cluster: str
@@ -87,7 +93,7 @@ def write_control(store: Store, control: ModeSet | Reset) -> int:
     Raises
     ------
     StoreError
-        It was not written.
+        The decision was not written.
     """
     with store.writing("storing a decision") as connection:
         seq = take_numbers(connection, 1)
@@ -96,14 +102,15 @@ def write_control(store: Store, control: ModeSet | Reset) -> int:
 
 
 def write_brake(store: Store, brake: Brake, seen: int) -> bool:
-    """Write a brake that follows from the changes up to number `seen`; return False if it is outdated.
+    """Write a brake that was decided from the changes up to number `seen`; return False if it is outdated.
 
-    It is outdated if another worker has braked or released its place since.
+    The brake is outdated if, after change `seen`, another worker has set or released a brake on the same task type and
+    cluster.
 
     Raises
     ------
     StoreError
-        It was not written.
+        The brake was not written.
     """
     braked = exists().where(BRAKES.c.seq > seen, *[BRAKES.c[name] == getattr(brake, name) for name in _PLACE])
     released = exists().where(
@@ -113,7 +120,7 @@ def write_brake(store: Store, brake: Brake, seen: int) -> bool:
         RESETS.c.task_type.in_(("", brake.task_type)),
     )
     with store.writing("storing a brake") as connection:
-        take_numbers(connection, 0)  # locks out other writers of changes
+        take_numbers(connection, 0)  # makes other writers of changes wait
         if connection.execute(select(or_(braked, released))).scalar_one():
             return False
         seq = take_numbers(connection, 1)
@@ -122,7 +129,7 @@ def write_brake(store: Store, brake: Brake, seen: int) -> bool:
 
 
 def write_erasures(store: Store, erasures: Sequence[Erasure]) -> int:
-    """Write erasures and delete the users' feedback, all or nothing; return the number of deleted rows.
+    """Write erasures and delete the users' finished jobs in one transaction; return the number of deleted jobs.
 
     Raises
     ------
@@ -142,7 +149,7 @@ def write_erasures(store: Store, erasures: Sequence[Erasure]) -> int:
 
 
 def controls_between(store: Store, kind: type[Control], after: int, upto: int) -> list[Control]:
-    """Return decisions of one kind with numbers above `after` and at most `upto`, in order.
+    """Return the decisions of one kind with change numbers above `after` and at most `upto`, in order.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Stored finished jobs: each written once, read from the oldest or from the newest.
+"""Stored reports of finished jobs: write each once, and read them by change number or from the newest.
 
-Learning from them is in `modelserve.learning`, which calls this.
+Called by `modelserve.learning`, which learns from the reports.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -28,18 +28,18 @@ __all__ = [
 ]
 
 OOM: Final = "oom"
-"""The outcome of a job that was killed for memory."""
+"""The outcome of a job that was killed because it ran out of memory."""
 SLACK: Final = 1e-6
-"""Relative difference below which an allocation counts as equal to the request."""
+"""Maximum relative difference at which an allocation counts as equal to the request."""
 ScoredBy = Literal["run_time", "usage", "challenger"]
-"""The role of a model that scored a job."""
+"""Which of the models that predicted a job: the run-time champion, the usage champion or the challenger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     """One finished job: its report, and the predictions for it by the models at the time of the report.
 
-    Requests, allocations and use are per instance; None means unknown. `seq` is assigned by the store.
+    Requests, allocations and use are per instance; None means unknown. The store assigns `seq`, the change number.
     """
 
     trace: str
@@ -87,7 +87,7 @@ class Finished:
 
     @property
     def identity(self) -> Identity:
-        """The key that identifies the job in other reports."""
+        """The key of the job, which is the same in every report of it."""
         return self.trace, self.cluster, self.job_id, self.role
 
 
@@ -98,17 +98,17 @@ _COLUMNS: Final = tuple(FEEDBACK.c[name] for name in _FIELDS)
 def insert_finished(store: Store, rows: Sequence[Finished]) -> dict[Identity, str]:
     """Write the jobs that are not stored yet, in one transaction; return the digests of those already stored.
 
-    No two of `rows` may be of one identity.
+    No two of `rows` may have the same identity.
 
     Raises
     ------
     StoreError
-        None of them was written.
+        No job was written.
     """
     if not rows:
         return {}
     with store.writing("storing finished jobs") as connection:
-        # Taking numbers locks out other writers of changes, so jobs that are absent now stay absent until the end.
+        # Taking change numbers makes other writers wait, so no other worker stores one of these jobs meanwhile.
         first = take_numbers(connection, len(rows))
         earlier = digests_on(connection, {row.identity for row in rows})
         new = [row for row in rows if row.identity not in earlier]
@@ -122,7 +122,7 @@ def insert_finished(store: Store, rows: Sequence[Finished]) -> dict[Identity, st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The columns of a finished job that show whether shrinking did harm."""
+    """The columns of a finished job that show whether it was shrunk and then killed for memory."""
 
     seq: int
     trace: str
@@ -148,7 +148,7 @@ _PAGE: Final = 10_000
 
 
 def outcomes_between(store: Store, after: int, upto: int) -> Iterator[Outcome]:
-    """Yield the outcomes of jobs with numbers above `after` and at most `upto`, in the order they were stored.
+    """Yield outcomes of the jobs with change numbers above `after` and at most `upto`, in the order of storing.
 
     Raises
     ------
@@ -166,7 +166,7 @@ def outcomes_between(store: Store, after: int, upto: int) -> Iterator[Outcome]:
 
 
 def finished_between(store: Store, after: int, upto: int) -> list[Finished]:
-    """Return the jobs with numbers above `after` and at most `upto`, in the order they were stored.
+    """Return the jobs with change numbers above `after` and at most `upto`, in the order of storing.
 
     Raises
     ------
@@ -186,7 +186,7 @@ def newest_finished(
     clusters: Collection[str] | None = None,
     scored_by: tuple[ScoredBy, str] | None = None,
 ) -> list[Finished]:
-    """Return the newest jobs of some traces, clusters or model (None: all), in the order they were stored.
+    """Return the newest `limit` jobs of some traces, clusters and model (None: all), the oldest of them first.
 
     Raises
     ------
@@ -207,7 +207,7 @@ def newest_finished(
 
 
 def past_of(store: Store, trace: str, *, each: int) -> list[Finished]:
-    """Return the newest `each` jobs of every cluster of a trace, in the order they were stored.
+    """Return the newest `each` jobs of every cluster of a trace, the oldest of them first.
 
     Raises
     ------
@@ -222,5 +222,5 @@ def past_of(store: Store, trace: str, *, each: int) -> list[Finished]:
 
 
 def _finished(rows: Iterable[Row[*tuple[Any, ...]]]) -> list[Finished]:
-    # Not by `mappings()`, since looking up each column by name takes longer than the query.
+    # Without `mappings()`, which looks each column up by name and takes longer than the query.
     return [Finished(**dict(zip(_FIELDS, row, strict=True))) for row in rows]

@@ -1,6 +1,6 @@
-"""Look up which finished jobs are already stored, by identity or by name on any cluster.
+"""Look up which finished jobs are already stored, by identity, or by job id on any cluster.
 
-No job is written here. Called by `modelserve.store.finished` and `modelserve.learning.feedback`.
+Called by `modelserve.store.finished` and `modelserve.learning.feedback`.
 """
 
 from collections import defaultdict
@@ -16,14 +16,14 @@ from modelserve.store.tables import FEEDBACK
 __all__ = ["Identity", "Report", "known_digests", "reports_of"]
 
 Identity = tuple[str, str, str, str]
-"""Trace, cluster (empty where none was named), job id and role."""
+"""Key of a finished job: trace, cluster (empty if none was named), job id and role."""
 
 _BATCH: Final = 500
-"""Values in one IN list; SQLite and PostgreSQL allow many more."""
+"""Number of job ids in one IN list; SQLite and PostgreSQL allow many more."""
 
 
 def known_digests(store: Store, identities: Iterable[Identity]) -> dict[Identity, str]:
-    """Return the digests of those jobs that are stored already.
+    """Return the digest of the stored report of each job that is stored already.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def known_digests(store: Store, identities: Iterable[Identity]) -> dict[Identity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The columns that distinguish stored jobs of the same trace, name and role."""
+    """The columns of a stored report that distinguish jobs of the same trace, job id and role."""
 
     cluster: str
     vc: str | None
@@ -68,7 +68,7 @@ def reports_of(store: Store, jobs: Iterable[tuple[str, str, str]]) -> dict[tuple
 
 
 def digests_on(connection: Connection, identities: Collection[Identity]) -> dict[Identity, str]:
-    """Return the digests of jobs that are already stored, within a transaction."""
+    """Return what `known_digests` returns, but read within the transaction of `connection`."""
     found: dict[Identity, str] = {}
     key = (FEEDBACK.c.trace, FEEDBACK.c.cluster, FEEDBACK.c.job_id, FEEDBACK.c.role)
     for trace, batch in _batches((trace, job_id) for trace, _, job_id, _ in identities):
@@ -81,7 +81,7 @@ def digests_on(connection: Connection, identities: Collection[Identity]) -> dict
 
 
 def _batches(jobs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each trace with its job ids, in batches of one statement."""
+    """Yield pairs of a trace and some of its job ids, as many as fit in one statement."""
     by_trace: dict[str, set[str]] = defaultdict(set)
     for trace, job_id in jobs:
         by_trace[trace].add(job_id)

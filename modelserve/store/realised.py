@@ -1,6 +1,6 @@
-"""Sums over finished jobs, computed by the database: savings, kills, and run times with their predictions.
+"""Queries on finished jobs about the effect of shrinking: resource-hours, kills, and run times with predictions.
 
-Counts and sums only; interpreted by its callers `modelserve.learning.modes` and `modelserve.calls.recent`.
+Called by `modelserve.learning.modes` and `modelserve.calls.recent`, which compute savings from the results.
 """
 
 from collections.abc import Collection
@@ -21,7 +21,11 @@ _HOURS: Final = FEEDBACK.c.run_s * FEEDBACK.c.instances / 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """The finished jobs of one type; resource-hours are over all instances, where request and allocation are known."""
+    """Counts and sums of the finished jobs of one trace and task type.
+
+    `shrunk` jobs got less than they requested; `kills` of them ran out of memory. Resource-hours are summed over all
+    instances of the jobs whose request and allocation are known.
+    """
 
     trace: str
     task_type: str
@@ -34,7 +38,10 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """One finished job for savings and stretch; requests and allocations in the order of `RESOURCES`."""
+    """The columns of a finished job from which its savings and its slowdown are computed.
+
+    `requests` and `allocations` are in the order of `RESOURCES`.
+    """
 
     trace: str
     cluster: str
@@ -81,7 +88,7 @@ def _reach(traces: Collection[str] | None, clusters: Collection[str] | None) -> 
 
 
 def totals(store: Store, *, traces: Collection[str] | None, clusters: Collection[str] | None) -> list[Totals]:
-    """Sum up the finished jobs of each trace and type within some traces and clusters (None: all).
+    """Return counts and sums of finished jobs for each trace and task type, in some traces and clusters (None: all).
 
     Raises
     ------
@@ -122,7 +129,7 @@ def totals(store: Store, *, traces: Collection[str] | None, clusters: Collection
 def newest_ran(
     store: Store, *, traces: Collection[str] | None, clusters: Collection[str] | None, limit: int
 ) -> list[Ran]:
-    """Return the newest finished jobs within some traces and clusters (None: all), the newest first.
+    """Return the newest `limit` finished jobs in some traces and clusters (None: all), the newest first.
 
     Raises
     ------
@@ -135,7 +142,9 @@ def newest_ran(
 
 
 def named_ran(store: Store, names: Collection[tuple[str, str]]) -> list[Ran]:
-    """Return the finished jobs of some traces and job ids, of any cluster and role; for a few hundred names.
+    """Return the finished jobs with these pairs of trace and job id, of any cluster and role.
+
+    All pairs go into one statement, so pass at most a few hundred.
 
     Raises
     ------
@@ -144,7 +153,7 @@ def named_ran(store: Store, names: Collection[tuple[str, str]]) -> list[Ran]:
     """
     if not names:
         return []
-    # PostgreSQL texts cannot hold NUL, so there is no job of such a name.
+    # PostgreSQL refuses NUL in texts, and no stored job has it in its id.
     sound = sorted(name for name in names if "\x00" not in "".join(name))
     asked = _ASKED.where(tuple_(FEEDBACK.c.trace, FEEDBACK.c.job_id).in_(sound))
     with store.reading("reading feedback") as connection:

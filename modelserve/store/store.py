@@ -1,6 +1,6 @@
-"""The store: opened by URL, read and written in short transactions, safe for several threads.
+"""The store: an SQLite or PostgreSQL database, opened by URL, with short transactions; safe for several threads.
 
-Rows are read and written in the other files of this room. Opened by the service and the writer process.
+The other modules of this package read and write the rows. Opened by the service and the writer process.
 """
 
 import sqlite3
@@ -21,26 +21,29 @@ from modelserve.store.tables import LAYOUT, METADATA, STORE
 
 EXPECTED_URL: Final = "sqlite:///file or postgresql+psycopg://user@host/database"
 WAIT_S: Final = 5
-"""Longest wait for a lock or a connection."""
+"""Longest wait in seconds for a lock or a connection."""
 CHECKPOINT_PAGES: Final = 8000
-"""Pages in SQLite's WAL between two checkpoints, which wait for the disk: 32 MiB, seconds of answers at full load."""
+"""Pages of SQLite's write-ahead log (WAL) between two checkpoints: 32 MiB, a few seconds of answers at full load.
+
+A checkpoint waits for the disk, so it should be rare.
+"""
 STATEMENT_LIMIT_S: Final = 30
-"""Longest run of one statement in PostgreSQL."""
+"""Maximum duration in seconds of one statement in PostgreSQL."""
 WRITES: Final = "taut_writes"
-"""The execution option that marks writing connections."""
+"""Name of the SQLAlchemy execution option that marks connections for writing."""
 _CREATION_LOCK: Final = 7_461_757
-"""The key of the advisory lock under which PostgreSQL's tables are created; an arbitrary number."""
+"""Key of the PostgreSQL advisory lock that is held while tables are created; an arbitrary number."""
 _WAL_TRIES: Final = 50
 
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Turn every database error into `StoreError`.
+    """Turn every database error in the `with` block into `StoreError`.
 
     Raises
     ------
     StoreError
-        The database failed; the message names the operation.
+        The database failed; the message contains `doing`, the name of the operation.
     """
     try:
         yield
@@ -54,7 +57,7 @@ def translated(doing: str) -> Iterator[None]:
 
 
 def engine_of(url: str) -> Engine:
-    """Return the engine of a URL; nothing is opened yet, but the parent folder of a file is created.
+    """Return the SQLAlchemy engine of a URL, without connecting; create the parent folder of an SQLite file.
 
     Raises
     ------
@@ -103,18 +106,18 @@ def _postgresql(url: URL) -> Engine:
 
 
 def _tune(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
-    # Only `_begin` starts transactions. The driver would start them as readers, and two readers that become writers
-    # fail at once with a lock error.
+    # With None the driver starts no transactions; `_begin` does. The driver would start them for reading, and if two
+    # of them went on to write, one would fail at once with a lock error.
     connection.isolation_level = None
     connection.execute(f"PRAGMA busy_timeout = {WAIT_S * 1000}")
     _into_wal(connection)
-    # In WAL mode, NORMAL loses nothing if a process dies; a power cut may lose the last moments.
+    # In WAL mode, NORMAL loses nothing if a process dies; a power failure may lose the latest transactions.
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
 
 
 def _into_wal(connection: sqlite3.Connection) -> None:
-    # Switching a new file to WAL does not wait for another process that does the same.
+    # Retried, since SQLite does not wait here for another process that switches the same file to WAL.
     for tries_left in range(_WAL_TRIES, -1, -1):
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -132,7 +135,7 @@ def _begin(connection: Connection) -> None:
 
 
 def prepare(engine: Engine) -> None:
-    """Create the tables in an empty database, or check the existing ones; safe with several workers at once.
+    """Create the tables in an empty database, or check the existing tables; several workers may do this at once.
 
     Raises
     ------
@@ -169,7 +172,7 @@ def _check(connection: Connection, found: set[str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """An open store. `where` names it without its password."""
+    """An open store; `where` is its URL without the password."""
 
     engine: Engine
     where: str
@@ -181,7 +184,7 @@ class Store:
         Raises
         ------
         StoreError
-            It cannot be reached, or belongs to another program or version.
+            The database cannot be reached, or belongs to another program or version.
         """
         engine = engine_of(url)
         try:
@@ -192,11 +195,11 @@ class Store:
         return cls(engine=engine, where=engine.url.render_as_string(hide_password=True))
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close all connections to the database."""
         self.engine.dispose()
 
     def seq(self) -> int:
-        """Return the number of the latest change, 0 before the first; the cheapest query.
+        """Return the number of the latest change, 0 before the first; a cheap query to detect changes.
 
         Raises
         ------
@@ -208,13 +211,13 @@ class Store:
 
     @contextmanager
     def reading(self, doing: str) -> Iterator[Connection]:
-        """Yield a connection for reading; `doing` names the operation in errors."""
+        """Yield a connection for reading; `doing` names the operation in error messages."""
         with translated(doing), self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def writing(self, doing: str) -> Iterator[Connection]:
-        """Yield a connection whose writes are committed together at the end of the block, or not at all."""
+        """Yield a connection for one transaction, committed at the end of the block or rolled back by an error."""
         with (
             translated(doing),
             self.engine.connect().execution_options(**{WRITES: True}) as connection,
@@ -224,6 +227,9 @@ class Store:
 
 
 def take_numbers(connection: Connection, count: int) -> int:
-    """Take the next `count` change numbers and return the first; other writers of changes wait until the end."""
+    """Take the next `count` change numbers and return the first.
+
+    Other writers of changes wait until the transaction of `connection` ends.
+    """
     last = connection.execute(update(STORE).values(seq=STORE.c.seq + count).returning(STORE.c.seq)).scalar_one()
     return int(last) - count + 1

@@ -1,6 +1,6 @@
-"""The tables of the store, and the version of their layout.
+"""Definitions of the store's tables, and the version of their layout.
 
-No connection is opened here. Called by the other files of `modelserve.store`.
+Used by the other modules of `modelserve.store`.
 """
 
 from typing import Final
@@ -19,12 +19,12 @@ from sqlalchemy import (
 )
 
 LAYOUT: Final = 2
-"""Version of the tables; a store of any other is refused."""
+"""Version of the table layout; a store with another version is refused."""
 
 METADATA: Final = MetaData()
 
 _Counted = BigInteger().with_variant(Integer(), "sqlite")
-"""An automatically increasing key, which SQLite supports for INTEGER only."""
+"""Type of automatically increasing keys: BIGINT, but INTEGER in SQLite, which supports no other type for them."""
 
 
 def _text(*names: str) -> list[Column[str]]:
@@ -46,8 +46,11 @@ STORE: Final = Table(
     Column("layout", Integer, nullable=False),
     Column("seq", BigInteger, nullable=False),
 )
-"""One row: the layout, and the number of the latest change. A change takes its number in its own transaction while the
-row is locked, so numbers become visible in order and a reader of newer changes misses none."""
+"""A table with one row: the layout, and the number (`seq`) of the latest change.
+
+A transaction takes its change numbers while it locks this row. So changes become visible in the order of their numbers,
+and a reader that asks for numbers above the last one it saw misses none.
+"""
 
 FEEDBACK: Final = Table(
     "taut_feedback",
@@ -77,8 +80,10 @@ FEEDBACK: Final = Table(
     Index("taut_feedback_of_challenger_model", "challenger_model", "seq"),
     Index("taut_feedback_of_user", "trace", "user"),
 )
-"""One finished job: its report, and the predictions for it by the models at the time of the report. `cluster` is empty
-where none was named."""
+"""Finished jobs: the report of each, and its predictions by the models at the time of the report.
+
+`cluster` is empty if the report named none.
+"""
 
 ANSWERS: Final = Table(
     "taut_answers",
@@ -89,11 +94,11 @@ ANSWERS: Final = Table(
     *_text("kind", "caller", "trace", "models"),
     Column("weight", BigInteger, nullable=False),
     *[Column(name, LargeBinary, nullable=False) for name in ("context", "features", "response")],
-    # Sizes are summed from this index; summing them from the table would read all of it.
+    # Sizes are summed from this index, since summing them from the table would read the large columns too.
     Index("taut_answers_weight", "n", "weight", "at"),
     sqlite_autoincrement=True,
 )
-"""One answer with its inputs; `weight` is its size in bytes."""
+"""The answer log: each answer with its inputs; `weight` is the size of the record in bytes."""
 
 MODES: Final = Table(
     "taut_modes",
@@ -102,7 +107,10 @@ MODES: Final = Table(
     *_text("trace", "cluster", "task_type", "group", "mode", "caller"),
     Column("at", Float(53), nullable=False),
 )
-"""A mode that was set; the latest of a place holds. Empty texts mean all; an empty mode means unset."""
+"""Modes that were set. The latest row of a place (trace, cluster, task type, group) is in force.
+
+An empty cluster, task type or group means all; an empty mode means that the place's mode was unset.
+"""
 
 RESETS: Final = Table(
     "taut_resets",
@@ -111,7 +119,7 @@ RESETS: Final = Table(
     *_text("trace", "cluster", "task_type", "caller"),
     Column("at", Float(53), nullable=False),
 )
-"""A released brake: earlier kills no longer count. An empty cluster means all."""
+"""Released brakes: kills before the release no longer count. An empty cluster or task type means all."""
 
 BRAKES: Final = Table(
     "taut_brakes",
@@ -120,7 +128,10 @@ BRAKES: Final = Table(
     *_text("trace", "cluster", "task_type", "why"),
     Column("at", Float(53), nullable=False),
 )
-"""A brake on a type whose jobs were killed too often; it holds until a later reset, even if the jobs are erased."""
+"""Brakes: task types that are no longer shrunk, since their jobs were killed too often.
+
+A brake holds until a later row in `RESETS`, even if the killed jobs are erased.
+"""
 
 ERASURES: Final = Table(
     "taut_erasures",
@@ -130,7 +141,7 @@ ERASURES: Final = Table(
     Column("before_us", BigInteger, nullable=False),
     Column("at", Float(53), nullable=False),
 )
-"""An erased user, and the time up to which jobs are dropped. An empty cluster means all."""
+"""Erased users: their jobs submitted up to `before_us` are dropped. An empty cluster means all."""
 
 COMPARISONS: Final = Table(
     "taut_comparisons",
@@ -142,4 +153,4 @@ COMPARISONS: Final = Table(
     *_floats("p50_s", "p90_s", "challenger_p50_s", "challenger_p90_s"),
     sqlite_autoincrement=True,
 )
-"""One job as predicted by a champion and its challenger."""
+"""Shadow comparisons: predictions of a champion and its challenger for the same job."""

@@ -1,6 +1,6 @@
-"""Write logged answers in a separate process, one for each worker, so that writing never holds up an answer.
+"""Write the answer log in a separate process, one for each worker, so that writing never delays an answer.
 
-When to write is decided in `answer_log`, how in `answer_writing`. Started by the answer log as
+`answer_log` decides when to write; the process writes with `answer_writing`. Started by the answer log as
 `python -m modelserve.store.writer_process`.
 """
 
@@ -27,17 +27,17 @@ __all__ = ["WriterProcess"]
 
 COMMAND: Final = (sys.executable, "-m", "modelserve.store.writer_process")
 RESTART_S: Final = 1.0
-"""Shortest time between two starts of the process."""
+"""Minimum seconds between two starts of the process."""
 SILENT_S: Final = 60.0
-"""A process that is silent for this long hangs; longer than any wait for the store."""
+"""Seconds without a reply after which the process counts as hanging; longer than any wait for the store."""
 END_S: Final = 5.0
-"""Longest wait for the process to exit."""
+"""Longest wait in seconds for the process to exit."""
 
 _LENGTH: Final = struct.Struct("<Q")
 
 
 class WriterProcess:
-    """Write through a separate process, restarted if it dies; use it from one thread at a time."""
+    """A writer that sends records to a separate process, restarted if it dies; for one thread at a time."""
 
     def __init__(self, url: str, kept: int, kept_bytes: int) -> None:
         self._told = (url, kept, kept_bytes)
@@ -48,7 +48,7 @@ class WriterProcess:
 
     @property
     def pid(self) -> int | None:
-        """Return the id of the process, or None."""
+        """The id of the process, or None if none runs."""
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
@@ -58,17 +58,19 @@ class WriterProcess:
         self._end.settimeout(SILENT_S)
         with theirs:
             self._process = subprocess.Popen(COMMAND, stdin=theirs.fileno())  # noqa: S603  # our own interpreter and module
-        # Sent over the socket: the store's URL may hold a password, which command lines and environments expose.
+        # Sent over the socket, since the store's URL may hold a password, which a command line would expose.
         _send(self._end, self._told)
         self._ready = False
 
     def write(self, rows: Sequence[AnswerRow]) -> None:
-        """Write answers; if the process dies, a new one retries, and writes are idempotent.
+        """Write records; if the process dies, send them once more to a new process.
+
+        Records that the first process had stored are skipped by the second.
 
         Raises
         ------
         StoreError
-            They were not written.
+            The records were not written.
         """
         try:
             reply = self._asked(rows)
@@ -83,7 +85,7 @@ class WriterProcess:
             raise StoreError(reply)
 
     def stop(self) -> None:
-        """End the process after it has written the answers sent to it."""
+        """End the process after it has written the records sent to it."""
         if self._end is not None:
             with contextlib.suppress(OSError):
                 self._end.shutdown(socket.SHUT_WR)
@@ -93,7 +95,7 @@ class WriterProcess:
         self._bury()
 
     def _asked(self, rows: Sequence[AnswerRow]) -> str:
-        """Send answers and return the process's reply: empty if they are written, otherwise the error."""
+        """Send records and return the process's reply: "" if they are written, otherwise the error."""
         if self._process is None:
             time.sleep(max(0.0, self._started_at + RESTART_S - time.monotonic()))
             self.start()
@@ -117,15 +119,15 @@ class WriterProcess:
             process.wait()
 
 
-def _send(end: socket.socket, value: Any) -> None:  # Any: plain values, as `marshal` takes them
-    # Both ends are this interpreter, and no other process has the socket.
+def _send(end: socket.socket, value: Any) -> None:  # Any: plain values, which `marshal` accepts
+    # `marshal` is safe here: both ends run the same Python, and no other process has the socket.
     data = marshal.dumps(value)
     end.sendall(_LENGTH.pack(len(data)) + data)
 
 
-def _received(end: socket.socket) -> Any:  # Any: what `_send` was given
+def _received(end: socket.socket) -> Any:  # Any: the value passed to `_send`
     (length,) = _LENGTH.unpack(_exactly(end, _LENGTH.size))
-    return marshal.loads(_exactly(end, length))  # noqa: S302  # from our own other end
+    return marshal.loads(_exactly(end, length))  # noqa: S302  # sent by the other end of this module
 
 
 def _exactly(end: socket.socket, size: int) -> bytearray:
@@ -140,8 +142,8 @@ def _exactly(end: socket.socket, size: int) -> bytearray:
 
 
 def main() -> None:
-    """Write the answers received on standard input until the worker closes it."""
-    # Ignore signals sent to the whole group: the worker's last answers are still to come.
+    """Write the records received on standard input until the worker closes it."""
+    # Ignore signals sent to the whole process group, since the worker will still send its last records.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     give_way()
@@ -153,8 +155,8 @@ def main() -> None:
             _send(end, str(error))
             return
         with closing(store):
-            # Niceness limits the share of processor time but not the length of a turn: without yielding, calls on the
-            # same processor would wait a millisecond or more.
+            # Yield the CPU after each statement: niceness limits the share of CPU time but not the length of a time
+            # slice, so calls on the same core would otherwise wait a millisecond or more.
             writer = StoreWriter(store, kept, kept_bytes, between=os.sched_yield)
             _send(end, "")
             while True:
