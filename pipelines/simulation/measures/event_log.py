@@ -1,6 +1,6 @@
-"""The event log of a schedule as columns, in the order of time.
+"""Build the event log of a schedule as columns, sorted by time.
 
-Names of jobs are joined, and files written, in `pipelines.simulation.files`, which calls this.
+Called by `pipelines.simulation.files`, which adds the names of jobs and writes the log to a file.
 """
 
 from typing import Any, Final
@@ -15,7 +15,7 @@ from scheduler_core.devices import WHOLE
 from scheduler_core.types import RESOURCES, FloatArray, IntArray
 
 EVENTS: Final = ("arrive", "never_fits", "start", "complete", "fail", "kill", "preempt", "interrupt")
-"""The events of a job."""
+"""Names of the events of a job."""
 
 _OF_ENDING: Final = {
     Ending.COMPLETED: "complete",
@@ -26,17 +26,17 @@ _OF_ENDING: Final = {
 }
 _OWN_ENDS: Final = (Ending.COMPLETED, Ending.FAILED, Ending.KILLED)
 
-Column = npt.NDArray[Any]  # floats, integers or texts: it depends on the column
+Column = npt.NDArray[Any]  # floats, integers or texts, depending on the column
 
 
 def events(schedule: Schedule) -> dict[str, Column]:
-    """Return the log: time_s, event, serial, instances; per instance cpu_cores, mem_gib, gpus; machines, devices.
+    """Return the columns of the event log: time_s, event, serial, instances, resources, machines and perhaps devices.
 
-    At one moment runs that end come first, then interrupted ones, arrivals (`never_fits` right after its arrival),
-    preempted runs, and starts: capacity is released before it is allocated. Runs of one kind are in the order of their
-    starts, arrivals in that of serials. Amounts are requests at arrivals, allocations at other events.
-    `machines` is text, `m0:2 m1:1` for two instances on m0 and one on m1, empty at arrivals. `devices` is present if
-    GPUs are not pooled: `m0/0:0.5 m0/3:1` for half of m0's first GPU and all of its fourth.
+    Simultaneous events are in this order: ends of runs, interruptions, arrivals (each with its `never_fits`),
+    preemptions, starts. Runs with the same event are in the order of their starts, arrivals in the order of serials.
+    cpu_cores, mem_gib and gpus are per instance: the request at arrivals, the allocation at other events.
+    `machines` is text: `m0:2 m1:1` means two instances on m0 and one on m1; it is empty at arrivals. `devices` exists
+    only if GPUs are shared by devices: `m0/0:0.5 m0/3:1` means half of m0's first GPU and all of its fourth.
     """
     workload = schedule.workload
     times_s, event, serial, run = _in_order(schedule)
@@ -48,7 +48,7 @@ def events(schedule: Schedule) -> dict[str, Column]:
     }
     for at, (resource, unit) in enumerate(zip(RESOURCES, UNITS, strict=True)):
         requested = workload.request_units[:, at][serial]
-        # Row -1 stands for no run.
+        # Run -1 means that the event has no run.
         held = np.append(instance_units(schedule, at), 0)[run]
         columns[resource] = np.where(run >= 0, held, requested) / unit
     columns["machines"] = np.append(_hosts_text(schedule), np.array([""], dtype=object))[run]
@@ -59,18 +59,18 @@ def events(schedule: Schedule) -> dict[str, Column]:
 
 
 def _in_order(schedule: Schedule) -> tuple[FloatArray, Column, IntArray, IntArray]:
-    """Return time, name, job and run (-1 for none) of every event, in the order of the log."""
+    """Return time, event name, job and run (-1 if the event has no run) of every event, in the order of the log."""
     ending = schedule.ending
     own, interrupted, preempted = (
         np.flatnonzero(np.isin(ending, kinds)) for kinds in (_OWN_ENDS, (Ending.INTERRUPTED,), (Ending.PREEMPTED,))
     )
     arrived = np.flatnonzero(schedule.workload.arrive_s <= schedule.end_s)
-    # A job that never fits has two events at its arrival.
+    # A job that does not fit the empty cluster has two events at its arrival.
     serials = np.repeat(arrived, 1 + schedule.never_fits[arrived].astype(np.int64))
     never_fits = np.diff(serials, prepend=-1) == 0
     starts = np.arange(len(schedule.job))
 
-    # Listed in the order within a moment, then sorted by time alone with a stable sort.
+    # Events are listed in the order of simultaneous events; a stable sort by time keeps that order.
     end_s, start_s, arrive_s = schedule.end_run_s, schedule.start_s, schedule.workload.arrive_s
     times_s = np.concatenate([end_s[own], end_s[interrupted], arrive_s[serials], end_s[preempted], start_s])
     order = np.argsort(times_s, kind="stable")
@@ -97,7 +97,7 @@ def _codes(ending: Column) -> npt.NDArray[np.int8]:
 
 
 def _hosts_text(schedule: Schedule) -> Column:
-    """Return the machines of each run as text (k,)."""
+    """Return the text in the column `machines` for each run (k,)."""
     hosts, counts, offsets = schedule.hosts, schedule.host_counts, schedule.host_offsets
     base = int(counts.max(initial=0)) + 1
     pairs, which = np.unique(np.asarray(hosts, dtype=np.int64) * base + counts, return_inverse=True)
@@ -112,7 +112,7 @@ def _hosts_text(schedule: Schedule) -> Column:
 
 
 def _devices_text(schedule: Schedule, host_devices: IntArray) -> Column:
-    """Return the GPUs of each run as text (k,)."""
+    """Return the text in the column `devices` for each run (k,)."""
     run_of_host = np.repeat(np.arange(len(schedule.job)), np.diff(schedule.host_offsets))
     pieces: list[list[str]] = [[] for _ in schedule.job]
     for at, device in zip(*(axis.tolist() for axis in host_devices.nonzero()), strict=True):

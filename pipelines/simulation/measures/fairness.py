@@ -13,7 +13,9 @@ from scheduler_core.types import FloatArray, IntArray
 
 
 def jain(values: FloatArray) -> float:
-    """Return (sum x)^2 / (n sum x^2): 1 if all are equal, 1/n if one has everything; NaN without values.
+    """Return Jain's index (sum x)^2 / (n sum x^2): 1 if all values are equal, 1/n if only one is above 0.
+
+    The index is NaN without values.
 
     >>> jain(np.array([2.0, 2.0])), jain(np.array([4.0, 0.0]))
     (1.0, 0.5)
@@ -27,7 +29,9 @@ def jain(values: FloatArray) -> float:
 
 
 def user_means(values: FloatArray, users: IntArray, weights: FloatArray | None = None) -> FloatArray:
-    """Return the (weighted) mean of each user with a weight above 0, in the order of user codes.
+    """Return the (weighted) mean of the values of each user, in the order of user codes.
+
+    Users whose weights sum to 0 are left out.
 
     >>> user_means(np.array([1.0, 3.0, 5.0]), np.array([0, 0, 7]))
     array([2., 5.])
@@ -39,11 +43,11 @@ def user_means(values: FloatArray, users: IntArray, weights: FloatArray | None =
 
 
 def dominant_share_s(schedule: Schedule) -> FloatArray:
-    """Return each job's work at its full request: run time times its dominant share of the cluster (n,).
+    """Return the work of each job (n,): run time at the full request times the job's dominant share of the cluster.
 
     References
     ----------
-    Ghodsi et al.: Dominant resource fairness (NSDI 2011), for the share.
+    Ghodsi et al.: Dominant resource fairness (NSDI 2011), which defines the dominant share.
     """
     workload = schedule.workload
     shares = np.zeros(len(workload))
@@ -55,23 +59,24 @@ def dominant_share_s(schedule: Schedule) -> FloatArray:
 
 
 def private_finish_s(arrive_s: FloatArray, users: IntArray, run_s: FloatArray, work_s: FloatArray) -> FloatArray:
-    """Return when each job would end if each of the N users had a private 1/N share of the cluster (n,).
+    """Return when each job (n,) would end if each of the N users had a private 1/N share of the cluster.
 
-    A user's jobs are served in order of arrival (rows ascend in `arrive_s`), as a fluid: the share is busy while a job
-    is left, and no job ends before its run time is over. `work_s` is a job's time on the whole cluster.
+    A user's jobs are served one after another in order of arrival (rows must ascend in `arrive_s`). Each takes N times
+    its `work_s` on the share, where `work_s` is the time of the job if it could use the whole cluster, and no job ends
+    before its run time is over.
 
     >>> arrive_s, run_s, work_s = np.array([[0.0, 10.0, 20.0], [30.0, 30.0, 5.0], [20.0, 20.0, 1.0]])
     >>> private_finish_s(arrive_s, np.array([0, 0, 1]), run_s, work_s)
     array([40., 80., 25.])
     """
-    # Users packed with their rows sort several times faster than by a stable argsort.
+    # Sorting integers that combine user and row is several times faster than a stable argsort by user.
     order = np.sort(users * len(users) + np.arange(len(users))) % max(len(users), 1)
     at = np.flatnonzero(np.diff(users[order], prepend=-1))
     segment = np.repeat(np.arange(len(at)), np.diff(at, append=len(users)))
     share_s = work_s[order] * len(at)
     queued_s = np.cumsum(share_s)
     queued_s -= (queued_s[at] - share_s[at])[segment]
-    # Lindley recursion: the current busy period began at the latest moment at which the share was idle.
+    # Lindley recursion, solved with a running maximum over the possible starts of the current busy period.
     begun_s = _running_max(arrive_s[order] - (queued_s - share_s), segment)
     finish_s = np.empty(len(users))
     finish_s[order] = np.maximum(begun_s + queued_s, arrive_s[order] + run_s[order])
@@ -79,8 +84,11 @@ def private_finish_s(arrive_s: FloatArray, users: IntArray, run_s: FloatArray, w
 
 
 def _running_max(values: FloatArray, segment: IntArray) -> FloatArray:
-    """Return the largest value so far within each segment; exact, as it compares ranks that ascend with segments."""
-    by_size = np.argsort(values)  # unstable sort: equal values are interchangeable
+    """Return the largest value so far within each segment.
+
+    Ranks of the values are compared, made larger in each later segment, so that one running maximum is exact.
+    """
+    by_size = np.argsort(values)  # the sort need not be stable, because equal values are interchangeable
     ranks = np.empty(len(values), dtype=np.int64)
     ranks[by_size] = np.arange(len(values))
     ranks += segment * len(values)
@@ -89,15 +97,15 @@ def _running_max(values: FloatArray, segment: IntArray) -> FloatArray:
 
 
 def finish_time_fairness(schedule: Schedule, counted: IntArray) -> FloatArray:
-    """Return rho of the jobs `counted` (rows): time from arrival to end, over the same in a private 1/N share.
+    """Return rho of the jobs in the rows `counted`: time from arrival to end / that time in a private 1/N share.
 
-    Sharing is fair to a job if rho is at most 1. N counts all users who submitted, and their queues hold all their
-    jobs. NaN for jobs that did not end.
+    Sharing is fair to a job if rho is at most 1. N is the number of users who submitted a job, and the private shares
+    serve all jobs, not only those in `counted`. Rho is NaN for a job that did not end.
 
     References
     ----------
-    Mahajan et al.: Themis (NSDI 2020), finish-time fairness; its independent finish time is that of an app alone on 1/N
-    of the cluster. Here the app is a user, and the share a fluid, so that it needs no second simulation.
+    Mahajan et al.: Themis (NSDI 2020), finish-time fairness. Themis divides by the finish time of an app alone on 1/N
+    of the cluster. Here a user takes the place of the app, and the finish time is computed by `private_finish_s`.
     """
     workload = schedule.workload
     fits = np.flatnonzero((workload.arrive_s <= schedule.end_s) & ~schedule.never_fits)

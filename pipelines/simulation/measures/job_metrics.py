@@ -1,6 +1,7 @@
-"""Columns over jobs and runs of a schedule: how each job ended, its slowdown and progress; what each run held and drew.
+"""Columns of a schedule: per job its final state, stretch and progress; per run the resources held and used.
 
-Sums and quantiles are in `metrics` and `fairness`. Called by them, `series`, `event_log` and `energy`.
+Sums and quantiles of the columns are in `metrics` and `fairness`. Called by `metrics`, `fairness`, `series`,
+`event_log` and `energy`.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from scheduler_core.types import BoolArray, FloatArray, IntArray
 __all__ = ["Uses"]
 
 LOSSES: Final = (Ending.KILLED, Ending.INTERRUPTED)
-"""Endings after which the work done so far is lost."""
+"""Endings of a run after which the work that the job has done so far is lost."""
 
 KEPT: Final = -1
 """Value of `JobMetrics.lost_to` for a run whose work was not lost."""
@@ -25,30 +26,32 @@ KEPT: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobMetrics:
-    """State of each job (n), in the order of serials, at the end of the simulation; `lost_to` is per run (k).
+    """State of each job at the end of the simulation, in the order of serials (n); only `lost_to` is per run (k).
 
     Attributes
     ----------
     arrived
-        It arrived by the end, and its full request fits the empty cluster; all further columns concern such jobs.
+        Whether the job arrived before the end and its full request fits the empty cluster. The other columns are valid
+        for such jobs only.
     first_start_s
-        NaN if it never started.
+        Time of the first start; NaN if the job never started.
     completed, failed, running, waiting
-        Exactly one is true for an arrived job.
+        State at the end; exactly one is true for an arrived job.
     killed, preempted, interrupted
-        Whether that happened at least once.
+        Whether the job was killed, preempted or interrupted by an outage at least once.
     retried
-        Whether it was started again at its full request after a kill.
+        Whether the job was started again with its full request after a kill.
     stretch
-        Run time in the simulation over `run_s`, waiting excluded. It counts all the time that the job held machines (a
-        run cut by the end in full), the time left if it waits to run again, and the full run after a kill that lies
-        ahead. NaN if it never started.
+        Run time in the simulation / `run_s`, waiting excluded; NaN if the job never started. The run time counts all
+        time on machines, and what was still to come at the end of the simulation: the rest of the current run, the time
+        left if the job waits to run again, and the full run after a kill.
     done_frac
-        Share of its current or preempted run that was done at the end; 1 for completed and failed jobs, 0 for those
-        that never started or lost all work.
+        Share of the job's run time that was done at the end: 1 for completed and failed jobs, 0 for jobs that never
+        started or lost all work.
     lost_to
-        `Ending.KILLED` or `Ending.INTERRUPTED` if the run's work was lost to it, by the run's own end or, for a
-        preempted run, by that of a later one; else `KEPT`. A run cut by the end before its kill counts as killed.
+        For each run, how its work was lost: `Ending.KILLED` or `Ending.INTERRUPTED`, else `KEPT`. The work of a
+        preempted run is lost if a later run of the job is killed or interrupted. A run that was still to be killed at
+        the end of the simulation counts as killed.
     """
 
     arrived: BoolArray
@@ -86,7 +89,7 @@ def job_metrics(schedule: Schedule) -> JobMetrics:
     attained_s[lives.job] = lives.attained_s
     to_come = waiting | _ever(schedule, doomed)
     awaited_s = np.where(to_come, np.maximum(whole_s - attained_s, 0.0), 0.0)
-    # A waiting job that will be killed runs in full after that.
+    # A waiting job that will be killed runs a second time, in full.
     awaited_s += np.where(waiting & workload.dies & ~full_next, workload.run_s, 0.0)
     busy_s = np.bincount(schedule.job, weights=schedule.end_run_s - schedule.start_s, minlength=count)
     return JobMetrics(
@@ -107,13 +110,13 @@ def job_metrics(schedule: Schedule) -> JobMetrics:
 
 
 def _doomed(schedule: Schedule) -> BoolArray:
-    """Mark the runs (k) that were cut by the end and would have been killed later."""
+    """Mark the runs (k,) still running at the end of the simulation that would have been killed later."""
     going = schedule.ending == Ending.RUNNING
     return np.asarray(going & ~schedule.full & schedule.workload.dies[schedule.job], dtype=np.bool_)
 
 
 def _ever(schedule: Schedule, of_run: BoolArray) -> BoolArray:
-    """Return which jobs have at least one marked run (n,)."""
+    """Return whether each job (n,) has at least one run marked in `of_run` (k,)."""
     ever = np.zeros(len(schedule.workload), dtype=np.bool_)
     ever[schedule.job[of_run]] = True
     return ever
@@ -121,9 +124,11 @@ def _ever(schedule: Schedule, of_run: BoolArray) -> BoolArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Lives:
-    """Runs grouped by job, and a job's runs by life: a kill or an interruption ends a life, a preemption does not.
+    """The first and the last run of each started job, and the work lost by each run.
 
-    `job`, `first`, `last` (rows of runs) and `attained_s` (of the last life, 0 after a loss) are per started job.
+    A life is the series of runs between losses of work: a kill or an interruption ends it, a preemption does not. `job`
+    holds the started jobs, and `first` and `last` the indices of their runs. `attained_s` is the run time of a job's
+    last life, 0 if its work was lost. `lost_to` is described in `JobMetrics`.
     """
 
     job: IntArray
@@ -165,57 +170,57 @@ def _lives(schedule: Schedule, doomed: BoolArray) -> _Lives:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uses:
-    """Average draw of jobs at full speed, at most their requests.
+    """Average use of jobs at full speed, at most their requests.
 
     Attributes
     ----------
     mean
-        (n, 3) per instance in the units of `cluster.UNITS`: average milli-cores, MiB and milli-GPUs; NaN if unknown.
+        Average use of one instance in milli-cores, MiB and milli-GPUs (`cluster.UNITS`); NaN if unknown. Shape (n, 3).
     """
 
     mean: FloatArray
 
 
 def capacity_units(schedule: Schedule) -> IntArray:
-    """Return the capacity of all machines (3,), including those that are away."""
+    """Return the total capacity of all machines per resource (3,), including machines that are down."""
     return np.asarray(Cluster(schedule.machines).capacity.sum(axis=0), dtype=np.int64)
 
 
 def held_s(schedule: Schedule, from_s: float, until_s: float) -> FloatArray:
-    """Return how long each run held its machines within a window (k,)."""
+    """Return the time for which each run (k,) held its machines between `from_s` and `until_s`."""
     held = np.minimum(schedule.end_run_s, until_s)
     held -= np.maximum(schedule.start_s, from_s)
     return np.asarray(np.maximum(held, 0.0, out=held), dtype=np.float64)
 
 
 def instance_units(schedule: Schedule, resource: int) -> IntArray:
-    """Return the allocation of one instance of each run, for one resource (k,)."""
+    """Return the units of one resource allocated to one instance of each run (k,)."""
     workload, job = schedule.workload, schedule.job
     granted = workload.granted_units[:, resource][job]
     return np.asarray(np.where(schedule.full, workload.request_units[:, resource][job], granted), dtype=np.int64)
 
 
 def gang_units(schedule: Schedule, resource: int) -> IntArray:
-    """Return the allocation of all instances of each run, for one resource (k,)."""
+    """Return the units of one resource allocated to all instances of each run (k,)."""
     units = instance_units(schedule, resource)
     units *= schedule.workload.instances[schedule.job]
     return units
 
 
 def granted_stretch(workload: Workload) -> FloatArray:
-    """Return the factor by which each job's first start is slower than at the full request (n,).
+    """Return the factor by which each job (n,) runs slower at its first start than at its full request.
 
-    A job that dies does so after `slowdown.KILLED_AFTER_FRAC` of its run.
+    `granted_run_s` of a job that dies is only the fraction `slowdown.KILLED_AFTER_FRAC` of its whole run.
     """
     whole_s = np.where(workload.dies, workload.granted_run_s / KILLED_AFTER_FRAC, workload.granted_run_s)
     return np.asarray(whole_s / workload.run_s, dtype=np.float64)
 
 
 def drawn_units(schedule: Schedule, uses: Uses, resource: int) -> FloatArray:
-    """Return the average draw of all instances of each run, for one resource (k,); NaN if unknown.
+    """Return the average use of one resource by all instances of each run (k,), in units; NaN if unknown.
 
-    The work is constant, so a slower run draws CPU and GPU at a lower rate. Mean memory is unchanged. The draw is at
-    most the allocation.
+    The work of a job is constant, so a slower run uses less CPU and GPU per second; its mean memory is unchanged. The
+    use is at most the allocation.
     """
     workload, job = schedule.workload, schedule.job
     mean = uses.mean[:, resource][job]

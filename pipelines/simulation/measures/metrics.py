@@ -1,6 +1,6 @@
-"""Metrics of a schedule: finished jobs, allocated and used capacity, waits, slowdowns, lost work, fairness.
+"""Compute the metrics of a schedule: finished jobs, allocated and used capacity, waits, slowdowns, fairness.
 
-Pure functions; nothing is simulated or printed here. Called by `pipelines.simulation.paired_runs` and the studies.
+Pure functions. Called by `pipelines.simulation.paired_runs` and the studies.
 """
 
 import math
@@ -29,70 +29,74 @@ __all__ = ["SLOWDOWN_BOUND_S", "STRETCHED_ABOVE", "Metrics", "Uses", "summarise"
 
 
 STRETCHED_ABOVE: Final = 1.01
-"""A started job counts as stretched when its run takes over one per cent longer than recorded."""
+"""Minimum stretch above which a job counts as stretched: its run takes one per cent longer than recorded."""
 
 SLOWDOWN_BOUND_S: Final = 10.0
-"""Run times below this count as this in slowdowns, so that the shortest jobs do not dominate the mean."""
+"""Minimum run time in the denominator of slowdowns, so that the shortest jobs do not dominate the mean."""
 
 _RESOURCES: Final = (("cpu", "core"), ("mem", "gib"), ("gpu", ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """Metrics of one simulation, over the window and the jobs that arrived in it.
+    """Metrics of one simulation, of the time after the warm-up (the window) and of the jobs that arrived in it.
 
-    The window is the time after the warm-up. Distributions are NaN if no job counts.
+    Means and quantiles are NaN if they have no job.
 
     Attributes
     ----------
     submitted, never_fits
-        Jobs that arrived and fit the empty cluster; those that never fit count in no other metric.
+        Number of jobs that arrived and fit the empty cluster, and number of those that arrived but do not fit it. The
+        latter count in no other metric.
     deployed
-        Jobs that started at least once.
+        Number of jobs that started at least once.
     completed, failed, running, waiting
-        State of submitted jobs at the end; killed, preempted and interrupted ones count as waiting until they restart.
+        Number of submitted jobs in each state at the end. Killed, preempted and interrupted jobs count as waiting until
+        they start again.
     killed, retried
-        Jobs killed at least once for lack of memory, and those of them that were started again.
+        Number of jobs killed at least once for lack of memory, and number of these that were started again.
     preempted, interrupted
-        Jobs stopped at least once by a preemption, and by an outage.
+        Number of jobs stopped at least once by a preemption, and number stopped at least once by an outage.
     complete_rate
         completed / (completed + waiting).
     *_allocated_frac
-        Time average of allocations, over the capacity of all machines (including those away); NaN without capacity.
+        Mean allocation over time / capacity of all machines, including those that are down; NaN without capacity.
     *_used_frac
-        The same of the actual draw: CPU and GPU work slowed by the stretch, mean memory, at most the allocation.
-        Unknown draws are left out, so it is a lower bound; NaN if none is known.
+        Mean use over time / capacity of all machines, see `job_metrics.drawn_units`. A lower bound, because runs of
+        unknown use count as 0; NaN if no use is known.
     *_use_known_frac
-        Share of allocations with a known draw, on which `*_used_frac` is based.
+        Share of the allocated capacity that was held by runs of known use.
     stranded_gpu_frac
-        Time average, from 0 to the end whatever the warm-up, of free GPUs while some waiting job requested no more than
-        were free, over capacity.
+        Share of GPU time that was free while some waiting job requested no more GPUs than were free, from 0 s on (the
+        warm-up included).
     makespan_s
-        First arrival to last end, failed jobs included; NaN if a job still runs or waits.
+        Time from the first arrival to the last end, failed jobs included; NaN if a job still runs or waits.
     wait_*_s
-        Arrival to first start, of jobs that started.
+        Time from arrival to first start, of jobs that started.
     wait_at_least_*_s
-        The same of all submitted jobs; those that never started count with their wait so far, a lower bound.
+        The same of all submitted jobs. A job that never started counts with the time it has waited, a lower bound.
     jct_*_s
-        Arrival to end, of completed jobs.
+        Job completion time (JCT), from arrival to end, of completed jobs.
     slowdown_*
         Bounded slowdown of completed jobs: max(1, JCT / max(run time at the full request, 10 s)).
     stretch_*, stretched_share
-        Run time in the simulation over run time at the full request, waiting excluded, of jobs that started; see
-        `job_metrics.JobMetrics.stretch`. Share above 1.01.
+        Run time in the simulation / run time at the full request, waiting excluded, of jobs that started; see
+        `job_metrics.JobMetrics.stretch`. `stretched_share` is the share of these jobs above `STRETCHED_ABOVE`.
     reclaimed_*_h
-        Request minus allocation over the time it was held, in core-hours, GiB-hours and GPU-hours.
+        (Request - allocation) x time for which the run held it, in core-hours, GiB-hours and GPU-hours.
     killed_gpu_h, interrupted_gpu_h
-        GPU-hours of runs whose work was lost by a kill, and by an outage, including preempted runs before it.
+        GPU-hours of runs whose work was lost in a kill, and of runs whose work was lost in an outage. Both include
+        earlier, preempted runs of the same work.
     users
-        Users who submitted.
+        Number of users who submitted a job.
     jain_slowdown
-        Jain's index over users' mean bounded slowdowns (completed jobs).
+        Jain's index of the users' mean bounded slowdowns (of completed jobs).
     jain_served
-        Jain's index over users' shares of submitted work that was done by the end; work is run time times dominant
+        Jain's index of the fraction of each user's submitted work that was done by the end. Work is run time x dominant
         share at the full request.
     ftf_*, unfair_share
-        Finish-time fairness of completed jobs: JCT over that in a private 1/N share of the cluster; share above 1.
+        Finish-time fairness of completed jobs: JCT / JCT in a private 1/N share of the cluster, for N users.
+        `unfair_share` is the share of these jobs above 1.
 
     References
     ----------
@@ -155,7 +159,7 @@ class Metrics:
 
 
 def summarise(schedule: Schedule, *, uses: Uses | None = None, warm_up_s: float = 0.0) -> Metrics:
-    """Measure a schedule from `warm_up_s` to its end; without `uses` the `*_used_frac` are NaN.
+    """Return the metrics of a schedule from `warm_up_s` to its end; without `uses` the `*_used_frac` are NaN.
 
     Raises
     ------
@@ -194,7 +198,7 @@ def summarise(schedule: Schedule, *, uses: Uses | None = None, warm_up_s: float 
 
 
 def _held(schedule: Schedule, uses: Uses | None, warm_up_s: float) -> dict[str, float]:
-    """Integrate allocated, drawn and reclaimed capacity over the window, per resource."""
+    """Return the metrics of allocated, used and reclaimed capacity in the window, for each resource."""
     during_s = held_s(schedule, warm_up_s, schedule.end_s)
     window_s = schedule.end_s - warm_up_s
     figures: dict[str, float] = {}
@@ -218,14 +222,14 @@ def _held(schedule: Schedule, uses: Uses | None, warm_up_s: float) -> dict[str, 
 
 
 def _requested_beyond(schedule: Schedule, resource: int) -> FloatArray:
-    """Return request minus allocation of the gang of each run (k,), in units."""
+    """Return request minus allocation of all instances of each run (k,), in units of one resource."""
     workload = schedule.workload
     less = (workload.request_units[:, resource] - workload.granted_units[:, resource]) * workload.instances
     return np.where(schedule.full, 0.0, less[schedule.job])
 
 
 def _lost(schedule: Schedule, jobs: JobMetrics, warm_up_s: float) -> dict[str, float]:
-    """Sum the GPU time of lost work, and the stranded GPU time."""
+    """Return the metrics of lost work and of stranded GPUs."""
     lost = {"killed_gpu_h": 0.0, "interrupted_gpu_h": 0.0}
     if (jobs.lost_to >= 0).any():
         gpu_s = gang_units(schedule, 2) * held_s(schedule, warm_up_s, schedule.end_s) / UNITS[2]
@@ -236,7 +240,7 @@ def _lost(schedule: Schedule, jobs: JobMetrics, warm_up_s: float) -> dict[str, f
 
 
 def _service(schedule: Schedule, jobs: JobMetrics, counted: BoolArray) -> dict[str, float]:
-    """Return waits, stretches, makespan and served work of counted jobs."""
+    """Return the metrics of waits, stretches, makespan and served work of the jobs marked in `counted`."""
     workload = schedule.workload
     wait_s = (jobs.first_start_s - workload.arrive_s)[counted]
     at_least_s = np.where(np.isnan(wait_s), schedule.end_s - workload.arrive_s[counted], wait_s)
@@ -255,7 +259,7 @@ def _service(schedule: Schedule, jobs: JobMetrics, counted: BoolArray) -> dict[s
 
 
 def _completions(schedule: Schedule, jobs: JobMetrics, counted: BoolArray) -> dict[str, float]:
-    """Return JCT, bounded slowdown and finish-time fairness of counted jobs that completed."""
+    """Return the metrics of JCT, bounded slowdown and finish-time fairness of completed jobs marked in `counted`."""
     workload = schedule.workload
     rows = np.flatnonzero(counted & jobs.completed)
     jct_s = schedule.finished_s[rows] - workload.arrive_s[rows]
@@ -274,7 +278,7 @@ _LEVELS: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 
 
 def _distribution(name: str, values: FloatArray, unit: str, what: tuple[str, ...]) -> dict[str, float]:
-    """Return mean and quantiles by column name; NaN without values."""
+    """Return the mean and quantiles of values by metric name; NaN without values."""
     levels = [_LEVELS[each] for each in what[1:]]
     quantiles = np.quantile(values, levels) if len(values) else np.full(len(levels), np.nan)
     figures = [_mean(values), *quantiles.tolist()]

@@ -1,6 +1,6 @@
-"""Time series of a schedule: allocation, use, queue and GPU fragmentation, as exact averages over equal steps.
+"""Compute time series of a schedule: allocation, use, queue and GPU fragmentation, averaged over equal steps.
 
-Nothing is sampled; averages are integrals. Called by `pipelines.simulation.files`, `paired_runs` and the studies.
+Averages are exact integrals, not samples. Called by `pipelines.simulation.files`, `paired_runs` and the studies.
 """
 
 import math
@@ -22,17 +22,17 @@ from scheduler_core.types import RESOURCES, FloatArray, IntArray
 __all__ = ["series"]
 
 MAX_STEPS: Final = 10_000_000
-"""Upper bound of rows: more suggest a wrong unit of the step."""
+"""Maximum number of steps: more suggest that the step has a wrong unit."""
 
 _WAITS_AGAIN: Final = (Ending.KILLED, Ending.PREEMPTED, Ending.INTERRUPTED)
 
 
 def series(schedule: Schedule, step_s: float, *, uses: Uses | None = None) -> dict[str, FloatArray | IntArray]:
-    """Return columns over steps from 0 to the end; the last step may be shorter.
+    """Return the columns of the time series: one row per step from 0 to the end; the last step may be shorter.
 
-    `time_s` and `until_s` are the step's start and end. `allocated_*` and `used_*` (cores, GiB, GPUs; used only with
-    `uses`, unknown draws left out), `free_gpus`, `waiting` and `running` (jobs) are time averages over the step;
-    `completed` counts jobs by the step's end.
+    `time_s` and `until_s` are the start and the end of the step. Averages over the step are `allocated_*` and `used_*`
+    (in cores, GiB, GPUs), `free_gpus`, and the numbers of `waiting` and `running` jobs. `used_*` needs `uses`, and
+    leaves out runs of unknown use. `completed` is the number of jobs completed by the end of the step.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def series(schedule: Schedule, step_s: float, *, uses: Uses | None = None) -> di
     for at, (resource, unit) in enumerate(zip(RESOURCES, UNITS, strict=True)):
         if uses is not None:
             drawn = np.nan_to_num(drawn_units(schedule, uses, at))
-            # Rounding may leave sums slightly below 0.
+            # Rounding errors may make a sum slightly negative.
             columns[f"used_{resource}"] = np.maximum(timeline.held(drawn) / unit, 0.0)
     columns["free_gpus"] = capacity_units(schedule)[2] / UNITS[2] - columns["allocated_gpus"]
     columns["waiting"] = timeline.waiting(schedule)
@@ -70,17 +70,17 @@ def step_edges_s(schedule: Schedule, step_s: float) -> FloatArray:
             f"series: found a step of {step_s} s over {schedule.end_s} s, expected more than 0 s and at most "
             f"{MAX_STEPS} steps"
         )
-    # A last step shorter than a millionth of a step is a rounding error: extend the one before.
+    # A last step shorter than a millionth of a step is a rounding error: it is merged into the step before.
     steps = max(math.ceil(schedule.end_s / step_s - 1e-6), 1) if schedule.end_s > 0.0 else 0
     return np.append(np.arange(steps, dtype=np.float64) * step_s, schedule.end_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Timeline:
-    """All moments at which a level changes, including the edges of the steps.
+    """All moments at which an average may change: edges of steps, and starts, ends and arrivals of jobs.
 
-    Rows are edges, starts, ends, arrivals; `order` sorts them by time, an edge before other rows of its moment. `gap_s`
-    is the time from each row to the next, up to the last edge; `edge_at` are the places of the edges in that order.
+    `order` sorts the moments by time, with an edge before simultaneous events. `gap_s` is the time from each sorted
+    moment to the next, up to the last edge. `edge_at` holds the positions of the edges among the sorted moments.
     """
 
     order: IntArray
@@ -94,19 +94,19 @@ class _Timeline:
         moments_s = np.concatenate([edges_s, schedule.start_s, schedule.end_run_s, schedule.workload.arrive_s])
         order = np.argsort(moments_s, kind="stable")
         edge_at = np.flatnonzero(order < len(edges_s))
-        # Rows after the last edge are outside every step.
+        # Moments after the last edge are outside every step.
         gap_s = np.diff(moments_s[order[: edge_at[-1] + 1]])
         return cls(order=order, gap_s=gap_s, edge_at=edge_at, edges=len(edges_s), runs=len(schedule.job))
 
     def held(self, amounts: FloatArray | IntArray) -> FloatArray:
-        """Return the average per step of amounts (k,) that runs hold from start to end."""
-        changes = np.zeros(len(self.order))  # whole units stay exact in floats
+        """Return the average over each step of the sum of `amounts` (k,) that runs hold from start to end."""
+        changes = np.zeros(len(self.order))  # sums of whole units are exact in floats
         changes[self.edges : self.edges + self.runs] = amounts
         changes[self.edges + self.runs : self.edges + 2 * self.runs] = -amounts
         return self._average(changes)
 
     def waiting(self, schedule: Schedule) -> FloatArray:
-        """Return the average number of waiting jobs per step."""
+        """Return the average number of waiting jobs in each step."""
         changes = np.zeros(len(self.order))
         changes[self.edges : self.edges + self.runs] = -1
         changes[self.edges + self.runs : self.edges + 2 * self.runs] = np.isin(schedule.ending, _WAITS_AGAIN)
@@ -123,17 +123,16 @@ class _Timeline:
 
 
 ROWS_AT_ONCE: Final = 2_000
-"""Machine states evaluated at once: bounds the memory."""
+"""Maximum number of machine states evaluated at once, to limit memory."""
 
 
 def fragmentation_series(schedule: Schedule, target: TargetWorkload, step_s: float) -> dict[str, FloatArray]:
-    """Return columns over steps from 0 to the end of the schedule, each the exact average over the step.
+    """Return the time series of GPU fragmentation: exact averages over steps from 0 to the end of the schedule.
 
-    Without a horizon the end may be long after the last arrival (see `mean_fragmented_gpus`).
-
-    `time_s` and `until_s` are the step's start and end, `free_gpus` the free GPUs, and `fragmented_gpus` those of them
-    that an average pod of the target cannot use; `<use>_gpus` split the free GPUs by `fragmentation.Use`. A machine
-    that is away counts as free.
+    `time_s` and `until_s` are the start and the end of the step. `free_gpus` is the number of free GPUs, and
+    `fragmented_gpus` the number of free GPUs that an average pod of the target cannot use. The columns `<use>_gpus`
+    divide the free GPUs by `fragmentation.Use`. GPUs of a machine that is down count as free. Without a horizon the
+    last steps may be long after the last arrival; `mean_fragmented_gpus` averages any part of the time.
 
     Raises
     ------
@@ -146,9 +145,7 @@ def fragmentation_series(schedule: Schedule, target: TargetWorkload, step_s: flo
 
 
 def mean_fragmented_gpus(schedule: Schedule, target: TargetWorkload, since_s: float, until_s: float) -> float:
-    """Return the exact average of `fragmented_gpus` between two moments; NaN if they are equal.
-
-    The time after `until_s` is excluded, because a few long runs after the last arrival would dominate the average.
+    """Return the exact average of `fragmented_gpus` from `since_s` to `until_s`; NaN if they are equal.
 
     Raises
     ------
@@ -177,7 +174,7 @@ def _fragmentation(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _States:
-    """Free capacity of machines from a moment on (rows), by machine, then time; at first all of it."""
+    """Free capacity of a machine after each of its changes, sorted by machine and time; at first the whole machine."""
 
     machine: IntArray
     at_s: FloatArray
@@ -195,14 +192,14 @@ def _states(schedule: Schedule, host_devices: IntArray) -> _States:
     held = np.column_stack([cpu, host_devices])
     count = len(whole)
     machine = np.concatenate([np.arange(count), schedule.hosts, schedule.hosts])
-    # Runs that have not ended are cut at the end of the schedule.
+    # Runs still running are ended at the end of the schedule.
     until_s = np.minimum(schedule.end_run_s[run], schedule.end_s)
     at_s = np.concatenate([np.zeros(count), schedule.start_s[run], until_s])
-    # The state of the empty machine comes before the events at 0 s.
+    # The empty machine is sorted before the starts at 0 s.
     order = np.lexsort((np.arange(len(machine)), at_s, machine))
     free = np.cumsum(np.concatenate([whole, -held, held])[order], axis=0)
     machine, at_s = machine[order], at_s[order]
-    # The cumulative sum runs over all machines: subtract the capacity of the machines before.
+    # The cumulative sum continues from machine to machine: subtract the capacity of the machines before.
     before = np.cumsum(whole, axis=0) - whole
     free -= before[machine]
     last = np.append((machine[1:] != machine[:-1]) | (at_s[1:] != at_s[:-1]), True)
@@ -216,7 +213,10 @@ def _states(schedule: Schedule, host_devices: IntArray) -> _States:
 
 
 def _changes(states: _States, target: TargetWorkload) -> IntArray:
-    """Return the change of the cluster's milli-GPUs by use with each state, times the target's pods (rows, 7)."""
+    """Return by how much each state changes the cluster's free milli-GPUs of each use; shape (states, uses).
+
+    The amounts are summed over the pods of the target.
+    """
     parts = [np.zeros((0, len(Use)), dtype=np.int64)]
     for begin in range(0, len(states.machine), ROWS_AT_ONCE):
         rows = slice(begin, begin + ROWS_AT_ONCE)
@@ -227,17 +227,17 @@ def _changes(states: _States, target: TargetWorkload) -> IntArray:
 
 
 def _since_before(states: _States, amounts: IntArray) -> IntArray:
-    """Return each state's amounts minus those of the same machine's previous state."""
+    """Return the amounts of each state minus those of the previous state of the same machine."""
     first = np.append(True, states.machine[1:] != states.machine[:-1])
     before = np.concatenate([np.zeros_like(amounts[:1]), amounts[:-1]])
     return np.asarray(amounts - np.where(first[:, None], 0, before), dtype=np.int64)
 
 
 def _averages(at_s: FloatArray, changes: IntArray, edges_s: FloatArray) -> FloatArray:
-    """Return averages per step (steps, columns) of levels given by their changes at the moments `at_s`."""
+    """Return the averages over steps (steps, columns) of quantities that change by `changes` at the times `at_s`."""
     order = np.argsort(at_s, kind="stable")
     moments_s, levels = at_s[order], np.cumsum(changes[order], axis=0)
-    # Changes may lie after the last edge.
+    # Some changes may be after the last edge.
     until = np.append(moments_s[1:], np.maximum(moments_s[-1:], edges_s[-1]))
     areas = np.cumsum(levels * (until - moments_s)[:, None], axis=0)
     points_s, sums = np.append(moments_s, until[-1]), np.vstack([np.zeros((1, changes.shape[1])), areas])
