@@ -34,6 +34,7 @@ def configured(
         config["temp_directory"] = str(spill / "spill")
     connection = duckdb.connect(str(path or ":memory:"), read_only=read_only, config=config)
     connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET enable_progress_bar = false")  # DuckDB would print it on stdout, among the rows
     return connection
 
 
