@@ -1,7 +1,7 @@
-"""Compile a worker's kernels into the folder NUMBA_CACHE_DIR, so that a container starts without compiling.
+"""Compile the kernels of a service worker into the folder NUMBA_CACHE_DIR, so that containers start without compiling.
 
-A bundle of one tree is loaded as any other: every compiled function is then there, in the types of real models. Run by
-the Containerfile while the image is built, on no data.
+The Containerfile runs this while the image is built. It loads a model bundle with a single tree, made from invented
+jobs, as a worker loads a real one: this compiles every function for the argument types of real models.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ COUNT = 8
 
 
 def made_up_jobs() -> pl.DataFrame:
-    """Return a few jobs, submitted one after the other; unneeded fields are null."""
+    """Return a few invented jobs, submitted one hour apart; fields that are not needed are null."""
     submitted = [BEGIN + timedelta(hours=number) for number in range(COUNT)]
     said = {
         "trace": "none", "cluster": "none", "role": "whole", "user": "u", "group": "g", "task_type": "other",
@@ -45,7 +45,7 @@ def made_up_jobs() -> pl.DataFrame:
 
 
 def write_one_tree(folder: Path) -> str:
-    """Write a bundle of one tree, and return its digest."""
+    """Write a model bundle with a single tree, and return its digest."""
     jobs = made_up_jobs()
     history = History.of(jobs)
     frame = build(jobs, history, "submit")
@@ -66,7 +66,7 @@ def write_one_tree(folder: Path) -> str:
 
 
 def main() -> None:
-    """Load the bundle as a worker would."""
+    """Write a one-tree bundle to a temporary folder and load it as a worker would, which compiles the kernels."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / NAME).mkdir()

@@ -1,4 +1,5 @@
-"""Studies: one folder for each question, answered on real, rebuilt or synthetic jobs with intervals.
+"""Studies: simulation experiments and analyses on real, rebuilt or synthetic jobs, run by `taut study NAME`.
 
-The frame is in `study`, the list of studies in `registry`. Only `pipelines.cli` imports this room: `taut study NAME`.
+Each subfolder answers one question, with confidence intervals. What all studies share is in `study`, the list of
+studies in `registry`. Only `pipelines.cli` imports this package.
 """

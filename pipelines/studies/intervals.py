@@ -1,6 +1,6 @@
-"""Intervals of 95 %: of means and ratios over paired seeds, of the rate of an event, and over resampled weeks.
+"""95 % confidence intervals: of means and ratios over paired seeds, of event rates, and by resampling weeks.
 
-Pure functions; which figures are compared is decided by the studies that call this.
+Pure functions. Called by the studies, which choose what is compared.
 
 References: Politis and Romano, "A circular block-resampling procedure for stationary data" (1992); Künsch, "The
 jackknife and the bootstrap for general stationary observations" (1989), for `Resamples`.
@@ -22,14 +22,14 @@ LEVEL: Final = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """An estimate, and where its 95 % interval begins and ends; NaN where the data give none."""
+    """An estimate with the ends of its 95 % interval; NaN where the data do not determine them."""
 
     value: float
     low: float
     high: float
 
     def scaled(self, factor: float, *, less: float = 0.0) -> "Interval":
-        """Return (each - less) * factor."""
+        """Return the interval with `less` subtracted from the estimate and both ends, then multiplied by `factor`."""
         return Interval(
             value=(self.value - less) * factor, low=(self.low - less) * factor, high=(self.high - less) * factor
         )
@@ -39,7 +39,7 @@ NOTHING: Final = Interval(value=math.nan, low=math.nan, high=math.nan)
 
 
 def mean(values: Sequence[float] | FloatArray) -> Interval:
-    """Return the mean of one value per seed, with Student's interval; of one seed alone there is no interval.
+    """Return the mean of one value per seed, with Student's interval; the interval of a single seed is NaN.
 
     >>> mean([1.0, 2.0, 3.0])
     Interval(value=2.0, low=-0.484..., high=4.484...)
@@ -51,9 +51,10 @@ def mean(values: Sequence[float] | FloatArray) -> Interval:
 
 
 def ratio(over: Sequence[float] | FloatArray, under: Sequence[float] | FloatArray) -> Interval:
-    """Return the mean of `over` by the mean of `under`, one pair per seed, with the interval of the delta method.
+    """Return the mean of `over` divided by the mean of `under`, with its interval by the delta method.
 
-    The spread is that of `over - ratio * under`: effects that both share under a seed cancel out.
+    Both have one value per seed, in the same order. The interval comes from the spread of `over - ratio * under`, so
+    that what a seed changes in both alike cancels out.
 
     >>> ratio([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])
     Interval(value=2.0, low=2.0, high=2.0)
@@ -66,7 +67,9 @@ def ratio(over: Sequence[float] | FloatArray, under: Sequence[float] | FloatArra
 
 
 def ratio_difference(over: FloatArray, under: FloatArray, less_over: FloatArray, less_under: FloatArray) -> Interval:
-    """Return one ratio of means less another, the four paired by seed, with the interval of the delta method.
+    """Return `over` / `under` minus `less_over` / `less_under`, as ratios of means, with a delta-method interval.
+
+    All four have one value per seed, in the same order.
 
     >>> ratio_difference(*(np.array(each) for each in ([3.0, 6.0], [1.0, 2.0], [2.0, 4.0], [2.0, 4.0])))
     Interval(value=2.0, low=2.0, high=2.0)
@@ -79,7 +82,7 @@ def ratio_difference(over: FloatArray, under: FloatArray, less_over: FloatArray,
 
 
 def clopper_pearson(hits: int, of: int) -> Interval:
-    """Return the rate of `hits` among `of` independent rows, with the exact interval.
+    """Return the share `hits` / `of` of independent trials, with its exact interval.
 
     References
     ----------
@@ -105,21 +108,22 @@ def _around(value: float, spread: FloatArray) -> Interval:
 
 DRAWS: Final = 2000
 BLOCK_DAYS: Final = 7
-"""A queue outlives the day and has weekdays: blocks are weeks, which may begin on any day."""
+"""Days per resampled block: a week, because queues last longer than a day and differ by weekday."""
 
 LEAST_BLOCKS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resamples:
-    """Number of times each calendar day from `first_day` on is drawn in each resample (draws, days).
+    """Block-bootstrap resamples of the calendar days of a log.
 
-    Runs of seven consecutive days are drawn with replacement, the calendar taken as a circle, until they make as many
-    days as the calendar has. A job counts on the day of its submission, in every run: two orders are compared over the
-    same days, and the effect of a busy week on both cancels out of their ratio.
+    `counts` (draws, days) is how often each day from `first_day` on is drawn in each resample. Blocks of seven
+    consecutive days are drawn with replacement until they make up the length of the calendar; a block that passes the
+    last day continues at the first. A job counts on the day of its submission. All simulation runs use the same
+    resamples, so the effect of a busy week on two queue orders cancels out of their ratio.
 
-    All outcomes are of one simulated queue over one log: an interval shows how far a figure depends on single weeks,
-    not how it would vary with other arrivals. Drawing a week twice does not lengthen the queue.
+    The log is simulated only once per queue order. So an interval shows how far a metric depends on single weeks, not
+    how it would vary with other arrivals: drawing a week twice does not lengthen the queue.
     """
 
     first_day: int
@@ -127,24 +131,23 @@ class Resamples:
 
     @classmethod
     def of(cls, days: IntArray, *, seed: int) -> Self:
-        """Draw for the calendar that holds these days of submission, numbered since the epoch."""
+        """Draw the resamples for the calendar from the first to the last of `days` (days since the epoch)."""
         first, last = int(days.min()), int(days.max())
         return cls(first_day=first, counts=day_counts(last - first + 1, rng=np.random.default_rng(seed)))
 
     def by_day(self, days: IntArray, values: FloatArray) -> FloatArray:
-        """Return the sum of `values` over the jobs of each calendar day (days,)."""
+        """Return the sum of `values` over the jobs submitted on each calendar day (days,)."""
         sums = np.bincount(days - self.first_day, weights=values, minlength=self.counts.shape[1])
         return np.asarray(sums, dtype=np.float64)
 
     def drawn(self, sums: FloatArray) -> FloatArray:
-        """Return the totals of sums by day (k, days) in each resample (k, draws)."""
+        """Return the totals in each resample (k, draws) of k statistics given as sums by day (k, days)."""
         return np.asarray(sums @ self.counts.T, dtype=np.float64)
 
     def interval(self, values: FloatArray) -> tuple[float | None, float | None]:
-        """Return where the middle 95 % of a statistic's resampled values (draws,) begin and end.
+        """Return the 95 % percentile interval of a statistic from its resampled values (draws,).
 
-        Both are None for a calendar shorter than two blocks, and for a statistic that is NaN in more resamples than are
-        cut off at one end.
+        Both ends are None if the calendar is shorter than two blocks, or if more than 2.5 % of the values are NaN.
         """
         tail = (1.0 - LEVEL) / 2.0
         if self.counts.shape[1] < LEAST_BLOCKS * BLOCK_DAYS or np.isnan(values).mean() > tail:
@@ -154,7 +157,9 @@ class Resamples:
 
 
 def day_counts(days: int, *, rng: np.random.Generator, draws: int = DRAWS, block: int = BLOCK_DAYS) -> FloatArray:
-    """Return how often each of `days` days is drawn (draws, days) when runs of `block` days are, on a circle.
+    """Return how often each day is drawn in each resample (draws, days), by drawing blocks of consecutive days.
+
+    A block has `block` days; one that passes the last day continues at the first.
 
     >>> day_counts(21, rng=np.random.default_rng(0), draws=2).sum(axis=1)
     array([21., 21.])
@@ -167,7 +172,7 @@ def day_counts(days: int, *, rng: np.random.Generator, draws: int = DRAWS, block
 
 
 def spreads(runs: pl.DataFrame, keys: Sequence[str], value: str) -> pl.DataFrame:
-    """Return a row per group: `mean`, and `low` and `high`, null of one run alone.
+    """Return one row per group of runs: the `mean` of a column, and its interval `low` and `high`, null for one run.
 
     >>> runs = pl.DataFrame({"arm": ["a", "a"], "wait_s": [1.0, 3.0]})
     >>> spreads(runs, ["arm"], "wait_s").rows()

@@ -1,6 +1,7 @@
-"""The studies by name: where each is declared, and its line in `taut study --help`.
+"""The list of studies: where each is declared, and its line in `taut study --help`.
 
-Imports nothing heavy; a study is loaded when it is run. Called by `pipelines.cli.study`.
+No study is imported here, so that the command line starts fast; a study is imported when it is run. Called by
+`pipelines.cli.study`.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ __all__ = ["RENAMED", "STUDIES"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A study's declaration as `package.module:NAME`, and its help in one line."""
+    """Where a study is declared (`package.module:NAME`), and its one-line help."""
 
     at: str
     help: str
@@ -76,7 +77,7 @@ STUDIES: Final[dict[str, Entry]] = {
     ),
     "synth": Entry(f"{_ROOM}.synth.report:SYNTH", "The synthetic PAI trace against the published statistics."),
 }
-"""In the order of the overview."""
+"""Studies by name, in the order in which `taut study --help` lists them."""
 
 RENAMED: Final[dict[str, str]] = {
     "1": "shrinking",
@@ -95,4 +96,4 @@ RENAMED: Final[dict[str, str]] = {
     "energy-fits": "energy-fits",
     "grid-forecast": "forecasts",
 }
-"""By former name below `taut experiment`: the study. `taut experiment` works for one more release."""
+"""Study of each name that `taut experiment` accepts. That command is deprecated and will work for one more release."""

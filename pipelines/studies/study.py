@@ -1,16 +1,16 @@
-"""The frame of every study: config, context, findings, the folder of results, and the pool of processes.
+"""What all studies share: options, context, findings, writing of results, and the process pool.
 
-The studies are in the subfolders; options are read in `pipelines.cli.study`. Called by both.
+The studies are in the subfolders; the command line is parsed in `pipelines.cli.study`. Called by both.
 
-To add a study, or to convert one:
+To add a study:
 
 1. Write its config: a frozen dataclass. Each field is `name: type = option(default, help=...)`, or `trace_option()` and
-   the others below. `bool`, `int`, `float`, `str`, `Path`, `Literal` and `StrEnum` become options, `X | None` optional
-   ones, `tuple[X, ...]` repeatable ones.
-2. Write `run(config, context) -> Findings`. `context` opens the lake and holds threads, processes, the folders of the
-   settings and `talk`. Deal simulations to processes by `dealt`.
-3. Declare `Study(name=..., config=..., run=..., takes=(...))` in the folder's `study.py`, and add its line to
-   `registry.STUDIES`, and its former name, if any, to `registry.RENAMED`.
+   another function below. A field may be `bool`, `int`, `float`, `str`, `Path`, `Literal` or `StrEnum`; `X | None`
+   makes the option optional, `tuple[X, ...]` makes it repeatable.
+2. Write `run(config, context) -> Findings`. `context` opens the lake and has the numbers of threads and processes, the
+   folders of the settings, and `talk` for progress messages. Run simulations in several processes with `dealt`.
+3. Declare `Study(name=..., config=..., run=..., takes=(...))` in the folder's `study.py`, and add an entry to
+   `registry.STUDIES`.
 """
 
 import json
@@ -54,34 +54,37 @@ def option(
     maximum: float | None = None,
     shown: str | None = None,
 ) -> Default:
-    """Declare a field of a config as an option; `name` is `--field-name` by default, `shown` the default in words."""
+    """Declare a config field as a command-line option.
+
+    `name` is `--field-name` by default; `shown` describes the default value in words.
+    """
     about = {"help": help, "name": name, "min": minimum, "max": maximum, "show_default": shown}
     declared: Default = field(default=default, metadata=about)
     return declared
 
 
 def trace_option() -> str | None:
-    """Declare `--trace`; `Context.trace` selects the trace for None."""
+    """Declare `--trace`; if it is not given, `Context.trace` chooses the trace."""
     return option(None, help="Name of the trace in the lake.", shown="TAUT_TRACE, else the only one")
 
 
 def cluster_option() -> str | None:
-    """Declare `--cluster`."""
+    """Declare `--cluster`, which restricts a study to one cluster of the trace."""
     return option(None, help="Only this cluster of the trace.", shown="all of them")
 
 
 def seed_option(default: int = 0) -> int:
-    """Declare `--seed`: of everything random, or the first of several."""
+    """Declare `--seed`: the random seed, or the first of several."""
     return option(default, help="The first seed of everything random.", minimum=0, maximum=2**31)
 
 
 def seeds_option(default: int) -> int:
-    """Declare `--seeds`, at least two, for an interval."""
+    """Declare `--seeds`, the number of seeds: at least two, which an interval needs."""
     return option(default, help="Seeds of every setting, from --seed on.", minimum=2, maximum=1000)
 
 
 def energy_option() -> Path | None:
-    """Declare `--energy`; None means `Context.energy`."""
+    """Declare `--energy`; if it is not given, the folder is `Context.energy`."""
     return option(
         None,
         help="Folder of measured watts, speeds, grid carbon and prices.",
@@ -90,22 +93,22 @@ def energy_option() -> Path | None:
 
 
 def grid_option() -> Path | None:
-    """Declare `--grid`; None means the folder `grid` in `Context.energy`."""
+    """Declare `--grid`; if it is not given, the folder is `grid` in `Context.energy`."""
     return option(None, help="Folder of hourly series, one subfolder a zone.", shown="grid below TAUT_ENERGY")
 
 
 def zones_option() -> tuple[str, ...]:
-    """Declare `--zone`; `Meters.of` selects the zones for an empty choice."""
+    """Declare `--zone`; if none is given, `Meters.of` chooses the zones."""
     return option((), name="--zone", help="Zone of the grid (may be repeated).", shown="DE-LU and US-CAL-CISO")
 
 
 def power_option() -> Path | None:
-    """Declare `--power`."""
+    """Declare `--power`, a file that changes entries of the shipped table of power draws."""
     return option(None, help="TOML file of power figures, laid over the shipped table.", shown="the shipped table")
 
 
 def pue_option() -> float | None:
-    """Declare `--pue`."""
+    """Declare `--pue`, the power usage effectiveness: energy of the site divided by energy of its machines."""
     return option(
         None,
         help="The site's energy over that of its machines.",
@@ -121,10 +124,22 @@ def _absent(*_: object) -> NoReturn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """The resources of a run besides its config; the defaults suffice for a study that opens nothing.
+    """What a study may use besides its config; the defaults suffice for a study that reads no lake and no models.
 
-    `lake` opens the lake once and `trace` settles a trace's name in it; `champions` opens the registry's models, the
-    locally cached ones alone if its argument is true. `energy` and `traces` are folders of the settings.
+    Attributes
+    ----------
+    lake
+        Opens the lake, once.
+    trace
+        Returns the name of the trace to use: the given name or, for None, that of the settings or of the only trace.
+    champions
+        Opens the champion models of the registry; with the argument true, only those cached locally.
+    energy, traces
+        Folders from the settings: energy measurements, and published traces.
+    threads, processes
+        Numbers of threads and processes to use.
+    talk
+        Reports progress to the user.
     """
 
     lake: "Callable[[], Lake]" = _absent
@@ -139,11 +154,24 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """The result of a study: tables by title, frames and charts by file name, claims and notes.
+    """The result of a study.
 
-    `claims` compare findings with published or expected figures, and are the first table. JSON, CSV and `rows.json`
-    have the rows of all tables, or `flat` if given: the tables are then for the screen alone. `full` replaces the rows
-    in `rows.json`. `png` is false for charts that may be empty, which cannot be drawn as PNG.
+    Attributes
+    ----------
+    tables
+        Rows of each table, by title.
+    claims
+        Rows that compare results with published or expected values; shown as the first table.
+    charts, frames
+        Functions that draw the charts, and data frames to save, both by file name.
+    notes
+        Sentences on data and assumptions.
+    flat
+        Rows for JSON, CSV and `rows.json`, if they differ from those of `tables`, which are then only shown on screen.
+    full
+        Rows for `rows.json`, if they differ from those for JSON and CSV.
+    png
+        Whether to save charts as PNG too; false if a chart may be empty, because empty charts cannot be saved as PNG.
     """
 
     study: str
@@ -158,11 +186,11 @@ class Findings:
     png: bool = True
 
     def every_table(self) -> dict[str, list[Row]]:
-        """Return the tables, the claims first."""
+        """Return all tables by title, the claims (if any) first."""
         return {**({"claims": list(self.claims)} if self.claims else {}), **self.tables}
 
     def rows(self) -> list[Row]:
-        """Return flat rows for programs: `flat`, or the rows of all tables, each with the title of its table."""
+        """Return the rows for JSON and CSV: `flat` if given, else those of all tables, each with its table's title."""
         if self.flat is not None:
             return list(self.flat)
         of = {"study": self.study, "trace": self.trace}
@@ -171,9 +199,10 @@ class Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study(Generic[Config]):
-    """A study: its name, its options, the arms it compares (in words, by name), and how it is run.
+    """A study: its name, its config class, and the function that runs it.
 
-    `takes` names the shared options that it has besides its config; `--out` and `--format` are always there.
+    `arms` describes in words each alternative that the study compares, by name. `takes` names the shared options that
+    the study has besides its config; every study has `--out` and `--format`.
     """
 
     name: str
@@ -184,9 +213,9 @@ class Study(Generic[Config]):
 
 
 def write(findings: Findings, folder: Path) -> list[Path]:
-    """Write `rows.json` with the notes, every frame as Parquet, and each chart as HTML, SVG and PNG.
+    """Write rows and notes to `rows.json`, every frame as Parquet, and each chart as HTML, SVG and PNG.
 
-    Values that are NaN or infinite are null in `rows.json`.
+    Return the paths of the files. NaN and infinite values are null in `rows.json`.
     """
     from pipelines.report.charts.saving import saved
 
@@ -209,7 +238,10 @@ def _finite(value: object) -> object:
 
 
 def summed_up(runs: pl.DataFrame, keys: Sequence[str], figures: Iterable[str]) -> list[Row]:
-    """Return a row per group of runs: each figure's mean over its runs, with `_lo` and `_hi` of its 95 % interval."""
+    """Return one row per group of runs with the mean of each column of `figures`, and its 95 % interval.
+
+    The ends of the interval have the column's name with `_lo` and `_hi`.
+    """
     rows: list[Row] = []
     wanted = list(figures)
     for key, members in runs.group_by(keys, maintain_order=True):
@@ -222,7 +254,10 @@ def summed_up(runs: pl.DataFrame, keys: Sequence[str], figures: Iterable[str]) -
 
 
 def differences(runs: pl.DataFrame, keys: Sequence[str], arm: str, base: str, figures: Sequence[str]) -> list[Row]:
-    """Return a row per group and other arm: each figure less that of `base` under the same seed, with its interval."""
+    """Return the mean difference of each column of `figures` from the arm `base`, with its 95 % interval.
+
+    There is one row per group and arm other than `base`. Runs are paired by seed.
+    """
     theirs = runs.filter(pl.col(arm) == base).select(*keys, SEED, *(pl.col(name).alias(f"_{name}") for name in figures))
     paired = runs.filter(pl.col(arm) != base).join(theirs, on=[*keys, SEED], how="inner", maintain_order="left")
     less = paired.with_columns(pl.col(name) - pl.col(f"_{name}") for name in figures)
@@ -230,7 +265,7 @@ def differences(runs: pl.DataFrame, keys: Sequence[str], arm: str, base: str, fi
 
 
 def rendered(rows: Sequence[Row]) -> list[Row]:
-    """Return rows for the screen: a figure and the ends of its interval in one cell.
+    """Return rows for the screen, with each value and its interval (`_lo`, `_hi`) in one cell.
 
     >>> rendered([{"wait_s": 12.34, "wait_s_lo": 10.0, "wait_s_hi": 14.68}])
     [{'wait_s': '12.3 [10, 14.7]'}]
@@ -251,7 +286,10 @@ def _in_one(value: object, ends: tuple[object, object] | None) -> object:
 
 
 def dealt(run: Callable[[Task], Done], tasks: Sequence[Task], processes: int) -> Iterator[Done]:
-    """Yield the result of each task in order; the first runs here, so that the others find its compiled code."""
+    """Yield the results of the tasks in order, from several processes.
+
+    The first task runs in this process, so that the others find the code that it compiled in the cache.
+    """
     yield run(tasks[0])
     rest = tasks[1:]
     if processes == 1 or not rest:

@@ -1,1 +1,1 @@
-"""Study of shrinking requests: gains and harm over loads, mixes, policies and parts of the method, on drawn jobs."""
+"""Studies of shrinking requests on jobs drawn from a trace: jobs gained, and jobs killed or slowed down."""

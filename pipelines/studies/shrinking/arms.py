@@ -1,6 +1,6 @@
-"""The arms of the shrinking studies: ways to size requests, and variants that leave out one part of the method.
+"""The arms of the shrinking studies: alternative ways to size requests, including Algorithm 1 with parts left out.
 
-Every arm uses the predictions of one predictor; percentile rules are in `percentiles`. Called by `designs`.
+All arms share one predictor. Percentile rules are in `percentiles`. Called by `designs`.
 """
 
 import math
@@ -40,12 +40,15 @@ LEFT_OUT: Final[Mapping[str, tuple[str, str]]] = {
     "mem_gib": ("mem", "memory"),
     "gpus": ("gpu", "GPUs"),
 }
-"""By the resource that an oracle leaves as requested: the suffix of its arm, and its name in words."""
+"""For each resource that a variant of the oracle leaves at the request: suffix of the arm's name, and words for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The pool, its predictor, and the parameters of Algorithm 1 with the pool's devices filled in."""
+    """What arms compute from: the pool of jobs, a predictor, and the parameters of Algorithm 1.
+
+    The parameters include the memory sizes of the pool's GPU types.
+    """
 
     pool: Pool
     predictor: Predictor
@@ -59,22 +62,23 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One way to size requests: its description, and the function that recommends for every job of the pool."""
+    """One way to size requests: a description (`what`), and the function that returns every job's recommendation."""
 
     what: str
     give: Callable[[Asked], Sequence[Recommendation]]
 
 
 def asked_of(pool: Pool, predictor: Predictor, policy: ShrinkPolicy) -> Asked:
-    """Fill the pool's devices into the policy."""
+    """Return the inputs of the arms, with the memory sizes of the pool's GPU types filled into the policy."""
     known = replace(policy, device_mem_gib=pool.device_mem_gib, assumed_device_mem_gib=pool.assumed_device_mem_gib)
     return Asked(pool=pool, predictor=predictor, policy=known)
 
 
 def advice_of(asked: Asked, arms: Mapping[str, Arm]) -> dict[str, list[Recommendation]]:
-    """Return every arm's recommendations, `requested` first; all carry the run times predicted at the request.
+    """Return the recommendations of every arm, and as the first arm `requested`, in which requests are unchanged.
 
-    A queue order thus sees the same run times in every arm, the oracle's too: arms differ in sizes only.
+    In all arms, the oracle's included, a job's predicted run time is that at its original request. So queue orders see
+    the same run times in every arm, and arms differ only in the sizes of requests.
     """
     run_s = run_times(asked, requests_of(asked.jobs))
     given = {
@@ -89,28 +93,28 @@ def advice_of(asked: Asked, arms: Mapping[str, Arm]) -> dict[str, list[Recommend
 
 
 def run_times(asked: Asked, requests: FloatArray) -> FloatArray:
-    """Return the predicted p50 of every job (n,) at these requests (n, 3)."""
+    """Return the predicted p50 run time of every job (n,) if it had these requests (n, 3)."""
     times: FloatArray = asked.predictor.run_times(asked.jobs, np.arange(len(requests)), requests).p50
     return times
 
 
 def requests_of(jobs: Sequence[Job]) -> FloatArray:
-    """Return the requests (n, 3)."""
+    """Return the jobs' requests as an array (n, 3) of CPU cores, memory in GiB, and GPUs."""
     return np.array([job.request.row() for job in jobs], dtype=np.float64)
 
 
 def guarded(asked: Asked) -> list[Recommendation]:
-    """Shrink by Algorithm 1 above floors of peak use: importance, run time and floors decide."""
+    """Shrink by Algorithm 1 with floors: use importance, the run-time threshold, and floors from predicted peak use."""
     return shrink(asked.jobs, asked.predictor, replace(asked.policy, guard="usage"))
 
 
 def unguarded(asked: Asked) -> list[Recommendation]:
-    """Shrink by Algorithm 1 as the paper has it: importance and run time decide, no floor holds."""
+    """Shrink by Algorithm 1 of Yang, Hong and Tang: use importance and the run-time threshold, but no floors."""
     return shrink(asked.jobs, asked.predictor, replace(asked.policy, guard="none", alpha0=PAPER_ALPHA0))
 
 
 def run_time_only(asked: Asked) -> list[Recommendation]:
-    """Shrink by the run-time threshold alone: every resource counts as unimportant, and no floor holds."""
+    """Shrink by the run-time threshold alone: treat every resource as unimportant, and use no floors."""
     return shrink(
         asked.jobs,
         Reworded(asked.predictor, keep=("support",)),
@@ -119,33 +123,36 @@ def run_time_only(asked: Asked) -> list[Recommendation]:
 
 
 def importance_only(asked: Asked) -> list[Recommendation]:
-    """Shrink every unimportant resource to the least alpha, whatever the run-time model predicts, without floors."""
+    """Shrink every unimportant resource to the smallest alpha, without run-time threshold and without floors."""
     return shrink(asked.jobs, asked.predictor, replace(asked.policy, guard="none", alpha0=PAPER_ALPHA0, theta=math.inf))
 
 
 def floors_only(asked: Asked) -> list[Recommendation]:
-    """Shrink down to the floors (or the least alpha, if that is more), whatever the run-time model predicts."""
+    """Shrink every resource to the larger of its floor and the smallest alpha, ignoring importance and run time."""
     return shrink(asked.jobs, Reworded(asked.predictor, keep=()), replace(asked.policy, guard="usage"))
 
 
 def floors_and_importance(asked: Asked) -> list[Recommendation]:
-    """Shrink down to the floors, except for important resources; the run-time threshold is not used."""
+    """Shrink every unimportant resource down to its floor, without the run-time threshold."""
     held = replace(asked.policy, guard="usage", sure_runs=math.inf)
     return shrink(asked.jobs, Reworded(asked.predictor, keep=("important",)), held)
 
 
 def importance_held(asked: Asked) -> list[Recommendation]:
-    """Shrink as `guarded`, but use importance however much was measured."""
+    """Shrink as `guarded`, but never shrink important resources.
+
+    `guarded` ignores importance for jobs with enough measured earlier runs (`sure_runs`).
+    """
     return shrink(asked.jobs, asked.predictor, replace(asked.policy, guard="usage", sure_runs=math.inf))
 
 
 def oracle(asked: Asked) -> list[Recommendation]:
-    """Give every job what it truly needed."""
+    """Set every request to what the job used in its recorded run."""
     return shrink(asked.jobs, oracle_of(asked.pool), oracle_policy(asked.pool.device_mem_gib, _assumed(asked)))
 
 
 def oracle_but(asked: Asked, *, resource: str) -> list[Recommendation]:
-    """Give every job what it truly needed, except for one resource, which stays as requested."""
+    """Set every request to what the job used in its recorded run, except for one resource, which stays as requested."""
     kept = [getattr(job.request, resource) for job in asked.jobs]
     return [
         replace(
@@ -158,7 +165,7 @@ def oracle_but(asked: Asked, *, resource: str) -> list[Recommendation]:
 
 
 def scaled(asked: Asked, *, factors: tuple[float, float, float]) -> list[Recommendation]:
-    """Give every job a fixed share of its request, GPUs on the sharing grid; no model and no floor is used."""
+    """Set every request to a fixed share of itself, GPUs rounded up to an allowed size; use no model and no floors."""
     requests = requests_of(asked.jobs)
     targets = requests * np.array(factors)
     grid = asked.policy.gpu_grid
@@ -176,13 +183,13 @@ def scaled(asked: Asked, *, factors: tuple[float, float, float]) -> list[Recomme
 
 
 def held_at(asked: Asked, *, alpha: float) -> list[Recommendation]:
-    """Give every job the larger of a fixed share of its request and its floor."""
+    """Set every request to the larger of its floor and a fixed share `alpha` of itself."""
     fixed = replace(asked.policy, guard="usage", alpha0=alpha, alpha_step=1.0)
     return shrink(asked.jobs, Reworded(asked.predictor, keep=()), fixed)
 
 
 def sized_by(asked: Asked, *, rule: Rule) -> list[Recommendation]:
-    """Size every job by a percentile rule over its group's earlier runs; without any the request is unchanged."""
+    """Size every job by a percentile rule over its group's earlier runs; without earlier runs keep its request."""
     known = WithUse(asked.predictor, use=past_use(asked.pool.frame, rule))
     policy = replace(
         asked.policy,
@@ -208,7 +215,7 @@ EXPERIMENT_ARMS: Final[Mapping[str, Arm]] = {
     UNGUARDED: Arm(what="Algorithm 1 as in the paper, without floors", give=unguarded),
     ORACLE: Arm(what="what each job truly needed", give=oracle),
 }
-"""In the order of the tables, after `requested`."""
+"""Arms by name, in the order in which tables list them after `requested`."""
 
 ABLATION_ARMS: Final[Mapping[str, Arm]] = {
     "run_time_only": Arm(what="run-time threshold alone", give=run_time_only),
@@ -240,12 +247,16 @@ ABLATION_ARMS: Final[Mapping[str, Arm]] = {
     },
     ORACLE: Arm(what="what each job truly needed", give=oracle),
 }
-"""In the order of the tables, after `requested`."""
+"""Arms by name, in the order in which tables list them after `requested`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reworded:
-    """Pass on a part of the run-time model's knowledge: `important`, `support`, both or nothing."""
+    """A predictor that hides parts of the run-time model's knowledge from Algorithm 1.
+
+    `keep` names the parts that it passes on: `important` (important resources) and `support` (range of requests seen in
+    training).
+    """
 
     predictor: Predictor
     keep: tuple[str, ...]
@@ -259,7 +270,7 @@ class Reworded:
         return self.predictor.peak_use(jobs)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
-        """Return the kept part; without support the run-time model does not decide wherever a floor holds."""
+        """Return the kept parts; without `support`, Algorithm 1 ignores the run-time model where there is a floor."""
         return [
             Knowledge(**{name: getattr(known, name) for name in self.keep}) for known in self.predictor.knowledge(jobs)
         ]

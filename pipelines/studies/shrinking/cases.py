@@ -1,6 +1,7 @@
-"""The cases of a design: loads, mixes, populations and seeds, each case with its arrivals.
+"""The cases of a design: every combination of load, mix, population and seed, with the arrivals drawn for it.
 
-Arrivals are drawn here and run in `runs`. Called by `designs`.
+A population is a part of the pool: with or without GNN jobs, on all devices or on those of known memory. Cases are
+simulated in `runs`. Called by `designs`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from scheduler_core.types import IntArray
 
 GNN: Final = "gnn"
 TYPES: Final = ("cv", "nlp", "gnn", "ctr")
-"""The kinds of the paper's mixes, in its order: ResNet, NMT, GraphLearn, CTR."""
+"""Task types of the mixes. Yang, Hong and Tang use ResNet, NMT, GraphLearn and CTR, in this order."""
 
 PAPER: Final = "5:15:15:65"
 MIXES: Final[Mapping[str, Mapping[str, float]]] = {
@@ -28,7 +29,7 @@ MIXES: Final[Mapping[str, Mapping[str, float]]] = {
     "40:30:20:10": {"cv": 40.0, "nlp": 30.0, "gnn": 20.0, "ctr": 10.0},
     "25:25:25:25": dict.fromkeys(TYPES, 25.0),
 }
-"""The paper's mixes, cv:nlp:gnn:ctr; the last one is even."""
+"""Weights of the task types in the mixes of Yang, Hong and Tang, each named cv:nlp:gnn:ctr."""
 
 LOADS_PER_H: Final = (30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0)
 WITH, WITHOUT = "with", "without"
@@ -36,7 +37,10 @@ WITH, WITHOUT = "with", "without"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One load, mix and population under one seed; `gnn` is true if the mix's share of GNN is drawn."""
+    """One load, mix, population and seed, with its arrivals.
+
+    `gnn` is `with` or `without` GNN jobs; `devices` is all devices, or only those of known memory.
+    """
 
     rate_per_h: float
     mix: str
@@ -54,14 +58,14 @@ def cases_of(
     loads_per_h: Sequence[float] = (PAPER_RATE_PER_H,),
     horizon_s: float = PAPER_HORIZON_S,
 ) -> list[Case]:
-    """Draw every case: with and without GNN over all devices, and over the jobs of known devices where some are not.
+    """Draw the arrivals of every combination of population, mix, load and seed.
 
-    Kinds that a population lacks are left out of its mix; a population that thereby equals another is not drawn twice.
+    Task types that a population lacks are left out of its mix.
 
     Raises
     ------
     BadUsage
-        If the pool holds no job of a kind other than GNN.
+        If the pool lacks jobs of a task type other than GNN.
     """
     kinds = [entry.job.task_type for entry in pool.jobs]
     if lacking := [kind for kind in TYPES if kind != GNN and kind not in kinds]:
@@ -83,7 +87,11 @@ def cases_of(
 
 
 def populations(pool: Pool) -> dict[tuple[str, str], IntArray]:
-    """Return the pool's rows to draw from, by whether GNN is among them and by devices."""
+    """Return the rows of the pool in each population, by `(with or without GNN, devices)`.
+
+    Populations of known devices are left out if all devices are known, populations with GNN if there are no GNN jobs,
+    and populations without GNN if they lack one of the other task types.
+    """
     kinds = np.array([entry.job.task_type for entry in pool.jobs])
     of_types = np.isin(kinds, TYPES)
     gnn = kinds == GNN

@@ -1,6 +1,7 @@
-"""Gains of every arm by mix and by policy (figures 5 and 6), and gain against harm by way of sizing and by parameters.
+"""Charts of gains by mix and by policy, and of gain against harm by arm and by parameter set.
 
-Drawn from the rows about `gain` and `part`, and from the points of the frontier. Called by `study`.
+The gains by mix and by policy correspond to figures 5 and 6 of Yang, Hong and Tang. Drawn from the tables `gain` and
+`part`, and from the rows of the frontier. Called by `study`.
 """
 
 from collections.abc import Sequence
@@ -33,25 +34,25 @@ MEASURES: Final = {
     "killed": ("jobs killed a run", 0.0),
     "stretch_p99": ("p99 of stretch", 1.05),
 }
-"""Name and target of each column of the ablation."""
+"""Axis title and target value of each metric in the chart of the ablation."""
 
 
 def gain_by_mix(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the gain in jobs deployed and finished by mix, a column for each truth."""
+    """Draw the gain in jobs deployed and finished by mix, with a column of panels for each slowdown model."""
     chart = _points(rows, "mix", "mix, cv:nlp:gnn:ctr", PAPER_MIX)
     return titled(chart, "Figure 5: gain over the jobs' own requests, by mix", of)
 
 
 def gain_by_policy(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the gain in jobs deployed and finished by queue policy, a column for each truth."""
+    """Draw the gain in jobs deployed and finished by queue policy, with a column of panels for each slowdown model."""
     chart = _points(rows, "policy", "queue policy", PAPER_POLICY)
     return titled(chart, "Figure 6: gain over the jobs' own requests, by queue policy", of)
 
 
 def gain_and_harm(rows: pl.DataFrame, of: Sequence[str], *, truth: str = "contention") -> alt.TopLevelMixin:
-    """Draw for every sizing its share of the oracle's gain next to kills and p99 stretch, under one slowdown model.
+    """Draw the share of the oracle's gain, the kills and the p99 stretch of every arm, under one slowdown model.
 
-    Dotted lines are the targets.
+    Dotted lines mark the targets.
     """
     shown = rows.filter(pl.col("truth") == truth, pl.col("devices") == "all", pl.col("arm") != "requested")
     order = shown["what"].unique(maintain_order=True).to_list()
@@ -134,10 +135,10 @@ def _points(rows: pl.DataFrame, across: str, title: str, paper_at: str) -> alt.F
 
 
 LEAST_SHARE, MOST_STRETCH = 0.5, 1.05
-"""Targets: least share of the oracle's gain, largest p99 stretch."""
+"""Targets: minimum share of the oracle's gain, and maximum p99 of stretch."""
 
 NEAR: Final = 0.02
-"""Distance above 1 up to which the stretch axis is linear; beyond, it is logarithmic."""
+"""Distance from 1 up to which the stretch axis is about linear; farther away it is logarithmic."""
 
 STRETCH_TICKS: Final = (1.0, 1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0)
 
@@ -149,16 +150,16 @@ KINDS: Final = {
     "floors eased": VERMILLION,
     "importance held, or fewer candidates": PURPLE,
 }
-"""By what a point varies: its colour."""
+"""Colour of each kind of point: by the parameters in which it differs from the default policy."""
 
 
 def gain_against_harm(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw each point's share of the oracle's gain against its p99 of stretch; a cross where a job was killed.
+    """Draw the share of the oracle's gain against the p99 of stretch, a point per parameter set of the frontier.
 
-    The first row of a population is the policy as it is set. Dotted lines are the targets. Stretch is drawn on a
-    scale that widens what lies close to one, where most points are.
+    A cross marks parameter sets that kill a job. The first row of each population must be the default policy; it is
+    ringed. Dotted lines mark the targets. The stretch axis is widened near 1, where most points lie.
     """
-    # Drawn last, the policy as it is set lies on top.
+    # Reversed, so that the default policy is drawn last, on top of the others.
     shown = _kinds(rows.filter(pl.col("devices") == "all")).reverse()
     x = (
         alt.X("over_one:Q")
@@ -198,7 +199,7 @@ def gain_against_harm(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixi
 
 
 def _kinds(rows: pl.DataFrame) -> pl.DataFrame:
-    """Add to each point which parameters differ from the first point of its population."""
+    """Add columns for drawing: `kind` (which parameters differ from the default policy), `harm` and `over_one`."""
     first = {name: pl.col(name).first().over("gnn") for name in ("theta", "cpu_margin", "soft", "hard")}
     varied = {name: pl.col(name) != as_set for name, as_set in first.items()}
     held = pl.col("sure_runs").is_null() | (pl.col("alpha0") != pl.col("alpha0").first().over("gnn"))

@@ -1,6 +1,7 @@
-"""Figures 2 to 4, over load and over time: jobs deployed, completion rate, and use of every resource, by arm and truth.
+"""Charts over load and over time: jobs deployed, completion rate, and use of every resource, by arm.
 
-Drawn from the rows about `load`, and from the mean course over the window. Called by `study`.
+They correspond to figures 2 to 4 of Yang, Hong and Tang. Drawn from the table `load`, and from the mean course over
+time. `truth` is the slowdown model that runs are simulated under. Called by `study`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,20 +31,20 @@ RESOURCES: Final = {"cpu": "CPU", "mem": "memory", "gpu": "GPU"}
 HELD: Final = {"allocated": "allocated", "used": "truly used"}
 DEPLOYED_PCT, COMPLETION_PCT = 25.3, 15.2
 USE_PCT: Final = {"cpu": -2.0, "mem": 8.0, "gpu": 7.2}
-"""The paper's claims for utilisation, which it measures by allocation."""
+"""Gains in allocated resources that Yang, Hong and Tang claim, in percent."""
 
 SHARES: Final = frozenset(
     {"complete_rate", *(f"{resource}_{what}_frac" for resource in ("cpu", "mem", "gpu") for what in HELD)}
 )
-"""Columns that cannot exceed one."""
+"""Columns that cannot exceed 1."""
 
 BASELINE: Final = ARMS["requested"]
 
 
 def deployed_over_load(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw jobs deployed in the window over load, a column for each slowdown model, with and without GNN.
+    """Draw jobs deployed against load, a column of panels for each slowdown model, a row with and one without GNN jobs.
 
-    The paper's claim is drawn at 70 jobs/h, added to the jobs that our baseline deploys.
+    The gain claimed by Yang, Hong and Tang is drawn at 70 jobs/h, added to the jobs that our baseline deploys.
     """
     shown = _levels(rows, "deployed", "truth")
     claimed = _claimed(shown, DEPLOYED_PCT, in_points=False)
@@ -52,7 +53,10 @@ def deployed_over_load(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMix
 
 
 def completion_over_load(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw CompleteRate over load, a column for each truth; the paper's claim from its one reading to the other."""
+    """Draw the completion rate against load, with a column of panels for each slowdown model.
+
+    The gain claimed by Yang, Hong and Tang is drawn as a span, because it may be relative or in percentage points.
+    """
     shown = _levels(rows, "complete_rate", "truth")
     claimed = _claimed(shown, COMPLETION_PCT, in_points=True)
     chart = _lines(pl.concat([shown, claimed]), "finished / (finished + queued)", form="%", panels=_truths())
@@ -60,9 +64,9 @@ def completion_over_load(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelM
 
 
 def use_over_load(rows: pl.DataFrame, of: Sequence[str], *, truth: str = "contention") -> alt.TopLevelMixin:
-    """Draw what is allocated and what is truly used of every resource over load, under one truth.
+    """Draw the allocated and the used share of every resource against load, under one slowdown model.
 
-    The paper's claim is about what is allocated.
+    The gains claimed by Yang, Hong and Tang are drawn for the allocated shares, which they are about.
     """
     kept = rows.filter(pl.col("truth") == truth)
     panels = [f"{name}, {said}" for said in HELD.values() for name in RESOURCES.values()]
@@ -85,19 +89,22 @@ def _truths() -> list[str]:
 
 
 def _levels(rows: pl.DataFrame, column: str, panel: str | pl.Expr) -> pl.DataFrame:
-    """Return one row per population, panel, arm and load: the level with its interval."""
+    """Return rows for drawing: by population, panel, arm and load, the value of a column with its interval."""
     by_truth = pl.concat_str(pl.lit("truth: "), panel) if isinstance(panel, str) else panel
     low, high = _possible(column, pl.col(f"{column}_lo")), _possible(column, pl.col(f"{column}_hi"))
     return named(rows, "rate_per_h", panel=by_truth, level=column, low=low, high=high)
 
 
 def _possible(column: str, bound: pl.Expr) -> pl.Expr:
-    """Return a bound cut to the range of the column: at least 0, and at most 1 for a share."""
+    """Return an end of an interval, clipped to the possible values: at least 0, and for a share at most 1."""
     return bound.clip(0.0, 1.0 if column in SHARES else None)
 
 
 def _claimed(shown: pl.DataFrame, gain_pct: float, *, in_points: bool) -> pl.DataFrame:
-    """Return the paper's claim on top of our own baseline: the relative reading, and that in points if it has one."""
+    """Return rows for drawing a claimed gain at 70 jobs/h, added to our baseline.
+
+    The gain is read as relative; with `in_points` also as percentage points, which gives a span.
+    """
     base = shown.filter(pl.col("name") == BASELINE, pl.col("rate_per_h") == PAPER_LOAD_PER_H)
     relative = pl.col("level") * (1.0 + gain_pct / 100.0)
     other = pl.col("level") + gain_pct / 100.0 if in_points else relative
@@ -112,7 +119,7 @@ def _claimed(shown: pl.DataFrame, gain_pct: float, *, in_points: bool) -> pl.Dat
 
 
 def _lines(shown: pl.DataFrame, title: str, *, form: str, panels: Sequence[str], down: bool = False) -> alt.FacetChart:
-    """Draw the panels side by side, or one below the other with `down`; populations are laid out the other way."""
+    """Draw lines against load, with panels as columns and populations as rows, or with `down` the other way round."""
     x = alt.X("rate_per_h:Q").title(LOAD).scale(zero=False, nice=False).axis(labelFlush=False)
     y = alt.Y("level:Q").title(title).axis(format=form)
     low = alt.Y("low:Q")
@@ -154,21 +161,21 @@ CPU: Final = {
 
 
 def jobs_over_time(course: pl.DataFrame, of: Sequence[str], *, truth: str = "contention") -> alt.TopLevelMixin:
-    """Draw jobs deployed, finished and waiting over time under one truth."""
+    """Draw jobs deployed, finished and waiting over time, under one slowdown model."""
     chart = _courses(_long(course, truth, JOBS), "jobs", form="d", panels=JOBS)
     return titled(chart, f"Figure 2, over time: jobs, truth {truth}", of)
 
 
 def use_over_time(course: pl.DataFrame, of: Sequence[str], *, truth: str = "contention") -> alt.TopLevelMixin:
-    """Draw what is allocated and truly used of every resource over time under one truth."""
+    """Draw the allocated and the used share of every resource over time, under one slowdown model."""
     chart = _courses(_long(course, truth, USE), "share of capacity", form="%", panels=USE, down=True)
     return titled(chart, f"Figure 4, over time: use of resources, truth {truth}", of)
 
 
 def cpu_over_time(course: pl.DataFrame, of: Sequence[str], *, truth: str = "contention") -> alt.TopLevelMixin:
-    """Draw the CPU allocated, and the CPU requested by all jobs that have not ended, as multiples of capacity.
+    """Draw over time the CPU allocated, and the CPU requested by all jobs not yet ended, in units of the capacity.
 
-    A dotted line marks where the paper's baseline meets the CPU bottleneck.
+    A dotted line marks when the baseline of Yang, Hong and Tang has allocated all CPU.
     """
     shown = _long(course, truth, CPU)
     chart = _courses(shown, "times the capacity", form=",.1~f", panels=CPU, mark_h=PAPER_CPU_MET_H)
@@ -177,7 +184,7 @@ def cpu_over_time(course: pl.DataFrame, of: Sequence[str], *, truth: str = "cont
 
 
 def _long(course: pl.DataFrame, truth: str, panels: Mapping[str, str]) -> pl.DataFrame:
-    """Return one row per population, arm, moment and panel: the level with its interval, cut to its range."""
+    """Return rows for drawing: by population, arm, time and panel, the value with its interval, clipped if a share."""
     kept = course.filter(pl.col("truth") == truth)
     return pl.concat(
         named(

@@ -1,6 +1,6 @@
-"""The paper's claims next to the gains found: each figure with its relative gain, its gain in points, and intervals.
+"""Gains of every arm over `requested`, next to the gains that Yang, Hong and Tang claim, with intervals.
 
-Pure functions of the runs' rows; nothing is simulated here. Called by `tables`; the charts read the same rows.
+Pure functions of the rows of runs; nothing is simulated here. Called by `tables`; the charts read the same rows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,14 +18,15 @@ from scheduler_core.types import FloatArray
 
 PERCENT: Final = 100.0
 PLACE: Final = tuple(name for name in KEY if name != "arm")
-"""The columns that name a set of paired runs."""
+"""Columns that identify a set of paired runs: runs that differ only in arm and seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A column of the runs' rows, and the gain the paper states at 70 jobs/h under FIFO and its mix.
+    """A metric: its column in the rows of runs, and the gain that Yang, Hong and Tang claim for it.
 
-    `share`: the column is a share of something, so that its gain is given in points as well.
+    They claim it at 70 jobs/h, under FIFO and with their mix 5:15:15:65. If `share`, the metric is a share, so its gain
+    is given in percentage points as well.
     """
 
     column: str
@@ -45,20 +46,20 @@ FIGURES: Final = {
     "mem_used": Figure(column="mem_used_frac", share=True),
     "cpu_used": Figure(column="cpu_used_frac", share=True),
 }
-"""Figures of experiment 1. The paper's utilisation is that of what is allocated; the columns of true use are ours."""
+"""Metrics by name. Yang, Hong and Tang measure utilisation by what is allocated; `*_used` is added here."""
 
 PAPER_CPU_MET_H: Final = 2.0
-"""When the paper's baseline meets the CPU bottleneck."""
+"""Hour at which the baseline of Yang, Hong and Tang has allocated all CPU."""
 
 
 def claim_rows(runs: pl.DataFrame, figures: Sequence[str] = tuple(FIGURES)) -> list[Row]:
-    """Return a row for each figure of every arm but `requested`, under each slowdown model, next to its baseline.
+    """Return one row per metric, arm (except `requested`) and set of paired runs: the gain over `requested`.
 
-    Columns: `requested` and `found` are means over seeds; `gain_pct` is the ratio of the means less one,
-    `gain_points` their difference (of shares only, times 100), `of_oracle` the difference over that of the oracle; each
-    with its 95 % interval paired over seeds. `paper_gain_pct` is the paper's figure; the paper does not state
-    whether its percentages are relative or points. `relative` and `points` compare both readings with it: our interval
-    is `above` or `below` it, or it is `within`.
+    Columns: `requested` and `found` are the means over seeds of the baseline and of the arm. `gain_pct` is the relative
+    gain in percent, `gain_points` the gain in percentage points (metrics that are shares only), and `of_oracle` the
+    gain divided by the oracle's gain; each has a 95 % interval, paired by seed. `paper_gain_pct` is the gain that Yang,
+    Hong and Tang claim. They do not state whether it is relative or in points, so `relative` and `points` compare it
+    with both of our gains: our interval is `above` it, `below` it, or it lies `within` our interval.
     """
     rows: list[Row] = []
     for place, arms in _paired(runs):
@@ -69,7 +70,7 @@ def claim_rows(runs: pl.DataFrame, figures: Sequence[str] = tuple(FIGURES)) -> l
 
 
 def bottleneck_rows(runs: pl.DataFrame) -> list[Row]:
-    """Return when each arm first held nearly all CPU, in hours, next to the paper's figure for its baseline."""
+    """Return the hour at which each arm had allocated 95 % of the CPU, next to that of the published baseline."""
     rows: list[Row] = []
     for place, arms in _paired(runs):
         for arm, values in arms.items():
@@ -80,7 +81,7 @@ def bottleneck_rows(runs: pl.DataFrame) -> list[Row]:
 
 
 def level_rows(runs: pl.DataFrame, columns: Sequence[str]) -> list[Row]:
-    """Return one row per set of paired runs and arm: the mean of each column over seeds, with `_lo` and `_hi`."""
+    """Return one row per set of paired runs and arm: each column's mean over seeds, with its interval."""
     rows: list[Row] = []
     for place, arms in _paired(runs):
         for arm, values in arms.items():
@@ -94,12 +95,12 @@ def level_rows(runs: pl.DataFrame, columns: Sequence[str]) -> list[Row]:
 
 
 def gain_of(arms: Mapping[str, Mapping[str, FloatArray]], arm: str, column: str) -> Interval:
-    """Return the relative gain of an arm over `requested`."""
+    """Return the relative gain of an arm over the arm `requested` in one column, with its interval."""
     return ratio(arms[arm][column], arms[REQUESTED][column]).scaled(1.0, less=1.0)
 
 
 def share_of_oracle(arms: Mapping[str, Mapping[str, FloatArray]], arm: str, column: str) -> Interval:
-    """Return an arm's gain as a share of the oracle's; NaN where the oracle's interval includes no gain."""
+    """Return an arm's gain as a share of the oracle's gain; NaN if the interval of the oracle's gain includes zero."""
     base = arms[REQUESTED][column]
     if ORACLE not in arms:
         return NOTHING
@@ -110,20 +111,20 @@ def share_of_oracle(arms: Mapping[str, Mapping[str, FloatArray]], arm: str, colu
 
 
 def paired(runs: pl.DataFrame, **place: object) -> dict[str, dict[str, FloatArray]]:
-    """Return, for each arm at one place, every column of figures by seed."""
+    """Return the metrics of one set of paired runs: by arm and column, the values in order of seeds."""
     found = runs.filter(*(pl.col(name) == value for name, value in place.items()))
     return next(iter(dict_of for _, dict_of in _paired(found)), {})
 
 
 def _paired(runs: pl.DataFrame) -> Iterator[tuple[Row, dict[str, dict[str, FloatArray]]]]:
-    """Yield each place with its arms in their order, `requested` first: every column of figures by seed."""
+    """Yield each set of paired runs: its keys, and by arm (`requested` first) and column the values by seed."""
     figures = [name for name, kind in runs.schema.items() if kind.is_numeric() and name not in (*KEY, "seed")]
     known = pl.col(figures).cast(pl.Float64).fill_null(float("nan"))
     for key, members in runs.group_by(PLACE, maintain_order=True):
         arms: dict[str, dict[str, FloatArray]] = {REQUESTED: {}}
         for (arm,), own in members.group_by("arm", maintain_order=True):
             values = own.sort("seed", maintain_order=True).select(known).to_numpy()
-            # A figure that is null in every run was not computed.
+            # A column that is null in every run was not computed for this arm.
             told = ~np.isnan(values).all(axis=0)
             arms[str(arm)] = {name: values[:, at] for at, name in enumerate(figures) if told[at]}
         yield dict(zip(PLACE, key, strict=True)) | {"seeds": members["seed"].n_unique()}, arms
@@ -155,7 +156,7 @@ def _spread(name: str, found: Interval) -> Row:
 
 
 def _beside(stated: float | None, found: Interval) -> str | None:
-    """Return whether our interval lies above or below the stated gain, or contains it."""
+    """Return whether our interval lies above or below the claimed gain or contains it; None without a claim."""
     if stated is None or np.isnan([found.low, found.high]).any():
         return None
     if found.low > stated:

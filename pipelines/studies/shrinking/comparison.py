@@ -1,6 +1,7 @@
-"""Claims that compare: gains across mixes, policies and truths, judged by paired differences and their intervals.
+"""Claims that compare gains across mixes, queue policies and slowdown models, judged by paired differences.
 
-Pure functions of the runs' rows; a third verdict is for differences that the seeds do not show. Called by `tables`.
+A claim holds, fails, or is undecided if the intervals are too wide. Pure functions of the rows of runs. Called by
+`tables`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,14 +19,14 @@ from scheduler_core.types import FloatArray
 Arms = Mapping[str, Mapping[str, FloatArray]]
 
 MILDEST: Final = "unchanged"
-"""The paper's slowdown model, under which a smaller request costs nothing."""
+"""The slowdown model of Yang, Hong and Tang: a smaller request does not change the run time."""
 
 ALIKE: Final = "none"
-"""In place of a slowdown model: no gain differs from that under the mildest one."""
+"""Value of `binding_truth` if no slowdown model has a gain that differs from that under `MILDEST`."""
 
 
 class Verdict(StrEnum):
-    """The verdict of the intervals on a claim."""
+    """Whether a claim holds, judged by 95 % intervals."""
 
     HOLDS = "holds"
     FAILS = "fails"
@@ -33,7 +34,7 @@ class Verdict(StrEnum):
 
 
 def judged(intervals: Sequence[Interval]) -> Verdict:
-    """Return whether all of these are above zero, some one is below it, or neither is certain at 95 %.
+    """Return `HOLDS` if all intervals are above zero, `FAILS` if any is below zero, else `UNTOLD`.
 
     >>> judged([Interval(value=2.0, low=1.0, high=3.0), Interval(value=1.0, low=-1.0, high=3.0)])
     <Verdict.UNTOLD: 'not told apart'>
@@ -44,28 +45,29 @@ def judged(intervals: Sequence[Interval]) -> Verdict:
 
 
 def largest_in(runs: pl.DataFrame, figures: Sequence[str], *, across: str, of: str, claim: str) -> list[Row]:
-    """Return, by slowdown model, population and arm, whether `of` gains more than every other value of `across`.
+    """Judge whether the gain is larger at the value `of` of the column `across` than at all its other values.
 
-    `gain_pct V` is the gain at V; `ahead_pct V` is the gain at `of` less that at V, in percentage points, paired by
-    seed. The claim holds where all of these differences are above zero.
+    There is one row per slowdown model, population, arm and metric. Columns: `gain_pct V` is the gain at the value V;
+    `ahead_pct V` is the gain at `of` minus the gain at V, in percentage points, paired by seed. The claim holds if all
+    these differences are above zero.
     """
     return _compared(runs, figures, across=across, of=of, claim=claim, verdict=lambda _, ahead: judged(ahead))
 
 
 def gained_in_all(runs: pl.DataFrame, figures: Sequence[str], *, across: str, of: str, claim: str) -> list[Row]:
-    """Return, by slowdown model, population and arm, whether every value of `across` gains.
+    """Judge whether there is a gain at every value of the column `across`.
 
-    Columns are those of `largest_in`; here the claim holds where every gain is above zero.
+    Rows and columns are those of `largest_in`, but the claim holds if every gain is above zero.
     """
     return _compared(runs, figures, across=across, of=of, claim=claim, verdict=lambda gains, _: judged(gains))
 
 
 def binding_truths(runs: pl.DataFrame, claims: Sequence[Row]) -> list[Row]:
-    """Return rows of claims with the slowdown model that binds each figure of an arm, and its distance to the mildest.
+    """Add to rows of claims the slowdown model under which the gain is smallest.
 
-    `beside_unchanged_pct` is the gain under the row's slowdown model less that under `unchanged`, in percentage points,
-    paired by seed. `binding_truth` is the model with the least gain, `none` where that does not differ from the gain
-    under `unchanged`.
+    Added columns: `beside_unchanged_pct` is the gain under the row's slowdown model minus that under `unchanged`, in
+    percentage points, paired by seed. `binding_truth` is the slowdown model with the smallest gain for this arm and
+    metric, or `none` if its gain does not differ from that under `unchanged`.
     """
     truths = runs["truth"].unique(maintain_order=True).to_list()
     if MILDEST not in truths:
@@ -89,14 +91,14 @@ def _place(row: Row) -> Row:
 
 
 def _binding(by_truth: Mapping[str, Interval], *, falls: bool) -> str:
-    """Return the slowdown model with the least gain, or the least fall, if the difference is certain."""
+    """Return the slowdown model with the smallest gain (with `falls`: smallest decrease), or `none` if uncertain."""
     lost = {truth: each.scaled(-1.0 if falls else 1.0) for truth, each in by_truth.items()}
     least = min(lost, key=lambda truth: lost[truth].value)
     return least if max(lost[least].low, lost[least].high) < 0.0 else ALIKE
 
 
 def _less(arms: Arms, other: Arms, arm: str, column: str) -> Interval:
-    """Return the relative gain of an arm at one place less that at another, in percentage points."""
+    """Return the relative gain of an arm in one set of paired runs minus that in another, in percentage points."""
     pairs = (each[name][column] for each in (arms, other) for name in (arm, REQUESTED))
     return ratio_difference(*pairs).scaled(PERCENT)
 

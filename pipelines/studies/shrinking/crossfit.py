@@ -1,6 +1,7 @@
-"""Predictors for the jobs of a pool: models trained without the job's group, the registry's champions, or the oracle.
+"""Predictors for the jobs of a pool: cross-fitted models, the champions of the registry, or the oracle.
 
-Trains and predicts; nothing is simulated, and no bundle is written. Called by the studies that draw measured jobs.
+Cross-fitted models: each job is predicted by models that were not trained on jobs of its group. No bundle is written.
+Called by the studies that draw measured jobs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,20 +37,20 @@ _KEYS: Final = ("job_id", "role")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """The models of one fold, of run time and use, and the history of the groups they were trained on."""
+    """The run-time and usage models of one fold, and the history of the jobs that they were trained on."""
 
     models: tuple[TrainedModel, ...]
     trained: History
     until: datetime
 
     def predictor(self, history: History) -> InProcessPredictor:
-        """Return the predictor over a history."""
+        """Return a predictor with the models of this fold, whose history features come from `history`."""
         return InProcessPredictor(bundles={model.name: _bundle(model, history, self.until) for model in self.models})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossfit:
-    """Models by fold, the fold that holds out each job of the pool (n,), and the history of all jobs."""
+    """The models of each fold, the fold number that predicts each job of the pool (n,), and the history of all jobs."""
 
     folds: tuple[Fold, ...]
     fold_of: IntArray
@@ -67,16 +68,16 @@ def crossfit(
     nthread: int = 1,
     talk: Talk = lambda _: None,
 ) -> Crossfit:
-    """Train run-time and usage models as `taut train` does, once for each fold without the groups it holds out.
+    """Train run-time and usage models as `taut train` does, once per fold, without the groups that the fold holds out.
 
     Parameters
     ----------
     pool
-        The jobs to predict for, of the same trace.
+        The jobs that will be predicted, of the same trace.
     jobs, usage
-        Canonical tables of one trace; every role is trained on.
+        Canonical tables of one trace; jobs of all roles are trained on.
     folds, seed
-        No group is split between folds.
+        Number of folds, and the seed that assigns groups to them; no group is split between folds.
 
     Raises
     ------
@@ -124,14 +125,17 @@ def _bundle(model: TrainedModel, history: History, created: datetime) -> Bundle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldedPredictor:
-    """Predict for each job by the predictor of its fold."""
+    """A predictor that uses for each job the models of the fold that holds the job out."""
 
     folds: Sequence[Predictor]
     fold_of: Mapping[Job, int]
 
     @classmethod
     def of(cls, crossfit: Crossfit, pool: Pool) -> Self:
-        """Return the predictor of the pool's jobs: each sees what had ended before its submission, as when served."""
+        """Return the predictor of the pool's jobs.
+
+        As in the service, history features use all jobs that ended before a job's submission, its own group included.
+        """
         numbers = crossfit.fold_of.tolist()
         return cls(
             folds=[fold.predictor(crossfit.whole) for fold in crossfit.folds],
@@ -160,7 +164,7 @@ class FoldedPredictor:
         return PeakUse(runs=runs, **use)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
-        """Return the knowledge of resources of the run-time model of each job (n,)."""
+        """Return what the run-time model of each job (n,) knows about resources: importance and range of requests."""
         known = [Knowledge()] * len(jobs)
         for predictor, members in self._members(jobs):
             answers = predictor.knowledge([jobs[row] for row in members.tolist()])
@@ -169,17 +173,17 @@ class FoldedPredictor:
         return known
 
     def _members(self, jobs: Sequence[Job]) -> list[tuple[Predictor, IntArray]]:
-        """Return each fold's predictor with its rows of `jobs`, ascending."""
+        """Return each fold's predictor with the ascending row numbers in `jobs` that it predicts."""
         fold = np.array([self.fold_of[job] for job in jobs], dtype=np.int64)
         members = [np.flatnonzero(fold == number) for number in range(len(self.folds))]
         return [(self.folds[number], rows) for number, rows in enumerate(members) if len(rows)]
 
 
 def looking_back(pool: Pool, jobs: pl.DataFrame) -> int:
-    """Return how many jobs of the pool have a run of their own group and role, among `jobs`, that ended before them.
+    """Return how many jobs of the pool were submitted after a job of the same group and role in `jobs` had ended.
 
-    Models are trained on other groups, but histories are whole: the predictions of such a job rest on its own group's
-    earlier runs, as when served.
+    Models are trained on other groups, but history features use all jobs: the predictions of such a job use earlier
+    runs of its own group, as they would in the service.
     """
     key = ["group", "role"]
     first = jobs.filter(pl.col("group").is_not_null()).group_by(key).agg(pl.col("end_ts").min().alias("first_end_ts"))
@@ -197,7 +201,7 @@ class PredictorName(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictorConfig:
-    """The options of a study that draws measured jobs: which trace, and what predicts for its jobs."""
+    """Options of studies that draw measured jobs: the trace, and the predictor for its jobs."""
 
     trace: str | None = trace_option()
     predictor: PredictorName = option(
@@ -212,7 +216,7 @@ class PredictorConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
-    """Jobs to draw from, their predictor, and notes on how it was made."""
+    """A pool of jobs to draw from, the predictor for them, and notes on how the predictor was made."""
 
     pool: Pool
     predictor: Predictor
@@ -220,7 +224,7 @@ class Predicted:
 
 
 def predicted(config: PredictorConfig, context: Context, cluster: str | None = None) -> Predicted:
-    """Read the jobs of the paper's four kinds, and open or train their predictor."""
+    """Read the jobs of the four task types of the mixes, and open or train the predictor for them."""
     lake, trace = context.lake(), context.trace(config.trace)
     jobs, usage = (lake.table(table, trace, cluster).collect() for table in ("jobs", "usage"))
     jobs = jobs.filter(pl.col("task_type").is_in(TYPES))

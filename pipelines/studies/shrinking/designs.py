@@ -1,6 +1,6 @@
-"""The designs of the shrinking studies, and how one is run: from a pool and its predictor to tables of rows.
+"""The designs of four shrinking studies, and the function that runs a design: from a pool of jobs to tables.
 
-Options and charts are in `study`. Called by it.
+Charts are in `study`. Called by `study`.
 """
 
 import math
@@ -27,7 +27,7 @@ LEAST_SEEDS: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(PredictorConfig):
-    """Options of every design; replication i draws its arrivals from seed + i."""
+    """Options of the studies with a design. Replication i draws its arrivals with the seed `seed` + i."""
 
     cluster: str | None = cluster_option()
     loads: tuple[float, ...] = option(
@@ -44,9 +44,10 @@ class Config(PredictorConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """The design of one study: its factors, arms and tables, and the load at which runs are recorded over time.
+    """The design of one study: the arms, mixes, policies and loads to simulate, and the tables to make.
 
-    `experiment` is the number in the paper, as the column of that name has it.
+    `experiment` is the number of the experiment by Yang, Hong and Tang, or `ablate`; it is written to the column of
+    that name. Runs at the load `watched_per_h` are recorded over time.
     """
 
     experiment: str
@@ -72,9 +73,9 @@ ABLATION: Final = Design(experiment="ablate", arms=ABLATION_ARMS, tables=ABLATIO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """Tables of rows by what they are about, the runs behind them, and the notes that belong to every figure.
+    """The results of a design: tables of rows by name, the runs they were made from, and notes on all of them.
 
-    `jobs` counts the jobs of the pool that is drawn from.
+    `jobs` is the number of jobs in the pool from which arrivals are drawn.
     """
 
     experiment: str
@@ -86,7 +87,7 @@ class Results:
     notes: tuple[str, ...]
 
     def rows(self) -> list[Row]:
-        """Return the rows of all tables, each with its experiment, workload, trace and table (`about`)."""
+        """Return the rows of all tables, each with experiment, workload, trace, and name of its table (`about`)."""
         of = {"experiment": self.experiment, "workload": self.workload, "trace": self.trace}
         return [{**of, "about": about, **row} for about, rows in self.tables.items() for row in told(rows)]
 
@@ -103,7 +104,7 @@ def results_of(
     Raises
     ------
     BadUsage
-        If there are too few seeds for an interval, or the pool lacks a kind of the paper's mixes.
+        If there are too few seeds for an interval, or the pool lacks jobs of a task type of the mixes.
     """
     if config.seeds < LEAST_SEEDS:
         raise BadUsage(f"found {config.seeds} seeds, expected at least {LEAST_SEEDS} for an interval")
@@ -133,7 +134,7 @@ def results_of(
 
 
 def told(rows: Sequence[Row]) -> list[Row]:
-    """Return rows of one kind, all with the same columns, without columns that are null in all of them.
+    """Give all rows of a table the same columns, and leave out columns that are null or NaN in every row.
 
     >>> told([{"arm": "a", "killed": None, "p99": 1.0}, {"arm": "b", "killed": None}])
     [{'arm': 'a', 'p99': 1.0}, {'arm': 'b', 'p99': None}]
@@ -147,7 +148,7 @@ def _unknown(value: object) -> bool:
 
 
 def workload_of(pool: Pool) -> str:
-    """Return whether the jobs are real or synthetic, and how they arrive."""
+    """Return in words whether the jobs are real or synthetic, and how they are drawn."""
     trace = trace_of(pool.jobs)
     kind = {"pai": "real", "pai-synth": "synthetic"}.get(trace, f"of {trace}")
     return f"{kind} jobs drawn with replacement by type"
@@ -156,7 +157,7 @@ def workload_of(pool: Pool) -> str:
 def notes_of(
     pool: Pool, config: Config, settings: SimulationSettings, advice: Advice, loads: Sequence[float]
 ) -> list[str]:
-    """Return the assumptions behind every figure that no row states."""
+    """Return notes on jobs, arrivals, intervals and parameters, which apply to all rows of the study."""
     policy = settings.shrink_policy
     kinds = [entry.job.task_type for entry in pool.jobs]
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))

@@ -1,6 +1,7 @@
-"""Gain against harm: share of the oracle's gain, kills and stretch over thresholds, margins and eased floors.
+"""The frontier of gain against harm of Algorithm 1, over its thresholds, margins and lowered floors.
 
-Recommends by one predictor under many policies, and runs all of them under the same arrivals. Called by `study`.
+Gain is the share of the oracle's gain in finished jobs; harm is kills and stretch (run time divided by recorded run
+time). All parameter sets share one predictor and are simulated with the same arrivals. Called by `study`.
 """
 
 import math
@@ -22,16 +23,16 @@ from scheduler_core.shrink import PAPER_ALPHA0, ShrinkPolicy
 from scheduler_core.types import FloatArray, IntArray, Job, Knowledge, PeakUse, Predictor, Recommendation, RunTimes
 
 THETAS: Final = (0.01, 0.02, 0.1, 0.25, 1e9)
-"""The last one lets every change of the predicted run time pass."""
+"""Thresholds on the relative change of the predicted run time; the last one accepts any change."""
 MARGINS: Final = (0.1, 0.25, 0.5, 1.0)
-"""Above the floors of every resource alike, on top of the model's own margins."""
+"""Relative margins added to the floors of all resources."""
 EASED: Final = (0.9, 0.8, 0.65, 0.5)
-"""Factors on floors, to see the gain and harm of lower ones."""
+"""Factors that floors are multiplied by, to measure gain and harm of lower floors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A policy, and factors on the predicted needs: of CPU and GPU (`soft`), and of memories (`hard`)."""
+    """One parameter set: a policy, and factors on predicted use of CPU and GPU (`soft`) and of memories (`hard`)."""
 
     policy: ShrinkPolicy = field(default_factory=ShrinkPolicy)
     soft: float = 1.0
@@ -39,7 +40,11 @@ class Point:
 
 
 def points() -> list[Point]:
-    """Return the grid around what is usual: thresholds, margins, easier floors, fewer candidates, held importance."""
+    """Return the parameter sets: the default policy first, then variations of it.
+
+    They vary the threshold, the margins, the floors, the candidate shares (`alpha0`), and whether important resources
+    are never shrunk (`sure_runs`).
+    """
     policy = ShrinkPolicy()
     held = replace(policy, sure_runs=math.inf)
     return [
@@ -61,22 +66,22 @@ def _with_margin(policy: ShrinkPolicy, margin: float) -> ShrinkPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eased:
-    """A predictor whose predicted needs are multiplied by a factor; the rest is unchanged."""
+    """A predictor that multiplies the peak use predicted by another one: CPU and GPU by `soft`, memories by `hard`."""
 
     inner: Predictor
     soft: float
     hard: float
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Predict run times as the inner one does."""
+        """Return the run times that the inner predictor predicts."""
         return self.inner.run_times(jobs, rows, requests)
 
     def knowledge(self, jobs: Sequence[Job]) -> Sequence[Knowledge]:
-        """Return the knowledge of the inner one."""
+        """Return the knowledge of the inner predictor."""
         return self.inner.knowledge(jobs)
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Predict as the inner one does, times the factors."""
+        """Return the peak use that the inner predictor predicts, multiplied by the factors."""
         use = self.inner.peak_use(jobs)
         return PeakUse(
             cpu_cores=use.cpu_cores * self.soft,
@@ -95,16 +100,17 @@ def frontier(
     seeds: Sequence[int],
     grid: Sequence[Point] | None = None,
 ) -> list[Row]:
-    """Return a row per point of the grid and population: its parameters, its share of the oracle's gain, its harm.
+    """Return one row per parameter set and population: the parameters, the gain and the harm.
 
-    `share` is of the oracle's gain in finished jobs, its interval over the seeds; `killed` and `stretched_share` count
-    every distinct job of the pool once, and `stretch_p99` is over started jobs, the mean over the seeds.
-    `completed_beside` is how many jobs more than the first point's finish, its interval paired over the seeds.
+    Columns: `share` is the share of the oracle's gain in finished jobs, with its interval over seeds. `killed` and
+    `stretched_share` count every distinct job of the pool once. `stretch_p99` is the p99 over started jobs, averaged
+    over seeds. `completed_beside` is the number of finished jobs minus that of the first parameter set, with its
+    interval paired by seed.
 
     Raises
     ------
     BadUsage
-        If the pool holds no job of a kind of the paper's mix other than GNN.
+        If the pool lacks jobs of a task type of the mix other than GNN.
     """
     varied = points() if grid is None else grid
     arms = {f"point {number}": _arm(each) for number, each in enumerate(varied)}
@@ -137,7 +143,9 @@ def frontier(
 
 
 def undominated(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of which none in the same place has more gain with less or equal harm, most gain first.
+    """Return the Pareto-optimal rows, most gain first within each set of paired runs.
+
+    A row is left out if another row has more gain, no more kills, and no higher p99 of stretch.
 
     >>> found = undominated([dict(share=s, killed=k, stretch_p99=1.0) for s, k in ((0.4, 0), (0.3, 0), (0.5, 2))])
     >>> [row["share"] for row in found]

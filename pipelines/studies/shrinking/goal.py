@@ -1,6 +1,7 @@
-"""The goal under contention, and the harm of every arm: the bound, the value found, and whether it is met.
+"""The goal of shrinking under the slowdown model `contention` and whether it is met; and the harm of every arm.
 
-Pure functions of the runs' rows and of the advice; nothing is simulated here. Called by `tables`.
+The goal bounds the share of the oracle's gain, the killed jobs, and the p99 of stretch (run time divided by recorded
+run time). Pure functions of the rows of runs and of recommendations; nothing is simulated here. Called by `tables`.
 """
 
 import math
@@ -30,14 +31,14 @@ TRUTH: Final = "contention"
 HELD: Final = tuple(f"{name}_allocated_frac" for name in SHORT.values())
 
 BINDS_FROM: Final = 0.5
-"""A resource binds when at least this share of the waiting jobs lacks it."""
+"""Share of the waiting jobs that must lack a resource for it to count as a bottleneck."""
 
 
 def goal_rows(runs: pl.DataFrame, arm: str) -> list[Row]:
-    """Return the three demands on an arm at every place that was run under contention.
+    """Return three rows per set of paired runs under contention: one for each part of the goal, for one arm.
 
-    `asked` is the bound, `found` the mean over seeds (of kills: their sum) with its interval; it is met by the value
-    found, not by the whole interval.
+    Columns: `asked` is the bound. `found` is the mean over seeds with its interval, or for kills the sum over seeds.
+    `met` tells whether `found` is within the bound; its interval may exceed it.
     """
     rows: list[Row] = []
     for place in _places(runs.filter(pl.col("truth") == TRUTH)):
@@ -60,10 +61,10 @@ def goal_rows(runs: pl.DataFrame, arm: str) -> list[Row]:
 
 
 def harm_rows(runs: pl.DataFrame) -> list[Row]:
-    """Return the kills and stretch of every arm, and which resources were short, by place.
+    """Return one row per set of paired runs and arm: kills, stretch, and the resources that waiting jobs lacked.
 
-    `*_lacked_share` is the share of waiting jobs that could not start for lack of the resource, were all others free;
-    `bottleneck` names those that half of them lacked, most lacked first: `cpu+gpu` where both bind.
+    Columns: `*_lacked_share` is the share of waiting jobs that could not start even if all other resources were free.
+    `bottleneck` joins the resources that at least half of the waiting jobs lacked, most lacked first: `cpu+gpu`.
     """
     rows: list[Row] = []
     for place in _places(runs):
@@ -88,11 +89,11 @@ def harm_rows(runs: pl.DataFrame) -> list[Row]:
 
 
 def row_harm_rows(pool: Pool, advice: Advice) -> list[Row]:
-    """Count the harm under contention once for each distinct job of the pool, however often it is drawn.
+    """Return kills and stretch under contention by arm, with each distinct job of the pool counted once.
 
-    `killed_hi` is the upper end of the exact interval: what so few rows can bound, were they independent. Runs of one
-    group are not, so `groups_killed_hi` bounds the share of groups that lose any job; groups of one user may depend on
-    each other, and `largest_user_share` says how many of the jobs that is.
+    `killed_hi` is the upper end of the exact 95 % interval of the share of killed jobs, if jobs were independent. Jobs
+    of one group are not, so `groups_killed_hi` bounds the share of groups in which any job is killed. Groups of one
+    user may depend on each other too: `largest_user_share` is the share of jobs of the user with most jobs.
     """
     gangs = gangs_of(pool.frame)
     group = np.unique(leak_key(pool.frame).to_numpy(), return_inverse=True)[1]
@@ -134,7 +135,7 @@ def row_harm_rows(pool: Pool, advice: Advice) -> list[Row]:
 
 
 def bottleneck_of(lacked: Mapping[str, float]) -> str:
-    """Return the resources that bind, most lacked first; `none` where waiting jobs lack none, or no job waits.
+    """Return the resources that at least half of the waiting jobs lack, most lacked first, or `none`.
 
     >>> bottleneck_of({"cpu": 0.7, "mem": 0.0, "gpu": 0.9})
     'gpu+cpu'
@@ -144,7 +145,7 @@ def bottleneck_of(lacked: Mapping[str, float]) -> str:
 
 
 def _mean_known(shares: FloatArray | None) -> float:
-    """Return the mean over the seeds in which some job waited."""
+    """Return the mean over the seeds in which some job waited; NaN if none did."""
     if shares is None or np.isnan(shares).all():
         return math.nan
     return float(np.nanmean(shares))

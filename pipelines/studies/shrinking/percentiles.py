@@ -1,7 +1,7 @@
-"""Right-sizing by percentiles of a group's earlier runs: published rules, to compare with learnt floors.
+"""Right-sizing by percentiles of a group's earlier runs: published rules, to compare with floors from models.
 
-The rules look at one figure per run (means of CPU and GPU, peaks of memory), as that is what traces keep; systems that
-sample every minute see more. Called by `arms`.
+Traces keep one value per run and resource (mean CPU and GPU, peak memory), so the rules are applied to these values.
+The published systems apply them to samples of every few minutes. Called by `arms`.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ MEM_HALF_LIFE_S: Final = 48 * 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A percentile of earlier use (1 is the peak), its margin, and the half-lives by which older runs lose weight."""
+    """A percentile rule: percentile levels (1 is the maximum), relative margin, and half-lives of a run's weight."""
 
     what: str
     cpu_level: float
@@ -55,7 +55,7 @@ RULES: Final = {
         mem_half_life_s=MEM_HALF_LIFE_S,
     ),
 }
-"""By name.
+"""Published rules by name.
 
 References
 ----------
@@ -66,9 +66,9 @@ half-lives of 12 hours (CPU) and 48 hours (memory), the peak for memory that mus
 
 
 def past_use(frame: pl.DataFrame, rule: Rule) -> PeakUse:
-    """Size every job (n) of a pool by the runs of its group and role that had ended before its submission.
+    """Return percentiles of use for every job (n), over runs of its group and role that ended before its submission.
 
-    `frame` are canonical jobs joined with their use. A job whose group is unknown, or has no earlier run, is NaN.
+    `frame` has canonical jobs joined with their use. Without a known group or an earlier run, the values are NaN.
     """
     submit_s, end_s = (frame[name].dt.epoch("us").to_numpy() / 1e6 for name in ("submit_ts", "end_ts"))
     used = np.column_stack([frame[name].cast(pl.Float64).to_numpy() for name in USED.values()])
@@ -89,14 +89,14 @@ def past_use(frame: pl.DataFrame, rule: Rule) -> PeakUse:
 
 
 def weighted_percentile(values: FloatArray, weights: FloatArray, level: float) -> float:
-    """Return the smallest value up to which at least `level` of the weight lies.
+    """Return the smallest value such that the values up to it have at least a share `level` of the total weight.
 
     >>> weighted_percentile(np.array([3.0, 1.0, 2.0]), np.ones(3), 0.6)
     2.0
     """
     order = np.argsort(values, kind="stable")
     below = np.cumsum(weights[order])
-    # A sum of floats may end just below its own total: the last value is the peak, whatever was rounded.
+    # Rounding may put the target slightly above the last sum; at level 1 the answer must be the last value.
     at = min(int(np.searchsorted(below, level * below[-1] * (1.0 - 1e-12))), len(values) - 1)
     return float(values[order[at]])
 
@@ -105,14 +105,14 @@ def _weighing(rule: Rule, name: str, age_s: FloatArray) -> tuple[FloatArray, flo
     is_memory = name.endswith("mem_gib")
     level = rule.mem_level if is_memory else rule.cpu_level
     half_life_s = rule.mem_half_life_s if is_memory else rule.cpu_half_life_s
-    # From the newest on, so that even the oldest keep some weight.
+    # Age is counted from the newest run, so that weights do not all underflow to 0.
     weights: FloatArray = 0.5 ** ((age_s - age_s.min()) / half_life_s)
     return weights, level
 
 
 @dataclass(frozen=True, slots=True)
 class WithUse:
-    """Replace the predicted peak use by another, of the same jobs in order; the run-time model does not decide."""
+    """A predictor that returns a given peak use for the same jobs in order, and makes the run-time model not count."""
 
     predictor: Predictor
     use: PeakUse
@@ -122,9 +122,9 @@ class WithUse:
         return self.predictor.run_times(jobs, rows, requests)
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:  # noqa: ARG002 -- the protocol gives the signature
-        """Return the given use."""
+        """Return the given peak use."""
         return self.use
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:
-        """Return no knowledge for every job."""
+        """Return empty knowledge for every job, so that Algorithm 1 sizes by floors alone."""
         return [Knowledge()] * len(jobs)

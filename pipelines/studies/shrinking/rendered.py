@@ -1,6 +1,6 @@
-"""Tables of the shrinking studies for the screen: claims with a column for each arm, and a selection of harm and goal.
+"""Tables of the shrinking studies for the screen, with selected columns; claims have one column per arm.
 
-All figures are in the rows themselves (`--format json`). Called by `study`.
+`--format json` gives the rows with all columns. Called by `study`.
 """
 
 import math
@@ -22,7 +22,7 @@ TITLES: Final = {
     "binding": "Which resources waiting jobs lack, and what keeps their slack in place (contention, devices=all)",
     "jobs_harmed": "Harm under contention, each distinct job counted once: exact 95 % bounds of jobs and of groups",
 }
-"""The tables that are rendered, in this order; the others are in the rows only."""
+"""Titles of the tables shown on screen, in this order; other tables are only in the JSON and CSV output."""
 
 BINDING_TITLE: Final = (
     "The slowdown model that leaves least of each of the paper's figures (devices=all; none: no difference)"
@@ -48,11 +48,11 @@ _PART: Final[Mapping[str, int]] = {
     "killed": 1,
     "stretch_p99": 3,
 }
-"""Columns of the ablation that are rendered with their intervals, and their decimals."""
+"""Columns of the ablation table that are shown with their interval, and their number of decimals."""
 
 
 def rendered(results: Results) -> list[tuple[str, list[Row]]]:
-    """Return each table with its title, the claims first."""
+    """Return the title and rows of each table for the screen, in the order of `TITLES`."""
     found = []
     for about, title in TITLES.items():
         if rows := results.tables.get(about):
@@ -74,7 +74,7 @@ def _rendered(about: str, rows: Sequence[Row]) -> list[Row]:
 
 
 def _judged(row: Row) -> Row:
-    """Return a comparing claim with each gain and each lead in one cell with its interval."""
+    """Return a row of a judged claim, with each gain and each difference of gains in one cell with its interval."""
     told: Row = {name: row[name] for name in ("gnn", "truth", "arm", "figure")}
     for name in row:
         unit, _, value = name.partition(" ")
@@ -85,7 +85,7 @@ def _judged(row: Row) -> Row:
 
 
 def _binding(rows: Sequence[Row]) -> list[Row]:
-    """Put the arms of a figure in one row, each with the slowdown model under which it gains least."""
+    """Return one row per metric, with a column for each arm: the slowdown model under which the arm gains least."""
     lines: dict[tuple[object, ...], Row] = {}
     for row in rows:
         if row["paper_gain_pct"] is not None:
@@ -100,7 +100,7 @@ def _part(row: Row) -> Row:
 
 
 def _by_arm(rows: Sequence[Row]) -> list[Row]:
-    """Put the arms of a figure in one row; its gain in points has a row of its own."""
+    """Return one row per metric and unit (relative gain in %, or gain in points), with a column for each arm."""
     lines: dict[tuple[object, ...], Row] = {}
     for row in rows:
         if row["figure"] not in _FIGURES:
@@ -120,7 +120,7 @@ def _by_arm(rows: Sequence[Row]) -> list[Row]:
 
 
 def _varied(rows: list[Row]) -> list[Row]:
-    """Leave out mix and policy where they are the same in every row."""
+    """Leave out the columns `mix` and `policy` if equal in every row, and the oracle's share of its own gain."""
     same = {name for name in ("mix", "policy") if len({row[name] for row in rows}) == 1}
     return [
         {name: value for name, value in row.items() if name not in same and name != "oracle_of_oracle"} for row in rows
@@ -132,7 +132,7 @@ def _cell(row: Row, column: str) -> str:
 
 
 def _within(row: Row, column: str, decimals: int, *, sign: str = "") -> str:
-    """Return a figure with its interval."""
+    """Return the value of a column with its interval, as text."""
     return _spanned(row[column], row[f"{column}_lo"], row[f"{column}_hi"], decimals, sign=sign)
 
 

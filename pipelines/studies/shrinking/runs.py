@@ -1,6 +1,6 @@
-"""Runs of a grid of cases under every policy, slowdown model and arm: one row per run, and levels over time.
+"""Simulation runs of every case under every policy, slowdown model and arm: one row per run, and courses over time.
 
-Also counts which resources waiting jobs lack. `claims` and `goal` make tables of the rows. Called by `designs`.
+Also counts which resources waiting jobs lack. `claims` and `goal` make tables from the rows. Called by `designs`.
 """
 
 import math
@@ -31,22 +31,26 @@ POLICIES: Final[Mapping[str, Discipline]] = {
     "srtf": Discipline(policy="srtf", preempt=False),
     "drf": Discipline(policy="drf"),
 }
-"""The paper's policies; its SRTF orders the queue and stops no job."""
+"""The queue policies of Yang, Hong and Tang. Their SRTF only orders the queue; it preempts no job."""
 
 KEY: Final = ("mix", "gnn", "devices", "rate_per_h", "policy", "truth", "arm")
-"""The columns that name a run, with its seed."""
+"""Columns that identify a run together with `seed`. `truth` is the slowdown model that runs are simulated under."""
 
 SHORT: Final[Mapping[str, str]] = {"cpu_cores": "cpu", "mem_gib": "mem", "gpus": "gpu"}
-"""By resource, how columns of figures begin."""
+"""Prefix of each resource in the column names of metrics."""
 
 STEP_S: Final = 300.0
 FULL_FRAC: Final = 0.95
-"""A resource counts as met when this much of it is held, on average over a step."""
+"""Share of a resource that must be allocated, on average over a step, for it to count as fully allocated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """`runs`: one row per run, `KEY`, seed and figures; `over_time`: a row per step of the runs recorded over time."""
+    """The results of simulation runs.
+
+    `runs` has one row per run: the columns `KEY`, the seed, and metrics. `over_time` has one row per time step of the
+    runs recorded over time.
+    """
 
     runs: pl.DataFrame
     over_time: pl.DataFrame
@@ -61,9 +65,9 @@ def run_cases(
     policies: Sequence[str] = ("fifo",),
     watched_per_h: float | None = None,
 ) -> Outcomes:
-    """Run every case under each policy, truth and arm; those at the load `watched_per_h` are recorded over time."""
+    """Simulate every case under each policy, slowdown model and arm; record runs at load `watched_per_h` over time."""
     working = gangs_of(pool.frame)
-    # A drawn job is work to be done: it completes, however the recorded one ended.
+    # A drawn job completes, even if the recorded job failed.
     gangs = replace(working, fails=np.zeros_like(working.fails))
     of = {id(case.arrivals): case for case in cases}
     rows: list[dict[str, object]] = []
@@ -87,21 +91,23 @@ def run_cases(
 
 
 def asked_cores(run: Run) -> float:
-    """Return the CPU cores that a submitted gang is queued with on average: its request, or what it is shrunk to."""
+    """Return the mean CPU cores that gangs are queued with, after shrinking if the arm shrinks them."""
     workload, counted = run.schedule.workload, ~run.schedule.never_fits
     cores = workload.granted_units[:, 0] * workload.instances / UNITS[0]
     return float(cores[counted].mean()) if counted.any() else float("nan")
 
 
 def _lacked(run: Run) -> dict[str, float]:
-    """Return the shares of waiting jobs that lack each resource, under the names of its other columns."""
+    """Return the share of waiting jobs that lack each resource, by column name."""
     return {f"{SHORT[name]}_lacked_share": share for name, share in lacking(run.schedule).items()}
 
 
 def over_time(run: Run) -> dict[str, FloatArray]:
-    """Return a run's course in steps of five minutes: shares of capacity held, drawn and asked for, and jobs.
+    """Return the course of a run in steps of five minutes, by column.
 
-    `asked_*` is what all submitted jobs that had not ended by the step's end were queued with, over capacity.
+    Columns: `allocated_*`, `used_*` and `asked_*` are shares of the capacity of each resource; `deployed`, `completed`
+    and `waiting` count jobs. `asked_*` sums the requests of all submitted jobs that have not ended by the end of the
+    step.
     """
     schedule = run.schedule
     course = series(schedule, STEP_S, uses=run.uses)
@@ -120,14 +126,14 @@ def over_time(run: Run) -> dict[str, FloatArray]:
 
 
 def cpu_met_h(levels: Mapping[str, FloatArray]) -> float:
-    """Return when 95 % of the CPU was first allocated, in hours; the whole window if it never was."""
+    """Return the hour at which 95 % of the CPU was first allocated; the length of the run if it never was."""
     full = levels["allocated_cpu_cores_frac"] >= FULL_FRAC
     hours = levels["time_h"]
     return float(hours[full.argmax()]) if full.any() else float(hours[-1] + STEP_S / SECONDS_PER_HOUR)
 
 
 def _asked(schedule: Schedule, resource: int, until_s: FloatArray) -> FloatArray:
-    """Return what submitted jobs that have not ended ask for at each moment (k,), in cores, GiB or GPUs."""
+    """Return the summed requests of submitted jobs that have not ended at each time (k,), in cores, GiB or GPUs."""
     workload, counted = schedule.workload, ~schedule.never_fits
     units = (workload.granted_units[:, resource] * workload.instances)[counted] / UNITS[resource]
     ends_s = np.nan_to_num(schedule.finished_s[counted], nan=np.inf)
@@ -152,14 +158,15 @@ def _key(case: Case, policy: str, run: Run) -> dict[str, object]:
 
 
 LOOK_S = SECONDS_PER_HOUR / 2.0
-"""Seconds between two samples of a run."""
+"""Seconds between the times at which waiting jobs are counted."""
 
 
 def lacking(schedule: Schedule, *, look_s: float = LOOK_S) -> dict[str, float]:
-    """Return, by resource, the share of waiting jobs that lack it, over jobs and moments; NaN where no job waits.
+    """Return the share of waiting jobs that lack each resource, over jobs and sampled times; NaN if none waits.
 
-    A gang lacks a resource if machines have no room for all its instances even were they empty in every other one.
-    So a job may lack several, and one that finds each resource on other machines lacks none.
+    A job lacks a resource if the machines have too little of it free for all instances of its gang, even if the other
+    resources were entirely free. So a job may lack several resources. A job lacks none if each resource is free in
+    sufficient amount, though on different machines.
     """
     waited, lacked = 0, np.zeros(len(RESOURCES))
     for now_s in np.arange(look_s, schedule.end_s, look_s).tolist():
@@ -171,7 +178,7 @@ def lacking(schedule: Schedule, *, look_s: float = LOOK_S) -> dict[str, float]:
 
 
 def _waiting(schedule: Schedule, now_s: float) -> tuple[IntArray, IntArray]:
-    """Return what an instance of each waiting job would be given (w, 3), and the jobs (w)."""
+    """Return the waiting jobs (w,), preceded by what an instance of each would be allocated, in units (w, 3)."""
     workload = schedule.workload
     waits: BoolArray = (workload.arrive_s <= now_s) & ~schedule.never_fits & ~(schedule.finished_s <= now_s)
     waits[schedule.job[_running(schedule, now_s)]] = False
@@ -187,7 +194,7 @@ def _running(schedule: Schedule, now_s: float) -> BoolArray:
 
 
 def _free(schedule: Schedule, now_s: float) -> IntArray:
-    """Return what every machine has left (m, 3)."""
+    """Return the free capacity of every machine, in units (m, 3)."""
     workload, job = schedule.workload, schedule.job
     each = np.where(schedule.full[:, None], workload.request_units[job], workload.granted_units[job])
     run = np.repeat(np.arange(len(job)), np.diff(schedule.host_offsets))
@@ -198,7 +205,7 @@ def _free(schedule: Schedule, now_s: float) -> IntArray:
 
 
 def _room(free: IntArray, units: IntArray) -> FloatArray:
-    """Return how many instances all machines together have room for by each resource alone (w, 3)."""
+    """Return how many instances of each waiting job fit on all machines, by each resource alone (w, 3)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         fitting = np.floor(free[:, None, :] / units[None, :, :])
     # A resource that is not requested is never lacking.
@@ -207,7 +214,7 @@ def _room(free: IntArray, units: IntArray) -> FloatArray:
 
 
 def course_of(over_time: pl.DataFrame) -> pl.DataFrame:
-    """Return the mean course over seeds, with Student's interval of every column as `_lo` and `_hi`."""
+    """Return the course of runs averaged over seeds, with the 95 % interval of each column as `_lo` and `_hi`."""
     if over_time.is_empty():
         return over_time
     keys = ["mix", "gnn", "devices", "rate_per_h", "policy", "truth", "arm", "time_h"]

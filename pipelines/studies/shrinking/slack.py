@@ -1,6 +1,6 @@
-"""Slack: what jobs request beyond their need, how much each reason leaves of it, and which resource waiting jobs lack.
+"""Slack (requests beyond use): how much of it each arm leaves, for what reasons, and what waiting jobs lack.
 
-Pure functions of the advice; nothing is simulated here. Called by `tables`.
+Pure functions of the recommendations; nothing is simulated here. Called by `tables`.
 """
 
 from collections import defaultdict
@@ -22,10 +22,11 @@ UNIT: Final = {"cpu_cores": "core-hours", "mem_gib": "GiB-hours", "gpus": "GPU-h
 
 
 def slack_rows(pool: Pool, advice: Advice) -> list[Row]:
-    """Return, by arm, type, resource and reason, resource-hours per arrival of the paper's mix.
+    """Return one row per population, arm, task type, resource and reason of the recommendation: resource-hours.
 
-    `requested` is request times instances times run time, `needed` the same of what the oracle gives, `given` of the
-    arm. `left_share` is the difference of these two as a share of all slack of the resource.
+    The hours are averages per arriving job of the mix 5:15:15:65 of Yang, Hong and Tang. Columns: `requested` is the
+    request times instances times run time; `needed` is the same with the oracle's recommendation instead of the request,
+    and `given` with the arm's. `left_share` is `given` minus `needed`, divided by the total slack of the resource.
     """
     rows: list[Row] = []
     for (gnn, devices), members in populations(pool).items():
@@ -63,7 +64,7 @@ def slack_rows(pool: Pool, advice: Advice) -> list[Row]:
 
 
 def _weights(pool: Pool, members: list[int], gnn: str) -> FloatArray:
-    """Return how likely an arrival of the paper's mix is each job of the pool (n,), 0 for those not drawn from."""
+    """Return the probability of each job of the pool (n,) to be drawn in the mix 5:15:15:65; 0 for non-members."""
     kinds = [pool.jobs[row].job.task_type for row in members]
     mix = {kind: w for kind, w in MIXES[PAPER].items() if kind in kinds and (gnn == WITH or kind != "gnn")}
     weights = np.zeros(len(pool.jobs))
@@ -73,19 +74,19 @@ def _weights(pool: Pool, members: list[int], gnn: str) -> FloatArray:
 
 
 def _resource_h(pool: Pool, answers: Sequence[Recommendation]) -> FloatArray:
-    """Return what each job's gang holds over its recorded run time (n, 3)."""
+    """Return resource-hours of each job (n, 3): recommended size times instances times recorded run time."""
     targets = np.array([answer.target.row() for answer in answers], dtype=np.float64)
     hours = [entry.measured.run_s / SECONDS_PER_HOUR * entry.job.instances for entry in pool.jobs]
     return np.asarray(targets * np.array(hours)[:, None], dtype=np.float64)
 
 
 def binding_rows(harm: Sequence[Row], slack: Sequence[Row]) -> list[Row]:
-    """Return, by population, arm and resource under contention, how many waiting jobs lack it, and why slack is left.
+    """Return one row per population, arm and resource under contention: the jobs that lack it, and the slack left.
 
-    `lacked_share` is that of `harm`; `binds` is true if half of the waiting jobs lack it. `left_share` is how much
-    of what is requested beyond need stays, over all types; `left_by` and `left_by_type` name the reason that leaves the
-    most of it and the type where it does, `left_by_share` how much that is; `floor_share` is the share left by floors
-    above the need.
+    Columns: `lacked_share` is the share of waiting jobs that lack the resource; `binds` tells whether it is at least
+    half. `left_share` is the share of the slack that the arm leaves. `left_by` is the reason that leaves most of it,
+    `left_by_share` the share that this reason leaves, and `left_by_type` the task type where it leaves most.
+    `floor_share` is the share left because of floors above the use.
     """
     left: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in slack:

@@ -1,6 +1,7 @@
-"""The shrinking studies: gains and harm over loads, mixes, policies and parts of the method, and along the frontier.
+"""The five shrinking studies: by load, mix, policy and part of the method, and the frontier of gain against harm.
 
-Joins designs, charts and options; runs and measurements are in the other modules of this study. Called by `taut study`.
+Gain is how many more jobs finish; harm is jobs killed or slowed down. Joins designs, charts and options; simulation
+runs and tables are in the other modules of this folder. Called by `taut study`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -58,22 +59,22 @@ CHARTS: Final[Mapping[str, Mapping[str, tuple[str, Drawing]]]] = {
     "3": {"figure6_policies": ("gain", gain_by_policy)},
     "ablate": {"gain_and_harm": ("part", gain_and_harm)},
 }
-"""By experiment and file: which rows are drawn, and how."""
+"""Charts of each experiment by file name: the table whose rows are drawn (or `over_time`), and the drawing function."""
 
 CLUSTER: Final = "32 GPUs, 384 cores, 2 TiB, 12 h"
-"""The paper's, on which every experiment runs."""
+"""Cluster and duration of the experiments of Yang, Hong and Tang, used in all shrinking studies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontierConfig(PredictorConfig):
-    """Options of the frontier, which is at 70 jobs/h."""
+    """Options of the frontier study; its load is always 70 jobs/h."""
 
     cluster: str | None = cluster_option()
     seeds: int = seeds_option(20)
 
 
 def run_design(config: Config, context: Context, *, design: Design) -> Findings:
-    """Run one design on the jobs of a trace."""
+    """Run one design on jobs drawn from a trace."""
     return findings_of(results_of(design, config, predicted(config, context, config.cluster), context))
 
 
@@ -101,7 +102,10 @@ def findings_of(results: Results) -> Findings:
 
 
 def subtitle_of(results: Results, *, watched: bool = False) -> list[str]:
-    """Return the lines below a chart's title: jobs and seeds of all runs, or of those recorded over time."""
+    """Return the lines below a chart's title, which state jobs, load, cluster and seeds.
+
+    With `watched` they are about the runs recorded over time only.
+    """
     runs = results.outcomes.runs
     if watched:
         runs = runs.filter(pl.col("cpu_met_h").is_not_null())
@@ -118,7 +122,7 @@ def subtitle_of(results: Results, *, watched: bool = False) -> list[str]:
 
 
 def run_frontier(config: FrontierConfig, context: Context) -> Findings:
-    """Run the frontier's grid of thresholds, margins and eased floors on the jobs of a trace."""
+    """Run Algorithm 1 with every threshold, margin and lowered floor of the frontier on jobs drawn from a trace."""
     given = predicted(config, context, config.cluster)
     settings = SimulationSettings(engine="compiled")
     of: Row = {"experiment": "frontier", "workload": workload_of(given.pool), "trace": trace_of(given.pool.jobs)}

@@ -1,6 +1,6 @@
-"""The tables of each design by what they are about, and the function that makes their rows from its runs.
+"""The tables of each design by name, with the functions that make their rows from the runs.
 
-The columns of a row are decided in `claims`, `goal` and `slack`. Called by `designs`.
+The rows themselves are computed in `claims`, `goal` and `slack`. Called by `designs`.
 """
 
 from collections.abc import Callable, Mapping
@@ -49,17 +49,17 @@ LEVELS: Final = (
     "stretch_p99",
     "wait_mean_s",
 )
-"""The columns of the runs whose means over seeds are given for every case."""
+"""Columns of the runs whose means over seeds are in the table `load`."""
 
 GAINED: Final = ("deployed", "completed")
-"""The figures that the claims about mixes and policies compare."""
+"""Metrics (names in `claims.FIGURES`) in which the claims about mixes and policies are judged."""
 
 COMPARED: Final = ("deployed", "completed", "completion_rate", "gpu_used", "cpu_used", "mem_used")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The pool, advice, arms and runs that tables are made from."""
+    """The pool of jobs, recommendations, arms and runs that tables are made from."""
 
     pool: Pool
     advice: Advice
@@ -71,36 +71,37 @@ Table = Callable[[Seen], list[Row]]
 
 
 def at_paper_load(runs: pl.DataFrame) -> pl.DataFrame:
-    """Return the runs at 70 jobs/h; those at the highest load where that was not run."""
+    """Return the runs at 70 jobs/h, or at the highest load if 70 jobs/h was not simulated."""
     loads = runs["rate_per_h"].unique().sort().to_list()
     return runs.filter(pl.col("rate_per_h") == (PAPER_RATE_PER_H if PAPER_RATE_PER_H in loads else loads[-1]))
 
 
 def largest_with_most_ctr(seen: Seen) -> list[Row]:
-    """Return, for each slowdown model and arm, whether the gain is largest in the mix with most CTR."""
+    """Judge for each slowdown model and arm the claim that the gain is largest in the mix with most CTR jobs."""
     return largest_in(seen.outcomes.runs, GAINED, across="mix", of=PAPER, claim="gain largest with most CTR")
 
 
 def under_every_policy(seen: Seen) -> list[Row]:
-    """Return, for each slowdown model and arm, whether jobs are gained under every policy."""
+    """Judge for each slowdown model and arm the claim that jobs are gained under every queue policy."""
     return gained_in_all(seen.outcomes.runs, GAINED, across="policy", of="fifo", claim="gain under all policies")
 
 
 def claims_by_truth(seen: Seen) -> list[Row]:
-    """Return the paper's figures next to those found, and the slowdown model under which each gains least."""
+    """Compare our gains with those of Yang, Hong and Tang; name the slowdown model with the least gain for each."""
     runs = at_paper_load(seen.outcomes.runs)
     return binding_truths(runs, claim_rows(runs))
 
 
 def binding(seen: Seen) -> list[Row]:
-    """Return which resources waiting jobs lack at 70 jobs/h, and what keeps unused requests in place."""
+    """Return which resources waiting jobs lack at 70 jobs/h, and for what reasons unused requests are not shrunk."""
     return binding_rows(harm_rows(at_paper_load(seen.outcomes.runs)), slack_rows(seen.pool, seen.advice))
 
 
 def parts(seen: Seen) -> list[Row]:
-    """Return gains and harm of every arm, with its description.
+    """Return one row of gain and harm for every arm, with the description of the arm.
 
-    `completed_beside_shrunk` is how many jobs more than under `shrunk` finish, with its interval paired over the seeds.
+    `completed_beside_shrunk` is the number of finished jobs minus that of the arm `shrunk`, with its interval paired by
+    seed.
     """
     rows: list[Row] = []
     for place in seen.outcomes.runs.select(PLACE).unique(maintain_order=True).rows(named=True):
