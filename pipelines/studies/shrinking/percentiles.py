@@ -1,7 +1,7 @@
 """Right-sizing by percentiles of a group's earlier runs: published rules, to compare with floors from models.
 
 Traces keep one value per run and resource (mean CPU and GPU, peak memory), so the rules are applied to these values.
-The published systems apply them to samples of every few minutes. Called by `arms`.
+The published systems apply them to much finer samples. Called by `arms`.
 """
 
 from collections.abc import Sequence
