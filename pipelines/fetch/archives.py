@@ -1,6 +1,6 @@
-"""Unpack the wanted members of published archives: nothing outside the target, no more bytes than declared.
+"""Unpack the wanted members of published archives, never outside the target folder or beyond the declared sizes.
 
-Archives are not trusted even if their checksum is right. Called by `pipelines.fetch.fetch`.
+Archives are checked even if their checksum is right. Called by `pipelines.fetch.fetch`.
 """
 
 import gzip
@@ -21,13 +21,13 @@ from pipelines.fetch.publication import Member
 
 MAX_MEMBERS = 10_000
 _CHUNK_BYTES = 1 << 20
-# A tar's headers and padding, allowed on top of its members' bytes.
+# Bytes allowed for a tar archive's headers and padding, in addition to its members' bytes.
 _TAR_OVERHEAD_BYTES = MAX_MEMBERS * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """One entry of an archive: path, declared size and bytes; no bytes for a folder."""
+    """One entry of an archive: path, declared size and content (None for a folder)."""
 
     path: str
     size_bytes: int
@@ -35,9 +35,9 @@ class _Entry:
 
 
 def unpack(archive: Path, target: Path, members: Sequence[Member], *, max_bytes: int) -> list[Path]:
-    """Unpack the wanted members of a .tar.gz or .zip into `target`, all of them or none.
+    """Unpack the wanted members of a .tar.gz or .zip archive into `target`: all of them, or none after an error.
 
-    A member is found by the end of its path, so the archive may put its files in a folder.
+    A member matches by the end of its path, so the archive may have its files in a folder.
 
     Returns
     -------
@@ -47,11 +47,11 @@ def unpack(archive: Path, target: Path, members: Sequence[Member], *, max_bytes:
     Raises
     ------
     FetchError
-        If the archive is damaged, holds more than `max_bytes`, lacks a wanted member, has it twice or not as declared;
-        or if any member is a link, a device, or outside the target.
+        If the archive is damaged or unpacks to more than `max_bytes`; if a wanted member is missing, occurs twice or
+        differs from its declaration; or if any member is a link, a device, or outside the target.
     """
     staging = archive.with_name(f".{archive.name}.unpacking")
-    shutil.rmtree(staging, ignore_errors=True)  # left by a run that was killed
+    shutil.rmtree(staging, ignore_errors=True)  # left over from an interrupted run
     staging.mkdir()
     try:
         _stage(archive, staging, members, max_bytes)
@@ -67,7 +67,7 @@ def unpack(archive: Path, target: Path, members: Sequence[Member], *, max_bytes:
 
 
 def are_unpacked(target: Path, members: Sequence[Member]) -> bool:
-    """Return whether every member is in `target` with its declared size and checksum."""
+    """Return whether `target` has every member with its declared size and checksum."""
     return all(
         (target / member.path).is_file()
         and mismatch(target / member.path, size_bytes=member.size_bytes, sha256=member.sha256) is None
@@ -88,7 +88,7 @@ def _stage(archive: Path, staging: Path, members: Sequence[Member], max_bytes: i
                 _write(entry.body, staging / path, archive)
     except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise FetchError(f"{archive.name} is damaged: {error}; delete it and run the command again") from error
-    except RuntimeError as error:  # what zipfile raises for both
+    except RuntimeError as error:  # zipfile raises it for encryption and unknown compression
         raise FetchError(f"{archive.name} is encrypted or packed in a way that is not read: {error}") from error
 
 
@@ -100,7 +100,7 @@ def _entries(archive: Path, max_bytes: int) -> Iterator[_Entry]:
 def _zip_entries(archive: Path) -> Iterator[_Entry]:
     with zipfile.ZipFile(archive) as packed:
         for info in packed.infolist():
-            # The high half is the Unix mode; archives made elsewhere leave it empty.
+            # The upper 16 bits are the Unix file mode; zip files made on other systems have 0 there.
             kind = stat.S_IFMT(info.external_attr >> 16)
             _refuse_unsafe(archive, info.filename, is_plain=kind in (0, stat.S_IFREG, stat.S_IFDIR))
             if info.is_dir():
@@ -118,7 +118,7 @@ def _tar_entries(archive: Path, max_bytes: int) -> Iterator[_Entry]:
 
 
 class _BoundedGzip(gzip.GzipFile):
-    """A reader that raises if an archive inflates to more than its declared size plus headers."""
+    """A gzip reader that raises FetchError if the data decompress to more than the declared size plus tar headers."""
 
     def __init__(self, archive: Path, max_bytes: int) -> None:
         super().__init__(archive, "rb")

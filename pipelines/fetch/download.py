@@ -1,6 +1,6 @@
-"""Download one file over HTTP: resume, limit its size, verify it, then give it its final name.
+"""Download one file over HTTP: resume a broken download, limit the size, verify, then give the file its final name.
 
-An incomplete file is called `<name>.part`. No manifest is read and no archive opened here.
+An incomplete file is called `<name>.part`. Manifests and archives are handled elsewhere.
 Called by `pipelines.fetch.fetch`.
 """
 
@@ -28,7 +28,9 @@ def checksum(path: Path) -> str:
 
 
 def mismatch(path: Path, *, size_bytes: int | None, sha256: str | None) -> str | None:
-    """Return how a file differs from the expected size or SHA-256, None if it does not; None values are not compared.
+    """Describe how a file differs from the expected size or SHA-256; return None if it does not.
+
+    An expected value of None is not compared.
 
     Examples
     --------
@@ -44,7 +46,7 @@ def mismatch(path: Path, *, size_bytes: int | None, sha256: str | None) -> str |
 
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with the file's name, the bytes received, and the total bytes if known."""
+"""Function called with the file's name, the number of bytes received, and the file's size in bytes if known."""
 
 _ANOTHER_FILE = "the publisher's file has changed, or a proxy answers instead"
 _DELETED = f"the received bytes were deleted; run the command again; if this happens again, {_ANOTHER_FILE}"
@@ -55,7 +57,7 @@ _CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18}|\*)", r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Timeouts, and the number of attempts and pauses between them; an attempt that receives bytes resets the count."""
+    """Timeouts, number of attempts, and pauses between attempts; an attempt that receives bytes resets the count."""
 
     connect_timeout_s: float = 20.0
     read_timeout_s: float = 60.0
@@ -64,7 +66,7 @@ class Patience:
     longest_pause_s: float = 60.0
 
     def pause_s(self, failures: int) -> float:
-        """Return the pause after a number of consecutive failures: it doubles up to a limit.
+        """Return the pause after `failures` consecutive failures: it doubles with each failure, up to a limit.
 
         Examples
         --------
@@ -75,7 +77,7 @@ class Patience:
 
 
 class _Broken(Exception):
-    """A transfer error after which another attempt may succeed."""
+    """Raised for a transfer error after which another attempt may succeed."""
 
     def __init__(self, reason: str, *, wait_s: float = 0.0) -> None:
         super().__init__(reason)
@@ -90,7 +92,7 @@ def open_client(start_url: str, patience: Patience) -> httpx2.Client:
     Raises
     ------
     FetchError
-        If `start_url` is not an allowed address; also raised later by a request to one.
+        If `start_url` is not an allowed address. Requests of the client also raise it when redirected to one.
     """
     try:
         start = httpx2.URL(start_url)
@@ -110,7 +112,7 @@ def open_client(start_url: str, patience: Patience) -> httpx2.Client:
         timeout=httpx2.Timeout(patience.read_timeout_s, connect=patience.connect_timeout_s),
         follow_redirects=True,
         max_redirects=_MAX_REDIRECTS,
-        # Checksums are of the uncompressed bytes.
+        # Request uncompressed bytes: the checksums are those of the file itself.
         headers={"Accept-Encoding": "identity", "User-Agent": "taut"},
         event_hooks={"request": [refuse_downgrade]},
     )
@@ -126,12 +128,12 @@ def download(
     sleep: Callable[[float], None],
     progress: Progress,
 ) -> Literal["fetched", "resumed"]:
-    """Download one file into `folder`; it gets its final name only after its size and checksum are verified.
+    """Download one file into `folder`; the file gets its final name only after verification of size and checksum.
 
     Returns
     -------
     str
-        `resumed` if the download continued a partial file of an earlier run, else `fetched`.
+        `resumed` if the download continued the partial file of an earlier run, else `fetched`.
 
     Raises
     ------
@@ -164,9 +166,9 @@ def download(
 
 
 def _receive(file: PublishedFile, url: str, partial: Partial, client: httpx2.Client, progress: Progress) -> None:
-    """Request the missing bytes and append them; return when the file is complete."""
+    """Request the missing bytes and append them to the partial file until it is complete."""
     if partial.held_bytes == file.size_bytes:
-        return  # an earlier run ended between the last byte and the verification
+        return  # an earlier run received all bytes but ended before verification
     try:
         with client.stream("GET", url, headers=_range_headers(partial)) as response:
             if _is_complete(response, partial):
@@ -190,13 +192,13 @@ def _receive(file: PublishedFile, url: str, partial: Partial, client: httpx2.Cli
 def _range_headers(partial: Partial) -> dict[str, str]:
     if not partial.held_bytes:
         return {}
-    # Without an ETag, only the checksum can detect that the two pieces are from different files.
+    # Without an ETag, only the checksum can detect that the file changed on the server between two runs.
     unchanged = {"If-Range": partial.etag} if partial.etag else {}
     return {"Range": f"bytes={partial.held_bytes}-", **unchanged}
 
 
 def _is_complete(response: httpx2.Response, partial: Partial) -> bool:
-    """Return whether a refused range means that the file is complete; otherwise delete the bytes and raise."""
+    """Return True if the server refused the range because the file is complete; else delete the bytes and raise."""
     if response.status_code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
         return False
     if _content_range(response) == (None, partial.held_bytes):
@@ -206,7 +208,7 @@ def _is_complete(response: httpx2.Response, partial: Partial) -> bool:
 
 
 def _accept(file: PublishedFile, response: httpx2.Response, partial: Partial) -> int | None:
-    """Check status and headers, prepare the partial file for the body, and return the file's size if it is known."""
+    """Check status and headers; prepare the partial file for the body; return the file's size if known, else None."""
     etag = response.headers.get("ETag")
     if response.status_code == HTTPStatus.PARTIAL_CONTENT:
         start, total_bytes = _content_range(response)
@@ -226,7 +228,7 @@ def _accept(file: PublishedFile, response: httpx2.Response, partial: Partial) ->
 
 
 def _refuse_by_headers(file: PublishedFile, response: httpx2.Response, total_bytes: int | None) -> None:
-    """Raise before the body is read if its headers do not fit the file; the received bytes stay."""
+    """Raise, before the body is read, if the response headers do not fit the expected file; keep the received bytes."""
     if (encoding := response.headers.get("Content-Encoding", "identity")) != "identity":
         raise FetchError(f"{response.url} sends {encoding}-encoded bytes though the plain file was requested")
     if total_bytes is None:
@@ -251,7 +253,7 @@ def _status_error(file: PublishedFile, response: httpx2.Response) -> Exception:
 
 
 def _content_range(response: httpx2.Response) -> tuple[int | None, int | None]:
-    """Return the start of the body and the size of the file from the Content-Range header, None if it lacks them."""
+    """Return the first byte's position and the file's size from the Content-Range header; None if not stated."""
     match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
     if match is None:
         return None, None

@@ -1,6 +1,6 @@
 """Fetch a published trace into a folder: download, verify and unpack its files.
 
-`pipelines.fetch.download` transfers, `pipelines.fetch.archives` unpacks; `data/manifests/*.toml` list the files.
+`pipelines.fetch.download` downloads, `pipelines.fetch.archives` unpacks; `data/manifests/*.toml` list the files.
 Called by `taut fetch`.
 """
 
@@ -24,7 +24,7 @@ State = Literal["fetched", "resumed", "replaced", "present"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedFile:
-    """One verified file of the trace; state `replaced` means that the folder had the file with other content."""
+    """One verified file of the trace; state `replaced`: it replaced an existing file with other content."""
 
     name: str
     size_bytes: int
@@ -34,7 +34,7 @@ class FetchedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchReport:
-    """The fetched files, with publisher, licence and citation."""
+    """The fetched files of a trace, with its publisher, licence and citation."""
 
     trace: str
     title: str
@@ -69,24 +69,24 @@ def fetch(
     Parameters
     ----------
     name
-        One of `pipelines.fetch.publication.published_names()`; only a label when `manifest` is given.
+        One of `pipelines.fetch.publication.published_names()`; with `manifest`, any name, used only in messages.
     manifest
         A manifest to use instead of the project's own.
     base_url
-        A mirror: files are requested from `<base_url>/<file name>` instead of the publisher. https, or http on this
-        machine.
+        Address of a mirror: files are requested from `<base_url>/<file name>` instead of from the publisher. It must be
+        https, or http on this machine.
     progress
-        Called with a file's name, the bytes received, and the total bytes if known.
+        Function called with a file's name, the number of bytes received, and the file's size in bytes if known.
     sleep
-        Waits between attempts.
+        Function that waits a number of seconds between attempts.
 
     Raises
     ------
     BadUsage
         If no published trace has that name.
     FetchError
-        If a file cannot be downloaded, differs from the manifest, or cannot be unpacked safely. Verified files stay;
-        incomplete files never have their final name.
+        If a file cannot be downloaded, differs from the manifest, or cannot be unpacked safely. Verified files
+        are kept; incomplete files never have their final name.
     """
     published = publication(name) if manifest is None else read_publication(manifest)
     patience = patience or Patience()
@@ -144,4 +144,4 @@ def _make_folder(out_dir: Path) -> None:
 
 
 def _silent(name: str, held_bytes: int, total_bytes: int | None) -> None:
-    """Report nothing."""
+    """Ignore progress, if the caller gave no function for it."""

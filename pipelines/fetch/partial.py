@@ -1,6 +1,6 @@
-"""The partial file of an incomplete download, locked by one process, and its ETag in a file next to it.
+"""The partial file of an incomplete download, locked by one process, and a file next to it with the server's ETag.
 
-Nothing is received here. Called by `pipelines.fetch.download`.
+`download` receives the bytes. Called by `pipelines.fetch.download`.
 """
 
 import fcntl
@@ -15,12 +15,12 @@ from pipelines.errors import FetchError
 
 
 class Unfit(FetchError):
-    """The received bytes are not the requested file; the partial file is emptied."""
+    """Raised if the received bytes do not belong to the requested file; the partial file is emptied."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Partial:
-    """A partial file open for appending; `kept_bytes` of it are from an earlier run."""
+    """A partial file open for appending; its first `kept_bytes` bytes are from an earlier run."""
 
     path: Path
     body: BinaryIO
@@ -33,12 +33,12 @@ class Partial:
 
     @property
     def etag(self) -> str | None:
-        """Return the ETag of the received bytes, None if the server sent no strong one."""
+        """Return the ETag of the received bytes; None if the server sent no strong ETag."""
         path = _etag_path(self.path)
         return path.read_text(encoding="ascii") if path.exists() else None
 
     def note_etag(self, etag: str | None) -> None:
-        """Store a strong ETag; weak ones do not identify bytes (RFC 9110, section 13.1.5)."""
+        """Store the ETag if it is strong; weak ETags do not identify the exact bytes (RFC 9110, section 13.1.5)."""
         if etag is None or etag.startswith("W/") or not etag.isascii():
             _etag_path(self.path).unlink(missing_ok=True)
         else:
@@ -54,7 +54,7 @@ class Partial:
 
 @contextmanager
 def open_alone(path: Path) -> Iterator[Partial]:
-    """Open and lock a partial file; on exit, delete it if it is empty, and empty it after `Unfit`.
+    """Open and lock a partial file; on exit, delete it if it is empty or `Unfit` was raised.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def open_alone(path: Path) -> Iterator[Partial]:
 
 
 def _tidy(path: Path, body: BinaryIO) -> None:
-    """Delete the ETag of a completed file, and an empty partial file with its ETag."""
+    """Delete the ETag if the file is complete (renamed); delete file and ETag if the file is empty."""
     if not _is_at(path, body):
         _etag_path(path).unlink(missing_ok=True)
     elif path.stat().st_size == 0:
@@ -89,7 +89,7 @@ def _tidy(path: Path, body: BinaryIO) -> None:
 
 
 def _is_at(path: Path, body: BinaryIO) -> bool:
-    """Return whether the open file still has this name; another process may have completed and renamed it."""
+    """Return whether `path` is still the open file; False after the file was completed and renamed."""
     return path.exists() and os.path.samestat(path.stat(), os.fstat(body.fileno()))
 
 

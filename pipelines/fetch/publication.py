@@ -14,7 +14,7 @@ from pipelines.errors import BadUsage, FetchError
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "data" / "manifests"
 
-# A name starts with a letter or a digit: neither `..`, nor a hidden file, nor an absolute path fits.
+# A name starts with a letter or a digit, which excludes `..`, hidden files and absolute paths.
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 Name = Annotated[str, StringConstraints(pattern=rf"^{_NAME}$")]
 RelativePath = Annotated[str, StringConstraints(pattern=rf"^{_NAME}(/{_NAME})*$")]
@@ -29,7 +29,7 @@ class _Record(BaseModel):
 
 
 class Member(_Record):
-    """One wanted file of an archive, found by the end of its path."""
+    """One wanted file in an archive, matched by the end of its path."""
 
     path: RelativePath
     size_bytes: Bytes | None = None
@@ -37,7 +37,7 @@ class Member(_Record):
 
 
 class Unpacking(_Record):
-    """The wanted members of an archive, their target folder, and the most bytes the archive may hold in total."""
+    """The wanted members of an archive, their target folder, and the maximum size of the unpacked archive."""
 
     max_bytes: Bytes
     members: Annotated[tuple[Member, ...], Field(min_length=1)]
@@ -45,7 +45,7 @@ class Unpacking(_Record):
 
 
 class PublishedFile(_Record):
-    """One file of a trace, with its exact size if the publisher states it, else an upper bound."""
+    """One file of a trace, with its exact size if the publisher states it, else with a maximum size."""
 
     name: Name
     url: HttpsAddress
@@ -56,7 +56,7 @@ class PublishedFile(_Record):
 
     @property
     def limit_bytes(self) -> int:
-        """Return the number of bytes past which a download is refused."""
+        """Return the maximum number of bytes; a larger download is refused."""
         return next(bound for bound in (self.size_bytes, self.max_bytes) if bound is not None)
 
     @model_validator(mode="after")
@@ -91,7 +91,7 @@ def published_names() -> list[str]:
     Raises
     ------
     FetchError
-        If the folder of manifests is missing, as it is outside a clone of the project.
+        If the folder of manifests is missing; only a clone of the project has it.
     """
     if not MANIFESTS.is_dir():
         raise FetchError(
@@ -102,14 +102,14 @@ def published_names() -> list[str]:
 
 
 def publication(name: str) -> Publication:
-    """Return the publication called `name`.
+    """Return the published trace called `name`.
 
     Raises
     ------
     BadUsage
         If no manifest has that name.
     FetchError
-        If the manifests are missing, or this one is not valid.
+        If the folder of manifests is missing, or this trace's manifest is not valid.
 
     Examples
     --------

@@ -1,5 +1,5 @@
-"""Own job tables into the lake: a mapping file names the columns, their units, and the files or query with the rows.
+"""Ingest of a user's own job tables, described by a mapping file: files or query, columns and units.
 
-A mapping becomes a declaration like those of `pipelines.lake.sources` and is loaded the same way.
+A mapping is converted to a `Source` like those of `pipelines.lake.sources` and loaded in the same way.
 Called by `taut ingest generic` and the tests.
 """

@@ -1,6 +1,6 @@
-r"""Convert field texts to values in SQL (numbers, states, Slurm's notations, times), and the kind of every column.
+r"""SQL that converts field texts to values (numbers, states, times, Slurm's notations), and the kind of every column.
 
-Texts of a mapping enter SQL only through `literal`. Checking a mapping is in `mapping.py`.
+Texts of a mapping file enter SQL only through `literal`. `mapping.py` checks mapping files.
 Called by the other modules of `pipelines.lake.generic`, and by the test of docs/own-cluster.md.
 """
 
@@ -14,7 +14,7 @@ from features.vocabulary import Status, TaskType
 TEXT_SLOT: Final = "{text}"
 EPOCHS: Final = {"epoch_s": 1, "epoch_ms": 1_000, "epoch_us": 1_000_000}
 TIME_PART: Final = re.compile(r"%(-?[dfgHIjmMnSy]|[aAbBpYz%])")
-"""The allowed codes of a time pattern, with DuckDB's meanings, which are those of C and Python."""
+"""Allowed `%` codes of a time pattern; they mean the same in DuckDB, C and Python."""
 
 _ISO: Final = r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?)?"
 _ISO_ZONE: Final = r" ?(Z|UTC|[+-]\d{2}(:?\d{2})?)"
@@ -22,9 +22,10 @@ _ISO_ZONE: Final = r" ?(Z|UTC|[+-]\d{2}(:?\d{2})?)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversion:
-    """A conversion in two steps of SQL over `{text}`, and a description of the accepted texts for messages.
+    """A conversion of a text to a value by two SQL expressions, and a description of the accepted texts for messages.
 
-    `pick` extracts the relevant part of the text ('' if there is none), `value` converts that part to a value.
+    Both expressions contain `{text}`. `pick` extracts the relevant part of the text ('' if there is none); `value`
+    converts this part to a value.
     """
 
     value: str
@@ -33,7 +34,7 @@ class Conversion:
 
 
 def literal(text: str) -> str:
-    """Return the SQL of a text literal in which no later substitution finds `{text}`.
+    """Return an SQL text literal that is safe from later replacement of `{text}`, also if the text contains it.
 
     >>> literal("it's {text}")
     "('it''s ' || '{' || 'text}')"
@@ -43,13 +44,13 @@ def literal(text: str) -> str:
 
 
 def cases(meanings: Mapping[str, str], otherwise: str, of: str = TEXT_SLOT) -> str:
-    """Return the SQL that translates a text by a table; `otherwise` is the SQL of its default."""
+    """Return the SQL that replaces a text as `meanings` maps it; `otherwise` is the SQL for all other texts."""
     whens = " ".join(f"WHEN {of} = {literal(vendor)} THEN {literal(ours)}" for vendor, ours in meanings.items())
     return f"CASE {whens} ELSE {otherwise} END" if whens else otherwise
 
 
 def time_value(form: str, zone: str) -> str:
-    """Return the SQL of a UTC time from its text; texts without an offset are in `zone`."""
+    """Return the SQL that converts a text to a UTC time; a text without an offset is local time in `zone`."""
     if form in EPOCHS:
         number = f"(try_cast({TEXT_SLOT} AS DOUBLE) / {EPOCHS[form]})"
         return f"CASE WHEN {number} >= 0 AND {number} < 1e10 THEN to_timestamp({number}) END"
@@ -66,7 +67,7 @@ def time_value(form: str, zone: str) -> str:
 
 
 def _plausible(moment: str) -> str:
-    """Return the SQL that replaces times outside 1970 to 2199 by null; they come from wrong patterns."""
+    """Return the SQL that replaces times outside 1970 to 2199 by null; wrong time patterns give such times."""
     return f"CASE WHEN year(timezone('UTC', {moment})) BETWEEN 1970 AND 2199 THEN {moment} END"
 
 
@@ -115,7 +116,7 @@ SLURM_STATE: Final = Conversion(
 )
 
 SLURM_STEP: Final = r"[0-9]+(_[0-9]+)?(\+[0-9]+)?\.(batch|extern|interactive|[0-9]+)(\+[0-9]+)?"
-"""The pattern of job step ids: 123_4.batch, 123.0."""
+"""Pattern of the ids of Slurm job steps, such as 123_4.batch and 123.0."""
 
 _CLOCK: Final = f"string_split(regexp_replace({TEXT_SLOT}, '^[0-9]+-', ''), ':')"
 _DAYS: Final = f"coalesce(try_cast(nullif(regexp_extract({TEXT_SLOT}, '^([0-9]+)-', 1), '') AS DOUBLE), 0)"
@@ -144,10 +145,10 @@ SLURM_MEMORY: Final = Conversion(
     "4Gn is per node and 4000Mc per core: take ReqTRES instead",
 )
 _RESOURCES: Final = rf"string_split(regexp_replace({TEXT_SLOT}, '\([^)]*\)', '', 'g'), ',')"
-"""The items of a list of resources, without device numbers in brackets."""
+"""SQL list of the items in Slurm's list of resources, without device numbers in brackets."""
 
 _OF_GPUS: Final = "regexp_matches(one, '(?i)^(gres[/:])?gpu([:=]|$)')"
-_GPU_FORM: Final = "(?i)(gres[/:])?gpu(:[^:=,]+)?[:=][0-9]{1,6}"  # a type may be of digits: gpu:3090:4
+_GPU_FORM: Final = "(?i)(gres[/:])?gpu(:[^:=,]+)?[:=][0-9]{1,6}"  # a GPU type may consist of digits: gpu:3090:4
 _OTHER_FORM: Final = "[A-Za-z][A-Za-z0-9_./-]*([:=][^:=,]+){1,3}"
 _OTHERWISE_WRITTEN: Final = f"""list_filter({_RESOURCES}, lambda one: one <> '' AND NOT
     regexp_full_match(one, CASE WHEN {_OF_GPUS} THEN '{_GPU_FORM}' ELSE '{_OTHER_FORM}' END))"""
@@ -180,7 +181,7 @@ _KIB: Final = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """The kind of a column's values: the accepted units (with factors), the default and the named conversions."""
+    """The kind of a column's values: accepted units with their factors, default conversion, and named conversions."""
 
     units: Mapping[str, float] = field(default_factory=dict)
     named: Mapping[str, Conversion] = field(default_factory=dict)
@@ -201,7 +202,7 @@ DURATION: Final = Kind(
 CORES: Final = Kind(
     plain=AS_NUMBER,
     units={"cores": 1, "millicores": 1e-3, "percent": 1e-2},
-    # CPU time over run time is cores: `per = "run_s"`.
+    # CPU time divided by run time gives cores: `per = "run_s"`.
     named={"slurm_cpus": SLURM_CPUS, "slurm_time": SLURM_TIME},
 )
 GPUS: Final = Kind(

@@ -1,6 +1,6 @@
-"""Cures for quarantined rows of own files, in terms of their mapping.
+"""Advice on how to correct quarantined rows of a user's files, in terms of the mapping file.
 
-The cures for every source are in `pipelines.lake.checking`. Called by `pipelines.lake.generic.declaration`.
+Advice that applies to all sources is in `pipelines.lake.checking`. Called by `pipelines.lake.generic.declaration`.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ JOB_STEP: Final = "job_step"
 
 
 def cures_of(mapping: GenericMapping) -> dict[str, str]:
-    """Return the cures of the rules that depend on the mapping, by rule."""
+    """Return advice for each rule whose correction depends on the mapping, by rule name."""
     cures = {
         UNREADABLE: "the line cannot be read: an open quote, bytes of another encoding, or not a JSON object; "
         "set quote, delimiter or encoding, or export the row again",

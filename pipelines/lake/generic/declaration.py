@@ -1,6 +1,6 @@
-"""Turn a checked mapping into a `Source`: raw columns in order of derivation, and their rules.
+"""Convert a checked mapping to a `Source`: raw columns, each after those it is derived from, and rules.
 
-The canonical SELECTs are in `selects.py`; staging executes the source. Texts of a mapping enter SQL only as literals.
+`selects.py` has the canonical SELECTs; `staging` loads the source. Texts of a mapping enter SQL only as literals.
 Called by `pipelines.lake.generic.opening`.
 """
 
@@ -49,14 +49,14 @@ from pipelines.lake.sources.source import (
 
 NAME: Final = "generic"
 LOGS_OF: Final = {"sqlite": LOGS, "duckdb": (".wal",)}
-"""Suffixes of the write-ahead logs of each database format."""
+"""Suffixes of write-ahead log files, by database format."""
 
 STREAMED: Final = {"csv": csv_records, "jsonl": json_records, "sqlite": sqlite_records}
 IMPLIED: Final = {"run_s": "end_ts - start_ts", "queue_s": "start_ts - submit_ts", "end_ts": "start_ts + run_s"}
-"""Derivations of columns that are not mapped, used if both parts are mapped."""
+"""Derivation of a column that is not mapped, used if both of its operands are mapped."""
 
 WHOLE: Final = "_whole"
-"""Suffix of a column before it is divided by `per` (CPU time, a gang's request)."""
+"""Suffix of a column's name before division by `per` (such as CPU time, or the request of a whole gang)."""
 
 RESOURCES: Final = ("req_cpu_cores", "req_mem_gib", "req_gpus")
 SPANS: Final = ("queue_s", "run_s", "time_limit_s")
@@ -65,7 +65,7 @@ USED: Final = tuple(name for name in USAGE_COLUMNS if name not in (*RATES, "inst
 
 
 def source_of(mapping: GenericMapping, files: Mapping[str, str]) -> Source:
-    """Return the declaration of a mapping; `files` maps each table to its file, relative to the folder.
+    """Return the `Source` of a mapping; `files` maps each table to its file, relative to the input folder.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def source_of(mapping: GenericMapping, files: Mapping[str, str]) -> Source:
 
 
 def wanted_of(columns: Mapping[str, ColumnMapping]) -> list[str | int]:
-    """Return the source columns that a table's mapping names, each once, in order."""
+    """Return the input columns that a table's mapping names, without duplicates, in order."""
     return list(dict.fromkeys(each.column for each in columns.values() if each.column is not None))
 
 
@@ -101,7 +101,7 @@ def _records(rows: RowsMapping, columns: Mapping[str, ColumnMapping], file: str,
     wanted = wanted_of(columns)
     if rows.format in STREAMED:
         return write_records(STREAMED[rows.format](plain, file, rows, wanted), len(wanted), target, file)
-    if rows.format == "postgres":  # its rows were fetched as records earlier
+    if rows.format == "postgres":  # `opening.py` has fetched its rows as records already
         return fetched_records(plain, target)
     return duckdb_records(plain, file, rows, wanted, target)
 
@@ -173,7 +173,7 @@ def _table(
 
 
 def _implied(columns: Mapping[str, ColumnMapping]) -> set[str]:
-    """Return the columns that are not mapped but can be derived from mapped ones."""
+    """Return the columns that are not mapped but can be derived from mapped columns."""
     return {n for n, how in IMPLIED.items() if n not in columns and set(_parts(how)) <= set(columns)}
 
 
@@ -185,7 +185,7 @@ def _parts(derivation: str) -> tuple[str, str]:
 def _columns(
     rows: RowsMapping, columns: Mapping[str, ColumnMapping], kinds: Mapping[str, Kind], implied: set[str]
 ) -> list[Column]:
-    """Return the raw columns; each comes after the columns it is derived from."""
+    """Return the raw columns, each after the columns it is derived from."""
     derived = {name: each.derive for name, each in columns.items() if each.derive}
     derived |= {name: IMPLIED[name] for name in implied}
     needs: dict[str, set[str]] = {name: set(_parts(how)) for name, how in derived.items()}
@@ -206,7 +206,7 @@ def _columns(
         if name in derived:
             made.append(Column(name=name, text=COMPUTED, value=_derived(derived[name])))
         elif columns[name].per:
-            # Two columns, so that a null mean (a job that did not run) does not count as an unparsable text.
+            # Two columns, so that a null quotient (a job that did not run) does not count as an unparsable text.
             made.append(replace(_column(name, columns[name], kinds[name], rows, places), name=name + WHOLE, fault=name))
             made.append(Column(name=name, text=COMPUTED, value=f"{name}{WHOLE} / nullif({columns[name].per}, 0)"))
         else:
@@ -218,7 +218,7 @@ def _derived(how: str) -> str:
     left, sign, right = how.split(" ")
     if right.endswith("_ts"):
         return f"epoch({left} - {right})"
-    # Longer spans are quarantined by a rule of their own; adding them would overflow.
+    # Adding longer spans would overflow; another rule quarantines rows with such spans.
     return f"CASE WHEN {right} BETWEEN 0 AND {MOST_SPAN_S:g} THEN {left} {sign} to_seconds({right}) END"
 
 

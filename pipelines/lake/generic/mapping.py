@@ -1,6 +1,6 @@
-"""The mapping file (TOML): the files or query, the columns and their units; checked before any row is read.
+"""The mapping file (TOML): files or query, columns and units. It is checked before any row is read.
 
-`conversions.py` lists the columns and units; `declaration.py` turns a mapping into a source.
+`conversions.py` lists the columns and units; `declaration.py` converts a mapping to a `Source`.
 Called by the other modules of `pipelines.lake.generic`.
 """
 
@@ -30,7 +30,7 @@ MOST_DOTS: Final = 10
 _LONG_KEY: Final = re.compile(
     rf"""(?:^|[\[{{,])[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_DOTS + 1}}}""", re.MULTILINE
 )
-"""A dotted key with many parts, for which the parser takes time quadratic in their number."""
+"""Pattern of a dotted key with many parts; it is refused because the TOML parser takes quadratic time for it."""
 
 DERIVED: Final = {
     "end_ts": ("start_ts + run_s",),
@@ -39,7 +39,7 @@ DERIVED: Final = {
     "run_s": ("end_ts - start_ts",),
     "queue_s": ("start_ts - submit_ts",),
 }
-"""The accepted derivations of a column; the result is null if a part is null."""
+"""Accepted derivations of each column; the result is null if an operand is null."""
 
 NULLS: Final = ("", "NA", "N/A", "None", "NULL", "null", "nan", "NaN", "Unknown")
 DATABASES: Final = ("duckdb", "sqlite", "postgres")
@@ -49,7 +49,7 @@ _STRICT: Final = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_
 
 
 class ColumnMapping(BaseModel):
-    """The origin of one canonical column: a source column, a constant, or other columns."""
+    """Where a canonical column gets its values: an input column, a constant, or other canonical columns."""
 
     model_config = _STRICT
 
@@ -68,7 +68,7 @@ class ColumnMapping(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, given: object) -> object:
-        """Read a bare name or position as the column."""
+        """Accept a name or position alone as short for `column = ...`."""
         return {"column": given} if isinstance(given, str | int) and not isinstance(given, bool) else given
 
     @model_validator(mode="after")
@@ -80,7 +80,7 @@ class ColumnMapping(BaseModel):
 
 
 class RowsMapping(BaseModel):
-    """One table: the file and its format, or the query; and its columns."""
+    """The mapping of one table: its columns, and the file and format or the query that gives its rows."""
 
     model_config = _STRICT
 
@@ -112,7 +112,7 @@ class RowsMapping(BaseModel):
 
 
 class UsageMapping(BaseModel):
-    """The use of a job, in columns of the same rows."""
+    """The measured use of jobs, mapped from columns of the jobs' rows."""
 
     model_config = _STRICT
 
@@ -120,7 +120,7 @@ class UsageMapping(BaseModel):
 
 
 class GenericMapping(BaseModel):
-    """A whole mapping file."""
+    """A mapping file: jobs, their use, and machines."""
 
     model_config = _STRICT
 
@@ -136,7 +136,7 @@ def read_mapping(path: Path) -> GenericMapping:
     Raises
     ------
     MappingError
-        If it is missing, not TOML, or not valid; names up to five faults, with place and cure.
+        If the file is missing, not TOML, or not valid; the message names the first faults and their places.
     """
     try:
         with path.open("rb") as stream:
@@ -162,7 +162,7 @@ def read_mapping(path: Path) -> GenericMapping:
 
 
 def columns_of(mapping: GenericMapping) -> dict[str, tuple[Mapping[str, ColumnMapping], Mapping[str, Kind]]]:
-    """Return, for every section, its mapped columns and the kinds of the columns it may map."""
+    """Return, for every section of the file, its mapped columns and the kinds of all columns that it may map."""
     usage = mapping.usage.columns if mapping.usage else {}
     machines = mapping.machines.columns if mapping.machines else {}
     return {
@@ -242,7 +242,7 @@ def _is_time(form: str) -> bool:
 
 
 def _fault_texts(error: ValidationError) -> str:
-    """Return the first faults, each with its place in the file."""
+    """Describe the first faults, each with its place in the file."""
     faults = []
     for each in error.errors()[:5]:
         place = ".".join(str(part) for part in each["loc"])[:120]

@@ -1,4 +1,4 @@
-"""Open own files with a mapping: turn a folder, a file or a PostgreSQL address into a source to ingest.
+"""Open a user's data with a mapping: convert a folder, a file or a PostgreSQL address to a source to ingest.
 
 `declaration.py` interprets the mapping. Called by `taut ingest generic` and the tests.
 """
@@ -24,7 +24,7 @@ SCHEMES: Final = ("postgresql://", "postgres://")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedSource:
-    """A source, and the folder of its files."""
+    """A source and the folder with its files."""
 
     source: Source
     folder: Path
@@ -32,14 +32,14 @@ class OpenedSource:
 
 @contextmanager
 def opened_source(mapping_file: Path, place: str) -> Iterator[OpenedSource]:
-    """Open the folder, file or database at `place`; rows of PostgreSQL are first fetched into a scratch folder.
+    """Open the folder, file or PostgreSQL database at `place`; rows of PostgreSQL are fetched into a temporary folder.
 
     Raises
     ------
     MappingError
-        If the mapping is not valid, or is for another kind of place.
+        If the mapping is not valid, or does not fit the kind of `place`.
     SourceError
-        If nothing exists at the place.
+        If `place` does not exist.
     """
     mapping = read_mapping(mapping_file)
     tables = {"jobs": mapping.jobs} | ({"machines": mapping.machines} if mapping.machines else {})
@@ -59,7 +59,7 @@ def opened_source(mapping_file: Path, place: str) -> Iterator[OpenedSource]:
 
 
 def _file_of(table: str, rows: RowsMapping, path: Path) -> str:
-    """Return a table's file, relative to the folder; if `path` is a file, it holds the jobs."""
+    """Return a table's file, relative to the input folder; if `path` is a file, it is the file of the jobs."""
     if table == "jobs" and not path.is_dir():
         return path.name
     if rows.file is None:

@@ -1,7 +1,7 @@
-"""Records: the common form of a row of any format, the Parquet file of records that staging loads, and text lines.
+"""Records: the common form of rows of any input format, stored in a Parquet file that `staging` loads; and text lines.
 
-`text_records` and `table_records` read the formats. Records are written in batches, so memory stays bounded.
-Called by these two, `declaration` and `opening`.
+`text_records` and `table_records` read the input formats. Records are written in batches, so memory stays bounded.
+Called by `text_records`, `table_records`, `declaration` and `opening`.
 """
 
 import json
@@ -17,9 +17,9 @@ from pipelines.errors import SourceError
 BATCH_RECORDS: Final = 20_000
 MOST_RECORDS: Final = 200_000_000
 MOST_RECORD_CHARACTERS: Final = 1 << 20
-"""A longer row is quarantined unread."""
+"""Maximum number of characters in a row; a longer row is quarantined without being parsed."""
 KEPT_CHARACTERS: Final = 2_000
-"""The length to which a record's raw text is cut for the quarantine."""
+"""Number of characters of a record's raw text that the quarantine keeps."""
 
 UNREADABLE: Final = "unreadable_line"
 COLUMN_COUNT: Final = "column_count"
@@ -27,7 +27,7 @@ TOO_LONG: Final = "too_long"
 
 
 class Record(NamedTuple):
-    """A row: its place (line number in a text file, else row number), raw text, field texts, or the rule it breaks."""
+    """A row: place (line number in a text file, else row number), raw text, field texts, and the rule it breaks."""
 
     place: int
     raw: str
@@ -57,7 +57,7 @@ def write_records(records: Iterable[Record], columns: int, target: Path, what: s
     Raises
     ------
     SourceError
-        If there are more than `MOST_RECORDS`, as from a query without end.
+        If there are more than `MOST_RECORDS`, for example from a query that never ends.
     """
     schema, rows, batch = schema_of(columns), 0, list[Record]()
     with pq.ParquetWriter(target, schema, compression="zstd") as writer:
@@ -75,8 +75,10 @@ def write_records(records: Iterable[Record], columns: int, target: Path, what: s
 
 
 def fetched_records(plain: Path, target: Path) -> int:
-    """Link an existing file of records as `target`; return its number of records."""
-    target.symlink_to(plain.absolute())  # a hard link would change the file's ctime, and the ingest would fail
+    """Make `target` a symbolic link to an existing file of records; return the number of records."""
+    target.symlink_to(
+        plain.absolute()
+    )  # a hard link would change the file's ctime, which the ingest treats as a changed file
     return int(pq.ParquetFile(target).metadata.num_rows)
 
 
@@ -94,11 +96,11 @@ def _batch(records: list[Record], before: int, columns: int, schema: pa.Schema) 
 
 
 NO_CHARACTER: Final = "\ufffd"
-"""The replacement character, read for bytes that are not valid text."""
+"""The Unicode replacement character, which decoding gives for bytes that are not valid text."""
 
 
 class Line(NamedTuple):
-    """A line with its line end, its number from 1, and the rule it breaks, if any."""
+    """A line's text including its line end, its number from 1, and the rule that it breaks, if any."""
 
     number: int
     text: str
@@ -139,7 +141,7 @@ def require(file: str, name: str, names: Sequence[str]) -> str:
     Raises
     ------
     SourceError
-        If it has none.
+        If no column has that name.
     """
     if name in names:
         return name
@@ -149,7 +151,7 @@ def require(file: str, name: str, names: Sequence[str]) -> str:
 
 
 def text_of(value: object) -> str | None:
-    """Return a value as text; lists and objects as JSON.
+    """Return a value as text; lists and objects become JSON.
 
     Raises
     ------

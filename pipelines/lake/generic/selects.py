@@ -1,6 +1,6 @@
-"""The canonical SELECTs over own rows: mapped columns, and columns that follow from them.
+"""Canonical SELECTs for a user's rows: the mapped columns, and columns derived from them.
 
-`declaration.py`, which calls this, defines how raw columns get their values.
+Called by `declaration.py`, which defines how raw columns get their values.
 """
 
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ _TAGGED: Final = translated("workload", TASK_TYPE_OF_WORKLOAD, f"'{TaskType.OTHE
 
 
 def jobs_select(held: set[str]) -> str:
-    """Return the SELECT of jobs; `held` are the mapped and derived columns.
+    """Return the SELECT of the table `jobs`; `held` are the mapped and derived columns.
 
-    Running jobs get no end and waiting jobs no start. A running job without run time has run until the latest time in
-    the table.
+    Running jobs get a null end, waiting jobs a null start. The run time of a running job, if not given, ends at the
+    latest time in the table.
     """
     status = "status" if "status" in held else "NULL"
     run = "run_s" if "run_s" in held else "NULL::DOUBLE"
@@ -48,7 +48,7 @@ def jobs_select(held: set[str]) -> str:
 
 
 def usage_select(usage: Mapping[str, ColumnMapping], held: set[str]) -> str:
-    """Return the SELECT of the jobs' use: one row for each job with any measured value."""
+    """Return the SELECT of the table `usage`: one row for each job with at least one measured value."""
     measured = [name for name in USAGE_COLUMNS if name in usage and name != "instances_measured"]
     counts = [name for name in ("instances_measured", "instances") if name in usage or name in held]
     return f"""SELECT job_id, {_role(held)} AS role, {", ".join(measured)},
@@ -61,7 +61,7 @@ def _role(held: set[str]) -> str:
 
 
 def machines_select(columns: Mapping[str, ColumnMapping]) -> str:
-    """Return the SELECT of machines; if GPU memory is not mapped, it follows from the GPU type."""
+    """Return the SELECT of the table `machines`; GPU memory that is not mapped is derived from the GPU type."""
     kept = [f'"{name}"' for name in MACHINE_COLUMNS if name in columns]
     if "gpu_type" in columns and "gpu_mem_gib" not in columns:
         kept.append(f"CAST({translated('gpu_type', GPU_MEM_GIB_OF_TYPE)} AS DOUBLE) AS gpu_mem_gib")

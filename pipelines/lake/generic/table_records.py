@@ -1,4 +1,4 @@
-"""Records of SQLite, PostgreSQL, DuckDB and Parquet tables: read-only, one SELECT each.
+"""Records from SQLite, PostgreSQL, DuckDB and Parquet tables, each read by one SELECT without write access.
 
 SQLite and PostgreSQL use their own drivers, because DuckDB's extensions for them would have to be downloaded.
 Called by `pipelines.lake.generic.declaration` and `pipelines.lake.generic.opening`.
@@ -34,7 +34,7 @@ from pipelines.lake.sql import refuse_all_but_select
 
 FETCHED: Final = 5_000
 LOGS: Final = ("-wal", "-journal")
-"""Suffixes of the files that SQLite creates next to a database while it is written."""
+"""Suffixes of the log files that SQLite keeps next to a database while a process writes to it."""
 
 BUSY_S: Final = 20.0
 ALLOWED: Final = frozenset(
@@ -43,14 +43,14 @@ ALLOWED: Final = frozenset(
 
 
 def sqlite_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int]) -> Iterator[Record]:
-    """Yield the rows of the query over an SQLite file.
+    """Yield the rows that the mapping's query returns from an SQLite file.
 
     Raises
     ------
     SourceError
-        If the file is not SQLite or damaged, or the query fails, does more than read, or lacks a wanted column.
+        If the file is damaged or not SQLite, or the query fails, does more than read, or lacks a wanted column.
     """
-    # Without a log no process is writing: open the file as immutable, so that SQLite creates no file next to it.
+    # Without a log file, no process is writing: open the database as immutable, so that SQLite creates no log file.
     living = any(path.with_name(path.name + log).exists() for log in LOGS)
     address = f"file:{quote(str(path))}?mode=ro{'' if living else '&immutable=1'}"
     try:
@@ -60,14 +60,14 @@ def sqlite_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[st
             connection.set_authorizer(_authorised)
             cursor = connection.execute(rows.query or "")
             yield from _records(file, [each[0] for each in cursor.description], _fetched(cursor), wanted)
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged schema may contain invalid text
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # raised if a damaged schema contains invalid text
         raise SourceError(
             f"{file} with the mapping's query: {error}; expected an SQLite file and one SELECT"
         ) from error
 
 
 def postgres_records(address: str, rows: RowsMapping, wanted: Sequence[str | int]) -> Iterator[Record]:
-    """Yield the rows of the query in a PostgreSQL database, through a cursor in a read-only transaction.
+    """Yield the rows that the mapping's query returns from PostgreSQL, in a read-only transaction.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def postgres_records(address: str, rows: RowsMapping, wanted: Sequence[str | int
             connection.read_only = True
             with connection.cursor(name="taut") as cursor:
                 cursor.itersize = FETCHED
-                # A named cursor accepts only a SELECT, and the mapping allows no semicolon in a query.
+                # A named cursor runs only a SELECT, and the mapping check refuses queries with a semicolon.
                 cursor.execute((rows.query or "").encode())
                 names = [each.name for each in cursor.description or ()]
                 yield from _records("the query", names, cursor, wanted)
@@ -134,7 +134,7 @@ NESTED = ("STRUCT", "MAP", "UNION", "BLOB", "BIT")
 
 
 def duckdb_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int], target: Path) -> int:
-    """Write the rows of a Parquet file, or of a query in a DuckDB file, as records; return their number.
+    """Write the rows of a Parquet file, or of a query on a DuckDB file, as records; return their number.
 
     Raises
     ------

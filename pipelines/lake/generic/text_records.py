@@ -1,7 +1,7 @@
-"""Records of CSV files (any delimiter, quote and encoding) and of JSON lines (one object per line).
+"""Records from CSV files (any delimiter, quote and encoding) and from JSON lines (one object per line).
 
-CSV is split by Python's `csv`, strictly: it reports line numbers, and DuckDB supports fewer encodings. In JSON a column
-`a.b` is the key of that name, or `b` within `a`. Called by `pipelines.lake.generic.declaration`.
+Python's `csv` splits CSV in strict mode; it reports line numbers and supports more encodings than DuckDB. In JSON, the
+column name `a.b` means the key `a.b`, or the key `b` of the object `a`. Called by `pipelines.lake.generic.declaration`.
 """
 
 import csv
@@ -16,15 +16,15 @@ from pipelines.lake.generic.mapping import RowsMapping
 from pipelines.lake.generic.records import COLUMN_COUNT, UNREADABLE, Line, Record, lines_of, require, text_of
 
 MOST_LINES: Final = 100
-"""The most lines in a record; with more, a quote was not closed."""
+"""Maximum number of lines in a record; with more, a quote was probably not closed."""
 
 
 class _Spoiled(Exception):
-    """Raised for a line that is not text, or a record of too many lines."""
+    """Raised for a line that is not valid text, and for a record of more than `MOST_LINES` lines."""
 
 
 class _Feed:
-    """The lines of a file for `csv.reader`; the lines of a failed record can be put back and read again."""
+    """Iterator over a file's lines for `csv.reader`; lines of a failed record can be put back and read again."""
 
     def __init__(self, lines: Iterator[Line]) -> None:
         self._lines = lines
@@ -42,19 +42,19 @@ class _Feed:
         return line.text
 
     def give_back_all_but_first(self) -> Line:
-        """Return the first line of the record; put back the others."""
+        """Put back all lines of the current record except the first; return the first."""
         first, *others = self.taken
         self._back.extendleft(reversed(others))
         return first
 
 
 def csv_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int]) -> Iterator[Record]:
-    """Yield a record of the wanted columns for every record of a CSV file except the header and empty lines.
+    """Yield the wanted columns of every row of a CSV file, without the header and empty lines.
 
     Raises
     ------
     SourceError
-        If the header is unreadable, lacks a wanted column, or has one twice.
+        If the header is unreadable, lacks a wanted column, or has a wanted column twice.
     """
     found = _fields(path, rows)
     count, places = 0, tuple[int, ...]()
@@ -75,11 +75,11 @@ def csv_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str |
 
 
 def _fields(path: Path, rows: RowsMapping) -> Iterator[tuple[list[Line], list[str], str | None]]:
-    """Yield the lines, the fields and the fault of every record that is not an empty line."""
+    """Yield the lines, the fields and the fault (None: valid) of every CSV record, without empty lines."""
     feed = _Feed(lines_of(path, rows.encoding))
     quoting: dict[str, Any] = (
         {"quotechar": rows.quote} if rows.quote else {"quoting": csv.QUOTE_NONE}
-    )  # as csv takes it
+    )  # arguments of `csv.reader`
     reader = csv.reader(feed, delimiter=rows.delimiter, strict=True, **quoting)
     while True:
         feed.taken = []
@@ -114,12 +114,12 @@ SEEN_NAMES = 40
 
 
 def json_records(path: Path, file: str, rows: RowsMapping, wanted: Sequence[str | int]) -> Iterator[Record]:
-    """Yield a record of the wanted columns for every line of a JSON-lines file that is not empty.
+    """Yield the wanted columns of every line of a JSON-lines file, without empty lines.
 
     Raises
     ------
     SourceError
-        If a wanted column is in no line.
+        If a wanted column does not occur in any line.
     """
     names = [str(name) for name in wanted]
     absent, seen, readable = set(names), dict[str, None](), False
@@ -162,7 +162,7 @@ def _value(found: Mapping[str, object], name: str) -> object:
 
 
 def _place(found: Mapping[str, object], name: str) -> tuple[Mapping[str, object], str] | None:
-    """Return the object that holds the value of a column name, and the key in it."""
+    """Return the object with a column's value, and the key of the value in this object; None if there is none."""
     if name in found:
         return found, name
     outer, _, inner = name.partition(".")
