@@ -1,5 +1,5 @@
-"""The contract of the service: every request and every answer as one pydantic model each, and the rules of feedback.
+"""The contract of the service: a pydantic model of every request and response, and the rules for using feedback.
 
-No call, model or server here; nothing is imported on the way to `modelserve.contract.fields`, which stays light.
-Used by `modelserve.client`, by the service, which answers in these shapes, and by the commands.
+This module imports nothing, so that `modelserve.contract.fields` can be imported quickly. Used by the service,
+`modelserve.client` and the commands.
 """

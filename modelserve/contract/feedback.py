@@ -1,6 +1,6 @@
-"""Reports of finished jobs, validated when read: request, allocation, run time and use.
+"""Reports of finished jobs (request, allocation, run time and use), validated when read.
 
-Nothing is stored or learnt here. Sent by `modelserve.client`; taken by `modelserve.learning.feedback`.
+Sent by `modelserve.client`; stored and learnt from by `modelserve.learning.feedback`.
 """
 
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ __all__ = ["EARLIEST", "FeedbackBody", "FeedbackRow"]
 
 EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 SLACK_S: Final = 1.0
-"""Seconds by which a run time may exceed the time since submission: schedulers round to seconds."""
+"""Seconds by which a run time may exceed the time from submission to end, since schedulers round to seconds."""
 
 
 class UsedRow(BaseModel):

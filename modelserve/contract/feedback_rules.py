@@ -1,6 +1,6 @@
-"""Rules for learning from feedback: when a finished job counts as shrunk, and which of its measurements may be learnt.
+"""Rules for learning from feedback: when a finished job counts as shrunk, and which of its measurements may be used.
 
-Pure functions; the state built from many jobs is `modelserve.learning.learned`. Called by `modelserve.learning` and
+The state learnt from many jobs is in `modelserve.learning.learned`. Called by `modelserve.learning` and
 `pipelines.models.retrain`.
 """
 
@@ -20,16 +20,16 @@ STATUS_OF_OUTCOME: Final[dict[str, Status]] = {
     "timeout": Status.TIMEOUT,
     "node_fail": Status.NODE_FAIL,
 }
-"""The status in the canonical tables by reported outcome: a kill for memory is a failure there."""
+"""Status of a job in the canonical tables, by reported outcome; a job killed for memory counts as failed."""
 
 
 def is_below(allocated: float | None, requested: float | None) -> bool:
-    """Return whether less was allocated than requested; False if either is unknown."""
+    """Return whether less was allocated than requested (by more than `SLACK`); False if either is unknown."""
     return allocated is not None and requested is not None and allocated < requested * (1.0 - SLACK)
 
 
 def shrunk_resources(row: Finished | Outcome) -> tuple[str, ...]:
-    """Return the resources of which a job was allocated less than it requested."""
+    """Return the resources of which a job got less than it requested."""
     pairs = (
         ("cpu_cores", row.alloc_cpu_cores, row.req_cpu_cores),
         ("mem_gib", row.alloc_mem_gib, row.req_mem_gib),
@@ -40,7 +40,7 @@ def shrunk_resources(row: Finished | Outcome) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """The use of one instance of a finished job that may be learnt from; None is unmeasured or not usable."""
+    """The measured use per instance of a finished job; None if not measured, or not to be learnt from."""
 
     cpu_cores: float | None
     gpus: float | None
@@ -49,15 +49,16 @@ class Use:
 
     @property
     def measured(self) -> bool:
-        """Whether any measurement is left."""
+        """Whether at least one measurement may be learnt from."""
         return any(v is not None for v in (self.cpu_cores, self.gpus, self.mem_max_gib, self.gpu_mem_max_gib))
 
 
 def teachable_use(row: Finished) -> Use:
-    """Return the measurements to learn from; of a shrunk resource, only use above the peak predicted for it.
+    """Return the measurements of a job that may be learnt from.
 
-    The use of a shrunk resource shows how much the job got, not how much it needed. It may therefore raise a floor but
-    never lower one. A shrunk GPU share also limits the device memory.
+    The use of a shrunk resource shows what the job was given, not what it needed. It is therefore returned only if it
+    is above the predicted peak, so that it can raise later predictions but never lower them. GPU memory counts as
+    shrunk if the GPU share is.
     """
     shrunk = shrunk_resources(row)
 

@@ -1,6 +1,6 @@
-"""Types of the fields that requests and answers share, and the base class of every answer.
+"""Types of the fields that requests and responses share, and the base class of every response.
 
-Light: pydantic only, no numpy. Called by the modules of this package and by `modelserve.settings`.
+Imports only pydantic, so that `modelserve.settings` loads quickly. Used by the modules of this package too.
 """
 
 from typing import Annotated, Literal
@@ -15,7 +15,7 @@ Kind = Literal["runtime", "usage"]
 Guard = Literal["usage", "none"]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 StrictFinite = Annotated[float, Field(allow_inf_nan=False, strict=True)]
-"""A finite JSON number; text and booleans are refused."""
+"""A finite JSON number; text and booleans are rejected."""
 Text = Annotated[str, Field(min_length=1, max_length=256)]
 
 
@@ -26,13 +26,13 @@ def _without_nul(text: str) -> str:
 
 
 Name = Annotated[Text, AfterValidator(_without_nul)]
-"""Text that any store can hold."""
+"""Text without NUL characters, which some databases cannot store."""
 Amount = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
 """An amount of one resource, in cores, GiB or GPUs."""
 
 
 class Answer(BaseModel):
-    """Base of every answer: frozen; fields that a newer service adds are ignored."""
+    """Base class of every response; unknown fields are ignored, since a newer service may add some."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

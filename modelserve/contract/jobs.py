@@ -1,7 +1,7 @@
-"""Answers about jobs as they are submitted: predictions, recommendations, explanations, curves.
+"""Responses about submitted jobs: predictions, recommendations, explanations and what-if curves, as pydantic models.
 
-Shapes only; `modelserve.contract.writing` writes the frequent ones. Answered by `modelserve.calls`, read
-by `modelserve.client`.
+Made by `modelserve.calls`, mostly as dicts instead of these models, for speed (`modelserve.contract.writing`). Read by
+`modelserve.client`.
 """
 
 from typing import Final, Literal
@@ -29,10 +29,10 @@ __all__ = [
 ]
 
 MissingReason = Literal["no_model", "predictor_unavailable"]
-"""Why an output is null."""
+"""Reasons why an output is null."""
 
 RECENT_SHOWN: Final = 100
-"""Recommendations, the newest, that are listed."""
+"""Maximum number of recent recommendations that are listed."""
 
 
 class Amounts(Answer):

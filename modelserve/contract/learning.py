@@ -1,6 +1,6 @@
-"""Answers about finished jobs: feedback, modes and their effect, drift with its thresholds and verdicts, erasure.
+"""Responses about finished jobs: feedback, modes and their effect, drift with its thresholds and verdicts, and erasure.
 
-Pure arithmetic at most. Answered by `modelserve.learning`, read by `modelserve.client`.
+Made by `modelserve.learning`, read by `modelserve.client`.
 """
 
 import math
@@ -240,7 +240,7 @@ class ErasureAnswer(Answer):
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the worst of several verdicts; what is unknown counts only where nothing is known.
+    """Return the worst of several verdicts; the result is `unknown` only if all are unknown.
 
     >>> worst(["ok", "unknown", "watch"]), worst([])
     ('watch', 'unknown')
@@ -249,7 +249,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def by_bounds(value: float, watch: float, drifted: float) -> Verdict:
-    """Return the verdict of a figure that is the worse the larger it is.
+    """Return `watch` or `drifted` if a value exceeds that bound, otherwise `ok`; `unknown` if it is not finite.
 
     >>> by_bounds(0.15, 0.1, 0.2)
     'watch'
@@ -260,19 +260,22 @@ def by_bounds(value: float, watch: float, drifted: float) -> Verdict:
 
 
 def coverage_verdict(observed: float, expected: float, standard_error: float) -> Verdict:
-    """Return the verdict of a coverage.
+    """Return the verdict of an observed coverage, compared with the expected coverage from the card.
 
     >>> coverage_verdict(0.80, 0.90, 0.01), coverage_verdict(0.80, 0.90, 0.05), coverage_verdict(0.87, 0.90, 0.001)
     ('drifted', 'watch', 'ok')
     """
     off = abs(observed - expected)
-    if off <= THRESHOLDS.coverage_off + 1e-9:  # 1 - 0.95 is a little more than 0.05
+    if off <= THRESHOLDS.coverage_off + 1e-9:  # in floating point, 1 - 0.95 is more than 0.05
         return "ok"
     return "drifted" if off > THRESHOLDS.coverage_standard_errors * standard_error else "watch"
 
 
 def error_verdict(median_log: float, mean_absolute_log: float, expected: float | None) -> Verdict:
-    """Return the verdict of the errors of a p50, all in log seconds; `expected` is the card's mean, if it has one."""
+    """Return the verdict of the errors of a p50, in log seconds.
+
+    `expected` is the mean absolute error in the card, None if the card has none.
+    """
     t = THRESHOLDS
     of_median = by_bounds(math.exp(abs(median_log)), t.median_ratio_watch, t.median_ratio_drifted)
     if not expected:

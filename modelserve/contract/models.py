@@ -1,6 +1,6 @@
-"""Answers about the models and the worker: the models with their importances and cards, and readiness.
+"""Responses about models (versions, importances, cards) and about the readiness of a worker, as pydantic models.
 
-Shapes only. Answered by `modelserve.calls.catalogue` and `/readyz`, read by `modelserve.client`.
+Made by `modelserve.calls.catalogue` and `/readyz`, read by `modelserve.client`.
 """
 
 from typing import Final, Literal

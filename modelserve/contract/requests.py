@@ -1,7 +1,7 @@
 """Requests to the service: jobs with their resource requests, and the bodies of all calls, validated when read.
 
-No predictions here. An invalid row is refused with the name of its field; an unknown user, group, type or device is
-valid. Used by the service's calls, the clients and the commands.
+An error names the invalid field. Users, groups, task types and devices that no model knows are valid. Used by the
+service's calls, the clients and the commands.
 """
 
 import math
@@ -48,15 +48,15 @@ __all__ = [
 
 MAX_JOBS: Final = 10_000
 NO_FLOORS: Final = Minimums()
-"""The minimums of calls and jobs that name none."""
+"""Minimums of a call or job that sets none."""
 
 _IN_TEXT: Final = TypeAdapter(AwareDatetime)
 
 
 def _written_out(moment: object) -> object:
-    """Read a date and time from text; refuse text that is a number, which pydantic would read as Unix time.
+    """Parse a date and time; reject text with only a number, which pydantic would read as Unix time.
 
-    The text is parsed here because strict models accept date text only directly from JSON, not from a validator.
+    The text is parsed here because strict pydantic models do not accept date text from a validator.
     """
     if not isinstance(moment, str):
         return moment
@@ -72,12 +72,12 @@ def _written_out(moment: object) -> object:
 Output = Literal["run_time", "peak_use"]
 OUTPUTS: Final[tuple[Output, ...]] = ("run_time", "peak_use")
 TOP: Final = 10
-"""Features that an explanation names, unless the call says otherwise."""
+"""Default number of features that an explanation lists."""
 POINTS: Final = 20
-"""Points of a what-if curve, unless the call says otherwise."""
+"""Default number of points of a what-if curve."""
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_written_out)]
-"""A date and time with its zone, in ISO 8601."""
+"""A date and time with a time zone, in ISO 8601 format."""
 
 
 class RequestRow(BaseModel):
@@ -191,7 +191,7 @@ class ModeBody(BaseModel):
 
 
 def parse_lines(lines: Iterable[str]) -> list[JobRow]:
-    """Read one job per line of JSON; empty lines are skipped.
+    """Read jobs from lines with one JSON object each; empty lines are skipped.
 
     Raises
     ------
@@ -210,12 +210,12 @@ def parse_lines(lines: Iterable[str]) -> list[JobRow]:
 
 
 def parse_row(row: Mapping[str, object]) -> JobRow:
-    """Read one job from plain values.
+    """Read one job from a dict of plain values.
 
     Raises
     ------
     BadRequest
-        It is not a valid job; the message names the field.
+        The values are not a valid job; the message names the field.
     """
     try:
         return JobRow.model_validate(row)
@@ -224,7 +224,7 @@ def parse_row(row: Mapping[str, object]) -> JobRow:
 
 
 def job_of(row: JobRow, *, trace: str, submitted: datetime, minimum: Request | None = None) -> Job:
-    """Return a row as the scheduler's `Job`; `trace` and `submitted` are used if the row names none."""
+    """Convert a row to a `Job`; `trace` and `submitted` are the trace and submit time if the row names none."""
     return Job(
         job_id=row.job_id,
         trace=row.trace or trace,
@@ -245,7 +245,7 @@ def job_of(row: JobRow, *, trace: str, submitted: datetime, minimum: Request | N
 
 
 def request_of(row: JobRow) -> Request:
-    """Return the request of one instance; NaN for resources without one."""
+    """Return the request of one instance; a resource that is not requested is NaN."""
     asked = row.request
     return Request(cpu_cores=_or_nan(asked.cpu_cores), mem_gib=_or_nan(asked.mem_gib), gpus=_or_nan(asked.gpus))
 

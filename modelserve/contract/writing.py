@@ -1,7 +1,7 @@
-"""Writing of answers: recommendations as plain values with the contract's keys, and values as JSON.
+"""Write responses: convert recommendations to dicts with the keys of the contract, and dicts to JSON.
 
-Plain dicts instead of the contract's models: validating each answer would slow down every call. Tests read what is
-written with the models. Called by `modelserve.calls` and the commands.
+The pydantic models of the contract are not used here, because validation would slow down every call. Tests validate the
+written responses with these models. Called by `modelserve.calls` and the commands.
 """
 
 import math
@@ -20,11 +20,11 @@ __all__ = ["Values", "answer_of", "flat", "known", "moment", "written"]
 Values = dict[str, object]
 
 NOISE: Final = 1e-12
-"""Relative distance above a round amount that is ignored when rounding up."""
+"""Maximum relative excess over a six-decimal number that counts as floating-point noise and is not rounded up."""
 
 
 def written(answer: object) -> bytes:
-    """Write an answer of plain values as JSON; NaN and infinities are null.
+    """Return a response as JSON bytes; NaN and infinities become null.
 
     Examples
     --------
@@ -35,13 +35,13 @@ def written(answer: object) -> bytes:
 
 
 def known(value: float) -> float | None:
-    """Return a finite number, or None."""
+    """Return a number, or None if it is not finite."""
     return float(value) if math.isfinite(value) else None
 
 
-@lru_cache(maxsize=1024)  # the same times of few models recur
+@lru_cache(maxsize=1024)  # the few models have few distinct times
 def moment(at: datetime) -> str:
-    """Write a time in the format of the answers, in UTC.
+    """Return a time as text in UTC, in the format of the responses.
 
     Examples
     --------
@@ -53,7 +53,10 @@ def moment(at: datetime) -> str:
 
 
 def answer_of(found: Recommendation, sources: Sources) -> Values:
-    """Return a recommendation with the keys of `contract.jobs.Recommended`; unknown is None, amounts are rounded up."""
+    """Return a recommendation as a dict with keys of `contract.jobs.Recommended`.
+
+    Unknown values are None. Recommended amounts are rounded up (`rounded_up`).
+    """
     asked = found.request
     return {
         "job_id": found.job_id,
@@ -71,7 +74,7 @@ def answer_of(found: Recommendation, sources: Sources) -> Values:
 
 
 def _note(found: Recommendation, sources: Sources) -> str | None:
-    """Return the note of a failed predictor, or why nothing is known (a misspelt trace or type has no model)."""
+    """Return the error of a failed predictor, or why nothing is known about a job, such as that it has no model."""
     if found.note or Reason.COLD_START not in found.reasons.values():
         return found.note or None
     missing = [kind for kind, name in (("run-time", sources.run_time), ("usage", sources.usage)) if name is None]
@@ -81,7 +84,7 @@ def _note(found: Recommendation, sources: Sources) -> str | None:
 
 
 def rounded_up(amounts: Request, asked: Request) -> tuple[float, float, float]:
-    """Round amounts up to six decimals, never above the request; noise of binary fractions is ignored.
+    """Return amounts rounded up to six decimals, at most the request; floating-point noise is not rounded up.
 
     Examples
     --------
@@ -102,7 +105,7 @@ def _up(value: float, asked: float) -> float:
 
 
 def flat(answer: Mapping[str, object]) -> Values:
-    """Return an answer as one flat row for tables: `cpu_cores`, `cpu_cores_target`, `cpu_cores_reason`, ...
+    """Return a response as one flat table row with keys such as `cpu_cores`, `cpu_cores_target`, `cpu_cores_reason`.
 
     Examples
     --------

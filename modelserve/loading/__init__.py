@@ -1,4 +1,4 @@
-"""Loading of models: mirror them from the registry, load, check and warm them, then swap the snapshot in one step.
+"""Loading of models: copy them from the registry, load, check and warm them, and replace the serving snapshot.
 
-No call is answered here. Called by `modelserve.service`; the serving snapshot is read by `modelserve.calls`.
+Called by `modelserve.service`; the snapshot is read by `modelserve.calls`.
 """

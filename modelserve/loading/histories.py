@@ -1,6 +1,7 @@
-"""The job histories of the models, shared by all models of a trace that were trained with the same file.
+"""The job histories of the loaded models; models of a trace that have the same history file share one history.
 
-New runs and erasures reach every history, including those still being built. Called by `modelserve.loading.models`.
+New runs and erasures are applied to every history, including those still being built. Called by
+`modelserve.loading.models`.
 """
 
 import ctypes
@@ -22,11 +23,11 @@ _C_LIBRARY: Final = ctypes.CDLL(None)
 
 
 def give_back_memory() -> None:
-    """Return free memory to the system, if the C library can; by itself glibc does so only at the top of one arena.
+    """Return freed memory to the operating system, if the C library supports it (`malloc_trim` of glibc).
 
-    A rebuilt history allocates and frees tens of MiB, in holes that later requests do not fit: a worker grew by 16 MiB
-    each time, all of it free. The call takes about a millisecond. A fixed `MALLOC_MMAP_THRESHOLD_` has the same effect
-    but costs a tenth of the time of a call of a thousand jobs.
+    Rebuilding a history frees tens of MiB in blocks that glibc keeps and does not reuse; a worker grew by 16 MiB with
+    each rebuild. Trimming takes about a millisecond. Setting `MALLOC_MMAP_THRESHOLD_` has the same effect, but makes a
+    call with a thousand jobs a tenth slower.
     """
     trim = getattr(_C_LIBRARY, "malloc_trim", None)
     if trim is not None:
@@ -36,11 +37,14 @@ def give_back_memory() -> None:
 Change = Callable[[OnlineHistory], object]
 
 CHUNK: Final = 25_000
-"""Number of past runs added to a new history in one step."""
+"""Number of past runs added to a new history at a time."""
 
 
 class Forgotten(NamedTuple):
-    """A user whose jobs submitted up to a time (Unix, microseconds) must be dropped; clusters None: all."""
+    """An erased user, whose jobs submitted up to `before_us` (Unix, microseconds) must be dropped.
+
+    They are dropped in `clusters`, or in all clusters if None.
+    """
 
     user: str
     clusters: frozenset[str] | None
@@ -48,7 +52,7 @@ class Forgotten(NamedTuple):
 
 
 class Histories:
-    """The histories in use, by trace and SHA-256 of the history file."""
+    """The histories of the loaded models, by trace and SHA-256 of the history file."""
 
     def __init__(
         self, past: Callable[[str], Iterable[EndedRun]], forgotten: Callable[[str], Iterable[Forgotten]]
@@ -57,14 +61,14 @@ class Histories:
         self._forgotten = forgotten
         self._held: dict[tuple[str, str], OnlineHistory] = {}
         self._begun: dict[tuple[str, str], list[Change]] = {}
-        self._lock = threading.Lock()  # held during changes, not while a history is read or built
-        self._building = threading.Lock()  # so that two threads do not build the same history
+        self._lock = threading.Lock()  # held while histories change, but not while one is built
+        self._building = threading.Lock()  # prevents two threads from building the same history
 
     def of(self, bundle: Bundle) -> OnlineHistory:
-        """Return the history of a bundle; a new one has erased users dropped and all feedback so far added.
+        """Return the history of a bundle, and build it first if it is not in use yet.
 
-        It is built without a lock, so that changes do not wait for it; changes made meanwhile are applied before it is
-        returned.
+        A new history is the one in the bundle, without erased users and with all feedback so far. Changes do not wait
+        while it is built; those made meanwhile are applied to it before it is returned.
         """
         key = _key(bundle)
         with self._building:
@@ -87,13 +91,13 @@ class Histories:
                     del self._begun[key]
 
     def keep(self, bundles: Iterable[Bundle]) -> None:
-        """Drop the histories of all other bundles."""
+        """Drop all histories that none of these bundles use."""
         used = {_key(bundle) for bundle in bundles}
         with self._lock:
             self._held = {key: history for key, history in self._held.items() if key in used}
 
     def learn(self, runs: Sequence[EndedRun]) -> None:
-        """Add finished runs to every history of their trace; runs already known change nothing."""
+        """Add finished runs to every history of their trace; runs already in a history are skipped."""
         by_trace: dict[str, list[EndedRun]] = {}
         for run in runs:
             by_trace.setdefault(run.trace, []).append(run)
@@ -101,11 +105,11 @@ class Histories:
             self._change(trace, methodcaller("add", of_trace))
 
     def forget(self, trace: str, user: str, clusters: frozenset[str] | None) -> None:
-        """Remove a user's runs from every history of the trace; in `clusters` only, where some are named."""
+        """Remove a user's runs in `clusters` (None: in all) from every history of the trace."""
         self._change(trace, methodcaller("forget", user, clusters))
 
     def _change(self, trace: str, change: Change) -> None:
-        """Change every history of a trace; those being built are changed afterwards."""
+        """Apply a change to every history of a trace; a history being built is changed when it is complete."""
         with self._lock:
             for (of_trace, _), missed in self._begun.items():
                 if of_trace == trace:
@@ -138,7 +142,7 @@ def without(history: History, forgotten: Iterable[Forgotten]) -> History:
 
 
 def newest_alone(history: History) -> History:
-    """Return a history of the newest job alone, which shares no memory with the whole."""
+    """Return a history with only the newest job, copied so that the memory of the whole history can be freed."""
     if history.frame.height <= 1:
         return history
     newest = history.frame.tail(1)

@@ -1,7 +1,7 @@
-"""The serving models, as one snapshot: new versions are loaded, checked and warmed, then swapped in one step.
+"""The serving models: new versions are loaded, checked and warmed, then a new snapshot replaces the former in one step.
 
-Nothing is downloaded here (`modelserve.loading.sync`). If a bundle fails, its former version stays. Called by the
-service, and by its reload and feedback threads.
+If a bundle cannot be loaded, its former version keeps serving. Models are downloaded by `modelserve.loading.sync`.
+Called by the service, and by its reload and feedback threads.
 """
 
 import threading
@@ -32,16 +32,16 @@ __all__ = ["ModelSet", "Snapshot"]
 
 Kind = Literal["runtime", "usage"]
 FOLDER: Final = "bundles"
-"""The key of `Snapshot.failures` for the folder as a whole."""
+"""Key in `Snapshot.failures` of the error that the folder of bundles cannot be listed."""
 
 RETRY_FIRST_S: Final = 10.0
 RETRY_MOST_S: Final = 600.0
-"""First and longest wait before a failed model is tried again although nothing changed; the wait doubles in between."""
+"""First and longest wait in seconds before a failed model with unchanged files is tried again; waits double."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reload:
-    """The result of reloading one alias of one model; `detail` is the reason of a failure."""
+    """The result of loading or withdrawing one alias of one model; `detail` is the reason of a failure."""
 
     name: str
     version: str | None
@@ -52,11 +52,11 @@ class Reload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The models of one moment, by registered name; each call uses one snapshot throughout.
+    """The models loaded at one moment, by registered name; a call uses the same snapshot from start to end.
 
-    `failures` holds, by name, the error of a model that could not be loaded, whether or not a former version serves; a
-    challenger's key is `<name>@challenger`. A challenger that is already champion is left out. `loaded_at` is the
-    clock's time of the last change.
+    A challenger that is the same version as its champion is left out. `failures` holds the error of each model whose
+    current version could not be loaded, even if a former version serves; the keys are those of `failure_key`.
+    `generation` counts the snapshots. `loaded_at` is the time of the last change.
     """
 
     champions: Mapping[str, ServedModel]
@@ -66,14 +66,14 @@ class Snapshot:
     loaded_at: float
 
     def model_of(self, kind: Kind, trace: str, workload: str | None, task_type: str) -> ServedModel | None:
-        """Return the model that answers for a job: that of its workload if there is one, else that of its task type."""
+        """Return the champion for a job: the model of its workload if there is one, else of its task type, or None."""
         for part in (workload, task_type):
             if part is not None and (found := self.champions.get(f"{kind}.{trace}.{part}")) is not None:
                 return found
         return None
 
     def failure_of(self, kind: Kind, trace: str, workload: str | None, task_type: str) -> str | None:
-        """Return the failure of the model that would answer for a job, or None."""
+        """Return why the model for a job could not be loaded, or None."""
         for part in (workload, task_type):
             if part is not None and (found := self.failures.get(f"{kind}.{trace}.{part}")) is not None:
                 return found
@@ -81,7 +81,7 @@ class Snapshot:
 
 
 def failure_key(name: str, alias: str) -> str:
-    """Return the key of `Snapshot.failures` for an alias of a model.
+    """Return the key in `Snapshot.failures` of a model's alias.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def failure_key(name: str, alias: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class _Seen:
-    """The state of a pointer and its files when last read, and when to retry after a failure."""
+    """The marks of a pointer file and of its model's files when last read, and when to retry after a failure."""
 
     mark: Mark
     files: Mark
@@ -103,7 +103,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class _Work:
-    """The next snapshot while it is being built."""
+    """The contents of the next snapshot while a refresh builds it, and what was done so far."""
 
     models: dict[Place, ServedModel]
     failures: dict[str, str]
@@ -111,10 +111,11 @@ class _Work:
 
 
 class ModelSet:
-    """The models of a folder, kept up to date by `refresh`; `current` is replaced in one assignment.
+    """The models of a folder, kept up to date by `refresh`.
 
-    Models of one trace with the same history file share one `OnlineHistory`. Before a new one serves, the users in
-    `forgotten` are dropped from it and the feedback in `past` is added.
+    The snapshot `current` is replaced in one assignment, so threads may read it without a lock. Models of a trace that
+    have the same history file share one `OnlineHistory`. Before a new history is used, the users in `forgotten` are
+    dropped from it and the runs in `past` are added.
     """
 
     def __init__(
@@ -136,10 +137,10 @@ class ModelSet:
         self.current = Snapshot(champions={}, challengers={}, failures={}, generation=0, loaded_at=clock())
 
     def refresh(self) -> list[Reload]:
-        """Load the model of every pointer that changed, swap `current` if anything changed, and return what was done.
+        """Load the models whose pointer file changed, replace `current` if any did, and return what was done.
 
-        Without changes, only the pointers are read. A failed model is tried again when its files change, otherwise
-        after a wait that doubles.
+        If no pointer file changed, nothing else is read. A failed model is tried again when its files change, otherwise
+        after a wait that doubles with each failure.
         """
         with self._refreshing:
             marks = pointer_marks(self._folder, self._aliases)
@@ -160,15 +161,15 @@ class ModelSet:
             return work.done
 
     def learn(self, runs: Sequence[EndedRun]) -> None:
-        """Add finished runs to every history of their trace; runs already known change nothing."""
+        """Add finished runs to every history of their trace; runs already in a history are skipped."""
         self._histories.learn(runs)
 
     def forget(self, trace: str, user: str, clusters: frozenset[str] | None) -> None:
-        """Remove a user's runs from every history of the trace; in `clusters` only, where some are named."""
+        """Remove a user's runs in `clusters` (None: in all) from every history of the trace."""
         self._histories.forget(trace, user, clusters)
 
     def _folder_away(self) -> list[Reload]:
-        """Keep the loaded models while the folder cannot be listed, and report it once."""
+        """Report once that the folder cannot be listed; the loaded models stay."""
         if FOLDER in self.current.failures:
             return []
         detail = f"{self._folder.name}: the folder of bundles cannot be listed, expected one; what is loaded serves on"
@@ -193,7 +194,7 @@ class ModelSet:
         work.done.append(Reload(name=name, version=version, alias=alias, result="withdrawn"))
 
     def _follow(self, place: Place, mark: Mark, work: _Work) -> None:
-        """Load the version that a pointer names; on failure keep the former one and note the reason."""
+        """Load the version that a pointer names; if this fails, keep the former version and record the reason."""
         name, alias = place
         before = self._seen.get(place)
         files = files_mark(self._folder / name)
@@ -201,9 +202,9 @@ class ModelSet:
         try:
             pointer = read_pointer(self._folder, name, alias)
             if pointer is None:
-                return  # removed since it was listed; the next refresh withdraws it
+                return  # the pointer was just removed; the next refresh withdraws the model
             model = _held(work, pointer) or self._load(pointer, work)
-        except Exception as error:  # any error of a bundle must leave the serving model in place
+        except Exception as error:  # whatever the error, the serving model must stay
             detail = str(error) if isinstance(error, ServeError) else f"{name}: {type(error).__name__}: {error}"
             waits = RETRY_FIRST_S
             if before is not None and before.retry_at is not None and (before.mark, before.files) == (mark, files):
@@ -223,7 +224,7 @@ class ModelSet:
         known = {model.bundle.history_digest: model.bundle.history for model in work.models.values()}
         bundle = read_pointed(self._folder, pointer, histories=known)
         history = self._histories.of(bundle)
-        # `history` now holds the past; the bundle's own copy would take four times as much memory again.
+        # The bundle's own copy of the jobs takes four times the memory of `history`, so keep only its newest job.
         model = ServedModel.of(replace(bundle, history=newest_alone(bundle.history)), history)
         warm(model)
         return model
@@ -243,7 +244,7 @@ class ModelSet:
 
 
 def _held(work: _Work, pointer: Pointer) -> ServedModel | None:
-    """Return the version that a pointer names if it is already loaded under either alias."""
+    """Return the model that a pointer names if it is already loaded as champion or challenger, otherwise None."""
     meant = pointer.name, pointer.version, pointer.digest
     for model in work.models.values():
         if (model.bundle.card.name, model.bundle.version, model.bundle.digest) == meant:

@@ -1,6 +1,6 @@
-"""One model ready to answer: bundle, compiled trees, row builder and history; and the feature rows it is given.
+"""A loaded model (bundle, compiled trees, builder of feature rows, history), and feature rows with their encoding.
 
-Which version serves is decided in `modelserve.loading.models`, which makes these. Called by `modelserve.calls`, and by
+Made by `modelserve.loading.models`, which decides which version serves. Called by `modelserve.calls`, and by
 `modelserve.learning` for drift.
 """
 
@@ -31,11 +31,11 @@ _LENGTH: Final = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """Feature rows of one model for jobs of one call.
+    """Feature rows (n, k) that one model received for n jobs of one call.
 
-    `model` is the reference cited in answers, `digest` the SHA-256 of the bundle. `rows` (n,) holds the position in the
-    call of each row's job, `runs` its measured runs. `reference_log_s` and `versions` are as in `features.rows`;
-    versions are logged with the context, and None when read from the log.
+    `model` is the reference of the model (`<name>@<version>`), `digest` the digest of its bundle. `rows` (n,) is the
+    position of each job in the call, and `runs` (n,) the job's number of measured runs. `reference_log_s` and
+    `versions` are as in `features.rows`; `versions` is None in rows decoded from the log.
     """
 
     model: str
@@ -48,7 +48,7 @@ class Scored:
 
 
 def encode_features(scored: Sequence[Scored]) -> bytes:
-    """Encode feature rows: a JSON header, then each matrix, reference, row numbers and counts, little-endian."""
+    """Encode feature rows as bytes: a JSON header, then the arrays of each model, little-endian (see `_layout`)."""
     header = to_json([[each.model, each.digest, *each.matrix.shape] for each in scored])
     parts = [MAGIC, _LENGTH.pack(len(header)), header]
     for each in scored:
@@ -67,7 +67,7 @@ def decode_features(blob: bytes) -> list[Scored]:
     Raises
     ------
     BadRequest
-        The bytes are of another format.
+        The bytes have another format.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def decode_features(blob: bytes) -> list[Scored]:
             parts = []
             for dtype, shape in _layout(count, width):
                 size = int(np.prod(shape)) * dtype.itemsize
-                # A copy, since compiled trees need writable arrays.
+                # Copy, because compiled trees need writable arrays.
                 parts.append(np.frombuffer(blob, dtype, int(np.prod(shape)), at).reshape(shape).copy())
                 at += size
             matrix, reference, rows, runs = parts
@@ -108,9 +108,10 @@ def _layout(count: int, width: int) -> list[tuple[np.dtype[np.generic], tuple[in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """One version of a model, in memory; `trees` are by target, `history` is shared with others of the trace.
+    """One loaded version of a model; `trees` are by target.
 
-    The bundle of a serving model keeps only the newest job of its history.
+    `history` may be shared with other models of the trace. The bundle keeps only the newest job of its own history, to
+    save memory.
     """
 
     bundle: Bundle
@@ -120,12 +121,12 @@ class ServedModel:
 
     @classmethod
     def of(cls, bundle: Bundle, history: OnlineHistory) -> "ServedModel":
-        """Compile the trees of a bundle, and compare them with the library.
+        """Compile the trees of a bundle, and compare their outputs with XGBoost's.
 
         Raises
         ------
         BundleError
-            The two differ.
+            The outputs differ.
         """
         trees = {target: CompiledTrees.made_of(forest) for target, forest in bundle.forests.items()}
         for target, compiled in trees.items():
@@ -138,20 +139,20 @@ class ServedModel:
 
     @property
     def reference(self) -> str:
-        """The reference by which answers cite the model: `runtime.pai.ctr@7`."""
+        """The name and version of the model in responses, such as `runtime.pai.ctr@7`."""
         return self.bundle.reference
 
     def margins(self, target: str, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        """Return the outputs (n, outputs) of `target` for a matrix (n, k), before any calibration.
+        """Return the outputs (n, outputs) of a target's trees for a matrix (n, k), before calibration.
 
-        Compiled trees equal the library to the bit and are faster: 13 microseconds against 320 for one row, 12 a row
-        against 24 for thousands.
+        Compiled trees give the same outputs as XGBoost and are faster: 13 instead of 320 microseconds for a single row,
+        12 instead of 24 for each of thousands of rows.
         """
         return self.trees[target].rows(matrix)
 
 
 def warm(model: ServedModel) -> None:
-    """Predict the newest job of the model's history, so that the first caller waits for no compiling and no cache.
+    """Predict the newest job of the model's history, so that the first call does not wait for compilation.
 
     Raises
     ------
@@ -170,7 +171,7 @@ def warm(model: ServedModel) -> None:
 
 
 def known_job(bundle: Bundle) -> JobAsked:
-    """Return the newest job of a bundle's history as a request, or an unknown job for an empty history."""
+    """Return a job like the newest in a bundle's history; if the history is empty, a job of unknown user and group."""
     newest = bundle.history.frame.tail(1).to_dicts()
     held = newest[0] if newest else {}
     gpus = held.get("req_gpus")

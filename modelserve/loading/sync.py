@@ -1,7 +1,7 @@
-"""Mirror the registry into the folder of bundles, round after round, in one process next to the workers.
+"""Copy models from the registry to the folder of bundles at regular intervals, in one process next to the workers.
 
-Aliases and bundles are read by `modelserve.bundle.registry`; the state of the last round is in `<bundles>/.sync.json`.
-Run as `python -m modelserve.loading.sync`, and by the server as a child process.
+Each round copies with `modelserve.bundle.registry`, and writes its result to `<bundles>/.sync.json`. Run as
+`python -m modelserve.loading.sync`, and by the server as a child process.
 """
 
 import logging
@@ -24,19 +24,22 @@ from modelserve.settings import ServeSettings
 __all__ = ["main"]
 
 KEPT_VERSIONS: Final = 5
-"""Number of newest versions of a model kept besides those with an alias, so that their answers can be replayed."""
+"""Number of newest versions without an alias that are kept per model, so that their responses can be replayed."""
 
 WAIT_MOST_S: Final = 300.0
-"""The longest wait between two rounds while the registry is unavailable; the wait doubles up to it."""
+"""Maximum wait between two rounds while the registry is unavailable; until then, it doubles with each failure."""
 
 JITTER_FRAC: Final = 0.2
-"""Largest random cut of a wait, as a share, so that many mirrors do not run at the same time."""
+"""Maximum share by which a wait is shortened at random, so that several sync processes do not run in step."""
 
 logger = logging.getLogger(__name__)
 
 
 class Sync:
-    """Rounds over one folder; keeps state between rounds, to read less and to log changes only."""
+    """Copies the registry to one folder, round by round.
+
+    State is kept between rounds, so that verified bundles are not read again and only changes are logged.
+    """
 
     def __init__(self, settings: ServeSettings, *, clock: Callable[[], float] = time.time) -> None:
         self._settings = settings
@@ -47,12 +50,12 @@ class Sync:
         self.state = read_state(settings.bundles)
 
     def once(self) -> list[Mirrored]:
-        """Mirror every alias, prune old versions, and write the state of the round.
+        """Copy the models of every alias, remove old versions, and write the state of this round.
 
         Raises
         ------
         MirrorError
-            No registry is set, or it is unavailable; mirrored models stay.
+            No registry is set, the registry is unavailable, or the folder cannot be written; copied models stay.
         """
         settings, attempted_at = self._settings, self._clock()
         if settings.tracking_uri is None:
@@ -88,7 +91,7 @@ class Sync:
             stop.wait(wait_s(self._settings.mirror_every_s, failed, draw()))
 
     def _say(self, done: Sequence[Mirrored]) -> None:
-        """Log what changed since the last round."""
+        """Log the results that differ from the last round."""
         if self._away is not None:
             logger.info("registry is available again")
             self._away = None
@@ -106,7 +109,7 @@ class Sync:
 
 
 def wait_s(every_s: float, failed: int, drawn: float) -> float:
-    """Return how long to wait after `failed` failed rounds in a row; `drawn` (0..1) is a random number.
+    """Return the wait in seconds after `failed` failed rounds in a row; `drawn` is a random number from 0 to 1.
 
     Examples
     --------
@@ -120,14 +123,14 @@ def wait_s(every_s: float, failed: int, drawn: float) -> float:
 
 
 def prune(folder: Path, name: str) -> list[str]:
-    """Remove versions of a model without an alias, except the newest `KEPT_VERSIONS`; return those removed."""
+    """Remove the versions of a model without an alias, except the newest `KEPT_VERSIONS`, and return those removed."""
     held = sorted((each for each in (folder / name).iterdir() if each.name.isdigit()), key=lambda each: int(each.name))
     meant = set()
     for alias in ALIASES:
         try:
             pointer = read_pointer(folder, name, alias)
         except BundleError:
-            return []  # the alias cannot be read, so all versions stay
+            return []  # the alias is unknown, so remove nothing
         if pointer is not None:
             meant.add(pointer.version)
     old = [each for each in held if each.name not in meant][:-KEPT_VERSIONS]
@@ -140,7 +143,7 @@ def prune(folder: Path, name: str) -> list[str]:
 
 
 def main() -> None:
-    """Mirror until SIGTERM or SIGINT; without a registry, log an error and exit."""
+    """Copy models until SIGTERM or SIGINT; without a registry, log an error and exit."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     settings = ServeSettings()
     if settings.tracking_uri is None:
@@ -152,7 +155,7 @@ def main() -> None:
 
 
 def _end(*_: object) -> None:
-    """Exit at once, even during a download: partial files are in temporary folders, which are removed."""
+    """Exit at once, even during a download: its files are in a temporary folder, which is removed on exit."""
     raise SystemExit(0)
 
 

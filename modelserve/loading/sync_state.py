@@ -1,6 +1,6 @@
-"""The state of the last mirroring round, as a file in the folder of bundles.
+"""The result of the last sync round, as a file in the folder of bundles.
 
-An unreadable file counts as absent. Written by `modelserve.loading.sync`; read by `modelserve.api`.
+A file that cannot be read counts as missing. Written by `modelserve.loading.sync`; read by `modelserve.api`.
 """
 
 import logging
@@ -22,7 +22,10 @@ logger = logging.getLogger(__name__)
 
 
 class SyncState(BaseModel):
-    """The last round, in Unix seconds: the last attempt, and the last success (`at`, 0 for never)."""
+    """The last sync round: time of the last attempt, and of the last success (`at`), in Unix seconds; 0 for never.
+
+    `error` is why the last round failed, `failing` the errors of single models.
+    """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -33,7 +36,7 @@ class SyncState(BaseModel):
 
 
 def read_state(folder: Path) -> SyncState:
-    """Return the state of the last round over a folder; the state before any round if the file cannot be read."""
+    """Return the state of the last round; if the file cannot be read, the state before the first round."""
     try:
         with (folder / STATE).open("rb") as file:
             return SyncState.model_validate_json(file.read(STATE_LIMIT_BYTES))
@@ -42,7 +45,7 @@ def read_state(folder: Path) -> SyncState:
 
 
 def write_state(folder: Path, state: SyncState) -> None:
-    """Write the state of a round in one step; if the folder is not writable, log a warning."""
+    """Write the state of a round atomically; if the folder is not writable, log a warning."""
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=f"{STATE}.") as stage:
             staged = Path(stage) / STATE
@@ -53,7 +56,7 @@ def write_state(folder: Path, state: SyncState) -> None:
 
 
 def read_mirror_state(folder: Path, *, now_s: float) -> MirrorState | None:
-    """Return the state of the mirror of a folder; None if the folder was never mirrored."""
+    """Return the sync state of a folder for readiness responses; None if there was no round yet."""
     written = read_state(folder)
     if written == SyncState():
         return None
