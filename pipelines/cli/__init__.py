@@ -1,6 +1,7 @@
-"""The `taut` command: registers the subcommands of the files in this folder, and translates errors.
+"""The `taut` command: registers the subcommands of the files in this folder, and reports errors.
 
-An error becomes one line and an exit code (0 done, 1 failed, 2 bad usage). Heavy imports stay inside the commands.
+An error is printed as one line and gives an exit code (0 done, 1 failed, 2 bad usage). Slow imports are inside the
+command functions, so that `--help` is fast.
 Called by the `taut` script.
 """
 
@@ -19,8 +20,8 @@ from pipelines.cli import study as experiments
 from pipelines.errors import BadUsage, PipelineError
 from scheduler_core.errors import SchedulerError
 
-# Idle threads of XGBoost and scikit-learn busy-wait by default, which on shared cores can cost ten times the work
-# itself. The libraries read this variable when they are loaded.
+# By default, idle OpenMP threads of XGBoost and scikit-learn busy-wait. On shared cores this can take ten times the
+# time of the actual work. The libraries read this variable when they are loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 EXIT_FAILED = 1
@@ -29,10 +30,10 @@ EXIT_INTERRUPTED = 130
 
 
 class TranslatingGroup(TyperGroup):
-    """A command group that prints errors as one line on stderr; with `--debug` the traceback is printed."""
+    """A command group that prints an error as one line on stderr, or with `--debug` as a traceback."""
 
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]  # typer's own context class is vendored
-        """Run the subcommand and translate its errors."""
+        """Run the subcommand; convert its errors to a message and an exit code."""
         try:
             return super().invoke(ctx)
         except (typer.Exit, typer.Abort, TyperException):
@@ -43,7 +44,7 @@ class TranslatingGroup(TyperGroup):
             typer.echo(f"taut: {error}", err=True)
             raise typer.Exit(EXIT_BAD_USAGE if isinstance(error, BadUsage) else EXIT_FAILED) from error
         except BrokenPipeError:
-            # The reader closed the pipe (`| head`): redirect stdout so that the interpreter's last flush cannot fail.
+            # The reader closed the pipe (as in `| head`): redirect stdout so that the flush at exit does not fail.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(EXIT_FAILED) from None
         except KeyboardInterrupt:
@@ -88,7 +89,7 @@ def _options(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Define the options before the subcommand; `TranslatingGroup` reads `debug`."""
+    """Define the options that come before the subcommand; `TranslatingGroup` reads `debug`."""
 
 
 def main() -> None:

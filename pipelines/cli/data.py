@@ -1,4 +1,4 @@
-"""`taut fetch | synth | ingest | sql`: download or generate files, read them into a lake, query the lake.
+"""`taut fetch | synth | ingest | sql`: download or generate trace files, read them into a lake, query the lake.
 
 Options and output only; the work is in `pipelines.fetch`, `pipelines.synth` and `pipelines.lake`.
 Called by `pipelines.cli`, which registers the commands.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Fetchable(StrEnum):
-    """The traces with a known address."""
+    """The traces that can be downloaded."""
 
     PAI = "pai"
     HELIOS = "helios"
@@ -30,7 +30,7 @@ class Fetchable(StrEnum):
 
 
 class Ingestible(StrEnum):
-    """The published formats, and `generic` for other files with a mapping."""
+    """The formats that can be ingested: published formats, and `generic` for other files described by a mapping."""
 
     PAI = "pai"
     HELIOS = "helios"
@@ -118,7 +118,7 @@ def ingest(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Files:
-    """A source, the folder of its files, and that folder's name in messages."""
+    """Files to ingest: their source (name of a published format or a mapping), their folder, its name in messages."""
 
     source: "str | Source"
     folder: Path
@@ -127,7 +127,7 @@ class _Files:
 
 @contextmanager
 def _opened_files(source: str, location: str, mapping: Path | None) -> Iterator[_Files]:
-    """Open the files to ingest: the folder of a published format, or own files read by a mapping.
+    """Open the files to ingest: the folder of a published format, or own files described by a mapping.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def _opened_files(source: str, location: str, mapping: Path | None) -> Iterator[
             raise BadUsage(f"--mapping given for {source}, whose columns are known; use it with `taut ingest generic`")
         yield _Files(source=source, folder=Path(location), label=location)
         return
-    # Published formats do not need the mapping code; importing it here saves their start-up time.
+    # Imported only here, because published formats do not need the mapping code.
     from pipelines.lake.generic.opening import opened_source
 
     if mapping is None:
@@ -173,7 +173,7 @@ def _ingest_files(files: _Files, lake: Path, as_name: str | None, strict: float 
 
 
 def _check_files(files: _Files, lake: Path, as_name: str | None, strict: float | None, form: Format) -> None:
-    """Check the files; print each problem with its place and cure. Exit with 1 if an ingest would fail."""
+    """Check the files; print where each problem is and how to fix it. Exit with code 1 if an ingest would fail."""
     from pipelines.cli.progress import step
     from pipelines.lake.checking import check
 

@@ -1,6 +1,7 @@
 """`taut demo`: ingest, train, recommend and simulate in one run, on a synthetic trace or on real files.
 
-It calls the functions behind the other commands, in a folder of its own; `pipelines.cli.demo_tables` makes the tables.
+The demo calls the functions behind the other commands, with its own folder for the lake and the models. Its tables are
+built in `pipelines.cli.demo_tables`.
 Called by `pipelines.cli`, which registers the command.
 """
 
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 LEAST_TASKS = 20_000
 REPLICATIONS = 5
 TAGGED_SHARE = 0.6
-"""Share of jobs with a workload tag in the demo's trace; the published 0.1 gives too few jobs to train six models."""
+"""Share of jobs with a workload tag in the demo's trace.
+
+The published trace has 0.1, which would leave too few jobs to train six models.
+"""
 
 
 def demo(
@@ -84,7 +88,7 @@ def demo(
 
 
 def _fresh(folder: Path) -> None:
-    """Empty the demo's own folder; raise BadUsage if it holds other files."""
+    """Empty the folder of an earlier demo; raise BadUsage if the folder holds other files."""
     from pipelines.errors import BadUsage
 
     mark = folder / ".taut-demo"
@@ -96,7 +100,7 @@ def _fresh(folder: Path) -> None:
 
 
 def _held_out(lake: "Lake", name: str, trained: "Sequence[Retrained]") -> "Pool":
-    """Return the measured jobs submitted after the training cut; no model was trained on them."""
+    """Return the measured jobs submitted after the training cut, on which no model was trained."""
     import polars as pl
 
     from pipelines.simulation.job_pool import job_pool

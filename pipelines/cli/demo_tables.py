@@ -1,6 +1,6 @@
-"""The demo's tables: feature importance, accuracy against baselines, reclaimed resources, cluster metrics.
+"""Build the tables of `taut demo`: feature importance, accuracy, reclaimed resources, cluster metrics.
 
-They reshape the results of training and simulation. Called by `pipelines.cli.demo`.
+The tables are made from the results of training and simulation. Called by `pipelines.cli.demo`.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ OUTCOME_COLUMNS: Final = (
 
 
 def accuracy_rows(trained: Sequence[Retrained]) -> list[Row]:
-    """Return one row for each run-time model: its error, the best history baseline, the lead, and the gate's result."""
+    """Return one row per run-time model: its error, that of the best history baseline, the lead, the gate's result."""
     rows: list[Row] = []
     for each in trained:
         table = each.model.evaluation
@@ -80,14 +80,14 @@ def importance_rows(trained: Sequence[Retrained], *, top: int = 3) -> list[Row]:
 
 
 def reclaimed_rows(result: SimulationResult, *, arm: str = "shrunk") -> list[Row]:
-    """Return the resources that the recommendations of one arm reclaimed, by resource and reason."""
+    """Return the amounts by which the recommendations of one arm shrink requests, by resource and reason."""
     return [{key: value for key, value in row.items() if key != "arm"} for row in result.reclaimed if row["arm"] == arm]
 
 
 def outcome_rows(result: SimulationResult) -> list[Row]:
-    """Return the simulated arms under every slowdown model as means over seeds; one row if all models agree exactly.
+    """Return one row per arm and slowdown model, averaged over seeds; one row per arm if all models agree exactly.
 
-    Models agree if every job gets its full request or its true need, because it then runs as recorded.
+    The models agree if every job gets its full request or its true need, because every job then runs as recorded.
     """
     means = averaged(result.rows)
     figures = [column for column in OUTCOME_COLUMNS if column != "truth"]

@@ -1,6 +1,6 @@
-"""Reproduce a logged answer, and explain it: models, history and contributions for each job.
+"""Reproduce a logged answer of the service and explain it: models, history and contributions for each job.
 
-No commands; features are read from the log, not computed again. Called by `taut recommend --explain`.
+Features are read from the log, not computed again. Called by `taut recommend --explain`.
 """
 
 import json
@@ -24,14 +24,14 @@ from modelserve.store import Store
 from modelserve.store.answers import AnswerRecord, read_answer
 
 TOP: Final = 3
-"""The number of contributions printed for a job."""
+"""Maximum number of feature contributions printed for a job."""
 
 SQLITE: Final = "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """A reproduced answer: whether it is equal to the byte, and one flat row for each job."""
+    """A reproduced answer: whether its bytes equal the logged ones, their number, and one flat row per job."""
 
     equal: bool
     size_bytes: int
@@ -39,12 +39,12 @@ class Replayed:
 
 
 def replayed(answer_id: str, *, store: str, bundles: Path) -> Replayed:
-    """Reproduce a logged answer and explain it.
+    """Compute a logged answer again, compare it with the log, and explain it.
 
     Raises
     ------
     NotKnown
-        The log lacks the answer, or the folder of bundles lacks a model version that gave it.
+        The log lacks the answer, or the folder of bundles lacks a model version that the answer used.
     StoreError
         The store does not exist or cannot be read.
     BadRequest
@@ -79,7 +79,7 @@ def _record(answer_id: str, url: str) -> AnswerRecord:
 
 
 def _evidence(record: AnswerRecord, bundles: Path) -> dict[int, dict[str, object]]:
-    """Return, for each job of the answer, its models, the history they used, and its run time's contributions."""
+    """Return for each job of the answer: its models, the history they used, and the contributions to its run time."""
     seen = read_context(record.context)
     found: dict[int, dict[str, object]] = {}
     for scored in decode_features(record.features):
@@ -97,7 +97,7 @@ def _evidence(record: AnswerRecord, bundles: Path) -> dict[int, dict[str, object
 
 
 def _run_time_shares(scored: Scored, bundles: Path) -> Iterator[str]:
-    """Yield the contributions to each row's p50, as `user_run_s=812 +120.5 s; ...`."""
+    """Yield for each row the contributions to its predicted median run time, as `user_run_s=812 +120.5 s; ...`."""
     name, _, version = scored.model.partition("@")
     bundle = read_bundle(version_folder(bundles, name, version), version=version)
     model = ServedModel.of(bundle, OnlineHistory(bundle.history))

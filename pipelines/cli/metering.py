@@ -1,6 +1,6 @@
-"""Options of `taut simulate` on power, grid and slack, and the site that they describe.
+"""Options of `taut simulate` for power, grid and slack, and the simulated site that they describe.
 
-Nothing heavy is imported before `site` is called. Called by `pipelines.cli.simulation` and the commands that read a
+Slow imports happen only when `site` is called. Called by `pipelines.cli.simulation` and the commands that read a
 grid.
 """
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from scheduler_core.planning.release import Slack
 
 BasisOption = Literal["lca", "direct"]
-"""Emissions that count: of a power plant's whole life, or of its operation."""
+"""Basis of carbon intensity: emissions over a power plant's life cycle (lca), or of its operation alone (direct)."""
 
 ShiftOption = Literal["carbon", "price"]
-"""The series by which jobs are held."""
+"""Series whose low hours held jobs wait for: carbon intensity or price."""
 
 GridFolder = Annotated[
     Path | None,
@@ -50,7 +50,7 @@ NO_GRID: Final = "--slack without --grid: no job is held"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metering:
-    """Power, grid, and how long jobs may be held for a better hour."""
+    """Options for the power of machines, the grid, and how long jobs may be held for a better hour."""
 
     grid: GridFolder = None
     zone: Zone = None
@@ -103,18 +103,18 @@ class Metering:
             raise BadUsage("found --shift-by without --slack, expected how long jobs may be held")
 
     def notes(self) -> list[str]:
-        """Return a note on options that have no effect."""
+        """Return notes on options that have no effect."""
         return [NO_GRID] if self.slack is not None and self.grid is None else []
 
     def site(self, cluster: "ClusterSpec", first_ts: float | None) -> "Site | None":
-        """Return the site of a cluster, None without --grid and --power.
+        """Return the site of a cluster; None if neither --grid nor --power is given.
 
         `first_ts` is the Unix time of the first recorded submission, None for drawn arrivals.
 
         Raises
         ------
         BadUsage
-            If a file is not of its format, or an option is invalid.
+            If a file has an invalid format, or an option is invalid.
         """
         from pipelines.simulation.energy.grid_columns import moment_of
         from pipelines.simulation.energy.grid_files import zone_files
@@ -146,12 +146,12 @@ class Metering:
 
 
 def slack_of(text: str) -> "Slack":
-    """Read `6h`, `90m`, `1.5d`, `600s` or `50%` (of the predicted run time).
+    """Parse a slack: a time as `6h`, `90m`, `1.5d` or `600s`, or a share of the predicted run time as `50%`.
 
     Raises
     ------
     BadUsage
-        If it is none of these, or longer than a week.
+        If the text has another form, or the time is longer than a week.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """`taut train | evaluate | promote | models | predict`: train models from a lake and use them.
 
-No logic beyond reading options and writing rows. Called by `pipelines.cli`, which registers the commands.
+Options and output only. Called by `pipelines.cli`, which registers the commands.
 """
 
 from datetime import datetime
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class By(StrEnum):
-    """The unit of one model: a kind of work or a workload tag."""
+    """What one model is trained for: a kind of work, or a workload tag."""
 
     KIND = "kind"
     WORKLOAD = "workload"

@@ -1,6 +1,6 @@
 """Open the inputs of commands: the lake and its trace, the champion models, a file of jobs.
 
-No commands; imports are heavy. Called by the command files of `pipelines.cli`, inside their functions.
+Slow to import. Imported inside the command functions of `pipelines.cli`.
 """
 
 import sys
@@ -15,7 +15,7 @@ from modelserve.bundle.predictor import InProcessPredictor
 from modelserve.bundle.registry import mirror
 from modelserve.contract.requests import JobRow, parse_lines
 from modelserve.errors import MirrorError
-from pipelines.cli.options import Place as Place  # commands import both from here
+from pipelines.cli.options import Place as Place  # re-exported, so that commands import both from here
 from pipelines.cli.options import place_of as place_of
 from pipelines.cli.options import say
 from pipelines.errors import BadUsage, LakeError, RegistryError
@@ -25,19 +25,19 @@ from pipelines.settings import load_settings
 
 
 def threads_of(option: int | None) -> int:
-    """Return the threads of the option, else those of the settings."""
+    """Return the number of threads: that of the option if given, else that of the settings."""
     return option or load_settings().threads
 
 
 def chosen_trace(lake: Lake, trace: str | None) -> str:
-    """Return the trace of the option, else that of the settings, else the only one in the lake.
+    """Return the trace to use: that of the option, else that of the settings, else the only trace in the lake.
 
     Raises
     ------
     BadUsage
-        If none is named and the lake holds several.
+        If no trace is named and the lake holds several.
     LakeError
-        If the lake lacks the named trace, or holds none.
+        If the lake lacks the named trace, or holds no trace.
     """
     held = lake.traces()
     named = trace or load_settings().trace
@@ -53,13 +53,13 @@ def chosen_trace(lake: Lake, trace: str | None) -> str:
 
 @contextmanager
 def opened(lake: Path | None, trace: str | None) -> Iterator[tuple[Lake, str]]:
-    """Open the lake; yield it with the chosen trace."""
+    """Open the lake; yield the lake and the name of the chosen trace."""
     with Lake(place_of(lake).lake) as source:
         yield source, chosen_trace(source, trace)
 
 
 def trace_of(lake: Path | None, trace: str | None) -> str:
-    """Return the chosen trace, of the lake or of the cached models; the lake is closed again."""
+    """Return the name of the chosen trace, from the lake or from the cached models; the lake is closed again."""
     place = place_of(lake)
     mirrored = place.bundles.glob("*.*.*/") if place.bundles.is_dir() else ()
     known = {folder.name.split(".")[1] for folder in mirrored} | set(Lake(place.lake).traces())
@@ -72,19 +72,19 @@ def trace_of(lake: Path | None, trace: str | None) -> str:
 
 
 def local_cut(day: datetime | None, zone: str) -> datetime | None:
-    """Return a time without time zone as UTC, read in the trace's zone (that of its manifest)."""
+    """Convert a time without time zone, understood in the trace's time zone `zone`, to UTC."""
     if day is None or day.tzinfo is not None:
         return day
     return day.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
 
 
 def champions(place: Place, *, offline: bool) -> InProcessPredictor:
-    """Copy the champion models from the registry to the local cache and open them; `offline` only opens the cache.
+    """Copy the champion models from the registry to the local cache, and open them; if `offline`, skip the copy.
 
     Raises
     ------
     RegistryError
-        If the cache has no model.
+        If the cache then has no model.
     """
     if not offline:
         try:

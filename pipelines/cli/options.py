@@ -1,6 +1,6 @@
-"""Options that several commands share, where a command works, and how rows and messages are written.
+"""Options that several commands share, paths of the lake and the models, and output of rows and messages.
 
-No commands; nothing heavy is imported, nothing is opened. Called by the command files of `pipelines.cli`.
+Fast to import; no file is opened. Called by the command files of `pipelines.cli`.
 """
 
 import sys
@@ -28,7 +28,7 @@ class Format(StrEnum):
 
 
 class GuardOption(StrEnum):
-    """The lower bound of a shrink: measured peak use, or none."""
+    """Guard of a shrunk request: the measured peak use as a lower bound, or no bound."""
 
     USAGE = "usage"
     NONE = "none"
@@ -66,7 +66,10 @@ TokenFile = Annotated[
 
 
 def emit(rows: "Sequence[Mapping[str, object]] | pl.DataFrame", form: Format, *, kinds: bool = False) -> None:
-    """Write rows to stdout; with `kinds`, JSON rows keep only their own columns instead of sharing all of them."""
+    """Write rows to stdout.
+
+    With `kinds`, the rows are of several kinds: in JSON each has only its own columns instead of all columns.
+    """
     from pipelines.render import render
 
     render(rows, form.value, stream=sys.stdout, kinds=kinds)
@@ -79,7 +82,7 @@ def say(text: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Working place of a command: the lake, the model registry (a tracking URI), the folder of cached models."""
+    """Where a command works: the folder of the lake, the URI of the model registry, the folder of cached models."""
 
     lake: Path
     tracking_uri: str
@@ -87,10 +90,10 @@ class Place:
 
 
 def place_of(lake: Path | None, *, demo: bool = True) -> Place:
-    """Return where to work: the lake of the option, else of TAUT_LAKE, else data/lake, else the demo's lake.
+    """Return where a command works: the lake of the option, else of TAUT_LAKE, else data/lake, else the demo's lake.
 
-    The registry and the cached models lie next to the lake unless they are set. Commands that create a lake pass
-    `demo=False`. A notice on stderr names the demo's lake when it is used.
+    The registry and the cached models are next to the lake unless the settings name them. Commands that create a lake
+    pass `demo=False`, which excludes the demo's lake. If the demo's lake is used, a notice on stderr names it.
     """
     from pipelines.settings import load_settings
 
@@ -110,5 +113,5 @@ def place_of(lake: Path | None, *, demo: bool = True) -> Place:
 
 @cache
 def _notice_demo(absent: Path) -> None:
-    """Write the notice once, even if a command calls `place_of` several times."""
+    """Write a notice that the demo's lake is used; only once, even if `place_of` is called several times."""
     say(f"no lake at {absent}: using the demo's, {DEMO_LAKE}; --lake or TAUT_LAKE names another")

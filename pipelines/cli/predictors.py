@@ -1,6 +1,7 @@
-"""Predictors of `taut simulate` by name: each returns the scales (Algorithm 1 with that predictor) of the arms.
+"""Predictors of `taut simulate` by name.
 
-No command is defined here. Called by `pipelines.cli.simulation_run`.
+A scale computes recommendations: it is Algorithm 1 with a predictor and a policy filled in. Each function here returns
+the scales of the simulation's arms. Called by `pipelines.cli.simulation_run`.
 """
 
 import os
@@ -28,7 +29,7 @@ from scheduler_core.types import Reason, Recommendation, Request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advisers:
-    """The scales of the shrinking arms, and notes on their predictor."""
+    """The scales of the arms that shrink requests, and notes on their predictor."""
 
     scales: Mapping[str, Scale]
     notes: tuple[str, ...] = ()
@@ -36,7 +37,10 @@ class Advisers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceContext:
-    """The jobs and settings that advice is computed for; `token_file` holds a service's token (default TAUT_TOKEN)."""
+    """What predictors need: the jobs, the settings, and where the models or the service's token are.
+
+    Without a `token_file` the token is taken from the variable TAUT_TOKEN.
+    """
 
     pool: Pool
     settings: SimulationSettings
@@ -46,20 +50,23 @@ class AdviceContext:
 
 
 def champion(context: AdviceContext) -> Advisers:
-    """Use the registry's champions, in this process."""
+    """Predict with the champion models of the registry, in this process."""
     predictor = champions(context.place, offline=context.offline)
     until = max(bundle.card.until for bundle in predictor.bundles.values())
     return Advisers(scales=scales_of(predictor, context.pool, context.settings), notes=_cut_notes(context.pool, until))
 
 
 def oracle(context: AdviceContext) -> Advisers:
-    """Use the recorded run of every job; the arm `shrunk` still applies the parameters of Algorithm 1."""
+    """Predict the recorded run of every job; in the arm `shrunk` the parameters of Algorithm 1 still apply."""
     scales = scales_of(oracle_of(context.pool), context.pool, context.settings)
     return Advisers(scales=scales, notes=("predictor oracle: run times and peak use are the recorded ones",))
 
 
 def constant(context: AdviceContext) -> Advisers:
-    """Predict the median run time and no use for every job, so that every request shrinks to the first candidate."""
+    """Predict the pool's median run time and no use for every job.
+
+    Every request then shrinks to the smallest candidate, which Algorithm 1 tries first.
+    """
     run_s = float(np.median([entry.measured.run_s for entry in context.pool.jobs]))
     predictor = ConstantPredictor(run_s=run_s, peak=Request(cpu_cores=0.0, mem_gib=0.0, gpus=0.0))
     note = f"predictor constant: {run_s:g} s and no use for every job; requests shrink to the first candidate"
@@ -67,19 +74,19 @@ def constant(context: AdviceContext) -> Advisers:
 
 
 def none(context: AdviceContext) -> Advisers:  # noqa: ARG001 -- all advisers have the same signature
-    """Return no scale: requests stay unchanged."""
+    """Use no predictor: return no scale, so that requests stay unchanged."""
     return Advisers(scales={})
 
 
 def service(address: str, context: AdviceContext) -> Advisers:
-    """Call the service once per guard with the whole pool, ignoring its mode.
+    """Ask a prediction service: call it once per guard with all jobs of the pool, ignoring its mode.
 
-    A job without an answer keeps its request; so do all jobs of a guard if the service fails during the call.
+    A job for which the service gives no recommendation keeps its request.
 
     Raises
     ------
     ServiceUnavailable
-        If it answered for no job: unchanged requests would look like its advice.
+        If the service answered for no job, because unchanged requests would look like its recommendations.
     """
     jobs = [entry.job for entry in context.pool.jobs]
     scales: dict[str, Scale] = {}
@@ -142,7 +149,7 @@ def _fixed(answers: Sequence[Recommendation]) -> Scale:
 
 
 def _cut_notes(pool: Pool, until: datetime) -> tuple[str, ...]:
-    """Return a note on how many jobs the models may have been trained on."""
+    """Return a note on how many jobs were submitted before the training cut; no note if none was."""
     early = sum(entry.job.submit_ts < until.timestamp() for entry in pool.jobs)
     if not early:
         return ()

@@ -1,6 +1,6 @@
-"""Progress on stderr: bars and spinners on a terminal, single lines or nothing elsewhere.
+"""Show progress on stderr: bars and spinners on a terminal; single lines or nothing if stderr is no terminal.
 
-Rich draws them. Called by the command files of `pipelines.cli`.
+Called by the command files of `pipelines.cli`.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ def step(title: str) -> Iterator[None]:
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Print a line if the block has to compile a kernel, which happens on the first run; later runs use a cache."""
+    """Print a line if code is compiled within the block; this happens on the first run only, and is then cached."""
     from pipelines.simulation.engine.compiled.notice import compiling_told
 
     console = Console(stderr=True, soft_wrap=True)

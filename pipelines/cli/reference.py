@@ -1,6 +1,6 @@
-"""The generated page `docs/cli.md`: the help of every command.
+"""Generate the page `docs/cli.md`: the help of every command.
 
-Writes nothing unless run as a program; a test compares the page with it.
+Importing it writes nothing; run as a program it writes the page. A test compares the page with the generated text.
 Run by hand: `python -m pipelines.cli.reference`.
 """
 
@@ -19,12 +19,12 @@ WIDTH: Final = "100"
 
 
 def command_paths() -> list[tuple[str, ...]]:
-    """Return every command behind `taut`, each group before its own, in the order of the helps."""
+    """Return the path of every command below `taut`, a group before its subcommands, in the order of `--help`."""
     return _paths(typer.main.get_group(app))
 
 
 def command_line() -> str:
-    """Return `taut --help` and then every subcommand's, those of groups too, at a fixed width and without colour."""
+    """Return the text of `taut --help` and of every subcommand's help, at a fixed width and without colour."""
     texts = [(" ".join(("taut", *path)), _help(path)) for path in ((), *command_paths())]
     sections = [f"## {title}\n\n```text\n{text}\n```\n" for title, text in texts]
     return "# Command line\n\nGenerated from `--help`.\n\n" + "\n".join(sections)

@@ -1,6 +1,6 @@
-"""Calls of a running service from the command line: its client, its token, its responses as flat rows.
+"""Call a running prediction service for commands: its client, its token, its responses as flat rows.
 
-No commands here. Called by the command files of `pipelines.cli`, inside their functions.
+Imported inside the command functions of `pipelines.cli`.
 """
 
 import os
@@ -20,10 +20,10 @@ from scheduler_core.shrink import Guard
 
 TOKEN_VARIABLE: Final = "TAUT_TOKEN"  # noqa: S105  # the name of a variable, not a token
 PART_LIMIT_S: Final = 60.0
-"""Timeout for one part of a long list; longer than a scheduler's, because a person waits."""
+"""Timeout in seconds for one part of a long list of jobs; longer than that of a scheduler, because a person waits."""
 
 CARDS_LIMIT_S: Final = 5.0
-"""Timeout for the list of models."""
+"""Timeout in seconds for the list of models."""
 SETS_SURE_RUNS: Final = "only available without --url; for a service, set TAUT_SERVE_TYPES (sure_runs)"
 
 Row = dict[str, object]
@@ -39,7 +39,7 @@ def recommended_rows(
     alpha: float | None,
     guard: Guard | None,
 ) -> list[Row]:
-    """Return recommendations as rows of `taut recommend`, plus the mode and the id for a replay."""
+    """Ask the service for recommendations; return the rows of `taut recommend`, with its mode and the answer's id."""
     trace = trace or load_settings().trace
     with client_of(urls, token_file, jobs=len(jobs)) as client:
         said = client.recommendations(jobs, trace=trace, theta=theta, alpha=alpha, guard=guard)
@@ -49,7 +49,7 @@ def recommended_rows(
 def predicted_rows(
     jobs: Sequence[JobRow], urls: Sequence[str], token_file: Path | None, *, trace: str | None
 ) -> list[Row]:
-    """Return predictions as rows of `taut predict`, plus the id for a replay."""
+    """Ask the service for predictions; return the rows of `taut predict`, with the answer's id."""
     trace = trace or load_settings().trace
     with client_of(urls, token_file, jobs=len(jobs)) as client:
         return [
@@ -58,7 +58,10 @@ def predicted_rows(
 
 
 def cut_of(url: str, token_file: Path | None, *, traces: Collection[str]) -> datetime | None:
-    """Return the training cut of the service's champions for `traces`: their jobs ended before it; None if unknown."""
+    """Return the training cut of the service's champions for `traces`; None if unknown.
+
+    The champions were trained only on jobs that ended before the cut.
+    """
     client = Client(url, token=_token(token_file), timeouts=Timeouts(answer_s=CARDS_LIMIT_S, total_s=CARDS_LIMIT_S))
     try:
         with client:
@@ -70,7 +73,7 @@ def cut_of(url: str, token_file: Path | None, *, traces: Collection[str]) -> dat
 
 
 def client_of(urls: Sequence[str], token_file: Path | None, *, jobs: int) -> Client:
-    """Return a client of the service at `urls` with a timeout for this number of jobs.
+    """Return a client of the service at `urls` with a timeout that grows with the number of `jobs`.
 
     Raises
     ------

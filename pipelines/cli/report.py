@@ -1,6 +1,6 @@
 """`taut report`: traces and their models as one HTML page that opens without a network.
 
-No logic beyond reading options and writing the file; the work is in `pipelines.report`.
+Options and output only; the work is in `pipelines.report`.
 Called by `pipelines.cli`, which registers the command.
 """
 
@@ -79,7 +79,7 @@ def report(
 
 
 def _champions(named: Path | None, beside: Path) -> "Champions":
-    """Read the models of the folder given, which must exist, else of the one next to the lake, if it exists."""
+    """Read the models in the folder `named`, which must exist; without it those in the folder `beside`, if any."""
     from modelserve.bundle.champions import read_champions
     from pipelines.errors import BadUsage
 
@@ -89,7 +89,7 @@ def _champions(named: Path | None, beside: Path) -> "Champions":
 
 
 def _meters(grid: Path | None, zone: str | None, power: Path | None, pue: float | None) -> "Meters | None":
-    """Read the grid and the power table; without a grid the report has no energy section."""
+    """Read the grid and the power table; return None without a grid, so that the report has no energy section."""
     from pipelines.errors import BadUsage
     from pipelines.simulation.energy.meters import Meters
 
@@ -102,7 +102,7 @@ def _meters(grid: Path | None, zone: str | None, power: Path | None, pue: float 
 
 
 def _check_target(out: Path) -> None:
-    """Raise BadUsage before the work if the file cannot be written."""
+    """Raise BadUsage if the file cannot be written; called before the work begins."""
     from pipelines.errors import BadUsage
     from pipelines.simulation.results_folder import open_folder
 
@@ -112,7 +112,7 @@ def _check_target(out: Path) -> None:
 
 
 def _write_whole(out: Path, text: str) -> None:
-    """Write a temporary file and rename it, so that readers never see half a page."""
+    """Write the text to a temporary file and rename it, so that readers never see half a page."""
     out.parent.mkdir(parents=True, exist_ok=True)
     fresh = out.with_name(f".{out.name}.fresh")
     fresh.write_text(text, encoding="utf-8", newline="\n")

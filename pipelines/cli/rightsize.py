@@ -1,6 +1,6 @@
 """`taut rightsize`: requests of recurring jobs next to their measured use, worst first.
 
-No logic beyond reading options and writing rows. Called by `pipelines.cli`, which registers the command.
+Options and output only. Called by `pipelines.cli`, which registers the command.
 """
 
 from datetime import datetime
@@ -12,11 +12,11 @@ import typer
 from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Trace, emit, say
 
 SCREEN_ROWS: Final = 10
-"""Default number of rows in a table; JSON and CSV hold all."""
+"""Default maximum number of rows in a table; JSON and CSV hold all rows."""
 
 
 class ByOption(StrEnum):
-    """The grouping of rows."""
+    """How runs are grouped into rows: by recurring job, by user, or by type."""
 
     GROUP = "group"
     USER = "user"

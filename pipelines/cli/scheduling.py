@@ -1,6 +1,6 @@
 """`taut recommend`: a smaller request for each job, from the local models or a service.
 
-Options, calls and rows only. Called by `pipelines.cli`, which registers the command.
+Options and output only. Called by `pipelines.cli`, which registers the command.
 """
 
 from pathlib import Path
@@ -23,11 +23,11 @@ from pipelines.cli.options import (
 )
 
 THETA: Final = 0.05
-"""Default of --theta in this process: largest relative change of the predicted run time."""
+"""Default of --theta without a service: maximum relative change of the predicted run time."""
 
 
 class Parameters(NamedTuple):
-    """Parameters of Algorithm 1; None takes the default."""
+    """Parameters of Algorithm 1; None stands for the default."""
 
     theta: float | None
     alpha0: float | None

@@ -1,6 +1,6 @@
-"""Settings of `taut serve`: options, then `TAUT_SERVE_*` variables, then defaults next to the lake.
+"""Read the settings of `taut serve`: from options, else `TAUT_SERVE_*` variables, else files next to the lake.
 
-No server here. Called by `pipelines.cli.serving`.
+Called by `pipelines.cli.serving`.
 """
 
 import os
@@ -22,18 +22,18 @@ from pipelines.settings import load_settings
 SQLITE: Final = "sqlite:///"
 MASK: Final = "*****"
 SECRET: Final = frozenset({"tokens", "tls_key_password"})
-"""Settings whose value is never printed, not even in errors."""
+"""Settings whose value is never printed, not even in error messages."""
 
 CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
 def serve_settings(lake: Path | None, options: Mapping[str, object]) -> ServeSettings:
-    """Return the settings of the service; `options` are those of the command line, None if not given.
+    """Return the settings of the service; `options` of the command line that are None count as not given.
 
     Raises
     ------
     BadUsage
-        A value is invalid, or a variable `TAUT_SERVE_*` is not a setting; the message names each.
+        A value is invalid, or a variable `TAUT_SERVE_*` is not a setting; the message names every such setting.
     """
     _check_names(os.environ)
     given = {name: value for name, value in options.items() if value is not None}
@@ -43,7 +43,7 @@ def serve_settings(lake: Path | None, options: Mapping[str, object]) -> ServeSet
 
 
 def setting_rows(settings: ServeSettings) -> Iterator[Mapping[str, object]]:
-    """Yield one row per setting: its variable, its value with secrets masked, its default, its description."""
+    """Yield one row per setting: name of its variable, value (secrets masked), default, and description."""
     for name, field in ServeSettings.model_fields.items():
         default = field.get_default(call_default_factory=True)
         yield {
@@ -55,7 +55,7 @@ def setting_rows(settings: ServeSettings) -> Iterator[Mapping[str, object]]:
 
 
 def shown(value: object) -> object:
-    """Return a setting's value for printing, without passwords and token hashes.
+    """Return the value of a setting for printing, with passwords and token hashes masked.
 
     Examples
     --------
@@ -104,7 +104,10 @@ def _fault(where: Sequence[str | int], found: object, expected: str) -> str:
 
 
 def _check_names(environment: Mapping[str, str]) -> None:
-    """Raise BadUsage for unknown variables: a misspelt TAUT_SERVE_TOKENS would leave the service without tokens."""
+    """Raise BadUsage for unknown variables `TAUT_SERVE_*`.
+
+    A misspelt TAUT_SERVE_TOKENS, for example, would leave the service without tokens.
+    """
     known = {f"{PREFIX}{name.upper()}" for name in ServeSettings.model_fields}
     strange = sorted(name for name in environment if name.upper().startswith(PREFIX) and name.upper() not in known)
     if strange:
@@ -112,7 +115,7 @@ def _check_names(environment: Mapping[str, str]) -> None:
 
 
 def _place(lake: Path | None) -> Place:
-    """Return the place of the models; the demo's folder if no other exists."""
+    """Return where the lake and the models are; in the demo's folder if there are no others."""
     place = place_of(lake, demo=False)
     demo = place_of(DEMO_LAKE)
     nothing = not place.bundles.exists() and not _registry_of(place)
@@ -120,13 +123,13 @@ def _place(lake: Path | None) -> Place:
 
 
 def _registry_of(place: Place) -> str | None:
-    """Return the registry of a place, None if it is a file that does not exist."""
+    """Return the URI of the model registry; None if it is a database file that does not exist."""
     uri = place.tracking_uri
     return uri if not uri.startswith(SQLITE) or Path(uri.removeprefix(SQLITE)).exists() else None
 
 
 def _beside(place: Place, said: ServeSettings) -> dict[str, object]:
-    """Return settings missing from options and variables, from files next to the lake."""
+    """Return settings that neither options nor variables give, from the files next to the lake."""
     found: dict[str, object] = {}
     bundles = said.bundles
     if "bundles" not in said.model_fields_set:
@@ -141,6 +144,6 @@ def _beside(place: Place, said: ServeSettings) -> dict[str, object]:
 
 
 def _only_trace(bundles: Path) -> str | None:
-    """Return the trace of all cached models, None if there are several traces or none."""
+    """Return the one trace of all cached models; None if they have several traces or there are no models."""
     traces = {folder.name.split(".")[1] for folder in bundles.glob("*.*.*/")} if bundles.is_dir() else set()
     return traces.pop() if len(traces) == 1 else None

@@ -1,7 +1,7 @@
 """`taut simulate`: its options in groups, and the command.
 
-A group is a dataclass whose fields are options. Nothing heavy is imported here, so the names of policies and
-placements are repeated; a test compares them. Called by `pipelines.cli`, which registers the command.
+A group is a dataclass whose fields are options. To keep imports fast, the names of policies and placements are repeated
+here instead of imported; a test checks that they are equal. Called by `pipelines.cli`, which registers the command.
 """
 
 from collections.abc import Callable
@@ -30,10 +30,10 @@ from pipelines.cli.options import (
 )
 
 ArrivalsOption = Literal["drawn", "recorded"]
-"""Where arrivals come from."""
+"""Source of arrivals: drawn at random, or recorded in the trace."""
 
 QueueOption = Literal["fifo", "sjf", "srtf", "qssf", "las", "drf", "priority"]
-"""Queue order."""
+"""Queue policy: the order in which waiting jobs are considered."""
 
 PlacementOption = Literal[
     "best_fit",
@@ -48,20 +48,20 @@ PlacementOption = Literal[
     "gpu_clustering",
     "random",
 ]
-"""How machines are chosen for a gang's instances."""
+"""Placement: how machines are chosen for a job's instances."""
 
 SharingOption = Literal["pooled", "devices"]
-"""How instances share a machine's GPUs."""
+"""How instances share a machine's GPUs: pooled, or device by device."""
 
 TargetOption = Literal["online", "trace"]
-"""The jobs for which placements against fragmentation keep GPUs usable."""
+"""Jobs for which placements that avoid fragmentation keep GPUs usable."""
 
 BackfillOption = Literal["none", "easy"]
-"""Whether waiting jobs may pass a blocked one that has a reservation."""
+"""Backfill: whether later jobs may start before a blocked first job that has a reservation."""
 
 
 class TruthOption(StrEnum):
-    """Slowdown models: how long a job runs on less than it requested."""
+    """Slowdown models, which say how long a job runs on less than it requested."""
 
     UNCHANGED = "unchanged"
     PREDICTED = "predicted"
@@ -70,7 +70,7 @@ class TruthOption(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jobs:
-    """The lake, and which of its jobs are simulated."""
+    """Options for the lake, and for which of its jobs are simulated."""
 
     lake: Lake = None
     trace: Trace = None
@@ -88,7 +88,7 @@ class Jobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """How the jobs arrive, and for how long."""
+    """Options for how jobs arrive, and how long the simulation lasts."""
 
     arrivals: Annotated[
         ArrivalsOption,
@@ -118,7 +118,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The machines, and how jobs are queued and placed on them."""
+    """Options for the machines, and for how jobs are queued and placed on them."""
 
     cluster_from: Annotated[
         str | None,
@@ -184,7 +184,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advising:
-    """The predictor, the parameters of Algorithm 1, and the slowdown models."""
+    """Options for the predictor, the parameters of Algorithm 1, and the slowdown models."""
 
     predictor: Annotated[
         str | None,
@@ -232,7 +232,7 @@ class Advising:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failing:
-    """When machines are away: read from a file, or drawn at a rate."""
+    """Options for outages of machines: read from a file, or drawn at a rate."""
 
     mtbf_h: Annotated[
         float | None,
@@ -249,7 +249,7 @@ class Failing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """The seed, and where results go."""
+    """Options for the seed, and for where results are written."""
 
     seed: Seed = 0
     out: Annotated[
@@ -274,10 +274,10 @@ def simulate(
 
 
 def command_of(run: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose options are the fields of the groups that `run` takes, in order."""
+    """Return a command that calls `run`, with the fields of all option groups that `run` takes as its options."""
     groups: tuple[type, ...] = tuple(each.annotation for each in signature(run).parameters.values())
 
-    def command(**options: Any) -> None:  # each as its field types it
+    def command(**options: Any) -> None:  # the type of each option is that of its field
         run(*(group(**{field.name: options[field.name] for field in fields(group)}) for group in groups))
 
     parameters = [

@@ -1,6 +1,6 @@
-"""A simulation from the options of `taut simulate`: read the jobs, settle the settings, run, and return rows.
+"""Run a simulation from the options of `taut simulate`: read the jobs, make the settings, simulate, return rows.
 
-No option is declared here. Called by `pipelines.cli.simulation`.
+The options are declared in `pipelines.cli.simulation`. Called by `pipelines.cli.simulation`.
 """
 
 import math
@@ -31,7 +31,7 @@ from scheduler_core.preemption import preempts
 from scheduler_core.shrink import SURE_RUNS, ShrinkPolicy
 
 MTTR_H: Final = 1.0
-"""Mean hours until a failed machine is back, unless --mttr-h is given."""
+"""Default of --mttr-h: mean hours until a failed machine is up again."""
 
 
 def simulated(
@@ -45,7 +45,7 @@ def simulated(
     *,
     say: Callable[[str], None],
 ) -> list[Row]:
-    """Simulate as the options say, keep every run in the folder `output.out`, report the notes, and return the rows."""
+    """Simulate as the options say; write runs to the folder `output.out` if given, print notes, and return rows."""
     recorded = _is_recorded(load)
     discipline = discipline_of(rules)
     policy = _shrink_policy(advising)
@@ -92,12 +92,12 @@ def simulated(
 
 
 def discipline_of(rules: Rules) -> Discipline:
-    """Return the discipline of a run.
+    """Return the discipline (queue policy, placement and related rules) that the options describe.
 
     Raises
     ------
     BadUsage
-        If rules exclude one another.
+        If two options contradict each other.
     """
     try:
         discipline = Discipline(
@@ -120,7 +120,7 @@ def discipline_of(rules: Rules) -> Discipline:
 
 
 def _is_recorded(load: Load) -> bool:
-    """Return whether arrivals are the recorded ones; refuse options of drawn arrivals then."""
+    """Return whether arrivals are recorded; if so, raise BadUsage for options of drawn arrivals."""
     recorded = load.arrivals == "recorded"
     drawn = {"rate": load.rate, "mix": load.mix, "replications": load.replications}
     given = [f"--{name}" for name, value in drawn.items() if value]
@@ -130,14 +130,14 @@ def _is_recorded(load: Load) -> bool:
 
 
 def _horizon_s(load: Load, *, recorded: bool) -> float:
-    """Return the end of the simulation; by default recorded jobs run until all have ended."""
+    """Return the end of the simulation; by default a simulation of recorded arrivals ends when all jobs have ended."""
     if load.hours is not None:
         return load.hours * SECONDS_PER_HOUR
     return math.inf if recorded else PAPER_HORIZON_S
 
 
 def _shrink_policy(advising: Advising) -> ShrinkPolicy:
-    """Return the parameters of Algorithm 1; the guards are set by the simulation."""
+    """Return the parameters of Algorithm 1, except the guard, which differs between arms."""
     if advising.sure_runs is not None and (advising.predictor or "").startswith(("http://", "https://")):
         raise BadUsage(f"found --sure-runs with a service, {SETS_SURE_RUNS}")
     sure_runs = SURE_RUNS if advising.sure_runs is None else advising.sure_runs
@@ -145,7 +145,7 @@ def _shrink_policy(advising: Advising) -> ShrinkPolicy:
 
 
 def _outages(failing: Failing, cluster: ClusterSpec) -> Outages | OutageRate:
-    """Return the outages of the cluster's machines."""
+    """Return the outages of the file if given, else the rate of outages, else no outages."""
     if failing.outages is not None and failing.mtbf_h is not None:
         raise BadUsage("found both --outages and --mtbf-h, expected one of them")
     if failing.mttr_h is not None and failing.mtbf_h is None:
@@ -158,7 +158,7 @@ def _outages(failing: Failing, cluster: ClusterSpec) -> Outages | OutageRate:
 
 
 def _pool(source: Lake, trace: str, jobs: Jobs, *, recorded: bool) -> tuple[Pool, list[str]]:
-    """Return the jobs to simulate, and notes on them."""
+    """Return the pool of jobs to simulate, and notes on it."""
     table, usage = (source.table(name, trace, jobs.cluster).collect() for name in ("jobs", "usage"))
     zone = source.manifest(trace).zone
     since, until = local_cut(jobs.since, zone), local_cut(jobs.until, zone)
@@ -167,7 +167,7 @@ def _pool(source: Lake, trace: str, jobs: Jobs, *, recorded: bool) -> tuple[Pool
 
 
 def _cluster(source: Lake, trace: str, cluster: str | None, machines: str | None, *, recorded: bool) -> ClusterSpec:
-    """Return the machines of the run: the paper's, the trace's, or those of a file."""
+    """Return the machines: those of Yang, Hong and Tang, of the trace, or of a file."""
     named = ("machines" if recorded else "paper") if machines is None else machines
     if not named:
         raise BadUsage("--cluster-from '': found no name, expected paper, machines, or a TOML file of machines")
@@ -179,7 +179,7 @@ def _cluster(source: Lake, trace: str, cluster: str | None, machines: str | None
 
 
 def _weights(mix: Sequence[str]) -> Mapping[str, float] | None:
-    """Read `ctr=65` into weights by task type."""
+    """Parse entries such as `ctr=65` to weights by task type; None without entries."""
     weights = {}
     for entry in mix:
         name, _, weight = entry.partition("=")

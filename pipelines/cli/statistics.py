@@ -12,7 +12,7 @@ import typer
 from pipelines.cli.options import Cluster, Format, FormatOption, Lake, Trace, emit, say
 
 OVERVIEW: Final = ("period", "status_counts", "sizes", "run_time", "queueing_delay")
-"""The statistics printed if none is named."""
+"""Names of the statistics that are printed if the user names none."""
 
 
 def stats(

@@ -1,6 +1,7 @@
-"""`taut study NAME`: every study as a command, its options made from its config, and its former names.
+"""`taut study NAME`: every study as a command whose options are the fields of its config; also former names.
 
-Opens what a study takes and writes its findings; a study is imported when it is run. Called by `pipelines.cli`.
+The command opens the inputs of the study and writes its findings. A study is imported only when it is run.
+Called by `pipelines.cli`.
 """
 
 import dataclasses
@@ -31,18 +32,21 @@ Out = Annotated[
 ]
 
 SHARED: Final[dict[str, Any]] = {"lake": Lake, "threads": Threads, "processes": Processes}  # Any: annotations
-"""The options that a study takes by name, besides those of its config."""
+"""Options that a study can have besides those of its config; `Study.takes` names the ones it has."""
 
 
 class Choice(StrEnum):
-    """The values of a `Literal`, as typer takes them in lists; configs get them as plain strings."""
+    """Enumeration of the values of a `Literal`, which typer needs for options that may be repeated.
+
+    Configs get the values as plain strings.
+    """
 
 
 class StudyCommand(TyperCommand):
-    """A study's line in the overview; the command itself, with its options, is made when it is called."""
+    """A study in the list of commands; its real command, with options, is built only when it is called."""
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:  # Any: click's
-        """Parse the options of the study; under a former name, print the new one first."""
+        """Parse the options of the study; if called by its former name, print the new name first."""
         name = str(self.name)
         if parent is not None and parent.info_name == "experiment":
             say(f"taut experiment {name} is now taut study {RENAMED[name]}")
@@ -51,15 +55,15 @@ class StudyCommand(TyperCommand):
         return made.make_context(info_name, args, parent, **extra)
 
 
-def load(name: str) -> "Study[Any]":  # Any: each study has a config of its own
-    """Import the study of this name."""
+def load(name: str) -> "Study[Any]":  # Any: the type of the config differs between studies
+    """Import the study `name` and return it."""
     module, _, attribute = STUDIES[name].at.partition(":")
     study: Study[Any] = getattr(import_module(module), attribute)
     return study
 
 
 def app_of(study: "Study[Any]", about: str) -> typer.Typer:
-    """Return a study as an app of one command: the shared options it takes, then the fields of its config."""
+    """Return an app with one command that runs the study; its options are shared ones and the fields of its config."""
     options: dict[str, inspect.Parameter] = {name: _parameter(name, SHARED[name], None) for name in study.takes}
     hints = get_type_hints(study.config)
     options |= {each.name: _option(each, hints[each.name]) for each in dataclasses.fields(study.config)}
@@ -79,7 +83,10 @@ def app_of(study: "Study[Any]", about: str) -> typer.Typer:
 
 
 def _option(each: "dataclasses.Field[Any]", kind: Any) -> inspect.Parameter:
-    """Return the option of a config's field: a tuple may be repeated, and falls back to its default if not given."""
+    """Return the option for a field of a config.
+
+    For a tuple the option may be repeated; if it is not given, the default of the config is used.
+    """
     known = dict(each.metadata)
     flag = known.pop("name") or f"--{each.name.replace('_', '-')}"
     default = each.default
@@ -90,7 +97,7 @@ def _option(each: "dataclasses.Field[Any]", kind: Any) -> inspect.Parameter:
         (member, _) = get_args(kind)
         if get_origin(member) is Literal:
             member = Choice(each.name, {value: value for value in get_args(member)})  # type: ignore[call-arg]  # made here
-        kind, default = list[member], None  # type: ignore[valid-type]  # made at run time
+        kind, default = list[member], None  # type: ignore[valid-type]  # the type is made at run time
     kind = kind if default is not None else kind | None
     known = {name: value for name, value in known.items() if value is not None}
     return _parameter(each.name, Annotated[kind, typer.Option(flag, **known)], default)
@@ -116,7 +123,7 @@ def _run(
     threads: int | None = None,
     processes: int | None = None,
 ) -> None:
-    """Run a study; write its notes and progress to stderr, its folder, and its rows to stdout."""
+    """Run a study; write notes and progress to stderr, rows to stdout, and files to the folder `out`."""
     from pipelines.cli.progress import compiling
     from pipelines.simulation.results_folder import fresh_folder
 
