@@ -1,6 +1,6 @@
-"""The client of the service: blocking (`Client`), asynchronous (`AsyncClient`) and for schedulers (`http_scale`).
+"""Clients of the service: blocking (`Client`), asynchronous (`AsyncClient`) and for schedulers (`http_scale`).
 
-No model and no data frame is loaded here. Called by schedulers, scripts and the commands.
+The clients load no model and no data frame library. Called by schedulers, scripts and the commands.
 """
 
 from modelserve.client.advice import Advice

@@ -1,7 +1,7 @@
-"""Between scheduler and service: jobs as rows of a call, and rows of the answer checked and read as recommendations.
+"""Convert a scheduler's jobs to rows of a call, and check the rows of the response and convert them to recommendations.
 
-No connection here. A row that fails a check leaves its job's request unchanged; a list of other jobs is an error.
-Called by `modelserve.client.asynchronous` and `modelserve.client.http_scale`.
+If a row fails a check, its job keeps its request. A response about other jobs is an error. Called by
+`modelserve.client.asynchronous` and `modelserve.client.http_scale`.
 """
 
 import json
@@ -23,10 +23,10 @@ from scheduler_core.shrink import unchanged_request
 from scheduler_core.types import LEAST_GIVEN, RESOURCES, Job, Reason, Recommendation, Request
 
 AMOUNT_SLACK: Final = 2e-6
-"""The service rounds amounts up to six decimals."""
+"""Largest difference of an amount due to rounding: the service rounds amounts up to six decimals."""
 
 MOVING: Final = frozenset({Reason.SHRUNK, Reason.FLOOR})
-"""The reasons for which a target may lie below its request."""
+"""The reasons with which a target may lie below its request."""
 
 TEXTS: Final = ("job_id", "trace", "task_type", "role", "cluster", "user", "group", "vc", "workload", "gpu_type")
 NOTE_LENGTH: Final = 300
@@ -35,9 +35,9 @@ SHOWN: Final = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice(Recommendation):
-    """A recommendation from the service, with its mode, its answer's id and the models that it cites.
+    """A recommendation from the service, with its mode, the id of the answer, and the models that made it.
 
-    `answer_id` goes back with the feedback about the job; it is empty if no answer came.
+    The feedback about the job should name `answer_id`, which is empty if no answer came.
     """
 
     mode: Mode
@@ -46,12 +46,12 @@ class Advice(Recommendation):
 
     @property
     def given(self) -> Request:
-        """Return what to give the job now: the target in mode `enforce`, otherwise its request."""
+        """The resources to give the job: the target in mode `enforce`, otherwise its request."""
         return self.target if self.mode == "enforce" else self.request
 
     @property
     def recommendation(self) -> Recommendation:
-        """Return the recommendation alone."""
+        """The recommendation without mode, answer id and models."""
         return Recommendation(**{each.name: getattr(self, each.name) for each in fields(Recommendation)})
 
 
@@ -61,7 +61,7 @@ def row_of(job: Job) -> RecommendJob:
     Raises
     ------
     BadRequest
-        The service would refuse it, for example for an infinite request; the message names the field.
+        The service would refuse the job, for example for an infinite request; the message names the field.
     """
     values: dict[str, object] = {name: getattr(job, name) for name in TEXTS}
     values |= {"request": _known(job.request), "instances": job.instances, "opted_out": job.opted_out}
@@ -76,7 +76,10 @@ def row_of(job: Job) -> RecommendJob:
 
 
 def rows_of(jobs: Iterable[Job]) -> tuple[list[RecommendJob | None], list[str]]:
-    """Return each job's row, None if the service would refuse it, and the reason ("" for a valid row)."""
+    """Return a row for each job, and a reason for each job.
+
+    The row is None if the service would refuse the job; the reason is "" if it would not.
+    """
     rows: list[RecommendJob | None] = []
     notes = []
     for job in jobs:
@@ -90,12 +93,12 @@ def rows_of(jobs: Iterable[Job]) -> tuple[list[RecommendJob | None], list[str]]:
 
 
 def unchanged(job: Job, note: str) -> Advice:
-    """Return the advice that keeps a job's request because no prediction came, with the reason in `note`."""
+    """Return the advice to keep a job's request because no prediction came; `note` says why."""
     return _advice(unchanged_request(job, Reason.PREDICTOR_UNAVAILABLE, note=note), mode="observe")
 
 
 def observed(answer: Recommendation) -> Recommendation:
-    """Return a recommendation of mode `observe`: the request is kept, and the note holds the target."""
+    """Return a recommendation as it applies in mode `observe`: to keep the request, with the target in the note."""
     targets = {name: value for name, value in _known(answer.target).items() if name in answer.reasons}
     change = answer.run_time_change if math.isnan(answer.run_time_change) else 0.0
     note = "; ".join(filter(None, [answer.note, f"mode observe: the request is kept, the target was {targets}"]))
@@ -103,9 +106,10 @@ def observed(answer: Recommendation) -> Recommendation:
 
 
 def read_advice(content: bytes, jobs: Sequence[Job], call: Call, *, floors_expected: bool) -> list[Advice]:
-    """Read the answer about `jobs`, in their order; a row that fails a check keeps its job's request.
+    """Read a response with recommendations for `jobs`, in their order.
 
-    With `floors_expected`, a target below its request needs a lower bound.
+    If a row fails a check, its job keeps its request. With `floors_expected`, a row with a target below its request but
+    without a lower bound fails.
 
     Raises
     ------
@@ -113,7 +117,7 @@ def read_advice(content: bytes, jobs: Sequence[Job], call: Call, *, floors_expec
         The content is not JSON, or its list does not hold these jobs in this order.
     """
     try:
-        # Python's parser, not pydantic's: it accepts half of a surrogate pair, which `writable` then replaces.
+        # Python's parser: unlike pydantic's, it accepts half of a surrogate pair, which `writable` then replaces.
         answer = json.loads(content, parse_constant=_refused_constant, object_hook=_writable_values)
     except (ValueError, RecursionError) as error:
         size = f"{len(content)} bytes" if content else "nothing"
@@ -129,7 +133,7 @@ def read_advice(content: bytes, jobs: Sequence[Job], call: Call, *, floors_expec
 
 
 def writable(text: str) -> str:
-    r"""Return text that can be encoded as UTF-8: JSON may contain half of a surrogate pair.
+    r"""Return a text in which "?" replaces what UTF-8 cannot encode: halves of surrogate pairs, which JSON may contain.
 
     Examples
     --------
@@ -194,7 +198,7 @@ def _reasons(job: Job, row: Recommended) -> dict[str, Reason]:
 
 
 def _check_bounds(found: Recommendation, *, floors_expected: bool) -> None:
-    """Raise `WrongAnswer` for a figure outside its domain, or a target that is not between lower bound and request."""
+    """Raise `WrongAnswer` for an impossible value, or a target that is not between lower bound and request."""
     if found.run_time_p50_s <= 0.0 or found.run_time_p90_s <= 0.0 or found.run_time_change < -1.0:
         times = f"{found.run_time_p50_s} s and {found.run_time_p90_s} s, change {found.run_time_change}"
         raise WrongAnswer(f"the run times {times}, expected times above 0 and a change of at least -1")
@@ -216,7 +220,7 @@ def _check_bounds(found: Recommendation, *, floors_expected: bool) -> None:
 
 def _known(request: Request) -> dict[str, float]:
     amounts = zip(RESOURCES, request.row(), strict=True)
-    # Some callers pass JSON's null on as None.
+    # None, too: some callers pass on a null of JSON.
     return {name: value for name, value in amounts if value is not None and not math.isnan(value)}
 
 

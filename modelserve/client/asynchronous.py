@@ -1,6 +1,6 @@
-"""`AsyncClient`: every call of the service as a coroutine, with jobs in and typed answers out.
+"""`AsyncClient`: every call of the service as a coroutine that takes jobs and returns typed answers.
 
-Calls are sent by `modelserve.client.exchange`. Called by asyncio programs and by the blocking `Client`.
+`modelserve.client.exchange` sends the calls. Called by asyncio programs and by the blocking `Client`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ Jobs = Sequence[JobRow | Mapping[str, object]]
 
 
 class AsyncClient(Connected):
-    """A client of the prediction service, for asyncio; see `Connected` for its parameters."""
+    """A client of the prediction service for asyncio; `Connected` describes its parameters."""
 
     async def predictions(
         self,
@@ -52,7 +52,7 @@ class AsyncClient(Connected):
         trace: str | None = None,
         outputs: Sequence[Literal["run_time", "peak_use"]] | None = None,
     ) -> list[Prediction]:
-        """Ask how long jobs will run and what they will use at most; answers are in the order of the jobs.
+        """Predict the run time and peak resource use of jobs; answers are in the order of the jobs.
 
         Raises
         ------
@@ -80,9 +80,9 @@ class AsyncClient(Connected):
         guard: Literal["usage", "none"] | None = None,
         floors: Minimums | None = None,
     ) -> list[Recommended]:
-        """Ask how far requests can shrink; answers are in the order of the jobs.
+        """Recommend how far the requests of jobs can shrink; answers are in the order of the jobs.
 
-        `theta`, `alpha`, `guard` and `floors` hold for every job of the call; a job may name `floors` of its own.
+        `theta`, `alpha`, `guard` and `floors` apply to every job of the call; a job may have its own `floors`.
 
         Raises
         ------
@@ -100,13 +100,13 @@ class AsyncClient(Connected):
         return await self.in_parts(rows_as(RecommendJob, jobs), ask)
 
     async def recent_recommendations(self, *, trace: str | None = None, task_type: str | None = None) -> RecentAnswer:
-        """Return the newest recommendations within reach, the resources they freed, and the outcomes of their jobs."""
+        """Return the newest recommendations, the resources they freed, and the outcomes of their jobs."""
         return await self.ask(RecentAnswer, get("/v1/recommendations", trace=trace, task_type=task_type))
 
     async def recommend(self, jobs: Sequence[Job]) -> list[Advice]:
-        """Recommend a target for each job, as `scheduler_core.shrink` does; nothing is raised and no job is lost.
+        """Recommend a target for each job of a scheduler, as `scheduler_core.shrink` does; raise no error.
 
-        If no valid answer comes, the request is kept (`predictor_unavailable`), and `note` holds the reason.
+        A job without a valid answer keeps its request, with the reason `predictor_unavailable`; `note` holds the cause.
         """
         rows, notes = rows_of(jobs)
         found = [unchanged(job, note) for job, note in zip(jobs, notes, strict=True)]
@@ -124,7 +124,7 @@ class AsyncClient(Connected):
 
     async def _advice(self, part: Sequence[tuple[Job, RecommendJob]], deadline: float) -> list[Advice]:
         call = post("/v1/recommendations", with_list("jobs", [row for _, row in part]), repeatable=True)
-        # The settings of the service may allow targets without a lower bound.
+        # Do not expect lower bounds, since the settings of the service may allow targets without them.
         content = await self.exchange.send(call, deadline)
         return read_advice(content, [job for job, _ in part], call, floors_expected=False)
 
@@ -136,7 +136,7 @@ class AsyncClient(Connected):
         top: int | None = None,
         quantile: Literal["p50", "p90"] | None = None,
     ) -> ExplainAnswer:
-        """Ask why a job's predicted run time is what it is: what its `top` features add, in seconds."""
+        """Return how many seconds each of the `top` features adds to a job's predicted run time."""
         [row] = rows_as(JobRow, [job])
         call = post("/v1/explanations", with_job(row, trace=trace, top=top, quantile=quantile), repeatable=True)
         said = await self.ask(ExplainAnswer, call)
@@ -151,7 +151,7 @@ class AsyncClient(Connected):
         trace: str | None = None,
         points: int | None = None,
     ) -> WhatIfAnswer:
-        """Ask for a job's predicted run time along one of its resources."""
+        """Predict a job's run time for several amounts of one resource."""
         [row] = rows_as(JobRow, [job])
         call = post("/v1/what-if", with_job(row, resource=resource, trace=trace, points=points), repeatable=True)
         said = await self.ask(WhatIfAnswer, call)
@@ -161,14 +161,14 @@ class AsyncClient(Connected):
     async def feedback(
         self, finished: Sequence[FeedbackRow | Mapping[str, object]], *, trace: str | None = None
     ) -> FeedbackAnswer:
-        """Report finished jobs; one that is reported twice counts once.
+        """Report finished jobs; a job that is reported twice counts once.
 
         Raises
         ------
         BadRequest
             A report is not valid, for example an end before its start.
         ClientError
-            Not all were taken; report them again.
+            Not all jobs were stored; report all of them again.
         """
 
         async def send(part: Sequence[FeedbackRow], deadline: float) -> list[FeedbackAnswer]:
@@ -186,7 +186,7 @@ class AsyncClient(Connected):
         )
 
     async def modes(self) -> ModeAnswer:
-        """Return the current modes and brakes, and the realised savings."""
+        """Return the current modes and brakes, and the resources that finished jobs saved."""
         return await self.ask(ModeAnswer, get("/v1/mode"))
 
     async def set_mode(
@@ -198,9 +198,10 @@ class AsyncClient(Connected):
         task_type: str | None = None,
         group: str | None = None,
     ) -> ModeChange:
-        """Set the mode of a place (None means all), and return the modes now set; never retried.
+        """Set the mode of a cluster, task type and group (None means all), and return the modes now set.
 
-        With None as `mode` the place's own is taken back, and the wider one holds again.
+        If `mode` is None, unset the mode there, so that the mode of a wider scope applies again. The call is never
+        retried.
         """
         unset = True if mode is None else None
         body = fields(mode=mode, unset=unset, trace=trace, cluster=cluster, task_type=task_type, group=group)
@@ -209,28 +210,31 @@ class AsyncClient(Connected):
     async def release_brake(
         self, *, trace: str | None = None, cluster: str | None = None, task_type: str | None = None
     ) -> ModeChange:
-        """Let a type that was stopped for its kills be shrunk again, and return the modes now set; never retried."""
+        """Release the brake on a task type, whose jobs are then shrunk again; return the modes now set.
+
+        A brake stops the shrinking of a type after too many kills. The call is never retried.
+        """
         body = fields(reset=True, trace=trace, cluster=cluster, task_type=task_type)
         return await self.ask(ModeChange, post("/v1/mode", body, repeatable=False))
 
     async def drift(self, *, trace: str | None = None, task_type: str | None = None) -> DriftAnswer:
-        """Return the drift of the models: their accuracy against their cards, and their inputs against training."""
+        """Return the drift of the models: changes of accuracy since evaluation, and of inputs since training."""
         return await self.ask(DriftAnswer, get("/v1/drift", trace=trace, task_type=task_type))
 
     async def erase_user(self, user: str, *, trace: str, cluster: str | None = None) -> ErasureAnswer:
-        """Delete a user's history; sent once only, and a second time finds nothing left."""
+        """Delete a user's history in one cluster (None: all); the call is never retried."""
         return await self.ask(ErasureAnswer, delete(f"/v1/users/{segment(user)}/history", trace=trace, cluster=cluster))
 
     async def models(self) -> ModelsAnswer:
-        """Return the models within reach."""
+        """Return the models that the token may use."""
         return await self.ask(ModelsAnswer, get("/v1/models"))
 
     async def model(self, name: str) -> ModelAnswer:
-        """Return one model: `runtime.<trace>.<type>` or `usage.<trace>.<type>`."""
+        """Return one model; its name is `runtime.<trace>.<type>` or `usage.<trace>.<type>`."""
         return await self.ask(ModelAnswer, get(f"/v1/models/{segment(name)}"))
 
     async def importances(self, name: str) -> ImportancesAnswer:
-        """Return what a model's answers depend on."""
+        """Return the importances of a model's features."""
         return await self.ask(ImportancesAnswer, get(f"/v1/models/{segment(name)}/importances"))
 
     async def card(self, name: str) -> CardAnswer:
@@ -238,7 +242,7 @@ class AsyncClient(Connected):
         return await self.ask(CardAnswer, get(f"/v1/models/{segment(name)}/card"))
 
     async def ready(self) -> Ready:
-        """Return the readiness of the worker that replies; a worker that is not ready is a valid answer."""
+        """Return the readiness of the worker that replies; no error is raised if it is not ready."""
         return await self.ask(Ready, get("/readyz", expected=frozenset({200, 503})))
 
     async def _recommended(self, part: Sequence[JobRow], deadline: float, **options: object) -> list[Recommended]:

@@ -1,6 +1,6 @@
-"""Calls as values: the request of each client method, lists split into parts, and replies checked and read.
+"""Build the requests of the clients, and check and read the replies.
 
-No I/O and no retries here. Called by the other modules of this package.
+This module does no I/O. Called by the other modules of this package.
 """
 
 import json
@@ -21,14 +21,14 @@ Row = TypeVar("Row", bound=BaseModel)
 
 OK: Final = frozenset({200})
 SHOWN: Final = 300
-"""Most characters of the service's text that an error message repeats."""
+"""Maximum number of characters of a reply's text that an error message repeats."""
 MOST_BYTES: Final = 256 * 2**20
-"""Largest answer that is read unless the call sets another limit."""
+"""Maximum size in bytes of an answer, unless the call sets another limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request to the service; a `repeatable` one may be sent twice without further effect."""
+    """One request to the service; if it is `repeatable`, sending it twice has the same effect as once."""
 
     method: str
     path: str
@@ -44,7 +44,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A reply with any status."""
+    """A reply of the service, with any HTTP status."""
 
     status: int
     content: bytes = field(repr=False)
@@ -52,27 +52,27 @@ class Reply:
 
 
 def get(path: str, *, expected: frozenset[int] = OK, **params: str | None) -> Call:
-    """Return a call that reads; parameters that are None are left out."""
+    """Return a GET request; query parameters that are None are left out."""
     return Call(method="GET", path=path, repeatable=True, params=_given(params), expected=expected)
 
 
 def post(path: str, body: bytes, *, repeatable: bool, most_bytes: int = MOST_BYTES) -> Call:
-    """Return a call that sends a JSON body."""
+    """Return a POST request with a JSON body."""
     return Call(method="POST", path=path, repeatable=repeatable, body=body, most_bytes=most_bytes)
 
 
 def delete(path: str, **params: str | None) -> Call:
-    """Return a call that deletes; it is sent once only."""
+    """Return a DELETE request, which is never retried; query parameters that are None are left out."""
     return Call(method="DELETE", path=path, repeatable=False, params=_given(params))
 
 
 def segment(name: str) -> str:
-    """Return a name quoted as one segment of a path.
+    """Return a name, percent-encoded as one segment of a URL path.
 
     Raises
     ------
     BadRequest
-        The name is empty or a dot segment.
+        The name is empty, "." or "..".
 
     Examples
     --------
@@ -85,7 +85,7 @@ def segment(name: str) -> str:
 
 
 def fields(**values: object) -> bytes:
-    """Return a JSON object; values that are None are left out.
+    """Return keyword arguments as a JSON object; values that are None are left out.
 
     Examples
     --------
@@ -96,22 +96,22 @@ def fields(**values: object) -> bytes:
 
 
 def with_list(name: str, rows: Iterable[BaseModel], **values: object) -> bytes:
-    """Return a JSON body with a list of rows; fields that are not set are left out."""
+    """Return a JSON body with a list of rows and other values; fields that are unset or None are left out."""
     return _with(name, b"[" + b",".join(map(_row, rows)) + b"]", values)
 
 
 def with_job(row: JobRow, **values: object) -> bytes:
-    """Return a JSON body about one job; fields that are not set are left out."""
+    """Return a JSON body with one job and other values; fields that are unset or None are left out."""
     return _with("job", _row(row), values)
 
 
 def rows_as(kind: type[Row], items: Iterable[BaseModel | Mapping[str, object]], *, field: str = "jobs") -> list[Row]:
-    """Return items validated as rows of a kind; `field` is the name of their list in messages.
+    """Validate items as rows of the model `kind`; `field` is the name of the list in error messages.
 
     Raises
     ------
     BadRequest
-        An item is not valid; the message names its index and the field.
+        An item is not valid; the message names its index and the invalid field.
     """
     rows = []
     for place, item in enumerate(items):
@@ -127,7 +127,7 @@ def rows_as(kind: type[Row], items: Iterable[BaseModel | Mapping[str, object]], 
 
 
 def parts(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
-    """Split a list into pieces of at most `most`, in order; an empty list is one empty piece.
+    """Split a list into parts of at most `most` items, in order; an empty list gives one empty part.
 
     Examples
     --------
@@ -139,12 +139,12 @@ def parts(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
 
 
 def read_answer(kind: type[Answer], content: bytes, call: Call) -> Answer:
-    """Read an answer from JSON.
+    """Parse the JSON of an answer as the model `kind`.
 
     Raises
     ------
     WrongAnswer
-        It does not have the expected shape.
+        The content is not a valid `kind`.
     """
     try:
         return kind.model_validate_json(content)
@@ -156,7 +156,7 @@ def read_answer(kind: type[Answer], content: bytes, call: Call) -> Answer:
 
 
 def check_ids(asked: Sequence[str], answered: Sequence[str], call: Call) -> None:
-    """Raise `WrongAnswer` unless the answered jobs are the requested ones, in the same order."""
+    """Raise `WrongAnswer` unless the job ids in the answer are the requested ones, in the same order."""
     if len(asked) != len(answered):
         raise WrongAnswer(f"{call}: found {len(answered)} jobs answered, expected the {len(asked)} asked")
     for place, (left, right) in enumerate(zip(asked, answered, strict=True)):
@@ -165,7 +165,7 @@ def check_ids(asked: Sequence[str], answered: Sequence[str], call: Call) -> None
 
 
 def check_status(call: Call, reply: Reply) -> None:
-    """Raise the error that belongs to a reply's status, unless the call expects it.
+    """Raise the error for a reply's status, unless the call expects this status.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def check_status(call: Call, reply: Reply) -> None:
     ServiceUnavailable
         The service failed (5xx).
     WrongAnswer
-        Any other status, such as a redirect: the token is sent to no other address.
+        The status is any other, such as a redirect, which is not followed, since the token must not go elsewhere.
     """
     if reply.status in call.expected:
         return
@@ -188,7 +188,7 @@ def check_status(call: Call, reply: Reply) -> None:
 
 
 def problem_of(reply: Reply) -> Mapping[str, object]:
-    """Return the problem document of a reply (RFC 9457); {} if it has none."""
+    """Return the problem details in a reply (RFC 9457), or {} if it has none."""
     try:
         found = json.loads(reply.content)
     except (ValueError, RecursionError):
@@ -197,7 +197,7 @@ def problem_of(reply: Reply) -> Mapping[str, object]:
 
 
 def problem_text(status: int, problem: Mapping[str, object]) -> str:
-    """Return a problem document as one line of text.
+    """Return a status and its problem details (RFC 9457) as text for an error message.
 
     Examples
     --------

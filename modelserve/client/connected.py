@@ -1,6 +1,6 @@
-"""Base of the asynchronous client: addresses, connections, and long lists sent in parts.
+"""Base of the asynchronous client: its parameters and connections, and long lists sent in parts.
 
-The calls are in `modelserve.client.asynchronous`, which uses this.
+The calls themselves are in `modelserve.client.asynchronous`.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,27 +21,27 @@ Found = TypeVar("Found")
 Said = TypeVar("Said", bound=BaseModel)
 
 LISTS: Final = ("jobs", "feedback")
-"""The lists that are sent in parts, by their fields."""
+"""Fields of the request bodies whose lists are sent in parts."""
 
 
 class Connected:
-    """A client of the prediction service, for asyncio.
+    """Base of a client of the prediction service for asyncio.
 
     Parameters
     ----------
     addresses
-        Where the service is, as `http://127.0.0.1:8080`; several are replicas, and tried in turn.
+        Addresses of the service, such as `http://127.0.0.1:8080`; several addresses are replicas, tried in turn.
     token
-        Bearer token; it is sent to these addresses only, and never shown.
+        Bearer token, sent to these addresses only, and never part of a message.
     ca_file
-        PEM file of the authorities to trust; the system's own when None.
+        PEM file of the trusted certificate authorities; None means those of the system.
     verify
-        Whether certificates are checked; False is for trying out only.
+        Whether TLS certificates are checked; use False for trials only.
     timeouts, retries
-        How long a call may take, and when it is tried again. Only calls that change nothing, and feedback (which the
-        service takes once however often it is sent), are sent again.
+        How long a call may take, and when it is retried. Only calls that change nothing and feedback (which the service
+        counts once, however often it is sent) are retried.
     jobs_per_call
-        Longer lists are sent in parts of at most so many; their answers come back as one list, in order.
+        Maximum number of jobs in one call. Longer lists are sent in parts; their answers are joined in order.
     """
 
     def __init__(
@@ -80,17 +80,17 @@ class Connected:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections; calls after it are refused."""
+        """Close the connections; later calls raise `ClientError`."""
         await self.exchange.close()
 
     async def ask(self, kind: type[Said], call: Call) -> Said:
-        """Send a call and read its answer."""
+        """Send a call and return its answer, parsed as `kind`."""
         return read_answer(kind, await self.exchange.send(call, self.exchange.deadline()), call)
 
     async def in_parts(
         self, rows: Sequence[Row], ask: Callable[[Sequence[Row], float], Awaitable[list[Found]]]
     ) -> list[Found]:
-        """Ask for a list in parts, and return their answers as one list, in order."""
+        """Call `ask` with consecutive parts of `rows`, and return the results as one list, in order."""
         deadline = self.exchange.deadline()
         found: list[Found] = []
         for part in parts(rows, self.jobs_per_call):
@@ -100,7 +100,7 @@ class Connected:
     async def halved(
         self, part: Sequence[Row], ask: Callable[[Sequence[Row], float], Awaitable[list[Found]]], deadline: float
     ) -> list[Found]:
-        """Send a part; if the service rejects it as too large, send its halves."""
+        """Call `ask` with a part; if the service refuses the part as too large, with its halves."""
         if not part:
             return []
         try:
@@ -116,7 +116,7 @@ class Connected:
 
 
 def is_too_long(refusal: Refused) -> bool:
-    """Return whether a list was refused for its length: its bytes (413), or its rows (422 for the list itself).
+    """Return whether a list was refused for its length: too many bytes (413), or too many rows (422 for the list).
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""HTTP exchange with the service: connections, one try of a call within bounds, and repeated tries until the deadline.
+"""Send calls to the service over HTTP, within limits on time and size, and retry them until a deadline.
 
-What is sent and how an answer is read is `modelserve.client.calls`; when to try again is `modelserve.client.policy`.
-Called by both clients and by `modelserve.client.http_scale`; the only module here that uses httpx2's client.
+`modelserve.client.calls` builds requests and reads answers; `modelserve.client.policy` decides when to retry. Called by
+`modelserve.client.connected` and `modelserve.client.http_scale`; no other module uses httpx2's client.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ FOREIGN: Final = (
     httpx2.SSEError,
     OSError,
 )
-"""Every error of httpx2 and of the sockets below it; both callers translate them."""
+"""All errors of httpx2 and of sockets, which `Exchange.send` reports as `ServiceUnavailable`."""
 
 DROPPED: Final = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
-"""Errors of a lost connection. The server may have closed a kept connection while it was idle."""
+"""Errors of a lost connection, for example one that the server closed while it was idle."""
 
 REFUSAL_BYTES: Final = 65_536
-"""Bytes read of a reply whose status is not the expected one."""
+"""Maximum bytes read of a reply whose status is not 200."""
 
 HEADERS: Final = MappingProxyType(
-    # Compressed answers are refused, so that the byte limit holds for what is read.
+    # Ask for an uncompressed answer, so that the limit of its size holds for the bytes that are read.
     {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
 )
 TOKEN: Final = re.compile(r"[!-~]+")
@@ -48,7 +48,7 @@ TOKEN: Final = re.compile(r"[!-~]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The clocks, the sleep and the random numbers that a client uses; tests replace them."""
+    """The clocks, the sleep function and the random numbers of a client, which tests replace."""
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -57,7 +57,7 @@ class Surroundings:
 
 
 class Exchange:
-    """Connections to one service at one or several addresses, which are tried in turn.
+    """Connections to a service at one or several addresses, which are tried in turn.
 
     Raises
     ------
@@ -83,7 +83,7 @@ class Exchange:
         self._timeouts, self._retries = timeouts, retries or Retries()
         self._around = surroundings or Surroundings()
         self._first = 0
-        # Ignore proxies and passwords from the environment: the token goes to the given addresses only.
+        # `trust_env=False`: ignore proxies and passwords in the environment, so that only the addresses get the token.
         self._http = httpx2.AsyncClient(
             headers={**HEADERS, **_authorization(token)},
             verify=_tls(self.addresses, ca_file, verify=verify),
@@ -95,11 +95,11 @@ class Exchange:
         )
 
     def deadline(self) -> float:
-        """Return the clock reading at which a call that starts now gives up."""
+        """Return the time (of the monotonic clock) at which a call that starts now must give up."""
         return self._around.clock() + self._timeouts.total_s
 
     async def once(self, call: Call, *, address: int = 0) -> Reply:
-        """Send a call once to one of the addresses and read the reply, whatever its status.
+        """Send a call once to one of the addresses and return the reply, whatever its status.
 
         Raises
         ------
@@ -128,12 +128,12 @@ class Exchange:
             )
 
     async def send(self, call: Call, deadline: float) -> bytes:
-        """Send a call, again where that is safe, and return the body of the answer.
+        """Send a call, retry it if it is repeatable, and return the body of the answer.
 
         Raises
         ------
         ServiceUnavailable
-            No address answered before `deadline`, or one failed.
+            No address answered before `deadline`, or the service failed (5xx).
         Refused, WrongAnswer
             The service answered with a status that the call does not expect.
         """
@@ -161,10 +161,10 @@ class Exchange:
         )
 
     async def _try(self, address: int, call: Call, deadline: float) -> Reply | str:
-        """Send a call once; a string is the reason why no reply came."""
+        """Send a call once; return the reply, or as a text the reason why none came."""
         limit_s = min(self._timeouts.connect_s + self._timeouts.answer_s, deadline - self._around.clock())
         try:
-            # httpx2 limits each read. This limits the whole try: name look-up and slow answers included.
+            # httpx2 limits only each single read; this limits the whole try, with name look-up and slow answers.
             async with asyncio.timeout(limit_s):
                 return await self.once(call, address=address)
         except TimeoutError:
@@ -187,12 +187,12 @@ class Exchange:
 
 
 def checked_address(address: str) -> str:
-    """Return an address without the final slash, ready for a path to be appended.
+    """Check the address of a service, and return it without the final slash.
 
     Raises
     ------
     BadRequest
-        It is no address of a service.
+        The text is not an HTTP address, or has a query, a fragment or a user name.
 
     Examples
     --------
@@ -214,7 +214,7 @@ def checked_address(address: str) -> str:
 
 
 def token_from(token: str | None, file: Path | None) -> str | None:
-    """Return the given token, or the one in a file; None if neither is given.
+    """Return `token`, or the token in `file`; None if neither is given.
 
     Raises
     ------

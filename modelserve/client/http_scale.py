@@ -1,6 +1,6 @@
-"""Recommendations from a running service over HTTP, for scheduling rounds that must go on if no answer comes.
+"""Recommendations from a running service over HTTP, for schedulers that must go on if no answer comes.
 
-Calls are sent by `modelserve.client.exchange` and answers read by `modelserve.client.advice`; the breaker in
+`modelserve.client.exchange` sends the calls, `modelserve.client.advice` reads the answers, and the circuit breaker in
 `modelserve.client.policy` pauses calls to a failing service. Called by schedulers and by `taut simulate`.
 """
 
@@ -29,17 +29,17 @@ __all__ = ["HttpScale"]
 PATH: Final = "/v1/recommendations"
 ANSWER_BYTES: Final = 65_536
 ANSWER_BYTES_PER_JOB: Final = 4_096
-"""Limit for the size of an answer; the service writes about 700 bytes a job."""
+"""Maximum size of an answer: `ANSWER_BYTES`, and this for each job. The service writes about 700 bytes a job."""
 
 
 @dataclass(slots=True)
 class ModelVersions:
-    """The version of every model that answered last; an older one may be a rollback or a replica that lags behind."""
+    """The version of each model in its last answer; an older one may be a rollback or a replica that lags behind."""
 
     _last: dict[str, int] = field(default_factory=dict)
 
     def older(self, models: Sequence[str]) -> str:
-        """Record the models of an answer, and return a note about any version older than the one before.
+        """Record the models of an answer; return a note about those with an older version than in their last answer.
 
         Examples
         --------
@@ -59,33 +59,36 @@ class ModelVersions:
 
 
 class HttpScale:
-    """Ask a service how far the requests of a round's new jobs can shrink: an `advice.Scale`.
+    """Callable that asks a service how far the requests of new jobs can shrink, once in each scheduling round.
 
-    No call raises, and every job gets a recommendation. If no valid answer comes in time, the request is kept with the
-    reason `predictor_unavailable`, and the note holds the cause. No target lies above its request or below the answer's
-    lower bound. An answer by an older model than the one before is used and noted: it may be a rollback.
+    A call raises no error and returns a recommendation for every job. If no valid answer comes in time, a job keeps its
+    request, with the reason `predictor_unavailable` and the cause in the note. No target is above its request, or below
+    the lower bound in the answer. An answer by an older model version than the last one is used, with a note, since it
+    may be a rollback. The simulator uses this class as an `advice.Scale`.
 
     Parameters
     ----------
     address
-        Where the service is, as `http://127.0.0.1:8080`. Redirects are not followed.
+        Address of the service, such as `http://127.0.0.1:8080`. Redirects are not followed.
     token, token_file
-        Bearer token, or the file that holds it; it is sent to that address only, and never written to a note.
+        Bearer token, or the file that holds it; it is sent to `address` only, and never part of a note.
     ca_file
-        PEM file of the trusted authorities; the system's own when None.
+        PEM file of the trusted certificate authorities; None means those of the system.
     deadline_s
-        Seconds for one round in all: connecting, sending, waiting and reading, over all its calls.
+        Maximum seconds for one round: connecting, sending, waiting and reading, for all its HTTP calls together.
     jobs_per_call
-        Longer rounds are sent in several calls, one after another; answers that came in time are used.
+        Maximum number of jobs in one HTTP call. More jobs are sent in several calls, one after another; answers that
+        come in time are used.
     theta, alpha, guard
-        Parameters of Algorithm 1 (`alpha` is the smallest share of a request that is tried); the service's own when
-        None. A target without a lower bound is accepted with guard `none` only.
+        Parameters of Algorithm 1; None means the setting of the service. `alpha` is the smallest share of a request
+        that is tried. A target without a lower bound is accepted only with guard `none`.
     heed_mode
-        Whether mode `observe` keeps the requests; a simulation uses the targets in either mode.
+        Whether jobs keep their requests if the service's mode for them is `observe`. If False, targets are used in
+        either mode, as in a simulation.
     breaker
-        Pauses calls after failures; by default after three failed calls in a row, for 30 s.
+        Circuit breaker; by default it pauses calls for 30 s after three failed calls in a row.
     clock
-        Monotonic seconds.
+        Function that returns monotonic time in seconds.
 
     Raises
     ------
@@ -147,7 +150,7 @@ class HttpScale:
         self.close()
 
     def __call__(self, jobs: Sequence[Job]) -> list[Recommendation]:
-        """Recommend a target for each job, in the order given."""
+        """Recommend a target for each job, in the order of `jobs`."""
         deadline = self._clock() + self.deadline_s
         rows, notes = rows_of(jobs)
         found = [unchanged(job, note).recommendation for job, note in zip(jobs, notes, strict=True)]
@@ -159,11 +162,11 @@ class HttpScale:
         return found
 
     def close(self) -> None:
-        """Close the connections; requests are kept from then on."""
+        """Close the connections; in later rounds all jobs keep their requests."""
         self._thread.close()
 
     def _answers(self, jobs: Sequence[Job], rows: Sequence[RecommendJob], deadline: float) -> list[Recommendation]:
-        """Send one call; every job gets a recommendation, whatever happens."""
+        """Send one call and return a recommendation for every job, also if the call fails."""
         if not jobs:
             return []
         if self._clock() >= deadline:
@@ -176,7 +179,7 @@ class HttpScale:
             if isinstance(outcome, Reply):
                 rest_s = retry_after_s(outcome.retry_after, datetime.now(UTC))
                 raise ClientError(f"the service replied {problem_text(outcome.status, problem_of(outcome))}")
-        except Exception as error:  # whatever a connection or an answer does, the scheduler goes on
+        except Exception as error:  # any error: the scheduler must go on
             self.breaker.failed(asked_rest_s=rest_s)
             kind = "" if isinstance(error, ClientError) else f"{type(error).__name__}: "
             return self._unchanged(jobs, f"{self.address}: {kind}{error}")
@@ -191,7 +194,7 @@ class HttpScale:
         return observed(advice.recommendation) if predicted and not follows else advice.recommendation
 
     def _exchanged(self, jobs: Sequence[Job], rows: Sequence[RecommendJob], deadline: float) -> list[Advice] | Reply:
-        """Return the advice on the jobs, or the reply if it is a refusal."""
+        """Send one call and return the advice for the jobs, or the reply if its status is not 200."""
         most_bytes = ANSWER_BYTES + ANSWER_BYTES_PER_JOB * len(jobs)
         call = post(PATH, with_list("jobs", rows, **self._options), repeatable=True, most_bytes=most_bytes)
 
@@ -211,13 +214,13 @@ class HttpScale:
         return [unchanged(job, note).recommendation for job in jobs]
 
     def _note(self, *texts: str) -> str:
-        # A service that echoes the token must not bring it into a log.
+        # Hide the token, in case the service repeats it in a message.
         text = "; ".join(filter(None, texts))
         return writable(text if self._token is None else text.replace(self._token, "***"))[:NOTE_LENGTH]
 
 
 async def _sent(exchange: Exchange, call: Call) -> Reply:
-    """Send a call, and once more if the connection was lost."""
+    """Send a call; if the connection was lost, send it once more."""
     with suppress(*DROPPED):
         return await exchange.once(call)
     return await exchange.once(call)

@@ -1,6 +1,6 @@
-"""When calls are sent and when not: timeouts, retries over several addresses, and a circuit breaker.
+"""Decide when calls are sent: timeouts, retries at several addresses, and a circuit breaker.
 
-No I/O: clock and random numbers are arguments. Called by `modelserve.client.exchange` and
+This module does no I/O; clock and random numbers are arguments. Called by `modelserve.client.exchange` and
 `modelserve.client.http_scale`.
 """
 
@@ -15,24 +15,26 @@ from typing import Final, Literal
 from modelserve.errors import BadRequest
 
 BUSY_STATUSES: Final = frozenset({429, 502, 503, 504})
-"""Statuses after which the same call may succeed a little later."""
+"""HTTP statuses after which the same call may succeed a little later."""
 
 JOBS_PER_CALL: Final = 1_000
-"""Jobs in one call: about a second of work for a service. Other callers wait no longer than that, and a lost connection
-loses no more."""
+"""Default number of jobs in one call: about a second of work for the service.
+
+Other callers wait for at most that long, and a lost connection loses no more work.
+"""
 
 TOO_MANY_CALLS: Final = 429
-"""This status concerns the caller, whichever replica replies it: all addresses rest."""
+"""Status of a caller that exceeds its rate. It applies to all replicas, so the client pauses at all addresses."""
 
 LONGEST_REST_S: Final = 300.0
-"""Longest rest that a `Retry-After` can cause: a wrong value must not switch predictions off for good."""
+"""Longest pause that a `Retry-After` header can cause, so that a wrong value does not end predictions for good."""
 
 State = Literal["closed", "open", "half_open"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """Seconds to connect, to answer one try once connected, and in total for a method with all its tries."""
+    """Maximum seconds to connect, to get the response of one try after that, and for a method with all its tries."""
 
     connect_s: float = 1.0
     answer_s: float = 10.0
@@ -46,9 +48,10 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """The number of tries of a repeatable call at each address, and the waits between them.
+    """The number of tries of a repeatable call at each address, and the waits between the tries.
 
-    The wait before try n of an address is drawn from 0 to `first_wait_s * 2**(n - 1)`, at most `longest_wait_s`.
+    After the n-th failure at an address, the wait is drawn from 0 to `first_wait_s * 2**(n - 1)`, but at most to
+    `longest_wait_s`.
     """
 
     tries: int = 4
@@ -60,7 +63,7 @@ class Retries:
             raise BadRequest(f"retries: found {self!r}, expected 1 to 100 tries and waits up to an hour, in order")
 
     def wait_s(self, failures: int, drawn: float) -> float:
-        """Return the wait after the `failures`-th failure in a row; `drawn` lies in [0, 1).
+        """Return the seconds to wait after `failures` failures in a row; `drawn` is a random number in [0, 1).
 
         Examples
         --------
@@ -72,7 +75,10 @@ class Retries:
 
 @dataclass(slots=True, kw_only=True)
 class Turns:
-    """The order in which addresses are tried, and from when on; one object serves one call."""
+    """The order and the times in which one call is tried at several addresses.
+
+    `addresses` is their number; `first` is the index of the address to try first.
+    """
 
     addresses: int
     first: int
@@ -86,9 +92,9 @@ class Turns:
         self._free_at = [0.0] * self.addresses
 
     def next(self) -> tuple[int, float] | None:
-        """Return the next address and the clock reading before which to wait; None when all tries are used.
+        """Return the index of the next address and the earliest time to try it; None when all tries are used.
 
-        The address that is free soonest comes first; among equals, those after the one that answered last time.
+        The address that may be tried soonest is next; among equals, the first in order from `first` on.
         """
         left = [i for i in range(self.addresses) if self._failures[i] < self.retries.tries]
         if not left:
@@ -97,7 +103,7 @@ class Turns:
         return chosen, self._free_at[chosen]
 
     def failed(self, address: int, *, now: float, status: int | None = None, retry_after_s: float = 0.0) -> None:
-        """Record a failure of an address at `now`, its status, and the rest it requested."""
+        """Record a failure of an address at `now`: its HTTP status, and the pause that its `Retry-After` requests."""
         self._failures[address] += 1
         free_at = now + retry_after_s + self.retries.wait_s(self._failures[address], self.rng.random())
         resting: Sequence[int] = range(self.addresses) if status == TOO_MANY_CALLS else (address,)
@@ -106,7 +112,7 @@ class Turns:
 
 
 def retry_after_s(header: str | None, now: datetime) -> float:
-    """Return the seconds of a `Retry-After` header, a number or a date; 0 if absent, past or unreadable.
+    """Return the seconds to wait by a `Retry-After` header (a number or a date); 0 if absent, past or unreadable.
 
     Examples
     --------
@@ -129,7 +135,7 @@ def retry_after_s(header: str | None, now: datetime) -> float:
 class Breaker:
     """A circuit breaker that opens after `failures` failures in a row and admits one trial call after `cool_down_s`.
 
-    Safe from several threads. An admitted caller that never reports blocks the others for one cool-down only.
+    Safe from several threads. If the caller of the trial never reports a result, others wait for one cool-down only.
 
     Examples
     --------
@@ -160,31 +166,31 @@ class Breaker:
 
     @property
     def state(self) -> State:
-        """Return the current state."""
+        """The current state: closed (calls are sent), open (not sent), or half open (one trial call)."""
         if self._rests_until_s is None:
             return "closed"
         return "open" if self._clock() < self._rests_until_s else "half_open"
 
     @property
     def rest_s(self) -> float:
-        """Return the seconds until the next call is admitted."""
+        """Seconds until the next call is admitted."""
         return 0.0 if self._rests_until_s is None else max(self._rests_until_s - self._clock(), 0.0)
 
     def admits(self) -> bool:
-        """Return whether a call may be sent now; an admitted caller reports `succeeded` or `failed`."""
+        """Return whether a call may be sent now; if so, the caller then reports `succeeded` or `failed`."""
         with self._lock:
             state = self.state
             if state == "half_open":
-                self._rest(self.cool_down_s)  # the others wait for the result of this call
+                self._rest(self.cool_down_s)  # other callers wait for the result of this trial call
             return state != "open"
 
     def succeeded(self) -> None:
-        """Record an answer."""
+        """Record that a call succeeded."""
         with self._lock:
             self._failed_in_a_row, self._rests_until_s = 0, None
 
     def failed(self, *, asked_rest_s: float = 0.0) -> None:
-        """Record a failure; a requested rest (`Retry-After`) is granted at once."""
+        """Record that a call failed; pause at once if the service requested it (`Retry-After`)."""
         with self._lock:
             self._failed_in_a_row += 1
             if self._failed_in_a_row >= self.failures:

@@ -1,6 +1,6 @@
-"""`Client`: the calls of `AsyncClient` for callers that wait.
+"""`Client`: the calls of `AsyncClient` as blocking methods.
 
-The calls are described there. Called by schedulers, scripts and the commands.
+`AsyncClient` describes the calls in full. Called by schedulers, scripts and the commands.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from scheduler_core.types import Job
 
 
 class Client(Waiting):
-    """A client of the prediction service, for callers that wait; parameters and calls are those of `AsyncClient`.
+    """A blocking client of the prediction service, with the parameters and calls of `AsyncClient`.
 
     Safe from several threads.
 
@@ -43,7 +43,7 @@ class Client(Waiting):
         trace: str | None = None,
         outputs: Sequence[Literal["run_time", "peak_use"]] | None = None,
     ) -> list[Prediction]:
-        """Ask how long jobs will run and what they will use at most; see `AsyncClient.predictions`."""
+        """Predict the run time and peak resource use of jobs; see `AsyncClient.predictions`."""
         return self.wait(lambda client: client.predictions(jobs, trace=trace, outputs=outputs))
 
     def recommendations(
@@ -56,7 +56,7 @@ class Client(Waiting):
         guard: Literal["usage", "none"] | None = None,
         floors: Minimums | None = None,
     ) -> list[Recommended]:
-        """Ask how far requests can shrink; see `AsyncClient.recommendations`."""
+        """Recommend how far the requests of jobs can shrink; see `AsyncClient.recommendations`."""
         return self.wait(
             lambda client: client.recommendations(
                 jobs, trace=trace, theta=theta, alpha=alpha, guard=guard, floors=floors
@@ -64,11 +64,11 @@ class Client(Waiting):
         )
 
     def recent_recommendations(self, *, trace: str | None = None, task_type: str | None = None) -> RecentAnswer:
-        """Return the newest recommendations within reach, the resources they freed, and the outcomes of their jobs."""
+        """Return the newest recommendations, the resources they freed, and the outcomes of their jobs."""
         return self.wait(lambda client: client.recent_recommendations(trace=trace, task_type=task_type))
 
     def recommend(self, jobs: Sequence[Job]) -> list[Advice]:
-        """Recommend a target for each job; nothing is raised and no job is lost, see `AsyncClient.recommend`."""
+        """Recommend a target for each job of a scheduler; raise no error; see `AsyncClient.recommend`."""
         try:
             return self.wait(lambda client: client.recommend(jobs))
         except ClientError as error:
@@ -82,7 +82,7 @@ class Client(Waiting):
         top: int | None = None,
         quantile: Literal["p50", "p90"] | None = None,
     ) -> ExplainAnswer:
-        """Ask why a job's predicted run time is what it is; see `AsyncClient.explanations`."""
+        """Return how many seconds features add to a job's predicted run time; see `AsyncClient.explanations`."""
         return self.wait(lambda client: client.explanations(job, trace=trace, top=top, quantile=quantile))
 
     def what_if(
@@ -93,7 +93,7 @@ class Client(Waiting):
         trace: str | None = None,
         points: int | None = None,
     ) -> WhatIfAnswer:
-        """Ask for a job's predicted run time along one of its resources."""
+        """Predict a job's run time for several amounts of one resource."""
         return self.wait(lambda client: client.what_if(job, resource, trace=trace, points=points))
 
     def feedback(
@@ -103,7 +103,7 @@ class Client(Waiting):
         return self.wait(lambda client: client.feedback(finished, trace=trace))
 
     def modes(self) -> ModeAnswer:
-        """Return the current modes and brakes, and the realised savings."""
+        """Return the current modes and brakes, and the resources that finished jobs saved."""
         return self.wait(lambda client: client.modes())
 
     def set_mode(
@@ -115,7 +115,7 @@ class Client(Waiting):
         task_type: str | None = None,
         group: str | None = None,
     ) -> ModeChange:
-        """Set the mode of a place; see `AsyncClient.set_mode`."""
+        """Set or unset the mode of a cluster, task type and group; see `AsyncClient.set_mode`."""
         return self.wait(
             lambda client: client.set_mode(mode, trace=trace, cluster=cluster, task_type=task_type, group=group)
         )
@@ -123,11 +123,11 @@ class Client(Waiting):
     def release_brake(
         self, *, trace: str | None = None, cluster: str | None = None, task_type: str | None = None
     ) -> ModeChange:
-        """Let a type that was stopped be shrunk again; see `AsyncClient.release_brake`."""
+        """Release the brake on a task type; see `AsyncClient.release_brake`."""
         return self.wait(lambda client: client.release_brake(trace=trace, cluster=cluster, task_type=task_type))
 
     def drift(self, *, trace: str | None = None, task_type: str | None = None) -> DriftAnswer:
-        """Return the drift of the models: their accuracy against their cards, and their inputs against training."""
+        """Return the drift of the models: changes of accuracy since evaluation, and of inputs since training."""
         return self.wait(lambda client: client.drift(trace=trace, task_type=task_type))
 
     def erase_user(self, user: str, *, trace: str, cluster: str | None = None) -> ErasureAnswer:
@@ -135,15 +135,15 @@ class Client(Waiting):
         return self.wait(lambda client: client.erase_user(user, trace=trace, cluster=cluster))
 
     def models(self) -> ModelsAnswer:
-        """Return the models within reach."""
+        """Return the models that the token may use."""
         return self.wait(lambda client: client.models())
 
     def model(self, name: str) -> ModelAnswer:
-        """Return one model: `runtime.<trace>.<type>` or `usage.<trace>.<type>`."""
+        """Return one model; its name is `runtime.<trace>.<type>` or `usage.<trace>.<type>`."""
         return self.wait(lambda client: client.model(name))
 
     def importances(self, name: str) -> ImportancesAnswer:
-        """Return what a model's answers depend on."""
+        """Return the importances of a model's features."""
         return self.wait(lambda client: client.importances(name))
 
     def card(self, name: str) -> CardAnswer:
@@ -151,5 +151,5 @@ class Client(Waiting):
         return self.wait(lambda client: client.card(name))
 
     def ready(self) -> Ready:
-        """Return the readiness of the worker that replies; a worker that is not ready is a valid answer."""
+        """Return the readiness of the worker that replies; no error is raised if it is not ready."""
         return self.wait(lambda client: client.ready())

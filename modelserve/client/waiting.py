@@ -1,7 +1,7 @@
-"""A thread with an event loop for callers that wait, and what it needs at closing and after a fork.
+"""Run asynchronous calls in a background thread for blocking callers.
 
-Both clients share one asynchronous implementation, so a call ends at its deadline even during a name look-up or a slow
-answer. Called by `modelserve.client.synchronous` and `modelserve.client.http_scale`.
+So the blocking clients use the asynchronous implementation, in which a call ends at its deadline even during a name
+look-up or a slow response. Called by `modelserve.client.synchronous` and `modelserve.client.http_scale`.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from modelserve.errors import ClientError
 
 
 class Closable(Protocol):
-    """Anything with connections to close."""
+    """An object whose connections must be closed."""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -34,9 +34,9 @@ CLOSED: Final = "found the client closed, expected calls before `close()` only"
 
 
 class LoopThread(Generic[Owned]):
-    """An event loop in a daemon thread, and the client that lives in it; safe from several threads.
+    """An event loop in a daemon thread, with the asynchronous client that runs in it; safe from several threads.
 
-    A forked process makes a thread and connections of its own.
+    After a fork, the child process starts its own thread and connections.
     """
 
     def __init__(self, make: Callable[[], Owned]) -> None:
@@ -52,14 +52,14 @@ class LoopThread(Generic[Owned]):
         self._thread.start()
 
     def run(self, call: Callable[[Owned], Coroutine[object, object, Result]], limit_s: float | None = None) -> Result:
-        """Run a call in the thread and return its result.
+        """Run a coroutine in the thread and return its result.
 
         Raises
         ------
         ClientError
             The client is closed.
         TimeoutError
-            No result after `limit_s`; the call is cancelled.
+            There is no result after `limit_s`; the coroutine is cancelled.
         """
         with self._lock:
             if self._closed:
@@ -72,10 +72,10 @@ class LoopThread(Generic[Owned]):
         except CancelledError:
             raise ClientError(CLOSED) from None
         finally:
-            future.cancel()  # no effect once the call is done
+            future.cancel()  # no effect if the coroutine has ended
 
     def close(self) -> None:
-        """Cancel running calls, close the connections and end the thread; closing again does nothing."""
+        """Cancel running calls, close the connections and end the thread; a second `close` does nothing."""
         with self._lock:
             closed, self._closed = self._closed, True
         if closed or self._pid != os.getpid():
@@ -95,7 +95,7 @@ class LoopThread(Generic[Owned]):
 
 
 class Waiting:
-    """An `AsyncClient` in a thread of its own, for callers that wait; safe from several threads."""
+    """Base of blocking clients: an `AsyncClient` that runs in its own thread; safe from several threads."""
 
     def __init__(
         self,
@@ -132,9 +132,9 @@ class Waiting:
         self.close()
 
     def close(self) -> None:
-        """Close the connections; calls after it are refused, and closing again does nothing."""
+        """Close the connections; later calls raise `ClientError`, and a second `close` does nothing."""
         self._thread.close()
 
     def wait(self, call: Callable[[AsyncClient], Coroutine[object, object, Result]]) -> Result:
-        """Run a call in the thread and return its answer."""
+        """Run a call of the asynchronous client in the thread and return its result."""
         return self._thread.run(call)
