@@ -1,6 +1,6 @@
-"""Rows of a growing history: the rows it began with (`Base`), then the rows added from feedback (`Ledger`).
+"""Job data of a growing history, by row: first the rows of a `History` (`Base`), then rows added later (`Ledger`).
 
-Arrays by row number; keys and the order of events are in `features.lookups`.
+Added rows are ended runs, reported as feedback. Events in time order are in `features.lookups`.
 Called by `features.online` and `features.lookups`.
 """
 
@@ -22,10 +22,14 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """The rows of a `History`, stored compactly; `rows` lists by kind of event its rows, by key and then by time.
+    """The rows of a `History`, stored compactly.
 
-    A `History` stores an order and running sums for thousands of lookups at once: 40 bytes per row, key (10) and kind
-    (4). Looking up one job at a time needs only the row numbers, 4 bytes each.
+    `rows` holds for each kind of event the rows with such an event, by key code and then by time; `begins` the position
+    of the first row of each key code. `times`, `values` and `weights` have one entry per row.
+
+    A `History` also stores sort numbers and running sums, for thousands of lookups at once. That takes 40 bytes per
+    row, key and kind of event, of which there are 10 and 4. Lookups for one job at a time need only the row numbers,
+    4 bytes each.
     """
 
     frame: pl.DataFrame
@@ -38,7 +42,7 @@ class Base:
 
     @classmethod
     def of(cls, history: History) -> "Base":
-        """Make the compact rows of a history."""
+        """Build the compact rows of a history."""
         return cls(
             frame=history.frame,
             keyspace=history.keyspace,
@@ -50,32 +54,34 @@ class Base:
         )
 
     def code_of(self, key: tuple[str, KeyValue]) -> int:
-        """Return the code of a key, below zero if no row has it."""
+        """Return the code of a key, negative if no row has the key."""
         return self.keyspace.code_of(*key)
 
     def rows_of(self, kind: str, code: int) -> IntArray:
-        """Return the rows with an event of a kind under a key's code, in time order."""
+        """Return the rows that have an event of a kind under a key code, in time order."""
         begin, stop = self.begins[kind][code : code + 2]
         return self.rows[kind][begin:stop].astype(np.int64)
 
     def has_ended(self, row: int) -> bool:
-        """Return whether the job of a row had ended."""
+        """Return whether the row's job has ended."""
         return bool(self.times["end"][row] != NEVER)
 
 
 BoolArray = npt.NDArray[np.bool_]
 T = TypeVar("T", bound=np.generic)
 Identity = tuple[str, str, str]
-"""Cluster, job, role: a row of one trace."""
+"""Cluster, job id and role, which identify a row within one trace."""
 
 WEIGHTS: Final = ("jobs", "milli_gpus", "start_s")
 _AS_REPORTED: Final = {"end_us": np.int64, "instances": np.int64, "req_gpus": np.float64, "measured": np.bool_}
-"""Columns of added rows kept as reported: `Ledger.times` has the end of ended jobs only."""
+"""Columns of added rows that are also kept as reported, to rebuild frames.
+
+They include the reported end, since `Ledger.times` is `NEVER` for a run whose status says that it goes on."""
 _SPARE_ROWS: Final = 1024
 
 
 class _Texts(NamedTuple):
-    """Text columns of an added row other than its identity; rows with the same texts share one object."""
+    """Text columns of an added row, without its identity; rows with the same texts share one object."""
 
     trace: str
     user: str | None
@@ -89,18 +95,18 @@ _TEXT_COLUMNS: Final = ("cluster", "job_id", "role", *_Texts._fields)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fed:
-    """Rows to add from feedback, with the derived columns that a `History` has."""
+    """Rows to add to a `Ledger`, with the derived arrays of a `History`."""
 
     identities: Sequence[Identity]
     texts: Sequence[_Texts]
     times: Mapping[str, IntArray]
     values: Mapping[str, FloatArray]
     weights: Mapping[str, IntArray]
-    reported: Mapping[str, npt.NDArray[Any]]  # of the types of `_AS_REPORTED`
+    reported: Mapping[str, npt.NDArray[Any]]  # with the types in `_AS_REPORTED`
 
     @classmethod
     def of(cls, runs: Sequence[EndedRun]) -> "Fed":
-        """Convert ended runs, all of one trace."""
+        """Convert ended runs, all of one trace, to rows."""
         frame = runs_frame(runs)
         times = times_us(frame)
         return cls(
@@ -117,9 +123,10 @@ class Fed:
 
 
 class Ledger:
-    """Arrays over the rows of a history and the rows added since; only the first `size` entries are in use.
+    """Arrays with one entry per row: those of the `Base`, then those added since.
 
-    An added row takes some hundred bytes; one frame for each report of a few rows would take kibibytes a row.
+    Only the first `size` entries of an array are in use; the others are spare. An added row takes some hundred bytes. A
+    separate frame for every report of a few rows would take kibibytes per row.
     """
 
     def __init__(self, base: Base) -> None:
@@ -128,7 +135,7 @@ class Ledger:
         self.times: dict[str, IntArray] = dict(base.times)
         self.values: dict[str, FloatArray] = dict(base.values)
         self._weights: dict[str, IntArray] = dict(base.weights)
-        self._reported: dict[str, npt.NDArray[Any]] = {}  # of the types of `_AS_REPORTED`
+        self._reported: dict[str, npt.NDArray[Any]] = {}  # with the types in `_AS_REPORTED`
         for name, dtype in _AS_REPORTED.items():
             self._reported[name] = np.empty(0, dtype=dtype)
         self._identities: list[Identity] = []
@@ -142,7 +149,7 @@ class Ledger:
         return self.size - self.base.frame.height
 
     def append(self, fed: Fed) -> None:
-        """Append rows."""
+        """Append rows after those of the base and those appended before."""
         start, first = self.size, self.fed_rows
         for name, times in fed.times.items():
             self.times[name] = _filled(self.times[name], start, times)
@@ -164,11 +171,11 @@ class Ledger:
         return base["cluster"][row], base["job_id"][row], base["role"][row]
 
     def order(self, row: int) -> tuple[int, Identity]:
-        """Return the sort key of a row among events of the same time, as in `History`."""
+        """Return the sort key that orders a row among events of the same time, the same order as in a `History`."""
         return int(self.times["submit"][row]), self.identity(row)
 
     def base_row(self, identity: Identity) -> int | None:
-        """Return the base's row of this identity, None without one."""
+        """Return the row of the base with this identity, None if there is none."""
         hashes, rows = self._base_hashes()
         mine = hash(identity)
         for place in range(int(hashes.searchsorted(mine)), len(hashes)):
@@ -179,7 +186,7 @@ class Ledger:
         return None
 
     def happened(self, kind: str, rows: IntArray) -> tuple[IntArray, IntArray]:
-        """Return which of these added rows have an event of a kind, and its time."""
+        """Return those of the added rows `rows` that have an event of a kind, and the times of these events."""
         ts = self.times_of(kind)[rows]
         held = ts != NEVER
         if kind == "measured":
@@ -187,21 +194,21 @@ class Ledger:
         return rows[held], ts[held]
 
     def times_of(self, kind: str) -> IntArray:
-        """Return the time of each row's event of a kind (`NEVER`: it has not happened)."""
+        """Return the time of each row's event of a kind, `NEVER` where it has not happened."""
         return self.times[{"submitted": "submit", "started": "start"}.get(kind, "end")]
 
     def weights(self, name: str, rows: IntArray) -> IntArray:
-        """Return one weight of each of these rows."""
+        """Return the weight `name` of each of `rows`."""
         return self._weights[name][rows]
 
     def frame(self, gone: set[int]) -> pl.DataFrame:
-        """Return a frame for `History.from_tail`: all rows except those of the base listed in `gone`."""
+        """Return a frame for `History.from_tail` with all rows except the rows of the base in `gone`."""
         base = self.base.frame
         kept = base.filter(~pl.int_range(base.height, eager=True).is_in(sorted(gone))) if gone else base
         return pl.concat([kept, self._fed_frame().select(base.columns)], rechunk=True)
 
     def _fed_frame(self) -> pl.DataFrame:
-        """Return the added rows as reported."""
+        """Return a frame of the added rows, with their values as reported."""
         fed, begin = self.fed_rows, self.base.frame.height
         rows = [(*identity, *values) for identity, values in zip(self._identities, self._texts, strict=True)]
         texts = pl.DataFrame(rows, schema=dict.fromkeys(_TEXT_COLUMNS, pl.String()), orient="row")
@@ -230,7 +237,7 @@ class Ledger:
 
 
 def _filled(array: npt.NDArray[T], start: int, values: npt.NDArray[T]) -> npt.NDArray[T]:
-    """Return an array that holds `values` from `start` on: the same array if it has room, else a longer copy."""
+    """Write `values` into an array from index `start`, or into a longer copy if needed; return the array written."""
     stop = start + len(values)
     if stop > len(array):
         longer = np.empty(stop + stop // 4 + _SPARE_ROWS, dtype=array.dtype)
@@ -244,7 +251,7 @@ _MICROSECONDS: Final = ("submit_us", "start_us", "end_us")
 
 
 def runs_frame(runs: Sequence[EndedRun]) -> pl.DataFrame:
-    """Return runs with the columns of `History.frame`."""
+    """Return a frame of the runs with the columns of `History.frame`."""
     raw = {field.name: [getattr(run, field.name) for run in runs] for field in fields(EndedRun)}
     numbers = {name: raw.pop(name) for name in _MICROSECONDS}
     schema = {**JOB_COLUMNS, **dict.fromkeys(USE_COLUMNS, pl.Float64()), "measured": pl.Boolean()}

@@ -1,6 +1,7 @@
-"""Timelines of keys (`Timeline`, `Glance` as of a moment) and the lookups of feature rows in them.
+"""Lookups of history features for single jobs, in the timeline of each key.
 
-Lookups are planned per key; the key's timeline caches recent results. The statistics are defined in `features.columns`.
+A `Timeline` holds the events under one key; a `Glance` is a timeline seen at one moment. Lookups are grouped by key,
+and each timeline caches recent results. The statistics are defined in `features.columns`.
 Called by `features.online`, which adds events, and by `features.rows`, which assembles rows.
 """
 
@@ -26,12 +27,16 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 KEPT_ANSWERS: Final = 16
-"""Results that are cached per key; the cache empties when it is full or when events are added."""
+"""Maximum number of results cached per key; the cache is emptied when it is full or when events are added."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Track:
-    """Events of one kind, by time and then by row: times, rows, and running sums of weights (starting at 0)."""
+    """Events of one kind under one key, sorted by time and then by row.
+
+    `ts` holds their times in microseconds, `rows` their rows, and `sums` running sums of job weights, which start with
+    0. `last_us` is the latest time, -1 without events.
+    """
 
     ts: IntArray
     rows: IntArray
@@ -40,22 +45,22 @@ class Track:
 
     @classmethod
     def of(cls, ts: IntArray, rows: IntArray, sums: Mapping[str, IntArray]) -> "Track":
-        """Make a track of sorted arrays."""
+        """Build a track from arrays that are already sorted."""
         return cls(ts=ts, rows=rows, sums=sums, last_us=int(ts[-1]) if len(ts) else -1)
 
     def before(self, now_us: int) -> int:
-        """Return how many events came strictly before a moment."""
+        """Return how many events happened strictly before a moment."""
         return len(self.ts) if now_us > self.last_us else int(self.ts.searchsorted(now_us))
 
     def with_events(
         self, ts: IntArray, rows: IntArray, weights: Mapping[str, IntArray], order: Callable[[int], Any]
     ) -> "Track":
-        """Return the track with more events inserted by time; `order` is the sort key of rows of the same time."""
+        """Return a track with more events inserted by time; `order` gives a row's sort key among equal times."""
         new = sorted(range(len(rows)), key=lambda i: (ts[i], order(int(rows[i]))))
         ts, rows = ts[new], rows[new]
         places = self.ts.searchsorted(ts, side="right")
         first = self.ts.searchsorted(ts)
-        for i in np.flatnonzero(first < places):  # among events of the same time
+        for i in np.flatnonzero(first < places):  # other events have the same time: insert by `order`
             places[i] = first[i] + _place(self.rows[first[i] : places[i]], int(rows[i]), order)
         sums = {
             name: np.concatenate(([0], np.cumsum(np.insert(np.diff(sums), places, weights[name][new]))))
@@ -77,28 +82,32 @@ def _place(rows: IntArray, row: int, order: Callable[[int], Any]) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class Timeline:
-    """One key: a track per kind of event, the number of added runs merged so far, and cached results."""
+    """The events under one key.
+
+    `tracks` maps each kind of event to its track; `merged` counts the added runs merged into the tracks so far;
+    `answers` caches results.
+    """
 
     tracks: Mapping[str, Track]
     merged: int = 0
     answers: dict[tuple[object, int], Any] = field(
         default_factory=dict
-    )  # the type depends on the caller that cached it
+    )  # the type of a result depends on the caller that cached it
 
     def remember(self, what: object, stop: int, answer: object) -> None:
-        """Cache the result of `what` over the first `stop` events."""
+        """Cache the result `answer` of the lookup `what` over the first `stop` events of its track."""
         if len(self.answers) >= KEPT_ANSWERS:
             self.answers.clear()
         self.answers[what, stop] = answer
 
     def grow(self, tracks: Mapping[str, Track], merged: int) -> None:
-        """Replace the tracks by longer ones and empty the cache."""
+        """Replace the tracks by tracks with more events, and empty the cache."""
         self.tracks, self.merged = tracks, merged
         self.answers.clear()
 
 
 class Glance:
-    """One key at one moment: satisfies `features.columns.load.Moment`."""
+    """The timeline of one key, seen at one moment; implements `features.columns.load.Moment`."""
 
     __slots__ = ("_stops", "now_us", "timeline")
 
@@ -108,35 +117,35 @@ class Glance:
         self._stops: dict[str, int] = {}
 
     def stop(self, kind: str) -> int:
-        """Return how many events of a kind came strictly before the moment."""
+        """Return how many events of a kind happened strictly before the moment."""
         stop = self._stops.get(kind)
         if stop is None:
             stop = self._stops[kind] = self.timeline.tracks[kind].before(self.now_us)
         return stop
 
     def count(self, kind: str, ago_us: int = 0) -> int:
-        """Return how many events of a kind came before `ago_us` ago."""
+        """Return how many events of a kind happened strictly before the moment minus `ago_us` microseconds."""
         return self.timeline.tracks[kind].before(self.now_us - ago_us) if ago_us else self.stop(kind)
 
     def running(self, weight: str) -> int:
-        """Return the sum of a weight over the jobs that had started and not ended."""
+        """Return the sum of a weight over the jobs that run at the moment."""
         tracks = self.timeline.tracks
         started: int = tracks["started"].sums[weight].item(self.stop("started"))
         ended: int = tracks["ended"].sums[weight].item(self.stop("ended"))
         return started - ended
 
     def since_end_us(self) -> float:
-        """Return the time since a job last ended, NaN if none had."""
+        """Return the microseconds since a job last ended, NaN if none has ended."""
         stop = self.stop("ended")
         return self.now_us - int(self.timeline.tracks["ended"].ts[stop - 1]) if stop else np.nan
 
     def per(self, above: int, below: int) -> float:
-        """Return a ratio of whole numbers, NaN where `below` is zero."""
+        """Return the ratio `above` / `below` of whole numbers, NaN where `below` is zero."""
         return above / below if below > 0 else np.nan
 
 
 def newest_rows(glances: Sequence[Glance], kind: str, last: int) -> Rows:
-    """Return the rows (n, last) of the newest events of a kind, newest first, and which entries hold a row."""
+    """Return the rows of each glance's newest events of a kind (n, last), newest first, and which entries hold one."""
     rows = np.zeros((len(glances), last), dtype=np.int64)
     stops = [glance.stop(kind) for glance in glances]
     for i, (glance, stop) in enumerate(zip(glances, stops, strict=True)):
@@ -154,14 +163,17 @@ def empty_timeline(weights: Sequence[str], kinds: Mapping[str, bool]) -> Timelin
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Windows:
-    """Statistics over windows of one key, cached together under the identity of this object."""
+    """Statistics over windows of events of one kind, under one key.
+
+    The results of one glance are cached together, with this object as the cache key.
+    """
 
     kind: str
     plan: recency.Plan
-    finish: Callable[[FloatArray], Any] = np.array  # makes the cached value: the statistics, or a reference
+    finish: Callable[[FloatArray], Any] = np.array  # converts the statistics to the value that is cached and returned
 
     def at(self, glances: Sequence[Glance], values: Mapping[str, FloatArray]) -> list[Any]:
-        """Return the statistics of each glance; those not cached are computed in one batch."""
+        """Return the statistics of each glance; compute those that are not cached in one batch."""
         found = [glance.timeline.answers.get((self, glance.stop(self.kind))) for glance in glances]
         for answer in found:
             if answer is None:
@@ -180,7 +192,10 @@ class Windows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyPlan:
-    """The lookups under one key, and the columns they fill."""
+    """All lookups under one key, with the columns of a feature row that they fill.
+
+    `newest` holds the indices of statistics over submissions and their columns, None without such statistics.
+    """
 
     key: str
     windows: Sequence[tuple[Windows, IntArray]]
@@ -188,7 +203,7 @@ class KeyPlan:
     newest: tuple[IntArray, IntArray] | None
 
     def fill(self, rows: Sequence[FloatArray], glances: Sequence[Glance], ledger: Ledger) -> None:
-        """Write the looked-up values of each glance into its row."""
+        """Look up the features of each glance and write them into its feature row."""
         for windows, places in self.windows:
             for row, answer in zip(rows, windows.at(glances, ledger.values), strict=True):
                 row[places] = answer
@@ -205,7 +220,7 @@ class KeyPlan:
 
 
 def key_plans(names: Sequence[str]) -> list[KeyPlan]:
-    """Return the lookups of the features `names` by key; columns are positions in `names`."""
+    """Return one plan per key for the history features in `names`; columns are positions in `names`."""
     looks = {i: source for i, name in enumerate(names) if isinstance(source := FEATURES[name].source, _LOOKS)}
     plans = []
     for key in dict.fromkeys(look.key for look in looks.values()):
@@ -233,7 +248,7 @@ _LOOKS: Final = (Recent, Load, Newest)
 
 @lru_cache(maxsize=256)
 def _windows(kind: str, looks: tuple[Recent, ...]) -> Windows:
-    """Return the windows of these lookups, the same object each time: models of one history share its cache."""
+    """Return the same object for the same lookups, so that several models over one history share cached results."""
     return Windows(kind, recency.plan(looks))
 
 
@@ -244,7 +259,7 @@ def _reference_windows(names: Mapping[str, Sequence[str]]) -> Windows:
 
 
 def _log_means(seconds: FloatArray) -> tuple[float, float]:
-    """Return the log means of p50 and p90, each of three windows; NaN where unknown."""
+    """Return the log means of p50 and of p90, each over its three windows; NaN where unknown."""
     known = seconds.tolist()
     return log_mean(known[:3]), log_mean(known[3:])
 

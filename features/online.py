@@ -1,7 +1,7 @@
-"""The history of one trace that grows with feedback: lookups for one job at a time, safe across threads.
+"""The history of one trace in the service, which grows as ended runs are reported; safe across threads.
 
-Its lookups equal those of a `History` of the same jobs; feature rows are made in `features.rows`.
-Called by `modelserve.loading.models`, which adds runs, and by `features.rows`.
+Lookups are for one job at a time, and equal those in a `History` of the same jobs.
+Called by `modelserve.loading.models`, which adds runs, and by `features.rows`, which builds feature rows.
 """
 
 from collections.abc import Sequence
@@ -25,25 +25,28 @@ __all__ = ["EVIDENCE_KEYS", "GROWTH_ROWS", "EndedRun", "JobAsked", "OnlineHistor
 IntArray = npt.NDArray[np.int64]
 
 EVIDENCE_KEYS: Final = ("group_role", "user")
-"""Keys whose measured runs support a prediction of use: the first one that a job has."""
+"""Keys under which measured runs are counted as evidence for predicted use: the first key that the job has is used."""
 MAX_FED_ROWS: Final = 5_000
-"""Added rows kept apart from the base history; with more, both are merged and reduced to their tail."""
+"""Maximum number of added rows apart from the base history; with more, both are merged into a new base."""
 GROWTH_ROWS: Final = 50_000
-"""Rows by which a cluster may grow; beyond that, the earliest submissions are dropped. It is one day of the busiest
-published trace: load is counted over 24 hours, and no key keeps more than a thousand jobs."""
+"""Maximum number of rows that a cluster may have above its initial number; the earliest submissions are dropped.
+
+It is one day of submissions of the busiest published trace. That suffices: load is counted over 24 hours, and no
+feature reads more than a thousand jobs of a key."""
 _WEIGHTED: Final = {kind: kind in WEIGHTED_KINDS for kind in EVENT_KINDS}
 
 
 class OnlineHistory:
-    """A history to which runs are added and from which users can be removed; every lookup reads one state of it.
+    """A history to which runs can be added and from which users can be removed.
 
-    Hold `lock` for several lookups in the same state. All rows are kept that affect jobs submitted after the latest
-    known submission, up to `GROWTH_ROWS` per cluster; earlier jobs are looked up in the rows that remain.
+    Hold `lock` during several lookups that must see the same state. For jobs submitted after the latest known
+    submission, lookups are exact up to `GROWTH_ROWS` added rows per cluster. For earlier jobs, rows that mattered may
+    have been dropped.
     """
 
     def __init__(self, base: History) -> None:
         self.lock = RLock()
-        self._writing = Lock()  # held while the next state is prepared, so that readers wait only for the change
+        self._writing = Lock()  # held by one writer while it prepares the next state; readers do not wait for it
         self._trace = base.trace
         self._added = 0
         self._replaced = 0
@@ -56,26 +59,29 @@ class OnlineHistory:
         self._timelines: dict[tuple[str, KeyValue], Timeline] = {}
         self._fed_under: dict[tuple[str, KeyValue], list[int]] = {}
         self._fed_identities: set[Identity] = set()
-        self._gone: set[int] = set()  # rows of the base that were running and have ended since
+        self._gone: set[int] = set()  # rows of the base whose jobs were running and have since been reported as ended
         self._clusters = clusters
 
     @property
     def trace(self) -> str | None:
-        """The trace of the jobs; `None` while there are none."""
+        """Return the trace of the jobs, `None` while there are no jobs."""
         return self._trace
 
     @property
     def version(self) -> int:
-        """The number of runs added so far."""
+        """Return the number of runs added so far."""
         return self._added
 
     @property
     def replaced(self) -> int:
-        """Number of rebuilds of the base; each rebuild frees as much memory as the base takes."""
+        """Return how often the base was rebuilt; each rebuild frees the memory of the previous base."""
         return self._replaced
 
     def cluster_of(self, vc: str | None) -> str | None:
-        """Return the cluster of most of a VC's jobs, else the cluster with the most jobs; None without jobs."""
+        """Return the cluster with most jobs of a virtual cluster.
+
+        For an unknown virtual cluster it is the cluster with most jobs in total, None without any job.
+        """
         clusters = self._clusters
         return clusters.get(vc, clusters[None])
 
@@ -92,7 +98,10 @@ class OnlineHistory:
             return next((glance.stop("measured") for glance in glances if glance is not None), 0)
 
     def glance(self, name: str, parts: Parts, now_us: int) -> Glance | None:
-        """Return a job's key at a moment, None if the job lacks a part of the key; the caller holds `lock`."""
+        """Return the timeline of a job's key at a moment, None if a part of the key is unknown.
+
+        The caller must hold `lock`.
+        """
         key = key_of(name, parts)
         if key is None:
             return None
@@ -105,12 +114,12 @@ class OnlineHistory:
         return Glance(timeline, now_us)
 
     def add(self, runs: Sequence[EndedRun]) -> int:
-        """Add runs and return how many are new; known ended runs and duplicates are skipped.
+        """Add runs and return how many were new; skip duplicates and runs that are known to have ended.
 
         Raises
         ------
         ContractError
-            If a run is of another trace.
+            If a run belongs to another trace.
         """
         with self._writing:
             fresh, ended = self._unknown(runs)
@@ -133,7 +142,7 @@ class OnlineHistory:
             return len(fresh)
 
     def forget(self, user: str, clusters: frozenset[str] | None) -> int:
-        """Remove a user's jobs on these clusters (None: on all) and return how many there were."""
+        """Remove a user's jobs on the given clusters (None: on all), and return how many jobs were removed."""
         with self._writing:
             frame = self.frame()
             theirs = pl.col("user") == user
@@ -151,19 +160,19 @@ class OnlineHistory:
             self._replaced += 1
 
     def _folded(self) -> History:
-        """Return the base and the added rows as one history, within the limit on growth."""
+        """Return the base and the added rows as one history, without rows beyond the growth limit of a cluster."""
         whole = History.from_tail(self.frame())
         kept = self._newest(whole.tail())
         return whole if kept.height == whole.frame.height else History.from_tail(kept)
 
     def _newest(self, tail: pl.DataFrame) -> pl.DataFrame:
-        """Return the newest rows of a tail, which is in submission order, within the limit of each cluster."""
+        """Return the newest rows of each cluster up to its growth limit; `tail` is in submission order."""
         limited = tail.join(self._most, on="cluster", how="left", nulls_equal=True, maintain_order="left")
         newer = (pl.len() - pl.int_range(pl.len())).over("cluster")
         return limited.filter(newer <= pl.col("most").fill_null(GROWTH_ROWS)).drop("most")
 
     def _unknown(self, runs: Sequence[EndedRun]) -> tuple[list[EndedRun], list[int]]:
-        """Return the runs that are new, and the rows of the base that they end."""
+        """Return the new runs, and the rows of the base whose jobs they end."""
         fresh: dict[Identity, EndedRun] = {}
         ended = []
         trace = self._trace
@@ -194,7 +203,7 @@ class OnlineHistory:
                     self._timelines.pop(key, None)
 
     def _begun(self, key: tuple[str, KeyValue], *, fed: bool) -> Timeline:
-        """Return the base's timeline of a key and cache it; keys without any row are not cached."""
+        """Build the timeline of a key from the base and cache it; a key without rows gets the empty timeline."""
         base = self.ledger.base
         code = base.code_of(key)
         if code < 0 and not fed:

@@ -1,7 +1,7 @@
-"""Feature rows of single jobs over a growing history: the engine that serving uses.
+"""The feature engine of serving: builds the feature rows of single jobs from a growing history.
 
-Training uses the frames of `features.build.build_referenced`, encoded by a contract. The rows are equal to them to
-the bit as float32, which `tests/features/test_rows.py` checks. Called by `modelserve.loading.served`.
+Training uses frames from `features.build.build_referenced`, encoded by a contract. As float32 both give bit-identical
+values, which `tests/features/test_rows.py` checks. Called by `modelserve.loading.served`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,16 +29,16 @@ Float32Array = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
 NUMBERS: Final = (*REQUEST_COLUMNS, "instances", "time_limit_s", "priority")
-"""Numeric canonical columns of a job: the request in the order of a request matrix, then the gang size."""
+"""Numeric canonical columns that features read from a job: first the request, in the order of a request matrix."""
 ROWS_AT_ONCE: Final = 64
-"""Rows computed while the history is locked, and so from one state of it."""
+"""Maximum number of rows computed while the history is locked, and so from the same state of the history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
     """Feature rows (n, k) for a model, and the reference log run times (n, 2) to add to its output.
 
-    `versions` are the versions of the history that the first and the last rows were computed from.
+    `versions` holds the history's version when the first rows were computed, and when the last rows were.
     """
 
     matrix: Float32Array
@@ -48,10 +48,11 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBuilder:
-    """Builder of the rows of one contract.
+    """Builder of feature rows for one feature contract.
 
-    `rules` compute columns from a job's own values: its numbers, then its text codes, then its local times. `changed`
-    are the rules that depend on the request, and `changed_places` the columns they fill.
+    `rules` compute columns from the job's own values: its `NUMBERS`, then its text codes (`codes`), then its local
+    times (`locals_`). `changed` holds the rules that depend on the request, and `changed_places` the columns they fill.
+    `keys` are the history lookups. `seconds` and `logs` are the columns of run times in seconds and in log seconds.
     """
 
     width: int
@@ -67,7 +68,7 @@ class RowBuilder:
 
     @classmethod
     def of(cls, contract: FeatureContract, *, relative: bool) -> "RowBuilder":
-        """Plan the rows of a contract; with `relative`, run times become logs relative to the references."""
+        """Prepare the rows of a contract; with `relative`, run-time features become logs relative to the references."""
         names = list(contract.names)
         sources = {name: FEATURES[name].source for name in names}
         texts = [(name, source) for name, source in sources.items() if isinstance(source, Text)]
@@ -94,12 +95,12 @@ class RowBuilder:
         )
 
     def rows(self, jobs: Sequence[JobAsked], history: OnlineHistory) -> Rows:
-        """Return the rows of jobs; each chunk of `ROWS_AT_ONCE` is computed from one state of the history.
+        """Return the feature rows of jobs; all rows of a chunk of `ROWS_AT_ONCE` see the same state of the history.
 
         Raises
         ------
         ContractError
-            If a job is of another trace than the history.
+            If a job belongs to another trace than the history.
         """
         matrix = np.full((len(jobs), self.width), np.nan)
         reference = np.zeros((len(jobs), len(QUANTILE_NAMES)))
@@ -119,9 +120,9 @@ class RowBuilder:
     def with_requests(
         self, rows: Rows, jobs: Sequence[JobAsked], index: IntArray, requests: FloatArray
     ) -> Float32Array:
-        """Return the rows (m, k) of counterfactual requests: row i is `jobs[index[i]]` with the request `requests[i]`.
+        """Return rows (m, k) under counterfactual requests: row i is `jobs[index[i]]` with the request `requests[i]`.
 
-        `rows` is the result of `rows` for `jobs`; `requests` (m, 3) is per instance, NaN for unknown.
+        `rows` is what the method `rows` returned for `jobs`; `requests` (m, 3) is per instance, NaN for unknown.
         """
         instances = np.array([job.instances for job in jobs], dtype=np.float64)
         numbers = np.column_stack([requests, instances[index]])
@@ -156,7 +157,10 @@ class RowBuilder:
 
 
 class _Seen:
-    """The jobs of one chunk and their cached glances; the caller holds the history's lock."""
+    """The jobs of one chunk with their glances, cached by key.
+
+    A glance is a timeline at the job's submission. The caller must hold the history's lock.
+    """
 
     def __init__(self, history: OnlineHistory, jobs: Sequence[JobAsked]) -> None:
         for job in jobs:
@@ -168,7 +172,7 @@ class _Seen:
         self._found: dict[str, tuple[list[Glance], list[int]]] = {}
 
     def glances(self, key: str) -> tuple[list[Glance], list[int]]:
-        """Return the glances at a key of the jobs that have it, and which these are: unknown users are not one user."""
+        """Return the glances of the jobs for which all parts of a key are known, and the indices of these jobs."""
         found = self._found.get(key)
         if found is None:
             glances = [self._history.glance(key, parts, now_us) for parts, now_us in self._parts]
@@ -178,7 +182,7 @@ class _Seen:
 
 
 def _references(seen: _Seen, history: OnlineHistory) -> list[tuple[float, float]]:
-    """Return each job's reference log run times: of similar jobs, else of all jobs, else the default."""
+    """Return each job's reference log run times: of similar jobs, else of all jobs, else `UNINFORMED_LOG_S`."""
     found = _reference_at(REFERENCE_OF_LIKE, "like", seen, history)
     if any(p50 != p50 or p90 != p90 for p50, p90 in found):  # NaN is not itself
         rest = _reference_at(REFERENCE_OF_ALL, "all", seen, history)

@@ -1,6 +1,6 @@
-"""The registry of all features, and the named sets that models are trained on.
+"""The registry of all features, and the named feature sets that models are trained on.
 
-Names only; each feature is defined in `columns/`.
+Each feature is defined in `columns/`.
 Called by `features.build`, `features.contract` and by training, which chooses a set by name.
 """
 
@@ -18,15 +18,15 @@ from features.errors import UnknownFeature
 __all__ = ["FEATURES"]
 
 FEATURES: Final[dict[str, Feature]] = {**REQUEST, **CALENDAR, **RECENCY, **LOAD, **NEWEST}
-"""Every feature by name."""
+"""All features by name."""
 
 _REQUEST: Final = tuple(name for name in REQUEST if name not in {"time_limit_s", "priority"})
 
 _REACH: Final = {"like": (5, 20, 100, 300, 1000), "user": (20, 100), "group": (20, 100)}
-"""The keys of a model's features, and the windows of their ended jobs."""
+"""Keys whose history features models use, each with the lengths of its windows of ended jobs."""
 _WIDER: Final = {**_REACH, **dict.fromkeys(("vc", "gpus", "all"), (5, 20, 100, 300)), "vc_gpus": (20, 100)}
 _UNSTEADY: Final = frozenset({"vc", *CALENDAR})
-"""Features that trees overfit, which fail when the workload drifts: virtual clusters, hours, weekdays."""
+"""Features left out because trees overfit them and fail when the workload drifts: virtual cluster, hour, weekday."""
 
 
 def _looks(reach: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def _within(feature: Feature, reach: Mapping[str, Sequence[int]]) -> bool:
         case Recent(events="ended", key=key, last=last):
             return last in reach.get(key, ())
         case Newest(key=key):
-            # Single submissions are used for similar jobs, the virtual cluster and the whole cluster only.
+            # Statistics over single submissions: only of similar jobs, of the virtual cluster and of the whole cluster.
             return key in reach and key in {"like", "vc", "all"}
         case Load(key=key):
             return key in reach
@@ -47,7 +47,7 @@ def _within(feature: Feature, reach: Mapping[str, Sequence[int]]) -> bool:
 
 
 def _steady(name: str) -> bool:
-    """Return whether a feature is stable under load; raw counts are not, save those of bursts and running jobs."""
+    """Return whether a feature keeps its scale when load grows: raw counts do not, except of bursts and running jobs."""
     feature = FEATURES[name]
     timely = feature.unit in {"s", "log s", "log ratio", "fraction"} or name.endswith("_running_jobs")
     return timely or isinstance(feature.source, Newest)
@@ -71,13 +71,15 @@ FEATURE_SETS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Feature sets by name.
 
-All are known at submission: `request` without history; `submit` for run-time models; `wide`, with the calendar, raw
-counts and every key, for comparison; `usage`, which is `submit` and the history of use, for usage models.
+- `request`: features of the job's own row, without history.
+- `submit`: the features of run-time models.
+- `wide`: also the calendar, raw counts and more keys; for comparison in studies.
+- `usage`: `submit` and the measured use of earlier jobs; the features of usage models.
 """
 
 
 def named(names: str | Iterable[str]) -> Sequence[str]:
-    """Return the names of a feature set, or the names given, checked.
+    """Return the feature names in a set, or the given names after checking that all exist.
 
     Raises
     ------

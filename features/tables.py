@@ -1,6 +1,6 @@
-"""Frame schemas of the canonical tables, made from `features.canonical`; and the rule for an ended job.
+"""Frame schemas of the canonical tables, made from `features.canonical`; and the rule for when a job has ended.
 
-`validate` raises and `filter` splits off the bad rows. The columns are described in `features.canonical`.
+A schema's `validate` raises on bad rows, and `filter` separates them. `features.canonical` describes the columns.
 Called by `pipelines` where frames cross a package border or are documented, and by the contract tests.
 """
 
@@ -18,7 +18,7 @@ __all__ = ["STATUSES", "TABLES", "TASK_TYPES", "Capacity", "Jobs", "MachineUsage
 
 def _column(column: Column) -> dy.Column:
     """Return the schema column of a declared column."""
-    # The columns' parameters differ in type.
+    # The parameters have different types, hence Any.
     options: dict[str, Any] = {"nullable": column.nullable, "primary_key": column.key, "description": column.says}
     match column.kind:
         case "VARCHAR":
@@ -66,7 +66,7 @@ TABLES: dict[str, type[dy.Schema]] = {
 
 
 def has_ended() -> pl.Expr:
-    """Return whether a job has ended; if its trace records no state, a job with an end time has ended.
+    """Return the expression of whether a job has ended: it has an end time, and its status is null or not ongoing.
 
     >>> frame = pl.DataFrame({"status": ["running", None, None, "failed"], "end_ts": [1, 2, None, 3]})
     >>> frame.select(has_ended()).to_series().to_list()

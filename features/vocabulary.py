@@ -1,6 +1,6 @@
-"""The closed vocabularies of the canonical tables: job states, task types, resources, devices.
+"""Fixed sets of values in the canonical tables (job states, task types), and maps from values of the traces to them.
 
-Vendor spellings are translated in `pipelines.lake.sources` and do not appear here, except the raw workload tags.
+The readers in `pipelines.lake.sources` translate each trace's spellings; only raw workload tags are translated here.
 Used by all packages.
 """
 
@@ -10,11 +10,11 @@ from typing import Final
 __all__ = ["GPU_MEM_GIB_OF_TYPE", "ROLE_WHOLE_JOB", "TASK_TYPE_OF_WORKLOAD", "ZONES", "Status", "TaskType"]
 
 ROLE_WHOLE_JOB: Final = "job"
-"""The role of a unit that is a whole job (Helios, Philly); PAI's units are its tasks, named by the trace."""
+"""The role of a row that is a whole job (Helios, Philly). A row of PAI is a task, whose role the trace names."""
 
 
 class Status(StrEnum):
-    """The state of a job at the end of its trace."""
+    """The status of a job at the end of its trace."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -26,11 +26,11 @@ class Status(StrEnum):
 
 
 ONGOING: Final = frozenset({Status.RUNNING, Status.WAITING})
-"""States of jobs that have not ended. The state is null if the trace records none."""
+"""Statuses of jobs that have not ended; a status is null if the trace records none."""
 
 
 class TaskType(StrEnum):
-    """The kind of work, as the models are split by it."""
+    """The kind of work of a job; run-time models are trained per kind."""
 
     CTR = "ctr"
     NLP = "nlp"
@@ -51,7 +51,7 @@ TASK_TYPE_OF_WORKLOAD: Final[dict[str, TaskType]] = {
     "graphlearn": TaskType.GNN,
     "rl": TaskType.RL,
 }
-"""Raw workload tag to task type; a missing or unlisted tag is `TaskType.OTHER`."""
+"""Task types by raw workload tag; a missing or unlisted tag is `TaskType.OTHER`."""
 
 GPU_MEM_GIB_OF_TYPE: Final[dict[str, float]] = {"T4": 16.0, "P100": 16.0, "V100": 16.0, "V100M32": 32.0}
 """Memory of one device in GiB by GPU type; `MISC` and unknown types are not listed."""
@@ -61,4 +61,4 @@ ZONES: Final[dict[str, str]] = {
     "helios": "Asia/Shanghai",
     "philly": "America/Los_Angeles",
 }
-"""The start of a trace's name to its time zone (`pai-synth` is under `pai`); any other trace is read in UTC."""
+"""Time zones by the start of a trace's name (`pai` includes `pai-synth`); any other trace is read in UTC."""
