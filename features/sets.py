@@ -47,7 +47,7 @@ def _within(feature: Feature, reach: Mapping[str, Sequence[int]]) -> bool:
 
 
 def _steady(name: str) -> bool:
-    """Return whether a feature keeps its scale when load grows: raw counts do not, except of bursts and running jobs."""
+    """Return whether a feature is stable under load; raw counts are not, except of bursts and of running jobs."""
     feature = FEATURES[name]
     timely = feature.unit in {"s", "log s", "log ratio", "fraction"} or name.endswith("_running_jobs")
     return timely or isinstance(feature.source, Newest)

@@ -1,5 +1,6 @@
 """Scheduling decisions: shrink requests, order the queue, place gangs, run rounds, plan energy and cost.
 
-Decides only: no clock, files, HTTP, JSON or global randomness, and no import of taut's other packages. Numpy, and numba
-in `kernels`. `pipelines` simulates with it; `modelserve` answers recommendations with the same `shrink`.
+Functions here only decide: they use no clock, files, HTTP, JSON or global randomness, and import no other package of
+taut. They need numpy, and numba in `kernels`. `pipelines` simulates schedulers with this package, and `modelserve`
+serves recommendations of the same `shrink`.
 """

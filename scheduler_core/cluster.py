@@ -1,7 +1,8 @@
 """Free capacity of machines in integer units (`Room`), and the cluster that allocates and releases it (`Cluster`).
 
-Machines are chosen in `placement`. GPUs of a machine are pooled (two instances of 0.6 GPU fit 1.2 free GPUs, on
-whichever devices) or shared by device. Called by `placement`, `rounds`, `preemption`, `pending` and the simulator.
+`placement` chooses the machines. GPUs of a machine are either pooled, so that two instances of 0.6 GPU fit 1.2 free
+GPUs wherever these are, or counted device by device. Used by `placement`, `rounds`, `preemption`, `pending` and the
+simulator.
 """
 
 import math
@@ -35,12 +36,14 @@ __all__ = [
 
 
 class Room:
-    """Free units by machine (machines, 3), and the queries of placements; immutable.
+    """Free capacity of every machine, with the queries that placements need; immutable.
 
-    `largest` is the largest machine's capacity by resource (3,), at least 1; `up` marks the machines that are up, the
-    others have nothing free; `of_type` marks the machines of each GPU type. `devices` are the free milli-GPUs of
-    every GPU (machines, most GPUs of any machine), which add up to `free`; `tenants` counts the instances with a part
-    of a GPU (column 0) or with k whole ones (column k). Both are None when GPUs are pooled.
+    `free` (machines, 3) holds free units. `largest` (3,) is the maximum capacity of a machine per resource, at least 1.
+    `up` marks the machines that are up; the others have nothing free. `of_type` marks the machines of each GPU type.
+
+    `devices` (machines, most GPUs of any machine) holds the free milli-GPUs of every GPU. `tenants` (machines, most
+    GPUs + 1) counts instances by GPU size: column 0 those with a part of a GPU, column k those with k whole GPUs. Both
+    are None when GPUs are pooled.
     """
 
     def __init__(
@@ -58,14 +61,14 @@ class Room:
         self.of_type = of_type
         self.devices = devices
         self.tenants = tenants
-        # `fits` and a placement query the same demand one after the other.
+        # Result of the last query: `fits` and then a placement ask for the same demand.
         self._last: tuple[Demand, IntArray] | None = None
 
     def hosts(self, demand: Demand) -> IntArray:
-        """Return how many instances each machine could host (machines,), at most the gang's own number."""
+        """Return how many instances of a gang each machine could host (machines,), at most all of them."""
         if self._last is None or self._last[0] != demand:
             hosts = np.where(self.open_to(demand), demand.instances, 0)
-            # Resource by resource: numpy is slow along an axis of three.
+            # One resource at a time, since numpy is slow along an axis of length three.
             for at, units in enumerate(demand.units):
                 if units > 0:
                     by_devices = self.devices if at == GPUS else None
@@ -75,37 +78,40 @@ class Room:
         return self._last[1].copy()
 
     def fits(self, demand: Demand) -> bool:
-        """Return whether the whole gang fits, no instance split."""
+        """Return whether the whole gang fits, without splitting an instance over machines."""
         return self._may_fit(demand) and int(self.hosts(demand).sum()) >= demand.instances
 
     def open_to(self, demand: Demand) -> BoolArray:
-        """Return which machines are up and of the gang's GPU type (machines,)."""
+        """Return which machines are up and have a GPU type that the gang allows (machines,)."""
         return self.up if demand.gpu_type is None else self.up & _typed(self.of_type, demand.gpu_type)
 
     def freeness(self) -> FloatArray:
-        """Return by machine the sum over resources of free over the largest machine's capacity (machines,)."""
+        """Return each machine's free capacity as one number (machines,).
+
+        It is the sum over resources of free units divided by `largest`.
+        """
         cpu, mem, gpu = (self.free[:, at] / self.largest[at] for at in range(len(UNITS)))
         return np.asarray(cpu + mem + gpu, dtype=np.float64)
 
     def allocation(self, demand: Demand, counts: Sequence[tuple[int, int]]) -> Allocation:
-        """Return the allocation of these (machine, instances) counts, with devices chosen by best fit."""
+        """Return the allocation for given (machine, instances) pairs, with devices chosen by best fit."""
         taken = () if self.devices is None else bound(self.devices, demand.units[2], counts)
         return Allocation(demand=demand, counts=tuple(counts), devices=taken)
 
     def with_(self, allocations: Iterable[Allocation]) -> "Room":
-        """Return the room after these allocations are released."""
+        """Return the free capacity after releasing allocations."""
         return self._moved(allocations, 1)
 
     def without(self, allocations: Iterable[Allocation]) -> "Room":
-        """Return the room after these allocations are taken."""
+        """Return the free capacity after taking allocations."""
         return self._moved(allocations, -1)
 
     def within(self, other: "Room") -> "Room":
-        """Return what is free in both rooms."""
+        """Return the capacity that is free both here and in `other`."""
         free = np.minimum(self.free, other.free)
         if self.devices is None or other.devices is None or self.tenants is None or other.tenants is None:
             return Room(free, self.largest, self.up, self.of_type)
-        # The minimum is taken device by device; a tenant of either room counts.
+        # What is free is compared device by device. A machine has the larger of both tenant counts.
         left = np.minimum(self.devices, other.devices)
         free[:, 2] = left.sum(axis=1)
         return Room(free, self.largest, self.up, self.of_type, left, np.maximum(self.tenants, other.tenants))
@@ -119,9 +125,10 @@ class Room:
         return Room(free, self.largest, self.up, self.of_type, left, held)
 
     def _may_fit(self, demand: Demand) -> bool:
-        """Compare with the freest machine and with the total: most gangs that do not fit fail here already.
+        """Return False if a gang cannot fit, judged by the freest machine and the total of each resource.
 
-        The first query of a room skips this, since the totals cost more than one query.
+        This cheap check rejects most gangs that do not fit. The first query skips it, since computing the totals costs
+        more than one query.
         """
         return self._last is None or all(
             units <= most and units * demand.instances <= total
@@ -130,16 +137,16 @@ class Room:
 
     @cached_property
     def _bounds(self) -> list[tuple[int, int]]:
-        """Return by resource the most free units of a machine, and the sum over machines."""
+        """Return per resource the maximum of free units over machines, and their sum."""
         return [(int(self.free[:, at].max()), int(self.free[:, at].sum())) for at in range(len(UNITS))]
 
 
 class Cluster:
     """The machines of one cluster, their free capacity, and which of them are down.
 
-    `capacity` and `free` are (machines, 3) in the order of `RESOURCES`; `free` changes by `allocate` and `release`
-    only, and never leaves 0..capacity. `room()` leaves out machines that are down. `devices` and
-    `tenants` are as in `Room`; None when GPUs are pooled. `empty` is the room of the whole cluster without any job.
+    `capacity` and `free` are (machines, 3) in the order of `RESOURCES`. Only `allocate` and `release` change `free`,
+    which stays within 0..`capacity`. `holds` counts the current outages of each machine. `devices` and `tenants` are as
+    in `Room`, None when GPUs are pooled. `empty` is the free capacity of the cluster without jobs and outages.
     """
 
     def __init__(self, machines: Sequence[Machine], sharing: Sharing = "pooled") -> None:
@@ -175,47 +182,47 @@ class Cluster:
         self.empty = Room(self.capacity, self.largest, all_up, self._of_type, empty, no_tenant_counts)
 
     def room(self) -> Room:
-        """Return the free capacity of the machines that are up."""
+        """Return the current free capacity; machines that are down have nothing free."""
         up = self.holds == 0
         left = None if self.devices is None else _if_up(up, self.devices)
         held = None if self.tenants is None else _if_up(up, self.tenants)
         return Room(_if_up(up, self.free), self.largest, up, self._of_type, left, held)
 
     def of_type(self, gpu_type: str | None) -> BoolArray:
-        """Return which machines are of a GPU type, or of one of several (machines,); all for None."""
+        """Return which machines have a given GPU type, or one of several alternatives (machines,); all for None."""
         everywhere = np.ones(len(self.machines), dtype=np.bool_)
         return everywhere if gpu_type is None else everywhere & _typed(self._of_type, gpu_type)
 
     def could_host(self, demand: Demand) -> bool:
-        """Return whether the whole gang fits the empty cluster, all machines up."""
+        """Return whether the whole gang would fit the empty cluster with all machines up."""
         return could_host(self._kinds, demand)
 
     def allocate(self, allocation: Allocation) -> None:
-        """Take the units of an allocation."""
+        """Subtract an allocation from the free capacity."""
         self._checked_move(allocation, -1)
 
     def release(self, allocation: Allocation) -> None:
-        """Return the units of an allocation."""
+        """Add an allocation back to the free capacity."""
         self._checked_move(allocation, 1)
 
     def down(self, machine: int) -> None:
-        """Take a machine down; it stays down until each `down` is matched by an `up`.
+        """Mark a machine as down; it stays down until `up` was called as often as `down`.
 
         Raises
         ------
         BadInput
-            If there is no machine of that index.
+            If no machine has that index.
         """
         self._check_index(machine)
         self.holds[machine] += 1
 
     def up(self, machine: int) -> None:
-        """Undo one `down` of a machine.
+        """Undo one call of `down` for a machine.
 
         Raises
         ------
         BadInput
-            If there is no machine of that index.
+            If no machine has that index.
         SchedulerError
             If the machine is up.
         """
@@ -247,20 +254,23 @@ class Cluster:
 
 
 def _if_up(up: BoolArray, by_machine: IntArray) -> IntArray:
-    """Return a copy with 0 for machines that are down."""
+    """Return a copy of per-machine values with 0 for machines that are down."""
     rows = by_machine.copy()
     rows[~up] = 0
     return rows
 
 
 def _typed(of_type: Mapping[str, BoolArray], gpu_type: str) -> BoolArray:
-    """Return which machines are of one of the listed types (machines,); a single False if no type exists."""
+    """Return which machines have one of the listed GPU types (machines,); a single False if no machine does."""
     marks = [of_type[kind] for kind in gpu_type.split(ALTERNATIVES) if kind in of_type]
     return np.logical_or.reduce(marks) if marks else np.zeros(1, dtype=np.bool_)
 
 
 def _move(free: IntArray, left: IntArray | None, held: IntArray | None, allocation: Allocation, sign: int) -> None:
-    """Add or subtract an allocation in place; with devices (`left`), GPUs are moved by device; `held` are tenants."""
+    """Release (`sign` 1) or take (-1) an allocation, changing the arrays in place.
+
+    `left` is the free capacity of devices and `held` the tenant counts, None when GPUs are pooled.
+    """
     units = np.array(allocation.demand.units, dtype=np.int64)
     if left is not None:
         if units[2] > 0 and not allocation.devices:

@@ -1,7 +1,7 @@
-"""GPUs by device: what an instance takes of them, how many instances fit, and which devices are taken.
+"""GPU accounting by device: how much of which devices an instance takes, and how many instances fit a machine.
 
-Free milli-GPUs are (machines, most GPUs of any machine), 0 where there is no such device or the machine is down.
-Machines are chosen in `placement`. Called by `cluster`, `demand`, `machines`, `pending` and the simulator.
+Arrays of free milli-GPUs have the shape (machines, most GPUs of any machine), with 0 where a machine has no such device
+or is down. `placement` chooses machines. Called by `cluster`, `gangs`, `machines`, `shortages` and the simulator.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from scheduler_core.types import IntArray
 __all__ = ["WHOLE", "Sharing", "by_host", "no_tenants", "rounded", "shape"]
 
 Sharing = Literal["pooled", "devices"]
-"""Accounting of a machine's GPUs: one total, or device by device."""
+"""How a machine's GPUs are counted: `pooled` as one total, `devices` one by one."""
 
 SHARINGS: Final[tuple[Sharing, ...]] = ("pooled", "devices")
 
@@ -22,13 +22,13 @@ WHOLE: Final = 1000
 """Milli-GPUs of one device."""
 
 Taken = tuple[tuple[int, int, int], ...]
-"""(machine, device, milli-GPUs) of every device of every instance, one instance after the other."""
+"""The devices that a gang takes: (machine, device, milli-GPUs) of every device of each instance in turn."""
 
 
 def shape(units_gpu: int) -> tuple[int, int]:
-    """Return how many devices an instance takes, and how many milli-GPUs of each.
+    """Return how many devices an instance takes, and how many milli-GPUs of each device.
 
-    Up to one GPU comes from one device; more is whole devices, rounded up.
+    A request of up to one GPU takes a part of one device; a larger one takes whole devices, rounded up.
 
     >>> [shape(milli) for milli in (0, 300, 1000, 1500, 4000)]
     [(0, 0), (1, 300), (1, 1000), (2, 1000), (4, 1000)]
@@ -39,7 +39,7 @@ def shape(units_gpu: int) -> tuple[int, int]:
 
 
 def rounded(units_gpu: IntArray) -> IntArray:
-    """Return the milli-GPUs that instances take: as requested up to one GPU, whole devices above.
+    """Return the milli-GPUs that instances take: as requested up to one GPU, rounded up to whole devices above.
 
     >>> rounded(np.array([0, 300, 1000, 1500, 4000])).tolist()
     [0, 300, 1000, 2000, 4000]
@@ -48,7 +48,7 @@ def rounded(units_gpu: IntArray) -> IntArray:
 
 
 def whole_devices(gpus: Sequence[int]) -> IntArray:
-    """Return the milli-GPUs of every device, given the GPUs per machine (machines, most GPUs of any machine).
+    """Return the milli-GPUs of every idle device (machines, most GPUs of any machine), given the GPUs per machine.
 
     >>> whole_devices([1, 2]).tolist()
     [[1000, 0], [1000, 1000]]
@@ -58,21 +58,21 @@ def whole_devices(gpus: Sequence[int]) -> IntArray:
 
 
 def slots(free: IntArray, units_gpu: int) -> IntArray:
-    """Return how many instances of more than 0 milli-GPUs each machine's devices could take (machines,).
+    """Return how many instances each machine's devices could take (machines,); `units_gpu` must be above 0.
 
     >>> slots(np.array([[500, 500], [1000, 300]]), 400).tolist(), slots(np.array([[500, 500]]), 600).tolist()
     ([2, 2], [0])
     """
     count, milli = shape(units_gpu)
-    # As a product: numpy is slow to sum along so short an axis.
+    # Sum as a matrix product, since numpy is slow to sum along a short axis.
     hosted = (free // milli) @ np.ones(free.shape[1], dtype=np.int64)
     return np.asarray(hosted // count, dtype=np.int64)
 
 
 def bound(free: IntArray, units_gpu: int, counts: Sequence[tuple[int, int]]) -> Taken:
-    """Choose devices on the machines of `counts` by best fit: the one with least free GPU that suffices.
+    """Choose devices on the machines of `counts` by best fit: the device with the least sufficient free GPU.
 
-    Whole devices are the idle ones of lowest index. Each machine must host its count of instances by `slots`.
+    Instances of whole GPUs take the idle devices of lowest index. Each machine must have enough `slots`.
 
     >>> bound(np.array([[1000, 400, 700]]), 300, [(0, 3)])
     ((0, 1, 300), (0, 2, 300), (0, 2, 300))
@@ -91,18 +91,18 @@ def bound(free: IntArray, units_gpu: int, counts: Sequence[tuple[int, int]]) -> 
 
 
 def moved(free: IntArray, taken: Taken, sign: int) -> None:
-    """Release (1) or allocate (-1) device shares, in place."""
+    """Add (`sign` 1) or subtract (-1) the taken milli-GPUs to the free ones, in place."""
     for machine, device, milli in taken:
         free[machine, device] += sign * milli
 
 
 def no_tenants(free: IntArray) -> IntArray:
-    """Return tenant counts of zero (machines, most GPUs + 1)."""
+    """Return tenant counts of zero, shape (machines, most GPUs + 1); `free` gives the sizes."""
     return np.zeros((free.shape[0], free.shape[1] + 1), dtype=np.int64)
 
 
 def tenancy(units_gpu: int) -> int:
-    """Return the tenant column of an instance with GPUs: 0 for a part of a GPU, k for k whole GPUs.
+    """Return the column of tenant counts for an instance with GPUs: 0 for a part of a GPU, k for k whole GPUs.
 
     >>> [tenancy(milli) for milli in (300, 1000, 1500)]
     [0, 1, 2]
@@ -112,13 +112,13 @@ def tenancy(units_gpu: int) -> int:
 
 
 def settled(tenants: IntArray, units_gpu: int, counts: Sequence[tuple[int, int]], sign: int) -> None:
-    """Add (1) or remove (-1) instances with GPUs in the tenant counts, in place."""
+    """Add (`sign` 1) or remove (-1) instances with GPUs in the tenant counts, in place."""
     for machine, instances in counts:
         tenants[machine, tenancy(units_gpu)] += sign * instances
 
 
 def by_host(counts: Sequence[tuple[int, int]], taken: Taken, devices: int) -> IntArray:
-    """Return the milli-GPUs taken of each device of each host, in the order of `counts` (hosts, devices).
+    """Return the milli-GPUs taken per device of each host (hosts, devices), hosts in the order of `counts`.
 
     >>> by_host([(4, 2)], ((4, 0, 300), (4, 0, 300)), 2).tolist()
     [[600, 0]]

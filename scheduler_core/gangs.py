@@ -1,6 +1,6 @@
-"""Gangs: demands and allocations in integer units, and jobs that wait or run, with the fields that policies read.
+"""Gangs: their demands and allocations in integer units, and the records of waiting and running jobs.
 
-Integer units make allocating and releasing exact. True run times are not here: only the caller of the rounds has them.
+Integer units make allocating and releasing exact. The records hold no true run times, which only a simulator knows.
 Used by every module here that places, starts or stops gangs; `cluster` re-exports the demands.
 """
 
@@ -20,23 +20,23 @@ __all__ = ["ANY_GPU_TYPE", "Demand", "Running", "Waiting"]
 MILLI: Final = 1000
 MIB_PER_GIB: Final = 1024
 UNITS: Final = (MILLI, MIB_PER_GIB, MILLI)
-"""Integer units per core, GiB and GPU: milli-cores, MiB, milli-GPUs."""
+"""Number of integer units in one core, one GiB and one GPU: milli-cores, MiB and milli-GPUs."""
 
 GPUS: Final = 2
 """Index of GPUs in `UNITS`."""
 
 ALTERNATIVES: Final = "|"
-"""Separator between alternative GPU types."""
+"""Separator between alternative GPU types in one text."""
 
 UNIT_SLACK: Final = 1e-6
-"""A product that exceeds a whole number by less than this part of a unit counts as that number."""
+"""An amount in units that exceeds a whole number by less counts as that number, against floating-point noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """A gang in integer units: what each instance takes (milli-cores, MiB, milli-GPUs), and the number of instances.
+    """The resources of a gang: integer units per instance (milli-cores, MiB, milli-GPUs), and number of instances.
 
-    `gpu_type` restricts it to machines of that type, or of one of several ("V100M16|V100M32"); None allows any.
+    `gpu_type` restricts the gang to machines of that type, or of several ("V100M16|V100M32"); None allows any machine.
     """
 
     units: tuple[int, int, int]
@@ -51,9 +51,9 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """The machines of a gang: `counts` pairs a machine's index with the number of instances there.
+    """The machines and devices that a gang takes; `counts` pairs machine indices with numbers of instances.
 
-    `devices` are the GPUs it takes, (machine, device, milli-GPUs) of every device of every instance; empty when pooled.
+    `devices` lists (machine, device, milli-GPUs) for every device of every instance; it is empty when GPUs are pooled.
     """
 
     demand: Demand
@@ -62,7 +62,7 @@ class Allocation:
 
 
 def demand_of(request: Request, instances: int, gpu_type: str | None = None) -> Demand:
-    """Round a request up to integer units; a resource the trace lacks (NaN) takes nothing.
+    """Convert a request to integer units, rounded up; an unknown amount (NaN) becomes 0.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def demand_of(request: Request, instances: int, gpu_type: str | None = None) -> 
 
 
 def in_devices(demand: Demand) -> Demand:
-    """Return a demand as taken where GPUs are shared by device: rounded up to whole GPUs above one.
+    """Return the demand when GPUs are counted by device: a request of more than one GPU is rounded up to whole GPUs.
 
     >>> in_devices(Demand(units=(0, 0, 1500), instances=2)).units
     (0, 0, 2000)
@@ -101,32 +101,35 @@ def _rounded_up(value: float, unit: int) -> int:
 
 
 ANY_GPU_TYPE = -1
-"""Code of a gang that allows any GPU type."""
+"""Code for gangs that allow any GPU type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A job in the queue, with the fields that policies read.
+    """A job in the queue, with the fields that queue policies read.
 
     Attributes
     ----------
     serial
-        Number in order of arrival, which breaks ties.
+        Number of the job in order of arrival; it breaks ties.
     arrived_s
-        Time of arrival; a job that returns to the queue keeps it, and so its position.
+        Time of arrival, which a job keeps when it returns to the queue.
     request, granted
-        The full request, and the demand of the first start; `full`: the job was killed for using more than granted and
-        gets its full request from now on.
+        The full request, and the (possibly shrunk) demand of the first start.
+    full
+        Whether the job starts with its full request, after a kill for using more than it was granted.
     predicted_s
         Predicted run time (p50) of the whole job; NaN if unknown.
     attained_s
-        Run time so far, without lost work.
+        Run time in earlier starts, without lost work.
     owed_s
-        Extra run time of the next start after a preemption.
-    user, priority
-        The user whose dominant share `drf` reads; the value that `priority` orders by, larger first.
+        Extra run time of the next start, for the checkpoint of a preemption.
+    user
+        The submitting user, whose dominant share orders jobs under the policy `drf`.
+    priority
+        The priority, by which the policy `priority` orders jobs, larger first.
     advice
-        The recommendation of Algorithm 1, if it was called.
+        The recommendation of Algorithm 1, None if it was not called.
     """
 
     serial: int
@@ -148,7 +151,7 @@ class Waiting:
 
     @property
     def remaining_s(self) -> float:
-        """Return the remaining predicted run time, at least 0; inf without a prediction."""
+        """Return the predicted run time that remains, at least 0; inf without a prediction."""
         return math.inf if math.isnan(self.predicted_s) else max(self.predicted_s - self.attained_s, 0.0)
 
     @property
@@ -157,7 +160,7 @@ class Waiting:
         return self.remaining_s + self.owed_s
 
     def killed(self) -> "Waiting":
-        """Return the job after a kill: its work is lost, and it gets its full request."""
+        """Return the job after a kill: its work is lost, and it next starts with its full request."""
         return replace(self, full=True, attained_s=0.0, owed_s=0.0)
 
     def interrupted(self) -> "Waiting":
@@ -165,17 +168,17 @@ class Waiting:
         return replace(self, attained_s=0.0, owed_s=0.0)
 
     def preempted(self, ran_s: float, checkpoint_s: float) -> "Waiting":
-        """Return the job after a preemption: its work is kept, at the cost of a checkpoint."""
+        """Return the job after a preemption: its work is kept, and its next start takes `checkpoint_s` longer."""
         return replace(self, attained_s=self.attained_s + ran_s, owed_s=checkpoint_s)
 
     def having_run(self, ran_s: float) -> "Waiting":
-        """Return a running job with its run time so far, to compare with waiting jobs."""
+        """Return a running job with its run time up to now, so that its queue key can be compared with waiting jobs."""
         return replace(self, attained_s=self.attained_s + ran_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """One run: the job at its start, its allocation, and the time of its start."""
+    """A running job: its record at the start, its allocation, and the time of the start."""
 
     waiting: Waiting
     allocation: Allocation
@@ -183,5 +186,5 @@ class Running:
 
     @property
     def expected_end_s(self) -> float:
-        """Return the predicted end; inf without a prediction."""
+        """Return the predicted time of the end; inf without a prediction."""
         return self.start_s + self.waiting.expected_s

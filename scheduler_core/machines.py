@@ -1,4 +1,4 @@
-"""Machines and their kinds: equal machines counted together, and whether all of them, empty, could host a gang.
+"""Machines, kinds of equal machines, and the check whether an empty cluster could host a gang.
 
 Free capacity is in `cluster`, which calls this and re-exports `Machine`.
 """
@@ -15,12 +15,12 @@ from scheduler_core.gangs import ALTERNATIVES, GPUS, Demand
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """One machine's capacity.
+    """The capacity of one machine.
 
     Raises
     ------
     BadInput
-        If an amount is not a finite number of at least 0, or GPUs are not whole.
+        If an amount is not a finite number of at least 0, or the number of GPUs is not whole.
     """
 
     name: str
@@ -43,14 +43,14 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineKind:
-    """An empty machine's capacity in integer units; `devices` counts its GPUs where they are shared by device."""
+    """The capacity of equal machines in integer units; `devices` is the number of GPUs, None when GPUs are pooled."""
 
     units: tuple[int, ...]
     gpu_type: str | None
     devices: int | None
 
     def hosts(self, demand: Demand) -> int:
-        """Return how many of a gang's instances one machine of the kind could host."""
+        """Return how many instances of a gang an empty machine of this kind could host, at most all of them."""
         most = demand.instances
         for at, units in enumerate(demand.units):
             if units > 0:
@@ -69,7 +69,7 @@ def kinds_of(machines: Iterable[MachineKind]) -> list[tuple[MachineKind, int]]:
 
 
 def could_host(kinds: Sequence[tuple[MachineKind, int]], demand: Demand) -> bool:
-    """Return whether the whole gang fits, no instance split.
+    """Return whether empty machines of these kinds and counts could host the whole gang.
 
     >>> kinds = kinds_of([MachineKind(units=(8000, 65536, 4000), gpu_type="T4", devices=None)] * 2)
     >>> [could_host(kinds, Demand(units=(0, 0, 3000), instances=n, gpu_type="P100|T4")) for n in (2, 3)]
@@ -86,5 +86,5 @@ def could_host(kinds: Sequence[tuple[MachineKind, int]], demand: Demand) -> bool
 
 
 def paper_machines() -> tuple[Machine, ...]:
-    """Return the cluster of the paper's experiments: four machines of 8 GPUs, 96 cores and 512 GiB."""
+    """Return the cluster in the experiments of Yang, Hong and Tang: four machines of 8 GPUs, 96 cores and 512 GiB."""
     return tuple(Machine(name=f"m{i}", cpu_cores=96.0, mem_gib=512.0, gpus=8) for i in range(4))

@@ -1,6 +1,5 @@
-"""Jobs, requests, recommendations and predictions, and the protocol of a predictor.
+"""Types of jobs, requests, recommendations and predictions, and the protocol that a predictor implements.
 
-Frozen dataclasses and one protocol; no behaviour beyond arithmetic on a request.
 Used by every module here; `modelserve.bundle.predictor` implements `Predictor`.
 """
 
@@ -29,10 +28,10 @@ __all__ = [
 ]
 
 RESOURCES: Final[tuple[str, ...]] = ("cpu_cores", "mem_gib", "gpus")
-"""The requestable resources, in the column order of every request matrix."""
+"""The resources that a job requests, in the column order of every request matrix."""
 
 LEAST_GIVEN: Final = (0.001, 1.0 / 1024.0, 0.001)
-"""The smallest amount of each resource that a cluster can allocate; a smaller target is invalid."""
+"""The smallest positive amount of each resource that a cluster can allocate, in the order of `RESOURCES`."""
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -54,10 +53,10 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Amounts that one instance requests or is given: CPU cores, GiB of memory, GPUs (fractional below one).
+    """Amounts that one instance requests or is allocated: CPU cores, GiB of memory, GPUs (fractional below one).
 
-    NaN is an unknown amount, as in a trace that lacks the resource: it takes nothing of a machine, is never shrunk, and
-    has no reason. An amount of 0 is known, and takes nothing either. None is invalid.
+    NaN is an unknown amount, as in a trace that does not record the resource: nothing is allocated for it, it is never
+    shrunk, and its recommendation has no reason. An amount of 0 is known. None is invalid.
     """
 
     cpu_cores: float
@@ -65,7 +64,7 @@ class Request:
     gpus: float
 
     def row(self) -> tuple[float, float, float]:
-        """Return the request in the order of `RESOURCES`."""
+        """Return the amounts as a tuple, in the order of `RESOURCES`."""
         return (self.cpu_cores, self.mem_gib, self.gpus)
 
 
@@ -73,8 +72,8 @@ class Request:
 class Job:
     """A job (gang) as known at submission.
 
-    `submit_ts` is Unix time in seconds (UTC). A trace that lacks a field leaves it `None`. `minimum` is the
-    least that the job is given, whatever was measured, unless it requested less; NaN if it has none.
+    `submit_ts` is Unix time in seconds (UTC). Fields that the trace does not record are `None`. `minimum` is a lower
+    bound of every target, whatever use was measured, but never above the request; NaN for resources without one.
     """
 
     job_id: str
@@ -96,7 +95,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTimes:
-    """Predicted run time in seconds, one value per row; NaN where unknown."""
+    """Predicted run times in seconds (p50 and p90), one value per predicted request; NaN where unknown."""
 
     p50: FloatArray
     p90: FloatArray
@@ -104,7 +103,10 @@ class RunTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeakUse:
-    """Upper quantile of use per instance and the number of measured runs behind it, by job; NaN where unknown."""
+    """Predicted upper quantile of use per instance, one value per job, NaN where unknown.
+
+    `runs` is the number of measured runs that support each job's prediction.
+    """
 
     cpu_cores: FloatArray
     mem_gib: FloatArray
@@ -115,10 +117,10 @@ class PeakUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """The resources that the run-time model of one task type depends on, and its range of training requests.
+    """What the run-time model of one task type depends on, and for which requests it is valid.
 
-    `important` holds the resources whose permutation importance passes the cut; `support` maps each resource to the
-    lowest and highest request in training (with equal ends the model cannot judge the resource).
+    `important` holds the resources whose permutation importance exceeds the threshold. `support` maps each resource to
+    the lowest and highest request in training; if both are equal, the model cannot predict an effect of the resource.
     """
 
     important: frozenset[str] = frozenset()
@@ -129,13 +131,15 @@ class Knowledge:
 class Recommendation:
     """The recommended request of one job, per instance, with reasons.
 
-    `lower_bound <= target <= request` wherever they are known; a lower bound is NaN where no floor is known, and a
-    resource that the trace lacks is NaN throughout and absent from `reasons`.
-    `reasons`: `shrunk` when alpha set the target, `floor` when the peak-use floor did (below or at the request).
-    Run times are predicted for the accepted candidate, with resources outside the model's range held at the request;
-    `run_time_change` is relative to the request, 0 where all are outside, NaN without a prediction.
-    `alpha` is the accepted factor, 1 where none was. `model_decided`: the target differs from the target by floors
-    alone. `runs` counts the measured runs behind the floor; `note` holds the error of a failed predictor.
+    Where known, `lower_bound <= target <= request`. A lower bound is NaN if the resource has neither floor nor minimum.
+    A resource that the trace does not record is NaN everywhere and absent from `reasons`.
+
+    `reasons` tells why each resource has its target: `shrunk` if the factor alpha set it, `floor` if the floor of peak
+    use or the minimum did. `alpha` is the factor that Algorithm 1 accepted, 1 if it accepted none.
+    Run times are predictions for the accepted candidate; resources outside the model's training range are predicted at
+    their request. `run_time_change` is relative to the run time at the request: 0 if all resources are outside the
+    range, NaN without a prediction. `model_decided` is true if the target differs from the one that floors alone give.
+    `runs` is the number of measured runs that support the floor; `note` is the error message of a failed predictor.
     """
 
     job_id: str
@@ -153,16 +157,16 @@ class Recommendation:
 
 
 class Predictor(Protocol):
-    """A predictor of run time and peak use; it raises `PredictorUnavailable` if it fails."""
+    """A predictor of run time and peak use; its methods raise `PredictorUnavailable` if they fail."""
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Predict `len(rows)` run times at once: row i is `jobs[rows[i]]` with the request `requests[i]` (k, 3)."""
+        """Predict k run times: the i-th is of `jobs[rows[i]]` with the request `requests[i]`; `requests` is (k, 3)."""
         ...
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Predict the upper quantile of use of each job's instances (n,)."""
+        """Predict for each of n jobs the upper quantile of use per instance."""
         ...
 
     def knowledge(self, jobs: Sequence[Job]) -> Sequence[Knowledge]:
-        """Return the importance and training range of the resources in each job's model (n,)."""
+        """Return for each of n jobs what its run-time model depends on."""
         ...
