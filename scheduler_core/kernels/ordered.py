@@ -1,7 +1,7 @@
-"""One round without events: gangs placed in order on the free capacity, each that fits; and distinct rows.
+"""Compiled placement of a list of gangs, in order, on a cluster's free capacity; and the numbering of distinct rows.
 
-For a real scheduler's round over thousands of waiting jobs; the rounds of simulations are in the compiled engine.
-Called by `scheduler_core.queue`; `distinct` also by the compiled engine.
+It serves rounds over thousands of waiting jobs outside a compiled simulation. Called by `scheduler_core.queue`; the
+compiled engine calls `distinct`.
 """
 
 from collections.abc import Sequence
@@ -32,12 +32,12 @@ __all__ = ["distinct", "place_in_order"]
 MIX = np.uint64(0x9E3779B97F4A7C15)
 SHIFT = np.uint64(29)
 FEWEST_SLOTS: Final = 1024
-"""Initial size of the hash table, a power of two; most workloads have few distinct demands."""
+"""Initial number of slots of the hash table, a power of two; most workloads have few distinct demands."""
 
 
 @kernel
 def _hashed(rows: IntArray, row: int) -> np.uint64:
-    """Return a hash of a row."""
+    """Return the hash of one row of a matrix."""
     value = np.uint64(0)
     for column in range(rows.shape[1]):
         value = (value ^ np.uint64(rows[row, column])) * MIX
@@ -56,7 +56,10 @@ def _equal(rows: IntArray, one: int, other: int) -> bool:
 def _numbering(sources: str) -> Compiled:
     @kept
     def numbered(rows: IntArray, table: IntArray, codes: IntArray, first: IntArray) -> int:
-        """Write each row's number and each number's first row; return NONE if `table` is too small."""
+        """Assign a number to each distinct row; return their count, or NONE if the hash table `table` is too small.
+
+        Writes each row's number to `codes`, and the first row with each number to `first`.
+        """
         _ = sources  # part of the cache key
         size, count = len(table), 0
         for row in range(len(rows)):
@@ -79,7 +82,7 @@ _numbered = _numbering(SOURCES)
 
 
 def distinct(rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Return a number per row of a matrix, the same for equal rows, and the first row of each number.
+    """Return a number for each row of a matrix, equal for equal rows, and the first row with each number.
 
     >>> [part.tolist() for part in distinct(np.array([[5, 1], [7, 1], [5, 1]]))]
     [[0, 1, 0], [0, 1]]
@@ -126,12 +129,12 @@ _filled = _filling(SOURCES)
 def place_in_order(
     demands: Sequence[machinery.Demand], cluster: machinery.Cluster, placement: str = "best_fit"
 ) -> list[machinery.Allocation | None]:
-    """Place every gang that fits, in order, None for those that do not; the cluster is not changed.
+    """Place gangs one after another; return None for each that does not fit. The cluster is not changed.
 
     Raises
     ------
     BadInput
-        If no compiled placement has that name.
+        If no compiled placement has the name `placement`.
 
     >>> gang = machinery.Demand(units=(6000, 4096, 500), instances=20)
     >>> [a and a.counts for a in place_in_order([gang] * 4, machinery.Cluster(machinery.paper_machines()))]

@@ -1,6 +1,7 @@
-"""Compiled placement of a gang: whether it fits a room, and which machines it goes to, as in `placement`.
+"""Compiled placement of a gang: whether it fits, and which machines it goes to, as in `placement`.
 
-A room is the free capacity of machines, now or hypothetical (machines, 3). Nothing is allocated here except by `shift`.
+`room` and `free` are the free units of machines, current or hypothetical (machines, 3). The demand of a gang is that of
+bucket `at`. Only `shift` changes the free capacity of the cluster.
 Called by `ordered` and by the compiled engine of `pipelines.simulation`.
 """
 
@@ -15,7 +16,7 @@ __all__ = ["copy_room", "fits", "fits_free", "hosted", "hosted_in_all", "open_to
 
 @kernel
 def copy_room(room: IntArray, copied: IntArray) -> None:
-    """Copy a room into another array."""
+    """Copy free units (machines, 3) into another array, which a placement may then change."""
     for machine in range(len(room)):
         for resource in range(3):
             copied[machine, resource] = room[machine, resource]
@@ -26,7 +27,7 @@ def hosted(room: IntArray, machine: int, units: IntArray, at: int, instances: in
     """Return how many instances a machine could host, at most `instances`."""
     count = instances
     for resource in range(3):
-        # Most machines host all or none of the instances: divide for the others only.
+        # Most machines can host all instances: divide only if one cannot.
         if units[at, resource] * count > room[machine, resource]:
             count = room[machine, resource] // units[at, resource]
     return count
@@ -34,7 +35,7 @@ def hosted(room: IntArray, machine: int, units: IntArray, at: int, instances: in
 
 @kernel
 def takes_one(room: IntArray, machine: int, units: IntArray, at: int) -> bool:
-    """Return whether a machine could host one instance."""
+    """Return whether a machine could host one instance of bucket `at`."""
     return bool(
         units[at, 0] <= room[machine, 0] and units[at, 1] <= room[machine, 1] and units[at, 2] <= room[machine, 2]
     )
@@ -42,13 +43,13 @@ def takes_one(room: IntArray, machine: int, units: IntArray, at: int) -> bool:
 
 @kernel
 def open_to(cluster: Cluster, machine: int, gpu_type: int) -> bool:
-    """Return whether a machine is up and of the requested GPU type, if any."""
+    """Return whether a machine is up and has the requested GPU type; a negative type allows any machine."""
     return bool(cluster.away[machine] == 0 and (gpu_type < 0 or cluster.of_type[gpu_type, machine]))
 
 
 @kernel
 def hosted_in_all(cluster: Cluster, room: IntArray, queue: Queue, at: int) -> int:
-    """Return how many instances of a bucket's gang the machines could host, each at most the gang's number."""
+    """Return the number of instances that the machines could host, each at most the number in the gang."""
     instances, gpu_type = queue.buckets[at].instances, queue.buckets[at].gpu_type
     count = 0
     for machine in range(len(room)):
@@ -59,7 +60,7 @@ def hosted_in_all(cluster: Cluster, room: IntArray, queue: Queue, at: int) -> in
 
 @kernel
 def fits(cluster: Cluster, room: IntArray, queue: Queue, at: int) -> bool:
-    """Return whether a bucket's gang fits a room."""
+    """Return whether the whole gang fits the free units `room`."""
     instances, gpu_type = queue.buckets[at].instances, queue.buckets[at].gpu_type
     missing = instances
     for machine in range(len(room)):
@@ -72,9 +73,10 @@ def fits(cluster: Cluster, room: IntArray, queue: Queue, at: int) -> bool:
 
 @kernel
 def fits_free(cluster: Cluster, queue: Queue, at: int) -> bool:
-    """Return whether a bucket's gang fits the free capacity.
+    """Return whether the whole gang fits the current free capacity.
 
-    A gang that did not fit since the last release does not fit now; most others fail by the free totals.
+    A gang that has not fitted since the last release is rejected at once. Most others that do not fit fail the check
+    against the total free units.
     """
     bucket, releases = queue.buckets[at], queue.tally[0].releases
     if queue.shut[bucket.shape] == releases:
@@ -90,7 +92,7 @@ def fits_free(cluster: Cluster, queue: Queue, at: int) -> bool:
 
 @kernel
 def share_free(free: IntArray, machine: int, largest: FloatArray) -> float:
-    """Return a machine's free capacity as shares of the largest machine, summed in the order of numpy."""
+    """Return the sum over resources of a machine's free units / `largest`, added in the same order as in numpy."""
     return float(
         free[machine, 0] / largest[0] + free[machine, 1] / largest[1] + free[machine, 2] / largest[2],
     )
@@ -116,7 +118,7 @@ def _first_fit(cluster: Cluster, free: IntArray, queue: Queue, at: int, scratch:
 
 @kernel
 def _best_fit(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, at: int, scratch: Scratch) -> int:
-    """Fill the machine with the least room, then the one with the next least, and so on."""
+    """Fill machines in the order of free capacity (`room`), least first; return the number of machines used."""
     gang = queue.buckets[at]
     left, used = gang.instances, 0
     last_room, last = -math.inf, NONE
@@ -139,7 +141,7 @@ def _best_fit(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, 
 
 @kernel
 def _consolidate(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, at: int, scratch: Scratch) -> int:
-    """Take the fullest machine that hosts the whole gang; without one, fill the machines that host most of it."""
+    """Choose the fullest machine that hosts the whole gang, else fill machines that host most instances first."""
     gang = queue.buckets[at]
     best = NONE
     for machine in range(len(free)):
@@ -167,7 +169,7 @@ def _consolidate(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queu
 
 @kernel
 def _spread(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, at: int, scratch: Scratch) -> int:
-    """Put each instance on the freest machine that hosts it, counting the instances already placed."""
+    """Put each instance on the freest machine that hosts it, after subtracting the instances placed before."""
     gang = queue.buckets[at]
     after, after_room = scratch.after, scratch.after_room
     copy_room(free, after)
@@ -198,7 +200,11 @@ def _spread(cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, at
 def placed(
     placement: int, cluster: Cluster, free: IntArray, room: FloatArray, queue: Queue, at: int, scratch: Scratch
 ) -> int:
-    """Choose machines for a gang that fits `free`; `room` are its shares; return the number of machines."""
+    """Choose machines for a gang that fits `free`; return how many.
+
+    Machines are written to `scratch.chosen`, instances to `scratch.counts`. `room` (machines,) is each one's
+    `share_free`.
+    """
     if placement == FIRST_FIT:
         return int(_first_fit(cluster, free, queue, at, scratch))
     if placement == BEST_FIT:
@@ -210,7 +216,7 @@ def placed(
 
 @kernel
 def shift(cluster: Cluster, machine: int, units: IntArray, at: int, count: int) -> None:
-    """Release the units of `count` instances on a machine; a negative count allocates them."""
+    """Release `count` instances on a machine of the cluster; a negative count allocates instances."""
     for resource in range(3):
         moved = units[at, resource] * count
         cluster.free[machine, resource] += moved

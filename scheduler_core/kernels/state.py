@@ -1,6 +1,6 @@
-"""Records of compiled rounds (jobs, buckets of equal demands, machines, runs, totals), and how to make them.
+"""Data of compiled scheduling rounds: jobs, buckets of jobs with equal demands, machines, runs and totals.
 
-No job is placed here. Read and written by every kernel of this folder and of the compiled engine.
+Defines the arrays and creates them. Used by every kernel of this folder and of the compiled engine.
 """
 
 from typing import Any, Final, NamedTuple
@@ -29,30 +29,30 @@ __all__ = [
     "tally_of",
 ]
 
-Records = Any  # an array of one of the records below, without types in mypy
+Records = Any  # an array with one of the dtypes below; mypy cannot check its fields
 
 
 NONE: Final = -1
-"""No job, no bucket, no head."""
+"""Code for no job, no bucket or no head of the queue."""
 
 JOB: Final = np.dtype(
     [
         ("arrive_s", "f8"),
         ("run_s", "f8"),
         ("granted_run_s", "f8"),
-        ("predicted_s", "f8"),  # infinite if unknown
-        ("granted_key", "f8"),  # base of the policy's key: with the granted amounts, and with the full request
-        ("full_key", "f8"),
-        ("rank", "f8"),  # its key while it waits
+        ("predicted_s", "f8"),  # infinity if unknown
+        ("granted_key", "f8"),  # constant part of the queue key, with the granted amounts
+        ("full_key", "f8"),  # constant part of the queue key, with the full request
+        ("rank", "f8"),  # queue key while the job waits
         ("left_s", "f8"),  # duration of the next start
         ("attained_s", "f8"),
         ("finished_s", "f8"),
         ("user", "i8"),
         ("granted_bucket", "i8"),
         ("full_bucket", "i8"),
-        ("child", "i8"),  # links of the heap of its bucket
+        ("child", "i8"),  # links of the job in its bucket's heap
         ("sibling", "i8"),
-        ("place", "i8"),  # position of its run in the heap of ends
+        ("place", "i8"),  # position of the job's run in the heap of ends
         ("full", "?"),
         ("dies", "?"),
         ("fails", "?"),
@@ -66,12 +66,12 @@ BUCKET: Final = np.dtype(
         ("instances", "i8"),
         ("gpu_type", "i8"),
         ("gang_gpus", "i8"),  # milli-GPUs of the whole gang
-        ("user", "i8"),  # user of its jobs, where shares are by user
-        ("shape", "i8"),  # equal for buckets of all users with the same demand
-        ("top", "i8"),  # the first job of its heap
-        ("place", "i8"),  # position among the filled buckets
-        ("possible", "?"),  # fits the empty cluster
-        ("passed", "i1"),  # its state in this round
+        ("user", "i8"),  # user of the jobs, if the policy orders by users' shares
+        ("shape", "i8"),  # number of the demand; buckets of several users may share it
+        ("top", "i8"),  # first job of the bucket's heap
+        ("place", "i8"),  # position of the bucket in `Queue.filled`
+        ("possible", "?"),  # whether the gang fits the empty cluster
+        ("passed", "i1"),  # state of the bucket in the current round
     ],
     align=True,
 )
@@ -81,7 +81,7 @@ RUN: Final = np.dtype(
         ("start_s", "f8"),
         ("end_s", "f8"),
         ("job", "i8"),
-        ("first_host", "i8"),  # its hosts end where the next run's begin
+        ("first_host", "i8"),  # index of its first entry in `Log.hosts`; the next run's begin after its last
         ("full", "?"),
         ("ending", "i1"),
     ],
@@ -96,11 +96,11 @@ TALLY: Final = np.dtype(
         ("now_s", "f8"),
         ("stranded_gpu_s", "f8"),
         ("waiting", "i8"),
-        ("waiting_hosts", "i8"),  # upper bound on machines used by all waiting jobs
-        ("smallest_gpus", "i8"),  # smallest gang of waiting jobs with GPUs, 0 without; NONE: recompute
+        ("waiting_hosts", "i8"),  # upper bound of the number of machines that all waiting jobs would use
+        ("smallest_gpus", "i8"),  # milli-GPUs of the smallest waiting gang with GPUs, 0 if none; NONE: recompute
         ("filled", "i8"),
-        ("releases", "i8"),  # number of releases
-        ("settled", "i8"),  # filled buckets that are known not to fit
+        ("releases", "i8"),  # number of releases so far
+        ("settled", "i8"),  # number of filled buckets known not to fit
         ("running", "i8"),
         ("runs", "i8"),
         ("hosts", "i8"),
@@ -111,14 +111,14 @@ TALLY: Final = np.dtype(
         ("overtaken", "i8"),
         ("offers", "i8"),
         ("aside", "i8"),
-        ("heaped", "i8"),  # picks still in the heap
+        ("heaped", "i8"),  # number of `Scratch.picks` still in the heap
     ],
     align=True,
 )
 
 
 class Rules(NamedTuple):
-    """A discipline as numbers; `overtakes` is negative where there is no bound."""
+    """The fields of a `Discipline` as numbers; `overtakes` is negative if overtaking is unlimited."""
 
     policy: int
     placement: int
@@ -133,32 +133,32 @@ class Rules(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """The queue: a heap of waiting jobs per bucket, and the filled buckets in any order."""
+    """The queue: one heap of waiting jobs per bucket; `filled` lists the buckets with waiting jobs, in any order."""
 
     jobs: Records
     buckets: Records
-    units: IntArray  # (buckets, 3) per instance
+    units: IntArray  # (buckets, 3) demand per instance
     filled: IntArray
-    shut: IntArray  # by shape: the value of `releases` when it last did not fit
+    shut: IntArray  # by shape of bucket: the value of `releases` when it last did not fit
     tally: Records  # one record
 
 
 class Cluster(NamedTuple):
-    """Free capacity; a machine that is down has nothing free."""
+    """Capacity and free capacity of machines; a machine that is down has nothing free."""
 
     capacity: IntArray  # (machines, 3)
     free: IntArray
-    room: FloatArray  # (machines,) free as shares of the largest machine, summed
-    largest: FloatArray  # (3,)
-    of_type: BoolArray  # (types, machines) whether of the type, or of one of several
-    away: IntArray  # number of outages at the moment
+    room: FloatArray  # (machines,) sum over resources of free / largest
+    largest: FloatArray  # (3,) capacity of the largest machine
+    of_type: BoolArray  # (types, machines) whether the machine has the type, or one of its alternatives
+    away: IntArray  # (machines,) number of current outages
     total_free: IntArray  # (3,)
-    total: FloatArray  # (3,) capacity of all, at least 1
-    held: IntArray  # (users, 3)
+    total: FloatArray  # (3,) capacity of all machines, at least 1
+    held: IntArray  # (users, 3) units held by running jobs
 
 
 class Log(NamedTuple):
-    """Started runs in order, and the heap of ends."""
+    """Runs in order of their starts with their machines, and the heap of runs by end time."""
 
     runs: Records
     hosts: IntArray
@@ -167,7 +167,7 @@ class Log(NamedTuple):
 
 
 class Breaks(NamedTuple):
-    """Outages ordered by begin, and ordered by end."""
+    """Outages: their times and machines, ordered by begin (`down`) and ordered by end (`up`)."""
 
     down_s: FloatArray
     down: IntArray
@@ -176,25 +176,25 @@ class Breaks(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working memory of a round; nothing is kept for the next."""
+    """Working memory of a round; no value is kept for the next round."""
 
-    offers: Records  # a heap of buckets by their first jobs
+    offers: Records  # heap of buckets by the keys of their first jobs
     aside: IntArray  # jobs that stay queued and are not offered again
     passed: IntArray
-    chosen: IntArray  # (machines,) of a gang, in order of use
-    counts: IntArray
-    slot: IntArray
-    bare: IntArray  # (machines, 3) hypothetical rooms
+    chosen: IntArray  # (machines,) indices of the machines chosen for a gang, in filling order
+    counts: IntArray  # (machines,) instances on each machine of `chosen`
+    slot: IntArray  # (machines,) values per machine, as each placement needs
+    bare: IntArray  # (machines, 3) hypothetical free capacity, also the next two
     spare: IntArray
     after: IntArray
-    bare_room: FloatArray  # (machines,)
+    bare_room: FloatArray  # (machines,) as `Cluster.room`, for `bare` and for `after`
     after_room: FloatArray
-    picks: Records  # heap of running jobs by key
+    picks: Records  # heap of running jobs by queue key
     shed: BoolArray
 
 
 class State(NamedTuple):
-    """All records of a simulation."""
+    """All data of a simulation."""
 
     rules: Rules
     queue: Queue
@@ -217,7 +217,7 @@ PLACEMENT_CODES: Final[dict[str, int]] = {
 
 
 def buckets_of(rows: IntArray, shapes: IntArray) -> Records:
-    """Make empty buckets of distinct rows: units (3), instances, GPU type, user."""
+    """Create empty buckets from distinct rows; the columns are units (3), instances, GPU type, user."""
     buckets = np.zeros(len(rows), dtype=BUCKET)
     buckets["instances"], buckets["gpu_type"] = rows[:, 3], rows[:, 4]
     buckets["gang_gpus"] = rows[:, 2] * rows[:, 3]
@@ -227,14 +227,14 @@ def buckets_of(rows: IntArray, shapes: IntArray) -> Records:
 
 
 def tally_of() -> Records:
-    """Make the initial tally."""
+    """Create the totals of an empty simulation."""
     tally = np.zeros(1, dtype=TALLY)
     tally["head"] = NONE
     return tally
 
 
 def cluster_of(machines: machinery.Cluster, gpu_types: tuple[str, ...], users: int) -> Cluster:
-    """Convert a cluster in its current state."""
+    """Convert a cluster in its current state to the arrays of the kernels."""
     room = machines.room()
     of_type = [machines.of_type(name) for name in gpu_types]
     return Cluster(

@@ -1,5 +1,5 @@
-"""Compiled placement with GPUs shared by device: scores of placements, cached by machine and shape.
+"""Compiled placement with GPUs shared by device: placement scores, cached per machine and shape of demand.
 
-Importing this imports numba. Called by `sharing_placements` and by the study of fragmentation; the readable versions
-are in the tests.
+Importing this package imports numba. Called by `sharing_placements` and by the fragmentation study; equivalent readable
+Python is in the tests.
 """

@@ -1,7 +1,7 @@
-"""Compiled choice of machines: the best score, ties by the first machine or drawn, and the updated room.
+"""Compiled choice of the machine with the best score for each instance, and the update of free capacity.
 
-Entry points for Python: `mirror`, `aim` and `place` (used by `sharing_placements`), and `filled` (used by the
-fragmentation study). Scores are in `scores`.
+Among equal scores the first machine wins, or a random one. Python calls `mirror`, `aim` and `place` (in
+`sharing_placements`) and `filled` (in the fragmentation study). Scores are computed in `scores`.
 """
 
 from scheduler_core.kernels.kernel import Compiled, kept, kernel
@@ -16,7 +16,10 @@ __all__ = ["filled"]
 def chosen(
     policy: int, nodes: Nodes, shapes: Shapes, shape: int, goal: Goal, kept: Kept, draw: float, drawn_ties: bool
 ) -> int:
-    """Return the machine of the best score, NONE if none can host the shape; `draw` (0..1) breaks drawn ties."""
+    """Return the machine with the best score, NONE if no machine can host the shape.
+
+    With `drawn_ties`, the random number `draw` (0..1) chooses among equal scores.
+    """
     best, ties, found = NONE, 0, NONE
     for node in range(len(nodes.cpu)):
         if kept.score[shape, node] == STALE:
@@ -53,14 +56,14 @@ def _drawn_device(nodes: Nodes, node: int, milli: int, draw: float) -> int:
 
 @kernel
 def outdate(kept: Kept, node: int) -> None:
-    """Mark a machine's cached scores as stale."""
+    """Mark the cached scores of a machine as stale."""
     for shape in range(kept.score.shape[0]):
         kept.score[shape, node] = STALE
 
 
 @kernel
 def take(policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, goal: Goal, kept: Kept, draw: float) -> int:
-    """Place an instance on a machine; return its devices as bits."""
+    """Place an instance on a machine; return the devices it takes, as bits of an integer."""
     bits, count, milli = kept.taken[shape, node], shapes.gpus[shape], shapes.milli[shape]
     if policy == RANDOM and count == 1 and milli < WHOLE:
         bits = 1 << _drawn_device(nodes, node, milli, draw)
@@ -79,8 +82,8 @@ def _mirroring(sources: str) -> Compiled:
     def mirror(
         nodes: Nodes, free: IntArray, devices: IntArray, tenants: IntArray, up: BoolArray, goal: Goal, kept: Kept
     ) -> None:
-        """Copy the machines of a room that differ from `nodes`, and mark their cached scores as stale."""
-        _ = sources  # part of the cache key
+        """Copy free capacity to `nodes` for machines that differ, and mark their cached scores as stale."""
+        _ = sources  # so that the digest is part of the cache key
         for node in range(len(nodes.cpu)):
             same = nodes.cpu[node] == free[node, 0] and nodes.mem[node] == free[node, 1] and nodes.up[node] == up[node]
             for device in range(nodes.devices.shape[1]):
@@ -103,8 +106,8 @@ def _mirroring(sources: str) -> Compiled:
 def _aiming(sources: str) -> Compiled:
     @kept
     def aim(nodes: Nodes, goal: Goal, kept: Kept) -> None:
-        """Recompute fragmentation for another goal, and mark all cached scores as stale."""
-        _ = sources  # part of the cache key
+        """Recompute all fragmentation for another target workload (`goal`), and mark all scores as stale."""
+        _ = sources  # so that the digest is part of the cache key
         for node in range(len(nodes.cpu)):
             refresh(nodes, node, goal, kept)
             outdate(kept, node)
@@ -126,11 +129,12 @@ def _placing(sources: str) -> Compiled:
         found: IntArray,
         taken: IntArray,
     ) -> bool:
-        """Place one instance per row of `draws` on `nodes`, in turn; return false if one does not fit.
+        """Place one instance per row of `draws`, in turn, changing `nodes`; return False if one does not fit.
 
-        If the caller does not start the gang, the next `mirror` restores the room.
+        Writes each instance's machine to `found` and its devices to `taken`. If the gang does not start, the next call
+        of `mirror` restores `nodes`.
         """
-        _ = sources  # part of the cache key
+        _ = sources  # so that the digest is part of the cache key
         for row in range(len(draws)):
             node = chosen(policy, nodes, shapes, shape, goal, kept, draws[row, 0], drawn_ties)
             if node == NONE:
@@ -162,11 +166,15 @@ def _filling(sources: str) -> Compiled:
         taken: IntArray,
         fragmented: IntArray,
     ) -> None:
-        """Submit the shapes of `codes` (n); write each one's machine or NONE, its devices, and the fragmentation.
+        """Place the shapes `codes` (n,) one after the other, as the fragmentation study does.
 
-        `draws` (n, 2) are uniform within 0..1: for ties, and for drawn devices.
+        Writes for each shape its machine or NONE to `found`, its devices as bits to `taken`, and the cluster's
+        fragmentation after it to `fragmented`.
+
+
+        `draws` (n, 2) holds random numbers in 0..1, one to break ties and one to choose a device.
         """
-        _ = sources  # part of the cache key
+        _ = sources  # so that the digest is part of the cache key
         total = 0
         for node in range(len(nodes.cpu)):
             refresh(nodes, node, goal, kept)

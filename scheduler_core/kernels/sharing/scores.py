@@ -1,7 +1,7 @@
-"""Fragmentation and score of a machine for a shape under each placement: at least 0, larger is better.
+"""Fragmentation of a machine, and its score for a shape under each placement: at least 0, larger is better.
 
-The scores are defined in words in `sharing_placements`; the machine is chosen in `placing`, which calls this.
-Milli-GPUs are weighted by pod counts, not shares, so that cached integers equal recomputed ones.
+`sharing_placements` describes the scores; `placing` calls them to choose a machine. A shape is the demand of one
+instance. Fragmentation is weighted by pod counts, not by shares of pods, so that it is an exact integer.
 """
 
 import math
@@ -25,10 +25,10 @@ from scheduler_core.kernels.sharing.state import (
 
 @kernel
 def fragmented(nodes: Nodes, node: int, cpu: int, goal: Goal) -> int:
-    """Return a machine's fragmentation with its current devices and `cpu` free, times the target's pods.
+    """Return a machine's fragmentation if `cpu` milli-cores were free, multiplied by the number of the target's pods.
 
-    A shape can use the devices with enough free for it, if CPU, devices and GPU type suffice; other free GPU is a
-    fragment for it.
+    If CPU, devices and GPU type suffice for a shape of the target, it can use the devices with enough free GPU for it.
+    All other free GPU is fragmented for that shape.
     """
     kind, width = nodes.kind[node], nodes.devices.shape[1]
     free = 0
@@ -46,7 +46,7 @@ def fragmented(nodes: Nodes, node: int, cpu: int, goal: Goal) -> int:
                 fitting += 1
                 within += nodes.devices[node, device]
         if fitting == 0:
-            break  # the levels ascend
+            break  # levels are in ascending order
         pods = 0
         for entry in range(begin, end):
             if goal.cpu[entry] <= cpu and goal.gpus[entry] <= fitting:
@@ -57,13 +57,13 @@ def fragmented(nodes: Nodes, node: int, cpu: int, goal: Goal) -> int:
 
 @kernel
 def refresh(nodes: Nodes, node: int, goal: Goal, kept: Kept) -> None:
-    """Recompute a machine's cached fragmentation."""
+    """Recompute the cached fragmentation of a machine."""
     kept.fragmented[node] = fragmented(nodes, node, nodes.cpu[node], goal)
 
 
 @kernel
 def hosts(nodes: Nodes, node: int, shapes: Shapes, shape: int) -> bool:
-    """Return whether a machine could host one instance: up, GPU type, CPU, memory, devices."""
+    """Return whether a machine is up and could host one instance, by GPU type, CPU, memory and devices."""
     if not (nodes.up[node] and shapes.open[shape, nodes.kind[node]]):
         return False
     if nodes.cpu[node] < shapes.cpu[shape] or nodes.mem[node] < shapes.mem[shape]:
@@ -86,7 +86,7 @@ def free_gpu(nodes: Nodes, node: int) -> int:
 
 @kernel
 def idle_gpus(nodes: Nodes, node: int) -> int:
-    """Return how many of a machine's devices are idle."""
+    """Return the number of idle devices of a machine."""
     idle = 0
     for device in range(nodes.devices.shape[1]):
         idle += nodes.devices[node, device] == WHOLE
@@ -95,7 +95,7 @@ def idle_gpus(nodes: Nodes, node: int) -> int:
 
 @kernel
 def classes_on(nodes: Nodes, node: int) -> int:
-    """Return the number of distinct GPU sizes among a machine's instances (a part, one whole, two whole ...)."""
+    """Return the number of distinct GPU sizes of a machine's instances (part of a GPU, one GPU, two GPUs ...)."""
     classes = 0
     for size in range(nodes.tenants.shape[1]):
         classes += nodes.tenants[node, size] > 0
@@ -104,7 +104,7 @@ def classes_on(nodes: Nodes, node: int) -> int:
 
 @kernel
 def tightest(nodes: Nodes, node: int, milli: int) -> int:
-    """Return the device with the least free GPU that suffices, the first of equals."""
+    """Return the first device with the least sufficient free GPU, NONE if no device suffices."""
     best = NONE
     for device in range(nodes.devices.shape[1]):
         free = nodes.devices[node, device]
@@ -115,7 +115,7 @@ def tightest(nodes: Nodes, node: int, milli: int) -> int:
 
 @kernel
 def fitted(nodes: Nodes, node: int, count: int, milli: int) -> int:
-    """Return, as bits, the tightest device for a part of one, or the first `count` whole ones."""
+    """Return the devices of one instance as bits: the tightest for a part of a GPU, else the first idle ones."""
     if count == 0:
         return 0
     if milli < WHOLE:
@@ -130,7 +130,7 @@ def fitted(nodes: Nodes, node: int, count: int, milli: int) -> int:
 
 @kernel
 def shift(nodes: Nodes, node: int, bits: int, milli: int) -> None:
-    """Add milli-GPUs to the free amount of the devices of `bits`."""
+    """Add `milli` to the free milli-GPUs of the devices in `bits`; a negative amount takes them."""
     for device in range(nodes.devices.shape[1]):
         if bits >> device & 1:
             nodes.devices[node, device] += milli
@@ -140,9 +140,9 @@ def shift(nodes: Nodes, node: int, bits: int, milli: int) -> None:
 def _gradient(
     policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, bits: int, goal: Goal, kept: Kept
 ) -> int:
-    """Return the decrease in a machine's fragmentation as a score within 0..100.
+    """Return a score in 0..100 that grows with the decrease in the machine's fragmentation if `bits` are taken.
 
-    Under `FGD_USED_FIRST` the score is doubled, plus 1 if a GPU of the machine is in use.
+    Under `FGD_USED_FIRST` the score is twice as large, plus 1 if a GPU of the machine is in use.
     """
     milli = shapes.milli[shape]
     shift(nodes, node, bits, -milli)
@@ -157,7 +157,7 @@ def _gradient(
 
 @kernel
 def _descent(policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, goal: Goal, kept: Kept) -> int:
-    """Score by fragmentation; a part of a GPU goes to the device with the best score, the first of equals."""
+    """Return the fragmentation score; a part of a GPU goes to the first device with the best score."""
     milli = shapes.milli[shape]
     if shapes.gpus[shape] != 1 or milli == WHOLE:
         return int(_gradient(policy, nodes, node, shapes, shape, kept.taken[shape, node], goal, kept))
@@ -170,7 +170,7 @@ def _descent(policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, g
         for other in range(device):
             seen |= nodes.devices[node, other] == free
         if seen:
-            continue  # same score as that earlier device
+            continue  # an earlier device with equal free GPU has the same score
         score = _gradient(policy, nodes, node, shapes, shape, 1 << device, goal, kept)
         if score > best:
             best = score
@@ -224,7 +224,7 @@ def _clustering(nodes: Nodes, node: int, shapes: Shapes, shape: int) -> int:
 
 @kernel
 def evaluate(policy: int, nodes: Nodes, node: int, shapes: Shapes, shape: int, goal: Goal, kept: Kept) -> None:
-    """Score one machine for one shape; cache the score and the devices to take."""
+    """Compute and cache a machine's score for a shape, and the devices that the instance would take."""
     if not hosts(nodes, node, shapes, shape):
         kept.score[shape, node] = NONE
         return

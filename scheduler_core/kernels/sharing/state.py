@@ -1,6 +1,7 @@
-"""Records of placement by device (machines, shapes, target workload, cached scores), and how to make them.
+"""Data of placement by device: machines, shapes of demands, target workload and cached scores.
 
-Nothing is placed here. Used by every kernel of this folder, by `sharing_placements` and by the fragmentation study.
+Defines the arrays and creates them. Used by every kernel of this folder, by `sharing_placements` and by the
+fragmentation study.
 """
 
 from collections.abc import Sequence
@@ -19,16 +20,16 @@ from scheduler_core.types import BoolArray, FloatArray, IntArray
 __all__ = ["draws_of", "goal_of", "kept_of", "kinds_of", "nodes_of", "policy_code", "shapes_of"]
 
 SOURCES: Final = digest(Path(__file__).parent)
-"""Digest of the sources of this folder, part of the cache key of compiled code (`kernels.kernel`)."""
+"""Digest of the sources in this folder, part of the cache key of compiled code (see `kernels.kernel.SOURCES`)."""
 
 NONE: Final = -1
-"""No machine, no device; the score of a machine that cannot take a shape."""
+"""Code for no machine or no device; also the score of a machine that cannot host a shape."""
 STALE: Final = -2
-"""The score of a machine that changed since it was last scored."""
+"""Cached score of a machine that changed since the score was computed."""
 WHOLE: Final = 1000
-"""Milli-GPUs of a device."""
+"""Milli-GPUs of one device."""
 MOST_DEVICES: Final = 62
-"""Most devices of one machine: they are stored as bits of an integer."""
+"""Maximum number of devices per machine, since sets of devices are bits of a 64-bit integer."""
 
 FGD: Final = 0
 DOT_PRODUCT: Final = 1
@@ -40,10 +41,11 @@ FGD_USED_FIRST: Final = 6
 
 
 class Nodes(NamedTuple):
-    """Free capacity of machines (n).
+    """Free capacity of n machines.
 
-    `devices` (n, most GPUs) are milli-GPUs; `tenants` (n, most GPUs + 1) counts instances with a part of a device in
-    column 0, with k whole ones in column k; `kind` is the code of the GPU type.
+    `cpu` (n,) and `mem` (n,) are free milli-cores and MiB; `devices` (n, most GPUs) holds the free milli-GPUs of each
+    device. `tenants` (n, most GPUs + 1) counts instances by GPU size: column 0 those with a part of a device, column k
+    those with k whole devices. `kind` (n,) is the machine's GPU type, as an index of `Kinds`.
     """
 
     cpu: IntArray
@@ -52,25 +54,29 @@ class Nodes(NamedTuple):
     tenants: IntArray
     kind: IntArray
     up: BoolArray
-    most_cpu: float  # of the largest machine, at least 1
+    most_cpu: float  # milli-cores of the largest machine, at least 1; `most_gpu`: the same in milli-GPUs
     most_gpu: float
 
 
 class Shapes(NamedTuple):
-    """Demand of an instance by shape (s): `gpus` devices with `milli` free on each, on machine kinds in `open`."""
+    """Demands of one instance, by shape (s shapes).
+
+    An instance takes `milli` of each of `gpus` devices, on a machine whose kind `open` marks.
+    """
 
     cpu: IntArray
     mem: IntArray
     gpus: IntArray
     milli: IntArray
-    open: BoolArray  # (s, kinds)
+    open: BoolArray  # (s, kinds) whether the shape may run on machines of a kind
 
 
 class Goal(NamedTuple):
-    """A target workload by GPU type of machine: its shapes with GPUs that are allowed there.
+    """A target workload: for each machine kind, its GPU shapes that are allowed on such machines.
 
-    The entries of kind t and of the j-th of the distinct `levels` of milli-GPUs are first[t, j] .. first[t, j + 1];
-    `pods` counts the pods of each shape, and `total` all pods, including those without GPUs.
+    `levels` holds the distinct milli-GPUs per device in ascending order. `cpu`, `gpus` and `pods` have one entry per
+    kind and allowed shape: those of kind t and level j are at first[t, j] up to, not including, first[t, j + 1].
+    `pods` counts the pods of the shape, and `total` all pods of the target, including those without GPUs.
     """
 
     levels: IntArray
@@ -82,15 +88,19 @@ class Goal(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Cached scores by shape and machine (s, n) with the devices to take, as bits; fragmentation by machine (n)."""
+    """Cached results for s shapes and n machines.
+
+    `score` (s, n) holds scores, `taken` (s, n) the devices that the shape would take, as bits, and `fragmented` (n,)
+    the fragmentation of each machine.
+    """
 
     score: IntArray
     taken: IntArray
-    fragmented: IntArray  # times the target's pods
+    fragmented: IntArray  # multiplied by the number of the target's pods
 
 
 Kinds = tuple[str | None, ...]
-"""Distinct GPU types of machines; a machine's kind is its index here."""
+"""Distinct GPU types of machines; a machine's kind is the index of its GPU type."""
 
 POLICY_CODES: Final[dict[str, int]] = {
     "best_fit_gpu": BEST_FIT_GPU,
@@ -104,7 +114,7 @@ POLICY_CODES: Final[dict[str, int]] = {
 
 
 def policy_code(policy: str) -> int:
-    """Return a placement's code.
+    """Return the code of a placement by device.
 
     Raises
     ------
@@ -117,14 +127,14 @@ def policy_code(policy: str) -> int:
 
 
 def kinds_of(gpu_types: Sequence[str | None]) -> tuple[Kinds, IntArray]:
-    """Return the distinct GPU types of machines, and each machine's index among them."""
+    """Return the distinct GPU types of machines, and each machine's kind (its index among them)."""
     kinds = tuple(dict.fromkeys(gpu_types))
     place = {kind: at for at, kind in enumerate(kinds)}
     return kinds, np.array([place[kind] for kind in gpu_types], dtype=np.int64)
 
 
 def open_kinds(requested: str | None, kinds: Kinds) -> BoolArray:
-    """Return which kinds a requested GPU type allows (kinds,)."""
+    """Return which kinds of machines a requested GPU type allows (kinds,)."""
     return np.array([allows(requested, kind) for kind in kinds], dtype=np.bool_)
 
 
@@ -135,12 +145,12 @@ def nodes_of(
     up: BoolArray,
     largest: IntArray,
 ) -> Nodes:
-    """Copy the free capacity of machines, units (n, 3) and devices (n, most GPUs), without tenants.
+    """Create `Nodes` from free units (n, 3) and free milli-GPUs by device (n, most GPUs); tenant counts are 0.
 
     Raises
     ------
     BadInput
-        If a machine has more devices than the kernels can count.
+        If a machine has more than `MOST_DEVICES` devices.
     """
     if devices.shape[1] > MOST_DEVICES:
         raise BadInput(f"machines: found one of {devices.shape[1]} GPUs, expected at most {MOST_DEVICES}")
@@ -157,7 +167,7 @@ def nodes_of(
 
 
 def shapes_of(units: IntArray, gpu_types: Sequence[str | None], kinds: Kinds) -> Shapes:
-    """Make shapes of demands: units (s, 3) and GPU types (s)."""
+    """Create `Shapes` from the units (s, 3) and GPU types (s) of demands."""
     devices = np.array([shape(milli) for milli in units[:, 2].tolist()], dtype=np.int64).reshape(-1, 2)
     return Shapes(
         cpu=units[:, 0].copy(),
@@ -171,7 +181,7 @@ def shapes_of(units: IntArray, gpu_types: Sequence[str | None], kinds: Kinds) ->
 
 
 def goal_of(target: TargetWorkload, kinds: Kinds) -> Goal:
-    """Group a target's GPU shapes by the kinds that they allow and the milli-GPUs they need of a device."""
+    """Create a `Goal`: group a target's GPU shapes by the machine kinds they allow and their milli-GPUs per device."""
     levels = np.unique(target.milli[target.count > 0])
     first = np.zeros((len(kinds), len(levels) + 1), dtype=np.int64)
     rows: list[int] = []
@@ -194,7 +204,7 @@ def goal_of(target: TargetWorkload, kinds: Kinds) -> Goal:
 
 
 def kept_of(shapes: int, machines: int) -> Kept:
-    """Make an empty cache."""
+    """Create an empty cache."""
     return Kept(
         score=np.full((shapes, machines), STALE, dtype=np.int64),
         taken=np.zeros((shapes, machines), dtype=np.int64),
@@ -203,5 +213,5 @@ def kept_of(shapes: int, machines: int) -> Kept:
 
 
 def draws_of(rng: np.random.Generator, rows: int, drawing: bool) -> FloatArray:
-    """Draw two random numbers per row, for ties and for devices; zeros without drawing."""
+    """Return two random numbers per row, for ties and for devices; zeros unless `drawing`."""
     return rng.random((rows, 2)) if drawing else np.zeros((rows, 2))
