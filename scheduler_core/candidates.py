@@ -1,6 +1,6 @@
-"""Candidates of Algorithm 1 as arrays, with their floors and the GPU grid; axes are (job, alpha, resource).
+"""Candidate requests of Algorithm 1 as arrays (job, alpha, resource), with floors of measured use and GPU rounding.
 
-No predictor is called here; `shrink` does that and chooses.
+`shrink` predicts run times of the candidates and chooses among them.
 Called by `shrink`, `recommendations` and `pipelines.rightsizing`.
 """
 
@@ -15,11 +15,11 @@ from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray, Job
 __all__ = ["device_memory", "peak_floors", "round_up_gpus"]
 
 ROUNDING_SLACK: Final = 1e-9
-"""A quotient that exceeds a whole number by less counts as that number (0.15 / 0.05 is 3.0000000000000004)."""
+"""Excess over a whole number that is ignored when a quotient is rounded up (0.15 / 0.05 is 3.0000000000000004)."""
 
 
 def round_up_gpus(gpus: FloatArray, grid: float) -> FloatArray:
-    """Round GPU shares upward: to a multiple of `grid` below one GPU, to whole GPUs above.
+    """Round GPU requests up: to a multiple of `grid` below one GPU, to whole GPUs above.
 
     >>> import numpy as np
     >>> round_up_gpus(np.array([0.12, 0.15, 0.97, 1.1, 4.0]), 0.05).tolist()
@@ -30,12 +30,12 @@ def round_up_gpus(gpus: FloatArray, grid: float) -> FloatArray:
 
 
 def device_memory(gpu_types: list[str | None], known_gib: Mapping[str, float], assumed_gib: float) -> FloatArray:
-    """Return the memory of one device in GiB per job (n,); unknown types take the assumed value."""
+    """Return the memory of one GPU in GiB for each job (n,): that of its GPU type, `assumed_gib` for unknown types."""
     return np.array([known_gib.get(kind, assumed_gib) if kind else assumed_gib for kind in gpu_types], dtype=np.float64)
 
 
 def minimum_requests(jobs: Sequence[Job]) -> FloatArray:
-    """Return each job's minimum request (n, 3), 0 if it has none."""
+    """Return each job's minimum request (n, 3), 0 where a job has none."""
     minimums = np.zeros((len(jobs), len(RESOURCES)))
     for i, job in enumerate(jobs):
         if job.minimum is not None:
@@ -53,9 +53,11 @@ def peak_floors(
     gpu_mem_margin: float,
     min_runs: int,
 ) -> FloatArray:
-    """Return the floor per job and resource (n, 3), NaN where fewer than `min_runs` runs were measured.
+    """Return the floor below which each resource of each job must not shrink (n, 3).
 
-    The GPU floor is the larger of the share that was busy and the share whose memory holds the peak GPU memory.
+    A floor is the predicted peak use plus a margin. It is NaN for jobs with fewer than `min_runs` measured runs.
+
+    The GPU floor is the larger of the GPU share in use and of the share whose memory can hold the peak GPU memory.
     """
     share_for_memory = peak.gpu_mem_gib * (1.0 + gpu_mem_margin) / device_gib
     floors = np.column_stack(
@@ -74,12 +76,12 @@ GPUS = RESOURCES.index("gpus")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """Every candidate of a round.
+    """The candidates of all jobs in one call of Algorithm 1: n jobs, A values of alpha, 3 resources.
 
-    `values` are the candidate requests (n, A, 3): alpha times the request, not below floor and minimum, GPUs on the
-    grid, never above the request. `floor_binds` marks where floor or minimum lie above alpha times the request.
-    `judged` marks where the run-time model can judge the value; elsewhere the value is outside its training range, or
-    the resource is important.
+    `values` (n, A, 3) holds the candidate requests: alpha times the request, raised to floor and minimum, with GPUs
+    rounded up, and at most the request. `floor_binds` marks where floor or minimum lie above alpha times the request.
+    `judged` marks where the run-time model's prediction for the value counts. It does not where the value is outside
+    the model's training range, or where the resource is important and so must keep its request.
     """
 
     values: FloatArray
@@ -95,12 +97,12 @@ def candidates_of(
     knowledge: Sequence[Knowledge],
     gpu_grid: float,
 ) -> Candidates:
-    """Lay out the candidates of `requests` (n, 3); `floors` is None without the guard, NaN where unknown.
+    """Build the candidates of all jobs from their requests (n, 3).
 
-    `minimums` (n, 3) hold with and without the guard.
+    `floors` (n, 3) is NaN where unknown, and None without the guard; `minimums` (n, 3) always apply.
 
-    Without the guard the model judges every value, as in the paper. With it, the model judges only values within the
-    range of training requests, and none where training had one value only.
+    Without the guard the model's predictions count for every value, as in Yang, Hong and Tang. With the guard they
+    count only within the range of training requests, and not if all training requests were equal.
     """
     scaled = alphas[None, :, None] * requests[:, None, :]
     known_floors = np.zeros_like(requests) if floors is None else np.where(np.isnan(floors), np.inf, floors)
@@ -120,11 +122,12 @@ def candidates_of(
 
 
 def chosen_alpha(judged: BoolArray, accepted: IntArray, movable: BoolArray) -> IntArray:
-    """Return the index of the alpha each resource takes (n, 3), -1 where it keeps its request.
+    """Return the index of the alpha that each resource takes (n, 3), -1 where it keeps its request.
 
-    `accepted` is the first alpha the model let pass (n,), or A where none passed. A resource that the model judges at
-    that alpha takes it. Any other takes the smallest alpha from which the model judges none of the values up to there,
-    so that only the floor limits it.
+    `accepted` (n,) is the index of the first alpha whose predicted run time is acceptable, A if there is none;
+    `movable` marks resources that may shrink. A resource that is `judged` at the accepted alpha takes that alpha. Any
+    other resource takes the smallest alpha such that none of its values from there up to the accepted alpha is judged;
+    then only its floor limits it.
     """
     jobs, count, _ = judged.shape
     steps = np.arange(count)[None, :, None]
@@ -138,12 +141,12 @@ def chosen_alpha(judged: BoolArray, accepted: IntArray, movable: BoolArray) -> I
 
 
 def _shares(gpus: FloatArray, requests: FloatArray, grid: float) -> FloatArray:
-    # A job that requested a GPU keeps at least one step of the grid: without any it could not run.
+    # A job that requested GPUs keeps at least the smallest share (`grid`), since it cannot run without GPU.
     return np.where(requests > 0.0, np.maximum(round_up_gpus(gpus, grid), grid), gpus)
 
 
 def important_resources(knowledge: Sequence[Knowledge]) -> BoolArray:
-    """Mark the resources that are important to each job's run-time model (n, 3)."""
+    """Return which resources are important to each job's run-time model (n, 3)."""
     return np.array([[resource in known.important for resource in RESOURCES] for known in knowledge], dtype=np.bool_)
 
 

@@ -1,6 +1,6 @@
-"""The discipline of a run: queue order, backfill, overtaking, placement and preemption, by name and number.
+"""The parameters of a scheduler: queue order, overtaking, backfill, placement and preemption.
 
-They are implemented in `queueing`, `rounds`, `placement` and `preemption`.
+The rules are implemented in `queueing`, `rounds`, `placement` and `preemption`.
 Used by `rounds`, `preemption` and the simulator.
 """
 
@@ -20,36 +20,38 @@ Backfill = Literal["none", "easy"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discipline:
-    """The rules of one run.
+    """The rules by which a scheduler orders, starts, places and stops jobs.
 
     Attributes
     ----------
     policy, placement
-        A name in `queueing.QUEUE_POLICIES` and in `placement.PLACEMENTS`, or the policy or placement itself.
+        The queue policy and the placement: a name in `queueing.QUEUE_POLICIES` and in `placement.PLACEMENTS`, or the
+        object itself.
     aging
-        Amount subtracted from a job's key per second waited, in the key's unit (seconds for `sjf`); 0 for none.
+        Amount by which a job's queue key falls per second of waiting, in the unit of the key (seconds for `sjf`); 0 for
+        no aging.
     overtakes
-        How many later jobs may start before the head of the queue, counted since it became the head. None is without
-        bound (Algorithm 2 of the paper), 0 allows none. Without backfill only.
+        Maximum number of later jobs that may start before the head of the queue, counted since it became the head. None
+        is unlimited (Algorithm 2 of Yang, Hong and Tang), 0 forbids overtaking. Only without backfill.
     backfill
-        `easy`: a head that does not fit reserves machines at the earliest time at which, by predicted ends of running
-        jobs, it fits; later jobs start only if they do not delay it.
+        `easy`: if the head of the queue does not fit, machines are reserved for it at the earliest time at which it
+        fits, by the predicted ends of running jobs. Later jobs start only if they do not delay the head.
     backfill_depth
-        How many jobs behind the head backfill considers, in queue order.
+        Maximum number of jobs behind the head that backfill considers, in queue order.
     preempt
-        Whether a job may stop running jobs with larger keys; None is the policy's default.
+        Whether a waiting job may stop running jobs with larger queue keys; None is the default of the policy.
     checkpoint_s
-        Extra seconds of every start after a preemption.
+        Extra run time in seconds of every start after a preemption.
     quantum_s
-        A job runs at least this long before it may be preempted; policies whose order changes while jobs run (`las`)
-        schedule a round this often.
+        Minimum run time in seconds before a job may be preempted. Policies whose order changes while jobs run (`las`)
+        also start a round at this interval.
     match_gpu_type
-        Restrict gangs that name a GPU type, or several, to machines of it.
+        Whether gangs that name GPU types are restricted to machines of these types.
     sharing
-        `pooled` counts a machine's GPUs together; under `devices` up to one GPU comes from one device, and more are
-        whole devices; None is the placement's default.
+        `pooled` counts a machine's GPUs as one total. With `devices`, a request of up to one GPU takes a part of one
+        device, a larger one whole devices. None is the default of the placement.
     seed
-        Seed of placements that draw random numbers (`random`).
+        Seed of placements that use random numbers (`random`).
     """
 
     policy: str | QueuePolicy = "fifo"

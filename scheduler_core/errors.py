@@ -17,4 +17,4 @@ class BadInput(SchedulerError, ValueError):
 
 
 class PredictorUnavailable(SchedulerError):
-    """A predictor that fails: unreachable, too slow, or with invalid answers."""
+    """A predictor that fails: it is unreachable, too slow, or returns invalid predictions."""

@@ -1,7 +1,7 @@
-"""Fragmentation: how much free GPU a target workload could not use, of a machine and of a cluster, and why.
+"""Fragmentation: how much free GPU of a machine or a cluster a target workload could not use, and why.
 
-Pure functions of free capacity. `sharing_placements` uses compiled versions of the same numbers (`kernels.sharing`).
-Called by `pipelines.simulation.measures`, studies, and tests as the reference of the compiled versions.
+Pure functions of free capacity. `sharing_placements` uses compiled versions of these functions (`kernels.sharing`).
+Called by `pipelines.simulation.measures`, by studies, and by tests that check the compiled versions.
 """
 
 from dataclasses import dataclass
@@ -19,10 +19,11 @@ __all__ = ["USES", "FreeNodes", "Use", "allows", "weighed_uses"]
 
 
 class Use(IntEnum):
-    """Class of a machine's free GPU for one shape; all but `USABLE` are fragments.
+    """Whether one shape of the target could use a machine's free GPU, and if not why; all but `USABLE` are fragments.
 
-    In the published simulator, in this order: q3_satisfied, q2_lack_gpu, q4_lack_cpu, q1_lack_both, no_access,
-    xl_satisfied, xr_lack_cpu. Devices too small for a shape that the machine can host are `LACKS_GPU`.
+    If a machine can host the shape, its devices with too little free GPU count as `LACKS_GPU`. The published simulator
+    of Weng et al. calls the classes, in this order, q3_satisfied, q2_lack_gpu, q4_lack_cpu, q1_lack_both, no_access,
+    xl_satisfied and xr_lack_cpu.
     """
 
     USABLE = 0
@@ -39,7 +40,7 @@ USES: Final = tuple(use.name.lower() for use in Use)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FreeNodes:
-    """Free capacity of machines (n): milli-cores, milli-GPUs of every device (n, most GPUs), and GPU types."""
+    """Free capacity of n machines: milli-cores (n,), milli-GPUs of every device (n, most GPUs), and GPU types."""
 
     cpu_milli: IntArray
     devices: IntArray
@@ -47,7 +48,7 @@ class FreeNodes:
 
 
 def free_nodes(room: Room) -> FreeNodes:
-    """Return the free capacity of a room with GPUs shared by device; machines that are down have nothing free.
+    """Return the free capacity of a `Room` with GPUs shared by device; machines that are down have nothing free.
 
     Raises
     ------
@@ -69,7 +70,7 @@ def gpu_types_of(room: Room) -> tuple[str | None, ...]:
 
 
 def allows(requested: str | None, gpu_type: str | None) -> bool:
-    """Return whether a machine's GPU type is among the requested ones.
+    """Return whether a machine's GPU type is allowed by a request; None requests any type.
 
     >>> allows("T4|P100", "T4"), allows("T4", None), allows(None, None)
     (True, False, True)
@@ -78,7 +79,10 @@ def allows(requested: str | None, gpu_type: str | None) -> bool:
 
 
 def uses(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
-    """Return each machine's free milli-GPUs by shape and `Use` (n, k, 7), which add up to its free GPU."""
+    """Return the free milli-GPUs of n machines by each of k shapes and `Use` (n, k, 7).
+
+    For each machine and shape they add up to all free milli-GPUs of the machine.
+    """
     free, devices = nodes.devices.sum(axis=1), nodes.devices[:, None, :]
     large = devices >= target.milli[None, :, None]
     small = np.where(large, 0, devices).sum(axis=2)
@@ -93,7 +97,7 @@ def uses(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
 
 
 def _cases(nodes: FreeNodes, target: TargetWorkload, fits_gpu: BoolArray, fits_cpu: BoolArray) -> dict[Use, BoolArray]:
-    """Return by `Use` which machines and shapes (n, k) it holds for; exactly one holds for each."""
+    """Return for each `Use` the machines and shapes in that class (n, k); each pair is in exactly one class."""
     wants_gpu = target.count > 0
     distinct = sorted(set(nodes.gpu_type), key=str)
     open_to = {
@@ -113,10 +117,10 @@ def _cases(nodes: FreeNodes, target: TargetWorkload, fits_gpu: BoolArray, fits_c
 
 
 def unusable(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
-    """Return F_n(m): each machine's free milli-GPUs that each shape could not use (n, k).
+    """Return the free milli-GPUs of each machine that each shape could not use (n, k), F_n(m) in Weng et al.
 
-    All of them where the shape requests no GPU, the GPU type is not allowed, or the machine cannot host it for CPU or
-    devices; else those of devices with less free than it needs of one device.
+    These are all free milli-GPUs if the shape requests no GPU, does not allow the machine's GPU type, or does not fit
+    by CPU or devices. Otherwise they are those of devices with less free GPU than the shape needs of one device.
 
     References
     ----------
@@ -135,23 +139,24 @@ def unusable(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
 
 
 def fragmentation(nodes: FreeNodes, target: TargetWorkload) -> FloatArray:
-    """Return F_n(M): each machine's milli-GPUs that a pod of the target could not use, on average (n,)."""
+    """Return the mean milli-GPUs of each machine that a pod of the target could not use (n,), F_n(M) in Weng et al."""
     return np.asarray(unusable(nodes, target) @ target.pods / max(target.total, 1), dtype=np.float64)
 
 
 def cluster_fragmentation(nodes: FreeNodes, target: TargetWorkload) -> float:
-    """Return F: the milli-GPUs of all machines together that a pod of the target could not use, on average."""
+    """Return the mean free milli-GPUs of the cluster that a pod of the target could not use, F in Weng et al."""
     return int((unusable(nodes, target) @ target.pods).sum()) / max(target.total, 1)
 
 
 def breakdown(nodes: FreeNodes, target: TargetWorkload) -> FloatArray:
-    """Return the free milli-GPUs of the cluster by `Use` (7,), averaged over the target's pods.
+    """Return the free milli-GPUs of the cluster by `Use` (7,), as means over the pods of the target.
 
-    They add up to all free GPU, and without `USABLE` to the cluster's fragmentation. Zeros for a target of no pod.
+    All classes add up to the free GPU; all but `USABLE` add up to the fragmentation. For a target without pods all are
+    0.
     """
     return np.asarray(weighed_uses(nodes, target).sum(axis=0) / max(target.total, 1), dtype=np.float64)
 
 
 def weighed_uses(nodes: FreeNodes, target: TargetWorkload) -> IntArray:
-    """Return each machine's milli-GPUs by `Use` (n, 7), times the target's pods: integers, so sums are exact."""
+    """Return the free milli-GPUs of each machine by `Use` (n, 7), summed over the target's pods, as exact integers."""
     return np.asarray(np.einsum("nku,k->nu", uses(nodes, target), target.pods), dtype=np.int64)

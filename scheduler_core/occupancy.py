@@ -1,6 +1,6 @@
-"""Running jobs of a cluster: starting and stopping gangs, shares by user, and the reservation of EASY backfill.
+"""The running jobs of a cluster: starts and stops gangs, tracks users' shares, and computes reservations of backfill.
 
-The order in which jobs are offered is in `queue`, the rules of a round in `rounds`.
+`queue` decides the order in which jobs are offered, `rounds` which of them may start.
 Called by `rounds`, `queue` and `pending`.
 """
 
@@ -20,10 +20,14 @@ from scheduler_core.queueing import QueueState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """Machines reserved at `shadow_s` for the head of the queue; `spare` is the room left besides them at that time.
+    """Machines reserved for the head of the queue by EASY backfill.
 
-    `allocation` is None, and nothing is reserved, where no end of a running job lets the head start: it needs machines
-    that are down.
+    `shadow_s` is the time at which the head is expected to start on `allocation`. `spare` is the capacity that is free
+    at that time besides the allocation.
+
+
+    If the head does not fit even after all running jobs have ended, because it needs machines that are down, nothing is
+    reserved and `allocation` is None.
     """
 
     serial: int
@@ -33,9 +37,10 @@ class Reservation:
 
 
 class Occupancy:
-    """A cluster with its running jobs by serial, in the order of their starts; `room` is its free capacity.
+    """A cluster with its running jobs; `running` maps serials to runs in the order of their starts.
 
-    Room only shrinks until something is released, so a gang that did not fit is not tried again before (it is blocked).
+    A demand that did not fit is blocked: it is not tried again until some capacity is released, since free capacity
+    only shrinks until then.
     """
 
     def __init__(self, machines: Sequence[Machine], place: Placement, sharing: Sharing = "pooled") -> None:
@@ -51,13 +56,13 @@ class Occupancy:
 
     @property
     def room(self) -> Room:
-        """Return the free capacity: the same object until something starts or stops."""
+        """Return the free capacity; it is the same object until a job starts or stops, or a machine goes down or up."""
         if self._room is None:
             self._room = self.cluster.room()
         return self._room
 
     def placed(self, demand: Demand) -> Allocation | None:
-        """Place a gang in the free capacity; None if it does not fit."""
+        """Return the allocation of a gang in the free capacity, None if it does not fit; nothing is allocated."""
         if demand in self._blocked:
             return None
         allocation = self.placed_in(demand, self.room)
@@ -66,21 +71,23 @@ class Occupancy:
         return allocation
 
     def is_blocked(self, demand: Demand) -> bool:
-        """Return whether a gang did not fit since the last release."""
+        """Return whether a demand has been found not to fit since the last release."""
         return demand in self._blocked
 
     def block(self, demand: Demand) -> None:
-        """Mark a gang as not fitting until the next release."""
+        """Mark a demand as not fitting until the next release."""
         self._blocked.add(demand)
 
     def placed_in(self, demand: Demand, room: Room) -> Allocation | None:
-        """Place a gang in a given room; None if it does not fit."""
+        """Return the allocation of a gang in a given free capacity, None if it does not fit."""
         return self._place(demand, room) if room.fits(demand) else None
 
     def reservation(self, head: Waiting, now_s: float) -> Reservation:
-        """Reserve machines for a head that does not fit now: release running jobs by predicted end until it fits.
+        """Return the reservation for a head of the queue that does not fit now.
 
-        Runs with the same predicted end release together; a run past its predicted end counts as ending now.
+        Running jobs are assumed to release their machines in the order of their predicted ends, until the head fits.
+
+        Runs with equal predicted ends release together; a run past its predicted end is assumed to end now.
 
         References
         ----------
@@ -101,7 +108,7 @@ class Occupancy:
         return Reservation(serial=head.serial, shadow_s=math.inf, allocation=None, spare=self.room)
 
     def start(self, job: Waiting, allocation: Allocation, now_s: float) -> Running:
-        """Start a job on an allocation."""
+        """Start a job: take its allocation and record the run."""
         run = Running(waiting=job, allocation=allocation, start_s=now_s)
         self.cluster.allocate(allocation)
         self._room = None
@@ -126,7 +133,7 @@ class Occupancy:
         return run
 
     def down(self, machine: int) -> list[Running]:
-        """Take a machine down; stop the gangs with an instance there and return their runs."""
+        """Mark a machine as down, stop all gangs with an instance on it, and return their runs."""
         self.cluster.down(machine)
         hit = [run for run in self.running.values() if any(at == machine for at, _ in run.allocation.counts)]
         for run in hit:
@@ -135,12 +142,12 @@ class Occupancy:
         return hit
 
     def up(self, machine: int) -> None:
-        """Undo one `down` of a machine."""
+        """Undo one call of `down` for a machine."""
         self.cluster.up(machine)
         self._more_room()
 
     def state(self) -> QueueState:
-        """Return the state for policies: the same object until something starts or stops."""
+        """Return the state that queue policies read; it is the same object until a job starts or stops."""
         if self._state is None:
             self._state = QueueState(dominant_share=MappingProxyType(self._shares))
         return self._state
@@ -150,7 +157,7 @@ class Occupancy:
         self._blocked.clear()
 
     def _charge(self, run: Running, sign: int) -> None:
-        """Add (1) or subtract (-1) a gang in the resources of its user; users without any are removed."""
+        """Add (`sign` 1) or subtract (-1) a gang's demand in its user's total; drop users that hold nothing."""
         demand, user = run.allocation.demand, run.waiting.user
         count = sign * demand.instances
         held = [had + count * units for had, units in zip(self._held.get(user, (0, 0, 0)), demand.units, strict=True)]
