@@ -77,7 +77,11 @@ def jobs_frame(jobs: Sequence[Job], history: History) -> pl.DataFrame:
 
 
 def completed(frame: pl.DataFrame, trace: str, task_type: str, history: History) -> pl.DataFrame:
-    """Return `frame` with all canonical columns; a missing column gets the value given here, a default, or null."""
+    """Return `frame` with all canonical columns.
+
+    A missing trace or task type is filled with the argument; a missing cluster, role or instances with a default; any
+    other missing column with nulls.
+    """
     usual = {
         "trace": trace,
         "task_type": task_type,
@@ -143,7 +147,7 @@ class LastBuilt:
     kept: tuple[Built, ...] = field(default=())
 
     def keep(self, built: Sequence[Built]) -> None:
-        """Replace the cache by these jobs; leave it empty if they are more than `KEPT_JOBS`."""
+        """Replace the cached jobs by these; if there are more than `KEPT_JOBS`, only clear the cache."""
         self.kept = tuple(built) if sum(len(each.jobs) for each in built) <= KEPT_JOBS else ()
 
     def take(self, jobs: Sequence[Job], history: History) -> Built:

@@ -67,7 +67,7 @@ HISTORY_ROWS_LIMIT: Final = 5_000_000
 _NO_HISTORY: Final = (
     FeatureError,
     pl.exceptions.PolarsError,
-    pl.exceptions.PanicException,  # raised by Polars for some damaged files
+    pl.exceptions.PanicException,  # raised by Polars for some damaged files; not a subclass of `Exception`
     ValueError,
     TypeError,
     OverflowError,

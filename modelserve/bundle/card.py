@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 HARD: Final = frozenset({"mem_gib", "gpu_mem_gib"})
-"""Usage targets where too small an allocation kills the job; `held` takes the larger of the two bounds for them."""
+"""Usage targets for which too small an allocation kills the job; `held` therefore bounds them more carefully."""
 
 DIGITS: Final = 3
 """Number of significant digits in which requests must agree to be similar: 29.296875 GiB and 29.3 GiB are similar."""
@@ -53,10 +53,10 @@ PARAMETER_SERVER: Final = "ps"
 """Role of parameter servers. Traces report their workers' use for them, so their own measured runs are not counted."""
 
 OWN_RUNS: Final = 20
-"""Minimum number of measured runs of a job's own group and role for its bound to be the model's prediction."""
+"""Minimum number of measured runs of a job's own group and role; with fewer, `held` uses the bound of similar jobs."""
 
 ROOM: Final[Mapping[str, float]] = {"cpu_cores": 1.1, "mem_gib": 1.5, "gpus": 1.0, "gpu_mem_gib": 1.3}
-"""Factor by which the predicted use is multiplied, by target: larger for memory, where too little kills the job."""
+"""Factor from predicted use to its upper bound, by target: larger for memory, where too little kills the job."""
 
 Amount = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Key = tuple[str, str, str, str]
@@ -235,7 +235,7 @@ class Card(BaseModel):
 
 
 def card_from(values: Mapping[str, object]) -> Card:
-    """Make a card from plain values.
+    """Return a card from a mapping of plain values, validated.
 
     Raises
     ------

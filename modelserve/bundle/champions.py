@@ -1,8 +1,8 @@
 """The local folder of models: bundles in `<name>/<version>/`, and pointer files `<name>/<alias>.json`.
 
 A pointer file names the version that has an alias (champion or challenger). Nothing is downloaded here. A model that
-cannot be read is reported and does not affect the others. Filled by
-`modelserve.bundle.registry`; read by `modelserve.loading.models`, `modelserve.calls.catalogue` and the commands.
+cannot be read is reported and does not affect the others. Filled by `modelserve.bundle.registry`; read by
+`modelserve.loading.models`, `modelserve.calls.catalogue` and the commands.
 """
 
 import os

@@ -169,7 +169,7 @@ class InProcessPredictor:
     _last: LastBuilt = field(default_factory=LastBuilt, init=False, repr=False, compare=False)
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Predict k run times: number i is that of `jobs[rows[i]]` with the request `requests[i]`.
+        """Predict k run times; the i-th is the run time of `jobs[rows[i]]` with the request `requests[i]`.
 
         `rows` has shape (k,), `requests` (k, 3). Each model scores all its rows as one matrix.
 

@@ -81,7 +81,7 @@ class LoggedChoice(_Logged):
 
 
 class LoggedFeedback(_Logged):
-    """The results of `Learned` that the call used, each with the arguments of the method; null if no rule applied."""
+    """The modes, brakes and memory floors that the call looked up, each with its arguments; null if there was none."""
 
     modes: tuple[tuple[Parts, Literal["observe", "enforce"]], ...] = ()
     brakes: tuple[tuple[Parts, str | None], ...] = ()

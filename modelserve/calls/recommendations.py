@@ -74,7 +74,7 @@ class LivePredictor:
         return cls(context=context, places={id(job): i for i, job in enumerate(jobs)})
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Predict k run times: number i is that of `jobs[rows[i]]` with the request `requests[i]`.
+        """Predict k run times; the i-th is the run time of `jobs[rows[i]]` with the request `requests[i]`.
 
         `rows` has shape (k,), `requests` (k, 3). Each model scores all its rows as one matrix.
 

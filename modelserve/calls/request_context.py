@@ -30,7 +30,7 @@ Kind = Literal["runtime", "usage"]
 Whose = tuple[str, str | None, str]
 """Trace, workload and task type of a job; they determine its models."""
 Parts = tuple[str | None, ...]
-"""Arguments of a call to a method of `Learned`, in order."""
+"""Arguments of a look-up in `Learned`, in the order of the method's parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def from_history(model: "ServedModel", asked: "Sequence[JobAsked]", index: IntAr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedbackUsed:
-    """The results of the methods of `Learned` that one call used, by the arguments of the method."""
+    """The modes, brakes and memory floors that one call looked up in `Learned`, by the arguments of each look-up."""
 
     modes: "dict[Parts, Mode]" = field(default_factory=dict)
     brakes: dict[Parts, str | None] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class FeedbackUsed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """The inputs of one call: a snapshot of the models, so that no response mixes two versions, and everything read.
+    """The inputs of one call: a snapshot of the models (so that no response mixes two versions) and all that was read.
 
     `chosen` holds the models used, `scored` the feature rows built for them, and `row_jobs` the model and jobs of each
     entry of `scored`. `failed` holds the errors of models that failed, by reference, and `feedback_used` the learned
@@ -126,7 +126,7 @@ class RequestContext:
         return seen
 
     def margins(self, model: "ServedModel", target: str, matrix: npt.NDArray[np.float32]) -> FloatArray:
-        """Return a booster's outputs (n, outputs) for a matrix, before any calibration.
+        """Return the outputs (n, outputs) of a target's booster for a matrix (n, k), before calibration.
 
         Raises
         ------

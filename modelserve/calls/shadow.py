@@ -105,7 +105,7 @@ class Shadow:
         while (task := self._tasks.get()) is not None:
             try:
                 self._compare(task)
-            except Exception as error:  # a failing challenger must not stop the comparisons of others
+            except Exception as error:  # a failing challenger must not stop comparisons with other challengers
                 logger.warning("comparison with %s failed: %s", task.challenger.reference, error)
             with self._lock:
                 self._jobs_waiting -= len(task.asked)

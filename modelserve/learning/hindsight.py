@@ -1,8 +1,7 @@
 """Hindsight: predict finished jobs with the current models, from what was known when each job was submitted.
 
 The predictions are stored with the jobs, to compute errors and drift from them. If a model fails, its predictions are
-left empty. Called by
-`modelserve.learning.feedback`.
+left empty. Called by `modelserve.learning.feedback`.
 """
 
 import logging

@@ -45,7 +45,7 @@ EVERY = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Why jobs of a type are currently not shrunk, and since when (Unix time of the report of the last kill).
+    """Why jobs of a type are currently not shrunk, and since when (Unix time of the report that exceeded the limit).
 
     >>> str(Stop(why="5 of the last 200 were killed", since=1596274200.0))
     '5 of the last 200 were killed; since 2020-08-01T09:30:00Z'
@@ -167,7 +167,7 @@ class FeedbackState:
         self.unwritten.pop(key, None)
 
     def reset(self, change: Reset) -> None:
-        """Release brakes, and count the kills of their task types anew."""
+        """Release brakes, and restart the kill counts of their task types."""
         for key in [*self.brakes, *self._windows]:
             if change.releases(*key):
                 self.brakes.pop(key, None)

@@ -1,4 +1,4 @@
-"""Calls for modes and brakes: set and read where recommendations should be applied or are stopped, and what they saved.
+"""Calls for modes and brakes: set and read whether recommendations are applied or stopped, and read what they saved.
 
 The effect of modes and brakes on a recommendation is in `modelserve.calls.recommendations`. Called by the service.
 """
@@ -38,7 +38,7 @@ RECENT_JOBS: Final = 10_000
 def set_mode(
     store: Store, feed: Feed, body: ModeBody, caller: Caller, *, default_trace: str | None, at: float
 ) -> ModeChange:
-    """Set a mode, remove a mode or release brakes; return the new modes, and the mode or brakes that were replaced.
+    """Set a mode, remove a mode or release brakes; return the new state, and what was replaced or released.
 
     A caller bound to clusters must name one of them, since a mode of the whole trace affects all clusters.
 

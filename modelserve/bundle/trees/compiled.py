@@ -1,4 +1,4 @@
-"""Compiled evaluation of a booster's trees: microseconds per row, bit-equal to XGBoost.
+"""Compiled evaluation of a booster's trees: takes microseconds per row, and gives the same bits as XGBoost.
 
 Rows that differ in few columns, such as the candidate requests of a job, share the result of trees that do not split on
 these columns. Files are read in `modelserve.bundle.trees.forest`; no calibration here. Called by `modelserve.loading`.
@@ -28,7 +28,7 @@ LANES: Final = 8
 """Number of tree walks interleaved so that their memory accesses overlap; 16 were slower than 8."""
 
 BLOCK: Final = 64
-"""Rows per block: a block and a few trees fit into the L1 cache."""
+"""Number of rows evaluated together: this many rows and a few trees fit into the L1 cache."""
 
 PAIRS: Final = 512
 """Number of (row, tree) pairs per batch: 8 trees for a block of 64 rows, or 512 trees for a single row."""
@@ -154,7 +154,7 @@ def _sort_out(bits, order, lead, changes):  # type: ignore[no-untyped-def]  # as
 
 
 @_compiled(_SIGNATURE)
-def _walk(rows, bits, nodes, numbers, words, root, depth, group, out):  # type: ignore[no-untyped-def]  # the signature says it
+def _walk(rows, bits, nodes, numbers, words, root, depth, group, out):  # type: ignore[no-untyped-def]  # types: `_SIGNATURE`
     """Add each row's leaf in every tree to the row's outputs, tree by tree in float32 as XGBoost does.
 
     `bits` is `rows` viewed as integers, `numbers` is `nodes` viewed as floats. If a leading row's path through a tree
@@ -218,7 +218,7 @@ def _nodes(forest: Forest) -> npt.NDArray[np.int32]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledTrees:
-    """The trees of one booster, for rows of `forest.features` features."""
+    """The trees of one booster, ready for evaluation: the checked forest, and its nodes in the layout of `_nodes`."""
 
     forest: Forest
     nodes: npt.NDArray[np.int32]
@@ -243,7 +243,7 @@ class CompiledTrees:
         return cls.made_of(forest)
 
     def one(self, row: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        """Return the outputs (outputs,) of one row (k,), before calibration."""
+        """Return the outputs of one row (k,), before calibration."""
         answer: npt.NDArray[np.float64] = self.rows(row.reshape(1, -1))[0]
         return answer
 

@@ -171,7 +171,9 @@ def _size(tree: Value) -> int:
     return size
 
 
-def _joined(trees: Sequence[Value], key: str, sizes: IntArray, dtype: str) -> npt.NDArray[Any]:  # of `dtype`
+def _joined(
+    trees: Sequence[Value], key: str, sizes: IntArray, dtype: str
+) -> npt.NDArray[Any]:  # with element type `dtype`
     """Return the array `key` of all trees, concatenated."""
     written = np.dtype(dtype).newbyteorder(">")
     parts = [tree[key] for tree in trees]
