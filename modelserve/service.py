@@ -77,7 +77,7 @@ class Service:
     ) -> Answered:
         """Recommend a target for each job, and log the answer; `call_json` is the request body as received.
 
-        Feedback that is new in the store is learned from first.
+        Before that, the models learn from the feedback that is new in the store.
         """
         call = self._call(answer_id, body.trace)
         check_jobs(body.jobs, call.trace, caller)

@@ -26,9 +26,10 @@ PARTS_LIMIT: Final = 100_000
 VALUES_LIMIT: Final = 600_000
 FIELDS_LIMIT: Final = 100
 ROWS_LIMIT: Final = 10_000
-"""Limits on every body (lists and objects; values; fields of one object; length of one list).
+"""Maximum number of items in one list of a body.
 
-A valid body has up to ten thousand rows with about sixty values and a few objects each.
+`PARTS_LIMIT`, `VALUES_LIMIT` and `FIELDS_LIMIT` are the maximum numbers of lists and objects in a body, of values in a
+body, and of fields in one object. A valid row has about sixty values and a few objects.
 """
 
 TOGETHER: Final = 8
@@ -75,7 +76,10 @@ class JsonBody(Generic[Body]):
         return self._checked(data)
 
     def _checked(self, data: bytes) -> tuple[Body, bytes]:
-        """Return the parsed body and its JSON, in which 3 may have replaced 3.0."""
+        """Parse a body; return it and its JSON.
+
+        If an integer field holds a float such as 3.0, all whole floats are replaced by integers first.
+        """
         try:
             return self._read(data, strict=True), data
         except ValidationError as error:
@@ -103,8 +107,8 @@ def whole(value: object) -> object:
 def check_size(data: bytes, *, status: int) -> None:
     """Raise `Refusal` if a body has more values, lists or objects than any valid body can have.
 
-    Validation takes microseconds for each invalid value, and a body can hold millions of them, which would block the
-    worker. So they are counted before validation.
+    Validation takes microseconds for each invalid value, so a body with millions of them would block the worker. Values
+    are therefore counted before validation.
     """
     if data.count(b"{") + data.count(b"[") > PARTS_LIMIT or data.count(b",") > VALUES_LIMIT:
         raise _too_much(status, "the body", f"{PARTS_LIMIT} lists and objects, and {VALUES_LIMIT} values")
@@ -189,7 +193,7 @@ class _Begun:
             step: Callable[[], Any]  # Any: internal to the event loop
             try:
                 step = partial(self._begun.send, (yield awaited))
-            except BaseException as error:  # the call was cut off or timed out
+            except BaseException as error:  # for example a timeout
                 step = partial(self._begun.throw, error)
             try:
                 awaited = step()

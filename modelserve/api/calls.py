@@ -67,7 +67,7 @@ class Slots:
         return waiting.result()
 
     def close(self) -> None:
-        """Shut the thread pool down: waiting calls are cancelled, and no further call starts."""
+        """Cancel waiting calls and accept no further ones; running calls go on."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _release(self, _: Future[Answer]) -> None:
@@ -76,7 +76,7 @@ class Slots:
 
 
 BURST_S: Final = 1.0
-"""Seconds of unused calls that a caller may save up and then make at once."""
+"""Capacity of a token bucket, in seconds of the call rate: a caller may make so many unused calls at once."""
 
 
 class Rates:
@@ -193,7 +193,7 @@ class Call:
         self.started_s = time.perf_counter()
 
     def hold(self, size_bytes: int, limit_bytes: int) -> None:
-        """Record how much of the request body is in memory; `release` takes it back.
+        """Record how many bytes of the request body are in memory; `release` sets the number back to 0.
 
         Raises
         ------

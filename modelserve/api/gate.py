@@ -80,7 +80,7 @@ class AccessLog:
 
 
 def json_line(call: Call, duration_s: float, at_s: float) -> str:
-    """Return a call's log line as JSON; only values that the service does not make itself are escaped."""
+    """Return a call's log line as JSON; for speed, only values that come from outside the service are escaped."""
     caller = "null" if call.caller is None else _quoted(call.caller.name)
     trace = call.traceparent
     return (

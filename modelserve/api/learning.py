@@ -54,7 +54,7 @@ async def drift(request: Request) -> Response:
 
 
 async def modes(request: Request) -> Response:
-    """Return the mode (observe or enforce) of each place where one is set, the brakes, and the savings."""
+    """Return the modes (observe or enforce) that are set, the brakes, and the resources that finished jobs saved."""
     call = call_of(request)
     caller = call.allowed(Scope.PREDICT)
     return json_response(await call.desk.slots.run(partial(call.service.read_modes, caller)))

@@ -104,7 +104,7 @@ EVERYWHERE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One method of one path.
+    """One operation of the HTTP interface: a method of a path.
 
     Attributes
     ----------

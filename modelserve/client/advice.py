@@ -1,4 +1,4 @@
-"""Convert a scheduler's jobs to rows of a call, and check the rows of the response and convert them to recommendations.
+"""Convert a scheduler's jobs to rows of a call, and the checked rows of the response to recommendations.
 
 If a row fails a check, its job keeps its request. A response about other jobs is an error. Called by
 `modelserve.client.asynchronous` and `modelserve.client.http_scale`.
@@ -76,9 +76,9 @@ def row_of(job: Job) -> RecommendJob:
 
 
 def rows_of(jobs: Iterable[Job]) -> tuple[list[RecommendJob | None], list[str]]:
-    """Return a row for each job, and a reason for each job.
+    """Return two lists: a row for each job, and a reason for each job why it cannot be sent.
 
-    The row is None if the service would refuse the job; the reason is "" if it would not.
+    For a valid job the reason is ""; for a job that the service would refuse, the row is None.
     """
     rows: list[RecommendJob | None] = []
     notes = []

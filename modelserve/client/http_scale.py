@@ -29,7 +29,7 @@ __all__ = ["HttpScale"]
 PATH: Final = "/v1/recommendations"
 ANSWER_BYTES: Final = 65_536
 ANSWER_BYTES_PER_JOB: Final = 4_096
-"""Maximum size of an answer: `ANSWER_BYTES`, and this for each job. The service writes about 700 bytes a job."""
+"""Maximum bytes of an answer for each job, in addition to `ANSWER_BYTES`; the service writes about 700 for a job."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class HttpScale:
     A call raises no error and returns a recommendation for every job. If no valid answer comes in time, a job keeps its
     request, with the reason `predictor_unavailable` and the cause in the note. No target is above its request, or below
     the lower bound in the answer. An answer by an older model version than the last one is used, with a note, since it
-    may be a rollback. The simulator uses this class as an `advice.Scale`.
+    may be a rollback. It is a `scheduler_core.recommendations.Scale`.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ State = Literal["closed", "open", "half_open"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """Maximum seconds to connect, to get the response of one try after that, and for a method with all its tries."""
+    """Maximum seconds: to connect, for the response of one try once connected, and for a method with all its tries."""
 
     connect_s: float = 1.0
     answer_s: float = 10.0

@@ -14,9 +14,9 @@ from typing import Final
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 30.0
 STEADY_S: Final = 60.0
-"""Minimum run time in seconds after which a dead process restarts after the first pause again.
+"""Run time in seconds above which a dead process restarts after `FIRST_PAUSE_S`.
 
-If it ran for less, the pause before the restart doubles with every death.
+After shorter runs, the pause before each restart is twice the last one, up to `LONGEST_PAUSE_S`.
 """
 
 HUNG_S: Final = 60.0

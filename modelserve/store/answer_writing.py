@@ -1,4 +1,4 @@
-"""Write records into the stored answer log, and delete the oldest records beyond a number and a total size.
+"""Write records into the stored answer log, and delete its oldest records to limit their number and total size.
 
 Called by `answer_log`, which has the queue, and by `writer_process`.
 """
@@ -78,7 +78,7 @@ def _insert_by(paramstyle: str, rows: int) -> str:
 
 
 def prune_answers(store: Store, kept: int, kept_bytes: int, *, tally: "Tally | None" = None) -> int:
-    """Delete the oldest records beyond `kept` records or `kept_bytes` bytes in all; return the number deleted.
+    """Delete the oldest records until at most `kept` records and `kept_bytes` bytes remain; return the number deleted.
 
     `tally` knows the total size from earlier prunings; without it, the sizes of all records are read from an index.
 
@@ -138,7 +138,7 @@ class Tally:
 
 def _summed(connection: Connection, first: int, last: int) -> dict[int, int]:
     """Return the total size of each non-empty block from `first` to `last`, read from an index."""
-    # A literal: with parameters, PostgreSQL does not see that SELECT and GROUP BY have the same expression.
+    # A literal: PostgreSQL takes an expression with parameters in SELECT and its copy in GROUP BY for different ones.
     block = (ANSWERS.c.n // literal_column(str(BLOCK), Integer)).label("block")
     asked = select(block, func.sum(ANSWERS.c.weight)).where(
         ANSWERS.c.n >= first * BLOCK, ANSWERS.c.n < (last + 1) * BLOCK

@@ -88,7 +88,7 @@ def newest_answers(
     limit: int = SPAN,
     limit_bytes: int = sys.maxsize,
 ) -> Iterator[AnswerRecord]:
-    """Yield matching records, the newest first.
+    """Yield the records that match all conditions, the newest first.
 
     At most `PAGE_BYTES` or one record is in memory at a time.
 
@@ -161,7 +161,7 @@ def answer_contexts(
 def _records(
     store: Store, found: Iterable[tuple[int, int]], parts: Sequence[Part], limit_bytes: int = sys.maxsize
 ) -> Iterator[AnswerRecord]:
-    """Yield the records `found` (number, size), read in steps; records deleted meanwhile are skipped."""
+    """Read and yield the records in `found`, pairs of record number and size; skip records deleted meanwhile."""
     columns = [ANSWERS.c[name] for name in FIELDS if name not in PARTS or name in parts]
     for page in _pages(found, limit_bytes):
         asked = select(*columns).where(ANSWERS.c.n.in_(page)).order_by(ANSWERS.c.n.desc())

@@ -17,9 +17,9 @@ __all__ = ["Brake", "Erasure", "ModeSet", "Reset", "controls_between", "write_br
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeSet:
-    """A mode (observe or enforce) set for a place: trace, cluster, task type and group.
+    """A mode (observe or enforce), set for a combination of trace, cluster, task type and group.
 
-    An empty cluster, task type or group means all; an empty mode means that the place's mode was unset.
+    An empty cluster, task type or group means all; an empty mode means that the mode was unset.
     """
 
     trace: str

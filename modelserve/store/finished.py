@@ -40,6 +40,7 @@ class Finished:
     """One finished job: its report, and the predictions for it by the models at the time of the report.
 
     Requests, allocations and use are per instance; None means unknown. The store assigns `seq`, the change number.
+    `digest` is a hash of the report: a repeated report has the same, a contradictory report of the same job another.
     """
 
     trace: str

@@ -23,7 +23,7 @@ _BATCH: Final = 500
 
 
 def known_digests(store: Store, identities: Iterable[Identity]) -> dict[Identity, str]:
-    """Return the digest of the stored report of each job that is stored already.
+    """Return the digest (hash) of the stored report of each job that is stored already.
 
     Raises
     ------
@@ -45,7 +45,7 @@ class Report:
 
 
 def reports_of(store: Store, jobs: Iterable[tuple[str, str, str]]) -> dict[tuple[str, str, str], list[Report]]:
-    """Return the stored reports of jobs on any cluster, by trace, job id and role.
+    """Return the stored reports of jobs on any cluster, keyed by trace, job id and role.
 
     Raises
     ------

@@ -107,9 +107,9 @@ MODES: Final = Table(
     *_text("trace", "cluster", "task_type", "group", "mode", "caller"),
     Column("at", Float(53), nullable=False),
 )
-"""Modes that were set. The latest row of a place (trace, cluster, task type, group) is in force.
+"""Modes that were set. For each combination of trace, cluster, task type and group, the latest row is in force.
 
-An empty cluster, task type or group means all; an empty mode means that the place's mode was unset.
+An empty cluster, task type or group means all; an empty mode means that the mode was unset.
 """
 
 RESETS: Final = Table(
