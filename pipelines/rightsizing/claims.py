@@ -1,6 +1,6 @@
-"""Claims of recurring jobs: request, measured need and target per owner and request.
+"""Claims of recurring jobs. A claim is one distinct request of one owner, with its measured use and a smaller target.
 
-Pure functions on canonical frames; the floors are those of Algorithm 1. Output rows are built in `rows`. Called by
+Targets are bounded below by the floors (peak use plus margin) of `taut recommend`. `rows` builds the output. Called by
 `rows` and by `taut rightsize`.
 """
 
@@ -28,21 +28,23 @@ MEASURES: Final = {
     "gpus": "used_gpus",
     "gpu_mem_gib": "gpu_mem_max_gib",
 }
-"""Measured column of each need: mean over a run for CPU and GPU, largest peak over instances for memory."""
+"""Column of `usage` with the measured use of each resource: the mean over a run for CPU and GPU, the largest peak over
+instances for memory."""
 
 EVIDENCE: Final = {"group": ("cluster", "group", "role"), "user": ("cluster", "user", "task_type", "role")}
-"""Evidence for a floor: runs of the group in the role; if too few, runs of the user with the type and role."""
+"""Key columns of the runs from which a target is derived: the group's runs in the same role; if those are too few, the
+user's runs of the same type and role."""
 
 OWNERS: Final = ("cluster", "group", "user", "task_type", "role")
 LEVELS: Final = ("p95", "peak")
 STEPS: Final = {"cpu_cores": 0.1, "mem_gib": 0.1}
-"""Rounding steps of targets, upwards; GPU targets use the policy's grid."""
+"""Steps to which targets are rounded up; GPU targets are rounded up to multiples of the policy's `gpu_grid`."""
 
 ROUNDING_SLACK: Final = 1e-9
 
 
 def submitted(jobs: pl.DataFrame, *, since: datetime | None, until: datetime | None) -> pl.DataFrame:
-    """Return the jobs submitted in [since, until)."""
+    """Return the jobs submitted from `since` (inclusive) to `until` (exclusive)."""
     return jobs.filter(
         *([] if since is None else [pl.col("submit_ts") >= since]),
         *([] if until is None else [pl.col("submit_ts") < until]),
@@ -50,10 +52,10 @@ def submitted(jobs: pl.DataFrame, *, since: datetime | None, until: datetime | N
 
 
 def measured_runs(jobs: pl.DataFrame, usage: pl.DataFrame) -> pl.DataFrame:
-    """Return the jobs that ran, with their use and instance-hours.
+    """Return the jobs that ran, with their measured use and instance-hours.
 
-    Parameter servers count as not measured, because the traces measure them with their workers' sensors. Running jobs
-    count as not measured, because their peak may come later. The order of rows does not matter.
+    Parameter servers count as not measured, because the traces report their workers' measurements for them. Running
+    jobs count as not measured, because their use may still rise. The order of rows does not matter.
 
     Raises
     ------
@@ -77,12 +79,12 @@ def measured_runs(jobs: pl.DataFrame, usage: pl.DataFrame) -> pl.DataFrame:
 
 
 def sized_claims(runs: pl.DataFrame, policy: ShrinkPolicy) -> pl.DataFrame:
-    """Return one row per owner and request: need, target and reason of each resource.
+    """Return one row per owner and request: measured use, target and reason for each resource.
 
     Columns: `OWNERS`, `gpu_type`, `REQUESTS`; `runs`, `measured_runs`, `instances` (the mean), `hours`, `seen_ts`;
-    `evidence` (`group`, `user` or null) and `evidence_runs`; `<resource>_p95`, `_peak`, `_target` and `_reason`. For
-    GPUs the need is the larger of the busy share and the share of memory used. A need is given if any run was measured;
-    a target needs `min_runs` measured runs.
+    `evidence` (`group`, `user` or null) and `evidence_runs`; `<resource>_p95`, `_peak`, `_target` and `_reason`. `_p95`
+    and `_peak` are the 95th percentile and the maximum of use over runs, null if no run was measured; use of GPUs is
+    the larger of the busy fraction and the fraction of memory used. A smaller target requires `min_runs` measured runs.
     """
     claims = runs.group_by(*OWNERS, "gpu_type", *REQUESTS, maintain_order=True).agg(
         runs=pl.len(),
@@ -113,10 +115,10 @@ def sized_claims(runs: pl.DataFrame, policy: ShrinkPolicy) -> pl.DataFrame:
 
 
 def _with_evidence(claims: pl.DataFrame, runs: pl.DataFrame, min_runs: int) -> pl.DataFrame:
-    """Join the measured use of its group to each claim, or of its user if the group has too few runs."""
+    """Join to each claim the measured use of its group, or of its user if the group has fewer than `min_runs` runs."""
     known = claims
     for whose, keys in EVIDENCE.items():
-        # Null keys join nothing: unknown groups and users are not one group.
+        # Null keys do not match in the join: jobs without a known group or user must not be pooled.
         known = known.join(_measured(runs, keys, whose), on=list(keys), how="left")
     enough = {whose: pl.col(f"{whose}_runs").fill_null(0) >= max(min_runs, 1) for whose in EVIDENCE}
     chosen = pl.when(enough["group"]).then(pl.lit("group")).when(enough["user"]).then(pl.lit("user"))
@@ -150,12 +152,12 @@ def _of_evidence(what: str) -> pl.Expr:
 
 
 def _best_known(what: str) -> pl.Expr:
-    """Return the value of the evidence; without enough evidence the group's value, else the user's."""
+    """Return column `what` of the chosen evidence; if neither has enough runs, the group's value, else the user's."""
     return pl.coalesce(_of_evidence(what), f"group_{what}", f"user_{what}")
 
 
 def _needs(known: pl.DataFrame, level: str, device_gib: FloatArray) -> FloatArray:
-    """Return the need per resource (n, 3), NaN if unknown."""
+    """Return the use of each resource at a level (`p95` or `peak`), shape (claims, 3); NaN if unknown."""
     cpu_cores, mem_gib, gpus, gpu_mem_gib = (_column(known, f"{need}_{level}") for need in MEASURES)
     return np.column_stack([cpu_cores, mem_gib, np.maximum(gpus, gpu_mem_gib / device_gib)])
 
@@ -176,7 +178,7 @@ def _floors(known: pl.DataFrame, device_gib: FloatArray, policy: ShrinkPolicy) -
 def _targets(
     requests: FloatArray, floors: FloatArray, policy: ShrinkPolicy
 ) -> tuple[FloatArray, npt.NDArray[np.object_]]:
-    """Return targets (n, 3) and their reasons; a resource without a request is NaN and has no reason."""
+    """Return targets and reasons, both of shape (claims, 3); NaN and no reason for a resource without a request."""
     rounded = np.column_stack(
         [*(_up(floors[:, r], STEPS[name]) for r, name in enumerate(RESOURCES[:2])), _shares(floors[:, 2], policy)]
     )
@@ -197,12 +199,12 @@ def _targets(
 
 
 def _shares(floors: FloatArray, policy: ShrinkPolicy) -> FloatArray:
-    # A job that requests GPUs keeps at least one step of a GPU.
+    # A job that requests GPUs keeps at least one grid step of a GPU.
     return np.maximum(round_up_gpus(floors, policy.gpu_grid), policy.gpu_grid)
 
 
 def _up(values: FloatArray, step: float) -> FloatArray:
-    """Round up to whole steps, at least one."""
+    """Round up to a multiple of `step`, at least one step."""
     steps: FloatArray = np.maximum(np.ceil(values / step - ROUNDING_SLACK), 1.0)
     return np.round(steps * step, 12)
 

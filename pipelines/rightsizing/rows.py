@@ -21,7 +21,7 @@ KEYS_OF: Final[dict[By, tuple[str, ...]]] = {
     "user": ("cluster", "user", "role"),
     "type": ("cluster", "task_type", "role"),
 }
-"""Dimension of a row. Jobs without a group are grouped by user and type; roles always stay separate."""
+"""Key columns of rows by dimension. Jobs without a group are grouped by user and type; each role has its own row."""
 
 HIGH_SHARE: Final = 0.5
 MEDIUM_SHARE: Final = 0.9
@@ -35,21 +35,23 @@ PER_RESOURCE: Final = ("", "_p95", "_peak", "_target", "_reason", "_reclaimable_
 
 
 def rightsized(jobs: pl.DataFrame, usage: pl.DataFrame, by: By, policy: ShrinkPolicy) -> pl.DataFrame:
-    """Return one row per role of a group, user or type, worst first; amounts are per instance, hours of all instances.
+    """Return one row per group, user or type and role, largest over-claim first.
 
-    By group, amounts are those of the request with the most instance-hours (`requests` counts all requests). By user
-    and by type, each request is sized by its own group, and amounts are means over instance-hours of requests with
-    enough measured runs; needs are capped at the request. The reason is `shrunk` if enough is reclaimed in total, else
-    the reason of the largest unchanged claim.
+    Amounts are per instance; hours are summed over instances.
 
-    `evidence` is the source of the targets: `group`; `user` (same type and role) if the group has too few runs;
-    `group+user` if both occur in a row by user or type; null if all have too few, and requests stay unchanged.
-    `evidence_runs` counts the runs of that source by group; by user and type it counts the row's measured runs with a
-    target. Without evidence it counts measured runs. `measured_runs` are the row's own. A row with fewer than the
-    policy's `min_runs` is not `recurring`: it comes last, with severity `low`.
+    By group, amounts are those of the request with the most instance-hours; `requests` is the number of different
+    requests. By user and by type, each request gets the target of its own group, and amounts are means over the
+    requests with enough measured runs, weighted by instance-hours; use above the request counts as the request. The
+    reason is `shrunk` if enough is reclaimed in total, else the reason of the largest unchanged request.
 
-    `dominant` is the resource of which the row holds the largest share; `share` is the row's reclaimable part of all
-    requested hours of that resource in the trace. `age_days` is the time from its last run to the trace's last run.
+    `evidence` names the runs from which targets are derived: `group`; `user` (same type and role) if the group has too
+    few runs; `group+user` if both occur in a row by user or type; null if both have too few, so that requests stay
+    unchanged. `evidence_runs` is, by group, the number of these runs; by user and type, the row's number of measured
+    runs with a target; without evidence, the number of measured runs. `measured_runs` is the number of the row's own
+    measured runs. A row with fewer than the policy's `min_runs` is not `recurring`: it comes last, with severity `low`.
+
+    `share` is the row's reclaimable hours of a resource divided by all requested hours of it in the trace; `dominant`
+    is the resource with the largest share. `age_days` is the time from its last run to the trace's last run.
 
     Raises
     ------
@@ -60,7 +62,7 @@ def rightsized(jobs: pl.DataFrame, usage: pl.DataFrame, by: By, policy: ShrinkPo
         loners_user=pl.when(pl.col("group").is_null()).then(pl.col("user")),
         loners_type=pl.when(pl.col("group").is_null()).then(pl.col("task_type")),
     )
-    # Largest first, so `first` is the most common request.
+    # Sort by instance-hours, largest first, so that `first` returns the request with the most instance-hours.
     ordered = claims.sort("hours", "runs", *REQUESTS, "gpu_type", "user", "group", descending=True, nulls_last=True)
     amounts = _usual if by == "group" else _means
     rows = ordered.group_by(KEYS_OF[by], maintain_order=True).agg(
@@ -105,17 +107,20 @@ def _evidence_of_all() -> dict[str, pl.Expr]:
 
 
 def _usual(name: str) -> dict[str, pl.Expr]:
-    """Return the request, needs and target of the first claim."""
+    """Return request, measured use and target of the claim with the most instance-hours (the first)."""
     return {name: pl.col(f"req_{name}").first(), **{f"{name}{of}": pl.col(f"{name}{of}").first() for of in SIZES}}
 
 
 def _means(name: str) -> dict[str, pl.Expr]:
-    """Return means over instance-hours of claims with a target; without any, of claims with a need; else of all."""
+    """Return means over claims, weighted by instance-hours.
+
+    They are over the claims with a target; if there is none, over those with measured use; else over all.
+    """
     request, known = pl.col(f"req_{name}"), pl.col(f"{name}_peak").is_not_null()
     sure = known & (pl.col(f"{name}_reason") != str(Reason.COLD_START))
     told = pl.when(sure.any()).then(sure).otherwise(known | ~known.any())
     weight = pl.when(told).then("hours").filter(request.is_not_null())
-    # Use above the request does not depend on the request.
+    # Use above the request counts as the request.
     sizes = {of: pl.min_horizontal(pl.col(f"{name}{of}"), request) for of in SIZES}
     sizes = {of: pl.when(pl.col(f"{name}{of}").is_not_null()).then(each) for of, each in sizes.items()}
     return {
@@ -127,14 +132,14 @@ def _means(name: str) -> dict[str, pl.Expr]:
 
 
 def _mean(values: pl.Expr, weight: pl.Expr) -> pl.Expr:
-    """Return the weighted mean; for equal values exactly that value."""
+    """Return the weighted mean, clipped to the range of the values so that rounding does not change equal values."""
     counted = values.filter(weight.is_not_null())
     mean = (values * weight).sum() / weight.sum()
     return pl.min_horizontal(pl.max_horizontal(mean, counted.min()), counted.max())
 
 
 def _only(column: str) -> pl.Expr:
-    """Return the common value of a row's claims, null if they differ."""
+    """Return the value that all claims of a row have in a column, null if they differ."""
     return pl.when(pl.col(column).n_unique() == 1).then(pl.col(column).first()).alias(column)
 
 

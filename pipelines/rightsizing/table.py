@@ -15,18 +15,18 @@ __all__ = ["table_rows"]
 
 FIRST_AMOUNTS: Final = {"request": ("", 7), "target": ("_target", 6), "slack_h": ("_reclaimable_h", 8)}
 MORE_AMOUNTS: Final = {"p95": ("_p95", 5), "peak": ("_peak", 5)}
-"""Headings of the amounts, with the column suffix and width of each. Needs come last: a narrow terminal drops the last
-columns."""
+"""Headings of measured use, each with its column suffix and width. They are the last columns, which a narrow terminal
+leaves out first."""
 
 NAME_LENGTH: Final = 8
 ROLE_LENGTH: Final = 10
-"""Maximum length of a printed name; traces name users and groups by digests."""
+"""Maximum length of a printed name; longer names, such as digests of users and groups, are cut."""
 
-Named = Mapping[str, Any]  # a frame's row mixes texts, numbers and times
+Named = Mapping[str, Any]  # a row has texts, numbers and times
 
 
 def table_rows(rows: pl.DataFrame, by: By) -> list[dict[str, object]]:
-    """Return one line per requested resource of each row; amounts are texts, because units differ."""
+    """Return one line per row and requested resource; amounts are formatted as texts, because units differ."""
     return [
         {
             "severity": row["severity"],
@@ -52,7 +52,7 @@ def _amounts(row: Named, resource: str, shown: Mapping[str, tuple[str, int]]) ->
 
 def _name(row: Named, by: By) -> str:
     if by == "group" and row["group"] is None and row["user"] is not None:
-        return f"@{row['user']}"  # the user's jobs without a group
+        return f"@{row['user']}"  # a row of a user's jobs that have no group
     return str(row["task_type" if by == "type" else by] or "-")
 
 
@@ -74,5 +74,5 @@ def _percent(share: float | None) -> str:
 
 
 def _evidence(row: Named) -> str:
-    """Return the source of a row's targets and its number of runs."""
+    """Return the evidence for a row's targets as text: group or user, and the number of runs."""
     return f"{row['evidence'] or 'too few'} {row['evidence_runs']}"

@@ -1,6 +1,6 @@
-"""Statistics of a trace: one function and one query each, listed in `STATISTICS`, and compared with published numbers.
+"""Statistics of a trace, listed in `STATISTICS`; each is a function that runs one query.
 
-`verification` compares them; nothing is drawn here.
+`verification` compares them with published numbers; charts are elsewhere.
 Called by `taut stats` and by reports.
 """
 
@@ -200,4 +200,4 @@ _ALL: Final = (
 )
 
 STATISTICS: Final[dict[str, Statistic]] = {statistic.name: statistic for statistic in _ALL}
-"""Every statistic by name."""
+"""All statistics by name."""

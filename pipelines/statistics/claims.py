@@ -1,6 +1,6 @@
 """Requests and use: `sizes`, `request_fragmentation`, `over_claim*`, `request_and_use`, `use`, `resources_told`.
 
-Each is one query over the definitions of `pipelines.lake.views`; `pipelines.rightsizing` recommends new requests.
+Each is one query that uses the SQL of `pipelines.lake.views`; `pipelines.rightsizing` recommends new requests.
 Called through `pipelines.statistics`.
 """
 
@@ -83,7 +83,7 @@ _MEASURED: Final = f"""measured AS (
     SELECT * FROM job JOIN usage USING (trace, cluster, job_id, role) WHERE {CLAIMS_MEASURED})"""
 
 PROBABILITIES: Final = tuple(i / 100 for i in range(101))
-"""The probabilities at which `request_and_use` returns quantiles."""
+"""Probabilities of the quantiles that `request_and_use` returns."""
 
 
 def over_claim(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:

@@ -1,7 +1,7 @@
 """Machines and files: `machine_classes`, `capacity`, `utilisation_by_hour`, `utilisation_by_machine_type`, `files`.
 
-Each is one query, except `files`, which reads the manifest. Utilisation is over machine-hours, so that a machine
-sampled every minute counts as much as one sampled every hour; time zones are whole hours from UTC.
+Each is one query, except `files`, which reads the manifest. Utilisation is averaged over machine-hours, so that a
+machine sampled every minute counts as much as one sampled every hour. Time zones must be whole hours from UTC.
 Called through `pipelines.statistics`.
 """
 

@@ -54,7 +54,7 @@ def _without_status() -> dict[str, str]:
 
 
 TOP_SHARE: Final = 0.05
-"""The share of users that counts as the top."""
+"""Share of users that `user_concentration` counts as top users."""
 
 
 def group_recurrence(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:

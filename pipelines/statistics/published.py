@@ -1,6 +1,6 @@
 """Read the published numbers of the full traces and the samples from `data/published/*.toml`.
 
-Each has a population (`of`), the statistic that computes it, and its source; nothing is computed here.
+Each number has a population (`of`), the statistic that computes it, and its source; nothing is computed here.
 Called by `verification` and `taut stats --verify`.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["read_published"]
 FOLDER: Final = Path(__file__).resolve().parents[2] / "data" / "published"
 
 UNITS: Final = {"": 1.0, "%": 100.0, "h": 1 / 3600, "GPU-s": 3600.0}
-"""Printed units, and the factor from the statistic's own unit (share, seconds, GPU-hours)."""
+"""Factor from a statistic's own unit (share, seconds, GPU-hours) to each unit used in print."""
 
 _NUMBER: Final = re.compile(r"(?P<above>>?) ?(?P<digits>[0-9.,]*[0-9](?:e[+-]?[0-9]+)?) ?(?P<unit>\S*)")
 
@@ -30,7 +30,7 @@ class _Entry(BaseModel):
 
 
 class Population(_Entry):
-    """The rows that a number describes: row counts of tables of one trace and cluster, or several other populations."""
+    """The rows that a number describes: a trace, cluster and row counts of tables, or a union of populations."""
 
     trace: str
     what: str
@@ -41,7 +41,7 @@ class Population(_Entry):
 
 
 class PublishedRow(_Entry):
-    """Published numbers by column that one row of a statistic must reproduce; with `add`, the sum of several rows."""
+    """Published numbers by column, to be reproduced by one row of a statistic or, with `add`, by a sum of rows."""
 
     of: str
     statistic: str
@@ -79,7 +79,7 @@ class Published(_Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printed:
-    """A printed number: value, unit factor, half a unit of its last digit, and whether it is a lower bound (`> 3`)."""
+    """A printed number: value, half a unit of its last digit, unit factor, and whether it is a lower bound (`> 3`)."""
 
     value: float
     half_digit: float
@@ -107,12 +107,12 @@ def printed(text: str) -> Printed | None:
 
 
 def read_published(folder: Path = FOLDER) -> Published:
-    """Read every `*.toml` of a folder; a file may name populations of another file.
+    """Read every `*.toml` file in a folder; a file may refer to populations of another file.
 
     Raises
     ------
     SourceError
-        If there is no file, or a file is not valid or names an unknown population.
+        If there is no file, or a file is not valid or refers to an unknown population.
     """
     read = [_read(path) for path in sorted(folder.glob("*.toml"))]
     if not read:

@@ -1,7 +1,6 @@
-"""Run the query of a statistic: one SELECT over one trace in bounded memory, split by named dimensions.
+"""Run the query of a statistic: one SELECT on one trace, in bounded memory, split by dimensions such as `user`.
 
-The statistics are in the modules named after their subject; the lake opens the connection.
-Called by these modules.
+The lake opens the connection. Called by the modules of this folder that define statistics.
 """
 
 import re
@@ -18,7 +17,7 @@ from pipelines.lake.lake import Lake
 from pipelines.lake.views import EXACT, GPU_HOURS, GPUS, INSTANCE_HOURS, total
 
 By = str | Sequence[str] | None
-"""The dimensions that split a statistic: one name, several, or None."""
+"""The dimensions by which a statistic is split: one name, several, or None (not split)."""
 
 _LONG_NUMBER: Final = re.compile(r"(\d{12})[\d.]{12,}")
 
@@ -48,12 +47,12 @@ JOB_DIMENSIONS: Final[dict[str, str]] = {
         WHEN gpus < 5 THEN '3-4' WHEN gpus < 9 THEN '5-8' WHEN gpus < 17 THEN '9-16' WHEN gpus < 65 THEN '17-64'
         WHEN gpus IS NOT NULL THEN '65+' END AS ENUM{_SIZE_CLASSES})""",
 }
-"""The dimensions of jobs, as SQL: canonical columns, the local month of submission, whether GPUs are requested
-(`device`), and how many by one instance (`req_gpus`, in classes `request_class`) and by all instances (`size`)."""
+"""Dimensions of jobs with their SQL: canonical columns; the local month of submission; whether GPUs are requested
+(`device`); GPUs requested by one instance (`req_gpus`, classes in `request_class`) and by all instances (`size`)."""
 
 
 ZONE: Final = "local_zone($trace)"
-"""SQL of the time zone for hours and days of the trace, as its manifest states it."""
+"""SQL of the time zone for the trace's local hours and days, taken from its manifest."""
 
 
 JOB_ROWS: Final = f"""job AS (
@@ -65,7 +64,7 @@ JOB_ROWS: Final = f"""job AS (
 
 
 class Split:
-    """The dimensions that split a query, as pieces of SQL."""
+    """The dimensions by which a query is split, with the SQL fragments for its SELECT."""
 
     def __init__(self, by: By, dimensions: Mapping[str, str]) -> None:
         self.names = () if by is None else (by,) if isinstance(by, str) else tuple(dict.fromkeys(by))
@@ -76,22 +75,22 @@ class Split:
 
     @property
     def defined(self) -> str:
-        """Return `expression AS "name", ` for each dimension, for the beginning of a SELECT."""
+        """Return `expression AS "name", ` for each dimension, to begin a SELECT list."""
         return "".join(f'{self._dimensions[name]} AS "{name}", ' for name in self.names)
 
     @property
     def listed(self) -> str:
-        """Return `"name", ` for each dimension."""
+        """Return `"name", ` for each dimension, to begin a SELECT list of an outer query."""
         return "".join(f'"{name}", ' for name in self.names)
 
     @property
     def window(self) -> str:
-        """Return the window over all rows with equal dimensions."""
+        """Return the SQL window of all rows with equal values of the dimensions."""
         return f"PARTITION BY {self.listed[:-2]}" if self.names else ""
 
 
 def run_query(lake: Lake, sql: str, *, trace: str, cluster: str | None) -> pl.DataFrame:
-    """Run one SELECT over the lake's tables; `$trace` and `$cluster` (null: all) are its parameters.
+    """Run one SELECT on the lake's tables with the parameters `$trace` and `$cluster` (null: all clusters).
 
     Raises
     ------
@@ -119,15 +118,18 @@ def mean(value: str) -> str:
 
 
 def quantiles(value: str) -> str:
-    """Return the SQL of the list of continuous quantiles at `PERCENTS`; `percentiles` unpacks it."""
+    """Return the SQL of the list of continuous quantiles at `PERCENTS`, which `percentiles` splits into columns."""
     return f"quantile_cont(CAST({value} AS DOUBLE), [{', '.join(str(p / 100) for p in PERCENTS)}])"
 
 
 def percentiles(unit: str, of: str = "q") -> str:
-    """Return the SQL that unpacks the list `of` quantiles into columns `p5_<unit>` to `p99_<unit>`."""
+    """Return the SQL that splits a list of quantiles into columns `p5_<unit>` to `p99_<unit>`.
+
+    `of` is the name of the list.
+    """
     return ", ".join(f"{of}[{i}] AS p{percent}_{unit}" for i, percent in enumerate(PERCENTS, start=1))
 
 
 def share_of_gpu_hours(where: str) -> str:
-    """Return the SQL of the share of GPU-hours in jobs for which `where` holds; null if there are no GPU-hours."""
+    """Return the SQL of the share of GPU-hours that jobs matching `where` have; null if there are no GPU-hours."""
     return f"coalesce({total('gpu_hours', where)}, 0) / nullif({total('gpu_hours')}, 0)"

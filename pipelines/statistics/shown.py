@@ -1,6 +1,6 @@
-"""Lay out statistics and comparisons for a screen: few wide rows are transposed, and differences come first.
+"""Lay out statistics for a terminal (a few wide rows are transposed), and comparisons with published numbers.
 
-No figure is computed here; JSON and CSV output uses the frames directly. Called by `taut stats`.
+No statistic is computed here; JSON and CSV output uses the frames directly. Called by `taut stats`.
 """
 
 import textwrap
@@ -14,9 +14,9 @@ from pipelines.statistics import STATISTICS
 __all__ = ["listed_lines", "listing", "screen_rows", "tally", "together", "verdict_lines"]
 
 WIDEST: Final = 10
-"""Rows with more columns than this are transposed: one line for each column."""
+"""Maximum number of columns of a table that is not transposed."""
 UPRIGHT_ROWS: Final = 8
-"""The most rows that fit side by side when transposed."""
+"""Maximum number of rows of a table that is transposed; more do not fit side by side."""
 
 READ_WIDTH: Final = 118
 _SHORT: Final = ("verdict", "published", "found")
@@ -24,7 +24,7 @@ _RANKS: Final = {"off": 0, "match": 1, "not computable": 2}
 
 
 def listing() -> list[dict[str, object]]:
-    """Return one row for each statistic: name, title, unit, dimensions and definition."""
+    """Return one row per statistic: name, title, unit, dimensions and definition."""
     return [
         {
             "name": each.name,
@@ -38,7 +38,7 @@ def listing() -> list[dict[str, object]]:
 
 
 def listed_lines() -> list[str]:
-    """Return the statistics as lines: name, title and unit, then the definition and the dimensions."""
+    """Return lines of text for each statistic: name, title and unit, then the definition and the dimensions."""
     lines = []
     for each in STATISTICS.values():
         lines += [f"{each.name}: {each.title} ({each.unit})", f"    {each.definition}"]
@@ -48,9 +48,9 @@ def listed_lines() -> list[str]:
 
 
 def screen_rows(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame | list[dict[str, object]]:
-    """Return the rows for a table; a few wide rows are transposed into columns headed by their dimensions.
+    """Return the rows to print; a few wide rows are transposed, with their dimensions as column headings.
 
-    Rows whose dimensions do not distinguish them are not transposed.
+    Rows are not transposed if two of them have equal dimensions.
     """
     if rows.width <= WIDEST or rows.height > UPRIGHT_ROWS:
         return rows
@@ -62,13 +62,13 @@ def screen_rows(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame | list[
 
 
 def together(answers: Iterable[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
-    """Return several statistics as one frame; the column `statistic` names each row's statistic."""
+    """Join the rows of several statistics to one frame; the column `statistic` names each row's statistic."""
     named = [rows.select(pl.lit(name).alias("statistic"), pl.all()) for name, rows in answers]
     return pl.concat(named, how="diagonal_relaxed") if named else pl.DataFrame()
 
 
 def verdict_rows(checked: pl.DataFrame) -> list[dict[str, object]]:
-    """Return comparisons for a table: differences first, then matches, then numbers that cannot be computed."""
+    """Return comparisons as table rows: differences first, then matches, then numbers that cannot be computed."""
     ordered = checked.sort(pl.col("verdict").replace_strict(_RANKS, return_dtype=pl.Int8), maintain_order=True)
     return [
         {name: row[name] for name in ("trace", "of", "what", "published", "found")}
@@ -78,7 +78,7 @@ def verdict_rows(checked: pl.DataFrame) -> list[dict[str, object]]:
 
 
 def verdict_lines(checked: pl.DataFrame) -> list[str]:
-    """Return comparisons as lines, grouped by population: differences first, then matches.
+    """Return comparisons as lines of text, grouped by population: differences first, then matches.
 
     Numbers that cannot be computed come last, grouped by reason.
     """
@@ -111,7 +111,7 @@ def tally(checked: pl.DataFrame) -> str:
 def _together(
     rows: Sequence[Mapping[str, object]], *names: str
 ) -> Iterable[tuple[tuple[object, ...], list[Mapping[str, object]]]]:
-    """Return the rows by the values of some columns, in the order in which these first appear."""
+    """Group rows by the values of the columns `names`, in order of first appearance."""
     groups: dict[tuple[object, ...], list[Mapping[str, object]]] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in names), []).append(row)

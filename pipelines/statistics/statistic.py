@@ -1,4 +1,4 @@
-"""The type of a statistic (function, title, needed columns), and its answer: rows, or the reason why there are none.
+"""The type of a statistic (function, title, needed columns), and of its result: rows, or the reason for having none.
 
 `pipelines.statistics` lists the statistics. Called by that package, `taut stats` and reports.
 """
@@ -14,7 +14,7 @@ from pipelines.lake.lake import Lake
 from pipelines.statistics.query import By
 
 Compute = Callable[[Lake, str, By, str | None], pl.DataFrame]
-"""`(lake, trace, by, cluster) -> rows`."""
+"""Function that computes a statistic: `(lake, trace, by, cluster) -> rows`."""
 
 NULL_REASONS: Final = {
     "queue_s": "no queueing delay is known: jobs start when submitted, or have no start",
@@ -34,7 +34,7 @@ class Unanswerable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The rows of a statistic and their cluster (None: all); if there are no rows, `unanswerable` has the reason."""
+    """The result of a statistic: rows, their cluster (None: all), and the reason if there are no rows."""
 
     rows: pl.DataFrame
     cluster: str | None = None
@@ -52,21 +52,21 @@ class Statistic:
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     by: tuple[str, ...] = ()
     adds_up: bool = True
-    """True if rows of several clusters are summed; alternative clusters must not be summed."""
+    """Whether the statistic sums rows of several clusters, which is wrong for clusters that are alternatives."""
     otherwise: str = ""
-    """The reason for no rows if the needed columns are not null."""
+    """Reason to give if there are no rows although the needed columns have values."""
 
     @property
     def definition(self) -> str:
-        """Return the function's docstring as one paragraph, without references."""
+        """Return the definition of the statistic: its function's docstring as one paragraph, without references."""
         said = (getdoc(self.function) or "").partition("\n\nReferences\n")[0]
         return " ".join(said.split())
 
     def answer(self, lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> Answer:
-        """Return the rows, or no rows and the reason.
+        """Compute the statistic for a trace; return its rows, or no rows and the reason.
 
-        If clusters are alternatives, and neither `cluster` nor `by` selects among them, only the trace's representative
-        cluster counts.
+        If the trace's clusters are alternatives, and neither `cluster` nor `by` distinguishes them, only the
+        representative cluster is used.
 
         Raises
         ------
@@ -101,7 +101,7 @@ class Statistic:
 
 
 def cluster_note(lake: Lake, trace: str) -> str | None:
-    """Return a note on which cluster is used by default; None if all clusters are added up."""
+    """Return a note that names the cluster used by default; None if all clusters are added up."""
     manifest = lake.manifest(trace)
     if manifest.representative is None or len(manifest.clusters) == 1:
         return None

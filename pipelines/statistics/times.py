@@ -25,7 +25,7 @@ from pipelines.statistics.query import (
 TIMED: Final = """timed AS (
     SELECT cluster, min(job_id) = max(job_id) OR min(submit_ts) < max(submit_ts) AS told
     FROM jobs WHERE trace = $trace AND cluster = coalesce($cluster, cluster) GROUP BY cluster)"""
-"""The CTE `timed`: whether a cluster records arrivals; if all submission times are equal, they are the trace's zero."""
+"""SQL of the CTE `timed`: whether each cluster records arrivals; it does not if all its submission times are equal."""
 
 _LOCAL = "'%Y-%m-%d %H:%M:%S'"
 

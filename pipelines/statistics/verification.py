@@ -1,6 +1,6 @@
 """Compare a lake's statistics with published numbers, one by one: `match`, `off`, or `not computable` with a reason.
 
-A number is compared only if the lake has the rows that it describes. `published` reads the numbers.
+A published number is compared only if the lake has the rows that it describes. `published` reads these numbers.
 Called by `taut stats --verify`.
 """
 
@@ -22,13 +22,13 @@ __all__ = ["verify"]
 Verdict = Literal["match", "off", "not computable"]
 
 WHOLE_WITHIN: Final = 0.01
-"""A table is taken for the published one if its number of rows differs by at most this fraction."""
+"""Maximum relative difference in the number of rows at which a table counts as the published one."""
 ROUNDING: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """One published number compared with this lake; `off_by` is found minus published, in the printed unit."""
+    """One published number and the computed one; `off_by` is computed minus published, in the printed unit."""
 
     trace: str
     of: str
@@ -57,10 +57,10 @@ CHECKED_SCHEMA: Final = {
 
 
 def verify(lake: Lake, published: Published, traces: Sequence[str] | None = None) -> pl.DataFrame:
-    """Compare every published number of the traces (default: all in the lake).
+    """Compare every published number of the given traces (None: of all traces in the lake) with the computed one.
 
-    A number matches if the computed value rounds to it; if it was read off a figure, if it is within the stated
-    tolerance; if it is a bound (`> 3`), if the value is above. `off_by_frac` is relative to the published number.
+    A number matches if the computed value rounds to it. A number read off a figure matches within the stated tolerance;
+    a lower bound (`> 3`) matches if the computed value is larger. `off_by_frac` is relative to the published number.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def verify(lake: Lake, published: Published, traces: Sequence[str] | None = None
 
 @dataclass(slots=True, kw_only=True)
 class _Comparison:
-    """Compares one lake with the published numbers; caches the answers."""
+    """Comparison of one lake with the published numbers; it computes each statistic once."""
 
     lake: Lake
     published: Published
@@ -140,7 +140,7 @@ class _Comparison:
         return self.answers[asked]
 
     def _lacks(self, population: Population, manifest: Manifest) -> str | None:
-        """Return what the lake lacks of the population, None if it is complete."""
+        """Describe which rows of the population the lake lacks; return None if it has all."""
         for name in population.parts:
             lacks = self._lacks(self.published.of[name], manifest)
             if lacks is not None:
@@ -177,7 +177,7 @@ class _Comparison:
 
 
 def _cell(rows: pl.DataFrame, row: PublishedRow, column: str) -> str | float | None:
-    """Return the value that a published row refers to, or the sum of several; None if there is none."""
+    """Return the computed value for a published number, or the sum of several rows; None if there is none."""
     for name in (*row.where, column):
         if name not in rows.columns:
             raise SourceError(f"{row.statistic} has no column {name!r}; expected one of {', '.join(rows.columns)}")
@@ -193,7 +193,7 @@ def _cell(rows: pl.DataFrame, row: PublishedRow, column: str) -> str | float | N
 
 
 def _is(name: str, value: str | int | float | list[str | int | float]) -> pl.Expr:
-    """Return the condition that a column equals the value or one of several values; the empty text means null."""
+    """Return the condition that a column equals the value or one of several values; an empty text means null."""
     if isinstance(value, list):
         return pl.any_horizontal(_is(name, each) for each in value)
     return pl.col(name).is_null() if value == "" else pl.col(name) == value
