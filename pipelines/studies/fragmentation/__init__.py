@@ -1,1 +1,1 @@
-"""Study of fragmentation-aware placement (FGD): clusters of shared GPUs filled up, against the published figures."""
+"""Study of fragmentation-aware placement (FGD) on clusters of shared GPUs, compared with the published results."""

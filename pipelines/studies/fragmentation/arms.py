@@ -1,6 +1,6 @@
-"""The arms of the study: placements, the share of pods FGD aims at, the rule for ties, and the order of the nodes.
+"""The arms of the study: combinations of placement, target workload, rule for ties, and order of the nodes.
 
-Nothing is run here. Called by the other modules of this study and by the charts.
+Nothing is simulated here. Called by the other modules of this study and by the charts.
 
 References: Weng et al., Beware of Fragmentation, USENIX ATC 2023, and the results published with its simulator.
 """
@@ -27,8 +27,7 @@ POLICIES: Final = {
     "best_fit_gpu": "05-BestFit",
     FGD: "06-FGD",
 }
-"""By placement, its name in the published results; from the one that leaves most unallocated to the one that leaves
-least."""
+"""Name in the published results of each placement, in descending order of unallocated GPUs."""
 
 WORKLOADS: Final = (
     *("default", "cpu050", "cpu100", "gpushare40", "gpushare60", "gpushare100"),
@@ -37,30 +36,32 @@ WORKLOADS: Final = (
 """The pod lists with published results."""
 
 DEFAULT: Final = "default"
-"""The trace itself; the other lists are made from it."""
+"""The pod list of the recorded trace; the other lists were derived from it by its publishers."""
 
 PUBLISHED_POPULARITY: Final = 0.95
 POPULARITIES: Final = (PUBLISHED_POPULARITY, 1.0)
 FIRST_TIES: Final[Ties] = "first"
 RANDOM_TIES: Final[Ties] = "random"
 TIES: Final = (FIRST_TIES, RANDOM_TIES)
-"""The rule for nodes with equal scores: as published the first in the nodes' order, or a drawn one."""
+"""Rules for choosing among nodes with equal scores: the first in the order of nodes (published), or a random one."""
 
 NodeOrder = Literal["permuted", "name"]
 PERMUTED: Final = "permuted"
 BY_NAME: Final = "name"
 ORDERS: Final[tuple[NodeOrder, ...]] = (PERMUTED, BY_NAME)
-"""The orders of nodes: one drawn for each seed, and that of their names for all seeds.
+"""Orders of nodes: a random order drawn for each seed, or by name for all seeds.
 
-The published simulator gives ties to the smallest name, but puts numbers before the names that are permuted by the
-seed: its results are of the first order."""
+The published simulator chooses the smallest name among ties, but it prefixes names with numbers that are permuted by
+the seed. So the published results have the random order.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
     """One way to place the same pods.
 
-    `popularity` is the share of pods whose specs make the target workload; all but FGD only measure against it.
+    `popularity` is the share of pods whose request shapes, the most frequent ones, make up the target workload. FGD
+    minimises fragmentation for this workload; for other placements it only serves to measure fragmentation.
     """
 
     policy: str
@@ -70,16 +71,17 @@ class Arm:
 
     @property
     def columns(self) -> dict[str, object]:
-        """Return the columns that name this arm; target and tie rule are null for placements that ignore them."""
+        """Return the columns that identify the arm; popularity and tie rule are null if the placement ignores them."""
         aim = self.popularity if self.policy == FGD else None
         ties = self.ties if self.policy != RANDOM else None
         return {"policy": self.policy, "popularity": aim, "ties": ties, "nodes": self.nodes}
 
 
 def is_arm(popularity: float, ties: str = FIRST_TIES) -> pl.Expr:
-    """Return whether a row is of that arm of its placement, whatever the placement and the order of the nodes.
+    """Return an expression that is true for rows with this popularity and tie rule, or null where these do not apply.
 
-    With `PUBLISHED_POPULARITY`, and the nodes permuted, it is the way in which the published results were made.
+    The placement and the order of nodes are not looked at. `is_arm(PUBLISHED_POPULARITY)` with permuted nodes selects
+    the settings of the published results.
     """
     aims, rules = pl.col("popularity"), pl.col("ties")
     return (aims.is_null() | (aims == popularity)) & (rules.is_null() | (rules == ties))
@@ -88,7 +90,7 @@ def is_arm(popularity: float, ties: str = FIRST_TIES) -> pl.Expr:
 def arms_of(
     policies: Sequence[str] | None, popularities: Sequence[float], ties: Sequence[str], orders: Sequence[str]
 ) -> tuple[Arm, ...]:
-    """Return every arm of these choices, each once: only FGD differs by popularity, and all but `random` by ties.
+    """Return every combination of these choices once: popularities vary for FGD only, tie rules for all but `random`.
 
     Raises
     ------

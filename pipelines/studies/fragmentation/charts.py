@@ -1,6 +1,6 @@
-"""Charts of GPUs unallocated and fragmented as clusters fill up.
+"""Charts of unallocated and fragmented GPUs as clusters fill up.
 
-Drawn from curves and rows that are made elsewhere. Called by `study`.
+Drawn from the curves of `runs` and the rows of `tables`. Called by `study`.
 """
 
 from collections.abc import Sequence
@@ -19,39 +19,43 @@ NAMES: Final = {
     "best_fit_gpu": "best fit",
     "fgd": "FGD",
 }
-"""By placement, its name in legends."""
+"""Name of each placement in legends."""
 
 OURS, PUBLISHED = "taut", "published"
 FROM_PCT: Final = 80
-"""Below it every placement allocates all requested GPUs."""
+"""Percent of requested GPUs at which the axis begins; below it every placement allocates all requested GPUs."""
 
 WIDTH, HEIGHT, COLUMNS = 210, 170, 4
 _COLOURS: Final = (BLACK, ORANGE, SKY, PURPLE, GREEN, VERMILLION)
 
 OURS_BY_NAME: Final = "taut, nodes by name"
 SOURCES: Final = {OURS: BLUE, OURS_BY_NAME: ORANGE, PUBLISHED: BLACK}
-"""The source of figures, by its name in legends, with its colour."""
+"""Colour of each source of results, by its name in legends."""
 
 _DASHES: Final = {OURS: [1, 0], PUBLISHED: [4, 3]}
 
 
 def unallocated_over_arrived(curves: pl.DataFrame, workloads: Sequence[str], of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the percent of GPUs unallocated over the percent requested, a panel per workload, the published dashed."""
+    """Draw the percent of GPUs unallocated against the percent requested; published curves are dashed.
+
+    There is one panel per workload.
+    """
     shown = curves.filter(pl.col("arrived_pct") >= FROM_PCT)
     lines = _lines(shown, workloads, "unallocated_pct", "GPUs unallocated, %", least=FROM_PCT)
     return titled(lines, "GPUs left unallocated as a cluster fills up", of)
 
 
 def fragmented_over_arrived(curves: pl.DataFrame, workloads: Sequence[str], of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the percent of GPUs that are free but unusable for an average pod of the target, in the same way."""
+    """Draw the percent of GPUs that are free but unusable for an average pod of the target, one panel per workload."""
     lines = _lines(curves, workloads, "fragmented_pct", "GPUs fragmented, %", least=0)
     return titled(lines, "Fragmentation as a cluster fills up", of)
 
 
 def spread(rows: pl.DataFrame, workloads: Sequence[str], of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the GPUs unallocated when requests equal capacity: means with one sd, a colour for each of `SOURCES`.
+    """Draw mean ± sd of the unallocated GPUs when requests equal capacity, with a colour for each source.
 
-    `rows` have `policy`, `variant` (how it differs from the published way, else empty), `source`, `mean` and `sd`.
+    `rows` have the columns `workload`, `policy`, `variant` (difference from the published settings, or empty),
+    `source`, `mean` and `sd`.
     """
     shown = rows.with_columns(
         name=pl.col("policy").replace_strict(NAMES) + pl.col("variant"),

@@ -1,6 +1,6 @@
-"""The published inflation protocol: pods are drawn one by one until they request more GPUs than exist.
+"""The inflation protocol of FGD: pods are submitted one by one until they request 130 % of the cluster's GPUs.
 
-Nothing departs, and what does not fit is dropped; time and queues are in `simulator`. Called by `runs`.
+No pod ever ends, and pods that do not fit are dropped; there is no time and no queue. Called by `runs`.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from scheduler_core.target import TargetWorkload
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 UNTIL: Final = 1.3
-"""Maximum GPUs requested by the inflated pods, as a share of the cluster's."""
+"""GPUs that all submitted pods may request at most, as a multiple of the cluster's GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,9 +39,11 @@ class Pods:
     Attributes
     ----------
     units
-        (n, 3) int64 in the units of `cluster.UNITS`.
+        Requested CPU, memory and GPUs in the integer units of `cluster.UNITS` (n, 3).
     gpu_type
-        Code into `gpu_types` (whose names may be alternatives by "|"), or `ANY_GPU_TYPE`.
+        Index into `gpu_types`, or `ANY_GPU_TYPE` (n,).
+    gpu_types
+        Names of GPU types; a name may list alternatives, separated by "|".
     """
 
     units: IntArray
@@ -59,19 +61,19 @@ class Pods:
 
     @property
     def milli_gpus(self) -> IntArray:
-        """Return the GPUs each pod takes in total; above one GPU, whole devices (n,)."""
+        """Return the milli-GPUs of each pod (n,); a pod that requests more than one GPU takes whole devices."""
         return rounded(self.units[:, 2])
 
     def name(self, row: int) -> str | None:
-        """Return a pod's GPU type."""
+        """Return the GPU type that a pod requests, or None for any type."""
         return None if self.gpu_type[row] == ANY_GPU_TYPE else self.gpu_types[self.gpu_type[row]]
 
     def ordered(self, order: IntArray) -> "Pods":
-        """Return these pods in an order, which may repeat or leave out some."""
+        """Return the pods with these row numbers, in this order; numbers may repeat."""
         return Pods(units=self.units[order], gpu_type=self.gpu_type[order], gpu_types=self.gpu_types)
 
     def demands(self) -> list[Demand]:
-        """Return each as a gang of one."""
+        """Return each pod as a demand of one instance."""
         return [
             Demand(units=(cpu, mem, gpu), instances=1, gpu_type=self.name(row))
             for row, (cpu, mem, gpu) in enumerate(self.units.tolist())
@@ -80,20 +82,20 @@ class Pods:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Inflation:
-    """The state of a cluster after each pod (n) while it is filled up.
+    """The state of a cluster after each submitted pod (n).
 
     Attributes
     ----------
     capacity_milli
         Milli-GPUs of all machines.
     arrived_milli, used_milli
-        Milli-GPUs asked for so far, and given so far.
+        Milli-GPUs requested so far, and allocated so far (n,).
     fragmentation
-        Milli-GPUs free that a pod of the target could not use, on average.
+        Free milli-GPUs that a pod of the target workload could not use, averaged over these pods (n,).
     node
-        The machine it went to, or -1 where it was dropped.
+        Index of the machine on which the pod was placed, or -1 if it was dropped (n,).
     taken
-        (n, most GPUs) which of its devices it took milli-GPUs of.
+        Mask of the devices of that machine that the pod uses (n, largest number of devices).
     """
 
     capacity_milli: int
@@ -105,16 +107,16 @@ class Inflation:
 
 
 def inflate(milli_gpus: IntArray, capacity_milli: int, *, until: float = UNTIL, rng: np.random.Generator) -> IntArray:
-    """Return an order of pods (by row, some repeated or left out) that requests almost `until` of the capacity.
+    """Return row numbers of pods in the order of submission, which together request almost `until` times the capacity.
 
-    All pods shuffled; then pods drawn anew, until the next would pass. If all of them request more than that, pods
-    drawn one by one are left out until the rest does not. Pods go in sorted by name, so that their file's order is of
-    no account.
+    All pods come first, shuffled. Then random pods are repeated until one more would exceed the limit. If all pods
+    already exceed it, random pods are left out instead until the rest does not. Pass pods sorted by name, so that the
+    result does not depend on their order in the file.
 
     Raises
     ------
     BadInput
-        If no pod asks for a GPU: no number of them would ask for so much.
+        If no pod requests a GPU, so that the limit cannot be reached.
 
     References
     ----------
@@ -160,10 +162,11 @@ def run_inflation(
 ) -> Inflation:
     """Submit pods in their order to empty machines under one of the device placements.
 
-    Ties go to the machine listed first, or are drawn. The published rule is the smallest name, after every name was
-    given a number before it from a permutation drawn by the run's seed: machines in an order drawn once per run. Under
-    placements of coarse scores the order matters (up to a point of allocation), so a fixed one is another experiment.
-    `random` measures against `target` as well, without looking at it.
+    Of machines with equal scores, the first listed is taken, or with `ties="random"` a random one. The published
+    simulator takes the one with the smallest name, but prefixes names with numbers that it permutes by the seed: that
+    is the first machine in an order drawn once per run. Placements with coarse scores depend on the order (by up to one
+    percentage point of allocated GPUs), so results with a fixed order are not comparable. The fragmentation is measured
+    against `target` under every placement, including those that ignore `target`.
 
     Raises
     ------
@@ -193,7 +196,7 @@ def run_inflation(
 
 
 class Binned(NamedTuple):
-    """A cluster that is filled up, by whole percent of its GPUs that had arrived, ascending: means within each."""
+    """Allocated and fragmented GPUs in percent, averaged within each whole percent of GPUs requested so far."""
 
     percent: IntArray
     allocated_pct: FloatArray
@@ -201,7 +204,7 @@ class Binned(NamedTuple):
 
 
 def binned(inflation: Inflation) -> Binned:
-    """Return allocated GPUs and free but fragmented GPUs, in percent of all, by percent arrived."""
+    """Return allocated GPUs and fragmented GPUs in percent of all GPUs, by percent of GPUs requested so far."""
     to_pct = 100.0 / inflation.capacity_milli
     percent, at = np.unique(np.round(to_pct * inflation.arrived_milli).astype(np.int64), return_inverse=True)
     allocated, fragmented = (

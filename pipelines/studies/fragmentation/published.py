@@ -1,6 +1,6 @@
-"""The results published with FGD's simulator: unallocated and fragmented GPUs over arrivals, run by run.
+"""Reader of the results published with FGD's simulator: unallocated and fragmented GPUs of each run.
 
-They are read from the folder of published traces, and are no part of the project. Called by `study`.
+The results are not part of the project; they are read from the folder of published traces. Called by `study`.
 """
 
 import re
@@ -13,7 +13,7 @@ from pipelines.errors import SourceError
 from pipelines.studies.fragmentation.arms import POLICIES
 
 FOLDER: Final = Path("openb") / "expected_results"
-"""Below the folder of published traces."""
+"""Folder of the results, relative to the folder of published traces."""
 
 ALLOCATED, FRAGMENTED = "analysis_allo_discrete.csv", "analysis_frag_discrete.csv"
 KEYS: Final = ("workload", "policy", "seed", "arrived_pct")
@@ -33,23 +33,23 @@ _POLICY_OF: Final = {published: ours for ours, published in POLICIES.items()}
 
 
 def no_results() -> pl.DataFrame:
-    """Return the frame of published results without a row."""
+    """Return an empty frame with the columns of published results."""
     return pl.DataFrame(schema=SCHEMA)
 
 
 def usual_folder(traces: Path | None) -> Path | None:
-    """Return where the results lie in the folder of published traces; None if there are none."""
+    """Return the folder of the results in the folder of published traces, or None if they are not there."""
     folder = None if traces is None else traces / FOLDER
     return folder if folder is not None and (folder / ALLOCATED).exists() else None
 
 
 def read_published(folder: Path) -> pl.DataFrame:
-    """Read both files: one row per run and whole percent arrived, in the columns of our own curves.
+    """Read both files of results: one row per run and whole percent of GPUs requested so far, with columns `SCHEMA`.
 
     Raises
     ------
     SourceError
-        If a file is absent or not in its format.
+        If a file is absent or does not have the expected format.
     """
     allocated, fragmented = (_read(folder / name, column) for name, column in ((ALLOCATED, "a"), (FRAGMENTED, "f")))
     both = allocated.join(fragmented, on=KEYS, how="left")
@@ -58,7 +58,7 @@ def read_published(folder: Path) -> pl.DataFrame:
 
 
 def _read(path: Path, column: str) -> pl.DataFrame:
-    """Return one file as long rows of `KEYS` and its values."""
+    """Return one file in long format, with the columns `KEYS` and one column of values named `column`."""
     expected = f"expected FGD's published {path.name}"
     try:
         wide = pl.read_csv(path, infer_schema=False)

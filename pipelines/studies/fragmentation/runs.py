@@ -1,4 +1,4 @@
-"""Runs of the inflation protocol: pod lists out of a lake, every arm on each with each seed, and the curve of each run.
+"""Runs of the inflation protocol: every arm on every pod list of the lake with every seed, and the curve of each run.
 
 Tables are made from the curves in `tables`. Called by `study`.
 """
@@ -23,7 +23,7 @@ from scheduler_core.target import target_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodList:
-    """The pods of one cluster of a trace and its machines, both sorted by name."""
+    """One workload: the pods and the machines of one cluster of a trace, both sorted by name."""
 
     name: str
     machines: tuple[Machine, ...]
@@ -36,12 +36,12 @@ class PodList:
 
 
 def chosen(lake: Lake, trace: str, asked: Sequence[str] | None) -> list[str]:
-    """Return these workloads, else those with published results that the lake holds.
+    """Return the given workloads; by default those in the lake that have published results.
 
     Raises
     ------
     BadUsage
-        If the trace has no such workload, or none is named and it has none with published results.
+        If the trace lacks a given workload, or none is given and the trace has none with published results.
     LakeError
         If the lake has no such trace.
     """
@@ -87,13 +87,16 @@ CURVE_SCHEMA = {
     "unallocated_pct": pl.Float64(),
     "fragmented_pct": pl.Float64(),
 }
-"""One row per run and whole percent of the cluster's GPUs that had been asked for: how many of them were not allocated,
-and how many were free without use to an average pod of the target, as means over the pods that arrived there."""
+"""Columns of curves, one row per run and whole percent of the cluster's GPUs requested so far (`arrived_pct`).
+
+`unallocated_pct` is the share of GPUs not allocated. `fragmented_pct` is the share that is free but that an average pod
+of the target workload cannot use. Both are means over the pods submitted within that percent.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curves:
-    """The curves of some runs, and how long each run took: by placement, since they differ in that."""
+    """The curves of several runs, and the duration of each run in seconds, by placement."""
 
     frame: pl.DataFrame
     seconds: dict[str, list[float]]
@@ -107,7 +110,7 @@ def filled_up(
     processes: int = 1,
     talk: Callable[[str], None] = lambda _: None,
 ) -> Curves:
-    """Run every arm on every list with every seed; the answer does not depend on the number of processes."""
+    """Run every arm on every pod list with every seed; the curves do not depend on the number of processes."""
     frames: list[pl.DataFrame] = []
     seconds: dict[str, list[float]] = {}
     tasks = [(pods, tuple(arms), seed) for pods in lists for seed in seeds]
@@ -121,10 +124,10 @@ def filled_up(
 
 
 def one_seed(task: tuple[PodList, tuple[Arm, ...], int]) -> Curves:
-    """Inflate a list with a seed and run every arm on it.
+    """Draw the submitted pods of one list with one seed, and run every arm on them.
 
-    The pods' order, the nodes' and the draws each have a stream of their own: all arms see the same pods, and all
-    permuted ones the same nodes.
+    The order of pods, the order of nodes and the random ties use independent random streams. So all arms get the same
+    pods, and all arms with permuted nodes the same order of nodes.
     """
     pods, arms, seed = task
     for_pods, for_nodes, for_ties = np.random.SeedSequence(seed).spawn(3)
@@ -151,7 +154,7 @@ def one_seed(task: tuple[PodList, tuple[Arm, ...], int]) -> Curves:
 
 
 def curve_of(filled: Inflation, keys: dict[str, object]) -> pl.DataFrame:
-    """Return one run's curve: a row for each whole percent at which a pod arrived."""
+    """Return the curve of one run: one row for each whole percent of requested GPUs at which a pod was submitted."""
     arrived, allocated, fragmented = binned(filled)
     means = pl.DataFrame({"arrived_pct": arrived, "unallocated_pct": 100.0 - allocated, "fragmented_pct": fragmented})
     return means.select(

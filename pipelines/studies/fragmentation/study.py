@@ -1,6 +1,6 @@
-"""The study of fragmentation: placements on shared GPUs by the published inflation protocol, against published figures.
+"""The study `fragmentation`: placements on shared GPUs by FGD's inflation protocol, against the published results.
 
-Joins pod lists, runs, tables and charts. Called by `taut study fragmentation`.
+Joins pod lists, simulation runs, tables and charts. Called by `taut study fragmentation`.
 """
 
 import time
@@ -45,24 +45,24 @@ from scheduler_core.sharing_placements import Ties
 PolicyName = Literal["random", "dot_product", "gpu_clustering", "gpu_packing", "best_fit_gpu", "fgd"]
 
 FIRST_SEED: Final = 42
-"""Of the published ten."""
+"""First seed of the ten published runs."""
 
 CURVES: Final = {
     "unallocated_over_arrived": unallocated_over_arrived,
     "fragmented_over_arrived": fragmented_over_arrived,
 }
-"""By the name of the file."""
+"""Functions that draw the charts of curves, by file name."""
 
 DRAWN_DECIMALS: Final = 3
-"""Decimals of percents in the chart pages, which hold all their points."""
+"""Decimals of percents in charts, rounded because a chart's page contains the data of all its points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Options of the study; an empty choice takes everything that applies.
 
-    The first popularity is what all placements are measured against; the first popularity, tie rule and order are
-    drawn in the charts.
+    A popularity is the share of pods that make the target workload. All placements are measured against the target of
+    the first popularity. Charts show the first popularity, the first tie rule and the first order of nodes.
     """
 
     trace: str = option("openb", help="Name of the trace in the lake.")
@@ -97,16 +97,16 @@ class Config:
 
 
 def run(config: Config, context: Context) -> Findings:
-    """Fill clusters up under every placement, and compare with the published figures.
+    """Fill clusters up under every placement, and compare unallocated GPUs with the published results.
 
     Raises
     ------
     BadUsage
-        If a workload is unknown, a popularity is not a share, or the trace lacks what is needed.
+        If a workload is unknown, a popularity is not a share, or the trace lacks needed columns.
     LakeError
         If the lake has no such trace.
     SourceError
-        If the published results are absent or not in their format.
+        If the published results are absent or do not have the expected format.
     """
     lake = context.lake()
     names = chosen(lake, config.trace, config.workloads)
@@ -140,7 +140,7 @@ def run(config: Config, context: Context) -> Findings:
 
 
 def curves_of(lake: Lake, config: Config, names: Sequence[str], context: Context) -> pl.DataFrame:
-    """Return the curves of every arm of a config on these pod lists; raise as `run` does."""
+    """Return the curves of every arm of a config on these pod lists; raises the errors of `run`."""
     arms = arms_of(config.policies, config.popularities, config.ties, config.nodes)
     lists = [pod_list(lake, config.trace, name) for name in names]
     began = time.perf_counter()
@@ -151,7 +151,7 @@ def curves_of(lake: Lake, config: Config, names: Sequence[str], context: Context
 
 
 def drawn(config: Config, all_curves: pl.DataFrame, published: pl.DataFrame) -> pl.DataFrame:
-    """Return the curves that are drawn: of the first popularity, tie rule and order, and the published."""
+    """Return the curves to draw: ours for the first popularity, tie rule and order of nodes, and the published ones."""
     main = all_curves.filter(is_arm(config.popularities[0], config.ties[0]), nodes=config.nodes[0])
     columns = ("workload", "policy")
     return pl.concat(
@@ -164,7 +164,7 @@ def drawn(config: Config, all_curves: pl.DataFrame, published: pl.DataFrame) -> 
 
 
 def spread_rows(unallocated: Sequence[Row]) -> pl.DataFrame:
-    """Return a row per workload, placement, variant and source: unallocated GPUs at `AT_PCT`, mean and sd."""
+    """Return mean and sd of unallocated GPUs at `AT_PCT`: one row per workload, placement, variant and source."""
     rows = pl.DataFrame(unallocated, infer_schema_length=None).with_columns(variant=_variant())
     keys = ("workload", "policy", "variant")
     source = pl.when(pl.col("nodes") == PERMUTED).then(pl.lit(OURS)).otherwise(pl.lit(OURS_BY_NAME))
@@ -179,7 +179,7 @@ def spread_rows(unallocated: Sequence[Row]) -> pl.DataFrame:
 
 
 def subtitle_of(config: Config, published: pl.DataFrame) -> list[str]:
-    """Return the lines below the title of a chart: which runs, and how many."""
+    """Return the lines below the title of a chart: trace, seeds, protocol, and choices drawn."""
     return [
         f"{config.trace}: means of {config.seeds} seeds; pods submitted one by one, none departs, what does not fit is "
         "dropped",
@@ -189,7 +189,7 @@ def subtitle_of(config: Config, published: pl.DataFrame) -> list[str]:
 
 
 def _variant() -> pl.Expr:
-    """Return how an arm differs from the published one, as a suffix of its name."""
+    """Return an expression for how an arm differs from the published one, as a suffix of the placement's name."""
     specs = pl.format(
         ", specs of {} % of pods", (100.0 * pl.col("popularity")).round(1).cast(pl.String).str.strip_suffix(".0")
     )
@@ -199,7 +199,7 @@ def _variant() -> pl.Expr:
 
 
 def _published(folder: Path | None) -> tuple[pl.DataFrame, list[str]]:
-    """Return the published results, or none and a note on how to provide them."""
+    """Return the published results, or an empty frame and a note on how to provide them."""
     if folder is not None:
         return read_published(folder), []
     said = (

@@ -1,6 +1,6 @@
-"""Tables of GPUs unallocated when requests equal capacity, next to the published figures, with their targets.
+"""Tables of GPUs unallocated when requests equal capacity, next to the published values, with tolerances.
 
-Nothing is run here. Called by `study`; a chart is drawn from the same rows.
+Nothing is simulated here. Called by `study`; a chart is drawn from the same rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,24 +25,24 @@ from pipelines.studies.fragmentation.arms import (
 from pipelines.studies.study import Row
 
 AT_PCT: Final = 100
-"""Requested GPUs in percent of all at which placements are compared."""
+"""Percent of GPUs requested so far at which placements are compared."""
 
 ARM: Final = ("workload", "policy", "popularity", "ties", "nodes")
-"""Columns that identify a curve, except its seed."""
+"""Columns that identify a curve together with its seed."""
 
 LOOSE_POINTS: Final = {"gpu_clustering": 1.0, "gpu_packing": 1.0}
-"""Tolerance, in points, for placements whose results depend strongly on the order of nodes."""
+"""Tolerance in percentage points for placements whose results depend strongly on the order of nodes."""
 
 LEAST_POINTS: Final = 0.5
 SIGMAS: Final = 3.0
 
 
 def unallocated_rows(curves: pl.DataFrame, published: pl.DataFrame) -> list[Row]:
-    """Return a row per workload and arm: percent of GPUs unallocated at `AT_PCT`, mean and sd over seeds.
+    """Return one row per workload and arm: percent of GPUs unallocated at `AT_PCT`, mean and sd over seeds.
 
-    Beside it, where the arm is the published one in either order of the nodes, the published mean and sd, the
-    difference in points, how large that may be (`bar_points`), and whether it is within (`met`). All of these are null
-    elsewhere, and without published figures.
+    Arms with the published popularity and tie rule, in any order of nodes, also have the published mean and sd, the
+    difference in percentage points, the tolerance (`bar_points`), and whether the difference is within it (`met`). For
+    other arms, and without published results, these columns are null.
     """
     ours = _summed_up(curves.filter(pl.col("arrived_pct") == AT_PCT), ARM, "unallocated_pct", "sd")
     theirs = _summed_up(published.filter(pl.col("arrived_pct") == AT_PCT), ARM[:2], "published_pct", "published_sd")
@@ -60,13 +60,13 @@ def unallocated_rows(curves: pl.DataFrame, published: pl.DataFrame) -> list[Row]
 
 
 def mean_curves(curves: pl.DataFrame, keys: Sequence[str] = ARM) -> pl.DataFrame:
-    """Return curves as means over their seeds."""
+    """Return the mean curves over seeds, one for each combination of `keys`."""
     grouped = curves.group_by(*keys, "arrived_pct", maintain_order=True)
     return grouped.agg(pl.col("unallocated_pct", "fragmented_pct").mean(), pl.len().alias("seeds"))
 
 
 def by_workload(names: Sequence[str]) -> list[str]:
-    """Return workloads in the order in which they are shown: the published ones, then others by name."""
+    """Sort workloads for display: those with published results in their order, then the others by name."""
     return sorted(names, key=lambda name: (WORKLOADS.index(name) if name in WORKLOADS else len(WORKLOADS), name))
 
 
@@ -81,21 +81,22 @@ def _bar() -> pl.Expr:
 
 
 FEWER_PCT: Final = (44.0, 53.0)
-"""Range of percent by which FGD leaves fewer GPUs unallocated than dot product: published 49 %, with its spread."""
+"""Accepted range, in percent, of the reduction of unallocated GPUs by FGD against dot product: published are 49 %, and
+the range allows for the spread over seeds."""
 
 ORDER: Final = ((FGD,), ("best_fit_gpu",), ("gpu_packing", "gpu_clustering"), ("dot_product",), ("random",))
-"""Placements by GPUs left unallocated, fewest first; those in one group may be in any order."""
+"""Expected order of the placements, fewest unallocated GPUs first; placements in one group may come in any order."""
 
 TIES_POINTS: Final = 0.5
 
 NOT_JUDGED: Final = "not judged: no published figures"
 
 _READINGS: Final = {PERMUTED: "as published", BY_NAME: "as published, literal reading"}
-"""By order of the nodes: as its simulator ran, or as "ties go to the smallest name" reads."""
+"""How each order of the nodes reads the published rule for ties: as the simulator did, or literally by node names."""
 
 
 def bars(rows: Sequence[Row]) -> list[Row]:
-    """Judge the rows of `unallocated_rows`, for each order of the nodes that was run."""
+    """Compare the rows of `unallocated_rows` with the expected results; one row per expectation and order of nodes."""
     found: list[Row] = []
     for nodes in ORDERS:
         own = [row for row in rows if row["nodes"] == nodes]
@@ -121,12 +122,12 @@ def _published(rows: Sequence[Row], nodes: str) -> Iterable[Row]:
 
 
 def _as_published(row: Row) -> bool:
-    """Return whether a row is of the target and the tie rule of the published results."""
+    """Return whether a row has the popularity and the tie rule of the published results."""
     return row["popularity"] in (None, PUBLISHED_POPULARITY) and row["ties"] in (None, FIRST_TIES)
 
 
 def _default(rows: Sequence[Row]) -> dict[str, float]:
-    """Return the GPUs left unallocated by each placement on the default trace, run as published."""
+    """Return the unallocated GPUs in percent by placement, on the workload `default`, with the published settings."""
     return {
         str(row["policy"]): _number(row["unallocated_pct"])
         for row in rows
@@ -156,7 +157,7 @@ def _on_default(unallocated: Mapping[str, float]) -> Iterable[Row]:
 
 
 def _ties(rows: Sequence[Row]) -> Iterable[Row]:
-    """Compare FGD that aims at all pods under random ties with itself where the first node wins them."""
+    """Compare FGD under random ties with FGD under ties to the first node, with all pods as target workload."""
     by_ties: dict[object, dict[str, float]] = {FIRST_TIES: {}, RANDOM_TIES: {}}
     for row in rows:
         if row["policy"] == FGD and row["popularity"] == 1.0:

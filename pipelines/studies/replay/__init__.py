@@ -1,6 +1,7 @@
-"""Replays of recorded traces: every queue order against sizes from models, from history, and from an oracle.
+"""Replays of the recorded jobs of a trace under queue orders, with run-time estimates from several sources.
 
-`capacity` reads how large the cluster was, `sizes` what was known of each job when it came, `orders` names the rules;
-`replay` runs them and `rows` measures. Simulating is `scheduler_core`'s, training `pipelines.models`'s.
+Throughout this folder, a size is an estimate of a job's run time that is known at its submission: predicted by models,
+taken from history, or exact (the oracle). `capacity` estimates how large the cluster was, `sizes` makes the sizes,
+`replay` lists the queue orders and simulates, and `rows` computes metrics.
 Called by `taut study replay`.
 """

@@ -1,7 +1,7 @@
-"""Readings of the size of a trace's cluster: each is an assumption, stated in its note.
+"""Readings: assumptions about the machines of a trace's cluster, each stated in its note.
 
-Traces contain little about it: a machine list that contradicts their log, GPUs per day, or nothing. A reading divides
-the cluster into pools that share no machine. Called by `replay` and `study`.
+Traces say little about their machines: they have a list that contradicts the log, GPUs per day, or nothing. A reading
+divides the machines into pools, each with a queue of its own. Called by `replay` and `study`.
 """
 
 import math
@@ -18,35 +18,35 @@ from pipelines.lake.lake import Lake
 from scheduler_core.cluster import Machine
 
 GPUS_PER_MACHINE: Final = 8
-"""GPUs per machine not in a table: the count of every GPU machine of Helios and of the larger kind of Philly's."""
+"""GPUs per machine where no table lists them: as in all GPU machines of Helios and the larger ones of Philly."""
 
 REVISED_GPUS: Final = 3205
-"""GPUs of Philly by a public revision, counted from its utilisation log; the machine list has 2490."""
+"""GPUs of Philly by a later public count from its utilisation log; its machine list has only 2490."""
 
 VC_LEVEL: Final = 0.99
 SECONDS_PER_DAY: Final = 86_400.0
 
 
 Basis = Literal["published", "inferred", "chosen"]
-"""Source of a size: published, inferred from the log, or chosen by us (unrelated to the trace's cluster)."""
+"""Source of the number of GPUs: published, inferred from the log, or chosen for this study."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Machines that one queue serves, of one VC, or of all jobs where `vc` is None."""
+    """Machines with one queue, for the jobs of one virtual cluster (VC), or of all if `vc` is None."""
 
     vc: str | None
     machines: tuple[Machine, ...]
 
     @property
     def gpus(self) -> int:
-        """GPUs of all its machines."""
+        """Number of GPUs of all machines of the pool."""
         return sum(machine.gpus for machine in self.machines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One reading of a cluster's size: its pools, the source of the size, and the assumptions in `note`."""
+    """One assumption about the machines of a cluster: its pools, the source (`basis`), and an explanation (`note`)."""
 
     name: str
     basis: Basis
@@ -56,10 +56,20 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The evidence for readings: the replayed jobs (each with a run time), tables of the trace, and target loads.
+    """The data from which readings are made.
 
-    `machines` are of the jobs' cluster, and may be empty as `capacity` (all clusters of the trace). `since` is when
-    the measured jobs begin.
+    Attributes
+    ----------
+    jobs
+        The jobs to replay, each with a run time.
+    machines
+        Machines of the jobs' cluster; may be empty.
+    capacity
+        GPUs per day of all clusters of the trace; may be empty.
+    since
+        Submission time from which jobs are measured.
+    loads
+        Target loads of the readings `load`.
     """
 
     jobs: pl.DataFrame
@@ -70,9 +80,9 @@ class Evidence:
 
 
 def evidence_of(lake: Lake, jobs: pl.DataFrame, *, since: datetime, loads: Sequence[float]) -> Evidence:
-    """Collect the evidence in the lake for the size of the jobs' cluster.
+    """Read from the lake the data about the machines of the jobs' cluster.
 
-    A log rebuilt under another name has no machine list of its own; it takes that of the trace with its cluster.
+    A rebuilt trace has no machine list of its own; the list of the trace with the same cluster name is taken instead.
     """
     trace, cluster = str(jobs["trace"][0]), str(jobs["cluster"][0])
     listed = lake.table("machines").filter(pl.col("cluster") == cluster).collect()
@@ -88,7 +98,7 @@ def evidence_of(lake: Lake, jobs: pl.DataFrame, *, since: datetime, loads: Seque
 
 
 def listed(evidence: Evidence) -> Reading | None:
-    """Take the published machine list as it is, one pool for all jobs."""
+    """Return the published machine list as one pool for all jobs; None if the trace has no list."""
     if evidence.machines.is_empty():
         return None
     names = evidence.machines.select("machine", "gpus").sort("machine")
@@ -98,7 +108,7 @@ def listed(evidence: Evidence) -> Reading | None:
 
 
 def revised(evidence: Evidence) -> Reading | None:
-    """Take Philly's machines with the GPUs of the public revision: as many of its small machines as needed have 8."""
+    """Return Philly's machines with `REVISED_GPUS` in total: some of the small machines are assumed to have 8 GPUs."""
     sizes = evidence.machines["gpus"].sort(descending=True).to_list()
     if evidence.jobs["cluster"][0] != "philly" or not sizes:
         return None
@@ -114,10 +124,10 @@ def revised(evidence: Evidence) -> Reading | None:
 
 
 def daily_total(evidence: Evidence) -> Reading | None:
-    """Take the median of the cluster's daily GPU totals, constant throughout, one pool for all jobs."""
+    """Return one pool for all jobs with a constant number of GPUs: the median of the cluster's daily totals."""
     cluster = evidence.jobs["cluster"][0]
     totals = evidence.capacity.filter(pl.col("cluster") == cluster).group_by("date").agg(pl.col("gpus").sum())
-    # Days after the last submission are irrelevant to the jobs.
+    # Only days up to the last submission matter.
     within = totals.filter(pl.col("date") <= evidence.jobs["submit_ts"].max().date())  # type: ignore[union-attr]  # a time
     if within.is_empty():
         return None
@@ -131,7 +141,7 @@ def daily_total(evidence: Evidence) -> Reading | None:
 
 
 def vc_table(evidence: Evidence) -> Reading | None:
-    """Take each VC's own GPUs from the capacity table over the days of the log, one pool per VC."""
+    """Return one pool per VC with its median GPUs per day, from the capacity table over the days of the log."""
     vcs = evidence.jobs["vc"].drop_nulls().unique().sort().to_list()
     first, last = evidence.jobs["submit_ts"].min(), evidence.jobs["submit_ts"].max()
     days = pl.col("date").is_between(first.date(), last.date())  # type: ignore[union-attr]  # jobs have times
@@ -150,7 +160,7 @@ def vc_table(evidence: Evidence) -> Reading | None:
 
 
 def vc_inferred(evidence: Evidence) -> Reading | None:
-    """Infer each VC's size: the 99th percentile over time of its concurrent GPUs as recorded, in whole machines."""
+    """Return one pool per VC, whose size is inferred: the p99 over time of the GPUs that its jobs hold at once."""
     vcs = evidence.jobs["vc"].drop_nulls().unique().sort().to_list()
     if len(vcs) < 2 or vc_table(evidence) is not None:
         return None
@@ -167,7 +177,7 @@ def vc_inferred(evidence: Evidence) -> Reading | None:
 
 
 def at_load(jobs: pl.DataFrame, since: datetime, load: float) -> Reading:
-    """Choose the size at which the measured jobs offer a load: not the trace's cluster, only its jobs."""
+    """Return one pool of the size at which the measured jobs offer a given load; the trace's machines are ignored."""
     machines = _machines(math.ceil(offered_gpus(jobs, since) / load))
     note = (
         f"NOT THE TRACE'S CLUSTER: {len(machines)} machines of {GPUS_PER_MACHINE}, chosen so that the measured jobs "
@@ -183,20 +193,21 @@ READINGS: Final[Mapping[str, Callable[[Evidence], Reading | None]]] = {
     "vc_table": vc_table,
     "vc_inferred": vc_inferred,
 }
-"""Each returns None if the trace lacks the data; in addition, `LOAD` is one reading per load."""
+"""Functions that make the readings, by name; each returns None if the trace lacks the data. `load` is not among them,
+because it makes one reading per target load."""
 
 LOAD: Final = "load"
 
 
 def readings_of(evidence: Evidence, names: Sequence[str] | None = None) -> list[Reading]:
-    """Return the readings of these names, or all that the trace allows.
+    """Return the readings of these names; by default all for which the trace has data.
 
     Raises
     ------
     BadUsage
         If a name is unknown.
     LakeError
-        If none of them can be read off the lake.
+        If the lake has the data for none of them.
     """
     asked = names or (*READINGS, LOAD)
     if unknown := sorted(set(asked) - {*READINGS, LOAD}):
@@ -214,7 +225,7 @@ def readings_of(evidence: Evidence, names: Sequence[str] | None = None) -> list[
 
 
 def offered_gpus(jobs: pl.DataFrame, since: datetime) -> float:
-    """Return the GPUs that the jobs submitted from `since` on would keep busy on average until the last submission."""
+    """Return the mean number of GPUs that jobs submitted from `since` on need, over their submission period."""
     own = jobs.filter(pl.col("submit_ts") >= since)
     gpu_s = own.select((pl.col("run_s") * pl.col("req_gpus") * pl.col("instances")).sum()).item()
     span_s = (own["submit_ts"].max() - own["submit_ts"].min()).total_seconds() if own.height else 0.0  # type: ignore[operator,union-attr]  # times
@@ -222,7 +233,7 @@ def offered_gpus(jobs: pl.DataFrame, since: datetime) -> float:
 
 
 def concurrent_gpus(jobs: pl.DataFrame, level: float) -> int:
-    """Return the quantile over time of the GPUs held at once, every run beginning at its submission."""
+    """Return a quantile over time (`level`) of the GPUs held at once, if every job started at its submission."""
     begin = jobs["submit_ts"].dt.epoch("us").to_numpy() / 1e6
     held = (jobs["req_gpus"] * jobs["instances"]).to_numpy()
     times = np.concatenate([begin, begin + jobs["run_s"].to_numpy()])
@@ -244,5 +255,5 @@ def _machines(gpus: int) -> tuple[Machine, ...]:
 
 
 def _machine(name: str, gpus: int) -> Machine:
-    """Return a machine with known GPUs only: CPU and memory set no limit, because the logs have no requests."""
+    """Return a machine with GPUs only; CPU and memory are 0, because the replayed jobs request none."""
     return Machine(name=name, cpu_cores=0.0, mem_gib=0.0, gpus=gpus)

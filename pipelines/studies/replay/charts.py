@@ -1,6 +1,6 @@
-"""The charts of a replay: how much of the oracle's gain each source of sizes keeps, and what large gangs pay for it.
+"""Charts of replays: share of the oracle's gain that each source of sizes keeps, and delays by gang size.
 
-Drawn from the rows of `rows` alone. Called by `study`.
+Drawn from the rows that `rows` makes. Called by `study`.
 """
 
 from collections.abc import Sequence
@@ -15,19 +15,22 @@ from pipelines.studies.replay.rows import ALL, CLASSES
 from pipelines.studies.replay.sizes import MEANS, MEDIANS, ORACLE, PREDICTED
 
 KEPT_FROM, KEPT_TO = -1.0, 1.1
-"""Lower end of the axis of kept gain: larger losses are drawn at the border."""
+"""Ends of the axis of the kept gain; values beyond them are drawn at the ends."""
 
 COMPARED: Final = [name for name, order in ORDERS.items() if order.compared]
 SOURCES: Final = [PREDICTED, *MEANS, *MEDIANS]
 SHOWN: Final = {PREDICTED: BLUE, ORACLE: GREEN, UNSIZED: VERMILLION}
-"""Sizes by class of gang, with their colours."""
+"""Sources of sizes in the charts by gang class, with their colours."""
 
 HOURS: Final = [0.1, 1.0, 10.0, 100.0, 1000.0]
 GANGS: Final = [f"{name} GPU{'s' * (name != '1')} a gang" for name in CLASSES]
 
 
 def gain_kept(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the share of the oracle's gain over FIFO that each source of sizes keeps, by order, a panel per reading."""
+    """Draw the share of the oracle's gain over FIFO that each source of sizes keeps, by queue order.
+
+    There is one panel per reading.
+    """
     shown = rows.filter(
         pl.col("vc") == ALL,
         pl.col("gang_gpus") == ALL,
@@ -48,7 +51,7 @@ def gain_kept(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
 
 
 def delays(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the mean delay by order for each class of gang, with its interval, a row of panels per reading."""
+    """Draw the mean delay with its interval by queue order and gang class, with a row of panels per reading."""
     hours = [(pl.col(f"delay_mean_s{end}").cast(pl.Float64) / 3600.0).alias(f"h{end}") for end in ("", "_low", "_high")]
     shown = _by_class(rows).with_columns(hours)
     x = (
@@ -62,7 +65,7 @@ def delays(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
 
 
 def tails(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the p99 of JCT by order for each class of gang, a row of panels per reading."""
+    """Draw the p99 of JCT by queue order and gang class, with a row of panels per reading."""
     shown = _by_class(rows).with_columns(jct_p99_h=pl.col("jct_p99_s") / 3600.0)
     x = alt.X("jct_p99_h:Q").title("p99 of JCT, hours").scale(type="log").axis(values=HOURS, labelExpr="datum.value")
     y, side = _by_order()
@@ -74,7 +77,7 @@ def tails(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
 def _spans(
     shown: pl.DataFrame, x: alt.X, low: str, high: str, y: alt.Y, side: alt.YOffset, colour: alt.Color
 ) -> alt.LayerChart | alt.FacetChart:
-    """Return points with their intervals."""
+    """Draw points with their intervals as lines from `low` to `high`."""
     base = alt.Chart(shown)
     spans, points = base.mark_rule(strokeWidth=2, opacity=0.6), base.mark_point(filled=True, size=40, opacity=1.0)
     return alt.layer(
@@ -102,7 +105,7 @@ def _by_sizes() -> alt.Color:
 
 
 def _by_class(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of all pools together, by class of gang, with predicted and oracle sizes and without any."""
+    """Return the rows by gang class over all pools, with predicted sizes, the oracle's sizes, or no sizes."""
     named = dict(zip(CLASSES, GANGS, strict=True))
     return rows.filter(
         pl.col("vc") == ALL,

@@ -1,6 +1,6 @@
-"""Replays: the recorded jobs of a trace through one reading of its cluster, order by order, size by size.
+"""Replay the recorded jobs of a trace on one reading of its cluster, under every queue order and source of sizes.
 
-Arrivals and run times are as recorded; no request is shrunk. Figures are made in `rows`. Called by `study`.
+Arrivals and run times are as recorded; no request is shrunk. Metrics are computed in `rows`. Called by `study`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,19 +23,28 @@ from scheduler_core.discipline import Discipline
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 AGING: Final = 0.1
-"""Seconds subtracted from a predicted run time per second waited: ten hours of waiting weigh one hour of size.
-Chosen as a round number, not tuned on these traces."""
+"""Seconds subtracted from a job's predicted run time for each second it has waited: ten hours of waiting count like one
+hour less run time. A round number, not tuned on these traces."""
 
 AGING_GPU_S: Final = 1.0
-"""The same for `qssf`, whose keys are GPU-seconds."""
+"""GPU-seconds subtracted for each second waited under `qssf`, which sorts by predicted GPU-seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A discipline, whether it orders by sizes, and the column of the jobs that it needs.
+    """A queue order.
 
-    `compared` ones are replayed over the sizes from history too; the others over predicted and oracle ones, unless
-    sizes are named.
+    Attributes
+    ----------
+    discipline
+        The rules of the queue.
+    sized
+        Whether it uses sizes (run-time estimates).
+    compared
+        Whether it is replayed with sizes from history too, and not only with predicted sizes and the oracle's. If the
+        user names sources of sizes, every order is replayed with all of them.
+    needs
+        Column of the jobs table without which the order is not replayed.
     """
 
     discipline: Discipline
@@ -66,15 +75,19 @@ ORDERS: Final[dict[str, Order]] = {
     "drf+easy": Order(discipline=Discipline(policy="drf", backfill="easy"), needs="user"),
     "priority": Order(discipline=replace(STRICT, policy="priority"), sized=False, needs="priority"),
 }
-"""A plain name is strict: no job passes the first one that does not fit (`drf` and the preemptive orders pass over it).
-With `skip` any job may pass, with `easy` only jobs that by prediction do not delay it. `sjf+preempt` is SRTF whose
-predictions are not renewed as a job runs."""
+"""Queue orders by name.
+
+Without a suffix, no job starts before a job ahead of it that does not fit (except under `drf` and the preemptive
+orders). With `+skip`, any job that fits may start. With `+easy`, a job may start if by the predictions it does not
+delay the first job that does not fit (EASY backfilling). `sjf+preempt` is SRTF with the total predicted run time in
+place of the remaining one.
+"""
 
 FIFO: Final = "fifo"
 
 
 def orders_for(jobs: pl.DataFrame, names: Sequence[str] | None = None) -> dict[str, Order]:
-    """Return the orders of these names, or all whose needed columns the jobs have.
+    """Return the queue orders of these names; by default all whose needed column the jobs have.
 
     Raises
     ------
@@ -88,12 +101,12 @@ def orders_for(jobs: pl.DataFrame, names: Sequence[str] | None = None) -> dict[s
 
 
 UNSIZED = "none"
-"""The name of the sizes of an order that uses none."""
+"""Name of the source of sizes for orders that use no sizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """The jobs of a replay by submission, each with GPUs and a run time, and notes on those left out."""
+    """The jobs to replay in order of submission, each with GPUs and a run time, and notes on the jobs left out."""
 
     jobs: pl.DataFrame
     notes: tuple[str, ...]
@@ -101,10 +114,22 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The measured jobs (n) of one run in one pool: how long each took, and how often it was stopped.
+    """The measured jobs (n) of one simulation run in one pool.
 
-    `day` is that of submission (UTC), numbered since the epoch. `jct_s` is NaN for jobs that the pool can never hold;
-    `stops` counts how often each was preempted. `offered_gpus` is what the measured jobs would keep busy on average.
+    Attributes
+    ----------
+    reading, pool, order, sizes
+        The reading and its pool, the name of the queue order, and the source of sizes.
+    day
+        UTC day of submission, counted from the epoch (n,).
+    gpus, run_s
+        GPUs of the whole gang, and recorded run time (n,).
+    jct_s
+        Job completion time: submission to end (n,). NaN for jobs too large for the pool.
+    stops
+        Number of preemptions (n,).
+    offered_gpus
+        Mean number of GPUs that the measured jobs need.
     """
 
     reading: Reading
@@ -120,7 +145,9 @@ class Outcome:
 
 
 def replayed(jobs: pl.DataFrame) -> Replayed:
-    """Take what can be replayed: GPU jobs with a run time. CPU and memory requests are left out, as machines tell none.
+    """Return the jobs that can be replayed: GPU jobs with a run time.
+
+    Their CPU and memory requests are removed, because the CPU and memory of machines are unknown.
 
     Raises
     ------
@@ -148,23 +175,23 @@ def replay(
     since: datetime,
     checkpoint_s: float,
 ) -> Iterator[Outcome]:
-    """Run a plan in every pool of a reading, FIFO first; alone where no job waits under strict FIFO.
+    """Yield the outcome of every queue order and source of sizes in a plan, for every pool of a reading.
 
-    A pool in which no job ever waits under strict FIFO treats every order alike: the others are not run there, and
-    their outcome is FIFO's.
+    If no job of a pool ever waits under strict FIFO, all orders would have the same outcome: then only FIFO is
+    simulated there, and its outcome is returned for all orders.
 
     Parameters
     ----------
     jobs
-        As `replayed` gives them.
+        The jobs that `replayed` returns.
     predicted_s
-        Sizes by source, along the jobs.
+        Sizes in seconds by source, in the order of the jobs.
     plan
-        Sources of sizes by order, as `planned` makes it.
+        Sources of sizes for each order, as `planned` returns them.
     since
-        Jobs submitted before it warm the pool up; the others are measured.
+        Jobs submitted before this time only fill the pool and are not measured.
     checkpoint_s
-        Seconds that every start after a preemption costs.
+        Seconds that each restart after a preemption costs.
     """
     for pool in reading.pools:
         rows = np.flatnonzero((jobs["vc"] == pool.vc).to_numpy()) if pool.vc is not None else np.arange(jobs.height)
@@ -187,9 +214,10 @@ def replay(
 
 
 def planned(orders: Mapping[str, Order], sources: Sequence[str], *, everywhere: bool) -> dict[str, list[str]]:
-    """Return which sources of sizes each order is replayed over; FIFO and the oracle are always among them.
+    """Return the sources of sizes with which each order is replayed.
 
-    Unless `everywhere`, sizes from history are for the orders declared `compared`.
+    FIFO is always replayed, and every order that uses sizes is replayed with the oracle's. Sizes from history are used
+    for orders with `compared` only, or with `everywhere` for all.
     """
     plan: dict[str, list[str]] = {FIFO: [UNSIZED]}
     for name, order in orders.items():
@@ -200,7 +228,7 @@ def planned(orders: Mapping[str, Order], sources: Sequence[str], *, everywhere: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Queue:
-    """One pool, which of its jobs are measured, and the columns of those that are the same in every run."""
+    """One pool, a mask of its measured jobs, and the columns of an outcome that are the same for all runs."""
 
     reading: Reading
     pool: Pool
@@ -211,7 +239,7 @@ class _Queue:
     offered_gpus: float
 
     def outcome(self, run: Schedule, order: str, sizes: str) -> Outcome:
-        """Return the outcome of the measured jobs in a run."""
+        """Return the outcome of a run, which has the measured jobs only."""
         preempted = run.job[run.ending == Ending.PREEMPTED]
         return Outcome(
             reading=self.reading,

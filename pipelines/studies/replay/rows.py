@@ -1,6 +1,7 @@
-"""Figures of replays as flat rows: JCT, delay and slowdown, by VC and by size of gang, against FIFO and the oracle.
+"""Metrics of replays as flat rows: JCT, delay and slowdown, by VC and by gang size, compared with FIFO and the oracle.
 
-Nothing is simulated here. Called by `taut study replay`; the charts are drawn from the same rows.
+JCT is the job completion time, from submission to end. Nothing is simulated here. Called by `taut study replay`; the
+charts are drawn from the same rows.
 """
 
 import math
@@ -23,10 +24,10 @@ CLASSES: Final[dict[str, tuple[float, float]]] = {
     "8": (7.0, 8.0),
     ">8": (8.0, math.inf),
 }
-"""Gangs by their GPUs, above the first number and up to the second."""
+"""Classes of gangs by name: GPUs of the gang above the first number, and at most the second."""
 
 SLOWDOWN_FLOOR_S: Final = 10.0
-"""Shorter runs count as this long in the bounded slowdown.
+"""Run times are raised to at least this many seconds in the bounded slowdown.
 
 References: Feitelson, Rudolph: Metrics and Benchmarking for Parallel Job Scheduling, 1998.
 """
@@ -35,17 +36,22 @@ DELAYED_S: Final = 60.0
 
 
 def rows_of(outcomes: Sequence[Outcome], *, detail: bool = False, seed: int = 0) -> list[Row]:
-    """Return one row per run of a reading, over all its pools; with `detail` also per VC and per class of gang.
+    """Return one row per reading, queue order and source of sizes; with `detail` also per VC and per gang class.
 
-    Columns: `jct` is submission to end of every job that ended, completed or failed; `delay` is JCT less the recorded
-    run time (waiting, lost and checkpoint time); `slowdown` is max(JCT / max(run, 10 s), 1). `fifo_jct_ratio` is the
-    mean JCT of strict FIFO over this one's; `gain_kept` is the share of what the same order gains over FIFO with the
-    oracle's sizes, null where the oracle gains nothing or the order looks at no sizes. Where FIFO piles up, nearly all
-    of a huge gain is kept by any order: `oracle_jct_ratio`, this mean JCT over that with the oracle's sizes, says what
-    better sizes would still gain, and `predicted_jct_ratio`, over that with predicted sizes, which sizes order better.
+    Columns:
 
-    `_low` and `_high` end the 95 % intervals of means and of their ratios, by `Resamples` (seeded by `seed`), the same
-    weeks for every row of a reading; they are null where the data give no interval. Quantiles have none.
+    - `jct_*`: time from submission to end, of all jobs that ended, completed or failed.
+    - `delay_*`: JCT minus the recorded run time, which is time spent waiting, repeating lost work, and checkpointing.
+    - `slowdown_*`: max(JCT / max(run time, 10 s), 1).
+    - `fifo_jct_ratio`: mean JCT under strict FIFO divided by this row's.
+    - `gain_kept`: reduction of the mean JCT against FIFO, divided by the reduction by the same order with the oracle's
+      sizes. Null if the oracle reduces nothing or the order uses no sizes. Under overload it is close to 1 for all
+      sizes; the next two columns then tell more.
+    - `oracle_jct_ratio`: this row's mean JCT divided by that with the oracle's sizes.
+    - `predicted_jct_ratio`: this row's mean JCT divided by that with predicted sizes.
+
+    `_low` and `_high` are the ends of 95 % intervals of means and ratios, from `Resamples` with this seed. All rows of
+    a reading use the same resampled weeks. The ends are null if there is no interval; quantiles have none.
     """
     rows: list[Row] = []
     for name in dict.fromkeys(outcome.reading.name for outcome in outcomes):
@@ -57,10 +63,10 @@ def rows_of(outcomes: Sequence[Outcome], *, detail: bool = False, seed: int = 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
-    """The runs of one reading by order and sizes, each with its pools, and their sums by day of submission.
+    """The outcomes of one reading, and their sums by day of submission, from which intervals are resampled.
 
-    `sums` are of the jobs that ended, by run and pool: for each class of gang, `ALL` first, how many there are, their
-    JCT and their delay (classes, 3, days).
+    `runs` has the outcomes of all pools, by queue order and source of sizes. `sums` has for each order, source and VC
+    an array (classes, 3, days): number, summed JCT and summed delay of ended jobs. The first class is `ALL`.
     """
 
     runs: Mapping[tuple[str, str], list[Outcome]]
@@ -77,12 +83,12 @@ class _Table:
         return cls(runs=runs, sums=sums, resamples=resamples)
 
     def same_pools(self, order: str, sizes: str, run: list[Outcome]) -> list[Outcome]:
-        """Return the run of an order and its sizes in the pools of another run; empty if there is none."""
+        """Return the outcomes of a queue order and source of sizes in the same pools as `run`."""
         vcs = {outcome.pool.vc for outcome in run}
         return [outcome for outcome in self.runs.get((order, sizes), []) if outcome.pool.vc in vcs]
 
     def means(self, run: list[Outcome], gang: str) -> "_Means":
-        """Return the mean JCT and delay of a run, as they are and in every resample."""
+        """Return the mean JCT of the jobs of one gang class, and their mean JCT and delay in every resample."""
         if not run:
             return _Means(jct_s=math.nan, drawn_jct_s=np.array(math.nan), drawn_delay_s=np.array(math.nan))
         at = (ALL, *CLASSES).index(gang)
@@ -99,7 +105,7 @@ class _Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Means:
-    """The mean JCT of a run, and its means in every resample (draws,); NaN where it has no job."""
+    """Mean JCT, and mean JCT and delay in every resample (draws,); NaN where there is no job."""
 
     jct_s: float
     drawn_jct_s: FloatArray
@@ -125,7 +131,7 @@ def _rows_of_run(run: list[Outcome], table: _Table, *, detail: bool) -> list[Row
 
 
 def _figures(vc: str, gang: str, run: list[Outcome]) -> Row:
-    """Return the figures of a run on its own."""
+    """Return the columns of a row that need no other run to compare with."""
     gpus, run_s, jct_s = (_stacked(run, name) for name in ("gpus", "run_s", "jct_s"))
     asked = _of_class(gpus, gang)
     ended = asked & ~np.isnan(jct_s)
@@ -157,7 +163,7 @@ def _figures(vc: str, gang: str, run: list[Outcome]) -> Row:
 
 
 def _compared(gang: str, run: list[Outcome], table: _Table) -> Row:
-    """Return the mean JCT against strict FIFO, against the oracle's and predicted sizes, and every interval."""
+    """Return the columns of a row that compare mean JCT with FIFO, oracle and predicted sizes, and all intervals."""
     order = run[0].order
     own = table.means(run, gang)
     fifo = table.means(table.same_pools(FIFO, UNSIZED, run), gang)
@@ -212,7 +218,7 @@ _RATIOS: Final = ("fifo_jct_ratio", "gain_kept", "oracle_jct_ratio", "predicted_
 
 
 def rendered(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows for the screen; VC and class of gangs are columns only if the rows differ in them."""
+    """Return the rows for the screen, with columns for VC and gang class only if some row is about one of these."""
     parts = [name for name in _PARTS if any(row[name] != ALL for row in rows)]
     return [
         {
@@ -228,7 +234,7 @@ def rendered(rows: Sequence[Row]) -> list[Row]:
 
 
 def _cell(row: Row, name: str, unit: float = 1.0) -> str | None:
-    """Return a figure with its interval, or alone where it has none.
+    """Return the value of a column as text, with its interval if there is one.
 
     >>> _cell({"x": 7200.0, "x_low": 3600.0, "x_high": 10800.0}, "x", 3600.0)
     '2.00 [1.00, 3.00]'

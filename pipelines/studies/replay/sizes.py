@@ -1,7 +1,7 @@
-"""Sizes: the run time of each job as known at its submission, from models of earlier months, from history, or exact.
+"""Sizes: run-time estimates known at each job's submission, from models, from history, or exact (the oracle).
 
-A month's jobs are predicted by a model trained only on jobs that ended before the month began, and every history holds
-only jobs that ended, as recorded, before the submission. Called by `study`.
+The jobs of a month are predicted by a model trained only on jobs that ended before that month. Histories contain only
+jobs whose recorded end is before the submission. Called by `study`.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,22 +31,26 @@ from pipelines.models.splits import finished, time_later
 from scheduler_core.types import BoolArray, IntArray
 
 LIKE_MEAN: Final = "like_mean"
-"""Of (VC, GPUs), or of GPUs where the trace has no VC: the one mean that applies to every trace."""
+"""Name of the mean over jobs with the same VC and GPUs, or the same GPUs if the trace has no VCs. Unlike the other
+means it is possible for every trace."""
 
 MEANS: Final[dict[str, HistoryBaseline]] = {
     "user_mean": HistoryBaseline(keys=(("user",), ("cluster",))),
     "group_mean": HistoryBaseline(keys=(("group",), ("user",), ("cluster",))),
     LIKE_MEAN: HistoryBaseline(keys=(("cluster", "vc", "gpus"), ("cluster", "gpus"), ("cluster",))),
 }
-"""Chains of keys, the first with an ended job answers; every mean is over all of the key's past, whatever the window.
-`gpus` is the GPU count of the whole gang."""
+"""Sizes that are means over earlier jobs with the same key, by name.
+
+The first key of a chain under which a job has ended gives the mean. It is over all earlier jobs of the key: the window
+of `HistoryBaseline` is ignored. `gpus` is the GPU count of the whole gang.
+"""
 
 
 def mean_sizes(jobs: pl.DataFrame, keys: tuple[Key, ...]) -> FloatArray:
-    """Return for each job (n,) the mean run time in seconds under the first of its keys that has ended jobs.
+    """Return for each job (n,) the mean run time in seconds of earlier jobs with the same key.
 
-    Only finished jobs that ended strictly before a job's `submit_ts` count; before any has, the answer is
-    `UNINFORMED_S`.
+    The first of `keys` under which a job has ended is taken. Only finished jobs that ended strictly before the
+    `submit_ts` of a job count; if there are none, its size is `UNINFORMED_S`.
     """
     sizes = np.full(jobs.height, UNINFORMED_S[0.5])
     for key in reversed(keys):
@@ -56,7 +60,7 @@ def mean_sizes(jobs: pl.DataFrame, keys: tuple[Key, ...]) -> FloatArray:
 
 
 def _ended_means(jobs: pl.DataFrame, key: Key) -> FloatArray:
-    """Return the mean under one key as of each submission (n,), NaN where nothing had ended."""
+    """Return the mean run time of jobs with the same key that ended before each submission (n,), NaN if none had."""
     codes = key_codes(jobs, key)
     submit_us = jobs["submit_ts"].dt.epoch("us").to_numpy()
     ended = np.flatnonzero(jobs.select(finished()).to_series().to_numpy() & (codes >= 0))
@@ -65,7 +69,7 @@ def _ended_means(jobs: pl.DataFrame, key: Key) -> FloatArray:
     ended, end_us = ended[order], end_us[order]
     totals = np.concatenate([[0.0], np.cumsum(jobs["run_s"].to_numpy()[ended])])
     firsts = np.searchsorted(codes[ended], codes)
-    # Ends by key, then time, as one ascending column: the place of each submission in it.
+    # Ends are sorted by key, then time: find how many of them come before each submission.
     ranks = _ranks(codes, submit_us, codes[ended], end_us)
     counts = np.where(codes >= 0, ranks - firsts, 0)
     with np.errstate(invalid="ignore"):
@@ -73,7 +77,7 @@ def _ended_means(jobs: pl.DataFrame, key: Key) -> FloatArray:
 
 
 def _ranks(asked_code: IntArray, asked_us: IntArray, code: IntArray, us: IntArray) -> IntArray:
-    """Return how many of the ascending pairs (code, us) come before each asked pair."""
+    """Return how many of the ascending pairs (code, us) come before each pair (asked_code, asked_us)."""
     is_end = np.concatenate([np.zeros(len(asked_code), dtype=np.bool_), np.ones(len(code), dtype=np.bool_)])
     order = np.lexsort((is_end, np.concatenate([asked_us, us]), np.concatenate([asked_code, code])))
     before = np.cumsum(is_end[order])
@@ -87,17 +91,19 @@ PREDICTED: Final = "predicted"
 MEDIANS: Final = ("vc_gpus_median", "recent_20", "user_median", "group_median", "global_median")
 
 LEAST_LEARNT: Final = 1000
-"""Jobs that must have ended before a month for it to have a model; earlier jobs only warm the cluster up."""
+"""Minimum number of jobs that must have ended before a month for it to have a model. Jobs submitted before the first
+such month only fill the cluster and are not measured."""
 
 WITHOUT_MODEL: Final = "recent_20"
-"""The baseline that `predicted` uses before the first model, and for kinds of work with too few jobs for one."""
+"""Baseline that `predicted` uses before the first model, and for task types with too few jobs for a model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Run times in seconds as known at submission, by source, each along the replayed jobs (n,).
+    """The sizes of the replayed jobs in seconds (n,), by source.
 
-    `since` is the cut of the first model: figures are of jobs submitted from then on. `notes` describe the models.
+    `since` is the training cut of the first model: jobs submitted from then on are measured. `notes` describe the
+    models.
     """
 
     predicted_s: dict[str, FloatArray]
@@ -114,16 +120,16 @@ def sizes_of(
     nthread: int = 1,
     talk: Callable[[str], None] = lambda _: None,
 ) -> Sizes:
-    """Return the sizes of the replayed jobs from these sources; from all that apply to the trace by default.
+    """Return the sizes of the replayed jobs from these sources; by default from all for which the trace has data.
 
     Parameters
     ----------
     jobs
         Canonical jobs to be replayed, each with a run time.
     learnt_from
-        All jobs of the trace, these among them: models and histories use those that had ended in time.
+        All jobs of the trace, the replayed ones among them. Models are trained on those that ended before their month.
     sources
-        Names as of `applicable_sources`.
+        Names that `applicable_sources` returns.
 
     Raises
     ------
@@ -157,7 +163,7 @@ def sizes_of(
 
 
 def applicable_sources(jobs: pl.DataFrame) -> list[str]:
-    """Return the sources whose first key this trace fills at all; the models and the oracle always apply."""
+    """Return the sources for which the trace has data in the columns of the first key; models and oracle always do."""
     filled = {column for column in jobs.columns if jobs[column].null_count() < jobs.height} | {"gpus"}
     chains = {name: HISTORY_BASELINES[name] for name in MEDIANS} | MEANS
     told = [
@@ -167,7 +173,7 @@ def applicable_sources(jobs: pl.DataFrame) -> list[str]:
 
 
 def local_months(jobs: pl.DataFrame) -> list[datetime]:
-    """Return the begins of the months in which jobs were submitted, in the trace's own zone, ascending."""
+    """Return the first moments of the months in which jobs were submitted, ascending, by the trace's own time zone."""
     trace = str(jobs["trace"][0])
     zone = next((zone for start, zone in ZONES.items() if trace.startswith(start)), "UTC")
     begins = jobs["submit_ts"].dt.convert_time_zone(zone).dt.truncate("1mo")
@@ -183,19 +189,19 @@ def learned(
     nthread: int,
     talk: Callable[[str], None],
 ) -> FloatArray:
-    """Return the p50 of each job (n,) from the model of the cut before its submission; NaN where no model answers.
+    """Return the p50 in seconds of each job (n,) from the last model before its submission; NaN if there is none.
 
     Parameters
     ----------
     cuts
-        Begins of the periods, ascending; each has a model trained on the jobs that had ended before it.
+        Ascending training cuts: each model is trained on jobs that ended before its cut, and used until the next cut.
     """
     answers = np.full(jobs.height, np.nan)
     if not cuts:
         return answers
     keys = ["trace", "cluster", "job_id", "role"]
     numbered = jobs.select(*keys).with_row_index("replayed")
-    # Jobs submitted after the last replayed job are in no job's past.
+    # Jobs submitted after the last replayed job are not in the history of any replayed job.
     pool = learnt_from.filter(pl.col("submit_ts") <= jobs["submit_ts"].max())
     history, recipe = History.of(pool), Recipe()
     for task_type in task_types(jobs, "kind"):
@@ -221,7 +227,7 @@ def _period(
     seed: int,
     nthread: int,
 ) -> tuple[IntArray, FloatArray]:
-    """Return the wanted rows submitted in [begin, end), and that period's predictions for them, in seconds."""
+    """Return the `wanted` rows submitted in [begin, end), and their p50 in seconds by a model with the cut `begin`."""
     split = time_later(examples.jobs, until=begin)
     in_period = wanted & (examples.jobs["submit_ts"] < end).to_numpy()
     asked = split.test[in_period[split.test]]

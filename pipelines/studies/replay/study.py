@@ -1,6 +1,6 @@
-"""The study of replays, from a lake to rows and charts: which jobs, sizes and readings, and what every figure assumes.
+"""The study `replay`, from a lake to rows and charts: chooses jobs, sizes, queue orders and readings, and runs them.
 
-Puts the parts of this folder together. Called by `taut study replay`.
+Joins the other modules of this folder. Called by `taut study replay`.
 """
 
 import time
@@ -32,12 +32,12 @@ from pipelines.studies.study import (
 )
 
 CHARTS: Final = {"gain_kept": gain_kept, "delays": delays, "tails": tails}
-"""By the name of the file."""
+"""Functions that draw the charts, by file name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Options of the study; an empty choice takes everything that applies. `loads` are those of the reading `load`."""
+    """Options of the study; an empty choice takes everything that applies. `loads` are for the reading `load` only."""
 
     trace: str | None = trace_option()
     cluster: str | None = cluster_option()
@@ -71,7 +71,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replays:
-    """The outcomes of all runs in one cluster of a trace, and the notes that belong to every figure of theirs."""
+    """The outcomes of all simulation runs on one cluster of a trace, and notes that apply to all of them."""
 
     trace: str
     cluster: str
@@ -79,7 +79,7 @@ class Replays:
     notes: tuple[str, ...]
 
     def rows(self, *, detail: bool, seed: int) -> list[Row]:
-        """Return the outcomes as flat rows, as `rows` measures them."""
+        """Return flat rows of metrics, as made by `rows.rows_of`."""
         rows = rows_of(self.outcomes, detail=detail, seed=seed)
         return [{"trace": self.trace, "cluster": self.cluster, **row} for row in rows]
 
@@ -92,7 +92,7 @@ def run(config: Config, context: Context) -> Findings:
     BadUsage
         If a name is unknown, or the trace has several clusters and the config names none.
     LakeError
-        If the lake lacks what is needed.
+        If the lake lacks the jobs, or the data for every reading.
     """
     replays = replays_of(context.lake(), context.trace(config.trace), config, context)
     rows = replays.rows(detail=config.detail, seed=config.seed)
@@ -111,7 +111,7 @@ def run(config: Config, context: Context) -> Findings:
 
 
 def replays_of(lake: Lake, trace: str, config: Config, context: Context) -> Replays:
-    """Run the replays of a config; raise as `run` does."""
+    """Run all replays of a config; raises the errors of `run`."""
     every = lake.table("jobs", trace, config.cluster).collect()
     clusters = every["cluster"].unique().sort().to_list()
     if len(clusters) != 1:
@@ -138,7 +138,7 @@ def replays_of(lake: Lake, trace: str, config: Config, context: Context) -> Repl
 
 
 def assumptions(config: Config, jobs: pl.DataFrame, readings: Sequence[Reading], since: datetime) -> list[str]:
-    """Return what every figure rests on that the trace does not record."""
+    """Return notes on what the replays assume because the trace does not record it."""
     recorded = jobs["queue_s"].null_count() < jobs.height
     return [
         *(f"capacity {reading.name}: {reading.note}" for reading in readings),

@@ -1,1 +1,1 @@
-"""Study of the synthetic PAI trace: how it compares with the published one."""
+"""Study that compares the synthetic PAI trace with the statistics published about the real one."""

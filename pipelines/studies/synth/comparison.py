@@ -1,6 +1,6 @@
-"""A statistic twice, as published and as measured: pairs, tables of pairs, and how shares and quantiles are paired.
+"""Building blocks to compare statistics of a synthetic trace with published ones: pairs, tables of pairs, readers.
 
-Which statistics there are is in `job_comparisons` and `use_comparisons`; text is rendered in `report`.
+The statistics are in `job_comparisons` and `use_comparisons`; text is rendered in `report`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,10 @@ QUANTILES: Final = (0.05, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """One statistic twice: as published (or, where nothing is, as chosen) and as measured, number by number."""
+    """One statistic, published and synthetic: two tuples of numbers that correspond one to one.
+
+    `origin` is `chosen` instead of `published` if nothing is published and the first numbers are our choice.
+    """
 
     name: str
     published: tuple[float, ...]
@@ -30,7 +33,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One table of pairs: its title, the meaning of its numbers, and notes on them."""
+    """A table of pairs with its title, the meaning of each number of a pair (`columns`), and a note."""
 
     title: str
     columns: tuple[str, ...]
@@ -39,27 +42,30 @@ class Comparison:
 
 
 def numbers(frame: pl.DataFrame, column: str) -> Floats:
-    """Return a column's numbers without nulls."""
+    """Return the non-null values of a column as floats."""
     return frame[column].drop_nulls().to_numpy().astype(np.float64)
 
 
 def quantiles(values: Floats, at: Sequence[float]) -> tuple[float, ...]:
-    """Return quantiles, NaN where there is nothing."""
+    """Return the quantiles of `values` at these probabilities; all NaN if there are no values."""
     return tuple(np.quantile(values, at).tolist()) if len(values) else (float("nan"),) * len(at)
 
 
 def labels(at: Iterable[float]) -> tuple[str, ...]:
-    """Name probabilities as percentiles."""
+    """Return the column names of quantiles, such as `p95` for 0.95."""
     return tuple(f"p{100 * p:g}" for p in at)
 
 
 def published_values(curve: Curve) -> tuple[float, ...]:
-    """Return the quantiles a curve was made from."""
+    """Return the published quantiles from which a curve was made; values near 0 are returned as 0."""
     return tuple(0.0 if log < np.log(1.1e-3) else float(np.exp(log)) for log in curve.logs)
 
 
 def shares_of(title: str, published: Mapping[str, float], column: pl.Series, note: str = "") -> Comparison:
-    """Compare shares of a column's values; published counts are turned into shares of their sum or of one."""
+    """Compare the share of each value of a column with the published one.
+
+    `published` has shares, or counts, which are divided by their sum.
+    """
     total = max(1.0, sum(published.values()))
     found = column.cast(pl.String).fill_null("")
     pairs = [
@@ -79,11 +85,12 @@ _TEXT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """The tables of one folder."""
+    """The tables of a synthetic trace."""
 
     job: pl.DataFrame
     task: pl.DataFrame
-    """Task rows with `run_s` (first instance to end; null while running), `user`, `group`, `workload`."""
+    """Tasks, with added columns `run_s` (start of the first instance to end; null while running), `wait_s`, `user`,
+    `group` and `workload`."""
     sensor: pl.DataFrame
     metric: pl.DataFrame
     machine: pl.DataFrame
@@ -91,12 +98,12 @@ class Tables:
 
     @property
     def finished(self) -> pl.DataFrame:
-        """Return the Terminated tasks with GPUs."""
+        """Return the tasks that request GPUs and have the status Terminated (completed)."""
         return self.task.filter(pl.col("status") == "Terminated", pl.col("plan_gpu").is_not_null())
 
 
 def scan(folder: Path, table: str) -> pl.LazyFrame:
-    """Scan one headerless table of a folder with its published columns.
+    """Scan one CSV table without header, with the column names of the published trace.
 
     Raises
     ------
@@ -111,7 +118,7 @@ def scan(folder: Path, table: str) -> pl.LazyFrame:
 
 
 def read_tables(folder: Path) -> Tables:
-    """Read what the comparison needs of the tables in a folder."""
+    """Read the tables of a folder that the comparisons need."""
     job, tag = scan(folder, "pai_job_table"), scan(folder, "pai_group_tag_table")
     instance = scan(folder, "pai_instance_table")
     began = instance.group_by("job_name", "task_name").agg(began=pl.col("start_time").min())
@@ -135,9 +142,9 @@ def read_tables(folder: Path) -> Tables:
 
 
 def joined_rows(tables: Tables) -> pl.DataFrame:
-    """Return the rows section 4 of the published statistics is about.
+    """Return the rows on which the published statistics by workload tag are computed.
 
-    Terminated tasks of tagged jobs times the measured GPU workers of their job, whichever task these belong to.
+    Each Terminated task of a tagged job is joined with every measured GPU worker of the job, even of its other tasks.
     """
     tagged = tables.task.filter(pl.col("status") == "Terminated", pl.col("workload").is_not_null())
     measured = tables.sensor.filter(pl.col("gpu_wrk_util").is_not_null()).drop("task_name", "machine", "inst_id")

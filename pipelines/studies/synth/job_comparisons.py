@@ -1,4 +1,4 @@
-"""Jobs, published against synthetic: how many, how they end, how long they run, what they ask for, when they come.
+"""Comparisons of jobs with published statistics: counts, statuses, run times, waits, requests, gangs and arrivals.
 
 Use is compared in `use_comparisons`. Called by `pipelines.studies.synth.report` and the tests.
 """
@@ -204,7 +204,7 @@ def _gaps(calibration: Calibration, tables: Tables) -> Comparison:
     known = calibration.published.gaps
     starts = np.sort(numbers(tables.finished, "start_time"))
     days = (starts[-1] - starts[0]) / 86_400
-    # The published gaps are those of a random sample of tasks: thin a denser trace in the same way.
+    # The published gaps are from a random sample of tasks, so sample a denser trace to the same tasks per day.
     kept = Noise(seed=0).uniform("thin", np.arange(len(starts))) * len(starts) < known["tasks_per_day"] * days
     gaps = np.diff(starts[kept])
     scale = float(gaps.mean()) * known["tasks_per_day"] / 86_400
@@ -219,4 +219,4 @@ JOB_COMPARISONS: Final[tuple[Callable[[Calibration, Tables], Comparison], ...]] 
     _sizes, _job_status, _task_status, _tags, _run_time, _run_time_by_tag, _run_time_by_role, _run_time_by_gpus,
     _waits, _plan_gpu, _gpu_type, _plan_cpu, _plan_mem, _roles, _gangs, _group_sizes, _hours, _gaps,
 )  # fmt: skip
-"""Every comparison of jobs, in the order of the report."""
+"""All comparisons of jobs, in the order of the report."""

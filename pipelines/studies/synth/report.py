@@ -1,6 +1,6 @@
-"""The study of the synthetic trace: published and synthetic statistics next to each other, as tables and as Markdown.
+"""The study `synth`: published and synthetic statistics next to each other, as tables and as Markdown.
 
-Statistics are measured in `job_comparisons` and `use_comparisons`. Called by `taut study synth`, and by `taut synth pai
+Statistics are computed in `job_comparisons` and `use_comparisons`. Called by `taut study synth`, and by `taut synth pai
 --report FILE`; `docs/synthetic.md` is such a report.
 """
 
@@ -51,12 +51,12 @@ _TAIL = """
 
 
 def calibration_report(trace_dir: Path, calibration: Calibration | None = None) -> str:
-    """Return the report on the trace in `trace_dir`, as Markdown.
+    """Return the Markdown report that compares the trace in `trace_dir` with the published statistics.
 
     Raises
     ------
     SynthesisError
-        When a table is absent.
+        If a table is absent.
     """
     known, tables = calibration or load_calibration(), read_tables(trace_dir)
     head = _HEAD.format(tasks=tables.task.height, jobs=tables.job.height, sensors=tables.sensor.height)
@@ -69,7 +69,7 @@ def calibration_report(trace_dir: Path, calibration: Calibration | None = None) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Options of the study: the trace to compare."""
+    """Options of the study: the folder of the trace to compare."""
 
     folder: Path = option(
         Path("data/raw/pai-synth"), name="--from", help="Folder of the seven tables that `taut synth pai` writes."
@@ -77,7 +77,7 @@ class Config:
 
 
 def run(config: Config, context: Context) -> Findings:
-    """Compare a synthetic trace with the published statistics, a table for each kind.
+    """Compare a synthetic trace with the published statistics, with one table per comparison.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def run(config: Config, context: Context) -> Findings:
 
 
 def comparison_rows(comparison: Comparison) -> list[Row]:
-    """Return two rows per statistic, the published numbers and the synthetic ones."""
+    """Return two rows per statistic: the published numbers, and the synthetic numbers."""
     return [
         {"statistic": pair.name, "origin": origin, **dict(zip(comparison.columns, numbers, strict=True))}
         for pair in comparison.pairs
@@ -126,7 +126,7 @@ def _section(comparison: Comparison) -> str:
 
 
 def _number(value: float) -> str:
-    """Render three significant digits; large numbers in thousands and millions stay plain below 100 000."""
+    """Format a number with three significant digits; from 100 up to a million as an integer."""
     if value != value:
         return "none"
     return f"{value:.3g}" if abs(value) < 100 or abs(value) >= 1e6 else f"{value:,.0f}".replace(",", " ")

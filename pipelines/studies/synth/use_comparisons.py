@@ -1,4 +1,4 @@
-"""Use, published against synthetic: workers' use, its ratio to the request, correlations and repetition.
+"""Comparisons of use with published statistics: use of workers, use over request, correlations, spread in groups.
 
 Jobs are compared in `job_comparisons`. Called by `pipelines.studies.synth.report` and the tests.
 """
@@ -115,7 +115,7 @@ def _correlations(calibration: Calibration, tables: Tables) -> Comparison:
 
 
 def _repeats(calibration: Calibration, tables: Tables) -> Comparison:
-    """Compare how alike runs of one group are; published for tagged, Terminated jobs."""
+    """Compare how much runs of one group differ, for tagged jobs with the status Terminated, as published."""
     done = tables.task.filter(
         pl.col("status") == "Terminated", pl.col("workload").is_not_null(), pl.col("run_s") > 0
     ).unique("job_name", keep="first", maintain_order=True)
@@ -168,4 +168,4 @@ def _machines(calibration: Calibration, tables: Tables) -> Comparison:
 USE_COMPARISONS: Final[tuple[Callable[[Calibration, Tables], Comparison], ...]] = (
     _use_by_tag, _use_over_request, _task_sums, _failed_use, _correlations, _repeats, _machines,
 )  # fmt: skip
-"""Every comparison of use, in the order of the report."""
+"""All comparisons of use, in the order of the report."""
