@@ -40,7 +40,7 @@ BUNDLE_DEPTH: Final = 4
 """Maximum depth at which the bundle is searched among the downloaded files of a model."""
 
 PAGE: Final = 1000
-"""Number of registered models that one query to the registry returns."""
+"""Maximum number of registered models that one query to the registry returns."""
 
 Verified = dict[Path, tuple[Mark, str]]
 """Mark of the files and digest of each verified bundle, by folder; a bundle with the same mark is not read again."""

@@ -240,7 +240,7 @@ class ErasureAnswer(Answer):
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the worst of several verdicts; the result is `unknown` only if all are unknown.
+    """Return the worst of several verdicts, ignoring `unknown`; if no other is given, return `unknown`.
 
     >>> worst(["ok", "unknown", "watch"]), worst([])
     ('watch', 'unknown')

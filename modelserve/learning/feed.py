@@ -49,7 +49,7 @@ class Learner(Protocol):
 
 
 class Feed:
-    """Applies the changes in a store to the models and to the learnt state.
+    """Reader of the changes in a store, which applies them to the models and to the learnt state.
 
     `learned` is the learnt state; it is replaced in one assignment, so threads may read it without a lock. The argument
     `erased` is called with each erasure after the models dropped the user's runs; if it fails with `StoreError`, it is

@@ -36,7 +36,7 @@ FOLDER: Final = "bundles"
 
 RETRY_FIRST_S: Final = 10.0
 RETRY_MOST_S: Final = 600.0
-"""First and longest wait in seconds before a failed model with unchanged files is tried again; waits double."""
+"""First and maximum wait before a failed model with unchanged files is tried again; the wait doubles each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Snapshot:
         return None
 
     def failure_of(self, kind: Kind, trace: str, workload: str | None, task_type: str) -> str | None:
-        """Return why the model for a job could not be loaded, or None."""
+        """Return why the champion for a job could not be loaded, or None if there is no failure."""
         for part in (workload, task_type):
             if part is not None and (found := self.failures.get(f"{kind}.{trace}.{part}")) is not None:
                 return found

@@ -27,16 +27,16 @@ KEPT_VERSIONS: Final = 5
 """Number of newest versions without an alias that are kept per model, so that their responses can be replayed."""
 
 WAIT_MOST_S: Final = 300.0
-"""Maximum wait between two rounds while the registry is unavailable; until then, it doubles with each failure."""
+"""Maximum wait between rounds while the registry is unavailable; the wait doubles with each failure up to this."""
 
 JITTER_FRAC: Final = 0.2
-"""Maximum share by which a wait is shortened at random, so that several sync processes do not run in step."""
+"""Maximum share by which a wait is shortened at random, so that sync processes do not query all at the same time."""
 
 logger = logging.getLogger(__name__)
 
 
 class Sync:
-    """Copies the registry to one folder, round by round.
+    """Repeated copying of the registry to one folder, in rounds.
 
     State is kept between rounds, so that verified bundles are not read again and only changes are logged.
     """
