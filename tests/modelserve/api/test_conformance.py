@@ -139,7 +139,7 @@ def test_every_answer_is_as_documented(schema: object, label: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("label", LABELS)
 def test_every_answer_is_as_documented_over_many_calls(schema: object, label: str) -> None:
-    statuses = check_conforms(schema, label, cases=2000)
+    statuses = check_conforms(schema, label, cases=300)
 
-    assert statuses.total() >= 2000
+    assert statuses.total() >= 300
     assert statuses[200] > 0
