@@ -1,4 +1,4 @@
-"""Machines of a simulation, from a paper, a trace's machine table or a TOML file; and outages from a CSV file.
+"""Read the machines of a simulation from a trace's machine table or a TOML file, and outages from a CSV file.
 
 Nothing is simulated here. Called by `taut simulate` and the studies.
 """
