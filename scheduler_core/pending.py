@@ -1,7 +1,7 @@
-"""Why a waiting job does not run although GPUs are free: an explanation for its user.
+"""Explanation for a user why a waiting job does not run although GPUs are free.
 
-Reads a `rounds.Scheduler` and changes nothing; times are computed from predicted run times.
-Called by tests only, until a command of live clusters uses it.
+Reads a `rounds.Scheduler` without changing it; expected times are computed from predicted run times.
+Called by tests only, since no command works on a live cluster yet.
 """
 
 import math
@@ -17,9 +17,11 @@ from scheduler_core.shortages import Shortage, beyond, fragmented_by, in_words, 
 
 
 class Hold(StrEnum):
-    """Why a job has not started: no room, a rule in favour of the head of the queue, or nothing any more.
+    """The reason why a job has not started.
 
-    `NEVER`: its full request exceeds the whole cluster. `ROUND`: it was submitted after the last round.
+    `ROOM`: it does not fit the free capacity. `OVERTAKES`, `RESERVATION` and `DEPTH`: it fits, but a rule protects
+    the head of the queue. `NOTHING`: it fits and the next round starts it. `NEVER`: its full request exceeds the whole
+    cluster. `ROUND`: it was submitted after the last round.
     """
 
     ROOM = "room"
@@ -33,28 +35,31 @@ class Hold(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """Why a job waits.
+    """Explanation of why a job waits and when it should start.
 
     Attributes
     ----------
     place, waiting
-        Its position in the queue from 1, and the number of waiting jobs; 0 for a job that never fits and is not queued.
+        Position of the job in the queue, from 1 (0 for a job that can never fit and so is not queued), and the number
+        of waiting jobs.
     hold, head
-        Why it waits; for a rule, the head of the queue that the rule protects.
+        The reason why the job waits; if it is a rule, the serial of the head of the queue, which the rule protects.
     instances, hosted
-        Instances of the gang, and how many of them would fit now.
+        Number of instances in the gang, and how many of them would fit now.
     shortages
-        One per requested resource; for a job that never fits, against the empty cluster.
+        Comparison of each requested resource with the free capacity; for a job that can never fit, with the empty
+        cluster.
     fragmented
-        Enough of every requested resource is free in total, but the instances do not fit.
+        Whether enough of every requested resource is free in total although the instances do not fit.
     other_machines, away_machines
-        Machines of other GPU types, and machines of its own type that are down.
+        Number of machines with GPU types that the job does not allow, and number of allowed machines that are down.
     must_end
-        Serials of the running jobs, by expected end, that must end to make room for it.
+        Serials of the running jobs, in order of expected end, that must end before the job fits.
     room_in_s
-        Seconds until these have ended as expected; inf if unknown, or if machines must come up first.
+        Seconds until the jobs in `must_end` are expected to have ended; inf if unknown, or if machines must come up
+        first.
     expected_wait_s
-        Seconds until its expected start if the jobs before it start first; inf if unknown.
+        Seconds until the job's expected start, after all jobs before it in the queue have started; inf if unknown.
     """
 
     serial: int
@@ -73,7 +78,7 @@ class Pending:
     expected_wait_s: float
 
     def __str__(self) -> str:
-        """Return the explanation in sentences."""
+        """Return the explanation as text for the user."""
         if self.hold == Hold.NEVER:
             return self._never()
         if self.hold == Hold.ROUND:
@@ -119,15 +124,15 @@ class Pending:
 
 
 def explain_pending(scheduler: Scheduler, serial: int, now_s: float) -> Pending:
-    """Explain why a job waits, which jobs must end first, and when it should start.
+    """Return why a job waits, which jobs must end first, and when the job should start.
 
-    A job that no round has admitted yet, or that can never fit, is explained by its full request. Preemption is left
-    out, even where the discipline allows it.
+    For a job that no round has admitted yet, or that can never fit, the full request is compared. Preemption is
+    ignored, even if the discipline allows it.
 
     Raises
     ------
     BadInput
-        If the job is neither waiting nor refused.
+        If the job neither waits nor was refused because it can never fit.
 
     Examples
     --------
@@ -171,7 +176,7 @@ def explain_pending(scheduler: Scheduler, serial: int, now_s: float) -> Pending:
 
 
 def _outside(scheduler: Scheduler, serial: int, queued: int) -> Pending:
-    """Explain a job outside the queue: one for the next round, or one that never fits."""
+    """Return the explanation for a job outside the queue: one not yet admitted, or one that can never fit."""
     new = {job.serial: job for job in scheduler.submitted}
     job = new.get(serial, scheduler.refused.get(serial))
     if job is None:
@@ -199,7 +204,7 @@ def _outside(scheduler: Scheduler, serial: int, queued: int) -> Pending:
 
 
 def _hold(scheduler: Scheduler, ahead: Sequence[Waiting], now_s: float) -> tuple[Hold, int | None]:
-    """Return why the last job of `ahead` waits, and the head of the queue if a rule protects it."""
+    """Return why the last job of `ahead` waits, and the head of the queue if a rule protects that head."""
     *before, job = ahead
     room, rules = scheduler.occupancy.room, scheduler.discipline
     if not room.fits(job.demand):
@@ -223,7 +228,10 @@ def _hold(scheduler: Scheduler, ahead: Sequence[Waiting], now_s: float) -> tuple
 
 
 def _freeing(demand: Demand, room: Room, running: Sequence[Running], now_s: float) -> list[Running]:
-    """Return the runs that must end: those ending first until the gang fits, without the unnecessary ones."""
+    """Return the runs that must end before a gang fits, empty if it would not fit even then.
+
+    Runs are released in order of expected end until the gang fits. Runs without which it still fits are left out.
+    """
     ended: list[Running] = []
     for run in sorted(running, key=lambda run: max(now_s, run.expected_end_s)):
         if room.fits(demand):
@@ -247,9 +255,11 @@ def _room_in_s(hold: Hold, freeing: Sequence[Running], now_s: float) -> float:
 
 
 def _expected_start_s(scheduler: Scheduler, ahead: Sequence[Waiting], now_s: float) -> float:
-    """Simulate by expected ends until the last job of `ahead` starts; jobs start in order as soon as they fit.
+    """Return the time at which the last job of `ahead` is expected to start, inf if unknown.
 
-    No job arrives, none is preempted, and machines that are down stay down.
+    Simulates the expected ends of runs; the waiting jobs `ahead` start as soon as they fit, tried in queue order.
+
+    It assumes that no job arrives, no job is preempted, and machines that are down stay down.
     """
     room, place = scheduler.occupancy.room, scheduler.place
     ends = [(max(now_s, run.expected_end_s), run.allocation) for run in scheduler.occupancy.running.values()]

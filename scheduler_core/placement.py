@@ -1,7 +1,9 @@
-"""Placements: which machines a gang goes to, as functions `(demand, room) -> allocation or None` without side effects.
+"""Placements: functions `(demand, room) -> allocation or None` that choose the machines for a gang.
 
-A gang may spread over machines, an instance may not; ties go to the machine listed first. GPUs on a machine are chosen
-by `Room.allocation`. Called by `rounds` and `occupancy`; the registry of names is at the end.
+A room is the free capacity of a cluster, which a placement does not change.
+
+A gang may be split over machines, an instance may not. Among equal machines the first one is chosen. `Room.allocation`
+chooses the GPUs on a machine. Called by `rounds` and `occupancy`; `PLACEMENTS` at the end lists all by name.
 
 To add one: write the function and name it in `PLACEMENTS`; repeat the name in `pipelines.cli.simulation`. The compiled
 engine needs a twin in `scheduler_core.kernels.placing`. Scores for shared GPUs are in `sharing_placements`.
@@ -22,17 +24,18 @@ from scheduler_core.types import IntArray
 __all__ = ["Placement", "sharing_of"]
 
 Placement = Callable[[Demand, Room], Allocation | None]
-"""It returns `Room.allocation(...)`, or an allocation with its devices; its attribute `sharing`, if any, is required.
+"""A function that chooses machines for a gang in a given free capacity; None if the gang does not fit.
 
-A method `arrived(demand)`, if any, is called for every job that joins the queue for the first time.
+It returns `Room.allocation(...)`, or an allocation with devices of its own choice. Two attributes are optional:
+`sharing` is how GPUs must be shared, and the method `arrived(demand)` is called for every new job in the queue.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementKind:
-    """A named placement: `make` takes `Discipline.seed` and returns a placement; `sharing` is how it shares GPUs.
+    """How to create a placement of the registry; `make` takes `Discipline.seed`, and `sharing` is how GPUs are shared.
 
-    `make` returns a new object for a placement with state, and the same function for one without.
+    If the placement has state, `make` returns a new object each time, else always the same function.
     """
 
     make: Callable[[int], Placement]
@@ -40,14 +43,14 @@ class PlacementKind:
 
 
 def first_fit(demand: Demand, room: Room) -> Allocation | None:
-    """Fill the machines in their given order."""
+    """Fill machines in their given order."""
     return _filled(demand, room, room.hosts(demand), np.arange(len(room.free)))
 
 
 def best_fit(demand: Demand, room: Room) -> Allocation | None:
-    """Fill the machines with the least free capacity first, against fragmentation.
+    """Fill the machines with the least free capacity first, which keeps large free blocks for large jobs.
 
-    Free capacity of a machine is the sum over resources of free over the largest machine's capacity.
+    Machines are compared by `Room.freeness`.
 
     References
     ----------
@@ -67,7 +70,7 @@ def best_fit(demand: Demand, room: Room) -> Allocation | None:
 
 
 def consolidate(demand: Demand, room: Room) -> Allocation | None:
-    """Keep the gang together: on one machine if any hosts all of it (the fullest such), else on as few as possible.
+    """Put the gang on the fullest machine that can host all of it, else on as few machines as possible.
 
     References
     ----------
@@ -89,11 +92,11 @@ def consolidate(demand: Demand, room: Room) -> Allocation | None:
 
 
 def spread(demand: Demand, room: Room) -> Allocation | None:
-    """Put each instance in turn on the freest machine that hosts it, for bandwidth and against hot spots.
+    """Put each instance in turn on the freest machine that can host it, which balances the load of machines.
 
     References
     ----------
-    Kubernetes' `LeastAllocated` scoring and Slurm's `CR_LLN` (least loaded node) place the same way.
+    `LeastAllocated` scoring in Kubernetes and `CR_LLN` (least loaded node) in Slurm place the same way.
     """
     hosts = room.hosts(demand)
     if hosts.sum() < demand.instances:
@@ -110,18 +113,18 @@ def spread(demand: Demand, room: Room) -> Allocation | None:
 
 
 def placement_of(placement: str | Placement, seed: int = 0) -> Placement:
-    """Return a placement by name, a new one if it has state; a placement given by value is returned unchanged.
+    """Return the placement with a given name, a new object if it has state; an object is returned unchanged.
 
     Raises
     ------
     BadInput
-        If no placement has that name.
+        If no placement has the name.
     """
     return _kind(placement).make(seed) if isinstance(placement, str) else placement
 
 
 def sharing_of(placement: str | Placement, asked: Sharing | None = None) -> Sharing:
-    """Return how GPUs are shared under a placement: as requested, else by its default.
+    """Return how GPUs are shared under a placement: as in `asked`, else its default.
 
     Raises
     ------
@@ -153,7 +156,7 @@ def _always(place: Placement) -> PlacementKind:
 
 def _on_devices(policy: str) -> PlacementKind:
     def make(seed: int) -> Placement:
-        # Compiling costs seconds: only placements by device pay for it.
+        # Import numba and compile only for placements by device, since that takes seconds.
         from scheduler_core.sharing_placements import DevicePlacement
 
         return DevicePlacement(policy, seed=seed)
@@ -166,7 +169,7 @@ def _filled(demand: Demand, room: Room, hosts: IntArray, order: IntArray) -> All
         return None
     counts: list[tuple[int, int]] = []
     left = demand.instances
-    # Every machine takes at least one instance, so at most `instances` machines are needed.
+    # Each machine used takes at least one instance, so no more machines than instances are needed.
     for machine in order[hosts[order] > 0][: demand.instances].tolist():
         taken = min(left, int(hosts[machine]))
         counts.append((machine, taken))

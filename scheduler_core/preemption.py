@@ -1,6 +1,6 @@
-"""Preemption: whether a discipline stops running jobs, and which jobs it stops for a waiting one.
+"""Preemption: whether a discipline stops running jobs, and which running jobs to stop for a waiting job.
 
-The state of a stopped job is in `gangs`; `rounds` stops and starts jobs.
+`rounds` stops and starts the jobs; `gangs` defines the state of a stopped job.
 Called by `rounds` and the simulator.
 """
 
@@ -16,12 +16,12 @@ __all__ = ["preempts"]
 
 
 def preempts(discipline: Discipline) -> bool:
-    """Return whether waiting jobs may stop running ones: by `preempt`, else by the policy's default.
+    """Return whether waiting jobs may stop running jobs: `discipline.preempt`, or the policy's default if None.
 
     Raises
     ------
     BadInput
-        If it would be combined with a dynamic policy, an overtakes bound or backfill.
+        If preemption is combined with a dynamic policy, a limit on overtaking, or backfill.
 
     Examples
     --------
@@ -42,15 +42,15 @@ def preempts(discipline: Discipline) -> bool:
 
 
 def victims(demand: Demand, key: float, running: Sequence[tuple[float, Running]], room: Room) -> list[Running]:
-    """Return the runs to stop so that a gang fits, largest key first; none if it would not fit even then.
+    """Return the runs to stop so that a waiting gang fits, largest key first; empty if no choice of runs suffices.
 
-    `running` pairs each preemptible run with its key, largest first; only runs with larger keys than the job's are
-    stopped. Runs are released one by one until the gang fits; then, from the smallest key on, each run without which it
-    still fits is kept running.
+    `running` holds pairs of queue key and preemptible run, largest key first. Only runs with larger keys than `key`,
+    that of the waiting job, may be stopped. They are added one by one until the gang fits. Then, smallest key first,
+    each run that need not stop for the gang to fit is removed again.
 
     References
     ----------
-    Gu et al.: Tiresias, NSDI 2019 (preempting deep-learning gangs, whole, through checkpoints).
+    Gu et al.: Tiresias, NSDI 2019 (whole deep-learning gangs are preempted through checkpoints).
     """
     stopped: list[Running] = []
     freed = room
@@ -72,9 +72,12 @@ def victims(demand: Demand, key: float, running: Sequence[tuple[float, Running]]
 
 
 class Stoppable:
-    """The preemptible runs of a round, and the room if all runs with larger keys than the job's were stopped.
+    """The preemptible runs of a round, and the capacity that would be free if all of them were stopped.
 
-    Jobs come in queue order, so keys never fall: a demand that does not fit for one job does not fit for later ones.
+    Runs with keys not larger than that of the current waiting job are dropped.
+
+    Waiting jobs come in queue order with ascending keys. So the preemptible runs only become fewer, and a demand that
+    did not fit for one job cannot fit for a later one.
     """
 
     def __init__(self, keyed: Iterable[tuple[float, Running]], room: Room) -> None:
@@ -86,7 +89,7 @@ class Stoppable:
         return len(self._largest_first)
 
     def victims(self, demand: Demand, key: float, room: Room) -> list[Running]:
-        """Return the runs to stop so that a gang fits, as `victims` does."""
+        """Return the runs to stop so that a gang fits, as the function `victims` does."""
         while self._largest_first and self._largest_first[-1][0] <= key:
             _, spared = self._largest_first.pop()
             self._reachable = self._reachable.without([spared.allocation])
@@ -98,11 +101,11 @@ class Stoppable:
         return victims(demand, key, self._largest_first, room)
 
     def stopped(self, runs: Iterable[Running]) -> None:
-        """Remove stopped runs from the preemptible ones; the reachable room includes them already."""
+        """Remove runs that were stopped; the reachable capacity includes theirs already."""
         gone = {run.waiting.serial for run in runs}
         self._largest_first = [entry for entry in self._largest_first if entry[1].waiting.serial not in gone]
 
     def taken(self, allocation: Allocation) -> None:
-        """Subtract an allocation that started in this round and so is not preemptible."""
+        """Subtract the allocation of a run started in this round, since such a run is not preemptible."""
         if self._largest_first:
             self._reachable = self._reachable.without([allocation])

@@ -1,6 +1,6 @@
-"""The queue before a cluster: waiting jobs in the order of one policy, offered with the place each would get.
+"""The queue of a scheduler: waiting jobs in the order of one policy, each offered with the allocation it would get.
 
-Keys are in `queueing`; the rules on which offered jobs start are in `rounds`; one gang is placed in `placement`.
+`queueing` defines the keys that order jobs, `rounds` decides which offered jobs start, `placement` places a gang.
 Called by `rounds` and `pending`.
 """
 
@@ -19,23 +19,23 @@ from scheduler_core.occupancy import Occupancy
 from scheduler_core.queueing import QueuePolicy, QueueState
 
 Entry = tuple[float, int, Waiting]
-"""An entry of the queue: key, serial, job."""
+"""An entry of the queue: sort key, serial and job."""
 
 NOTHING_HELD: Final = QueueState()
 
 
 REBUILD_SHARE: Final = 1000
-"""If more than one job in this many leaves at once, the list is rebuilt; otherwise each is deleted by itself."""
+"""If more than one of this many jobs leave at once, the list is rebuilt; otherwise jobs are deleted one by one."""
 
 
 class JobQueue:
-    """Waiting jobs in a list sorted by key.
+    """The waiting jobs, in a list sorted by queue key.
 
-    Joining and leaving cost a search and a move of the list's tail: some 10 us in a queue of 100 000. Under a dynamic
-    policy, jobs are ranked again after every start: with a heap of users if its keys are by user, where a round costs
-    (jobs + starts) log(users), else by sorting all. A by-user policy sorts the list by the keys on an idle cluster.
+    To insert or delete a job takes some 10 us in a queue of 100 000 jobs. Under a dynamic policy, jobs are ranked again
+    after every start. If the policy is `by_user`, a heap of users does so in (jobs + starts) * log(users) per round,
+    and the list is sorted by the keys that jobs have on an idle cluster; otherwise all jobs are sorted again.
 
-    `state` returns the state that the policy reads; it must be the same object until the state changes.
+    `state` is a function that returns the state for the policy; it must return the same object until that changes.
     """
 
     def __init__(self, policy: QueuePolicy, state: Callable[[], QueueState]) -> None:
@@ -48,27 +48,27 @@ class JobQueue:
         return len(self._entries)
 
     def __iter__(self) -> Iterator[Waiting]:
-        """Iterate over the jobs in any order."""
+        """Return an iterator over the jobs, in no particular order."""
         return (job for _, _, job in self._entries)
 
     def join(self, job: Waiting) -> None:
-        """Insert a job by its key."""
+        """Insert a job at the position of its key."""
         ordered = self._policy.by_user or not self._policy.dynamic
         key = self._keys[job.serial] = self.key(job, job.arrived_s) if ordered else 0.0
         insort(self._entries, (key, job.serial, job))
 
     def leave(self, serials: Collection[int]) -> None:
-        """Remove jobs, all of which are in the queue."""
+        """Remove jobs by serial; all must be in the queue."""
         keys = {serial: self._keys.pop(serial) for serial in serials}
         if len(keys) * REBUILD_SHARE > len(self._entries):
             self._entries = [entry for entry in self._entries if entry[1] not in keys]
             return
         for serial, key in keys.items():
-            # The pair (key, serial) sorts directly before its entry.
+            # The pair (key, serial) sorts directly before the entry (key, serial, job).
             del self._entries[bisect_left(self._entries, (key, serial))]
 
     def key(self, job: Waiting, now_s: float, state: QueueState = NOTHING_HELD) -> float:
-        """Return a job's sort key; a static policy reads no state.
+        """Return a job's sort key; `state` matters only to dynamic policies.
 
         Raises
         ------
@@ -81,17 +81,17 @@ class JobQueue:
         return key
 
     def ranked(self, now_s: float) -> list[Entry]:
-        """Return the queue in order, as of now."""
+        """Return all entries of the queue in their order at `now_s`."""
         return self._rank(self._entries, now_s, self._state()) if self._policy.dynamic else self._entries.copy()
 
     def offered(self, now_s: float) -> Iterator[Entry]:
-        """Yield the queue in order; a dynamic policy ranks the remaining jobs again whenever the state changes."""
+        """Return an iterator over the queue in order; dynamic policies rank the rest again when the state changes."""
         if not self._policy.dynamic:
             return iter(self._entries.copy())
         return self._by_users(now_s) if self._policy.by_user else self._anew(now_s)
 
     def _by_users(self, now_s: float) -> Iterator[Entry]:
-        """Yield the first job of the user with the smallest key, again and again."""
+        """Yield the queue in order under a `by_user` policy: next is the first job of the user with the smallest key."""
         waiting: dict[Hashable, deque[Entry]] = defaultdict(deque)
         for entry in self._entries:
             waiting[entry[2].user].append(entry)
@@ -99,7 +99,7 @@ class JobQueue:
         heap = [(self.key(jobs[0][2], now_s, state), jobs[0][1], user) for user, jobs in waiting.items()]
         heapify(heap)
         while heap:
-            # Between two entries only this user's share can change: the keys of others stay valid.
+            # Until the next entry only this user's share can change, so the keys of other users stay valid.
             key, serial, user = heap[0]
             jobs = waiting[user]
             yield key, serial, jobs.popleft()[2]
@@ -109,7 +109,7 @@ class JobQueue:
                 heappop(heap)
 
     def _anew(self, now_s: float) -> Iterator[Entry]:
-        """Yield the queue in order; sort the remaining jobs again whenever the state changes."""
+        """Yield the queue in order, and sort the remaining jobs again whenever the state changes."""
         left = self._entries
         while left:
             state = self._state()
@@ -125,22 +125,25 @@ class JobQueue:
 
 
 LOOK_AHEAD_JOBS: Final = 5000
-"""Queue length from which a round places jobs in batches. One by one, fewer take a fifth of a second; loading compiled
-code costs a process half a second, and five seconds where it is not cached."""
+"""Minimum queue length for which a round places jobs in batches by compiled code.
+
+Fewer jobs are placed one by one in a fifth of a second. Loading the compiled code takes half a second per process, and
+five seconds if it is not cached."""
 
 FIRST_BATCH: Final = 64
 LARGEST_BATCH: Final = 4096
-"""Jobs of the first and of the largest batch: a round that stops early has placed few in vain."""
+"""Number of jobs in the first and in the largest batch; a small first batch wastes little if the round stops early."""
 
 SMALLEST_BATCH: Final = 32
-"""Fewer gangs are placed one by one; preparing a batch costs as much as placing a few."""
+"""Minimum number of gangs to place as a batch; preparing a batch takes as long as placing a few one by one."""
 
 
 class Offers:
-    """Queued jobs in order, each with its allocation or None; the caller starts those that have one.
+    """Queued jobs in order, each with its allocation, or None if it does not fit; the caller starts those with one.
 
-    With the name of a placement in `ahead`, compiled code places batches, as if each job that fits had started. That
-    holds while nothing else starts or stops and the order does not change. Otherwise jobs are placed one by one.
+    If `ahead` names a placement, compiled code places batches of jobs, assuming that each job that fits starts. That is
+    correct only if nothing else starts or stops, and the queue order does not change. If `ahead` is None, jobs are
+    placed one by one.
     """
 
     def __init__(self, offered: Iterator[Entry], occupancy: Occupancy, ahead: str | None = None) -> None:
@@ -150,13 +153,13 @@ class Offers:
         self._next: deque[Entry] = deque()
 
     def __iter__(self) -> Iterator[tuple[Entry, Allocation | None]]:
-        """Yield the jobs with their allocations."""
+        """Return an iterator over the jobs with their allocations."""
         if self._ahead is None:
             return ((entry, self._occupancy.placed(entry[2].demand)) for entry in self._offered)
         return self._looking_ahead(self._ahead)
 
     def rest(self) -> Iterator[Entry]:
-        """Return the jobs not yet yielded, without allocations."""
+        """Return an iterator over the jobs not yet yielded, without allocations."""
         return chain(self._next, self._offered)
 
     def _looking_ahead(self, placement: str) -> Iterator[tuple[Entry, Allocation | None]]:
@@ -175,7 +178,7 @@ class Offers:
 
     def _placed(self, entries: list[Entry], fresh: list[bool], placement: str) -> Iterator[Allocation | None]:
         """Place the entries that are not blocked, and mark those that do not fit as blocked."""
-        # Importing numba costs half a second: only long queues pay for it.
+        # Import numba only for long queues, since that takes half a second.
         from scheduler_core.kernels.ordered import place_in_order
 
         demands = [entry[2].demand for entry, is_fresh in zip(entries, fresh, strict=True) if is_fresh]

@@ -1,7 +1,8 @@
 """Queue policies: the order in which waiting jobs are offered to the cluster.
 
-A policy is a `key(job, state, now_s)`, smallest first, static (fixed while the job waits) or dynamic (evaluated again
-after every start); ties go to the earlier arrival. The queue is in `queue`, overtaking in `rounds`; both call this.
+A policy is a function `key(job, state, now_s)`; the job with the smallest key comes first, among equal keys the earlier
+arrival. A static key is fixed while the job waits; a dynamic one is evaluated again after every start. `queue` keeps
+jobs in this order, and `rounds` decides which jobs may overtake.
 
 To add one: write the key and name it in `QUEUE_POLICIES`; repeat the name in `pipelines.cli.simulation`. The compiled
 engine needs its own key in `pipelines.simulation.engine.compiled.starts`; without it only the engine `plain` takes it.
@@ -21,7 +22,10 @@ from scheduler_core.gangs import Waiting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
-    """The state that a policy may read: the dominant share of each user with running jobs (0..1)."""
+    """The state that a policy may read.
+
+    `dominant_share` maps each user with running jobs to the largest share (0..1) of any resource that the user holds.
+    """
 
     dominant_share: Mapping[Hashable, float] = field(default_factory=dict)
 
@@ -31,11 +35,12 @@ Key = Callable[[Waiting, QueueState, float], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePolicy:
-    """A key; whether it is evaluated again after every start; whether jobs with smaller keys preempt by default.
+    """A queue policy: its key function and its properties.
 
-    A static key may change while the job runs (`srtf`, `las`), not while it waits. A dynamic one may be declared
-    `by_user`: it reads the share of the job's own user only, and a larger share never gives a smaller key. Then a start
-    does not reorder the jobs of other users, nor those of one user, and not all need ranking again.
+    `dynamic`: the key must be evaluated again after every start. A static key may change while the job runs (`srtf`,
+    `las`), but not while it waits. `preemptive`: jobs with smaller keys preempt by default.
+    `by_user`: a dynamic key reads only the share of the job's own user, and does not fall when that share grows. Then a
+    start changes the order between the starting user's jobs and others only, and most jobs need no new ranking.
     """
 
     key: Key
@@ -45,10 +50,10 @@ class QueuePolicy:
 
 
 def aged(policy: QueuePolicy, aging: float) -> QueuePolicy:
-    """Subtract `aging` from a job's key for every second waited.
+    """Return a policy that subtracts `aging` from a job's key for every second of waiting.
 
-    All keys would fall at the same rate, so the order is that of `key + aging * arrived_s`, without `now`. Linear aging
-    keeps static keys static.
+    Since all keys fall at the same rate, `key + aging * arrived_s` gives the same order, and does not depend on the
+    current time. So a static policy stays static.
 
     >>> from scheduler_core.cluster import Demand
     >>> ONE = Demand(units=(0, 0, 1000), instances=1)
@@ -64,7 +69,7 @@ def aged(policy: QueuePolicy, aging: float) -> QueuePolicy:
 
 
 def fifo(job: Waiting, state: QueueState, now_s: float) -> float:
-    """Order by arrival; a job that comes back keeps its place.
+    """Order by arrival; a job that returns to the queue keeps its arrival time.
 
     References
     ----------
@@ -74,20 +79,20 @@ def fifo(job: Waiting, state: QueueState, now_s: float) -> float:
 
 
 def sjf(job: Waiting, state: QueueState, now_s: float) -> float:
-    """Order by predicted run time, including the part already run; a job without a prediction goes last.
+    """Order by predicted run time of the whole job, including the part already run; jobs without a prediction last.
 
-    Prediction errors harm it less than `srtf`: a job that outlasts its prediction never moves to the front.
+    Prediction errors do less damage than under `srtf`: a job that outlasts its prediction does not move to the front.
 
     References
     ----------
     Dell'Amico, Carra, Pastorelli, Michiardi: Revisiting Size-Based Scheduling with Estimated Job Sizes, MASCOTS 2014
-    (the harm that under-estimated jobs do).
+    (the damage done by underestimated jobs).
     """
     return job.predicted_s if math.isfinite(job.predicted_s) else math.inf
 
 
 def srtf(job: Waiting, state: QueueState, now_s: float) -> float:
-    """Order by the remaining predicted run time; a job without a prediction goes last.
+    """Order by remaining predicted run time; jobs without a prediction last.
 
     References
     ----------
@@ -98,7 +103,7 @@ def srtf(job: Waiting, state: QueueState, now_s: float) -> float:
 
 
 def qssf(job: Waiting, state: QueueState, now_s: float) -> float:
-    """Order by predicted GPU time: predicted run time times the GPUs granted to the gang.
+    """Order by predicted GPU time: the predicted run time times the GPUs of the gang's next start.
 
     References
     ----------
@@ -109,9 +114,9 @@ def qssf(job: Waiting, state: QueueState, now_s: float) -> float:
 
 
 def las(job: Waiting, state: QueueState, now_s: float) -> float:
-    """Order by attained service: the GPU time of a job so far, least first; needs no prediction.
+    """Order by attained service, the GPU time of the job so far; needs no prediction.
 
-    A gang without GPUs counts as one thousandth of a GPU.
+    A gang without GPUs counts as if it had a thousandth of a GPU.
 
     References
     ----------
@@ -121,11 +126,11 @@ def las(job: Waiting, state: QueueState, now_s: float) -> float:
 
 
 def drf(job: Waiting, state: QueueState, now_s: float) -> float:
-    """Order by the dominant share of the job's user, a gang counting as one unit.
+    """Order by the dominant share of the job's user; a gang is allocated as a whole.
 
     References
     ----------
-    Ghodsi et al.: Dominant Resource Fairness, NSDI 2011: the next task is of the user with the least dominant share.
+    Ghodsi et al.: Dominant Resource Fairness, NSDI 2011 (the user with the least dominant share is next).
     """
     return state.dominant_share.get(job.user, 0.0)
 
@@ -135,18 +140,18 @@ def priority(job: Waiting, state: QueueState, now_s: float) -> float:
 
     References
     ----------
-    Kubernetes' PriorityClass and Slurm's multifactor priority order the same way.
+    PriorityClass in Kubernetes and multifactor priority in Slurm order the same way.
     """
     return -job.priority
 
 
 def policy_of(policy: str | QueuePolicy) -> QueuePolicy:
-    """Return a queue policy by its name; one given by value is itself.
+    """Return the queue policy with a given name; a policy object is returned unchanged.
 
     Raises
     ------
     BadInput
-        If no policy has that name.
+        If no policy has the name.
     """
     if not isinstance(policy, str):
         return policy

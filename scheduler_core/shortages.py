@@ -1,6 +1,6 @@
-"""Shortages: how each resource that a gang requests compares with a room, as numbers and in sentences.
+"""Comparison of each resource that a gang requests with the free capacity, as numbers and as sentences for the user.
 
-Other causes of waiting (rules, jobs before it) are in `pending`, which calls this.
+Called by `pending`, which explains the other causes of waiting (rules of the queue, earlier jobs).
 """
 
 from collections.abc import Iterable
@@ -17,11 +17,12 @@ WORDS: Final[dict[str, str]] = {"cpu_cores": "Cores", "mem_gib": "GiB of memory"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
-    """One requested resource against the machines that are up and of the job's GPU type.
+    """One requested resource compared with what is free on the machines that are up and have an allowed GPU type.
 
-    `short_machines` of the `machines` have less free than one instance requests (`each`); `free` is the sum over all,
-    against `wanted` by the whole gang. `binds`: the gang does not fit by this resource alone. `split`: the GPUs bind,
-    and would not if those of a machine were pooled: no single device has enough free.
+    Of the `machines` machines, `short_machines` have less free than one instance requests (`each`). `wanted` is the
+    request of the whole gang, and `free` the free amount on all these machines. `binds` is true if the gang would not
+    fit even if only this resource mattered. `split` is true if GPUs bind only because they are counted by device: they
+    would suffice if each machine's GPUs were pooled.
     """
 
     resource: str
@@ -35,12 +36,12 @@ class Shortage:
 
 
 def shortages_of(demand: Demand, room: Room) -> tuple[Shortage, ...]:
-    """Return the shortage record of each requested resource."""
+    """Return the comparison of each requested resource (above 0) with the free capacity."""
     return tuple(_shortage(demand, room, at) for at, units in enumerate(demand.units) if units > 0)
 
 
 def in_words(shortage: Shortage) -> str:
-    """Return a sentence on one resource."""
+    """Return a sentence that tells what a gang requests of one resource and what is free."""
     requested = f"{WORDS[shortage.resource]}: an instance requests {shortage.each:g}"
     in_all = f"the gang requests {shortage.wanted:g}, and {shortage.free:g} are free in"
     some = f"{shortage.short_machines} of {shortage.machines} machines"
@@ -52,14 +53,14 @@ def in_words(shortage: Shortage) -> str:
 
 
 def beyond(shortage: Shortage, whose: str) -> str:
-    """Return a sentence on one resource that an empty cluster lacks; `whose` names the machines."""
+    """Return a sentence on one resource of which even an empty cluster has too little; `whose` names the machines."""
     too_large = ", more than any of them has" if shortage.short_machines == shortage.machines else ""
     requested = f"{WORDS[shortage.resource]}: an instance requests {shortage.each:g}{too_large}"
     return f"{requested}; the gang requests {shortage.wanted:g}, and {whose} has {shortage.free:g}."
 
 
 def fragmented_by(shortages: Iterable[Shortage]) -> str:
-    """Return a sentence on why a gang does not fit though enough of every resource is free in total."""
+    """Return a sentence on why a gang does not fit although enough of every resource is free in total."""
     if any(shortage.split for shortage in shortages):
         return "Enough is free in total, but split over devices: it is fragmented."
     return "Enough is free in total, but not on the same machines: it is fragmented."
