@@ -85,13 +85,13 @@ class JobQueue:
         return self._rank(self._entries, now_s, self._state()) if self._policy.dynamic else self._entries.copy()
 
     def offered(self, now_s: float) -> Iterator[Entry]:
-        """Return an iterator over the queue in order; dynamic policies rank the rest again when the state changes."""
+        """Return an iterator over the queue in order; a dynamic policy ranks again when the state changes."""
         if not self._policy.dynamic:
             return iter(self._entries.copy())
         return self._by_users(now_s) if self._policy.by_user else self._anew(now_s)
 
     def _by_users(self, now_s: float) -> Iterator[Entry]:
-        """Yield the queue in order under a `by_user` policy: next is the first job of the user with the smallest key."""
+        """Yield the queue in order under a `by_user` policy: next is the first job of the user with least key."""
         waiting: dict[Hashable, deque[Entry]] = defaultdict(deque)
         for entry in self._entries:
             waiting[entry[2].user].append(entry)

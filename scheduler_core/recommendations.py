@@ -1,6 +1,6 @@
-"""Recommendations of Algorithm 1: targets and reasons from the predictions, and a round's call of Algorithm 1.
+"""Recommendations of Algorithm 1: targets and reasons computed from predictions, and its safe call from a round.
 
-No candidate is made here; `candidates` and `shrink` do that.
+Candidates and predictions come from `candidates` and `shrink`.
 Called by `shrink` (`recommend`, `unchanged_request`) and `rounds` (`advised`).
 """
 
@@ -17,15 +17,17 @@ from scheduler_core.types import RESOURCES, BoolArray, FloatArray, IntArray, Job
 __all__ = ["Scale", "advised", "unchanged_request"]
 
 CHANGE_SLACK: Final = 1e-9
-"""A change of exactly `minimum_change`, up to floating-point noise, counts as large enough."""
+"""Tolerance for floating-point noise: a change below `minimum_change` by less than this counts as large enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Inputs and predictions of one call of Algorithm 1, by job (n), alpha (A) and resource (3).
+    """Inputs and predictions of one call of Algorithm 1, for n jobs, A values of alpha and 3 resources.
 
-    `p50` and `p90` are (n, 1 + A), the first column at the request; `change` is (n, A), relative to that column.
-    `accepted` is the first alpha whose change is small enough, or A.
+    `p50` and `p90` (n, 1 + A) are run times in seconds, in the first column for the request, then for the candidates.
+    `change` (n, A) is the relative change of p50 from the request. `accepted` (n,) is the index of the first alpha
+    whose change is small enough, A if there is none. `eligible` marks jobs that may shrink, `invalid` jobs with an
+    invalid prediction; `important` (n, 3) marks resources that keep their request.
     """
 
     requests: FloatArray
@@ -45,7 +47,7 @@ class Round:
 
 
 def unchanged_request(job: Job, reason: Reason, *, note: str = "") -> Recommendation:
-    """Return the recommendation that keeps a job's request, for one reason."""
+    """Return a recommendation that keeps a job's request, with the same reason for every known resource."""
     unknown = Request(cpu_cores=np.nan, mem_gib=np.nan, gpus=np.nan)
     return Recommendation(
         job_id=job.job_id,
@@ -63,7 +65,7 @@ def unchanged_request(job: Job, reason: Reason, *, note: str = "") -> Recommenda
 
 
 def recommend(jobs: Sequence[Job], round_: Round) -> list[Recommendation]:
-    """Return a recommendation per job from one round's predictions."""
+    """Return one recommendation per job from the predictions of one call of Algorithm 1."""
     known = np.ones_like(round_.important) if round_.floors is None else np.isfinite(round_.floors)
     cold = np.isnan(round_.p50[:, 0]) | ~known.any(axis=1)
     decided = round_.eligible & ~cold & ~round_.invalid
@@ -101,14 +103,14 @@ def recommend(jobs: Sequence[Job], round_: Round) -> list[Recommendation]:
 
 
 def _lower_bounds(round_: Round) -> FloatArray:
-    """Return the larger of floor and minimum, at most the request (n, 3); NaN where neither is known."""
+    """Return the larger of floor and minimum, but at most the request (n, 3); NaN where both are unknown."""
     minimums = np.where(round_.minimums > 0.0, round_.minimums, np.nan)
     known = minimums if round_.floors is None else np.fmax(round_.floors, minimums)
     return np.minimum(known, round_.requests)
 
 
 def _targets(round_: Round, chosen: IntArray) -> FloatArray:
-    """Return the targets (n, 3) if every resource takes its chosen alpha; -1 keeps the request."""
+    """Return the targets (n, 3) for chosen indices of alpha, -1 to keep the request; small savings are not taken."""
     values = np.take_along_axis(round_.candidates.values, np.maximum(chosen, 0)[:, None, :], axis=1)[:, 0]
     saved = round_.requests - values
     worthwhile = (saved > 0.0) & (saved >= (round_.minimum_change - CHANGE_SLACK) * round_.requests)
@@ -116,7 +118,7 @@ def _targets(round_: Round, chosen: IntArray) -> FloatArray:
 
 
 def _differ(left: FloatArray, right: FloatArray) -> BoolArray:
-    # Resources the trace lacks are NaN on both sides.
+    # Resources that the trace does not record are NaN on both sides.
     different: BoolArray = (left != right) & ~(np.isnan(left) & np.isnan(right))
     return np.asarray(different.any(axis=1), dtype=np.bool_)
 
@@ -127,7 +129,7 @@ def _reasons(
     binds = np.take_along_axis(round_.candidates.floor_binds, np.maximum(chosen, 0)[:, None, :], axis=1)[:, 0]
     opted_out = np.array([job.opted_out for job in jobs])
     shape = targets.shape
-    # The first that holds is the reason.
+    # The first case that is true gives the reason.
     cases: list[tuple[BoolArray, Reason]] = [
         (np.broadcast_to(opted_out[:, None], shape), Reason.OPTED_OUT),
         (np.broadcast_to(round_.invalid[:, None], shape), Reason.PREDICTOR_UNAVAILABLE),
@@ -151,16 +153,16 @@ def _request(row: FloatArray) -> Request:
 
 
 Scale = Callable[[Sequence[Job]], Sequence[Recommendation]]
-"""Algorithm 1 with its predictor and policy filled in: one recommendation per job, in order."""
+"""A function that runs Algorithm 1 with a fixed predictor and policy: one recommendation per job, in order."""
 
 ROUNDING_SLACK: Final = 1e-9
-"""A target may exceed its request by this relative amount, for rounding."""
+"""Maximum relative excess of a target over its request that is accepted as rounding."""
 
 
 def advised(jobs: Sequence[Job], scale: Scale) -> list[Recommendation]:
-    """Return the recommendation of `scale` for each job; if it fails or is invalid, keep the request.
+    """Return the recommendation of `scale` for each job; keep the request if `scale` fails or its result is invalid.
 
-    The reason then is `predictor_unavailable`, and the note describes the failure.
+    In that case the reason is `predictor_unavailable`, and the note describes the failure.
 
     >>> from scheduler_core.types import Request
     >>> job = Job(job_id="a", trace="toy", task_type="ctr", request=Request(cpu_cores=6.0, mem_gib=29.0, gpus=0.5))
@@ -170,7 +172,7 @@ def advised(jobs: Sequence[Job], scale: Scale) -> list[Recommendation]:
     """
     try:
         answers = list(scale(jobs))
-    except Exception as error:  # no error of a predictor may stop the scheduler
+    except Exception as error:  # whatever a predictor raises must not stop the scheduler
         return [_unavailable(job, f"{type(error).__name__}: {error}") for job in jobs]
     if len(answers) != len(jobs):
         return [_unavailable(job, f"{len(answers)} recommendations for {len(jobs)} jobs") for job in jobs]

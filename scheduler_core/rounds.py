@@ -1,7 +1,8 @@
-"""Algorithm 2, one scheduling round: admit and scale new jobs, order the queue, start the jobs that may and fit.
+"""Scheduling rounds (Algorithm 2 of Yang, Hong and Tang): admit and shrink new jobs, order the queue, start jobs.
 
-A real scheduler can drive it: jobs are submitted and released, rounds return what starts where. No clock, no events
-and no true run times here. Called by `pending` and by the readable engine of `pipelines.simulation`.
+A real scheduler can use it: it submits jobs, reports ended runs, and calls rounds, which return what starts where.
+Times are arguments, and true run times are not needed. Called by `pending` and the readable engine of
+`pipelines.simulation`.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,9 +25,9 @@ __all__ = ["Scheduler"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundResult:
-    """Result of one round: started runs, and the runs preempted for them, whose jobs wait again.
+    """Result of one round: the started runs, and the runs preempted for them, whose jobs wait again.
 
-    `never_fits` lists new jobs whose full request exceeds the empty cluster; they are not queued.
+    `never_fits` lists the new jobs that are not queued because their full request exceeds the empty cluster.
     """
 
     started: list[Running]
@@ -35,13 +36,14 @@ class RoundResult:
 
 
 class Scheduler:
-    """A queue, a cluster, and the rounds that start jobs under one discipline.
+    """A scheduler: a queue and a cluster, with rounds that start jobs under one discipline.
 
-    A job is scaled once, in its first round, together with all other new jobs. Its full request decides whether it can
-    ever fit, so that runs with and without shrinking reject the same jobs.
+    `scale` shrinks the requests of new jobs; it is called once per round, for all jobs submitted since the last round.
+    Whether a job can ever fit depends on its full request, so that schedulers with and without shrinking refuse the
+    same jobs.
 
-    With at least `look_ahead_jobs` queued jobs, a static order and pooled GPUs, compiled code places many jobs at once.
-    The result is the same; None places them one by one.
+    If at least `look_ahead_jobs` jobs are queued, the queue order is static and GPUs are pooled, then compiled code
+    places jobs in batches. The result is the same as one by one; with None jobs are always placed one by one.
 
     Examples
     --------
@@ -70,7 +72,7 @@ class Scheduler:
         policy = policy_of(self.discipline.policy)
         self.queue = JobQueue(aged(policy, self.discipline.aging), self.occupancy.state)
         self.head: int | None = None
-        """Serial of the first job in order that could not start in the last round."""
+        """Serial of the head: the first job in queue order that could not start in the last round."""
         self.overtaken = 0
         """Number of jobs that started behind the head since it became the head."""
         self._preempts = preempts(self.discipline)
@@ -78,7 +80,7 @@ class Scheduler:
         self._learn: Callable[[Demand], None] | None = getattr(self.place, "arrived", None)
         self._scale = scale
         self.refused: dict[int, Waiting] = {}
-        """Jobs by serial that were not queued because their full request exceeds the empty cluster."""
+        """The jobs, by serial, that were not queued because their full request exceeds the empty cluster."""
         self._submitted: list[tuple[Job, Waiting]] = []
         self._serials = 0
 
@@ -88,12 +90,12 @@ class Scheduler:
         return [new for _, new in self._submitted]
 
     def submit(self, job: Job, now_s: float, *, priority: float = 0.0) -> int:
-        """Submit a new job, which the next round scales and queues; return its serial.
+        """Submit a new job, which the next round shrinks and queues; return its serial.
 
         Raises
         ------
         BadInput
-            If the job has no instance, or an invalid amount.
+            If the job has less than one instance or requests an invalid amount.
         """
         serial, demand = self._serials, self._demand(job, job.request)
         self._serials += 1
@@ -102,9 +104,9 @@ class Scheduler:
         return serial
 
     def enqueue(self, waiting: Waiting) -> bool:
-        """Queue a job without scaling; return False, and do not queue it, if its request exceeds the empty cluster.
+        """Queue a job without shrinking it; if its request exceeds the empty cluster, refuse it and return False.
 
-        Where GPUs are shared by devices, requests of more than one are rounded up to whole ones.
+        If GPUs are shared by device, requests of more than one GPU are rounded up to whole GPUs.
         """
         if self.sharing == "devices":
             request, granted = in_devices(waiting.request), in_devices(waiting.granted)
@@ -117,19 +119,19 @@ class Scheduler:
         return True
 
     def release(self, serial: int, *, killed: bool = False) -> Running:
-        """Release an ended run; after a kill the job waits again, for its full request."""
+        """Release the allocation of an ended run; if it was killed, the job waits again with its full request."""
         run = self.occupancy.stop(serial)
         if killed:
             self.queue.join(run.waiting.killed())
         return run
 
     def down(self, machine: int) -> list[Running]:
-        """Take a machine down; gangs with an instance there lose their work and wait again. Return their runs.
+        """Mark a machine as down; gangs with an instance on it lose their work and wait again. Return their runs.
 
         Raises
         ------
         BadInput
-            If there is no machine of that index.
+            If no machine has that index.
         """
         lost = self.occupancy.down(machine)
         for run in lost:
@@ -137,11 +139,11 @@ class Scheduler:
         return lost
 
     def up(self, machine: int) -> None:
-        """Undo one `down` of a machine, which is up again after as many `up`s as `down`s."""
+        """Undo one call of `down`; a machine is up again after as many calls of `up` as of `down`."""
         self.occupancy.up(machine)
 
     def round(self, now_s: float) -> RoundResult:
-        """Run one round: scale the new jobs in one call, offer the queue in order, start the jobs that may and fit."""
+        """Run one round: shrink and queue new jobs, then start queued jobs that fit and may start."""
         never_fits = self._admit()
         preempted: list[Running] = []
         if self._preempts:
@@ -154,7 +156,7 @@ class Scheduler:
         return RoundResult(started=started, preempted=preempted, never_fits=never_fits)
 
     def _overtaking(self, now_s: float) -> list[Running]:
-        """Offer the queue and skip jobs that do not fit; the first of them is overtaken at most `overtakes` times."""
+        """Start jobs that fit, in queue order; at most `overtakes` of them overtake the first that does not fit."""
         most = self.discipline.overtakes
         started: list[Running] = []
         head: int | None = None
@@ -172,7 +174,7 @@ class Scheduler:
         return started
 
     def _backfilling(self, now_s: float) -> list[Running]:
-        """Offer the queue up to the first job that does not fit; then start later jobs that do not delay it."""
+        """Start jobs in queue order up to the first that does not fit; then later jobs that do not delay it."""
         started: list[Running] = []
         offers = self._offers(now_s)
         for (_, serial, job), allocation in offers:
@@ -184,7 +186,7 @@ class Scheduler:
         return started
 
     def _behind(self, head: Waiting, offers: Offers, now_s: float) -> list[Running]:
-        """Start jobs that end before the head's reservation begins, or that fit besides its machines."""
+        """Start jobs behind the head that end before its reservation begins, or fit besides the reserved capacity."""
         started: list[Running] = []
         reservation = self.occupancy.reservation(head, now_s)
         spare, unclaimed = reservation.spare, self.occupancy.room.within(reservation.spare)
@@ -200,12 +202,12 @@ class Scheduler:
         return started
 
     def _preempting(self, now_s: float) -> tuple[list[Running], list[Running]]:
-        """Offer the queue; a job that does not fit may stop running jobs with larger keys, which then wait again."""
+        """Start jobs in queue order; one that does not fit may stop running jobs with larger keys, which wait again."""
         started: list[Running] = []
         preempted: list[Running] = []
         stoppable = Stoppable(self._past_their_quantum(now_s), self.occupancy.room)
         head: int | None = None
-        # A preemption changes the room for later jobs, so look ahead only without preemptible runs.
+        # A preemption changes the free capacity for later jobs: place in batches only without preemptible runs.
         for (key, serial, job), allocation in self._offers(now_s, alone=not stoppable):
             if allocation is None and (stopped := stoppable.victims(job.demand, key, self.occupancy.room)):
                 freed = self.occupancy.room.with_(run.allocation for run in stopped)
@@ -223,7 +225,10 @@ class Scheduler:
         return started, preempted
 
     def _offers(self, now_s: float, *, alone: bool = True) -> Offers:
-        """Offer the queue; `alone` promises that only offered jobs start, and nothing stops, until it is exhausted."""
+        """Return the queue's jobs with their allocations; with `alone`, jobs may be placed in batches.
+
+        `alone` promises that until the last offer, nothing stops and nothing but offered jobs starts.
+        """
         placement = self.discipline.placement
         ahead = (
             alone
@@ -234,7 +239,7 @@ class Scheduler:
         return Offers(self.queue.offered(now_s), self.occupancy, str(placement) if ahead else None)
 
     def _past_their_quantum(self, now_s: float) -> list[tuple[float, Running]]:
-        """Return the runs older than the quantum, with their keys as of now."""
+        """Return the runs that have run for at least the quantum, with their queue keys at `now_s`."""
         ran = [run for run in self.occupancy.running.values() if now_s - run.start_s >= self.discipline.quantum_s]
         return [(self.queue.key(run.waiting.having_run(now_s - run.start_s), now_s), run) for run in ran]
 
@@ -248,7 +253,7 @@ class Scheduler:
             self.head, self.overtaken = head, 0
 
     def _admit(self) -> list[Waiting]:
-        """Queue the jobs submitted since the last round, scaled in one call; return those that can never fit."""
+        """Queue the jobs submitted since the last round, after shrinking them; return those that can never fit."""
         could_host = self.occupancy.cluster.could_host
         never_fits = [new for _, new in self._submitted if not could_host(new.request)]
         self.refused |= {new.serial: new for new in never_fits}
@@ -263,7 +268,7 @@ class Scheduler:
         return never_fits
 
     def _join(self, new: Waiting) -> None:
-        """Queue a new job."""
+        """Queue a new job, and report it to a placement that learns from arrivals."""
         self.queue.join(new)
         if self._learn is not None:
             self._learn(new.demand)

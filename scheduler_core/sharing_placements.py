@@ -1,7 +1,7 @@
-"""Placements with GPUs shared by device: fragmentation gradient descent (FGD) and its baselines.
+"""Placements with GPUs shared by device: fragmentation gradient descent (FGD) and the baselines it is compared with.
 
 `kernels.sharing` computes the scores, which are cached until a machine changes.
-Made by the registry in `placement`, and by studies with a target of their own.
+Created by the registry in `placement`, and by studies that pass their own target workload.
 """
 
 import hashlib
@@ -30,36 +30,37 @@ from scheduler_core.types import FloatArray, IntArray
 __all__ = ["DevicePlacement", "Ties"]
 
 Ties = Literal["first", "random"]
-"""Choice among machines with equal scores: the first, or a random one."""
+"""How to choose among machines with equal scores: the first, or a random one."""
 
 MOST_SHAPES: Final = 1024
-"""Most distinct demands with cached scores; with one more, the cache is emptied."""
+"""Maximum number of distinct demands with cached scores; with one more, the cache is emptied."""
 
 FEWEST_SHAPES: Final = 64
-"""Distinct demands that the cache has room for initially."""
+"""Initial number of distinct demands that the cache can hold."""
 
 
 class DevicePlacement:
     """Put each instance of a gang in turn on the machine with the best score; place all instances or none.
 
     Machines without enough CPU, memory or devices, or of another GPU type, are excluded. Ties go to the machine listed
-    first, or to a random one. On the machine, a part of a GPU goes to the device with the least free GPU that suffices,
-    whole GPUs to the idle devices of lowest index, with exceptions below. Scores are integers, mostly within 0..100.
+    first, or to a random one. On the machine, a part of a GPU takes the device with the least sufficient free GPU, and
+    whole GPUs take the idle devices of lowest index; the list below names exceptions. Scores are integers, mostly
+    within 0..100.
 
-    - ``fgd``: 100 times the sigmoid of the decrease in fragmented GPUs there for the target workload
-      (`fragmentation`); a part of a GPU goes to the device with the largest decrease.
-    - ``fgd_used_first``: the same score; of machines with equal scores, those with a GPU in use go before those whose
-      GPUs are all idle, which only jobs of whole machines need. Under `fgd` the tie rule decides: if the target has no
-      such jobs, or coarse scores are equal, large jobs find idle machines only by the order of the machines.
-    - ``dot_product``: smallest dot product of free and requested CPU and GPU, as shares of the largest machine.
-    - ``best_fit_gpu``: least CPU and GPU left, as shares of the largest machine.
-    - ``gpu_packing``: GPUs in use before idle ones of machines in use, before machines with idle GPUs only.
-    - ``gpu_clustering``: machines where all instances have the same GPU size (a part of a GPU, or k whole ones) as this
-      one, then those where some have, then empty machines, then all others; among equals the fullest.
-    - ``random``: any machine that fits, any device that fits.
+    - ``fgd``: 100 times the sigmoid of the decrease in the machine's fragmented GPUs for the target workload (see the
+      module `fragmentation`); a part of a GPU takes the device with the largest decrease.
+    - ``fgd_used_first``: the score of `fgd`, but among equal scores machines with a GPU in use come before machines
+      whose GPUs are all idle. That keeps idle machines for jobs that need whole machines. Under plain `fgd` equal
+      scores are common, since scores are coarse, and only the order of machines then keeps some machines idle.
+    - ``dot_product``: the smallest dot product of free and requested CPU and GPU, as shares of the largest machine.
+    - ``best_fit_gpu``: the least CPU and GPU left over, as shares of the largest machine.
+    - ``gpu_packing``: first GPUs in use, then idle GPUs of machines in use, then machines whose GPUs are all idle.
+    - ``gpu_clustering``: first machines where all instances have the same GPU size as the new one (a part of a GPU, or
+      k whole GPUs), then those where some have it, then empty machines, then all others; among equals the fullest.
+    - ``random``: a random machine that fits, and a random device that fits.
 
-    Random choices depend on the seed, the demand and the room only. The cache changes no result. Without a target,
-    `fgd` learns one from `arrived`.
+    Random choices depend only on the seed, the demand and the free capacity. The cache does not change any result. If
+    no target is given, `fgd` learns one from the jobs reported by `arrived`.
 
     References
     ----------
@@ -98,12 +99,12 @@ class DevicePlacement:
         self._mirror: _Mirror | None = None
 
     def arrived(self, demand: Demand) -> None:
-        """Count a new job in the target, if the target is learnt."""
+        """Count a new job in the target workload, if the target is learnt."""
         if isinstance(self._target, SlidingTarget):
             self._target.arrived(demand)
 
     def __call__(self, demand: Demand, room: Room) -> Allocation | None:
-        """Place a gang; None if it does not fit.
+        """Return the allocation of a gang in the given free capacity, None if it does not fit.
 
         Raises
         ------
@@ -116,9 +117,10 @@ class DevicePlacement:
         return None if placed is None else _allocation(demand, *placed)
 
     def fragmentation(self, room: Room) -> float:
-        """Return a room's fragmentation for the target in milli-GPUs, cached by machine.
+        """Return the fragmentation of the given free capacity for the target, in milli-GPUs.
 
-        Equal to `fragmentation.cluster_fragmentation`; a few microseconds if few machines changed.
+        It equals `fragmentation.cluster_fragmentation`, but is cached per machine: it takes a few microseconds if few
+        machines changed.
 
         Raises
         ------
@@ -137,7 +139,7 @@ class DevicePlacement:
         return self._mirror
 
     def _rng(self, demand: Demand, room: Room) -> np.random.Generator:
-        """Return a random stream that depends on the demand and the room only, not on earlier calls."""
+        """Return a random generator seeded by the demand and the free capacity, independent of earlier calls."""
         if not self._drawing:
             return self._undrawn
         digest = hashlib.blake2b(repr((self.seed, demand)).encode(), digest_size=16)
@@ -147,12 +149,12 @@ class DevicePlacement:
 
 
 class _Mirror:
-    """The kernels' own copy of a room, with cached scores."""
+    """A copy of a cluster's free capacity in the arrays of the kernels, with cached scores."""
 
     def __init__(self, room: Room, devices: IntArray) -> None:
         self._of_type, self._largest = room.of_type, room.largest
         self._kinds, kind = kinds_of(gpu_types_of(room))
-        # Nothing is free until `follow` copies a room.
+        # Nothing is free until `follow` copies the free capacity.
         self._nodes = nodes_of(
             np.zeros_like(room.free), np.zeros_like(devices), kind, np.zeros_like(room.up), room.largest
         )
@@ -161,29 +163,29 @@ class _Mirror:
         self._kept = kept_of(FEWEST_SHAPES, len(room.up))
 
     def reflects(self, room: Room) -> bool:
-        """Return whether a room has the same machines."""
+        """Return whether a `Room` is of the same cluster as the copy."""
         same = room.of_type is self._of_type and room.largest is self._largest
         return same and room.devices is not None and room.devices.shape == self._nodes.devices.shape
 
     def aim(self, target: TargetWorkload) -> None:
-        """Set the target of later scores."""
+        """Set the target workload for later scores."""
         if target is not self._target:
             self._target = target
             self._goal = goal_of(target, self._kinds)
             placing.aim(self._nodes, self._goal, self._kept)
 
     def follow(self, room: Room, devices: IntArray, tenants: IntArray) -> None:
-        """Copy a room; update cached scores of machines that changed."""
+        """Copy the free capacity, and mark the cached scores of changed machines as stale."""
         placing.mirror(self._nodes, room.free, devices, tenants, room.up, self._goal, self._kept)
 
     def fragmentation(self) -> float:
-        """Return the milli-GPUs that a pod of the target could not use, on average."""
+        """Return the mean milli-GPUs that a pod of the target could not use."""
         return int(self._kept.fragmented.sum()) / max(self._goal.total, 1)
 
     def place(
         self, policy: int, demand: Demand, draws: FloatArray, drawn_ties: bool
     ) -> tuple[IntArray, IntArray] | None:
-        """Place a gang in the copy; return the machine and the devices of each instance."""
+        """Place a gang in the copy; return each instance's machine and devices (as bits), None if it does not fit."""
         at = self._number(demand)
         found, taken = np.empty(demand.instances, dtype=np.int64), np.empty(demand.instances, dtype=np.int64)
         fits = placing.place(
@@ -192,7 +194,7 @@ class _Mirror:
         return (found, taken) if fits else None
 
     def _number(self, demand: Demand) -> int:
-        """Return the cache row of a demand, whatever its instances."""
+        """Return the row of the cache for a demand; the number of instances does not matter."""
         key = demand.units, demand.gpu_type
         if key not in self._numbers:
             if len(self._numbers) == MOST_SHAPES:
@@ -207,7 +209,7 @@ class _Mirror:
         return self._numbers[key]
 
     def _keep(self, shapes: int) -> None:
-        """Replace the cache by an empty one with room for this many shapes."""
+        """Replace the cache by an empty one for a given number of shapes."""
         self._kept = kept_of(shapes, len(self._nodes.up))._replace(fragmented=self._kept.fragmented)
 
 

@@ -1,6 +1,7 @@
-"""Algorithm 1 and its parameters: how far each over-claimed request can shrink, all candidates in one matrix.
+"""Algorithm 1 and its parameters: how far each over-claimed request can shrink without a longer run time.
 
-Pure given a predictor; candidates and floors are in `candidates`, targets and reasons in `recommendations`.
+It has no side effects besides those of the predictor. `candidates` computes candidate requests and floors of use,
+`recommendations` targets and reasons.
 Called by the engines of `pipelines.simulation` through their `scale` argument, and by `modelserve.calls`.
 """
 
@@ -48,16 +49,16 @@ __all__ = [
 ]
 
 ALPHA0: Final = 0.05
-"""First factor where floors of peak use hold: they are the only limit on a small request."""
+"""Smallest factor alpha under the guard `usage`, where floors of peak use keep targets from being too small."""
 
 PAPER_ALPHA0: Final = 0.5
-"""First factor without floors, as the paper is reproduced; the paper itself gives none."""
+"""Smallest factor alpha without floors, used to reproduce Yang, Hong and Tang, who do not state theirs."""
 
 SURE_RUNS: Final = 50
-"""Measured runs (or groups of similar jobs) from which a resource no longer counts as important."""
+"""Minimum number of measured runs of similar jobs for which no resource counts as important any more."""
 
 MAX_ALPHA: Final = 0.99
-"""Largest first factor allowed; a larger one would hardly shrink any request."""
+"""Maximum of `ShrinkPolicy.alpha0`; with a larger one hardly any request would shrink."""
 
 Guard = Literal["none", "usage"]
 
@@ -66,20 +67,22 @@ Guard = Literal["none", "usage"]
 class ShrinkPolicy:
     """The parameters of Algorithm 1 and of the guard around it.
 
-    The studies measure these defaults; every command and the service use them unless configured otherwise.
+    The studies evaluate these defaults; all commands and the service use them unless configured otherwise.
 
-    `alpha0`, `alpha_step`: the candidates are alpha0, alpha0 + step, ... below one, times the original request. Without
-    `alpha0` they begin at `ALPHA0`, and at `PAPER_ALPHA0` under guard `none`, which has no floors.
-    `theta`: largest relative change of the predicted run time that a candidate may cause.
-    `guard`: `usage` keeps every target above the measured peak use; `none` is the paper's rule, without floors.
-    `min_runs`: with fewer measured runs there is no floor and the request is kept (`cold_start`).
-    `sure_runs`: with as many measured runs, no resource counts as important: importance comes from jobs with other
-    requests, these runs from similar jobs. Infinite: never; below `min_runs`: wherever there is a floor.
-    `minimum_change`: relative change below which a request is kept (guard `usage` only).
-    `*_margin`: how far a floor lies above the predicted peak. Memory is a hard floor (below it the job dies), so it
-    carries a margin; CPU and GPU are soft (below them the job slows), so by default they carry none.
-    `gpu_grid`: step of GPU shares below one GPU; above, GPUs are whole.
-    `device_mem_gib`: memory of one device by GPU type; unlisted types take `assumed_device_mem_gib`.
+    `alpha0`, `alpha_step`: the candidates are the original request times alpha0, alpha0 + alpha_step, ... below 1. If
+    `alpha0` is None it is `ALPHA0`, or `PAPER_ALPHA0` under guard `none`, which has no floors.
+    `theta`: upper limit of the relative change of the predicted run time that a candidate may cause.
+    `guard`: `usage` keeps every target at or above the predicted peak use; `none` has no floors, as in Yang, Hong and
+    Tang.
+    `min_runs`: minimum number of measured runs for a floor; with fewer the request is kept (`cold_start`).
+    `sure_runs`: minimum number of measured runs of similar jobs for which no resource counts as important. Importance
+    is estimated over all jobs of a task type, so use measured on similar jobs outweighs it. With infinity, important
+    resources never shrink; with a number below `min_runs`, they may shrink wherever there is a floor.
+    `minimum_change`: relative saving below which a resource keeps its request (guard `usage` only).
+    `*_margin`: relative margin of a floor above the predicted peak. A job with too little memory dies, so memory has a
+    margin. A job with too little CPU or GPU only runs more slowly, so these have no margin by default.
+    `gpu_grid`: step to which GPU requests below one GPU are rounded; larger requests are whole GPUs.
+    `device_mem_gib`: memory of one GPU by GPU type; unlisted types have `assumed_device_mem_gib`.
     """
 
     alpha0: float | None = None
@@ -119,13 +122,13 @@ class ShrinkPolicy:
 
     @property
     def first_alpha(self) -> float:
-        """Return the smallest factor to try."""
+        """Return the smallest factor alpha to try."""
         if self.alpha0 is not None:
             return self.alpha0
         return PAPER_ALPHA0 if self.guard == "none" else ALPHA0
 
     def alphas(self) -> FloatArray:
-        """Return the candidates' factors in ascending order, all below one."""
+        """Return the factors alpha of the candidates in ascending order, all below 1."""
         count = int(np.ceil((1.0 - self.first_alpha) / self.alpha_step - ROUNDING_SLACK))
         return np.round(self.first_alpha + self.alpha_step * np.arange(count), 12)
 
@@ -134,12 +137,12 @@ Answer = TypeVar("Answer")
 
 
 def shrink(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy | None = None) -> list[Recommendation]:
-    """Recommend a target for each job, in the order given; every request is kept if the predictor fails.
+    """Return a recommendation for each job, in order; if the predictor fails, every request is kept.
 
     References
     ----------
     Yang, Hong, Tang: Artificial intelligence computing power cluster scheduling based on task resource demand
-    prediction, Algorithm 1; repaired (every candidate is alpha times the *original* request) and guarded.
+    prediction, Algorithm 1; changed so that every candidate is alpha times the *original* request, and guarded.
 
     Examples
     --------
@@ -206,7 +209,7 @@ def _decide(jobs: Sequence[Job], predictor: Predictor, policy: ShrinkPolicy) -> 
 
 
 def _invalid(run_s: FloatArray, peak: PeakUse | None) -> BoolArray:
-    """Mark jobs with invalid predictions; NaN is valid and means unknown."""
+    """Return which jobs have an invalid prediction; NaN is valid and means unknown."""
     invalid = (run_s <= 0.0) | np.isinf(run_s)
     for values in () if peak is None else (peak.cpu_cores, peak.mem_gib, peak.gpus, peak.gpu_mem_gib):
         invalid |= (values < 0.0) | np.isinf(values)
@@ -214,7 +217,7 @@ def _invalid(run_s: FloatArray, peak: PeakUse | None) -> BoolArray:
 
 
 def _answer(predict: Callable[[], Answer]) -> Answer:
-    """Return a prediction; turn any exception into `PredictorUnavailable`."""
+    """Return the result of a prediction; raise any exception of it as `PredictorUnavailable`."""
     try:
         return predict()
     except PredictorUnavailable:
@@ -257,9 +260,11 @@ def _floors(jobs: Sequence[Job], peak: PeakUse, policy: ShrinkPolicy) -> FloatAr
 def _predict(
     predictor: Predictor, jobs: Sequence[Job], requests: FloatArray, inputs: FloatArray, eligible: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Predict all requests and candidates in one call; return p50 and p90 as (n, 1 + A), NaN where not eligible.
+    """Return predicted p50 and p90 (n, 1 + A), the first column for the request and the others for the candidates.
 
-    A candidate that equals the one before it (the first one: the request) reuses its prediction.
+    All are predicted in one call. Candidates of jobs that are not eligible are NaN.
+
+    A candidate with the same amounts as the one before it, or the first as the request, reuses that prediction.
     """
     every = np.concatenate([requests[:, None, :], inputs], axis=1)
     later, earlier = every[:, 1:], every[:, :-1]
@@ -267,7 +272,7 @@ def _predict(
     fresh[:, 1:] = eligible[:, None] & ((later != earlier) & ~(np.isnan(later) & np.isnan(earlier))).any(axis=2)
     order = np.flatnonzero(fresh)
     answer = predictor.run_times(jobs, order // every.shape[1], every.reshape(-1, len(RESOURCES))[order])
-    # Every row begins with a fresh cell, so the last fresh one in reading order is of the same job.
+    # The request of every job is predicted, so the last predicted entry before any entry is of the same job.
     source = (np.cumsum(fresh) - 1).reshape(fresh.shape)
     given = fresh | eligible[:, None]
     return _table(answer.p50, source, given), _table(answer.p90, source, given)

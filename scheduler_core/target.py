@@ -1,7 +1,7 @@
-"""Target workloads: the distinct shapes of requested instances, and how many pods (instances) have each.
+"""Target workloads: the distinct shapes of requested instances, and how many pods (instances) have each shape.
 
-Used by `fragmentation` (how much free GPU the target could not use), by the device placements and by studies, which
-make targets of a lake or a list of pods.
+`fragmentation` measures how much free GPU a target could not use. Also used by the placements by device, and by
+studies, which create targets from a data lake or a list of pods.
 """
 
 from collections import Counter, deque
@@ -19,30 +19,32 @@ from scheduler_core.types import FloatArray, IntArray
 __all__ = ["WINDOW", "SlidingTarget", "TargetWorkload", "check_popularity", "target_of"]
 
 ROUNDING: Final = 1e-9
-"""Tolerance for rounding in a share of the pods."""
+"""Relative tolerance for rounding when a share of the pods is reached."""
 
 Shape = tuple[int, int, int, str | None]
-"""Milli-cores, GPU devices, milli-GPUs on each of them, GPU type (alternatives by "|") or None for any."""
+"""Demand of one instance: milli-cores, number of GPU devices, milli-GPUs of each device, and GPU type.
+
+The GPU type may list alternatives separated by "|"; None is any type."""
 
 WINDOW: Final = 10_000
-"""Number of arrivals in a sliding target."""
+"""Number of most recent arrivals that a sliding target counts."""
 
 RENEWALS: Final = 10
-"""Number of times a sliding target is rebuilt per window of arrivals."""
+"""How many times a sliding target is rebuilt while as many jobs arrive as the window holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TargetWorkload:
-    """Distinct shapes of requested instances (k, may be 0), the most frequent first; memory is ignored.
+    """The k distinct shapes of requested instances, most frequent first; k may be 0, and memory is ignored.
 
     Attributes
     ----------
     cpu_milli, count, milli
-        Milli-cores; GPU devices (0: none), and milli-GPUs on each of them.
+        Milli-cores, number of GPU devices (may be 0), and milli-GPUs of each device.
     gpu_type
-        Names, alternatives by "|"; None for any.
+        GPU types, alternatives separated by "|"; None for any type.
     pods
-        Number of pods (instances) with the shape. Counts, not shares, so that sums are exact.
+        Number of pods (instances) with each shape; counts instead of shares, so that sums are exact.
     """
 
     cpu_milli: IntArray
@@ -53,7 +55,7 @@ class TargetWorkload:
 
     @property
     def popularity(self) -> FloatArray:
-        """Return each shape's share of the pods (k,); they sum to 1."""
+        """Return each shape's share of all pods (k,); the shares sum to 1."""
         return np.asarray(self.pods / max(self.total, 1), dtype=np.float64)
 
     @property
@@ -66,10 +68,10 @@ class TargetWorkload:
 
 
 def target_of(demands: Iterable[Demand], popularity: float = 1.0) -> TargetWorkload:
-    """Count the shapes of demands, each instance a pod, and keep the most frequent ones.
+    """Return the target workload of demands, in which each instance is a pod.
 
-    The most frequent shapes are kept until they cover at least `popularity` of all pods; of equally frequent ones the
-    larger is first, so the order of the demands does not matter.
+    Only the most frequent shapes are kept, until they cover at least the share `popularity` of all pods. Among equally
+    frequent shapes the larger comes first, so the order of the demands does not matter.
 
     Raises
     ------
@@ -100,11 +102,11 @@ def shape_of(demand: Demand) -> Shape:
 
 
 def target_from(counts: Counter[Shape], popularity: float = 1.0) -> TargetWorkload:
-    """Make a target from pod counts by shape, as `target_of` does."""
+    """Return the target workload for pod counts by shape; `popularity` is as in `target_of`."""
     check_popularity(popularity)
     ranked = sorted(counts.items(), key=_rank, reverse=True)
     pods = np.array([number for _, number in ranked], dtype=np.int64)
-    # As floats 0.55 * 100 is more than 55: a share that is short by rounding only counts as reached.
+    # As floats 0.55 * 100 is more than 55, so a share that falls short only by rounding counts as reached.
     kept = int(np.searchsorted(np.cumsum(pods), popularity * pods.sum() * (1.0 - ROUNDING))) + 1
     shapes = [found for found, _ in ranked[:kept]]
     return TargetWorkload(
@@ -117,12 +119,12 @@ def target_from(counts: Counter[Shape], popularity: float = 1.0) -> TargetWorklo
 
 
 def check_popularity(popularity: float) -> None:
-    """Raise unless `popularity` is a share of the pods.
+    """Raise `BadInput` unless `popularity` is a valid share of the pods.
 
     Raises
     ------
     BadInput
-        If it is not above 0 and at most 1.
+        If `popularity` is not above 0 and at most 1.
     """
     if not 0.0 < popularity <= 1.0:
         raise BadInput(f"target: found the popularity {popularity:g}, expected a share of pods above 0 and at most 1")
@@ -134,10 +136,10 @@ def _rank(entry: tuple[Shape, int]) -> tuple[int, int, int, int, str]:
 
 
 class SlidingTarget:
-    """A target learnt online: the shapes of the last `window` arrivals, or the most frequent ones as in `target_of`.
+    """A target workload learnt online from the last `window` arrivals; `popularity` is as in `target_of`.
 
-    It is rebuilt whenever arrivals have doubled, at the 1st, 2nd, 4th, 8th ..., and later after every tenth of the
-    window. In between `target` stays the same object, so results cached for it stay valid.
+    The target is rebuilt at the 1st, 2nd, 4th, 8th ... arrival, and later after every tenth of a window. In between
+    `target` is the same object, so that results cached for it stay valid.
 
     Examples
     --------
@@ -160,7 +162,7 @@ class SlidingTarget:
         self._known = 0
 
     def arrived(self, demand: Demand) -> None:
-        """Count a new job, and remove the one that leaves the window."""
+        """Count a new job, and drop the oldest job if the window is full."""
         found = shape_of(demand), demand.instances
         self._recent.append(found)
         self._count(*found)
