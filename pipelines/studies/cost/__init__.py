@@ -1,4 +1,4 @@
-"""The cost study: jobs with due dates at the lowest cost of tardiness and energy, against simple methods and optima.
+"""Cost study: run jobs with due dates at low cost of tardiness and energy; compare with simple methods and the optimum.
 
 Decisions are made in `scheduler_core.planning.cost`. Called by `taut study cost` and `taut study cost-gap`.
 """

@@ -1,4 +1,4 @@
-"""The policies that are compared: looking ahead (ours), the source's search, its greedy, and simple queue orders.
+"""Policies compared in the cost study: look-ahead (ours), search and greedy of ANDREAS, and simple queue orders.
 
 Searches are in `scheduler_core.planning.cost`. Called by `runs`, `settings`, `tables` and `charts`.
 """
@@ -19,17 +19,17 @@ from scheduler_core.types import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Requests of J jobs: submission time `submitted_s` and requested GPUs `gpus`."""
+    """Requests of J jobs: submission times `submitted_s` and requested GPUs `gpus`."""
 
     submitted_s: FloatArray
     gpus: IntArray
 
 
 class Policy(Protocol):
-    """Take one decision for all jobs in the system."""
+    """Rule that takes one decision for all jobs in the system."""
 
     def __call__(self, problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:
-        """Return where every job runs until the next decision."""
+        """Return node and GPUs of every job until the next decision."""
         ...
 
 
@@ -37,22 +37,22 @@ Order = Callable[[Problem, Asked], FloatArray]
 
 
 def fifo(problem: Problem, asked: Asked) -> FloatArray:  # noqa: ARG001 -- all orders have one signature
-    """Return the sort key of first come, first served: the submission time."""
+    """Return the sort key for first come, first served: the submission time."""
     return asked.submitted_s
 
 
 def earliest_due(problem: Problem, asked: Asked) -> FloatArray:  # noqa: ARG001 -- all orders have one signature
-    """Return the sort key of the earliest due date first."""
+    """Return the sort key for earliest due date first."""
     return problem.jobs.due_s
 
 
 def priority(problem: Problem, asked: Asked) -> FloatArray:  # noqa: ARG001 -- all orders have one signature
-    """Return the sort key of the highest tardiness weight first."""
+    """Return the sort key for highest tardiness weight first."""
     return -problem.jobs.weight_usd_per_s
 
 
 ORDERS: Final[dict[str, Order]] = {"fifo": fifo, "edf": earliest_due, "priority": priority}
-"""By name; the smallest key is served first, ties by submission and then by place."""
+"""Sort keys of the queue orders by name; the job with the smallest key is first, ties by submission, then by index."""
 
 FIXED, FASTEST = "fixed", "fastest"
 CONFIGURATIONS: Final = (FIXED, FASTEST)
@@ -60,13 +60,13 @@ CONFIGURATIONS: Final = (FIXED, FASTEST)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """An order and a configuration by name.
+    """Simple policy: a queue order, and a rule for the configuration (node type and GPUs) of each job.
 
-    `fixed` gives a job its requested count, on the node type where that is fastest and there is room; `fastest` the
-    fastest of all configurations there is room for. A job with no room is passed over, so no job waits behind it.
-    Without `preemptive` running jobs stay as they are, as in the source's own comparisons; with it (ours) everybody
-    is placed anew at each decision. Both share nodes, fullest first, where the source's methods open a node for each
-    job: that is kinder to them.
+    With the rule `fixed`, a job gets its requested GPUs on the fastest node type that has enough free GPUs. With
+    `fastest`, it gets the fastest of all configurations that fit. A job that does not fit is passed over and blocks no
+    other job. Running jobs stay as they are, as in the comparisons of ANDREAS, unless `preemptive` (ours) is set: then
+    all jobs are placed anew at each decision. Jobs share nodes, fullest node first. In ANDREAS these methods use a new
+    node for each job, which costs more.
 
     References
     ----------
@@ -75,7 +75,7 @@ class Baseline:
     Raises
     ------
     BadInput
-        If the order or the configuration is unknown.
+        If the order or the configuration rule is unknown.
     """
 
     order: str
@@ -88,7 +88,7 @@ class Baseline:
                 raise BadInput(f"baseline: found {value!r}, expected one of {', '.join(known)}")
 
     def __call__(self, problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:  # noqa: ARG002 -- see Policy
-        """Return where every job runs until the next decision; nothing is random."""
+        """Return node and GPUs of every job until the next decision; `rng` is not used."""
         standing = Decision.nothing(len(problem.jobs))
         if problem.current is not None and not self.preemptive:
             standing = problem.current
@@ -105,9 +105,9 @@ class Baseline:
 
 
 def _placed(problem: Problem, run_s: FloatArray, counts: IntArray | None, free: IntArray) -> tuple[int, int]:
-    """Return the node and the count of the fastest configuration with room, and take its GPUs from `free`.
+    """Return node and GPUs of the fastest configuration that fits, and subtract its GPUs from `free`.
 
-    Equally fast ones: the fewest GPUs. Of the nodes with room the fullest, so that few are switched on.
+    In a tie the fewest GPUs are taken. Of the nodes that fit, the fullest is taken, so that few nodes are switched on.
     """
     allowed = run_s if counts is None else run_s[:, counts]
     for place in np.argsort(allowed, axis=None, kind="stable").tolist():
@@ -128,40 +128,41 @@ BASELINES: Final[dict[str, Policy]] = {
     for order in ORDERS
     for configuration in CONFIGURATIONS
 }
-"""By name; none preempts."""
+"""The simple policies without preemption, by name."""
 
 
 AHEAD, RELINKED, GREEDY = "looking ahead", "randomised + relinking", "greedy"
-"""Plans scored to the end of all present jobs (ours); by the source's objective; its greedy without randomness."""
+"""Names of the policies with a search: our look-ahead until all present jobs end; the search by the objective of
+ANDREAS; its greedy algorithm without randomness."""
 
 PREEMPTIVE: Final = ", preemptive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LooksAhead:
-    """Policy that looks ahead (ours); it plans with tardiness weights `weight_factor` times the actual ones."""
+    """Policy that looks ahead (ours), planning with the actual tardiness weights times `weight_factor`."""
 
     iterations: int = ITERATIONS
     weight_factor: float = 1.0
 
     def __call__(self, problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:  # noqa: ARG002 -- see Policy
-        """Return where every job runs until the next decision."""
+        """Return node and GPUs of every job until the next decision."""
         weights = problem.jobs.weight_usd_per_s * self.weight_factor
         return look_ahead(replace(problem, jobs=replace(problem.jobs, weight_usd_per_s=weights)), rng, self.iterations)
 
 
 def relinked(problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:  # noqa: ARG001 -- see Policy
-    """Return the decision of random plans and path relinking, by the source's objective."""
+    """Return the decision of random plans and path relinking, by the objective of ANDREAS."""
     return decide(problem, rng)
 
 
 def decided_greedily(problem: Problem, asked: Asked, rng: np.random.Generator) -> Decision:  # noqa: ARG001 -- see Policy
-    """Return the decision of the deterministic greedy."""
+    """Return the decision of the deterministic greedy algorithm."""
     return greedy(problem)
 
 
 def first_principle() -> tuple[str, ...]:
-    """Return the names of the six simple methods that costs are compared with."""
+    """Return the names of the six simple policies without preemption."""
     return tuple(BASELINES)
 
 
@@ -171,7 +172,7 @@ def as_asked(name: str) -> bool:
 
 
 def preemptive() -> Mapping[str, Policy]:
-    """Return the simple methods with preemption, by name: all jobs are placed again at each decision."""
+    """Return the simple policies with preemption, by name; they place all jobs again at each decision."""
     return {
         f"{order}, {configuration}{PREEMPTIVE}": Baseline(order=order, configuration=configuration, preemptive=True)
         for order in ORDERS
@@ -180,6 +181,6 @@ def preemptive() -> Mapping[str, Policy]:
 
 
 def policies(iterations: int = ITERATIONS, weight_factor: float = 1.0) -> Mapping[str, Policy]:
-    """Return every policy by its name."""
+    """Return all policies by name."""
     ahead = LooksAhead(iterations=iterations, weight_factor=weight_factor)
     return {AHEAD: ahead, RELINKED: relinked, GREEDY: decided_greedily, **BASELINES, **preemptive()}

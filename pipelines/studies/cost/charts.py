@@ -1,6 +1,6 @@
-"""Charts of the cost study: cost over load, and its parts.
+"""Charts of the cost study: cost by load, and the parts of the cost.
 
-Drawn from the runs' rows. Called by `pipelines.studies.cost.study`.
+Drawn from the frame of all runs. Called by `pipelines.studies.cost.study`.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ COLOURS: Final = {
     GREEDY: BLACK,
     **dict(zip(first_principle(), (VERMILLION, VERMILLION, GREEN, GREEN, PURPLE, PURPLE), strict=True)),
 }
-"""By policy; one colour an order, told apart by dashes and marks: dashed and square is fixed."""
+"""Look of each policy. Colour shows the queue order; dashes and squares show the rule `fixed`."""
 
 PARTS: Final = {"tardiness_usd": "tardiness", "energy_usd": "energy"}
 SEARCHES: Final = (AHEAD, RELINKED, GREEDY)
@@ -28,7 +28,7 @@ WIDTH, HEIGHT = 420, 280
 
 
 def cost_over_load(runs: pl.DataFrame, said: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the mean cost of a run over the offered load with 95 % intervals, a panel for each configuration."""
+    """Draw the mean cost of a run by offered load with 95 % intervals, a panel for each configuration rule."""
     means = pl.DataFrame(summed_up(runs.filter(pl.col("study") == EXACT), ("load", "arm"), ["total_usd"]))
     shown = pl.concat(
         means.filter(pl.col("arm").is_in(SEARCHES) | pl.col("arm").str.ends_with(name)).with_columns(
@@ -43,7 +43,7 @@ def cost_over_load(runs: pl.DataFrame, said: Sequence[str]) -> alt.TopLevelMixin
     )
     y = alt.Y("total_usd:Q")
     lines = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=_colour(), strokeDash=_dash())
-    # One load alone has no line to be dashed.
+    # With one load there is no line, so dashes are left out.
     points = base.mark_point(size=45, filled=True, opacity=1.0).encode(x=x, y=y, color=_colour(), shape=_shape())
     layers = alt.layer(bands, lines, points).properties(width=WIDTH - 80, height=HEIGHT)
     chart = layers.facet(column=alt.Column("panel:N").title(None))
@@ -51,7 +51,7 @@ def cost_over_load(runs: pl.DataFrame, said: Sequence[str]) -> alt.TopLevelMixin
 
 
 def parts_of_cost(runs: pl.DataFrame, middle: float, said: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the parts of each policy's cost at one load."""
+    """Draw the parts of each policy's cost at the load `middle`."""
     kept = runs.filter(pl.col("study") == EXACT, pl.col("load") == middle)
     means = kept.group_by("arm", maintain_order=True).agg(pl.col(*PARTS, "total_usd").mean())
     shown = pl.concat(

@@ -1,6 +1,6 @@
-"""Quality of single decisions: few jobs against the exact optimum, many jobs against the greedy, on drawn problems.
+"""Quality of single decisions on random problems: few jobs compared with the optimum, many jobs with the greedy.
 
-The ranges of the draws are ours, near measured values. Called by `taut study cost-gap` and by benchmarks.
+The ranges of the random values are ours, close to measured ones. Called by `taut study cost-gap` and by benchmarks.
 """
 
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ from scheduler_core.types import FloatArray
 P100_NODE: Final = NodeType(name="p100", gpu_type="P100", gpus=4, idle_w=120.0, gpu_active_w=225.0)
 V100_NODE: Final = NodeType(name="v100", gpu_type="V100", gpus=8, idle_w=260.0, gpu_active_w=270.0)
 LITTLE_NODE: Final = NodeType(name="v100 of two", gpu_type="V100", gpus=2, idle_w=80.0, gpu_active_w=270.0)
-"""Nodes as in the reference's table of idle and full power: GPUs of 25 or 30 W idle, plus a CPU of 20 W."""
+"""Node types with published idle and full power of the GPUs (25 or 30 W idle), plus 20 W for an idle CPU."""
 
 CENT_USD: Final = 0.01
-"""Gaps are relative to the optimum's cost, or to this where that is less: a decision may cost nothing at all."""
+"""Minimum cost to which gaps are relative, because the optimum may cost nothing."""
 
 PRICINGS: Final = {"until the next decision": False, "with the rest at a later price": True}
-"""The objective of the source, and ours with `later_usd_per_kwh`."""
+"""Whether `later_usd_per_kwh` is given, by objective: that of ANDREAS, and ours."""
 
 
 def _seeking(problem: Problem, rng: np.random.Generator, iterations: int, *, how: Search) -> Decision:
@@ -41,16 +41,16 @@ STAGES: Final[dict[str, Method]] = {
     "random, improved, relinked": partial(_seeking, how=Search(renewing=0)),
     "random, improved, relinked, renewed": METHODS["relinked"],
 }
-"""Variants of the search, each adding one part; the second is the source's, the last is `decide`."""
+"""Variants of the search by their parts; the second is that of ANDREAS, the last is `decide`."""
 
 
 def drawn(rng: np.random.Generator, jobs: int, nodes: int, later: bool, types: tuple[NodeType, ...]) -> Problem:
     """Draw the problem of one decision.
 
-    Ten minutes to a day on one P100 (log-uniform), a V100 1.3 to 4 times as fast, n GPUs n^0.5 to n^0.95 times. A tenth
-    of the configurations are impossible, but never one GPU of the first type. Due dates from half a run ago to three
-    runs ahead, 0.2 to 2 USD an hour of tardiness. 50 to 300 USD/MWh, every tenth price negative. Half the time some
-    jobs run already, and moving one takes 60 s.
+    Jobs run for 10 minutes to a day on one P100 (log-uniform). A V100 is 1.3 to 4 times as fast; n GPUs are n^0.5 to
+    n^0.95 times as fast as one. A tenth of the configurations are impossible, but never one GPU of the first type. Due
+    dates are from half a run time ago to three run times ahead; an hour of tardiness costs 0.2 to 2 USD. Prices are 50
+    to 300 USD/MWh, every tenth negative. In half of the problems some jobs already run, and moving a job takes 60 s.
     """
     counts = np.arange(1, 1 + max(kind.gpus for kind in types))
     alone_s = np.exp(rng.uniform(np.log(600.0), np.log(86_400.0), jobs))
@@ -78,7 +78,7 @@ def drawn(rng: np.random.Generator, jobs: int, nodes: int, later: bool, types: t
 
 
 def _running(rng: np.random.Generator, problem: Problem) -> Problem:
-    """Return the problem with about half its jobs already running where a random plan placed them."""
+    """Return the problem with about half of its jobs already running, placed by a random plan."""
     known = decide(problem, rng, 2, "randomised")
     stopped = rng.random(len(problem.jobs)) < 0.5
     current = Decision(node=np.where(stopped, -1, known.node), gpus=np.where(stopped, 0, known.gpus))
@@ -88,8 +88,8 @@ def _running(rng: np.random.Generator, problem: Problem) -> Problem:
 def gap_rows(instances: int = 300, seed: int = 7, iterations: int = 20) -> list[Row]:
     """Compare every method with the exact optimum on 2 to 5 jobs and 1 to 3 nodes, under both objectives.
 
-    A row per objective and method: mean, median and worst gap in %, how many decisions were optimal, and the gap of
-    all costs added up.
+    Return a row per objective and method: mean, median and worst gap in percent, how many decisions were optimal, and
+    the gap between the sums of all costs.
     """
     rows: list[Row] = []
     for name, later in PRICINGS.items():
@@ -120,10 +120,10 @@ def _little(rng: np.random.Generator, later: bool) -> Problem:
 
 
 def improvement_rows(instances: int = 100, seed: int = 11, iterations: int = 10) -> list[Row]:
-    """Compare the randomised greedy and relinking with the greedy, paired, on 50 to 450 jobs, under both objectives.
+    """Compare the searches with the greedy algorithm on the same problems of 50 to 450 jobs, under both objectives.
 
-    4.5 to 9 jobs a node. A row per objective and method: by how many percent its cost is lower, mean over instances
-    with a bootstrap interval, by how many at least, and how often it is lower at all.
+    There are 4.5 to 9 jobs per node. Return a row per objective and method: by how many percent its cost is lower (mean
+    with bootstrap interval, and minimum), and how often it is lower.
     """
     rows: list[Row] = []
     for name, later in PRICINGS.items():
@@ -155,7 +155,7 @@ def _large(rng: np.random.Generator, instances: int, later: bool) -> Iterator[Pr
 
 
 def _costs(problems: list[Problem], method: str | Method, seed: int, iterations: int) -> FloatArray:
-    """Decide every problem from its own seed and return the costs."""
+    """Decide every problem with its own random seed, and return the costs of the decisions."""
     decided = (
         decide(problem, np.random.default_rng((seed, number)), iterations, method)
         for number, problem in enumerate(problems)
@@ -164,14 +164,14 @@ def _costs(problems: list[Problem], method: str | Method, seed: int, iterations:
 
 
 def _interval(values: FloatArray, rng: np.random.Generator, samples: int = 2000) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of a mean."""
+    """Return the 95 % bootstrap interval of the mean."""
     means = values[rng.integers(0, len(values), (samples, len(values)))].mean(axis=1)
     low, high = np.quantile(means, (0.025, 0.975))
     return float(low), float(high)
 
 
 class Against(StrEnum):
-    """Reference that decisions are compared with."""
+    """Decision to which the searches are compared: the exact optimum, or that of the greedy algorithm."""
 
     OPTIMUM = "optimum"
     GREEDY = "greedy"

@@ -1,4 +1,4 @@
-"""The exact optimum of one decision on few jobs and nodes, by HiGHS through scipy.
+"""Exact optimum of one decision for few jobs and nodes, by the solver HiGHS through scipy.
 
 The objective is that of `scheduler_core.planning.cost.objective`. Called by `gap` and by tests.
 """
@@ -15,14 +15,15 @@ from scheduler_core.planning.cost.problem import POSTPONED, Decision, Problem
 from scheduler_core.types import FloatArray, IntArray
 
 _PER_USD = 1e3
-"""The solver's tolerances are absolute, 1e-6 of its objective: in tenths of a cent they are far below a cent."""
+"""Units of the solver's objective per USD. Its tolerance is 1e-6 units, so that costs are exact far below a cent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """C ways in which a job can run: the job, its node and GPUs, its run time, and its cost.
+    """Columns (C,) of all C choices: a job, its node and GPUs, its run time, and its cost.
 
-    `fixed_usd` does not depend on the time of the next decision; `usd_per_s` is the cost per second until then.
+    `fixed_usd` is the cost that does not depend on the time of the next decision; `usd_per_s` is the cost per second
+    until the next decision.
     """
 
     job: IntArray
@@ -34,7 +35,7 @@ class Choices:
 
     @classmethod
     def of(cls, terms: Terms) -> "Choices":
-        """List the choices of a problem."""
+        """Return all possible choices of a problem."""
         by_node = terms.run_s[:, terms.kind, :]
         job, node, gpus = np.nonzero(np.isfinite(by_node))
         stays = (terms.stay_node[job] == node) & (terms.stay_gpus[job] == gpus)
@@ -54,10 +55,10 @@ class Choices:
 def optimum(problem: Problem) -> Decision:
     """Return a decision with the least cost.
 
-    The time to the next decision is the first completion (at most the period), so the objective is a product of two
-    unknowns. It is linear once that time is given: one program is solved for each time that can be the first
-    completion, with nothing sooner and something then, and the best answer taken. Times that cannot beat the best
-    known even with a node for every job are passed over.
+    The time to the next decision is the first completion, at most the period. Both this time and the power until then
+    depend on the decision, so the objective is not linear. It is linear for a given time: one integer program is solved
+    for each possible time of the first completion, and the cheapest solution is returned. Times whose lower bound on
+    the cost is above the best known cost are skipped.
     """
     terms = Terms.of(problem)
     choices = Choices.of(terms)
@@ -73,7 +74,7 @@ def optimum(problem: Problem) -> Decision:
 
 
 def _bound(terms: Terms, choices: Choices, horizon_s: float) -> float:
-    """Return a lower bound on the cost of any decision with the given time to the next one."""
+    """Return a lower bound on the cost of any decision that lasts `horizon_s`; limits on GPUs are ignored."""
     usd = terms.postponed_usd + terms.postponed_rest_usd
     later = choices.run_s >= horizon_s
     alone = choices.fixed_usd + horizon_s * choices.usd_per_s
@@ -82,7 +83,10 @@ def _bound(terms: Terms, choices: Choices, horizon_s: float) -> float:
 
 
 def _with_horizon(terms: Terms, choices: Choices, horizon_s: float) -> Decision | None:
-    """Solve for one time to the next decision: a variable per choice (1: taken), then one per node (1: on)."""
+    """Return the optimum for one time to the next decision, or None if none is possible.
+
+    Variables: one per choice (1 if taken), then one per node (1 if switched on).
+    """
     open_ = np.flatnonzero(choices.run_s >= horizon_s)
     if not len(open_):
         return None
@@ -96,18 +100,18 @@ def _with_horizon(terms: Terms, choices: Choices, horizon_s: float) -> Decision 
     width = count + nodes
     rows = [
         LinearConstraint(csr_array((one, (job, at)), shape=(jobs, width)), -np.inf, 1.0),
-        # No more GPUs than there are, and none of a node that is off.
+        # Use at most the GPUs of each node, and none of a node that is off.
         LinearConstraint(_both(gpus, node, at, -terms.room, each, on, (nodes, width)), -np.inf, 0.0),
-        # No node is on without a job, or a negative price would switch on all of them.
+        # Switch on no node without a job; a negative price would otherwise switch on all nodes.
         LinearConstraint(_both(-one, node, at, np.ones(nodes), each, on, (nodes, width)), -np.inf, 0.0),
     ]
     if horizon_s < terms.period_s:
         first = np.where(choices.run_s[open_] == horizon_s, 1.0, 0.0)
         rows.append(LinearConstraint(csr_array(np.concatenate((first, np.zeros(nodes)))[None, :]), 1.0, np.inf))
     whole = np.ones(width, np.int64)
-    # To the last digit: the default of 1e-4 would leave cents of large costs.
+    # Solve exactly: the default gap of 1e-4 would be cents for large costs.
     found = milp(objective, integrality=whole, bounds=Bounds(0, 1), constraints=rows, options={"mip_rel_gap": 0})
-    if found.status == 2:  # nothing can end first then: what would has no room
+    if found.status == 2:  # infeasible: no choice that ends then fits
         return None
     if not found.success:
         raise PipelineError(f"{jobs} jobs on {nodes} nodes: HiGHS returned {found.message!r}, expected an optimum")
@@ -126,6 +130,6 @@ def _both(
     more_columns: IntArray,
     shape: tuple[int, int],
 ) -> csr_array:
-    """Return a sparse matrix of two sets of entries."""
+    """Return a sparse matrix with the entries of two (values, rows, columns) sets."""
     places = (np.concatenate((rows, more_rows)), np.concatenate((columns, more_columns)))
     return csr_array((np.concatenate((values, more)).astype(np.float64), places), shape=shape)

@@ -1,6 +1,6 @@
-"""One draw of jobs and prices under several policies: a row of figures for each, and the tardiness no policy can avoid.
+"""Simulation of one random set of jobs under several policies: a row of results for each policy.
 
-Tables of the rows are made in `tables`. Called by `study`.
+Also the tardiness that no policy can avoid. Tables of the rows are made in `tables`. Called by `study`.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,20 +21,20 @@ from scheduler_core.types import FloatArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unavoidable:
-    """Share of jobs that are late even if started at submission at their fastest, and the cost of that in USD."""
+    """Share of jobs that are late even in their fastest run from submission, and the cost of this tardiness in USD."""
 
     late_share: float
     usd: float
 
 
 def unavoidable(jobs: SubmittedJobs, *, as_asked: bool) -> Unavoidable:
-    """Return the tardiness on an empty cluster: `as_asked` with the requested GPUs, else with any number of GPUs.
+    """Return the tardiness on an empty cluster, where every job starts at submission on its fastest node type.
 
-    Every job takes its actual run time on its fastest node type without other jobs, so no order, preemption or extra
-    node lowers the tardiness further.
+    With `as_asked`, jobs use their requested GPUs, otherwise their fastest number of GPUs. No queue order, preemption
+    or additional node can lower this tardiness.
     """
     late_s = np.maximum(jobs.submit_s + _soonest_s(jobs, as_asked=as_asked) - jobs.due_s, 0.0)
-    # What is due as soon as it can end is not late by the last digit of a float.
+    # Rounding must not make a job late that is due exactly at its earliest end.
     late_s = np.where(late_s > 1e-6, late_s, 0.0)
     return Unavoidable(late_share=float((late_s > 0.0).mean()), usd=float(jobs.weight_usd_per_s @ late_s))
 
@@ -60,15 +60,15 @@ FIGURES: Final = (
     "infeasible_share",
     "unavoidable_usd",
 )
-"""Of a run: money by part, what idle nodes left on would have cost, jobs past their due date, GPU time held.
+"""Results of a run: cost and its parts, energy, cost of leaving idle nodes on, share of late jobs, GPU time, restarts.
 
-The last two are of an empty cluster: jobs past their due date with what the policy may give them, and their tardiness.
+The last two are from `unavoidable`: share and tardiness cost of jobs that are late on an empty cluster.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Task:
-    """One setting and seed, with `nodes` of each type and `jobs` jobs."""
+    """One setting and seed to simulate, with `nodes` nodes of each type and `jobs` jobs."""
 
     setting: Setting
     seed: int
@@ -82,7 +82,7 @@ class Task:
 
 
 def run_task(task: Task) -> list[Row]:
-    """Run a task: every policy has the same jobs, prices and site."""
+    """Simulate every policy of a task with the same jobs, prices and nodes; return a row per policy."""
     setting, nodes = task.setting, cluster(task.nodes)
     rng = np.random.default_rng(task.seed)
     start_ts = task.price.start_s + HOUR_S * int(rng.integers(len(task.price)))
@@ -134,7 +134,7 @@ def _figures(outcome: Outcome, jobs: int, least: Unavoidable) -> Row:
 
 
 def run_all(tasks: Sequence[Task], processes: int, talk: Callable[[str], None]) -> pl.DataFrame:
-    """Run all tasks; return a row per setting, seed and policy."""
+    """Run all tasks in parallel processes; return a row per setting, seed and policy."""
     rows: list[Row] = []
     for count, done in enumerate(dealt(run_task, tasks, processes), start=1):
         rows += done

@@ -1,6 +1,7 @@
-"""The settings of the cost study: loads, run-time errors, weights, prices and policies of every table.
+"""Settings of the cost study: loads, run-time errors, weights, prices and policies of every table.
 
-Fixed before any reported seed was run, after the sources where they give values. Called by `study` and `runs`.
+All values were fixed before any reported seed was simulated; values that ANDREAS gives are used. Called by `study` and
+`runs`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,20 +27,20 @@ WEIGHTS, RHO, SOURCE, ELSEWHERE, PREEMPTING = (
 
 LOADS: Final = (0.1, 0.3, 0.5, 0.7, 0.9, 1.1)
 AT_LOADS: Final = (0.5, 0.7, 0.9)
-"""Moderate to high loads at which the targets are tested; single parameters are varied at the middle one."""
+"""Moderate to high loads at which claims are tested; single parameters are varied at the middle load."""
 
 OFF_BY: Final = 0.1
 
 WEIGHT_FACTORS: Final = (0.001, 0.01, 0.03, 0.1, 0.3, 3.0, 10.0)
-"""Factors on the tardiness weights used in planning; the cost is counted with the true weights."""
+"""Factors on the tardiness weights used in planning; costs are computed with the true weights."""
 
 RHOS: Final = (1.5, 10.0, 1000.0)
-"""Beside the authors' 100; only the source's objective has it."""
+"""Values of rho besides 100, the value of the ANDREAS authors; only the objective of ANDREAS has this parameter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One setting of a run; `study` is the table it belongs to, `value` the value that this table varies."""
+    """Settings of one simulation for the table `study`; `value` is the parameter value that this table varies."""
 
     study: str
     load: float
@@ -53,9 +54,10 @@ class Setting:
 
 
 def settings(loads: Sequence[float], at_loads: Sequence[float], zones: Sequence[str]) -> list[Setting]:
-    """Return all settings: the load curve, and run-time errors and preempting methods at the loads of the bars.
+    """Return all settings.
 
-    Single parameters are varied at the middle load. Everything is run with the first zone, the middle load with all.
+    Policies are simulated at all `loads`; run-time errors and preemptive policies at `at_loads`; single parameters are
+    varied at the middle one of these. Prices are those of the first zone, at the middle load of every zone.
     """
     home, middle = zones[0], at_loads[len(at_loads) // 2]
     bases = first_principle()
@@ -75,12 +77,12 @@ FLAT: Final = "flat"
 
 
 def prices(folder: Path, zones: Sequence[str]) -> Mapping[str, HourlySeries]:
-    """Return each zone's hourly price, and a flat price at the mean of the first; all series wrap.
+    """Return each zone's hourly price, and a constant price at the mean of the first zone; all series wrap.
 
     Raises
     ------
     BadUsage
-        If a zone is unknown, or has no file of prices.
+        If a zone is unknown, or has no price file.
     """
     found: dict[str, HourlySeries] = {}
     for zone in zones:

@@ -1,4 +1,4 @@
-"""Simulation of jobs with due dates under one policy: decisions at arrivals, completions and every period; costs.
+"""Simulation of jobs with due dates under one policy, which decides at arrivals, completions and every period.
 
 Policies are in `arms`. Called by `runs`.
 """
@@ -17,20 +17,21 @@ from scheduler_core.types import FloatArray, IntArray
 
 DAY_S: Final = 24 * HOUR_S
 MOST_DECISIONS_A_JOB: Final = 2000
-"""More than any run needs whose jobs all end."""
+"""Maximum number of decisions per job; more mean that some job never ends."""
 
 _INSTANT_S: Final = 1e-6
-"""Completions nearer than this happen together."""
+"""Completions closer together than this are treated as simultaneous."""
 
 W_PER_KW: Final = 1000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmittedJobs:
-    """All jobs of a run (J), by submission; times in seconds on the run's own clock.
+    """All J jobs of a run, sorted by submission; times are in seconds since the start of the run.
 
-    `run_s` (J, K, 1 + most GPUs) is the predicted run time by node type and GPUs, NaN where impossible; the true one
-    is `off_by` (J) times that. What is done of a job is seen at every decision, how fast it goes is not (ours).
+    `run_s` (J, K, 1 + most GPUs) is the predicted run time by node type and GPUs, NaN where impossible. The true run
+    time is `off_by` (J,) times the predicted one. Decisions know the fraction of a job that is done, but not its true
+    speed (ours).
     """
 
     submit_s: FloatArray
@@ -55,10 +56,10 @@ class SubmittedJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A scenario: nodes, the price by the hour (USD/kWh), and the decision rule.
+    """Scenario: nodes, hourly price (USD/kWh), and parameters of the decisions.
 
-    `start_ts` is the Unix time of the run's second 0. Nodes without jobs are switched off, for whatever policy.
-    `looks_past` (ours): the decision prices the work left after the period at the mean price of the last day.
+    `start_ts` is the Unix time at second 0 of the run. Nodes without jobs are switched off under every policy. With
+    `looks_past` (ours), a decision prices energy after its period at the mean price of the last day.
     """
 
     nodes: Nodes
@@ -73,7 +74,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spell:
-    """S jobs that ran from one decision to the next, with nodes and GPUs; `pause_s` is their time spent on restarts."""
+    """Time from one decision to the next, and columns (S,) of the jobs that ran; `pause_s` is their restart time."""
 
     from_s: float
     until_s: float
@@ -85,11 +86,11 @@ class Spell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of a run: ends of jobs (J), its cost, and the cost that decisions had predicted.
+    """Result of a run: ends of the jobs (J,), cost, and the cost that decisions had predicted.
 
-    `kept_on_usd` is what nodes without jobs would have cost, had they stayed on until the last job ended.
-    `foreseen_usd` is the energy from each decision to the next at the price of the moment of the decision, and each
-    job's tardiness as its last decision predicted it.
+    `kept_on_usd` is the additional cost if nodes without jobs had stayed on until the last job ended. `foreseen_usd` is
+    the cost of energy from each decision to the next at the price when it was taken, plus each job's tardiness as
+    predicted by the last decision before its end.
     """
 
     finish_s: FloatArray
@@ -104,12 +105,12 @@ class Outcome:
 
     @property
     def total_usd(self) -> float:
-        """Return tardiness and energy together."""
+        """Return the cost of tardiness and energy together."""
         return self.tardiness_usd + self.energy_usd
 
 
 class _State:
-    """State by job (J): the remaining part, node and GPUs, and seconds of a restart still to spend."""
+    """State of each job (J,): remaining fraction `left`, node, GPUs, and restart time `owed_s` still to spend."""
 
     __slots__ = ("finish_s", "foreseen_s", "gpus", "left", "node", "owed_s", "restarts")
 
@@ -125,12 +126,12 @@ class _State:
 
 
 def simulate(jobs: SubmittedJobs, site: Site, policy: Policy, rng: np.random.Generator) -> Outcome:
-    """Run all jobs to their end under one policy.
+    """Simulate all jobs until they end under one policy.
 
     Raises
     ------
     BadInput
-        If a decision gives a node more than it has or a job what it cannot run on, or jobs never end.
+        If a decision uses more GPUs than a node has or an impossible configuration, or jobs never end.
     """
     state, spells, now_s = _State(jobs), [], float(jobs.submit_s[0])
     for _ in range(MOST_DECISIONS_A_JOB * len(jobs)):
@@ -172,7 +173,7 @@ def _problem(jobs: SubmittedJobs, site: Site, state: _State, here: IntArray, now
 
 
 def _earliest(price: HourlySeries, ts: float) -> float:
-    """Return the first moment with a known price; a series that wraps has none."""
+    """Return the first moment with a known price; for a series that wraps, a day before `ts`."""
     return ts - DAY_S if price.wrap else price.start_s
 
 
@@ -181,10 +182,10 @@ def _asked(jobs: SubmittedJobs, here: IntArray) -> Asked:
 
 
 def _settle(state: _State, here: IntArray, decision: Decision, restart_s: float) -> None:
-    """Apply a decision; a running job that is stopped, moved or given another count must restart.
+    """Apply a decision; a running job that is stopped, moved or given another number of GPUs must restart.
 
-    A restart that is interrupted begins again. Decisions add the rest of the old restart to the new one, so they
-    overestimate the cost of the move by less than `restart_s`.
+    An interrupted restart begins again. Decisions assume that the rest of the old restart is added to the new one, so
+    they overestimate the time by less than `restart_s`.
     """
     ran = state.node[here] != POSTPONED
     changed = ran & ((decision.node != state.node[here]) | (decision.gpus != state.gpus[here]))
@@ -194,7 +195,7 @@ def _settle(state: _State, here: IntArray, decision: Decision, restart_s: float)
 
 
 def _until_next(jobs: SubmittedJobs, site: Site, state: _State, here: IntArray, now_s: float) -> Spell:
-    """Run on to the next arrival, completion or period, and end the jobs that are done."""
+    """Advance to the next arrival, completion or end of the period, and end the jobs that are done."""
     job = here[state.node[here] != POSTPONED]
     node, gpus = state.node[job], state.gpus[job]
     predicted_s = jobs.run_s[job, site.nodes.type_of[node], gpus]
@@ -236,7 +237,7 @@ def _outcome(jobs: SubmittedJobs, site: Site, state: _State, spells: tuple[Spell
 
 
 def _watts(nodes: Nodes, spell: Spell) -> tuple[float, float]:
-    """Return the power of switched-on nodes with idle GPUs, and the power that busy GPUs add."""
+    """Return the power in watts of switched-on nodes with idle GPUs, and the power that busy GPUs add."""
     kinds = nodes.type_of[spell.node]
     on = nodes.type_of[np.unique(spell.node)]
     idle_w, active_w = (np.array([getattr(kind, name) for kind in nodes.types]) for name in ("idle_w", "gpu_active_w"))
@@ -244,7 +245,7 @@ def _watts(nodes: Nodes, spell: Spell) -> tuple[float, float]:
 
 
 def gpu_seconds(outcome: Outcome, jobs: int) -> FloatArray:
-    """Return the GPU-seconds each job (J) held, restarts included."""
+    """Return the GPU-seconds that each job held, restarts included (J,)."""
     held = np.zeros(jobs)
     for spell in outcome.spells:
         np.add.at(held, spell.job, spell.gpus * (spell.until_s - spell.from_s))

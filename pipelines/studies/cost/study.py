@@ -1,4 +1,4 @@
-"""The cost study: options, runs over loads and seeds, tables, claims, charts and notes.
+"""Cost study: options, simulations for all loads and seeds, tables, claims, charts and notes.
 
 Settings are in `settings`, policies in `arms`. Called by `taut study cost`.
 """
@@ -19,7 +19,7 @@ from pipelines.studies.study import Context, Findings, Study, energy_option, opt
 from scheduler_core.planning.cost.lookahead import ITERATIONS
 
 ZONES: Final = ("DE-LU", "US-CAL-CISO")
-"""The first is where everything is run; flat prices at its mean are added to the others."""
+"""Default price zones. All settings use the first zone; one load is repeated with the others and a constant price."""
 
 PUE: Final = 1.2
 RESTART_S: Final = 60.0
@@ -49,7 +49,7 @@ NOTES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Options of the cost study: loads and prices, on `nodes` of each type, with `jobs` a run."""
+    """Options of the cost study: loads, price zones, nodes of each type, and jobs per run."""
 
     energy: Path | None = energy_option()
     zones: tuple[str, ...] = option(
@@ -76,14 +76,14 @@ class Config:
 
 
 def run(config: Config, context: Context) -> Findings:
-    """Run every policy with the same jobs and prices, for each load and seed.
+    """Simulate every policy with the same jobs and prices, for each load and seed.
 
     Raises
     ------
     BadUsage
-        If no load at which bars are judged is run.
+        If none of the loads at which claims are tested is given.
     SourceError
-        If the measured speeds or a zone's prices are missing or not in their format.
+        If the measured speeds or a zone's prices are missing or not in the expected format.
     """
     loads = tuple(dict.fromkeys(config.loads))
     at_loads = tuple(load for load in loads if min(AT_LOADS) <= load <= max(AT_LOADS))

@@ -1,6 +1,6 @@
-"""Tables and claims of the cost study: levels, savings against each method, deviations, effect of parameters, bars.
+"""Tables and claims of the cost study: means, savings, deviations from prediction, and effects of parameters.
 
-Pure functions of the runs' rows. Called by `study`.
+Pure functions of the frame of all runs. Called by `study`.
 """
 
 import math
@@ -27,7 +27,7 @@ def levels(runs: pl.DataFrame) -> list[Row]:
 
 
 def of(runs: pl.DataFrame, study: str, arm: str, figure: str, loads: Sequence[float] | None = None) -> FloatArray:
-    """Return a figure by seed, as the mean over the loads."""
+    """Return one result of a policy for each seed, as the mean over the loads."""
     kept = runs.filter(pl.col("study") == study, pl.col("arm") == arm)
     if loads is not None:
         kept = kept.filter(pl.col("load").is_in(list(loads)))
@@ -35,16 +35,16 @@ def of(runs: pl.DataFrame, study: str, arm: str, figure: str, loads: Sequence[fl
 
 
 def saving_pct(ours: FloatArray, theirs: FloatArray) -> Interval:
-    """Return by how many percent the mean of ours is below theirs, paired by seed."""
+    """Return by how many percent the mean of `ours` is below that of `theirs`, with an interval paired by seed."""
     return ratio(theirs - ours, theirs).scaled(PERCENT)
 
 
 def savings(runs: pl.DataFrame) -> list[Row]:
-    """Return a row per study, zone, load and other policy: what looking ahead saves in all and by part, in percent.
+    """Return a row per study, zone, load and other policy: savings of looking ahead in percent, paired by seed.
 
-    `tardiness_part_pct` and `energy_part_pct` add up to `saving_pct`: each part's saving over the other's total.
-    `kept_on_pct` is the saving were the other's idle nodes left on; `net_pct` is of costs above the tardiness that each
-    could not have avoided on an empty cluster (`unavoidable_usd`: the other's). Paired by seed.
+    `tardiness_part_pct` and `energy_part_pct` are the saved tardiness and energy in percent of the other policy's total
+    cost; they add up to `saving_pct`. `kept_on_pct` is the saving if the other policy left idle nodes on. `net_pct`
+    compares costs after subtracting each policy's unavoidable tardiness; `unavoidable_usd` is that of the other policy.
     """
     rows: list[Row] = []
     for study in (EXACT, OFF, ELSEWHERE):
@@ -75,16 +75,16 @@ def _saved(runs: pl.DataFrame, study: str, arm: str) -> Row:
 
 
 def net_pct(ours: FloatArray, theirs: FloatArray, our_least: FloatArray, their_least: FloatArray) -> Interval:
-    """Return the percent saved of the cost above each side's unavoidable tardiness, paired by seed."""
+    """Return the saving in percent after subtracting each policy's unavoidable tardiness, paired by seed."""
     return saving_pct(ours - our_least, theirs - their_least)
 
 
 def deviations(runs: pl.DataFrame, foreseen: str) -> dict[float, FloatArray]:
-    """Return, by load, how far the realised cost of looking ahead lies from the foreseen one where run times are off.
+    """Return the differences between predicted and realised cost of looking ahead when run times are wrong, by load.
 
-    In percent of the realised cost, one a seed, without sign. `PLAN`: foreseen by running the same draw with the
-    predicted run times as the true ones, as the source holds its simulation against a real cluster. `DECISIONS`:
-    foreseen by the decisions on the way (`Outcome.foreseen_usd`), each with what was known by then.
+    Differences are absolute, in percent of the realised cost, one per seed. If `foreseen` is `PLAN`, the predicted cost
+    is from a simulation of the same jobs in which predicted run times are true; ANDREAS compares its simulation with a
+    real cluster in this way. If it is `DECISIONS`, the predicted cost is `Outcome.foreseen_usd`.
     """
     found: dict[float, FloatArray] = {}
     for load in runs.filter(pl.col("study") == OFF)["load"].unique(maintain_order=True):
@@ -97,7 +97,7 @@ def deviations(runs: pl.DataFrame, foreseen: str) -> dict[float, FloatArray]:
 
 
 def deviation_rows(runs: pl.DataFrame) -> list[Row]:
-    """Return a row per load and way of foreseeing: the mean deviation over seeds, and the worst."""
+    """Return a row per load and kind of prediction: mean and largest deviation of the seeds."""
     return [
         {
             "foreseen_by": foreseen,
@@ -112,10 +112,10 @@ def deviation_rows(runs: pl.DataFrame) -> list[Row]:
 
 
 def sensitivity(runs: pl.DataFrame, middle: float, zone: str) -> list[Row]:
-    """Return a row per varied parameter at the middle load: its cost, and how much more that is than usual.
+    """Return a row per varied parameter and policy at the middle load: costs, and their increase in percent.
 
-    `than` is the policy it is held against under its usual parameters: itself, and looking ahead for methods that
-    have no such runs.
+    The increase is relative to the policy `than` with usual parameters: the same policy, or looking ahead if the policy
+    was not simulated with usual parameters.
     """
     usual = runs.filter(pl.col("study") == EXACT, pl.col("load") == middle, pl.col("zone") == zone)
     known = set(usual["arm"].to_list())
@@ -146,15 +146,15 @@ FORESEEN: Final = {
 }
 
 METHODS: Final = ((EXACT, first_principle()), (PREEMPTING, tuple(preemptive())))
-"""By the study they are run in: as in the source, and with leave to preempt."""
+"""Simple policies by the study in which they are simulated: without preemption as in ANDREAS, and with it."""
 
 MET, MISSED = "met", "missed"
 
 
 def claims(runs: pl.DataFrame, at_loads: Sequence[float]) -> list[Row]:
-    """Return a row per bar: `claim, bar, measured, low, high, verdict`; percentages, judged by the measured mean.
+    """Return a row per claim: `claim, bar, measured, low, high, verdict`, in percent; the mean decides the verdict.
 
-    The methods as the source has them, which never stop a job, come first; then the same ones with leave to preempt.
+    Claims about the simple policies without preemption, as in ANDREAS, come before those with preemption.
     """
     against = [
         row
@@ -187,7 +187,7 @@ def _against_methods(
 
 
 def _net(runs: pl.DataFrame, at_loads: Sequence[float]) -> list[Row]:
-    """Return a row for each method with fixed requested GPUs: the saving above its unavoidable tardiness."""
+    """Return a row for each policy with fixed requested GPUs: the saving after subtracting unavoidable tardiness."""
     rows: list[Row] = []
     for study, arm in ((study, arm) for study, arms in METHODS for arm in arms if as_asked(arm)):
         held = ((EXACT, AHEAD), (study, arm))
@@ -199,7 +199,7 @@ def _net(runs: pl.DataFrame, at_loads: Sequence[float]) -> list[Row]:
 
 
 def as_asked_note(runs: pl.DataFrame, at_loads: Sequence[float]) -> str:
-    """Return a note on the tardiness that methods with the requested GPUs cannot avoid."""
+    """Return a note on the tardiness that policies with fixed requested GPUs cannot avoid."""
     arm = next(filter(as_asked, first_principle()))
     share, usd = (of(runs, EXACT, arm, name, at_loads).mean() for name in ("infeasible_share", "unavoidable_usd"))
     return (

@@ -1,6 +1,6 @@
-"""Jobs and nodes of the cost study: measured speeds on two node types, with drawn due dates and weights.
+"""Jobs and nodes of the cost study: measured speeds on two node types, random due dates and weights.
 
-Nothing is simulated here. Called by `runs`.
+Jobs are simulated in `simulation`. Called by `runs`.
 """
 
 from dataclasses import dataclass
@@ -17,68 +17,71 @@ from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 MINUTE_S: Final = 60.0
 GPUS_ON_A_NODE: Final = 8
-"""The most that speeds were measured with on one node (ours: both node types have as many)."""
+"""GPUs of each node of both types (ours): the largest number on one node for which speeds were measured."""
 
 POWERS: Final = {
     "p100": NodePower(name="p100", cpu_idle_w=30.0, cpu_full_w=240.0, gpu_idle_w=25.0, gpu_full_w=250.0),
     "v100": NodePower(name="v100", cpu_idle_w=40.0, cpu_full_w=330.0, gpu_idle_w=30.0, gpu_full_w=300.0),
 }
-"""By GPU type: published idle and full watts of the GPUs, plus two E5-2682v4 or two 8163 (the pairing is ours)."""
+"""Node power by GPU type: published idle and full watts of the GPUs, and of two CPUs (our choice: E5-2682v4 with P100,
+8163 with V100)."""
 
 REFERENCE: Final = "v100"
-"""The GPU type Gavel's run times are of."""
+"""GPU type to which the run times of Gavel's generator apply."""
 
 ASKED: Final = {1: 0.70, 2: 0.10, 4: 0.15, 8: 0.05}
-"""Requested GPUs and their frequency: Gavel's multi-GPU jobs (its public generator), made after Philly's."""
+"""Probability of each number of requested GPUs, from Gavel's public generator, which follows the Philly trace."""
 
 SHORT_MINUTES, LONG_MINUTES = (1.5, 3.0), (3.0, 4.0)
 SHORT_SHARE: Final = 0.8
-"""Run times as asked: 10**U(1.5, 3) minutes for 80 % of the jobs, 10**U(3, 4) for the others (Gavel's generator)."""
+"""Run times with the requested GPUs: 10**U(1.5, 3) minutes for 80 % of the jobs, 10**U(3, 4) for the others (Gavel's
+generator)."""
 
 WEIGHT_USD_PER_S: Final = (0.000253709514333333, 0.000443991650083333)
-"""Bounds of the uniform weight of a second of tardiness: the ANDREAS authors' public generator, in EUR there (that a
-dollar is as much is ours)."""
+"""Bounds of the uniformly drawn cost of a second of tardiness, from the public generator of the ANDREAS authors. Their
+values are in EUR; we take a dollar as equal."""
 
 SLOWEST_DUE: Final = 3.0
-"""Due dates lie U(fastest, min(3 fastest, slowest)) after submission, over all configurations (the same generator)."""
+"""Factor in the range of due dates: U(fastest, min(3 · fastest, slowest)) after submission, by a job's fastest and
+slowest configuration (ANDREAS authors' generator)."""
 
 MEAN_OF: Final = 20_000
 """Number of jobs drawn to estimate the mean work of one job."""
 
 
 def node_type(power: NodePower, gpus: int = GPUS_ON_A_NODE) -> NodeType:
-    """Return a node type whose CPUs are as busy as its GPUs (ours)."""
+    """Return a node type; its CPUs are assumed to be as busy as its GPUs (ours)."""
     cpu_w = (power.cpu_full_w - power.cpu_idle_w) / gpus
     active_w = power.gpu_full_w - power.gpu_idle_w + cpu_w
     return NodeType(name=power.name, gpu_type=power.name, gpus=gpus, idle_w=power.idle_w(gpus), gpu_active_w=active_w)
 
 
 def cluster(each: int) -> Nodes:
-    """Return `each` nodes of both types."""
+    """Return a cluster with `each` nodes of each type."""
     types = tuple(node_type(power) for power in POWERS.values())
     return Nodes(types=types, type_of=np.repeat(np.arange(len(types)), each))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Speeds:
-    """Steps per second of A applications, (A, node types, 1 + GPUs on a node); NaN where not measured."""
+    """Steps per second of A applications, shape (A, node types, 1 + GPUs on a node); NaN where not measured."""
 
     names: tuple[str, ...]
     steps_per_s: FloatArray
 
     @property
     def counts(self) -> BoolArray:
-        """Return whether each application was measured with each number of GPUs on both types (A, 1 + GPUs)."""
+        """Return a mask (A, 1 + GPUs) of the numbers of GPUs with which each application was measured on both types."""
         return np.asarray(np.isfinite(self.steps_per_s).all(axis=1))
 
 
 def speeds_of(throughputs: pl.DataFrame) -> Speeds:
-    """Return the speeds on one node of applications measured alone on both node types.
+    """Return the speeds on one node of the applications that were measured with one GPU on both node types.
 
     Raises
     ------
     BadUsage
-        If there is none.
+        If there is no such application.
     """
     kept = throughputs.filter("consolidated", pl.col("gpus") <= GPUS_ON_A_NODE)
     keys = kept.select("model", "batch").unique(maintain_order=True).rows()
@@ -98,8 +101,8 @@ def speeds_of(throughputs: pl.DataFrame) -> Speeds:
 def drawn(speeds: Speeds, count: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
     """Draw jobs: their run times (J, node types, 1 + GPUs), and the requested GPUs.
 
-    The requested count is drawn first, then an application measured with it, then the run time on the reference
-    type; the other configurations follow from the measured speeds (steps are the same).
+    The requested number of GPUs is drawn first, then an application measured with it, then the run time on the
+    reference type. Run times in other configurations follow from the measured speeds, for the same number of steps.
     """
     asked = rng.choice(np.array(list(ASKED)), count, p=np.array(list(ASKED.values())))
     pick = rng.random(count)
@@ -117,15 +120,15 @@ def drawn(speeds: Speeds, count: int, rng: np.random.Generator) -> tuple[FloatAr
 
 
 def least_gpu_s(run_s: FloatArray) -> FloatArray:
-    """Return the fewest GPU-seconds that each job (J) needs over node types and counts."""
+    """Return the fewest GPU-seconds that each job needs in any configuration (J,)."""
     return np.asarray(np.nanmin(run_s * np.arange(run_s.shape[2]), axis=(1, 2)))
 
 
 def interval_s(speeds: Speeds, nodes: Nodes, load: float) -> float:
     """Return the mean time between arrivals at an offered load.
 
-    A load of 1 brings as many GPU-seconds as there are, were every job run where it takes the fewest (ours; the
-    authors' generator goes by the time on one GPU).
+    At a load of 1 the jobs need as many GPU-seconds as the cluster has, if every job runs in the configuration with the
+    fewest GPU-seconds (ours; the ANDREAS authors' generator uses the time on one GPU).
     """
     run_s, _ = drawn(speeds, MEAN_OF, np.random.default_rng(0))
     return float(least_gpu_s(run_s).mean() / (load * nodes.gpus.sum()))
@@ -136,8 +139,8 @@ def submitted(
 ) -> SubmittedJobs:
     """Draw the jobs of one run: Poisson arrivals, run times, due dates, weights.
 
-    Each true run time is off by the same share, up or down with equal chance (ours). What is drawn depends on the
-    seed alone: loads stretch the same arrivals, and the same jobs are off.
+    Each true run time is `off_by` (a fraction) above or below the predicted one, with equal probability (ours). Random
+    draws depend only on the seed: another load only stretches the same arrivals, and the same jobs run longer.
     """
     run_s, asked = drawn(speeds, count, rng)
     gaps_s = rng.exponential(1.0, count) * interval_s(speeds, nodes, load)

@@ -1,4 +1,4 @@
-"""Studies of energy: savings of right-sizing and of waiting, grid forecasts, and fits of measured speed and power.
+"""Energy studies: savings of right-sizing and of delaying jobs, grid forecasts, fits of measured speed and power.
 
-`measured` reads the tables; models are in `scheduler_core.planning`. Called by `taut study`.
+`measured` reads the measured tables; the models are in `scheduler_core.planning`. Called by `taut study`.
 """

@@ -1,6 +1,7 @@
-"""The study of fits: models of speed and power judged on measured tables, with claims, charts and notes.
+"""Study of fits: errors of the models of GPU speed and power on measured tables, with claims, charts and notes.
 
-Frequencies are judged in `frequency_fits`, power limits and GPU counts here. Called by `taut study energy-fits`.
+Models by core frequency are tested in `frequency_fits`, models by power limit and by GPU count in this module. Called
+by `taut study energy-fits`.
 """
 
 from dataclasses import dataclass
@@ -32,34 +33,35 @@ from scheduler_core.planning.scaling import ScalingModel, scaling_error
 from scheduler_core.types import FloatArray
 
 PUBLISHED: Final = {"time_error_pct": 2.3, "power_cubic_pct": 1.3}
-"""Mean errors that the reference gives for the same tables."""
+"""Mean errors in percent that the PowerFlow paper (arXiv 2304.06381) gives for the same tables."""
 
 PUBLISHED_SAVING_PCT: Final = (13.0, 39.0)
 PUBLISHED_SLOWER_PCT: Final = (0.0, 53.0)
 PUBLISHED_MHZ: Final = (885.0, 1080.0)
-"""Frequency of least energy for most workloads, by the reference; above, its saving and its cost."""
+"""Ranges that the PowerFlow paper gives: energy saving and slowdown at the frequency of least energy, and this
+frequency itself for most workloads."""
 
 LAST_DIGIT: Final = 0.05
-"""Rounding error of one decimal."""
+"""Maximum rounding error of a value published with one decimal."""
 
 HIDDEN: Final = 0.5
-"""Rounding error of published whole percents."""
+"""Maximum rounding error of a value published in whole percent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Options of the study of fits."""
+    """Options of the `energy-fits` study."""
 
     energy: Path | None = energy_option()
 
 
 def run(config: Config, context: Context) -> Findings:
-    """Judge every model made of the folder's tables.
+    """Fit all models to the tables of the energy folder, and compute their errors.
 
     Raises
     ------
     SourceError
-        If a table is missing or not in its format.
+        If a table is missing or not in the expected format.
     """
     folder = config.energy or context.energy
     table, steps = frequency_table(folder), step_times(folder)
@@ -90,7 +92,7 @@ def run(config: Config, context: Context) -> Findings:
 
 
 def claim_rows(each: list[Row]) -> list[Row]:
-    """Compare the frequency models with the figures that the reference gives for the same tables."""
+    """Compare errors and savings of the frequency models with those in the PowerFlow paper for the same tables."""
     frame = pl.DataFrame(each, infer_schema_length=None)
     means = {name: _mean(frame, name) for name in ("time_error_pct", *(f"power_{form}_pct" for form in POWERS))}
     powers = {form: means[f"power_{form}_pct"] for form in POWERS}
@@ -119,7 +121,7 @@ def claim_rows(each: list[Row]) -> list[Row]:
 
 
 def node_type_rows(speeds: pl.DataFrame) -> list[Row]:
-    """Return the jobs measured on each node type and GPU count, and their speed-up over one GPU."""
+    """Return a row per node type and GPU count: number of measured jobs, and their speed-up relative to one GPU."""
     keys = ["model", "batch", "gpu_type", "consolidated"]
     single = speeds.filter(pl.col("gpus") == 1).select(*keys, one="steps_per_s")
     gains = speeds.join(single, on=keys, nulls_equal=True).with_columns(gain=pl.col("steps_per_s") / pl.col("one"))
@@ -149,13 +151,14 @@ def _mean(frame: pl.DataFrame, name: str) -> float:
 
 
 LEAST_LIMITS: Final = 3
-"""Of which the middle one can be held out."""
+"""Minimum number of power limits of a setting, so that an inner one can be held out."""
 
 
 def limit_rows(table: pl.DataFrame) -> list[Row]:
-    """Return a row per GPU type: errors at inner limits held out one at a time, and the effect of the best limits.
+    """Return a row per GPU type: errors at held-out power limits, and energy saving and slowdown at the best limits.
 
-    Savings are against the highest limit measured, over the settings that have at least `LEAST_LIMITS`.
+    Each inner limit is held out once. Savings are relative to the highest measured limit and averaged over the settings
+    (training jobs) that have at least `LEAST_LIMITS` limits.
     """
     rows: list[Row] = []
     for (gpu_type,), of_type in table.group_by("gpu_type", maintain_order=True):
@@ -186,7 +189,7 @@ def limit_rows(table: pl.DataFrame) -> list[Row]:
 
 
 def _held_out(limits: FloatArray, seconds: FloatArray, watts: FloatArray) -> list[tuple[float, float]]:
-    """Return the errors in percent of time and watts at each inner limit, interpolated from the others."""
+    """Return the errors in percent of time and watts at each inner limit, interpolated from the other limits."""
     errors = []
     for out in range(1, len(limits) - 1):
         model = fit_power_limit(*(np.delete(each, out) for each in (limits, seconds, watts)))
@@ -196,7 +199,7 @@ def _held_out(limits: FloatArray, seconds: FloatArray, watts: FloatArray) -> lis
 
 
 def _best(limits: FloatArray, seconds: FloatArray, watts: FloatArray) -> tuple[float, float, float]:
-    """Return what the limit of least energy saves, how much longer it takes, both in percent, and the limit."""
+    """Return energy saving and slowdown in percent at the limit with the least energy, and that limit in watts."""
     model = fit_power_limit(limits, seconds, watts)
     best = int(np.argmax(limits == model.optimal_limit_w()))
     energy = seconds * watts
@@ -204,13 +207,14 @@ def _best(limits: FloatArray, seconds: FloatArray, watts: FloatArray) -> tuple[f
 
 
 LEAST_COUNTS = 3
-"""Minimum number of GPUs: one is held out and two are left to fit a slope."""
+"""Minimum number of GPU counts of an application: one is held out, and two are left to fit a slope."""
 
 
 def scaling_rows(steps: pl.DataFrame) -> list[Row]:
-    """Return a row per application and cluster: its error, and the error at each GPU count when that is held out.
+    """Return a row per application and cluster: the error of its scaling model, and errors at held-out GPU counts.
 
-    `largest_error_pct` is at the largest count, fitted to all smaller ones. Where rows are suspect there is no model.
+    `largest_error_pct` is the error at the largest count of a model fitted to all smaller counts. Errors are None if
+    any row of the application on the cluster is suspect.
     """
     nodes = {
         str(cluster): gpus_per_node(rows) for (cluster,), rows in steps.filter(~pl.col("suspect")).group_by("cluster")
@@ -230,7 +234,7 @@ def scaling_rows(steps: pl.DataFrame) -> list[Row]:
 
 
 def _judged(measured: pl.DataFrame, on_a_node: int) -> Row:
-    """Return the errors of one application on one cluster."""
+    """Return the errors in percent of the scaling model of one application on one cluster."""
     model = scaling_model(measured, on_a_node)
     counts = measured["gpus"].unique().sort().to_list()
     out: list[float] = []

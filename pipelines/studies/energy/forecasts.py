@@ -1,4 +1,4 @@
-"""The study of forecasts: errors of simple forecasts of carbon and price, a row per zone, series, forecast and horizon.
+"""Study of forecasts: errors of simple forecasts of carbon intensity and electricity price on recorded series.
 
 Forecasts are made in `scheduler_core.planning.forecast`. Called by `taut study forecasts`.
 """
@@ -21,15 +21,15 @@ HORIZONS_H: Final = (1, 3, 6, 12, 24, 48)
 def forecast_rows(
     folder: Path, zones: Sequence[str] | None = None, horizons_h: Sequence[int] = HORIZONS_H
 ) -> tuple[list[Row], list[str]]:
-    """Return the rows of all or some zones of a folder, and notes on what was read.
+    """Return a row per zone, series, forecast and horizon, and notes on the files read.
 
-    Every hour of the files counts, from the second day on; filled hours are not scored. Both forecasts include
-    the current hour.
+    Every reported hour of the files is forecast, from the second day on; hours without a reported value are left out.
+    The value of the current hour is known to both forecasts.
 
     Raises
     ------
     BadUsage
-        If there is no zone, or not the one asked for, or a file is not of its format, or too short for a horizon.
+        If there is no zone, a requested zone is missing, or a file is not in the expected format or too short.
     """
     rows: list[Row] = []
     notes: list[str] = []
@@ -76,7 +76,7 @@ def _rows(zone: str, name: str, series: HourlySeries, horizons_h: Sequence[int])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Options of the study of forecasts; no zone takes all of them."""
+    """Options of the study of forecasts; without `zones`, all zones of the folder are used."""
 
     grid: Path | None = grid_option()
     zones: tuple[str, ...] = option((), name="--zone", help="Only this zone (may be repeated).", shown="all of them")
@@ -91,7 +91,7 @@ class Config:
 
 
 def run(config: Config, context: Context) -> Findings:
-    """Return the errors of persistence and the same hour yesterday, for every zone and horizon of a folder."""
+    """Return the errors of the forecasts `persistence` and `yesterday` for every zone of a folder and every horizon."""
     rows, notes = forecast_rows(config.grid or context.energy / "grid", config.zones, config.horizons_h)
     return Findings(study="forecasts", trace="grid", tables={"": rows}, notes=notes, flat=rows)
 

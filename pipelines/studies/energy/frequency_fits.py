@@ -1,4 +1,4 @@
-"""Errors of the frequency models, fitted and held out, savings of each workload's best frequency, and the charts.
+"""Errors of the frequency models on fitted and held-out measurements, savings at the best frequency, and charts.
 
 Models are fitted in `scheduler_core.planning.frequency`. Called by `fits`.
 """
@@ -16,17 +16,17 @@ from scheduler_core.planning.frequency import FrequencyModel, fit_frequency, lin
 from scheduler_core.types import BoolArray, FloatArray
 
 POWERS: Final = {"cubic": 3, "square": 2, "linear": 1}
-"""Exponents of the frequency that are compared for the watts."""
+"""Exponents of the frequency compared as models of the power, by name."""
 
 Columns = tuple[FloatArray, FloatArray, FloatArray]
-"""Of one workload by ascending frequency: MHz, speeds, watts."""
+"""Frequencies in MHz (ascending), speeds, and watts of one workload."""
 
 Told = tuple[FrequencyModel, BoolArray]
-"""A model, and the steps it was not fitted to."""
+"""A model, and a mask of the frequencies that it was not fitted to."""
 
 
 def workloads(table: pl.DataFrame) -> list[tuple[str, Columns]]:
-    """Return each workload's columns, in the order of the table."""
+    """Return each workload's name and columns, in the order of the table."""
     found: list[tuple[str, Columns]] = []
     for (name,), rows in table.group_by("workload", maintain_order=True):
         mhz, perf, watts = (
@@ -37,9 +37,10 @@ def workloads(table: pl.DataFrame) -> list[tuple[str, Columns]]:
 
 
 def workload_rows(table: pl.DataFrame) -> list[Row]:
-    """Return each workload's model, its errors, and the measured savings and slowdown at its best frequency.
+    """Return a row per workload: its model, the model's errors, and measured saving and slowdown at two frequencies.
 
-    `told_` columns are at the frequency that is best by the model.
+    Columns without prefix are at the frequency with the least measured energy, `told_` columns at the frequency with
+    the least modelled energy.
     """
     rows: list[Row] = []
     for name, (mhz, perf, watts) in workloads(table):
@@ -67,15 +68,16 @@ def workload_rows(table: pl.DataFrame) -> list[Row]:
 
 
 def power_error_pct(mhz: FloatArray, watts: FloatArray, exponent: int) -> float:
-    """Return the error of watts as a line in a power of the frequency."""
+    """Return the mean error in percent of a model of the watts that is linear in frequency ** exponent."""
     intercept, slope = line(mhz**exponent, watts)
     return 100.0 * mean_error(intercept + slope * mhz**exponent, watts)
 
 
 def held_out_rows(table: pl.DataFrame) -> list[Row]:
-    """Return errors at steps and of workloads that models were not fitted to, by what they were fitted to.
+    """Return a row per way of fitting: errors of the models at frequencies that they were not fitted to.
 
-    `energy_lost_pct` is how much more energy a job takes at the step the model thinks best than at the best measured.
+    `energy_lost_pct` is the additional energy of a job at the frequency with the least modelled energy, compared with
+    the frequency with the least measured energy.
     """
     known = workloads(table)
     models = [fit_frequency(*columns) for _, columns in known]
@@ -103,32 +105,32 @@ def held_out_rows(table: pl.DataFrame) -> list[Row]:
 
 
 def all_but_one(columns: Columns, _: Sequence[FrequencyModel]) -> Iterator[Told]:
-    """Fit to all steps but one, in turn; the reference step stays, which speeds are relative to."""
+    """Yield models fitted to all frequencies but one; the highest, the reference of speeds, is never left out."""
     for out in range(len(columns[0]) - 1):
         unseen = np.arange(len(columns[0])) == out
         yield _fitted(columns, ~unseen), unseen
 
 
 def every_second(columns: Columns, _: Sequence[FrequencyModel]) -> Iterator[Told]:
-    """Fit to every second step from the reference down."""
+    """Yield the model fitted to every second frequency, from the highest down."""
     seen = (np.arange(len(columns[0])) - len(columns[0]) + 1) % 2 == 0
     yield _fitted(columns, seen), ~seen
 
 
 def upper_half(columns: Columns, _: Sequence[FrequencyModel]) -> Iterator[Told]:
-    """Fit to the upper half of the frequencies; the lower ones are extrapolated."""
+    """Yield the model fitted to the upper half of the frequencies, which extrapolates to the lower half."""
     seen = np.arange(len(columns[0])) >= len(columns[0]) // 2
     yield _fitted(columns, seen), ~seen
 
 
 def both_ends(columns: Columns, _: Sequence[FrequencyModel]) -> Iterator[Told]:
-    """Fit to the lowest and the highest step."""
+    """Yield the model fitted to the lowest and the highest frequency."""
     seen = np.isin(np.arange(len(columns[0])), (0, len(columns[0]) - 1))
     yield _fitted(columns, seen), ~seen
 
 
 def other_workloads(columns: Columns, others: Sequence[FrequencyModel]) -> Iterator[Told]:
-    """Use the mean of the other workloads' models relative to the reference; of this workload only its power there."""
+    """Yield the mean of the other workloads' models, scaled to this workload's power at the highest frequency."""
     mhz, _, watts = columns
     top = others[0].reference_mhz
     time = np.mean([[model.a, model.b_mhz] / model.time_ratio(top) for model in others], axis=0)
@@ -151,7 +153,7 @@ FITTED_TO: Final[dict[str, Callable[[Columns, Sequence[FrequencyModel]], Iterato
     "its lowest and highest step": both_ends,
     "other workloads, and its watts at the highest step": other_workloads,
 }
-"""Ways to fit a workload's models, by the data used: its own columns, or the models of other workloads."""
+"""Ways to fit models of a workload, by the data used; each takes its columns and the models of all other workloads."""
 
 
 def _fitted(columns: Columns, seen: BoolArray) -> FrequencyModel:
@@ -176,14 +178,14 @@ FORMS: Final = {
     "power_square_pct": "watts, p0 + c·f²",
     "power_linear_pct": "watts, p0 + c·f",
 }
-"""The fitted quantity of each column."""
+"""Fitted quantity and formula of each error column, for the chart."""
 
 COLOURS: Final = (BLACK, BLUE, GREEN, VERMILLION)
 WIDTH, HEIGHT = 330, 260
 
 
 def energy_over_frequency(table: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw each workload's energy and time a unit of work over the frequency, relative to the highest one's."""
+    """Draw each workload's energy and time per unit of work by frequency, relative to the highest frequency."""
     top = {name: pl.col(name).sort_by("frequency_mhz").last().over("workload") for name in ("perf", "watts")}
     energy = (pl.col("watts") / pl.col("perf")) / (top["watts"] / top["perf"])
     shown = table.with_columns(energy=energy, time=top["perf"] / pl.col("perf")).with_columns(
@@ -201,7 +203,7 @@ def energy_over_frequency(table: pl.DataFrame, of: Sequence[str]) -> alt.TopLeve
 
 
 def errors_of_fits(rows: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw each workload's error by fitted formula, with the mean over workloads as a tick."""
+    """Draw the errors of each formula: a mark per workload, and the mean of all workloads as a tick."""
     long = rows.unpivot(list(FORMS), index="workload", variable_name="form", value_name="error_pct").with_columns(
         form=pl.col("form").replace_strict(FORMS)
     )

@@ -1,6 +1,7 @@
-"""The measured tables as tidy frames, and the models fitted to them, of frequency and of scaling.
+"""Published measurements of GPU speed and power as tidy frames, and the frequency and scaling models fitted to them.
 
-Files are read in `measured_files`, models judged in `fits`. Called by the energy, carbon and cost studies.
+Files are read in `measured_files`; errors of the models are computed in `fits`. Called by the energy, carbon and cost
+studies.
 """
 
 import json
@@ -17,17 +18,18 @@ from scheduler_core.planning.scaling import ScalingModel, fit_scaling
 
 FREQUENCY: Final = "frequency(MHz)"
 GPU_TYPES: Final = ("a40", "p100", "rtx6000", "v100")
-"""Those with tables by power limit."""
+"""GPU types that have a table by power limit."""
 
 SETTING: Final = ("gpu_type", "dataset", "network", "batch", "optimizer")
-"""Columns that identify one model by power limit."""
+"""Columns that identify one training job in the tables by power limit; each has its own model."""
 
 NODE_TYPES: Final = {
     name: (gpu_type, consolidated)
     for gpu_type in ("p100", "v100")
     for name, consolidated in ((gpu_type, True), (f"{gpu_type}_unconsolidated", False))
 }
-"""Of the throughput tables; K80 has speeds but no watts, and is left out."""
+"""GPU type, and whether GPUs are on as few nodes as possible, by key of the throughput table. K80 is left out, because
+its watts were not measured."""
 
 STEP_COLUMNS: Final[dict[str, tuple[str, type[pl.DataType]]]] = {
     "application": ("application", pl.String),
@@ -38,18 +40,21 @@ STEP_COLUMNS: Final[dict[str, tuple[str, type[pl.DataType]]]] = {
     "step_s": ("step_time_s", pl.Float64),
     "sync_s": ("sync_time_s", pl.Float64),
 }
-"""By our name, that of the published table, and its kind."""
+"""Column name in the published table and data type, by our column name."""
 
 _JOB: Final = re.compile(r"\('(?P<model>[^('\"]+?)(?: \(batch size (?P<batch>\d+)\))?', (?P<gpus>\d+)\)")
 
 
 def frequency_table(folder: Path) -> pl.DataFrame:
-    """Return a row per workload and frequency: `workload, frequency_mhz, perf, watts` (V100; perf 1 at the highest).
+    """Return a row per workload and frequency of a V100: `workload, frequency_mhz, perf, watts`.
+
+    `perf` is the speed relative to the highest frequency.
 
     Raises
     ------
     SourceError
-        If a file is missing or not in its format, or the two tables are not of the same workloads and frequencies.
+        If a file is missing or not in the expected format, or its workloads or frequencies differ from the other
+        file's.
     """
     perf, watts = (_tidy(folder, f"gpu_frequency/dataset_{name}.csv", name) for name in ("performance", "power"))
     keys = ["workload", "frequency_mhz"]
@@ -64,7 +69,7 @@ def frequency_table(folder: Path) -> pl.DataFrame:
 
 
 def _tidy(folder: Path, file: str, what: str) -> pl.DataFrame:
-    """Read a table of workloads by frequencies as a row per workload and frequency."""
+    """Read a table with workloads as rows and frequencies as columns; return a row per workload and frequency."""
     workloads, steps, cells = wide(folder, file, FREQUENCY)
     rows = [
         {"workload": name, "frequency_mhz": mhz, what: value}
@@ -75,7 +80,7 @@ def _tidy(folder: Path, file: str, what: str) -> pl.DataFrame:
 
 
 def frequency_models(folder: Path) -> dict[str, FrequencyModel]:
-    """Return each workload's model by its name, in the order of the table."""
+    """Return each workload's frequency model by name, in the order of the table."""
     return {
         str(name): fit_frequency(rows["frequency_mhz"].to_numpy(), rows["perf"].to_numpy(), rows["watts"].to_numpy())
         for (name,), rows in frequency_table(folder).group_by("workload", maintain_order=True)
@@ -83,14 +88,14 @@ def frequency_models(folder: Path) -> dict[str, FrequencyModel]:
 
 
 def step_times(folder: Path) -> pl.DataFrame:
-    """Return measured steps: `application, cluster, nodes, gpus, batch_per_gpu, step_s, sync_s, suspect`.
+    """Return measured step times: `application, cluster, nodes, gpus, batch_per_gpu, step_s, sync_s, suspect`.
 
-    `suspect` marks rows that say that a step takes no longer than its synchronising does, which is a part of it.
+    `suspect` marks rows whose step time is not above the synchronising time, which is a part of it.
 
     Raises
     ------
     SourceError
-        If the file is missing or not in its format.
+        If the file is missing or not in the expected format.
     """
     read = table(folder, "throughput/step_time_by_gpu_count.csv", dict(STEP_COLUMNS.values()))
     tidy = read.rename({column: name for name, (column, _) in STEP_COLUMNS.items()})
@@ -98,14 +103,14 @@ def step_times(folder: Path) -> pl.DataFrame:
 
 
 def gpus_per_node(steps: pl.DataFrame) -> int:
-    """Return the largest number of GPUs seen on one node of the rows' cluster."""
-    return int((steps["gpus"] / steps["nodes"]).ceil().max() or 1)  # type: ignore[arg-type]  # a number, or None of no rows
+    """Return the largest number of GPUs per node in the rows of one cluster."""
+    return int((steps["gpus"] / steps["nodes"]).ceil().max() or 1)  # type: ignore[arg-type]  # a number, or None without rows
 
 
 def scaling_models(folder: Path) -> dict[tuple[str, str], ScalingModel]:
-    """Return a model per application and cluster, of the rows that are not suspect; none where any row is.
+    """Return a scaling model per application and cluster; none where any row is suspect.
 
-    One application (gpt_pmp) has nothing but suspect rows on one cluster and mostly on the other.
+    Only one application (`gpt_pmp`) has suspect rows: all on one cluster, and most on the other.
     """
     steps = step_times(folder)
     kept = steps.filter(~pl.col("suspect").any().over("application", "cluster"))
@@ -117,18 +122,18 @@ def scaling_models(folder: Path) -> dict[tuple[str, str], ScalingModel]:
 
 
 def scaling_model(rows: pl.DataFrame, on_a_node: int) -> ScalingModel:
-    """Fit a model to rows of one application and cluster."""
+    """Fit a scaling model to the rows of one application and cluster."""
     columns = (rows[name].to_numpy() for name in ("gpus", "nodes", "batch_per_gpu", "step_s", "sync_s"))
     return fit_scaling(*columns, gpus_per_node=on_a_node)
 
 
 def power_limits(folder: Path) -> pl.DataFrame:
-    """Return epochs by power limit: `gpu_type, dataset, network, batch, optimizer, limit_w, epoch_s, watts`.
+    """Return epoch times by power limit: `gpu_type, dataset, network, batch, optimizer, limit_w, epoch_s, watts`.
 
     Raises
     ------
     SourceError
-        If a file is missing or not in its format.
+        If a file is missing or not in the expected format.
     """
     columns: dict[str, type[pl.DataType]] = {
         "dataset": pl.String,
@@ -152,12 +157,12 @@ def power_limits(folder: Path) -> pl.DataFrame:
 def gavel_throughputs(folder: Path) -> pl.DataFrame:
     """Return the speeds of jobs that run alone: `model, batch, gpus, gpu_type, consolidated, steps_per_s`.
 
-    `batch` is null for models that have but one. K80 is left out.
+    `batch` is null for models that were measured with one batch size only. K80 is left out.
 
     Raises
     ------
     SourceError
-        If the file is missing or not in its format.
+        If the file is missing or not in the expected format.
     """
     name = "throughput/gavel_throughputs.json"
     try:
@@ -181,7 +186,7 @@ def gavel_throughputs(folder: Path) -> pl.DataFrame:
 
 
 def _job(key: str, name: str) -> dict[str, object]:
-    """Read a job's name as the table writes it: `('ResNet-18 (batch size 16)', 1)`."""
+    """Parse a job's key in the table, such as `('ResNet-18 (batch size 16)', 1)`, into model, batch and GPUs."""
     told = _JOB.fullmatch(key)
     if told is None:
         raise SourceError(f"{name} names a job {key[:60]!r}, expected the form ('ResNet-18 (batch size 16)', 1)")

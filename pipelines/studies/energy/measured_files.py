@@ -1,6 +1,6 @@
-"""Read and check files of measurements: named columns, numbers in range, bounded size.
+"""Read and check files of measurements: columns, ranges of numbers, file size.
 
-The tables are interpreted in `measured`, which calls this.
+The tables are interpreted in `measured`, which calls this module.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,16 +12,16 @@ import polars as pl
 from pipelines.errors import SourceError
 
 MOST_BYTES: Final = 64 * 2**20
-"""The largest of the published tables has less than half a mebibyte."""
+"""Maximum size of a file; the largest published table has less than half a mebibyte."""
 
 
 def found(folder: Path, name: str) -> Path:
-    """Return a file of the energy folder.
+    """Return the path of a file in the energy folder.
 
     Raises
     ------
     SourceError
-        If the folder or the file is absent, or the file is larger than any such table.
+        If the folder or the file is absent, or the file is larger than `MOST_BYTES`.
     """
     path = folder / name
     if not folder.is_dir():
@@ -36,12 +36,12 @@ def found(folder: Path, name: str) -> Path:
 
 
 def table(folder: Path, name: str, columns: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
-    """Read the named columns of a CSV file; every number finite and above zero, every name there.
+    """Read the given columns of a CSV file, and check that numbers are finite and above zero and names not empty.
 
     Raises
     ------
     SourceError
-        If the file is absent or too large, lacks a column, or has an invalid value: the first such row is reported.
+        If the file is absent or too large, lacks a column, or has an invalid value; the first such row is reported.
     """
     read = _text(found(folder, name), name)
     if missing := [column for column in columns if column not in read.columns]:
@@ -56,7 +56,7 @@ def table(folder: Path, name: str, columns: Mapping[str, type[pl.DataType]]) -> 
 
 
 def check_rows(frame: pl.DataFrame, name: str, read: pl.DataFrame) -> None:
-    """Refuse numbers that are not finite and above zero, and names that are absent; `read` has them as written."""
+    """Raise SourceError if a number is not finite and above zero, or a name is empty; `read` has the original text."""
     for column, kind in frame.schema.items():
         fine = pl.col(column).is_finite() & (pl.col(column) > 0) if kind.is_numeric() else pl.col(column) != ""
         bad = frame.select((~fine.fill_null(value=False)).arg_true()).to_series()
@@ -70,14 +70,14 @@ def check_rows(frame: pl.DataFrame, name: str, read: pl.DataFrame) -> None:
 
 
 def wide(folder: Path, name: str, key: str) -> tuple[list[str], list[float], pl.DataFrame]:
-    """Read a CSV file whose first column is `key`, whose others are numbers, and whose heads are numbers too.
+    """Read a CSV file with names in the column `key`, and numbers in all other columns, whose headers are numbers too.
 
-    Returns the rows' names, the heads as numbers, and the numbers.
+    Return the names, the headers as numbers, and a frame of the numbers.
 
     Raises
     ------
     SourceError
-        As `table`, and if a head is no number, or a row's name or a head comes twice.
+        In the cases of `table`, or if a header is not a number, or a name or header occurs twice.
     """
     read = _text(found(folder, name), name)
     heads = [column for column in read.columns if column != key]

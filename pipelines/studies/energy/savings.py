@@ -1,6 +1,7 @@
-"""The savings study: energy, carbon and money saved by right-sizing drawn jobs, and by switching off machines.
+"""Savings study: energy, carbon and money saved by right-sizing jobs, and by switching off empty machines.
 
-Runs are made in `savings_runs`. Called by `taut study savings`.
+Jobs are drawn from measured ones or replayed from traces. The simulations are in `savings_runs`. Called by `taut study
+savings`.
 """
 
 import math
@@ -47,7 +48,7 @@ from scheduler_core.types import FloatArray
 
 PERCENT: Final = 100.0
 JOBS: Final = 1000.0
-"""Amounts are given per this number of finished jobs."""
+"""Number of finished jobs to which amounts of energy, carbon and money refer."""
 
 WHAT: Final = {"energy_kwh": "energy", "carbon_kg": "carbon", "cost_usd": "cost"}
 KEY: Final = ("scene", "truth", "zone", "machines")
@@ -57,7 +58,7 @@ PARTS: Final = ("work_kwh", "idle_of_used_kwh", "idle_of_unused_gpus_kwh", "idle
 
 
 def right_sizing(runs: pl.DataFrame) -> list[Row]:
-    """Return the savings of each arm against `requested` with the same seeds, and the harm."""
+    """Return savings of each arm relative to jobs at their requests with the same seeds, and kills and delays."""
     rows: list[Row] = []
     for key, members in runs.group_by(KEY, maintain_order=True):
         base = _of(members, REQUESTED)
@@ -75,7 +76,7 @@ def right_sizing(runs: pl.DataFrame) -> list[Row]:
 
 
 def switching_off(runs: pl.DataFrame) -> list[Row]:
-    """Return the savings of switching off empty machines with every job at its request."""
+    """Return the savings of switching off empty machines when every job runs at its request."""
     rows: list[Row] = []
     kept = runs.filter(pl.col("arm") == REQUESTED, pl.col("truth") == pl.col("truth").first())
     for (scene, zone), members in kept.group_by(["scene", "zone"], maintain_order=True):
@@ -86,9 +87,10 @@ def switching_off(runs: pl.DataFrame) -> list[Row]:
 
 
 def recorded_savings(days: pl.DataFrame, seed: int) -> tuple[list[Row], list[Row]]:
-    """Return the savings of the what-if against all GPUs held, and of switching machines off and of placement.
+    """Return the savings in replayed traces: of fewer GPUs per job, and of switching machines off and of placement.
 
-    Intervals resample weeks, the same for both sides; there are none with fewer than two weeks.
+    The first rows compare `WHAT_IF` (jobs hold only the GPUs they would need) with jobs that hold all their GPUs.
+    Intervals are from resampled weeks, the same on both sides; with fewer than two weeks they are NaN.
     """
     right: list[Row] = []
     off: list[Row] = []
@@ -113,7 +115,10 @@ def recorded_savings(days: pl.DataFrame, seed: int) -> tuple[list[Row], list[Row
 
 
 def drawn_parts(runs: pl.DataFrame) -> list[Row]:
-    """Return the parts of the energy of always-on machines: means over seeds, by arm, under the last slowdown model."""
+    """Return a row per scene and arm: parts of the energy of always-on machines, as means over seeds.
+
+    Only the last slowdown model and the first zone are used.
+    """
     zone, truth = runs["zone"][0], runs["truth"][-1]
     kept = runs.filter(pl.col("zone") == zone, pl.col("truth") == truth, pl.col("machines") == ON)
     return [
@@ -124,7 +129,7 @@ def drawn_parts(runs: pl.DataFrame) -> list[Row]:
 
 
 def shares(parts: Mapping[str, float]) -> Row:
-    """Return the sum of parts, and each in percent of it."""
+    """Return the sum of the parts, and each part in percent of the sum."""
     whole = sum(parts.values())
     return {"energy_kwh": whole, **{name.replace("_kwh", "_pct"): PERCENT * kwh / whole for name, kwh in parts.items()}}
 
@@ -158,7 +163,7 @@ def _resampled(own: pl.DataFrame, base: pl.DataFrame, counts: FloatArray) -> Row
 
 
 def _per_job(own: pl.DataFrame, base: pl.DataFrame, name: str, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the saving in percent, and per `JOBS` finished jobs, in each resample."""
+    """Return the savings in percent and the savings per `JOBS` finished jobs, one of each per resample."""
     each, standing = (
         weights @ frame[name].to_numpy() / (weights @ frame[FINISHED].to_numpy()) for frame in (own, base)
     )
@@ -174,7 +179,7 @@ def _quantiles(value: float, drawn: FloatArray, days: int) -> Interval:
 
 
 def _spanned(name: str, found: Interval) -> Row:
-    # A saving of -0 is one of 0.
+    # Adding 0.0 turns -0.0 into 0.0.
     ends = sorted((found.low + 0.0, found.high + 0.0))
     return {name: found.value + 0.0, f"{name}_lo": ends[0], f"{name}_hi": ends[1]}
 
@@ -185,7 +190,7 @@ WHERE = "where the energy goes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(PredictorConfig):
-    """Options of the savings study: drawn jobs and their predictor, replayed traces, and the grids of both."""
+    """Options of the savings study: drawn jobs and their predictor, replayed traces, and grid zones."""
 
     replayed: tuple[str, ...] = option(
         (),
@@ -208,12 +213,12 @@ class Config(PredictorConfig):
 
 
 def run(config: Config, context: Context) -> Findings:
-    """Run every arm with the same arrivals, and replay recorded traces.
+    """Simulate every arm with the same drawn arrivals, and replay recorded traces.
 
     Raises
     ------
     BadUsage
-        If a cluster is given without a trace to replay, or a zone lacks carbon or price.
+        If a cluster is given without a trace to replay, or a zone lacks a carbon or price series.
     """
     if config.cluster is not None and not config.replayed:
         raise BadUsage(
@@ -238,7 +243,7 @@ def findings(
     *,
     talk: Callable[[str], None] = lambda _: None,
 ) -> Findings:
-    """Simulate the drawn jobs, and return all tables, frames, charts and notes."""
+    """Simulate the drawn jobs, and return all results of the study."""
     rows = drawn_rows(given.pool, given.predictor, settings, meters, seeds)
     runs = pl.DataFrame(list(rows), infer_schema_length=None)
     talk(f"{runs.height} readings of drawn jobs")

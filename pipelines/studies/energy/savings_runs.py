@@ -1,6 +1,6 @@
-"""Runs of the savings study: every arm on drawn jobs with the same arrivals, and replays of recorded traces.
+"""Simulations of the savings study: every arm on the same drawn arrivals, and replays of recorded traces.
 
-Figures are computed in `savings`, which calls this.
+Savings are computed in `savings`, which calls this module.
 """
 
 import math
@@ -37,7 +37,8 @@ from scheduler_core.types import FloatArray, IntArray, Predictor
 
 WINDOW, DRAINED = "first 12 h", "until all ended"
 SCENES: Final = {WINDOW: PAPER_HORIZON_S, DRAINED: math.inf}
-"""By name, when the same arrivals are stopped: as the paper's experiments, and where all have done the same work."""
+"""End of the simulation in seconds by scene: 12 hours as in the experiments of Yang, Hong and Tang, or when all jobs
+have ended, so that every arm has done the same work."""
 
 ARMS: Final = (SHRUNK, ORACLE)
 DRAWN_AT_PER_H: Final = PAPER_RATE_PER_H
@@ -46,20 +47,20 @@ DRAWN_AT_PER_H: Final = PAPER_RATE_PER_H
 def drawn_rows(
     pool: Pool, predictor: Predictor, settings: SimulationSettings, meters: Meters, seeds: Sequence[int]
 ) -> Iterator[Row]:
-    """Yield a row per scene, seed, truth, arm, zone and whether empty machines are switched off.
+    """Yield a row per scene, seed, slowdown model, arm, zone and whether empty machines are switched off.
 
-    Arrivals are those of experiment 1 at 70 jobs/h, over all devices. Each seed begins at an hour of the year of its
-    own, drawn, the same for all its arms: so that the grid's seasons and hours weigh as they come.
+    Arrivals are those of experiment 1 at 70 jobs/h, of jobs of all devices. Each seed starts at a random hour of the
+    year, the same for all arms, so that all seasons and hours of the grid are covered.
 
     Raises
     ------
     BadUsage
-        If the pool lacks a kind of the paper's mix.
+        If the pool lacks a kind of job of the experiment's mix.
     """
     asked = asked_of(pool, predictor, settings.shrink_policy)
     advice: Advice = advice_of(asked, {name: EXPERIMENT_ARMS[name] for name in ARMS})
     cases = cases_of(pool, seeds=seeds, loads_per_h=(DRAWN_AT_PER_H,), horizon_s=PAPER_HORIZON_S)
-    # The first population is the widest.
+    # The first case has the widest population of jobs.
     own = [case for case in cases if (case.gnn, case.devices) == (cases[0].gnn, ALL)]
     working = gangs_of(pool.frame)
     gangs = replace(working, fails=np.zeros_like(working.fails))
@@ -101,16 +102,16 @@ FINISHED: Final = "finished"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A trace's own jobs on its own machines.
+    """Results of replaying the jobs of a trace on the machines of the trace.
 
     Attributes
     ----------
     days
-        A row per day, arm, zone and whether empty machines are off: what was drawn, and jobs that finished.
+        A row per day, arm, zone and whether empty machines are off: energy, carbon, cost, and number of finished jobs.
     parts
-        kWh by what they are for, of machines that are always on.
+        kWh of always-on machines, split into work and kinds of idle power.
     notes
-        Assumptions behind the figures.
+        Assumptions behind the results.
     """
 
     days: pl.DataFrame
@@ -119,14 +120,14 @@ class Recorded:
 
 
 def recorded(lake: Lake, trace: str, cluster: str | None, meters: Meters, talk: Callable[[str], None]) -> Recorded:
-    """Replay a trace's jobs until the last submission, first come first served, by placement.
+    """Replay a trace's jobs first come, first served until the last submission, once per placement rule.
 
     Raises
     ------
     LakeError
         If the lake lacks the trace's jobs or machines.
     BadUsage
-        If the jobs are of several clusters.
+        If the jobs belong to several clusters.
     """
     taken = replayed(lake.table("jobs", trace, cluster).collect())
     jobs = taken.jobs
@@ -159,7 +160,7 @@ def recorded(lake: Lake, trace: str, cluster: str | None, meters: Meters, talk: 
 
 
 def fewer_gpus(workload: Workload, frac: float) -> Workload:
-    """Return the workload with each instance holding only as many whole GPUs as the given share of them."""
+    """Return the workload with the GPUs of each instance multiplied by `frac` and rounded up to whole GPUs."""
     whole = UNITS[GPUS]
     units = workload.request_units.copy()
     need = np.ceil(units[:, GPUS] * frac / whole).astype(np.int64) * whole
@@ -168,7 +169,7 @@ def fewer_gpus(workload: Workload, frac: float) -> Workload:
 
 
 def waited(run: Schedule) -> int:
-    """Return how many jobs started later than they were submitted."""
+    """Return the number of jobs that started later than they were submitted."""
     first: FloatArray = np.full(len(run.workload), np.inf)
     np.minimum.at(first, run.job, run.start_s)
     return int((np.isfinite(first) & (first > run.workload.arrive_s)).sum())

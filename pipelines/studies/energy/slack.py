@@ -1,6 +1,6 @@
-"""The slack study: hold recorded jobs for a cleaner or cheaper hour, and compare savings with later completion.
+"""Slack study: hold recorded jobs back for a cleaner or cheaper hour, and compare the savings with the delay of jobs.
 
-Release times are decided in `scheduler_core.planning.release`. Called by `taut study slack`.
+Release times are chosen in `scheduler_core.planning.release`. Called by `taut study slack`.
 """
 
 import math
@@ -61,9 +61,10 @@ KG: Final = 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """The jobs of a replay, the machines, and the measured jobs: those with a predicted run time.
+    """The jobs and machines of a replay.
 
-    `day` (n,) is the day of submission, counted from the first measured job. `uses` are the measured uses of GPUs.
+    `measured` (n,) marks the jobs that have a predicted run time, for which results are given. `day` (n,) is the day of
+    submission, counted from the first of them. `uses` are the measured GPU uses of the jobs.
     """
 
     workload: Workload
@@ -76,7 +77,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Figures of the measured jobs of one run, summed by day of submission (days,)."""
+    """Sums of the measured jobs of one run by day of submission (days,)."""
 
     jobs: FloatArray
     kwh: FloatArray
@@ -87,7 +88,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Options of the slack study: a trace's jobs, the grid, and how long they may be held."""
+    """Options of the slack study: the trace, the grid zones, and how long jobs may be held back."""
 
     trace: str | None = trace_option()
     cluster: str | None = cluster_option()
@@ -107,7 +108,7 @@ class Config:
 
 
 def run_study(config: Config, context: Context) -> Findings:
-    """Replay a trace's jobs released at once and held, in every zone, by every forecast and with hindsight.
+    """Replay a trace's jobs released at once, and held back by every forecast and with hindsight, in every zone.
 
     Raises
     ------
@@ -119,7 +120,7 @@ def run_study(config: Config, context: Context) -> Findings:
 
 
 def shifts(lake: Lake, trace: str, meters: Meters, config: Config, context: Context) -> Findings:
-    """Replay a trace's jobs, accounted by the meters; raise as `run_study` does."""
+    """Replay a trace's jobs with the zones and power of `meters`; raise in the same cases as `run_study`."""
     queue, notes = queue_of(lake, trace, config.cluster, seed=config.seed, nthread=context.threads, talk=context.talk)
     rows: list[Row] = []
     counts = day_counts(int(queue.day.max()) + 1, rng=np.random.default_rng(config.seed))
@@ -150,7 +151,7 @@ def shifts(lake: Lake, trace: str, meters: Meters, config: Config, context: Cont
 def queue_of(
     lake: Lake, trace: str, cluster: str | None, *, seed: int, nthread: int, talk: Callable[[str], None]
 ) -> tuple[Queue, list[str]]:
-    """Return the jobs of a trace with run times predicted from earlier months, on its listed machines, and notes."""
+    """Return the jobs of a trace with run times predicted from earlier months, the trace's machines, and notes."""
     every = lake.table("jobs", trace, cluster).collect()
     taken = replayed(every)
     jobs = taken.jobs
@@ -177,7 +178,7 @@ def queue_of(
 
 
 def shifted(queue: Queue, series: HourlySeries, slack_h: float, how: str, start_ts: float) -> Schedule:
-    """Run the jobs with each held up to its slack; a forecast goes by predicted run times, hindsight by true ones."""
+    """Simulate the jobs, each held back at most `slack_h`; forecasts use predicted run times, hindsight actual ones."""
     jobs = queue.workload
     release = released_s(
         jobs.arrive_s,
@@ -192,7 +193,7 @@ def shifted(queue: Queue, series: HourlySeries, slack_h: float, how: str, start_
 
 
 def outcome(queue: Queue, run: Schedule, meters: Meters, grid: Grid, start_ts: float) -> Outcome:
-    """Sum by day of submission what the measured jobs of a run drew, emitted, cost, and took."""
+    """Sum energy, emissions, cost and completion times of the measured jobs of a run by day of submission."""
     powers = meters.table.nodes(run.machines)
     found = account(run, queue.uses, powers, grid, start_ts, assumed=meters.table.assumed).jobs
     own = queue.measured & ~run.never_fits
@@ -203,7 +204,7 @@ def outcome(queue: Queue, run: Schedule, meters: Meters, grid: Grid, start_ts: f
 
 
 def compared(found: Outcome, base: Outcome, counts: FloatArray) -> Row:
-    """Return the saving over starting at once, and the delay of job ends, with intervals over weeks."""
+    """Return savings and delay of job ends relative to release at once, with intervals from resampled weeks."""
     row: Row = {"jobs": int(base.jobs.sum())}
     figures: dict[str, Callable[[FloatArray], FloatArray]] = {
         "carbon_saved_pct": lambda w: PERCENT * (1.0 - (w @ found.carbon_g) / (w @ base.carbon_g)),
@@ -226,7 +227,7 @@ def compared(found: Outcome, base: Outcome, counts: FloatArray) -> Row:
 
 
 def _gpu_uses(jobs: pl.DataFrame, usage: pl.DataFrame, gpus_per_machine: int) -> Uses:
-    """Return the measured GPU use of jobs; CPU use is left out, because a replay has no CPU requests."""
+    """Return the measured GPU use of the jobs; CPU use is left out, because replayed jobs have no CPU requests."""
     joined = jobs.join(usage.select(*KEYS, *DRAWN), on=KEYS, how="left", maintain_order="left")
     told = joined.select(pl.col("used_gpus").is_not_null() & (pl.col("role") != PARAMETER_SERVER)).to_series()
     return uses_of(joined, gangs_of(joined, gpus_per_machine=gpus_per_machine), told.to_list())
