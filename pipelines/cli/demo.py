@@ -100,7 +100,7 @@ def _fresh(folder: Path) -> None:
 
 
 def _held_out(lake: "Lake", name: str, trained: "Sequence[Retrained]") -> "Pool":
-    """Return the measured jobs submitted after the training cut, on which no model was trained."""
+    """Return the measured jobs submitted after the training data ends, so that no model was trained on them."""
     import polars as pl
 
     from pipelines.simulation.job_pool import job_pool

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 class By(StrEnum):
-    """What one model is trained for: a kind of work, or a workload tag."""
+    """Jobs for which one model is trained: those of one kind of work, or of one workload tag."""
 
     KIND = "kind"
     WORKLOAD = "workload"
 
 
 class SplitOption(StrEnum):
-    """How held-out rows are chosen: by time or at random."""
+    """How the held-out jobs of an evaluation are chosen: by time, by group of jobs, or at random."""
 
     TIME = "time"
     GROUP = "group"

@@ -149,7 +149,7 @@ def _fixed(answers: Sequence[Recommendation]) -> Scale:
 
 
 def _cut_notes(pool: Pool, until: datetime) -> tuple[str, ...]:
-    """Return a note on how many jobs were submitted before the training cut; no note if none was."""
+    """Return a note on how many jobs were submitted before `until`, the end of the models' training data, if any."""
     early = sum(entry.job.submit_ts < until.timestamp() for entry in pool.jobs)
     if not early:
         return ()

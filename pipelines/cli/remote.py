@@ -58,9 +58,9 @@ def predicted_rows(
 
 
 def cut_of(url: str, token_file: Path | None, *, traces: Collection[str]) -> datetime | None:
-    """Return the training cut of the service's champions for `traces`; None if unknown.
+    """Return the training cut of the service's champion models for `traces`; None if unknown.
 
-    The champions were trained only on jobs that ended before the cut.
+    The models were trained only on jobs that ended before the cut.
     """
     client = Client(url, token=_token(token_file), timeouts=Timeouts(answer_s=CARDS_LIMIT_S, total_s=CARDS_LIMIT_S))
     try:

@@ -59,7 +59,7 @@ class Fleet:
 
     @classmethod
     def of(cls, machines: Sequence[Machine], powers: Sequence[NodePower]) -> "Fleet":
-        """Convert machines and their power figures to columns.
+        """Convert machines and their idle and full power to columns.
 
         Raises
         ------
@@ -86,8 +86,8 @@ class Fleet:
 def draw(schedule: Schedule, uses: Uses, fleet: Fleet, assumed: Assumed) -> Draw:
     """Return the power of each run on each of its machines: its power above idle, and its share of the idle power.
 
-    A GPU draws idle + (full - idle) x use. The CPUs of a machine do too, with the mean use of all its cores. That power
-    is linear in use is our assumption. A run is charged the idle power of its GPUs, and that of the CPUs in proportion
+    A GPU draws idle + (full - idle) x use. The CPUs of a machine do too, with the mean use of all its cores. We
+    assume that power is linear in use. A run is charged the idle power of its GPUs, and that of the CPUs in proportion
     to its cores, or to its GPUs if no job requests cores (our rule). Idle power of free capacity is charged to no run.
     """
     run = np.repeat(np.arange(len(schedule.job)), np.diff(schedule.host_offsets))
@@ -197,7 +197,7 @@ def account(
     schedule, uses
         The runs, and the average use of one instance of each job; a use of NaN is replaced by `assumed`.
     powers
-        Power figures, one entry per machine.
+        Idle and full power, one entry per machine.
     start_ts
         Unix time of the simulation's 0 s.
     from_s

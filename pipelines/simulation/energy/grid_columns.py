@@ -28,7 +28,7 @@ UNITLESS: Final = "value"
 """Name of a column of values that does not state their unit."""
 
 MOST_BYTES: Final = 64 * 2**20
-"""Maximum size of a file: five times that of a century of hourly values."""
+"""Maximum size of a file: five times the size of a file with a century of hourly values."""
 
 YEARS: Final = (1970, 2200)
 """Valid years of a time stamp: the first valid year, and the first year that is too late."""

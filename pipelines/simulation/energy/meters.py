@@ -29,7 +29,7 @@ from scheduler_core.types import FloatArray, IntArray
 __all__ = ["AMOUNTS", "OFF", "OFF_AFTER_S", "ON", "Metered", "Meters", "Row", "first_s", "hours_of"]
 
 OFF_AFTER_S: Final = 600.0
-"""Seconds for which a machine must be empty before it is switched off (our rule; it needs no forecast)."""
+"""Time after which an empty machine is switched off (our rule; it needs no forecast of arrivals)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ __all__ = ["SLOWDOWN_BOUND_S", "STRETCHED_ABOVE", "Metrics", "Uses", "summarise"
 
 
 STRETCHED_ABOVE: Final = 1.01
-"""Minimum stretch above which a job counts as stretched: its run takes one per cent longer than recorded."""
+"""Stretch above which a job counts as stretched: its run takes over one per cent longer than recorded."""
 
 SLOWDOWN_BOUND_S: Final = 10.0
 """Minimum run time in the denominator of slowdowns, so that the shortest jobs do not dominate the mean."""
@@ -81,9 +81,9 @@ class Metrics:
         Bounded slowdown of completed jobs: max(1, JCT / max(run time at the full request, 10 s)).
     stretch_*, stretched_share
         Run time in the simulation / run time at the full request, waiting excluded, of jobs that started; see
-        `job_metrics.JobMetrics.stretch`. `stretched_share` is the share of these jobs above `STRETCHED_ABOVE`.
+        `job_metrics.JobMetrics.stretch`. `stretched_share` is the share of these jobs whose stretch is above 1.01.
     reclaimed_*_h
-        (Request - allocation) x time for which the run held it, in core-hours, GiB-hours and GPU-hours.
+        (Request - allocation) x time for which the run held the allocation, in core-hours, GiB-hours and GPU-hours.
     killed_gpu_h, interrupted_gpu_h
         GPU-hours of runs whose work was lost in a kill, and of runs whose work was lost in an outage. Both include
         earlier, preempted runs of the same work.
@@ -95,8 +95,8 @@ class Metrics:
         Jain's index of the fraction of each user's submitted work that was done by the end. Work is run time x dominant
         share at the full request.
     ftf_*, unfair_share
-        Finish-time fairness of completed jobs: JCT / JCT in a private 1/N share of the cluster, for N users.
-        `unfair_share` is the share of these jobs above 1.
+        Finish-time fairness of completed jobs: JCT divided by the JCT in a private 1/N share of the cluster (N users).
+        `unfair_share` is the share of these jobs for which this ratio is above 1.
 
     References
     ----------

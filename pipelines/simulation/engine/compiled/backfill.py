@@ -1,12 +1,10 @@
 """EASY backfill: reserve capacity for the first job that does not fit (the head), and start later jobs beside it.
 
-A later job starts only if it is not expected to delay the head.
-
-Called by `loop`.
+A later job starts only if it is not expected to delay the head. Called by `loop`.
 
 References
 ----------
-Lifka: The ANL/IBM SP scheduling system, JSSPP 1995. Differences here: capacity is reserved on particular machines, and
+Lifka: The ANL/IBM SP scheduling system, JSSPP 1995. Here, in contrast, capacity is reserved on particular machines, and
 run times are predicted instead of stated by users.
 """
 
@@ -22,7 +20,7 @@ from scheduler_core.kernels.state import NONE, State
 
 OPEN = 0
 SHORT_ONLY = 1
-"""Bucket whose jobs fit the free capacity but would use reserved capacity.
+"""State of a bucket whose jobs fit the free capacity, but only by using reserved capacity.
 
 Only its jobs that are expected to end before the reservation begins may start.
 """
@@ -73,7 +71,7 @@ def _reserved(state: State, at: int) -> float:
 
 @kernel
 def _narrow(state: State, machine: int) -> None:
-    """Write to `bare` the capacity of a machine that is free now and not needed for the reservation."""
+    """Write to `bare` the capacity of a machine that is free now and will not be needed by the head."""
     scratch = state.scratch
     for resource in range(3):
         scratch.bare[machine, resource] = min(state.cluster.free[machine, resource], scratch.spare[machine, resource])
@@ -126,7 +124,7 @@ def _still_open(state: State) -> int:
 def _behind(state: State, head: int) -> None:
     """Try to start jobs behind the head (the first job of bucket `head`), in queue order, up to the backfill depth.
 
-    Jobs that may not start are put aside, and return to the queue at the end.
+    Jobs that may not start are kept in `scratch.aside`, and return to the queue at the end of the round.
     """
     queue, scratch, tally = state.queue, state.scratch, state.queue.tally[0]
     machines = len(state.cluster.free)

@@ -216,7 +216,7 @@ def _judge(state: State) -> None:
 def _looping(sources: str) -> Compiled:
     @kept
     def advance(state: State) -> bool:
-        _ = sources  # part of the key of the compiled code in the cache
+        _ = sources  # captured, so that changed sources give a new cache key for the compiled code
         tally, horizon_s = state.queue.tally[0], state.rules.horizon_s
         if tally.arrivals == 0:
             _judge(state)

@@ -1,8 +1,8 @@
 """The queue order of a round: a heap of buckets (jobs of equal demand), sorted by the key of their first jobs.
 
-Ties are broken by serial. A bucket in the heap is an offer. Under DRF the keys depend on dominant shares, which only
-grow within a round, so a key is computed again when its bucket reaches the top of the heap.
-Called by the rounds.
+Ties are broken by serial. The buckets in the heap are called offers. Under DRF the keys depend on dominant shares,
+which only grow within a round, so a key is computed again when its bucket reaches the top of the heap.
+Called by the scheduling rounds.
 """
 
 from pipelines.simulation.engine.compiled.heaps import risen, sunk, swapped

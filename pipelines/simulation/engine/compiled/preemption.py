@@ -1,8 +1,6 @@
 """A round with preemption: a job that does not fit may stop running jobs that have a worse sort key.
 
-A running job is not stopped if the waiting job fits without stopping it.
-
-Called by `loop`.
+A running job is not stopped if the waiting job fits without stopping it. Called by `loop`.
 """
 
 from pipelines.simulation.engine.compiled.heaps import heaped, popped
@@ -36,7 +34,7 @@ def _stoppable(state: State) -> int:
 
 @kernel
 def _preempted(state: State, number: int) -> None:
-    """Preempt run `number`; its job is put aside, and enters the queue again after the round."""
+    """Preempt run `number`; its job is kept in `scratch.aside` until the end of the round, then waits again."""
     queue, scratch, tally = state.queue, state.scratch, state.queue.tally[0]
     planned_s, start_s = state.log.runs[number].end_s, state.log.runs[number].start_s
     job = stop(state, number, PREEMPTED)
@@ -51,7 +49,7 @@ def _preempted(state: State, number: int) -> None:
 def _worst(state: State, victims: int, place: int) -> int:
     """Return the index in `picks` of the run with the `place`-th worst key, counted from 0.
 
-    Runs popped from the heap lie at the end of the `victims` entries, the worst key last.
+    `picks` holds `victims` runs: first the remaining heap, then the runs popped from it, with the worst key last.
     """
     tally = state.queue.tally[0]
     if victims - place <= tally.heaped:
@@ -98,9 +96,9 @@ def _chosen_victims(state: State, at: int, victims: int) -> int:
 
 @kernel
 def _reopened(state: State, passed: int, job: int) -> None:
-    """Offer again the buckets that did not fit before runs were stopped for `job`: they may fit the freed capacity.
+    """Try buckets again that did not fit before runs were stopped for `job`, because more capacity is free now.
 
-    Their jobs that go before `job` are put aside, so that only jobs behind it are tried again.
+    Their jobs that go before `job` in the queue are kept in `scratch.aside`; only jobs behind `job` are tried again.
     """
     queue, scratch, tally = state.queue, state.scratch, state.queue.tally[0]
     for place in range(passed):

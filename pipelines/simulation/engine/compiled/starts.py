@@ -58,9 +58,9 @@ def charge(cluster: Cluster, queue: Queue, at: int, user: int, sign: int) -> Non
 
 @kernel
 def lent(state: State, number: int, sign: int, at: int) -> int:
-    """Add the allocation of run `number` to `bare` (`sign` 1), or subtract it (-1).
+    """Add the allocation of run `number` to the hypothetical free capacity `bare` (`sign` 1), or subtract it (-1).
 
-    Return how many more instances of bucket `at` then fit in `bare`; negative after a subtraction.
+    Return how many more instances of a job of bucket `at` then fit in `bare`; at most 0 after a subtraction.
     """
     queue, cluster, log, bare = state.queue, state.cluster, state.log, state.scratch.bare
     own = bucket_of(queue.jobs, log.runs[number].job)
