@@ -117,7 +117,7 @@ class Waiting:
     request, granted
         The full request, and the (possibly shrunk) demand of the first start.
     full
-        Whether the job starts with its full request, after a kill for using more than it was granted.
+        Whether the next start has the full request, because the job was killed for using more than it was granted.
     predicted_s
         Predicted run time (p50) of the whole job; NaN if unknown.
     attained_s

@@ -25,7 +25,6 @@ class Reservation:
     `shadow_s` is the time at which the head is expected to start on `allocation`. `spare` is the capacity that is free
     at that time besides the allocation.
 
-
     If the head does not fit even after all running jobs have ended, because it needs machines that are down, nothing is
     reserved and `allocation` is None.
     """

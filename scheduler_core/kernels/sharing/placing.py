@@ -171,7 +171,6 @@ def _filling(sources: str) -> Compiled:
         Writes for each shape its machine or NONE to `found`, its devices as bits to `taken`, and the cluster's
         fragmentation after it to `fragmented`.
 
-
         `draws` (n, 2) holds random numbers in 0..1, one to break ties and one to choose a device.
         """
         _ = sources  # so that the digest is part of the cache key
