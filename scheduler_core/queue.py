@@ -25,7 +25,7 @@ NOTHING_HELD: Final = QueueState()
 
 
 REBUILD_SHARE: Final = 1000
-"""The list is rebuilt if more than 1 / REBUILD_SHARE of the jobs leave at once; otherwise jobs are deleted one by one."""
+"""If more than 1 / REBUILD_SHARE of the jobs leave at once, the list is rebuilt, else jobs are deleted one by one."""
 
 
 class JobQueue:
