@@ -77,8 +77,9 @@ def applicable(jobs: pl.DataFrame) -> list[str]:
 def history_forecasts(jobs: pl.DataFrame, names: list[str], *, least: int = LEAST_ENDED) -> dict[str, Forecast]:
     """Forecast the run time of every job with every named baseline, from jobs that ended before its submission.
 
-    The history of a job are the finished jobs that ended strictly before its `submit_ts`. So baselines keep learning
-    during the judged period, as the history features of XGBoost do. Pass jobs of one task type for medians per type.
+    The history of a job consists of the finished jobs that ended strictly before its `submit_ts`. So baselines keep
+    learning during the judged period, as the history features of XGBoost do. Pass jobs of one task type to get medians
+    per type.
 
     Parameters
     ----------

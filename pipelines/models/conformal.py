@@ -29,7 +29,7 @@ class Adaptation:
     Attributes
     ----------
     window
-        Maximum number of ended jobs whose residuals are kept; the latest are.
+        Number of residuals kept: those of the jobs that ended last.
     gain
         Step by which the quantile level moves after each ended job; 0 keeps it at `tau`. Long jobs give late
         feedback, so large steps overshoot.
@@ -48,8 +48,8 @@ class Adaptation:
 
 P90_ADAPTATION: Final = Adaptation()
 P50_ADAPTATION: Final = Adaptation(shares=(0.0,))
-"""The offset of p90 is always applied in full, to reach its coverage. That of p50 is not applied: it increased the loss
-at every cut tried on training data."""
+"""Default adaptations of p90 and p50. The offset of p90 is always applied in full, so that p90 reaches its coverage.
+The offset of p50 is never applied, because it increased the loss at every cut tried on training data."""
 
 
 def static_offset(log_y: FloatArray, log_q: FloatArray, tau: float) -> float:

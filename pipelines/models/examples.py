@@ -43,7 +43,8 @@ class Examples:
     jobs
         Canonical jobs (n rows), with the columns of `usage` if the trace measures use.
     features, plain
-        Features with the reference subtracted from those that are run times, and the same features without that.
+        Model inputs, in which features that are run times have the reference subtracted; and the same features
+        without this subtraction.
     log_y
         Log run time (n,), NaN for jobs without a run time.
     reference

@@ -196,8 +196,9 @@ def row_weights(
 def calibrated(examples: Examples, fitted: Fitted, recipe: Recipe) -> Forecast:
     """Forecast the test rows: predictions plus the calibration offsets in force at each submission.
 
-    On a time-later split, every row that trees were not fitted on updates the offsets when its job ends, judged rows
-    included. Other splits do not order rows by time, so one static offset from the early-stopping rows is added.
+    On a time-later split, early-stopping rows, judged rows and all other rows outside the training rows update the
+    offsets when their jobs end. Other splits do not order rows by time, so one static offset from the
+    early-stopping rows is added.
     """
     split = fitted.split
     if split.name != "time":
@@ -210,7 +211,7 @@ def calibrated(examples: Examples, fitted: Fitted, recipe: Recipe) -> Forecast:
 
 
 def offsets_at(examples: Examples, fitted: Fitted, recipe: Recipe, until: datetime) -> dict[str, float]:
-    """Return the calibration offsets at the cut, learnt from jobs that had ended and that trees were not fitted on."""
+    """Return the calibration offsets at the cut, learnt from early-stopping rows and others not trained on."""
     answered = np.flatnonzero(~np.isnan(fitted.raw[:, 0]))
     ended = examples.end_us[answered] < until.timestamp() * 1e6
     walked = _walk(examples, fitted, answered[ended], recipe)

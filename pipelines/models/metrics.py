@@ -1,7 +1,7 @@
 """Metrics of run-time forecasts: pinball loss of log run time, errors in hours, coverage.
 
-Pure functions of arrays, one formula each. Confidence intervals are computed in `comparison`, training and test rows
-chosen in `splits`. Called by the other modules of `pipelines.models`.
+Pure functions of arrays, one formula each. Confidence intervals are computed in `comparison`; training and test rows
+are chosen in `splits`. Called by the other modules of `pipelines.models`.
 
 References: Koenker and Bassett, "Regression Quantiles", Econometrica 46 (1978), for the pinball loss;
 `docs` glossary for p50, p90 and WMAPE.
@@ -34,7 +34,7 @@ class Forecast:
     p90: FloatArray
 
     def take(self, rows: npt.NDArray[np.int64]) -> "Forecast":
-        """Return the forecast of these rows, in this order."""
+        """Return the forecasts with these row numbers, in this order."""
         return Forecast(p50=self.p50[rows], p90=self.p90[rows])
 
     def shifted(self, offset: FloatArray) -> "Forecast":
@@ -42,7 +42,7 @@ class Forecast:
         return Forecast(p50=self.p50 + offset, p90=self.p90 + offset)
 
     def sorted(self) -> "Forecast":
-        """Return the forecast with p50 <= p90 in every row."""
+        """Return the forecast with p50 and p90 swapped in rows where p50 is above p90."""
         return Forecast(p50=np.minimum(self.p50, self.p90), p90=np.maximum(self.p50, self.p90))
 
 

@@ -103,7 +103,7 @@ class TrainedModel:
 
 
 def card_of(model: TrainedModel, *, created: datetime) -> Card:
-    """Return the model card: identity, training data and evaluation."""
+    """Return the model card, which describes the model, its training data and its metrics."""
     return card_from(
         {
             "name": model.name,

@@ -1,7 +1,7 @@
 """Fit an upper quantile of the use of one resource; bound the use of similar jobs (same role and request).
 
-Looping over the resources of a task type and evaluating are in `usage`. Called by `pipelines.models.usage` and the
-shrinking study.
+`usage` calls this for each resource of a task type, and evaluates the result. Called by `pipelines.models.usage`
+and the shrinking study.
 """
 
 from collections.abc import Mapping
@@ -44,8 +44,8 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "gpu_mem_gib": Bound(level=1.0, factor=1.3),
 }
 """Bound of each target. A job that exceeds its memory is killed, so memories get the maximum plus a margin. With too
-little GPU compute a job only slows down, and GPUs are scarce: a slowdown of up to 5 % is accepted, and for one job in
-twenty more."""
+little GPU compute a job only slows down, and GPUs are scarce: a slowdown of up to 5 % is accepted, and a larger one for
+one job in twenty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,7 +110,7 @@ def _job(row: Finished, home: str) -> dict[str, object]:
         "end_ts": _moment(row.end_us),
         "queue_s": None if row.start_us is None else (row.start_us - row.submit_us) / 1e6,
         "run_s": row.run_s,
-        # A job that hit its time limit would have run longer.
+        # A job stopped at its time limit would have run longer: its run time is a lower bound.
         "run_s_censored": row.outcome == "timeout",
         "status": str(STATUS_OF_OUTCOME[row.outcome]),
         "instances": row.instances,

@@ -45,7 +45,7 @@ class Split:
 
     @property
     def train(self) -> IntArray:
-        """Return all training rows."""
+        """Return the row numbers of all training rows: `fit`, then `stop`."""
         return np.concatenate([self.fit, self.stop])
 
 

@@ -61,8 +61,9 @@ DRAWN_DECIMALS: Final = 3
 class Config:
     """Options of the study; an empty choice takes everything that applies.
 
-    A popularity is the share of pods that make the target workload. All placements are measured against the target of
-    the first popularity. Charts show the first popularity, the first tie rule and the first order of nodes.
+    A popularity is the share of pods that make the target workload. The fragmentation under placements other
+    than FGD is measured against the target of the first popularity. Charts show the first popularity, the first tie
+    rule and the first order of nodes.
     """
 
     trace: str = option("openb", help="Name of the trace in the lake.")

@@ -56,7 +56,7 @@ class Asked:
 
     @property
     def jobs(self) -> list[Job]:
-        """Return the pool's jobs in order."""
+        """Return the jobs of the pool, in its order."""
         return [entry.job for entry in self.pool.jobs]
 
 
@@ -262,11 +262,11 @@ class Reworded:
     keep: tuple[str, ...]
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Return the predictor's own."""
+        """Return the run times that the wrapped predictor predicts."""
         return self.predictor.run_times(jobs, rows, requests)
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Return the predictor's own."""
+        """Return the peak use that the wrapped predictor predicts."""
         return self.predictor.peak_use(jobs)
 
     def knowledge(self, jobs: Sequence[Job]) -> list[Knowledge]:

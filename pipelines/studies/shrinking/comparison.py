@@ -131,7 +131,7 @@ def _compared(
 
 
 def _places(runs: pl.DataFrame, across: str) -> Iterator[tuple[Row, dict[str, Arms]]]:
-    """Yield each population and slowdown model with its paired runs at every value of `across`."""
+    """Yield each population and slowdown model, with its paired runs at every value of the column `across`."""
     values = runs[across].unique(maintain_order=True).to_list()
     for fixed in runs.select("gnn", "devices", "truth").unique(maintain_order=True).rows(named=True):
         yield fixed, {str(value): paired(runs, **fixed, **{across: value}) for value in values}

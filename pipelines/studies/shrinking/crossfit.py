@@ -153,7 +153,7 @@ class FoldedPredictor:
         return RunTimes(p50=p50, p90=p90)
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:
-        """Predict the upper quantile of use of each job's instances (n,)."""
+        """Predict the upper quantile of the use per instance of each job (n,)."""
         use = {name: np.full(len(jobs), np.nan) for name in ("cpu_cores", "mem_gib", "gpus", "gpu_mem_gib")}
         runs = np.zeros(len(jobs), dtype=np.int64)
         for predictor, members in self._members(jobs):
@@ -192,7 +192,7 @@ def looking_back(pool: Pool, jobs: pl.DataFrame) -> int:
 
 
 class PredictorName(StrEnum):
-    """Sources of predicted run times and peak use."""
+    """Where predicted run times and peak use come from: cross-fitted models, champions, or the recorded values."""
 
     OUT_OF_FOLD = "out-of-fold"
     CHAMPION = "champion"

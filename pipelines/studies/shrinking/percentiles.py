@@ -118,7 +118,7 @@ class WithUse:
     use: PeakUse
 
     def run_times(self, jobs: Sequence[Job], rows: IntArray, requests: FloatArray) -> RunTimes:
-        """Return the predictor's own."""
+        """Return the run times that the wrapped predictor predicts."""
         return self.predictor.run_times(jobs, rows, requests)
 
     def peak_use(self, jobs: Sequence[Job]) -> PeakUse:  # noqa: ARG002 -- the protocol gives the signature
