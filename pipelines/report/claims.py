@@ -1,4 +1,4 @@
-"""The report's section on over-claim: request against use, slack in hours, and its cost at a given price.
+"""The report's section on over-claim: request and use, slack in resource-hours, and its cost at a given price.
 
 Statistics are computed in `pipelines.statistics`. Called by `pipelines.report.report`.
 """
@@ -13,7 +13,7 @@ from pipelines.report.parts import Figure, Note, Part, Section, Table, Traces
 from pipelines.report.price import Price
 
 DRAWN: Final = (("cpu_cores", "mean"), ("gpus", "mean"), ("mem_gib", "peak"), ("gpu_mem_gib", "peak"))
-"""The use drawn for each resource: a smaller request must cover it."""
+"""Measure of use drawn for each resource: the one that a smaller request must cover."""
 COLUMNS: Final = (
     "trace",
     "resource",
@@ -30,7 +30,7 @@ COLUMNS: Final = (
 
 
 def claims(traces: Traces, price: Price | None) -> Section:
-    """Return request against use of each resource, slack by resource and kind, and its cost."""
+    """Build the section: request and use of each resource, slack by resource and type of work, and its cost."""
     whole = traces.ask("over_claim")
     kinds = traces.ask("over_claim", "task_type")
     parts: list[Part] = []
@@ -61,12 +61,12 @@ def claims(traces: Traces, price: Price | None) -> Section:
 
 
 def gpu_slack(rows: pl.DataFrame) -> pl.DataFrame:
-    """Keep the rows of `over_claim` on GPUs with known hours."""
+    """Keep the rows of the statistic `over_claim` that are about GPUs and have known hours."""
     return rows.filter(pl.col("resource") == "gpus", pl.col("requested_h").is_not_null())
 
 
 def priced(rows: pl.DataFrame, price: Price) -> pl.DataFrame:
-    """Return the rows with the cost of requested hours and of slack."""
+    """Add the cost of requested hours and of slack hours to the rows."""
     return rows.with_columns(
         (pl.col(hours) * price.amount).alias(f"{name} ({price.currency})")
         for name, hours in (("requested", "requested_h"), ("slack", "slack_h"))

@@ -17,12 +17,12 @@ MOST_PARTS: Final = 12
 
 
 def run_times(traces: Traces) -> Section:
-    """Return run times: their distribution, by size, by status and by kind."""
+    """Build the section on run times: their distribution, and ranges by size, status and type of work."""
     return _section(traces, "run_time", "Run times", "run-times", ("size", "status", "task_type"))
 
 
 def waits(traces: Traces) -> Section:
-    """Return queueing delays: their distribution, by size and by virtual cluster."""
+    """Build the section on queueing delays: their distribution, and ranges by size and by virtual cluster."""
     return _section(traces, "queueing_delay", "Queueing", "queueing", ("size", "vc"))
 
 
@@ -55,7 +55,7 @@ def _section(traces: Traces, statistic: str, title: str, name: str, by: tuple[st
 
 
 def _most_jobs(rows: pl.DataFrame, dimension: str) -> pl.DataFrame:
-    """Keep the categories with most jobs, in their original order."""
+    """Keep the values of `dimension` with the most jobs, in their original order."""
     kept = rows.with_row_index("at").sort("jobs", "at", descending=[True, False]).head(MOST_PARTS).sort("at").drop("at")
     if dimension != "size":
         return kept.sort("jobs", descending=True, maintain_order=True)
@@ -66,7 +66,7 @@ def _most_jobs(rows: pl.DataFrame, dimension: str) -> pl.DataFrame:
 
 
 def busyness(traces: Traces) -> Section:
-    """Return heat maps of the busy fraction of each resource, and its range by machine type."""
+    """Build the section on machine use: heat maps of each resource's busy fraction, and its range by machine type."""
     hours, kinds = traces.ask("utilisation_by_hour", "weekday"), traces.ask("utilisation_by_machine_type")
     parts: list[Part] = []
     for trace in hours.traces:

@@ -1,6 +1,6 @@
-"""The report's section on energy, carbon and money: the grid by hour, kWh of machines, idle draw of unused GPUs.
+"""The report's section on energy, carbon and money: power grid by hour, kWh of machines, idle energy of unused GPUs.
 
-Present only with `--grid`. Called by `pipelines.report.report`.
+The report has it only with `--grid`. Called by `pipelines.report.report`.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ KEY: Final = ("cluster", "machine")
 
 
 def energy(traces: Traces, meters: Meters) -> Section:
-    """Return the grid's hours, the energy of machines by type, and the idle draw of requested but unused GPUs."""
+    """Build the section: the power grid by hour, energy by machine type, idle energy of requested but unused GPUs."""
     parts: list[Part] = [part for grid in meters.grids for part in _grid(grid)]
     whole = traces.ask("utilisation_by_machine_type", "cluster", "machine")
     for trace in whole.traces:
@@ -56,7 +56,7 @@ def energy(traces: Traces, meters: Meters) -> Section:
 
 
 def hours_of_day(series: HourlySeries) -> pl.DataFrame:
-    """Return the mean and the middle half of a series in each hour of the day (UTC); filled hours are left out."""
+    """Return mean and quartiles of a series in each hour of the day (UTC), without values that were filled in."""
     hour = ((series.start_s / HOUR_S + np.arange(len(series))) % HOURS_PER_DAY).astype(np.int64)
     told = {at: series.values[(hour == at) & ~series.filled] for at in range(HOURS_PER_DAY)}
     return pl.DataFrame(
@@ -75,7 +75,7 @@ def hours_of_day(series: HourlySeries) -> pl.DataFrame:
 
 
 def machine_energy(rows: pl.DataFrame, traces: Traces, trace: str, table: PowerTable) -> pl.DataFrame:
-    """Return the kWh of hours with GPU samples by machine type: idle draw, and the addition from measured use.
+    """Return the kWh of each machine type in hours with GPU samples: idle energy, and the extra energy of measured use.
 
     CPU use is the mean of the machine's samples, zero without samples. Machines missing from the machine list are left
     out.
@@ -102,7 +102,7 @@ def machine_energy(rows: pl.DataFrame, traces: Traces, trace: str, table: PowerT
 
 
 def idle_draw(slack: Asked, table: PowerTable) -> pl.DataFrame:
-    """Return the idle energy of requested but unused GPUs by GPU type and kind: slack GPU-hours x idle watts."""
+    """Return the idle energy of requested but unused GPUs by GPU type and task type: slack GPU-hours x idle watts."""
     if not slack.rows.width:
         return pl.DataFrame()
     rows = gpu_slack(slack.rows)
@@ -147,7 +147,7 @@ def _table(idle: pl.DataFrame, grid: Grid) -> Table:
 
 
 def _taken_as(traces: Traces, drawn: Iterable[str], idle: pl.DataFrame, table: PowerTable) -> list[str]:
-    """Return notes on machines and jobs whose GPU type is not in the power table, and on the type assumed."""
+    """Return notes on GPU types that are not in the power table and on the types assumed instead."""
     notes = []
     for trace in drawn:
         machines = [_machine(row) for row in traces.lake.table("machines", trace).collect().iter_rows(named=True)]

@@ -1,4 +1,4 @@
-"""The report's section on models: cards, accuracy, coverage, importances and SHAP values.
+"""The report's section on models: model cards, accuracy, coverage, feature importances and SHAP values.
 
 Accuracy comes from the model cards; only SHAP values are computed here. Called by `pipelines.report.report`.
 """
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from modelserve.bundle.bundle import Bundle
 
 EXPLAINED_JOBS: Final = 60
-"""Maximum of jobs in a SHAP plot: each row has one point per job."""
+"""Maximum number of jobs in a SHAP plot, which has a row per feature and in it a point per job."""
 LEAST_LATER: Final = 20
-"""Minimum of later jobs; below it the newest of all jobs are explained."""
+"""Minimum number of jobs submitted after the model's cut; with fewer, the newest jobs are explained instead."""
 EXPLAINED_FEATURES: Final = 7
 
 FloatArray = npt.NDArray[np.float64]
@@ -33,9 +33,9 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """SHAP values of one target: rows of feature, shap and rank, most important first.
+    """SHAP values of one target: rows with feature, SHAP value and rank of the feature's value, most important first.
 
-    `later` is true if the jobs were submitted after the model's cut, so were not trained on.
+    `later` is true if all jobs were submitted after the end of the model's training data.
     """
 
     target: str
@@ -45,10 +45,11 @@ class Attribution:
 
 
 def attributions(bundle: "Bundle", jobs: pl.DataFrame, history: History) -> list[Attribution]:
-    """Return the attributions of every target of a model, over jobs sampled evenly from the later ones of its type.
+    """Return the SHAP values of every target of a model, for jobs sampled as in `explained_jobs`.
 
-    A model of several quantiles is explained at its first (the median of run time), in its own units: log run time
-    against its reference, or log1p of use. Features are as of each job's submission.
+    For a model of several quantiles they are those of the first (the median of run time). Their unit is the model's:
+    log run time, relative to a reference if the model is, or log1p of use. Features are those known at a job's
+    submission.
     """
     shown, later = explained_jobs(jobs, bundle)
     if not shown.height:
@@ -64,7 +65,11 @@ def attributions(bundle: "Bundle", jobs: pl.DataFrame, history: History) -> list
 
 
 def explained_jobs(jobs: pl.DataFrame, bundle: "Bundle") -> tuple[pl.DataFrame, bool]:
-    """Return at most `EXPLAINED_JOBS` ended jobs of the model's type, and whether all were submitted after its cut."""
+    """Return at most `EXPLAINED_JOBS` ended jobs of the model's type, and whether all come after its training data.
+
+    They are spread evenly over the jobs submitted after the training data or, if these are fewer than `LEAST_LATER`,
+    are the newest jobs.
+    """
     card = bundle.card
     column = "task_type" if card.task_type in TASK_TYPES else "workload"
     own = jobs.filter(pl.col(column) == card.task_type, has_ended()).sort("submit_ts", "cluster", "job_id", "role")
@@ -76,9 +81,9 @@ def explained_jobs(jobs: pl.DataFrame, bundle: "Bundle") -> tuple[pl.DataFrame, 
 
 
 def shap_values(bundle: "Bundle", matrix: npt.NDArray[np.float32]) -> Mapping[str, FloatArray]:
-    """Return the SHAP values (n, k) of each target's first output, for encoded rows (n, k)."""
+    """Return the SHAP values of each target's first output, shape (rows, features), for encoded rows of that shape."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its import warns about colours of plots, which are not drawn here
+        warnings.simplefilter("ignore")  # importing shap warns about plot colours, and it draws no plots here
         import shap  # type: ignore[import-untyped]  # no type information is published
     import xgboost as xgb
 
@@ -96,7 +101,7 @@ def shap_values(bundle: "Bundle", matrix: npt.NDArray[np.float32]) -> Mapping[st
 
 
 def _ranks(matrix: npt.NDArray[np.float32], types: list[str]) -> FloatArray:
-    """Rank each column from 0 to 1 among these jobs; NaN for categories, unknown values and constants."""
+    """Rank the values of each column from 0 to 1; NaN for unknown values, and in categorical or constant columns."""
     from scipy.stats import rankdata
 
     ranks = np.full(matrix.shape, np.nan)
@@ -131,7 +136,7 @@ _SHAP_UNIT: Final = {"runtime": "ln of run time in s", "usage": "log1p of use"}
 
 
 def models(traces: Traces, bundles: Bundles, problems: tuple[str, ...]) -> Section:
-    """Return the cards of the models of these traces, their coverage, importances and SHAP values by kind."""
+    """Build the section: model cards, coverage, importances and SHAP values of the models of these traces."""
     own = {name: each for name, each in sorted(bundles.items()) if each.card.trace in traces.names}
     notes: list[Part] = [Note(text=f"{name}: no model of this trace.") for name in _without(own, traces)]
     notes += [Note(text=f"Left out: {problem}") for problem in problems]
@@ -215,7 +220,7 @@ def _importances(own: Bundles) -> list[Part]:
 
 
 def _held_out(bundle: "Bundle") -> str:
-    """Return a description of the rows used for importance; usage cards do not count them."""
+    """Describe the rows on which importance was measured; cards of usage models do not state their number."""
     judged = bundle.card.metrics.get("n")
     if bundle.card.kind == "runtime" and judged:
         return f"{spaced(judged)} later jobs"

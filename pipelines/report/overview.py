@@ -17,7 +17,7 @@ _TYPICAL: Final = {"run_time": "p50_s", "queueing_delay": "p50_s", "sizes": "mea
 
 
 def overview(traces: Traces) -> Section:
-    """Return the overview: a table of facts with a column for each trace; statuses, arrivals, sizes, machines."""
+    """Build the overview: a table of facts with a column per trace; job statuses, arrivals, sizes, and machines."""
     status, held = traces.ask("status_counts"), traces.ask("gpu_hours_by_status")
     sizes = traces.ask("gpu_hours_by_status", "size")
     parts: list[Part] = [
@@ -56,7 +56,7 @@ def overview(traces: Traces) -> Section:
 
 
 def _sizes(sizes: Asked, traces: Traces) -> list[Part]:
-    """Return the sizes of jobs over all statuses, as shares of jobs and of GPU-hours."""
+    """Return charts of job sizes, as shares of jobs and of GPU-hours, over jobs of all statuses."""
     if not sizes.rows.width:
         return []
     rows = (
@@ -72,13 +72,13 @@ def _sizes(sizes: Asked, traces: Traces) -> list[Part]:
 
 
 def _share(column: str) -> pl.Expr:
-    """Return a column as shares of its trace; null if the trace has none of it or lacks the column."""
+    """Return a column divided by its sum over the trace; null if the sum is zero or unknown."""
     whole = pl.col(column).sum().over("trace")
     return pl.when(whole > 0).then(pl.col(column) / whole)
 
 
 def _facts(traces: Traces) -> pl.DataFrame:
-    """Return one row of facts per trace; null if the trace lacks the data."""
+    """Return one row of facts per trace; facts that the trace does not record are null."""
     facts = traces.ask("period").rows.drop("zone")
     for statistic, column in _TYPICAL.items():
         asked = traces.ask(statistic)
@@ -108,7 +108,7 @@ _KEYS = ("trace", "cluster", "job_id", "role")
 
 
 def quality(traces: Traces) -> Section:
-    """Return the share of jobs with a value in each column, the ingested files, and quarantined rows with rules."""
+    """Build the section on data quality: share of known values per column, ingested files, quarantined rows by rule."""
     known, files = _known(traces), traces.ask("files").rows
     rules = _rules(traces)
     parts: list[Part] = [
@@ -135,7 +135,7 @@ def quality(traces: Traces) -> Section:
 
 
 def _known(traces: Traces) -> pl.DataFrame:
-    """Return one row per trace and column of `jobs`: the rows, and the share of rows with a value."""
+    """Return one row per trace and column of `jobs`: number of rows, and share of rows with a value."""
     columns = [name for name in COLUMNS["jobs"] if name not in _KEYS]
     frames = []
     for trace in traces.names:

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 NULL: Final = "-"
 _FORMULA: Final = r"^[=+\-@\t\r]"
-"""First characters of texts that spreadsheets treat as formulas."""
+"""Pattern of texts that spreadsheets treat as formulas, by their first character."""
 _LONG: Final = ("file", "sha256")
-"""Columns whose cells may break anywhere in print."""
+"""Columns whose long cells may be broken at any character when the page is printed."""
 MOST_COLUMNS: Final = 8
-"""Number of columns above which a table prints smaller."""
+"""Maximum number of columns of a table printed in normal size; wider tables are printed smaller."""
 
 
 def table(rows: pl.DataFrame, *, upright: bool) -> str:
-    """Return the rows as `<table>`; with `upright`, each row becomes a column headed by its first cell."""
+    """Return the rows as an HTML table; with `upright`, each row becomes a column headed by the row's first cell."""
     columns = {name: [shown(value, name) for value in rows[name].to_list()] for name in rows.columns}
     if upright:
         heads, *names = rows.columns
@@ -47,7 +47,7 @@ def table(rows: pl.DataFrame, *, upright: bool) -> str:
 
 
 def csv_of(rows: pl.DataFrame) -> str:
-    """Return the rows as CSV with every digit; texts that a spreadsheet would run as formulas are quoted.
+    """Return the rows as CSV with every digit; texts that a spreadsheet would run as formulas get a leading apostrophe.
 
     >>> csv_of(pl.DataFrame({"user": ["=1+1", "ann"], "x": [-1, 2]})).splitlines()
     ['user,x', "'=1+1,-1", 'ann,2']
@@ -59,7 +59,10 @@ def csv_of(rows: pl.DataFrame) -> str:
 
 
 def download(rows: pl.DataFrame, name: str, label: str, *, of: str) -> str:
-    """Return a link that saves the rows as `<name>.csv` without network or script; `of` is the label's subject."""
+    """Return a link that saves the rows as `<name>.csv`, without network or script.
+
+    `of` names what the rows describe, for screen readers.
+    """
     data = b64encode(csv_of(rows).encode()).decode()
     return (
         f'<a class="download" aria-label="{escape(f"{label}: {of}")}" download="{escape(name)}.csv" '
@@ -69,7 +72,7 @@ def download(rows: pl.DataFrame, name: str, label: str, *, of: str) -> str:
 
 
 def shown(value: object, column: str = "") -> str:
-    """Format one value: shares in percent, four digits for other fractions, thousands separated.
+    """Format a table cell: shares in percent, other fractions with four digits, integers with separated thousands.
 
     >>> [shown(each) for each in (None, 0.123456, 999.96, True)]
     ['-', '0.1235', '1000', 'yes']
@@ -108,7 +111,7 @@ def _class(name: str) -> str:
 
 
 ROWS_SHOWN: Final = 400
-"""Maximum of table rows on the page; the download has all rows."""
+"""Maximum number of rows of a table on the page; its CSV download has all rows."""
 
 
 def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
@@ -152,7 +155,7 @@ def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 
 
 def _section(section: Section) -> str:
-    """Render a section: a grid of figures, then tables, then notes."""
+    """Render a section as HTML: figures side by side, then tables, then notes."""
     figures, tables, notes = (_of(section.parts, kind) for kind in (Figure, Table, Note))
     grid = f'<div class="figures">{"".join(figures)}</div>' if figures else ""
     said = f'<ul class="notes">{"".join(notes)}</ul>' if notes else ""
@@ -193,7 +196,7 @@ def _title(chart: alt.TopLevelMixin) -> str:
 def _spec(chart: alt.TopLevelMixin) -> "Mapping[str, object]":
     with alt.data_transformers.enable("default", max_rows=None):
         spec: dict[str, object] = chart.to_dict()
-    del spec["$schema"]  # an address that is never fetched
+    del spec["$schema"]  # the address of a schema, which the page must not contain
     return spec
 
 

@@ -1,4 +1,4 @@
-"""Parts of a report: sections of figures, tables and notes; and statistics queried for several traces at once.
+"""Parts of a report (sections with figures, tables and notes), and queries of a statistic for several traces at once.
 
 Nothing is rendered here; `page` does that. Called by the sections of `pipelines.report`.
 """
@@ -23,7 +23,7 @@ MOST_CHARACTERS: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A chart and its rows, which can be downloaded."""
+    """A chart, and its rows for download."""
 
     name: str
     chart: "alt.TopLevelMixin"
@@ -32,7 +32,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table; with `upright` each row becomes a column. `said` explains the columns and their basis."""
+    """A table; with `upright` each row is shown as a column. `said` is a text that explains the columns."""
 
     name: str
     title: str
@@ -43,7 +43,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A sentence, such as the reason for a missing figure."""
+    """A sentence below figures and tables, such as the reason for a missing chart."""
 
     text: str
 
@@ -63,7 +63,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Rows of every trace that has the statistic, with its name; and reasons for the others."""
+    """The rows of a statistic for all traces, with a column `trace`, and the reasons for traces without rows."""
 
     rows: pl.DataFrame
     reasons: tuple[str, ...]
@@ -74,26 +74,26 @@ class Asked:
 
     @property
     def traces(self) -> list[str]:
-        """Return the traces that have the statistic."""
+        """Return the names of the traces with rows."""
         return self.rows["trace"].unique(maintain_order=True).to_list() if self.rows.width else []
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """Return the reasons for missing traces as notes."""
+        """Return the reasons for traces without rows as notes."""
         return tuple(Note(text=reason) for reason in self.reasons)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traces:
-    """The traces of a report."""
+    """The traces of a report, and queries of statistics for all of them."""
 
     lake: Lake
     names: tuple[str, ...]
     cluster: str | None = None
-    """The cluster to report; None: all clusters that are not alternatives of each other."""
+    """The cluster to report. None: all clusters or, if clusters are alternatives, the representative one."""
 
     def ask(self, statistic: str, *by: str) -> Asked:
-        """Query a statistic of every trace, split by dimensions.
+        """Compute a statistic for every trace, split by the dimensions `by`.
 
         Raises
         ------
@@ -113,17 +113,17 @@ class Traces:
         return Asked(rows=rows, reasons=tuple(reasons))
 
     def cluster_of(self, trace: str) -> str | None:
-        """Return the reported cluster of a trace; None: all."""
+        """Return the cluster of a trace that is reported; None: all clusters."""
         return self.cluster or self.lake.manifest(trace).representative
 
     @property
     def alternatives(self) -> tuple[Note, ...]:
-        """Return notes on the reported one of alternative clusters."""
+        """Return notes that name the reported cluster of traces whose clusters are alternatives."""
         said = [] if self.cluster else [cluster_note(self.lake, name) for name in self.names]
         return tuple(Note(text=f"{text}.") for text in said if text)
 
     def colour(self, trace: str) -> int:
-        """Return the number of a trace's colour."""
+        """Return the index of a trace's colour: its position among the traces."""
         return self.names.index(trace)
 
 
@@ -144,7 +144,7 @@ def shortened(names: Sequence[str | None]) -> list[str | None]:
 
 
 def known_sum(column: str) -> pl.Expr:
-    """Return the sum of a column within a group; null, not 0, if all values are null."""
+    """Return the expression of a column's sum; it is null, not 0, if all values are null."""
     return pl.when(pl.col(column).count() > 0).then(pl.col(column).sum()).alias(column)
 
 

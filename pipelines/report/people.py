@@ -1,6 +1,6 @@
 """The report's section on users, groups and virtual clusters: GPU-hours, recurrence and slack.
 
-Names are shortened. Called by `pipelines.report.report`.
+Names of users, groups and virtual clusters are shortened. Called by `pipelines.report.report`.
 """
 
 from typing import Final
@@ -32,7 +32,7 @@ _CONCENTRATION: Final = (
 
 
 def people(traces: Traces, price: Price | None) -> Section:
-    """Return the concentration on users, the largest users, the recurrence of groups, and the worst slack."""
+    """Build the section: how GPU-hours concentrate on users, the largest users, recurrence of groups, most slack."""
     parts: list[Part] = []
     users, clusters = _held(traces, "user"), _held(traces, "vc")
     if users.rows.width:
@@ -58,9 +58,9 @@ def people(traces: Traces, price: Price | None) -> Section:
 
 
 def _held(traces: Traces, by: str) -> Asked:
-    """Return the GPU-hours of every user (or other part), most first within a trace.
+    """Return the GPU-hours per user (or other dimension `by`) of each trace, largest first.
 
-    Rows without a name or without known hours are left out, and traces without any GPU-hours by name, with a reason.
+    Rows without a name or known hours are left out. Traces without any such row are left out with a reason.
     """
     asked = traces.ask("gpu_hours_by_status", "cluster", by)
     if not asked.rows.width or not asked.rows[by].count():
@@ -80,7 +80,7 @@ def _held(traces: Traces, by: str) -> Asked:
 
 
 def _curve(held: pl.DataFrame) -> pl.DataFrame:
-    """Return the cumulative share of GPU-hours over users, largest first, per trace, at most 100 points."""
+    """Return the cumulative share of GPU-hours of the users, largest first, with at most 100 points per trace."""
     curves = []
     for (trace,), rows in held.partition_by("trace", as_dict=True, maintain_order=True).items():
         hours = rows["gpu_hours"].to_numpy()
@@ -102,7 +102,7 @@ def _ranked(held: Asked, by: str, traces: Traces) -> list[Part]:
 
 
 def _labelled(rows: pl.DataFrame, by: str) -> pl.DataFrame:
-    """Shorten names; add the cluster if there are several."""
+    """Shorten names; append the cluster's name if there are several clusters."""
     short = with_short_names(rows)
     if rows["cluster"].n_unique() == 1:
         return short
@@ -110,7 +110,7 @@ def _labelled(rows: pl.DataFrame, by: str) -> pl.DataFrame:
 
 
 def _slack(traces: Traces, by: str, price: Price | None) -> list[Part]:
-    """Return the users or groups with most GPU slack of each trace, as one table."""
+    """Return a table of the users or groups with the most GPU slack in each trace."""
     asked = traces.ask("over_claim", "cluster", by)
     columns = ("trace", "cluster", by, "tasks", "over_claim_share", "requested_h", "slack_h", "slack_share")
     worst = []

@@ -1,4 +1,4 @@
-"""The price of a GPU-hour as given by the user: `2.50 USD`.
+"""The price of a GPU-hour, given by the user as in `2.50 USD`.
 
 There is no default price. Called by `taut report`.
 """
@@ -13,12 +13,12 @@ __all__ = ["price_of"]
 
 LONGEST_CURRENCY: Final = 12
 MOST_AMOUNT: Final = 1e9
-"""Upper limit of a price, high enough for any currency; sums still fit a table cell."""
+"""Maximum price, high enough for any currency and low enough for costs to fit a table cell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """The price of one GPU for one hour; `written` is the amount as given."""
+    """The price of one GPU for one hour; `written` is the amount as the user wrote it."""
 
     amount: float
     currency: str
@@ -29,7 +29,7 @@ class Price:
 
 
 def price_of(text: str) -> Price:
-    """Read an amount with its currency.
+    """Parse an amount with its currency.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Assemble a report: all sections about the chosen traces on one page.
 
-Sections are built in their own modules. Called by `taut report`.
+The other modules of this folder build the sections. Called by `taut report`.
 """
 
 from collections.abc import Callable
@@ -24,12 +24,15 @@ from pipelines.simulation.energy.meters import Meters
 __all__ = ["Order", "chosen", "report"]
 
 MOST_TRACES: Final = len(SERIES)
-"""Limited by the number of colours that colour-blind readers can distinguish."""
+"""Maximum number of traces in a report: the number of colours that colour-blind readers can distinguish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Options of a report: one cluster or all (None), price of a GPU-hour, models, meters; None leaves a part out."""
+    """Options of a report: cluster (None: all), price of a GPU-hour, models, energy meters.
+
+    Without a price, models or meters, the report leaves out what needs them.
+    """
 
     title: str
     cluster: str | None = None
@@ -50,7 +53,7 @@ SECTIONS: Final[dict[str, Callable[[Traces, Order], Section | None]]] = {
     "models": lambda traces, order: None if order.bundles is None else models(traces, order.bundles, order.problems),
     "data": lambda traces, _: quality(traces),
 }
-"""Section builders by anchor, in page order."""
+"""Functions that build the sections, by HTML anchor, in the order of the page."""
 
 
 def chosen(lake: Lake, names: list[str] | None) -> tuple[str, ...]:
@@ -61,7 +64,7 @@ def chosen(lake: Lake, names: list[str] | None) -> tuple[str, ...]:
     LakeError
         If the lake lacks one of them, or has no trace.
     BadUsage
-        If there are more traces than colours.
+        If there are more than `MOST_TRACES` traces.
     """
     wanted = tuple(dict.fromkeys(names or lake.traces()))
     if not wanted:
@@ -76,7 +79,7 @@ def chosen(lake: Lake, names: list[str] | None) -> tuple[str, ...]:
 
 
 def sections(lake: Lake, names: tuple[str, ...], order: Order) -> list[Section]:
-    """Return the sections about the traces; models need bundles, energy needs meters."""
+    """Build the sections about the traces; the section on models needs bundles, the one on energy needs meters."""
     traces = Traces(lake=lake, names=names, cluster=order.cluster)
     made = (make(traces, order) for make in SECTIONS.values())
     return [each for each in made if each is not None]
@@ -88,7 +91,7 @@ def report(lake: Lake, names: tuple[str, ...], order: Order) -> str:
 
 
 def is_synthetic(name: str) -> bool:
-    """Return whether a trace is synthetic by its name: ingest never gives synthetic data a published format's name.
+    """Return whether a trace is synthetic, judged by its name: ingest never names synthetic data as a real trace.
 
     >>> is_synthetic("pai-synth"), is_synthetic("pai")
     (True, False)
@@ -97,7 +100,7 @@ def is_synthetic(name: str) -> bool:
 
 
 def subtitle(names: tuple[str, ...], order: Order) -> str:
-    """Return the subtitle: traces, cluster and price."""
+    """Return the page's subtitle: traces, cluster and price."""
     price = "" if order.price is None else f" Price of a GPU-hour: {order.price}, as given."
     only = "" if order.cluster is None else f", cluster {order.cluster}"
     said = ", ".join(f"{name} (synthetic: generated, not recorded)" if is_synthetic(name) else name for name in names)

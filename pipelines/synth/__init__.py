@@ -1,4 +1,5 @@
 """A synthetic PAI trace in the published format, calibrated to published statistics.
 
-It contains no real row; results computed from it are not measurements. Called by `pipelines.cli` and the demo.
+It contains no row of the real trace; results computed from it are not measurements. Called by `pipelines.cli` and the
+demo.
 """

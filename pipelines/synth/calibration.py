@@ -1,6 +1,6 @@
-"""The published statistics from which the synthetic trace is drawn: `data/calibration/pai.toml` as frozen values.
+"""The published statistics from which the synthetic trace is drawn: read from `data/calibration/pai.toml`.
 
-No random numbers and no frames here. Called by the other modules of `pipelines.synth`, and by the synth study.
+Nothing is drawn here. Called by the other modules of `pipelines.synth`, and by the synth study.
 """
 
 import tomllib
@@ -25,7 +25,7 @@ UNTAGGED: Final = "untagged"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """The size of the full trace, and its period."""
+    """Row counts of the full PAI trace, and its period."""
 
     tasks: int
     jobs: int
@@ -39,7 +39,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineClass:
-    """One kind of machine and how many there are."""
+    """One machine type: GPU type, capacity, and number of machines."""
 
     gpu_type: str
     cpu_cores: int
@@ -50,7 +50,7 @@ class MachineClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """Shares of jobs by how they end."""
+    """Shares of jobs by status at the end of the trace."""
 
     failed: float
     running: float
@@ -96,7 +96,7 @@ class Users:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTime:
-    """The effects on run time, in log10 units, before ranks are mapped to the curves."""
+    """Sizes of the effects on run time in log10 units; ranks of their sum are then mapped to the run-time curves."""
 
     user_sd: float
     group_sd: float
@@ -114,7 +114,7 @@ class RunTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """The variation of the use of workers, and the correlations of its quantities."""
+    """How the use of workers varies between users, runs and workers, and the correlations of its quantities."""
 
     names: tuple[str, ...]
     run_share: tuple[float, ...]
@@ -132,7 +132,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideTasks:
-    """Requests `(plan_cpu, plan_mem, share)` and sizes `(instances, share)` of the tasks without GPUs."""
+    """Shares of requests `(plan_cpu, plan_mem, share)` and sizes `(instances, share)` of tasks without GPUs."""
 
     requests: tuple[tuple[float, float, float], ...]
     instances: tuple[tuple[float, float], ...]
@@ -140,7 +140,7 @@ class SideTasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """Machine metrics: medians by machine type and the spread of their natural logarithms."""
+    """Machine metrics: medians by machine type, and standard deviations of the natural logarithms."""
 
     gpu_util: Mapping[str, float]
     cpu: Mapping[str, float]
@@ -157,7 +157,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobClass:
-    """A kind of job: its tag ("" for none), main role, jobs in the full trace, and the requests of its groups."""
+    """A class of jobs: workload tag ("" for none), main role, jobs in the full trace, and requests of groups."""
 
     tag: str
     role: str
@@ -169,18 +169,18 @@ class JobClass:
 
     @property
     def run_time_curve(self) -> str:
-        """Return the name of its run-time curve: the tag, or the role if there is no tag."""
+        """Return the name of the class's run-time curve: the tag, or the role if there is no tag."""
         return self.tag or self.role
 
     @property
     def use_curve(self) -> str:
-        """Return the name of its curves of use."""
+        """Return the name of the class's curves of use."""
         return self.tag or UNTAGGED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """Statistics that nothing is drawn from, for comparison with the synthetic trace. The file has their sources."""
+    """Published statistics that are only compared with the synthetic trace; the calibration file has their sources."""
 
     tags: tuple[str, ...]
     roles: tuple[str, ...]
@@ -201,7 +201,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Everything the synthetic trace is drawn from."""
+    """All distributions from which the synthetic trace is drawn."""
 
     trace: Counts
     machines: tuple[MachineClass, ...]
@@ -225,7 +225,7 @@ class Calibration:
         return sum(c.jobs for c in self.classes if c.tag) / sum(c.jobs for c in self.classes)
 
     def shares(self, tagged_share: float | None = None) -> npt.NDArray[np.float64]:
-        """Return the share of jobs of each class, with the tagged classes scaled to a total of `tagged_share`."""
+        """Return each class's share of jobs; tagged classes together have `tagged_share` (None: as published)."""
         jobs = np.array([c.jobs for c in self.classes], dtype=np.float64)
         tagged = np.array([bool(c.tag) for c in self.classes])
         share = self.published_tagged_share if tagged_share is None else tagged_share
@@ -252,7 +252,7 @@ def load_calibration(file: Path = CALIBRATION_FILE) -> Calibration:
     Raises
     ------
     SynthesisError
-        When the file is absent, not TOML, or lacks a part.
+        If the file is absent, not TOML, or lacks a part.
     """
     try:
         raw = tomllib.loads(file.read_text(encoding="utf-8"))

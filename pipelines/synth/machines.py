@@ -1,4 +1,4 @@
-"""The published machines, and the machine metrics over each worker's life.
+"""The published machines, and machine metrics averaged over the life of each worker.
 
 `tables` assigns workers to machines. Called by `tables` and `pai`.
 """
@@ -16,12 +16,12 @@ from pipelines.synth.published import published_frame
 from pipelines.synth.random_numbers import Floats, Ints, Noise
 
 _LASTING = 0.3
-"""The share of the variance of load that is constant for a machine."""
+"""Share of the variance of machine load that is a constant of the machine; the rest varies by worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Park:
-    """All machines, sorted by GPU type; `first` and `count` give the range of each type."""
+    """All machines, sorted by GPU type; `first` and `count` give each type's first index and number of machines."""
 
     name: pa.Array
     gpu_type: npt.NDArray[np.str_]
@@ -33,7 +33,7 @@ class Park:
 
 
 def build_park(calibration: Calibration, noise: Noise) -> Park:
-    """List the published machines."""
+    """Build the list of all machines from the published counts."""
     classes = sorted(calibration.machines, key=lambda c: c.gpu_type)
     repeats = [c.count for c in classes]
     gpu_type = np.repeat(np.array([c.gpu_type for c in classes]), repeats)
@@ -50,7 +50,7 @@ def build_park(calibration: Calibration, noise: Noise) -> Park:
 
 
 def machine_table(park: Park) -> pl.DataFrame:
-    """Return the machine table; capacities are whole numbers."""
+    """Return the published table of machines."""
     return published_frame(
         "pai_machine_spec",
         machine=park.name,
@@ -64,7 +64,7 @@ def machine_table(park: Park) -> pl.DataFrame:
 def metric_table(
     calibration: Calibration, noise: Noise, park: Park, *, worker: Ints, machine: Ints, start_s: Ints, end_s: Floats
 ) -> pl.DataFrame:
-    """Return the machine metrics over workers' lives, drawn around the medians of each machine type."""
+    """Return the table of machine metrics, one row per worker, drawn around the medians of each machine type."""
     law, kind, gpus = calibration.metric, park.gpu_type[machine], park.gpus[machine]
 
     def around(medians: Mapping[str, float], spread: float, stream: str) -> Floats:

@@ -1,6 +1,6 @@
 """Write a synthetic trace in the published format of all seven PAI tables, in chunks.
 
-Arrays per task are kept in memory (a few hundred MB for the full trace); instances, sensor rows and text are not.
+Arrays with one entry per task are kept in memory (a few hundred MB for the full trace); larger tables are not.
 Called by `taut synth`, the demo and the tests.
 """
 
@@ -25,10 +25,11 @@ __all__ = ["PUBLISHED_INSTANCES", "PUBLISHED_TASKS", "synthesise"]
 _LEAST_TASKS: Final = 1000
 PUBLISHED_TASKS: Final = 1_261_050
 PUBLISHED_INSTANCES: Final = 7_520_000
-"""Rows of the published tables of tasks and (approximately) instances; with both, the other tables are within 2 %."""
+"""Number of rows of the published tables of tasks and (rounded) instances; with these, the number of rows of each other
+table differs from the published one by less than 2 %."""
 
 CHUNK_JOBS: Final = 20_000
-"""Jobs per chunk: about 140 000 instances, 60 MB."""
+"""Number of jobs per chunk, which have about 140 000 instances in 60 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,18 +66,18 @@ def synthesise(
     """Write a synthetic trace of `tasks` tasks to `out_dir`: seven headerless CSV files and their `.header` files.
 
     The same seed, tasks, days and tagged share give the same bytes for any chunk size. All published machines are
-    present at every scale; the number of users grows with the square root of `tasks`, group sizes with `tasks`.
+    present for any `tasks`; the number of users grows with the square root of `tasks`, group sizes grow with `tasks`.
 
     Parameters
     ----------
     days
         Length of the trace; by default the published 64.
     tagged_share
-        Share of jobs with a workload tag; by default the published 0.097. Report another value with the results.
+        Share of jobs with a workload tag; by default the published 0.097. State another value with any results.
     instances
         Minimum number of instances; the largest gangs are enlarged to reach it. By default the drawn number.
     progress
-        Called with (jobs written, jobs in all) after every chunk.
+        Function called after every chunk with the number of jobs written and the total number of jobs.
 
     Raises
     ------
@@ -115,7 +116,7 @@ def synthesise(
 
 
 def _claim(out_dir: Path) -> None:
-    """Mark the folder as synthetic; raise SynthesisError if it holds tables that are not."""
+    """Mark the folder as synthetic; raise SynthesisError if it holds tables that are not synthetic."""
     out_dir.mkdir(parents=True, exist_ok=True)
     mark = out_dir / SYNTHETIC_MARK
     if not mark.exists() and any(out_dir.glob("pai_*")):
@@ -132,7 +133,7 @@ def draw_trace(
     tagged_share: float | None,
     instances: int | None = None,
 ) -> Trace:
-    """Draw all quantities per job and task."""
+    """Draw all quantities of jobs and tasks."""
     noise = Noise(seed=seed)
     groups = draw_groups(calibration, noise, tasks, tagged_share)
     jobs = draw_jobs(calibration, noise, groups, days)

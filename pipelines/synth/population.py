@@ -13,7 +13,7 @@ from pipelines.synth.calibration import Calibration
 from pipelines.synth.random_numbers import Curve, Floats, Ints, Noise
 
 _LARGEST_SHARE_OF_A_CLASS = 0.1
-"""The largest share of a class's jobs in one group, so that no template dominates a workload."""
+"""Maximum share of a class's jobs in one group, so that no single group dominates a class."""
 
 _CPU_STEPS = np.array([20, 50, 100, 200, 400, 600, 800, 1000, 1200, 1800, 2400, 3200, 4800, 6400], dtype=np.float64)
 _GPU_STEPS = np.array([5, 10, 20, 25, 50, 100], dtype=np.float64)
@@ -37,23 +37,26 @@ class Groups:
     gpu_type: npt.NDArray[np.str_]
     gang: Ints
     side: npt.NDArray[np.bool_]
-    """Flags: the group has each side role of its class: (groups, largest number of side roles)."""
+    """Whether the group has each side role of its class; shape (groups, maximum number of side roles)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jobs:
-    """One entry per job, in order of submission: group, position in the group, submission time, retuned request."""
+    """One entry per job, in order of submission: group, position in the group, submission time and request.
+
+    Some requests differ from the group's request (retuning).
+    """
 
     group: Ints
     turn: Floats
-    """The job's position in its group: 0 first, 1 last."""
+    """Position of the job in its group, from 0 (first) to 1 (last)."""
     submit_s: Ints
     plan_cpu: Floats
     plan_gpu: Floats
 
 
 def draw_groups(calibration: Calibration, noise: Noise, tasks: int, tagged_share: float | None) -> Groups:
-    """Draw groups whose jobs have exactly `tasks` tasks in total; the last group is cut to fit."""
+    """Draw groups whose jobs have exactly `tasks` tasks in total."""
     shares = calibration.shares(tagged_share)
     tasks_per_job = 1.0 + float(shares @ [sum(p for _, p in c.side) for c in calibration.classes])
     jobs = tasks / tasks_per_job
@@ -86,14 +89,14 @@ def draw_groups(calibration: Calibration, noise: Noise, tasks: int, tagged_share
 
 
 def draw_jobs(calibration: Calibration, noise: Noise, groups: Groups, days: int) -> Jobs:
-    """Draw the jobs' submission times over the trace, and change some requests (retuning)."""
+    """Draw the jobs' submission times; change the requests of some jobs, as users who retune them do."""
     index = np.repeat(np.arange(len(groups.size)), groups.size)
     first = np.cumsum(groups.size) - groups.size
     turn = np.arange(len(index)) - first[index]
     instant = _submit_instants(calibration, noise, groups, index, days)
     order = np.lexsort((np.arange(len(index)), instant))
     job = np.arange(len(index))
-    # The k-th smallest instant of a group is its k-th job.
+    # Number the jobs of a group in order of submission.
     by_group = np.lexsort((instant, index))
     turns = np.empty(len(index))
     turns[by_group] = turn / np.maximum(groups.size[index] - 1, 1)
@@ -119,7 +122,7 @@ def _group_sizes(calibration: Calibration, noise: Noise, jobs: float) -> Ints:
 
 
 def _classes(size: Ints, quotas: Floats) -> Ints:
-    """Assign groups to classes until each class has its quota of jobs, rarest class first; the last takes the rest."""
+    """Assign groups to classes, rarest class first, until each has its quota of jobs; the last class gets the rest."""
     order = np.argsort(quotas, kind="stable")
     klass = np.full(len(size), order[-1])
     free = np.ones(len(size), dtype=bool)
@@ -139,7 +142,7 @@ def _side_roles(calibration: Calibration, noise: Noise, klass: Ints) -> npt.NDAr
 def _fitted(
     size: Ints, klass: Ints, side: npt.NDArray[np.bool_], tasks: int
 ) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
-    """Cut the groups at the wanted number of tasks; add jobs to groups without side roles to reach it exactly."""
+    """Drop groups and jobs beyond `tasks` tasks; then add jobs to groups without side roles to reach that number."""
     tasks_per_job = 1 + side.sum(axis=1)
     made = np.cumsum(size * tasks_per_job)
     kept = np.minimum(size, np.maximum(tasks - made + size * tasks_per_job, 0) // tasks_per_job)
@@ -150,7 +153,7 @@ def _fitted(
 
 
 def _users(calibration: Calibration, noise: Noise, size: Ints, tasks: int) -> Ints:
-    """Draw a user for each group, in proportion to activity, among users active enough for the group's size."""
+    """Draw each group's user in proportion to activity, among users with enough tasks for the group's size."""
     law = calibration.users
     curve = Curve.of(law.at, law.tasks)
     grid = (np.arange(2000) + 0.5) / 2000
@@ -177,20 +180,20 @@ def _padded(rows: list[list[float]]) -> Floats:
 def _drawn(
     calibration: Calibration, noise: Noise, klass: Ints, size: Ints, stream: str, weights: list[list[float]]
 ) -> Ints:
-    """Draw one position for each group, so that the jobs of each class match its weights."""
+    """Draw an index into its class's `weights` for each group, so that the jobs of each class match the weights."""
     position = np.zeros(len(klass), dtype=np.int64)
     for each in range(len(calibration.classes)):
         mine = np.flatnonzero(klass == each)
         mine = mine[np.argsort(noise.uniform(f"{stream} order", mine), kind="stable")]
         quotas = np.asarray(weights[each]) / sum(weights[each]) * size[mine].sum()
-        # Rounded at random, so that rare positions occur sometimes in a small trace.
+        # Round quotas at random, so that rare values also occur sometimes in a small trace.
         rounding = noise.uniform(f"{stream} rounding", 100 * each + np.arange(len(quotas)))
         position[mine] = _classes(size[mine], np.floor(quotas + rounding))
     return position
 
 
 def _gpu_types(calibration: Calibration, noise: Noise, klass: Ints, plan_gpu: Floats) -> npt.NDArray[np.str_]:
-    """Draw GPU types; instances with more than two GPUs get a type whose machines have that many."""
+    """Draw GPU types; instances with more than two GPUs get a type of `_MULTI_GPU_TYPES`."""
     types = np.zeros(len(klass), dtype="<U8")
     for each, described in enumerate(calibration.classes):
         names = np.array(list(described.gpu_types))
@@ -203,9 +206,9 @@ def _gpu_types(calibration: Calibration, noise: Noise, klass: Ints, plan_gpu: Fl
 
 
 def _submit_instants(calibration: Calibration, noise: Noise, groups: Groups, index: Ints, days: int) -> Floats:
-    """Return each job's submission time as a quantile of all submissions, 0 to 1.
+    """Return each job's position in the order of all submissions, as a quantile from 0 to 1.
 
-    A group's jobs are spread around its centre; times outside 0 to 1 are reflected, which keeps the total uniform.
+    A group's jobs are spread around a centre. Values outside 0 to 1 are reflected, so that all together stay uniform.
     """
     law = calibration.arrivals
     group = np.arange(len(groups.size))
@@ -219,7 +222,7 @@ def _submit_instants(calibration: Calibration, noise: Noise, groups: Groups, ind
 
 
 def _clock(calibration: Calibration, noise: Noise, instant: Floats, days: int) -> Floats:
-    """Map quantiles of submissions to seconds since the start, by the arrival rate of each minute."""
+    """Convert submission quantiles to seconds since the start, by the cumulative arrival rate over minutes."""
     law = calibration.arrivals
     minute = np.arange(days * 1440)
     hour, day = minute // 60, minute // 1440
@@ -233,7 +236,10 @@ def _clock(calibration: Calibration, noise: Noise, instant: Floats, days: int) -
 
 
 def _step(ladder: Floats, request: Floats, drawn: Floats, share: float) -> Floats:
-    """Move a `share` of the requests that are on the ladder two steps, half of them down and half up."""
+    """Change a `share` of the requests by two steps on a ladder of usual values, half of them down and half up.
+
+    Requests that are not on the ladder are not changed.
+    """
     place = np.searchsorted(ladder, request)
     on = ladder[np.minimum(place, len(ladder) - 1)] == request
     step = np.where(drawn < share / 2, -2, np.where(drawn < share, 2, 0))

@@ -1,6 +1,6 @@
-"""The published format of PAI: seven tables, their columns in order, frames in that order, and the synthetic mark.
+"""The published format of PAI: its seven tables with their columns in order, and the mark of a synthetic trace.
 
-No numbers are made here. Called by `pipelines.synth`, and by `pipelines.lake.inputs` for the mark.
+Nothing is drawn here. Called by `pipelines.synth`, and by `pipelines.lake.inputs` for the mark.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["COLUMNS", "SYNTHETIC_MARK", "SYNTHETIC_NAME"]
 SYNTHETIC_MARK: Final = ".taut-synthetic"
-"""The name of a file that marks a folder's tables as synthetic."""
+"""Name of the file that marks the tables in its folder as synthetic."""
 SYNTHETIC_NAME: Final = "pai-synth"
-"""The name of the synthetic trace."""
+"""Default name of a synthetic trace in the lake."""
 
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "pai_job_table": ("job_name", "inst_id", "user", "status", "start_time", "end_time"),
@@ -41,8 +41,8 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def published_frame(table: str, **columns: "pa.Array | npt.NDArray[np.generic]") -> "pl.DataFrame":
-    """Build a frame with the published order of columns; NaN and "" become null."""
-    # Ingest imports this module for the mark alone and needs no frames.
+    """Build a frame with columns in the published order; NaN and "" become null."""
+    # Imported here because ingest needs only the constants of this module.
     import numpy as np
     import polars as pl
     import pyarrow as pa

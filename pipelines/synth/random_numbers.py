@@ -1,7 +1,7 @@
-"""Random numbers as a function of seed, stream name and index, and the quantile curves that turn them into values.
+"""Random numbers computed from seed, stream name and index, and quantile curves that convert them to values.
 
-There is no state, so a trace's bytes do not depend on its chunks or on the order of calls. The curves' numbers are in
-the calibration. Called by the other modules of `pipelines.synth`.
+The generator has no state, so a trace's bytes do not depend on its chunks or on the order of calls. The calibration has
+the curves' numbers. Called by the other modules of `pipelines.synth`.
 """
 
 import hashlib
@@ -19,15 +19,15 @@ __all__ = ["Curve", "Floats", "Noise"]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 _ZERO: Final = 1e-3
-"""The value that represents quantiles of 0 on the log scale; results at or below it become 0."""
+"""Value that replaces 0 in a curve, because a logarithm of 0 does not exist; results at or below it become 0."""
 
 _TAIL_SLOPE: Final = 0.7
-"""Beyond its outermost quantiles, a curve continues with this share of its last slope (an assumption)."""
+"""Slope of a curve beyond its outermost quantiles, as a share of the slope between its last two (an assumption)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """Knots of a quantile function: normal scores, and natural logarithms of the values there."""
+    """A quantile function, given at some normal scores by the natural logarithms of its values."""
 
     scores: tuple[float, ...]
     logs: tuple[float, ...]
@@ -40,7 +40,7 @@ class Curve:
         Raises
         ------
         ValueError
-            When they differ in length or the values fall.
+            If they differ in length or the values decrease.
         """
         if len(at) != len(values) or list(values) != sorted(values):
             raise ValueError(f"quantiles {list(values)} at {list(at)}: expected as many, ascending")
@@ -64,7 +64,7 @@ class Curve:
 
 
 def normal_ranks(latent: Floats, stratum: npt.NDArray[np.int64], weight: Floats) -> Floats:
-    """Return each row's normal score from its weighted rank within its stratum, so that margins are exactly normal.
+    """Return each row's normal score by its weighted rank within its stratum, so that each stratum is exactly normal.
 
     >>> normal_ranks(np.array([3.0, 1.0, 2.0]), np.zeros(3, dtype=np.int64), np.ones(3)).round(2).tolist()
     [0.97, -0.97, 0.0]
@@ -104,7 +104,7 @@ def _mix(words: Words) -> Words:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """Random numbers of one seed, by stream and index."""
+    """Random numbers of one seed; equal stream names and indices give equal numbers."""
 
     seed: int
 

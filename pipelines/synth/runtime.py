@@ -1,6 +1,7 @@
 """Draw the tasks of the jobs: request, status, queueing delay and run time.
 
-Run time depends on user, group, gang size and unmet need, plus noise by group; its distribution follows the curves.
+Run time depends on user, group, gang size and how far the request is below the need, plus noise whose size varies by
+group; its distribution follows the published curves.
 Called by `pipelines.synth.pai`.
 """
 
@@ -19,7 +20,7 @@ _SECONDS_PER_WEEK = 604_800
 _MOST_LAG_S = 2
 _MOST_WAIT_S = 7 * 86_400.0
 _LARGE_GANG = 100
-"""The calibration truncates gang sizes; gangs of at least this size may be enlarged."""
+"""Minimum number of instances of a gang that may be enlarged; the calibration truncates larger gang sizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +54,16 @@ class Tasks:
 
 
 def measured_share(calibration: Calibration, instances: Ints) -> Floats:
-    """Return the share of a gang's workers that carry sensor rows."""
+    """Return the share of a gang's workers that have sensor rows."""
     use = calibration.use
     return np.minimum(1.0, (use.measured_gang / instances) ** use.measured_power)
 
 
 def draw_runs(calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs, need: Floats, days: int) -> Runs:
-    """Draw status and run time of every job; `need` is the groups' need of CPU and GPU in percent: (groups, 2)."""
+    """Draw status, queueing delay and run time of every job.
+
+    `need` is the CPU and GPU in percent that an instance of each group needs, shape (groups, 2).
+    """
     failed = _failing(calibration, noise, groups, jobs)
     latent = _latent(calibration, noise, groups, jobs, need)
     names = list(calibration.run_time_curves)
@@ -97,7 +101,7 @@ def draw_tasks(
     gpu = ~side | (role == "evaluator")
     index = np.arange(len(job))
     cpu_only, sizes = np.array(calibration.side_tasks.requests), np.array(calibration.side_tasks.instances)
-    # A side task's request and size are drawn by group, so that they are equal in all its jobs.
+    # A side task's request and size are drawn per group, so that they are equal in all jobs of the group.
     asked = cpu_only[noise.choice("side request", group, cpu_only[:, 2])]
     beside = sizes[noise.choice("side size", group, sizes[:, 1]), 0].astype(np.int64)
     instances = np.where(side, np.where(gpu, 1, beside), groups.gang[group])
@@ -167,7 +171,7 @@ def _outcomes(
     run_s: Ints,
     days: int,
 ) -> Ints:
-    """Return the jobs' status: running if they end after the trace, plus others up to the published share."""
+    """Return the jobs' status; running are the jobs that end after the trace, and others up to the published share."""
     law, index = calibration.outcomes, np.arange(len(run_s))
     began = jobs.submit_s + _MOST_LAG_S + wait_s
     outlives = began + run_s > calibration.trace.start_s + days * 86_400
@@ -180,7 +184,7 @@ def _outcomes(
 
 
 def _waits(calibration: Calibration, noise: Noise, gpu_type: npt.NDArray[np.str_]) -> Ints:
-    """Draw each job's queueing delay by its GPU type; all tasks of a job have the same."""
+    """Draw each job's queueing delay by its GPU type; all tasks of a job have the same delay."""
     score, wait = noise.normal("wait", np.arange(len(gpu_type))), np.zeros(len(gpu_type))
     for name, curve in calibration.waits.items():
         mine = (gpu_type == name) | ((gpu_type == "") & (name == "MISC"))
@@ -191,7 +195,7 @@ def _waits(calibration: Calibration, noise: Noise, gpu_type: npt.NDArray[np.str_
 def _task_status(
     calibration: Calibration, noise: Noise, job_status: Ints, side: npt.NDArray[np.bool_], index: Ints
 ) -> Ints:
-    """Return the tasks' status: that of the job, but side tasks of a failed job are running or terminated."""
+    """Return the tasks' status: their job's status, but side tasks of a failed job are running or terminated."""
     stays = noise.uniform("side stays", index) < calibration.outcomes.side_running
     beside = np.where(stays, RUNNING, TERMINATED)
     return np.where(side & (job_status == FAILING), beside, job_status)

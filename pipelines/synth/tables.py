@@ -1,6 +1,6 @@
 """Build the tables of jobs, tasks, instances and sensors for one chunk of jobs.
 
-The numbers come as arrays from `runtime` and `use`; nothing is written here. Called by `pipelines.synth.pai`.
+`runtime` and `use` draw the numbers; nothing is written here. Called by `pipelines.synth.pai`.
 """
 
 from collections.abc import Iterator
@@ -21,10 +21,10 @@ from pipelines.synth.runtime import RUNNING, STATUS_NAMES, WAITING, Runs, Tasks,
 from pipelines.synth.use import Scores, worker_use
 
 _CPU_MACHINE_SHARE: Final = 0.3
-"""The share of workers without GPUs on machines without GPUs; the others are on machines of type MISC."""
+"""Share of CPU-only workers that run on machines without GPUs; the others run on machines of type MISC."""
 
 _STAGGER_S: Final = 3.0
-"""The mean delay in seconds of a gang's other instances after the first."""
+"""Mean delay in seconds between the start of a gang's first instance and that of another instance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ def chunk_tables(trace: Trace, first_job: int, last_job: int) -> Iterator[tuple[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _JobIds:
-    """Identifiers of a chunk's jobs; `first` is the index of the first one."""
+    """Identifiers of a chunk's jobs; `first` is the index of the chunk's first job."""
 
     first: int
     job_name: pa.Array
@@ -95,7 +95,7 @@ class _JobIds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Workers:
-    """One entry per instance: its index in the whole trace, task, machine and times (NaN: still running)."""
+    """One entry per instance: index in the whole trace, task, machine, start and end time (NaN: still running)."""
 
     index: Ints
     within: Ints
@@ -133,7 +133,7 @@ class _Workers:
 
 
 def _machines(trace: Trace, index: Ints, task: Ints) -> Ints:
-    """Choose a machine of the task's GPU type; its free capacity is not checked."""
+    """Choose a machine of the task's GPU type for each instance, without checking free capacity."""
     gpu_type = trace.tasks.gpu_type[task]
     beside = np.where(trace.noise.uniform("machine kind", index) < _CPU_MACHINE_SHARE, "CPU", "MISC")
     kind = np.where(gpu_type == "", beside, gpu_type)
@@ -145,7 +145,7 @@ def _machines(trace: Trace, index: Ints, task: Ints) -> Ints:
 
 
 def _measured(trace: Trace, workers: _Workers) -> npt.NDArray[np.bool_]:
-    """Choose the workers with sensor rows: the first of each measured task, and a share of the others in a gang."""
+    """Choose the workers with sensor rows: the first of each measured task, and a share of the task's other workers."""
     share = measured_share(trace.calibration, trace.tasks.instances[workers.task])
     task = trace.noise.uniform("task measured", workers.task) >= trace.calibration.use.unmeasured_task
     chosen = trace.noise.uniform("measured", workers.index) < share

@@ -1,6 +1,7 @@
-"""Draw the use of workers: normal scores per task from a Gaussian copula, values per worker from the curves.
+"""Draw the use of workers: a Gaussian copula gives normal scores per task, quantile curves give values per worker.
 
-The copula has the published rank correlations, also with run time and gang size. Called by `pai` and `tables`.
+The copula has the published rank correlations, including those with run time and gang size. Called by `pai` and
+`tables`.
 """
 
 from dataclasses import dataclass
@@ -16,15 +17,16 @@ from pipelines.synth.random_numbers import Floats, Ints, Noise, normal_ranks
 from pipelines.synth.runtime import FAILING, Runs, Tasks, measured_share
 
 _ASSUMED_GPU_MEM_GIB: Final = 16.0
-"""GPU memory of types with unknown memory (MISC)."""
+"""GPU memory assumed for types whose memory is unknown (MISC)."""
 
 _TIGHT: Final = 0.8
-"""Correlations above this are structural (mean and maximum, reads and their count) and are not weakened."""
+"""Correlation from which two quantities count as linked by definition (mean and maximum, bytes and number of reads);
+such correlations are not reduced within a workload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """Normal scores of use per task, (tasks, quantities), and the index of each task's curves."""
+    """Normal scores of use, shape (tasks, quantities), and the index of each task's set of curves."""
 
     scores: npt.NDArray[np.float32]
     curve: Ints
@@ -32,14 +34,18 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copula:
-    """Loadings on (run time, gang size), and the Cholesky factor of the quantities' remaining correlation."""
+    """A Gaussian copula given run time and gang size.
+
+    `loadings` are the coefficients of run time and gang size, shape (quantities, 2); `root` is the Cholesky factor of
+    the remaining correlation of the quantities.
+    """
 
     loadings: Floats
     root: Floats
 
 
 def copula(calibration: Calibration) -> Copula:
-    """Turn the published rank correlations into a Gaussian copula conditional on run time and gang size."""
+    """Convert the published rank correlations to a Gaussian copula conditional on run time and gang size."""
     ranks = np.array(calibration.use.correlations)
     pearson = 2.0 * np.sin(np.pi * ranks / 6.0)
     weaker = np.where(np.abs(ranks) < _TIGHT, calibration.use.within_workload, 1.0)
@@ -53,7 +59,7 @@ def copula(calibration: Calibration) -> Copula:
 
 
 def group_scores(calibration: Calibration, noise: Noise, groups: Groups) -> Floats:
-    """Return the constant part of each group's use, as standard normal scores before the copula."""
+    """Return the part of each group's use that is the same in all its runs, as uncorrelated standard normal scores."""
     names, share = calibration.use.names, calibration.use.user_share
     group = np.arange(len(groups.size))
     return np.column_stack(
@@ -66,7 +72,7 @@ def group_scores(calibration: Calibration, noise: Noise, groups: Groups) -> Floa
 
 
 def group_need(calibration: Calibration, groups: Groups, lasting: Floats) -> Floats:
-    """Return the CPU and GPU (in percent) that an instance of each group needs: (groups, 2)."""
+    """Return the CPU and GPU in percent that an instance of each group needs, shape (groups, 2)."""
     scores = lasting @ copula(calibration).root.T
     need = np.empty((len(groups.size), 2))
     for each, described in enumerate(calibration.classes):
@@ -80,7 +86,7 @@ def group_need(calibration: Calibration, groups: Groups, lasting: Floats) -> Flo
 def draw_scores(
     calibration: Calibration, noise: Noise, groups: Groups, jobs: Jobs, runs: Runs, tasks: Tasks, lasting: Floats
 ) -> Scores:
-    """Draw each task's scores of use, exactly normal within each curve over measured workers."""
+    """Draw each task's normal scores of use; over the measured workers of each curve they are exactly normal."""
     law, made = calibration.use, copula(calibration)
     index, group = np.arange(len(tasks.job)), jobs.group[tasks.job]
     names = list(calibration.use_curves)
@@ -90,11 +96,11 @@ def draw_scores(
     workers = tasks.instances * measured_share(calibration, tasks.instances)
     jitter = noise.uniform("gang jitter", index)
     gang = normal_ranks(np.log(tasks.instances) + 1e-3 * jitter, np.zeros_like(index), workers)
-    # NaN marks tasks without GPUs: their own stratum, so that the published margins hold for GPU workers.
+    # Tasks without GPUs (NaN) are a separate stratum, so that the published distributions hold for workers with GPUs.
     stratum = 2 * curve + np.isnan(tasks.plan_gpu)
     lasting_share = 1.0 - np.array(law.run_share)
     own = np.column_stack([noise.normal(f"run uses {name}", index) for name in law.names])
-    # What hardly varies from run to run does not follow the run's length either, only its group's.
+    # A quantity that hardly varies between a group's runs depends on the group's mean run time, not on each run's.
     usual = _group_mean(runs.score, jobs.group)[tasks.job]
     unusual = runs.score[tasks.job] - usual
     follows = np.minimum(1.0, np.sqrt(np.array(law.run_share) / max(law.run_share)))
@@ -113,7 +119,7 @@ def draw_scores(
 
 
 def _group_mean(values: Floats, group: Ints) -> Floats:
-    """Return each row's mean over its group."""
+    """Return, for each row, the mean of `values` over the rows of its group."""
     return np.asarray((np.bincount(group, values) / np.maximum(np.bincount(group), 1))[group], dtype=np.float64)
 
 
@@ -141,7 +147,7 @@ def worker_use(
 def _possible(
     values: dict[str, Floats], gpu_type: npt.NDArray[np.str_], cpu_only: npt.NDArray[np.bool_]
 ) -> dict[str, Floats]:
-    """Limit means to maxima, and use to the device's capacity."""
+    """Limit each mean to its maximum, and use to the capacity of the GPU."""
     device = np.full(len(gpu_type), _ASSUMED_GPU_MEM_GIB)
     for name, size in GPU_MEM_GIB_OF_TYPE.items():
         device[gpu_type == name] = size

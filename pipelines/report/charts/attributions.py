@@ -1,6 +1,6 @@
-"""Charts of models: importances with their spread, SHAP values as a swarm, coverage against its level.
+"""Charts of models: feature importances with their spread, SHAP values as a beeswarm, coverage of quantiles.
 
-The rows come from bundles' cards and from `pipelines.report`. Called by `pipelines.report`.
+The rows come from model cards and from `pipelines.report`. Called by `pipelines.report`.
 """
 
 from typing import Final
@@ -13,15 +13,15 @@ from pipelines.report.charts.looks import BLACK, BLUE, VERMILLION
 from pipelines.report.charts.panels import panel
 
 BINS: Final = 40
-"""Bins across a swarm: points of one bin are stacked."""
+"""Number of bins of SHAP values in a beeswarm; points in the same bin are stacked."""
 ROW_PX: Final = 30
 RANKS: Final = "viridis"
-"""A colour-blind safe scheme without grey, which marks unknown ranks."""
+"""Colour scheme of ranks: safe for colour-blind readers and without grey, which marks unknown ranks."""
 UNKNOWN: Final = "#888888"
 
 
 def importances(rows: pl.DataFrame, model: str, unit: str, held_out: str) -> alt.TopLevelMixin:
-    """Draw the mean growth of the loss when a feature is shuffled, with one standard deviation over the repeats.
+    """Draw how much the loss grows on average when a feature is shuffled, with one standard deviation over repeats.
 
     `held_out` describes the held-out rows and their number.
     """
@@ -37,10 +37,10 @@ def importances(rows: pl.DataFrame, model: str, unit: str, held_out: str) -> alt
 
 
 def beeswarm(rows: pl.DataFrame, title: str, unit: str, jobs: str) -> alt.TopLevelMixin:
-    """Draw each job's SHAP value of each feature, coloured by the feature's rank among these jobs.
+    """Draw each job's SHAP value of each feature, coloured by the rank of the feature's value among these jobs.
 
-    `rows`: feature, shap, rank (0 low to 1 high, null: no order or unknown), most important feature first; `jobs`:
-    number and kind of the jobs.
+    `rows` has the columns feature, shap and rank (0 low to 1 high; null if the value is unknown or has no order), with
+    the most important feature first. `jobs` is a text with the number and type of the jobs.
     """
     order = rows["feature"].unique(maintain_order=True).to_list()
     shown = rows.with_columns(pl.Series("offset", swarm_offsets(rows)))
@@ -52,7 +52,7 @@ def beeswarm(rows: pl.DataFrame, title: str, unit: str, jobs: str) -> alt.TopLev
         yOffset=alt.YOffset("offset:Q").scale(domain=[-1, 1]),
         tooltip=["feature:N", alt.Tooltip("shap:Q", format=".3~g"), alt.Tooltip("rank:Q", format=".2f")],
     )
-    # Labels for every point would make up most of the page; the chart as a whole has one.
+    # Screen-reader labels of all points would make up most of the page; the chart as a whole has one.
     known = base.transform_filter("isValid(datum.rank)").mark_circle(size=16, opacity=0.9, aria=False)
     unknown = base.transform_filter("!isValid(datum.rank)").mark_circle(size=16, opacity=0.9, color=UNKNOWN, aria=False)
     zero = alt.Chart(pl.DataFrame({"shap": [0.0]})).mark_rule(color=BLACK, strokeWidth=0.7).encode(x="shap:Q")
@@ -62,7 +62,7 @@ def beeswarm(rows: pl.DataFrame, title: str, unit: str, jobs: str) -> alt.TopLev
 
 
 def swarm_offsets(rows: pl.DataFrame) -> list[float]:
-    """Return each point's vertical offset in its feature's row (-1 to 1); points of equal value stack from the middle.
+    """Return each point's vertical offset in its feature's row (-1 to 1); points in the same bin stack from the middle.
 
     >>> swarm_offsets(pl.DataFrame({"feature": ["a", "a", "a", "b"], "shap": [1.0, 1.0, 5.0, 2.0]}))
     [0.0, 0.5, 0.0, 0.0]
@@ -81,9 +81,9 @@ def swarm_offsets(rows: pl.DataFrame) -> list[float]:
 
 
 def coverage(rows: pl.DataFrame, title: str) -> alt.TopLevelMixin:
-    """Draw the share of later jobs at or below the predicted quantile (point), against its level (tick).
+    """Draw the share of later jobs at or below the predicted quantile (point), and the quantile's level (tick).
 
-    `rows`: model (label), coverage, level.
+    `rows` has the columns model (label), coverage and level.
     """
     counted = " (n=: jobs)" if rows["model"].str.contains("  n=", literal=True).all() else ", without counts of jobs"
     base = alt.Chart(rows).encode(y=_named("model", rows["model"].to_list()))
@@ -97,5 +97,5 @@ def coverage(rows: pl.DataFrame, title: str) -> alt.TopLevelMixin:
 
 
 def _named(column: str, order: list[str]) -> alt.Y:
-    """Return an axis for long names that differ at their ends."""
+    """Return a y axis with small, wide labels: long names must not be cut, because they differ at the end."""
     return alt.Y(f"{column}:N").title(None).sort(order).axis(labelFontSize=10, labelLimit=188, grid=True)

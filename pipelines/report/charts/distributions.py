@@ -1,4 +1,4 @@
-"""Charts of distributions: request against use, run times and waits, as CDFs and as ranges.
+"""Charts of distributions: request and use, run times and queueing delays, as CDFs and as ranges.
 
 The rows come from `pipelines.statistics`; no quantile is computed here. Called by `pipelines.report`.
 """
@@ -25,7 +25,7 @@ _PERCENTS: Final = (5, 10, 25, 50, 75, 90, 95, 99)
 
 
 def request_and_use(points: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
-    """Draw the CDFs of request and use per instance, for one resource and one measure of use of one trace.
+    """Draw the CDFs of request and use per instance, for one trace, one resource and one measure of use.
 
     `points` are rows of the statistic `request_and_use`.
     """
@@ -55,7 +55,7 @@ def request_and_use(points: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
 
 
 def durations(rows: pl.DataFrame, title: str, every: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the CDF of a duration, a line for each trace, through the percentiles of its statistic."""
+    """Draw the CDF of a duration, one line per trace, through the percentiles that the statistic gives."""
     columns = {"min_s": 0.0, **{f"p{p}_s": p / 100 for p in _PERCENTS}, "max_s": 1.0}
     points = (
         rows.unpivot(list(columns), index="trace", variable_name="at", value_name="seconds")
@@ -82,7 +82,7 @@ def durations(rows: pl.DataFrame, title: str, every: Sequence[str]) -> alt.TopLe
 
 
 def duration_ranges(rows: pl.DataFrame, title: str, by: str, label: str, trace: str, colour: int) -> alt.TopLevelMixin:
-    """Draw for each category of one trace the range from 10 to 90 % (line), 25 to 75 % (bar) and the median (tick)."""
+    """Draw for each category of one trace the 10th to 90th percentile (line), quartiles (bar) and median (tick)."""
     shown = rows.select(
         "jobs",
         part=pl.concat_str(pl.col(by).cast(pl.String).fill_null("unknown"), pl.lit("  n="), _counts("jobs")),
@@ -102,7 +102,7 @@ def duration_ranges(rows: pl.DataFrame, title: str, by: str, label: str, trace: 
 
 
 def concentration(points: pl.DataFrame, every: Sequence[str], users: Sequence[tuple[str, int]]) -> alt.TopLevelMixin:
-    """Draw the share of GPU-hours over the share of users, largest users first, one line per trace."""
+    """Draw the cumulative share of GPU-hours (y) by share of users (x), largest users first, one line per trace."""
     chart = (
         alt.Chart(points)
         .mark_line(strokeWidth=2)

@@ -1,6 +1,6 @@
-"""Charts of energy: parts of kWh, the grid by hour, machine types, idle GPUs, savings of delayed jobs.
+"""Charts of energy: parts of the kWh, power grid by hour, machine types, idle GPUs, savings from delaying jobs.
 
-The rows come from `pipelines.studies.energy` and of reports. Called by them.
+The rows come from `pipelines.studies.energy` and `pipelines.report.energy`, which call this module.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ PARTS: Final = {
     "idle_unheld_pct": ("idle draw, not held, machine in use", ORANGE),
     "idle_empty_pct": ("idle draw, machine empty", FAINT),
 }
-"""Name and colour of each percent column, in the order of the bars."""
+"""Name and colour of each column with percentages, in the order of the bars."""
 
 SHIFTS: Final = {"yesterday": "by forecast", "clairvoyant": "with hindsight"}
 
@@ -28,7 +28,7 @@ USES: Final = {"idle": ("idle draw", FAINT), "busy": ("above idle", GREEN)}
 
 
 def parts_of_energy(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    """Draw the share of each part in the kWh of each replay and arm; machines are always on."""
+    """Draw the share of each part in the kWh of each replay and arm, for machines that are always on."""
     names = [name for name, _ in PARTS.values()]
     shown = rows.unpivot(list(PARTS), index=["trace", "scene", "arm", "n", "energy_kwh"], value_name="share").select(
         "n",
@@ -63,7 +63,7 @@ def parts_of_energy(rows: pl.DataFrame) -> alt.TopLevelMixin:
 
 
 def grid_hours(rows: pl.DataFrame, series: str, unit: str, zone: str) -> alt.TopLevelMixin:
-    """Draw a series of a grid by hour of the day (UTC): mean (line) and 25 to 75 % of the days (band)."""
+    """Draw a series of a power grid by hour of the day (UTC): mean (line) and quartiles over days (band)."""
     base = alt.Chart(rows).encode(x=alt.X("hour:Q").title("hour of the day, UTC").scale(domain=[0, 23], nice=False))
     tips = ["hour:Q", *(alt.Tooltip(f"{name}:Q", format=",.4~g") for name in ("p25", "mean", "p75")), "hours:Q"]
     band = base.mark_area(color=BLUE, opacity=0.25).encode(y=alt.Y("p25:Q").title(unit).scale(zero=False), y2="p75:Q")
@@ -73,7 +73,7 @@ def grid_hours(rows: pl.DataFrame, series: str, unit: str, zone: str) -> alt.Top
 
 
 def by_machine(rows: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
-    """Draw the kWh of each machine type: idle draw, and the addition from measured use."""
+    """Draw the kWh of each machine type: idle energy, and the extra energy of measured use."""
     shown = rows.unpivot(["idle_kwh", "busy_kwh"], index=["machine_type", "machines"], value_name="kwh").with_columns(
         part=pl.col("variable")
         .str.strip_suffix("_kwh")
@@ -97,7 +97,7 @@ def by_machine(rows: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
 
 
 def idle_gpus(rows: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
-    """Draw the idle energy of requested but unused GPUs by kind of work."""
+    """Draw the idle energy of requested but unused GPUs by task type."""
     chart = (
         alt.Chart(rows)
         .mark_bar(color=VERMILLION)
@@ -115,7 +115,7 @@ def idle_gpus(rows: pl.DataFrame, trace: str) -> alt.TopLevelMixin:
 
 
 def saved_over_delay(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    """Draw the saving from delaying jobs over their later completion, one point for each slack."""
+    """Draw the saving from delaying jobs (y) by how much later jobs complete (x), one point for each allowed delay."""
     column = pl.col("shift_by").replace_strict({"carbon": "carbon", "price": "cost"})
     shown = rows.filter(pl.col("shift").is_in(list(SHIFTS))).select(
         "slack_h",

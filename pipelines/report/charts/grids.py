@@ -1,6 +1,6 @@
-"""Heat maps of machine use by weekday and hour and of known columns; ranges of use by machine type.
+"""Heat maps of machine use by weekday and hour, and of known values per column; ranges of use by machine type.
 
-The rows come from `pipelines.statistics` and of reports. Called by `pipelines.report`.
+The rows come from `pipelines.statistics` and `pipelines.report.overview`. Called by `pipelines.report`.
 """
 
 import math
@@ -17,14 +17,14 @@ BUSY: Final = {"cpu": "CPU", "mem": "memory", "gpu": "GPU"}
 
 
 def utilisation(rows: pl.DataFrame, resource: str, trace: str, zone: str) -> alt.TopLevelMixin:
-    """Draw the mean busy fraction of one resource by local weekday and hour; hours not measured stay empty."""
+    """Draw the mean busy fraction of one resource by local weekday and hour; hours without samples stay empty."""
     shown = rows.select(
         "hour",
         "machine_hours",
         "mean_frac",
         day=pl.col("weekday").replace_strict(dict(enumerate(WEEKDAYS, start=1)), return_dtype=pl.String),
     )
-    # The scale ends at the busiest hour, in tenths: up to 100 %, a trace that is a quarter busy would be all dark.
+    # The colour scale ends at the busiest hour, rounded up to 10 %; up to 100 %, a rarely busy trace would be all dark.
     most = max(math.ceil(10 * (shown["mean_frac"].max() or 0)), 1) / 10  # type: ignore[arg-type, operator]  # fractions
     legend = alt.Legend(format="%", orient="right", gradientLength=110, title=None)
     chart = (
@@ -46,7 +46,7 @@ def utilisation(rows: pl.DataFrame, resource: str, trace: str, zone: str) -> alt
 
 
 def by_machine_type(rows: pl.DataFrame, resource: str, trace: str, colour: int) -> alt.TopLevelMixin:
-    """Draw the busy fraction of each machine type: from 10 to 90 % (line), 25 to 75 % (bar), mean (tick)."""
+    """Draw the busy fraction of each machine type: 10th to 90th percentile (line), quartiles (bar), mean (tick)."""
     shown = rows.select(
         "p10_frac",
         "p25_frac",

@@ -1,4 +1,4 @@
-"""Style of study charts: one colour, dash and name for each arm, font sizes, titles.
+"""Style of study charts: a colour, dash and name for each arm of a study, font sizes, titles.
 
 Colours are the colour-blind safe set of Okabe and Ito; dashes distinguish arms in greyscale.
 Called by the chart functions.
@@ -40,7 +40,7 @@ ARMS: Final = {
     "unguarded": "shrunk as in the paper",
     "oracle": "oracle use",
 }
-"""Name of each arm in legends, in legend order."""
+"""Legend name of each arm, in legend order."""
 
 CLAIM: Final = "claim of the paper"
 _COLOURS: Final = {
@@ -58,7 +58,7 @@ WIDTH, HEIGHT = 230, 170
 
 
 def arm_colour(arms: Sequence[str] = tuple(ARMS), *, claim: bool = False) -> alt.Color:
-    """Return the colours of arms by legend name; with `claim`, also that of the paper's claim."""
+    """Return the colours of arms by legend name; with `claim`, also the colour of the number that a paper claims."""
     names, colours = [ARMS[arm] for arm in arms], [_COLOURS[arm] for arm in arms]
     if claim:
         names, colours = [*names, CLAIM], [*colours, PURPLE]
@@ -69,7 +69,7 @@ def arm_colour(arms: Sequence[str] = tuple(ARMS), *, claim: bool = False) -> alt
 
 
 def claim_shape(arms: Sequence[str] = tuple(ARMS), *, symbol: str = "stroke") -> alt.Shape:
-    """Return shapes for the legend of arm colours: a diamond for the paper's claim, `symbol` for the arms."""
+    """Return legend shapes: `symbol` for each arm, a diamond for the number that a paper claims."""
     names = [*(ARMS[arm] for arm in arms), CLAIM]
     return alt.Shape("name:N").title(None).scale(domain=names, range=[*(symbol for _ in arms), "diamond"])
 
@@ -83,7 +83,7 @@ def arm_dash(*, claim: bool = False) -> alt.StrokeDash:
 
 
 def named(rows: pl.DataFrame, *columns: str | pl.Expr, **more: str | pl.Expr) -> pl.DataFrame:
-    """Keep the rows of known arms over all devices; replace arm and population by their legend names."""
+    """Keep the rows of known arms that cover all device types; replace arm and population by their legend names."""
     kept = rows.filter(pl.col("devices") == "all", pl.col("arm").is_in(list(ARMS)))
     return kept.select(
         *columns, gnn=pl.col("gnn").replace_strict(GNN), name=pl.col("arm").replace_strict(ARMS), **_columns(more)
@@ -93,7 +93,7 @@ def named(rows: pl.DataFrame, *columns: str | pl.Expr, **more: str | pl.Expr) ->
 def titled(chart: alt.FacetChart | alt.VConcatChart, title: str, subtitle: Sequence[str]) -> alt.TopLevelMixin:
     """Return the chart with its title, subtitle lines (data and counts) and readable fonts."""
     heading = alt.TitleParams(title, subtitle=list(subtitle), anchor="start", fontSize=15, offset=12)
-    # All in one call: another call would overwrite these settings.
+    # Configure everything in one call, because a second call would overwrite these settings.
     given: alt.TopLevelMixin = chart.properties(title=heading).configure(
         font="sans-serif",
         axis=alt.AxisConfig(

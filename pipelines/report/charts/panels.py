@@ -1,4 +1,4 @@
-"""Style of report charts: full width, a title, subtitle lines with the data and its counts, trace colours.
+"""Style of report charts: full width, title, subtitle lines that name the data and counts, trace colours.
 
 Colours are Okabe and Ito's, amounts use cividis: both are colour-blind safe, and amounts readable in greyscale.
 Called by the chart functions of reports.
@@ -20,7 +20,7 @@ AMOUNTS: Final = "cividis"
 FAINT: Final = "#d9d9d9"
 
 TITLE_CHARACTERS, LINE_CHARACTERS = 44, 60
-"""Legend columns that fit on a phone."""
+"""Maximum number of characters of a line in titles and in subtitles; such lines fit on a phone."""
 
 Chart = alt.Chart | alt.LayerChart
 
@@ -39,7 +39,7 @@ def panel(chart: Chart, title: str, of: Sequence[str], *, height: int | None = 1
     heading = alt.TitleParams(textwrap.wrap(title, TITLE_CHARACTERS, break_on_hyphens=False), subtitle=lines)
     sized = chart.properties(title=heading, width="container", description=f"{title}. {'; '.join(of)}")
     sized = sized if height is None else sized.properties(height=height)
-    # All in one call: another call would overwrite these settings.
+    # Configure everything in one call, because a second call would overwrite these settings.
     given: alt.TopLevelMixin = sized.configure(
         font="sans-serif",
         autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
@@ -68,7 +68,7 @@ def traces_in(rows: pl.DataFrame) -> list[str]:
 
 
 def trace_colour(rows: pl.DataFrame, every: Sequence[str], *, line: bool = False) -> alt.Color:
-    """Return the colours of the traces of a frame; a trace has one colour in every chart of `every` trace.
+    """Return the colours of the traces in a frame; `every` lists all traces, so that a trace keeps its colour.
 
     With `line`, the legend symbol is a line, so that the dashes of `trace_dash` merge into it.
     """
@@ -81,7 +81,7 @@ def trace_colour(rows: pl.DataFrame, every: Sequence[str], *, line: bool = False
 
 
 def trace_dash(rows: pl.DataFrame, every: Sequence[str]) -> alt.StrokeDash:
-    """Return the dashes of the traces of a frame, merged into the legend of their colours."""
+    """Return the line dashes of the traces in a frame, merged into the legend of their colours."""
     names = traces_in(rows)
     dashes = [DASHES[every.index(name) % len(DASHES)] for name in names]
     dash = alt.StrokeDash("trace:N").title(None).scale(domain=names, range=dashes)
@@ -89,7 +89,7 @@ def trace_dash(rows: pl.DataFrame, every: Sequence[str]) -> alt.StrokeDash:
 
 
 def counted(pairs: Iterable[tuple[str, int]], unit: str) -> str:
-    """Return the subtitle line with the count of each trace.
+    """Return the subtitle line that states the count of each trace.
 
     >>> counted([("pai", 824), ("philly", 5826)], "jobs")
     'n (jobs): pai 824, philly 5\u202f826'
@@ -98,7 +98,7 @@ def counted(pairs: Iterable[tuple[str, int]], unit: str) -> str:
 
 
 def total(rows: pl.DataFrame, column: str) -> str:
-    """Return the sum of a column of counts as text."""
+    """Return the sum of a column of counts as formatted text."""
     return spaced(int(rows[column].sum()))
 
 

@@ -1,6 +1,6 @@
 """Write a chart to disk as HTML (opens without a network), SVG and PNG.
 
-The charts come from the other modules of this room. Called by the modules that write result folders.
+The other modules of this folder make the charts. Called by the modules that write result folders.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ PIXELS_PER_UNIT: Final = 2.0
 
 
 def saved(chart: alt.TopLevelMixin, folder: Path, name: str, *, png: bool = True) -> list[Path]:
-    """Write a chart as `name` in HTML, SVG and PNG, without a limit on rows; return the files."""
+    """Write a chart as HTML, SVG and PNG files called `name`, with any number of rows; return the files."""
     page, drawing, picture = (folder / f"{name}.{kind}" for kind in ("html", "svg", "png"))
     with alt.data_transformers.enable("default", max_rows=None):
         chart.save(page, inline=True)

@@ -1,4 +1,4 @@
-"""Charts of shares and amounts: job status, arrivals, sizes, GPU-hours by user or group, slack, recurrence.
+"""Charts of shares and amounts: job status, arrivals, job sizes, GPU-hours by user or group, slack, recurrence.
 
 The rows come from `pipelines.statistics`. Called by `pipelines.report`.
 """
@@ -41,7 +41,10 @@ SIZES: Final = ("<1", "1", "2", "3-4", "5-8", "9-16", "17-64", "65+")
 
 
 def by_status(rows: pl.DataFrame, share: str, what: str, n: str) -> alt.TopLevelMixin:
-    """Draw the share of each status, one bar per trace; `what` names the shared amount, `n` the column of counts."""
+    """Draw the share of each status, one bar per trace.
+
+    `share` is the column of shares and `n` that of counts; `what` names what is shared (jobs or GPU-hours).
+    """
     shown = rows.filter(pl.col(share).is_not_null()).select(
         "trace", status=pl.col("status").fill_null("unknown"), share=share, count=n
     )
@@ -89,7 +92,7 @@ def arrivals(rows: pl.DataFrame, unit: str, every: Sequence[str]) -> alt.TopLeve
 
 
 def by_size(rows: pl.DataFrame, share: str, what: str, every: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the share of each size of job (GPUs over all instances), bars side by side for traces."""
+    """Draw the share of each job size (GPUs over all instances), with the bars of traces side by side."""
     chart = (
         alt.Chart(rows)
         .mark_bar()
@@ -126,7 +129,7 @@ def slack_share(rows: pl.DataFrame, every: Sequence[str]) -> alt.TopLevelMixin:
 
 
 def slack_hours(rows: pl.DataFrame, by: str, trace: str, unit: str = "GPU-hours") -> alt.TopLevelMixin:
-    """Draw for each category of one trace the requested hours (grey) and, in front, the slack."""
+    """Draw for each category of one trace the requested hours (grey) and, in front of them, the slack hours."""
     shown = rows.select(pl.col(by).alias("part"), "requested_h", "slack_h", "tasks")
     base = alt.Chart(shown).encode(y=alt.Y("part:N").title(None).sort(shown["part"].to_list()))
     tips = ["part:N", *(alt.Tooltip(f"{n}:Q", format=",.0f") for n in ("requested_h", "slack_h", "tasks"))]
@@ -141,7 +144,7 @@ def slack_hours(rows: pl.DataFrame, by: str, trace: str, unit: str = "GPU-hours"
 
 
 def ranked(rows: pl.DataFrame, by: str, trace: str, colour: int, whole: int) -> alt.TopLevelMixin:
-    """Draw the largest consumers of GPU-hours in one trace; `whole` is the number of all consumers."""
+    """Draw the users (or values of another dimension `by`) with the most GPU-hours in one trace, out of `whole`."""
     shown = rows.select(pl.col(by).fill_null("unknown").alias("part"), "gpu_hours", "gpu_jobs")
     chart = (
         alt.Chart(shown)
@@ -157,7 +160,7 @@ def ranked(rows: pl.DataFrame, by: str, trace: str, colour: int, whole: int) -> 
 
 
 def recurrence(rows: pl.DataFrame, every: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw the share of recurring jobs: in groups of 2 or more, of 5 or more, and not first of their group."""
+    """Draw three shares of jobs: in groups of 2 or more jobs, in groups of 5 or more, and not first of their group."""
     columns = {
         "recurring_jobs_share": "in a group of 2 or more",
         "jobs_in_groups_of_5_share": "in a group of 5 or more",
