@@ -110,7 +110,7 @@ def read_jobs(source: str) -> list[JobRow]:
 
 
 def version_rows(versions: Iterable[ModelVersion]) -> list[dict[str, object]]:
-    """Return one flat row for each registered version."""
+    """Return one flat row for each registered model version."""
     return [
         {
             "name": each.name,

@@ -1,7 +1,7 @@
 """Predictors of `taut simulate` by name.
 
-A scale computes recommendations: it is Algorithm 1 with a predictor and a policy filled in. Each function here returns
-the scales of the simulation's arms. Called by `pipelines.cli.simulation_run`.
+A scale is a function that computes recommendations: Algorithm 1 with a fixed predictor and shrink policy. Each
+predictor here returns the scales of the simulation's arms. Called by `pipelines.cli.simulation_run`.
 """
 
 import os

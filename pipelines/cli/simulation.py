@@ -286,7 +286,7 @@ def command_of(run: Callable[..., None]) -> Callable[..., None]:
         for field in fields(group)
     ]
     command.__name__, command.__doc__ = run.__name__, run.__doc__
-    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # functions accept one; their type hides it
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # a function may have one at run time
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     return command
 

@@ -1,7 +1,7 @@
 """The arms of a simulation, and two predictors without a model (constant and oracle).
 
 An arm is a way to choose requests: it gives every job of the pool one recommendation. A scale is the function that
-computes them: Algorithm 1 with its predictor and its shrink policy filled in. Nothing is simulated here.
+computes these recommendations: Algorithm 1 of Yang, Hong and Tang with a fixed predictor and shrink policy.
 Called by `pipelines.simulation.simulate`, the commands and the studies.
 """
 # ruff: noqa: ARG002 -- the `Predictor` protocol fixes the signatures, although a constant ignores its arguments

@@ -80,7 +80,7 @@ def paired_runs(
     arrivals: Sequence[Arrivals],
     settings: SimulationSettings,
 ) -> Iterator[Run]:
-    """For each set of arrivals and each slowdown model, run the arm `requested`, then the other arms of `advice`.
+    """Yield a run for each set of arrivals, slowdown model and arm; first `requested`, then the arms of `advice`.
 
     A job's run time is computed once per arm and model, however often the job arrives. The arm `requested` is simulated
     only once and yielded for every model, because at the full request all models give the recorded run. If the site

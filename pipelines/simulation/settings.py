@@ -33,9 +33,10 @@ Target = Literal["online", "trace"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aiming:
-    """The target workload of a placement: the latest arrivals (`online`) or all jobs of the run (`trace`).
+    """Which jobs form the target workload, for which a placement keeps GPUs usable.
 
-    `popularity` is the share of pods whose specs form the target, the most frequent specs first.
+    The target is formed by the latest arrivals (`online`) or by all jobs of the run (`trace`). `popularity` is the
+    share of their pods that is kept, the most frequent specs first.
     """
 
     target: Target = "online"
@@ -160,7 +161,7 @@ class SimulationSettings:
     cluster, discipline
         The machines, and the rules of queue and placement; the seed in the discipline is ignored.
     aiming
-        Target workload of placements that avoid fragmentation.
+        Choice of the target workload of placements that avoid fragmentation.
     outages
         Given outages of machines, or the rate at which to draw them.
     slowdown_models, guards
@@ -207,7 +208,7 @@ class SimulationSettings:
 
     @property
     def sharing(self) -> Sharing:
-        """Return how instances share a machine's GPUs."""
+        """Return how instances share a machine's GPUs: `pooled` or `devices`."""
         return sharing_of(self.discipline.placement, self.discipline.sharing)
 
     @property
