@@ -1,4 +1,4 @@
-"""The goal of shrinking under the slowdown model `contention` and whether it is met; and the harm of every arm.
+"""The goal of shrinking under the slowdown model `contention`, whether it is met, and the kills of every arm.
 
 The goal bounds the share of the oracle's gain, the killed jobs, and the p99 of stretch (run time divided by recorded
 run time). Pure functions of the rows of runs and of recommendations; nothing is simulated here. Called by `tables`.

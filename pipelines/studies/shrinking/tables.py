@@ -98,7 +98,7 @@ def binding(seen: Seen) -> list[Row]:
 
 
 def parts(seen: Seen) -> list[Row]:
-    """Return one row of gain and harm for every arm, with the description of the arm.
+    """Return one row for every arm: its description, its gains, and the jobs it kills or slows down.
 
     `completed_beside_shrunk` is the number of finished jobs minus that of the arm `shrunk`, with its interval paired by
     seed.
