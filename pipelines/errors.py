@@ -1,4 +1,4 @@
-"""Errors of the `pipelines` package; `pipelines.cli` turns them into one line and an exit code.
+"""Errors of the `pipelines` package; `pipelines.cli` prints each as one line and exits with its code.
 
 PipelineError
 ├── BadUsage          invalid arguments or settings (exit 2)

@@ -1,4 +1,4 @@
-"""The lake: read published or own files into canonical tables, quarantine bad rows, and read the tables back.
+"""The lake: load published traces or a user's files into canonical tables, quarantine bad rows, and read the tables.
 
 No model is trained here. Called by `pipelines.cli`, `pipelines.models`, `pipelines.statistics` and the report.
 """

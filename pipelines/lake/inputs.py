@@ -108,7 +108,7 @@ def trace_named(source: Source, from_dir: str | Path, as_name: str | None) -> st
     """
     name = as_name if as_name is not None else (SYNTHETIC_NAME if _is_synthetic(from_dir) else source.name)
     if not SAFE_TRACE.fullmatch(name):
-        # Models are registered as <kind>.<trace>.<type>: a dot would split the name.
+        # Models are registered as <kind>.<trace>.<type>, so a trace's name must not contain a dot.
         raise BadUsage(f"the trace name {name[:80]!r}; expected lower-case letters, digits, _ and -, no - or _ first")
     if _is_synthetic(from_dir) and name == source.name:
         raise BadUsage(f"the files in {from_dir} are synthetic and cannot be named {name}; use --as {SYNTHETIC_NAME}")

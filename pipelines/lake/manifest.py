@@ -79,7 +79,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Everything about one trace in the lake; the same files and options give the same bytes.
+    """The description of one trace in the lake; the same input files and options give the same manifest.
 
     `representative` is set if the clusters are alternatives (several job lists for the same machines): then
     statistics of the trace use only this cluster. None: the clusters are parts of the trace and may be added up.

@@ -1,7 +1,7 @@
 """Load one cluster as its source declares: load raw rows, quarantine bad rows, write good rows to Parquet.
 
 The source declares rules and SELECTs; `pipelines.lake.raw_rows` builds the SQL that loads rows.
-Called by `pipelines.lake.ingest` and `pipelines.lake.checking`, with a scratch DuckDB database.
+Called by `pipelines.lake.ingest` and `pipelines.lake.checking`, with a temporary DuckDB database.
 """
 
 from itertools import pairwise

@@ -47,9 +47,9 @@ class Attribution:
 def attributions(bundle: "Bundle", jobs: pl.DataFrame, history: History) -> list[Attribution]:
     """Return the SHAP values of every target of a model, for jobs sampled as in `explained_jobs`.
 
-    For a model of several quantiles they are those of the first (the median of run time). Their unit is the model's:
-    log run time, relative to a reference if the model is, or log1p of use. Features are those known at a job's
-    submission.
+    For a model of several quantiles, the values of the first quantile (the median of run time) are returned. Their unit
+    is the model's: log run time, relative to a reference if the model is, or log1p of use. Features are those known at
+    a job's submission.
     """
     shown, later = explained_jobs(jobs, bundle)
     if not shown.height:

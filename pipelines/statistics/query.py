@@ -59,8 +59,8 @@ JOB_ROWS: Final = f"""job AS (
     SELECT *, {GPUS} AS gpus, {GPU_HOURS} AS gpu_hours, {INSTANCE_HOURS} AS instance_hours,
         timezone({ZONE}, submit_ts) AS submit_local
     FROM jobs WHERE trace = $trace AND cluster = coalesce($cluster, cluster))"""
-"""The CTE `job`: the rows of one trace with `gpus` (instances times GPUs of each), `gpu_hours` and `instance_hours`
-(null if a factor is null), and `submit_local`."""
+"""SQL of the CTE `job`: the jobs of one trace with `gpus` (instances times GPUs of each), `gpu_hours` and
+`instance_hours` (null if a factor is null), and `submit_local`."""
 
 
 class Split:

@@ -29,7 +29,7 @@ _STAGGER_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """The part of the trace that is kept in memory: one entry per job or task, no text."""
+    """The part of the trace that is kept in memory: arrays with one entry per job or task, without text columns."""
 
     calibration: Calibration
     noise: Noise

@@ -1,6 +1,6 @@
 """Records from SQLite, PostgreSQL, DuckDB and Parquet tables, each read by one SELECT without write access.
 
-SQLite and PostgreSQL use their own drivers, because DuckDB's extensions for them would have to be downloaded.
+SQLite and PostgreSQL are read by Python drivers, because DuckDB's extensions for them would have to be downloaded.
 Called by `pipelines.lake.generic.declaration` and `pipelines.lake.generic.opening`.
 """
 

@@ -1,6 +1,6 @@
 """Published files on disk: find them, check headers, count lines, unpack gzip and tar.gz archives as streams.
 
-The sources declare the meaning of columns. Unpacked files get names of our own, never the paths in a tar archive.
+The sources declare the meaning of columns. Unpacked files are named by table, never by their path in a tar archive.
 Called by `pipelines.lake.inputs`, `pipelines.lake.staging` and `pipelines.lake.raw_rows`.
 """
 
