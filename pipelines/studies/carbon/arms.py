@@ -1,4 +1,4 @@
-"""The planners that are compared: taut at a price of energy, the source's two stages, one stage, and baselines.
+"""Planners compared in the carbon study: taut with a price on energy, the patent's two stages, one stage, baselines.
 
 The allocator itself is in `scheduler_core.planning.carbon`. Called by `runs`.
 """
@@ -21,14 +21,14 @@ from scheduler_core.types import FloatArray, IntArray
 def greedy_at_max(
     jobs: ElasticJobs, *, gpus: int, intensity_g_per_kwh: float, budget_g: float, period_s: float, pue: float = 1.0
 ) -> CountsAndFrequencies:
-    """Give one GPU after another to the job whose run time falls most, all at the highest frequency.
+    """Give GPUs one by one to the job whose run time decreases most, all at the highest frequency.
 
-    First GPUs go before others, by shortest run time. Energy plays no part but for the budget: what would pass it is
-    passed over.
+    First GPUs are given before others, shortest job first. A GPU that would exceed the budget is not given; energy has
+    no other effect.
 
     References
     ----------
-    Optimus: an efficient dynamic resource scheduler for deep learning clusters (EuroSys 2018), whose rule this is.
+    Optimus: an efficient dynamic resource scheduler for deep learning clusters (EuroSys 2018): this rule.
     """
     step = np.full(len(jobs), len(jobs.mhz) - 1, dtype=np.int64)
     left_s, grams = _every_count(jobs, step, intensity_g_per_kwh * pue, period_s)
@@ -36,7 +36,7 @@ def greedy_at_max(
     seconds, period_g = left_s.tolist(), grams.tolist()
     count = np.zeros(len(jobs), dtype=np.int64)
     free, left_g = gpus, budget_g
-    # First GPUs (0) before others (1), then by their effect on the run time; ties by arrival.
+    # Sorted by: first GPUs (0) or more GPUs (1), effect on the run time, arrival.
     heap = [(0, seconds[row][allowed[row][0]], at, int(row), 0) for at, row in enumerate(_by_arrival(jobs).tolist())]
     heapq.heapify(heap)
     while heap and free > 0:
@@ -58,9 +58,9 @@ def greedy_at_max(
 def fixed_at_optimal(
     jobs: ElasticJobs, *, gpus: int, intensity_g_per_kwh: float, budget_g: float, period_s: float, pue: float = 1.0
 ) -> CountsAndFrequencies:
-    """Run requested counts at energy-optimal frequencies, in order of arrival; jobs that do not fit are passed over.
+    """Run jobs with requested GPUs at energy-optimal frequencies, in order of arrival; skip jobs that do not fit.
 
-    Every job counts as rigid: `rigid_gpus` is its request, and a job without one gets its fewest GPUs.
+    The request is `rigid_gpus`; an elastic job gets its fewest allowed GPUs.
     """
     step = jobs.optimal_step
     _, grams = _every_count(jobs, step, intensity_g_per_kwh * pue, period_s)
@@ -70,14 +70,14 @@ def fixed_at_optimal(
 def fifo_at_max(
     jobs: ElasticJobs, *, gpus: int, intensity_g_per_kwh: float, budget_g: float, period_s: float, pue: float = 1.0
 ) -> CountsAndFrequencies:
-    """Run requested counts at the highest frequency, in order of arrival; a job that does not fit blocks later ones."""
+    """Run jobs with requested GPUs at the highest frequency, first in, first out, without skipping any job."""
     step = np.full(len(jobs), len(jobs.mhz) - 1, dtype=np.int64)
     _, grams = _every_count(jobs, step, intensity_g_per_kwh * pue, period_s)
     return _plan(_in_order(jobs, grams, gpus, budget_g, strict=True), step)
 
 
 def _every_count(jobs: ElasticJobs, step: IntArray, g_per_kwh: float, period_s: float) -> tuple[FloatArray, FloatArray]:
-    """Return run time left and grams within the period by count (J, N+1); without GPUs no grams."""
+    """Return remaining run time and grams within the period for every job and GPU count (J, N+1)."""
     rows = np.arange(len(jobs))
     with np.errstate(divide="ignore"):
         left_s = (jobs.steps_left / jobs.perf[rows, step])[:, None] / jobs.steps_per_s
@@ -86,7 +86,10 @@ def _every_count(jobs: ElasticJobs, step: IntArray, g_per_kwh: float, period_s: 
 
 
 def _in_order(jobs: ElasticJobs, grams: FloatArray, gpus: int, budget_g: float, *, strict: bool) -> IntArray:
-    """Return the GPU count of each job: its request, or its fewest allowed GPUs; older jobs first."""
+    """Return each job's GPU count: its fewest allowed GPUs if they fit, else 0; older jobs first.
+
+    With `strict`, no job is served after one that does not fit.
+    """
     wanted = jobs.allowed.argmax(axis=1)
     count = np.zeros(len(jobs), dtype=np.int64)
     free, left_g = gpus, budget_g
@@ -101,7 +104,7 @@ def _in_order(jobs: ElasticJobs, grams: FloatArray, gpus: int, budget_g: float, 
 
 
 def _by_arrival(jobs: ElasticJobs) -> IntArray:
-    """Return the rows (J,), older jobs first; jobs of equal age keep their order."""
+    """Return the row indices (J,), oldest job first; jobs of equal age keep their order."""
     return np.asarray(np.argsort(-jobs.age_s, kind="stable"), dtype=np.int64)
 
 
@@ -115,10 +118,11 @@ COUNTS: Final[tuple[Stage, ...]] = ("counts",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """A planner, whether jobs run at their requested counts, and whether unused budget is kept for later periods.
+    """A planner and how it is simulated.
 
-    If neither counts nor frequencies depend on the budget, jobs use the same energy under any budget and a tighter one
-    only makes them wait: such an arm is run without a budget only.
+    With `as_requested`, jobs run with their requested GPUs; with `banks`, unused budget is kept for later periods. An
+    arm without `follows_budget` is simulated without a budget only: its counts and frequencies do not depend on the
+    budget, so that a smaller budget would only delay jobs.
     """
 
     planner: Planner
@@ -128,12 +132,13 @@ class Arm:
     prices_s_per_kwh: tuple[float, ...] = ()
 
     def at(self, price_s_per_kwh: float | None) -> Planner:
-        """Return the planner, bound to the price if it takes one."""
+        """Return the planner with the price, or the planner itself if the price is None."""
         return self.planner if price_s_per_kwh is None else partial(priced, price_s_per_kwh=price_s_per_kwh)
 
 
 PRICES_S_PER_KWH: Final = (0.0, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
-"""From none, which is the allocator without a budget, to a price at which nearly no step is worth it."""
+"""Prices on energy: from 0, at which the plan is that of the allocator without a budget, to a price at which hardly
+any step is worth its energy."""
 
 TWO_STAGES: Final = "two_stages"
 
@@ -142,19 +147,20 @@ BASELINES: Final = {
     "fixed_optimal": Arm(planner=fixed_at_optimal, as_requested=True, follows_budget=False),
     "fifo_max": Arm(planner=fifo_at_max, as_requested=True, follows_budget=False),
 }
-"""Greedy counts at the highest frequency; requested counts, at energy-optimal ones or first in, first out at it."""
+"""Simple planners: greedy counts at the highest frequency, requested counts at energy-optimal frequencies, and first
+in, first out at the highest frequency."""
 
 ABLATION: Final = {
     "counts_alone": Arm(planner=partial(allocate, stages=COUNTS)),
     "frequency_alone": Arm(planner=allocate, as_requested=True),
 }
-"""The first stage at energy-optimal frequencies; the second with requested counts, shortest jobs first."""
+"""Single stages: counts at energy-optimal frequencies, and frequencies with requested counts, shortest jobs first."""
 
 VARIANTS: Final = {
     TWO_STAGES: Arm(planner=allocate),
     "two_stages_banked": Arm(planner=allocate, banks=True),
 }
-"""The source's two stages under a budget per period; and with unused budget kept for later (ours)."""
+"""The patent's two stages with a budget for each period; the second keeps unused budget for later periods (ours)."""
 
 ARMS: Final = {
     TAUT: Arm(planner=priced, prices_s_per_kwh=PRICES_S_PER_KWH, follows_budget=False),
@@ -162,4 +168,4 @@ ARMS: Final = {
     **ABLATION,
     **BASELINES,
 }
-"""taut has a price of energy, the same at all times, in the place of a budget every period (ours)."""
+"""All arms by name. `TAUT` has a constant price on energy instead of a budget for each period (ours)."""

@@ -1,4 +1,4 @@
-"""Charts of the carbon study: completion time over energy, ratios at equal energy, and carbon by month.
+"""Charts of the carbon study: completion time by energy, ratios at equal energy, and carbon by month.
 
 Called by `study` and `months`.
 """
@@ -23,17 +23,17 @@ ARMS: Final = {
     "fifo_max": ("FIFO, highest frequency", BLACK, [2, 2]),
     "bound": ("none can be below (bound)", GREY, [4, 2]),
 }
-"""By arm: its name in legends, its colour, its dash."""
+"""Name in legends, colour and dash pattern of each arm."""
 
 BOUND: Final = "bound"
-"""A curve, not an arm: it has no points of its own."""
+"""Name of the lower bound, which is drawn as a curve without points."""
 
 BAR: Final = 1.5
 WIDTH, HEIGHT = 300, 240
 
 
 def time_over_energy(curves: pl.DataFrame, settings: Sequence[str], of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw each arm's mean completion time over its energy, a point for each budget, a panel for each setting."""
+    """Draw each arm's mean completion time by energy, a point for each budget, a panel for each setting."""
     shown = _named(curves).with_columns(jct_h=pl.col("mean_jct_s") / 3600.0)
     base, colour = alt.Chart(shown), _colour(shown)
     x = alt.X("kwh:Q").title("energy of running GPUs, kWh").scale(zero=False)
@@ -70,7 +70,7 @@ def shorter_by_setting(rows: pl.DataFrame, settings: Sequence[str], of: Sequence
 
 
 def carbon_over_time(points: pl.DataFrame, of: Sequence[str]) -> alt.TopLevelMixin:
-    """Draw carbon over mean completion time by kind of budget, a panel for each zone and month."""
+    """Draw carbon by mean completion time for each kind of budget, a panel for each zone and month."""
     shown = points.with_columns(jct_h=pl.col("mean_jct_s") / 3600.0)
     names = shown["budget"].unique(maintain_order=True).to_list()
     colours = [BLACK, BLUE, VERMILLION, GREEN, ORANGE, SKY, PURPLE][: len(names)]
@@ -104,7 +104,7 @@ def _dash(shown: pl.DataFrame) -> alt.StrokeDash:
 
 
 def _looks(shown: pl.DataFrame) -> tuple[list[str], list[str], list[list[int]]]:
-    """Return names, colours and dashes of the arms that occur."""
+    """Return legend names, colours and dashes of the arms in the frame."""
     there = set(shown["arm"])
     looks = [look for arm, look in ARMS.items() if arm in there]
     return [name for name, _, _ in looks], [colour for _, colour, _ in looks], [dash for _, _, dash in looks]

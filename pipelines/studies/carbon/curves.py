@@ -1,4 +1,4 @@
-"""Curves of mean completion time over energy: the best points of an arm, comparison at equal energy, and a lower bound.
+"""Curves of mean completion time by energy: Pareto-optimal points, comparison at equal energy, and a lower bound.
 
 Pure functions on arrays. Called by `tables`, `months` and `runs`.
 """
@@ -13,19 +13,19 @@ from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import FloatArray
 
 AT_POINTS: Final = 9
-"""Energies at which two curves are compared, evenly spaced."""
+"""Number of evenly spaced energies at which two curves are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
-    """Points of which none is better than another in both energy and time: `spent` ascending, `mean_s` descending."""
+    """Pareto-optimal points of energy `spent` (ascending) and mean completion time `mean_s` (descending)."""
 
     spent: FloatArray
     mean_s: FloatArray
 
     @classmethod
     def of(cls, spent: FloatArray, mean_s: FloatArray) -> "Front":
-        """Return the points that no other point beats in both; points that are not finite are dropped.
+        """Return the Pareto-optimal points of the given ones; points that are not finite are dropped.
 
         >>> front = Front.of(np.array([3.0, 1.0, 2.0]), np.array([5.0, 9.0, 10.0]))
         >>> front.spent.tolist(), front.mean_s.tolist()
@@ -42,12 +42,12 @@ class Front:
         """Return the least mean time at a given energy or less, interpolated linearly; NaN below the least energy."""
         if not len(self.spent):
             return np.full(len(spent), np.nan)
-        # What rounding takes from a point does not take the point.
+        # Tolerate rounding, so that the end point itself is within the curve.
         within = spent >= self.spent[0] * (1.0 - 1e-12)
         return np.where(within, np.interp(spent, self.spent, self.mean_s), np.nan)
 
     def for_mean(self, mean_s: FloatArray) -> FloatArray:
-        """Return the least energy for a given mean time or less, interpolated linearly; NaN below the least time."""
+        """Return the least energy at a given mean time or less, interpolated linearly; NaN below the least time."""
         if not len(self.spent):
             return np.full(len(mean_s), np.nan)
         within = mean_s >= self.mean_s[-1] * (1.0 - 1e-12)
@@ -56,11 +56,11 @@ class Front:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Ratio of another arm's mean time to ours at equal energy.
+    """Mean completion time of another arm divided by that of our arm, at equal energy.
 
-    `mean`, `tightest` and `loosest` are taken over `AT_POINTS` energies: their mean, and the values at the least energy
-    that suffices for both and at the most energy that the other arm can use. `ceiling` is the mean ratio to the lower
-    bound at the same energies.
+    `mean` is the mean ratio at `AT_POINTS` energies, `tightest` the ratio at the least energy that suffices for both
+    arms, and `loosest` the ratio at the most energy that the other arm uses. `ceiling` is the mean ratio of the other
+    arm to the lower bound at the same energies: no arm can reach a higher `mean`.
     """
 
     mean: float
@@ -70,9 +70,9 @@ class Compared:
 
 
 def compared(ours: Front, theirs: Front, bound: Front) -> Compared:
-    """Return the ratio at energies of the other arm's curve; NaN if none of them suffices for our arm.
+    """Compare two arms at energies of the other arm's curve; ratios are NaN if our arm needs more than all of them.
 
-    If our arm cannot use that much energy, its time at its most energy counts.
+    At energies above the most that our arm uses, its time at its most energy is taken.
     """
     if not len(ours.spent) or not len(theirs.spent) or theirs.spent[-1] < ours.spent[0]:
         return Compared(mean=np.nan, tightest=np.nan, loosest=np.nan, ceiling=np.nan)
@@ -87,19 +87,19 @@ def compared(ours: Front, theirs: Front, bound: Front) -> Compared:
 
 
 BOUND: Final = "bound"
-"""Its name among arms."""
+"""Name of the lower bound among the arms."""
 
 PRICES_S_PER_KWH: Final = np.concatenate([[0.0], np.geomspace(1.0, 1e8, 120)])
-"""Prices whose bounds are taken together; more of them make the bound tighter, none makes it wrong."""
+"""Prices at which the bound is computed. More prices make the bound tighter; any set gives a valid bound."""
 
 
 def least_mean(jobs: ArrivingJobs, *, round_s: float) -> tuple[FloatArray, FloatArray]:
-    """Return a lower bound on the mean completion time: points of busy GPUs' kWh and seconds, one line per price.
+    """Return points of a lower bound on the mean completion time: kWh of busy GPUs, and seconds.
 
-    A job may change its count and frequency whenever it likes, so that its time and energy are anything between those
-    of its choices. For any price p in seconds a kWh, ΣT + p·ΣkWh is at least what each job's best choice makes of it;
-    the curve is the greatest of these bounds (weak duality). No job starts before the round after its arrival; with
-    `round_s` of 0 it may at once. Rigid jobs are bounded as if they were elastic.
+    A job may change its count and frequency at any time, so every mixture of its options is possible. For any price p
+    in seconds per kWh, the sum of times plus p times the sum of energies is at least the sum of each job's least value
+    of T + p·kWh. The curve is the greatest of these bounds over all prices (weak duality). A job starts at the first
+    round after its arrival at the earliest, or at once if `round_s` is 0. Rigid jobs are treated as elastic.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def _greatest(prices: FloatArray, seconds: FloatArray, kwh: FloatArray, jobs: in
     bounds = seconds + prices * kwh
     crossings = np.diff(bounds) / np.diff(prices)
     heights = bounds[:-1] - prices[:-1] * crossings
-    # The least energy is a point too: below it there is nothing.
+    # The curve ends at the least energy, which is its last point.
     spent = np.append(crossings, kwh[-1])
     mean_s = np.append(heights, bounds[-1] - prices[-1] * kwh[-1]) / jobs
     return spent, mean_s

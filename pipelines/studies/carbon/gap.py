@@ -1,4 +1,4 @@
-"""Gaps between a round's plan and the best plan: small random rounds, every plan tried, mean completion times compared.
+"""Gaps in mean completion time between a round's plan and the best plan, found in small random rounds by trying all.
 
 The best plan is found in `optimum`. Called by `taut study carbon-gap`.
 """
@@ -22,7 +22,7 @@ REFERENCE_MHZ: Final = 1530.0
 
 
 class Around(TypedDict):
-    """Arguments of a round besides its jobs, as the allocators take them."""
+    """Keyword arguments that the allocators take besides the jobs."""
 
     gpus: int
     intensity_g_per_kwh: float
@@ -43,7 +43,7 @@ class Round:
     pue: float
 
     def around(self) -> Around:
-        """Return the arguments besides the jobs."""
+        """Return the keyword arguments of the allocators besides the jobs."""
         return {
             "gpus": self.gpus,
             "intensity_g_per_kwh": self.intensity_g_per_kwh,
@@ -54,12 +54,12 @@ class Round:
 
 
 def measured_like(rng: np.random.Generator, jobs: int, gpus: int, mhz: FloatArray = MHZ) -> ElasticJobs:
-    """Draw jobs from the ranges of measured models.
+    """Draw jobs with parameters in the ranges of measured models.
 
-    Frequency: time a + b·1530/f with a, b as fitted to 33 V100 workloads (10th to 90th percentile), power p0 + c·f³.
-    Speed: n / (1 + r^y)^(1/y), r the synchronisation over the computation, little within a node of 4 GPUs and up to
-    three times that beyond it: efficiencies 0.4 to 1, as measured on six clusters, with a step at the node's border.
-    Ten minutes to twenty hours of work on one GPU.
+    Step time by frequency is a + b·1530/f, power is p0 + c·f³, with parameters between the 10th and 90th percentile of
+    33 workloads fitted on a V100. Speed on n GPUs is n / (1 + r^y)^(1/y), where r is synchronising time divided by
+    computing time; r is up to three times as large across nodes of 4 GPUs as on one node. Efficiencies are 0.4 to 1, as
+    measured on six clusters. Jobs have 10 minutes to 20 hours of work on one GPU.
     """
     b = rng.uniform(0.02, 0.61, jobs)[:, None]
     perf = 1.0 / ((1.0 - b) + b * REFERENCE_MHZ / mhz)
@@ -97,7 +97,7 @@ def _jobs(
         perf=perf,
         watts=watts,
         mhz=mhz,
-        # Ages add the same to every plan, and would make gaps look smaller.
+        # Ages are 0: they add the same time to every plan, and would make relative gaps smaller.
         age_s=np.zeros(jobs),
         rigid_gpus=rigid.astype(np.int64),
     )
@@ -108,9 +108,9 @@ INSTANCES: Final[Mapping[str, Draw]] = {"measured": measured_like, "anything": a
 
 
 def drawn_round(instances: str, seed: int) -> Round:
-    """Draw one round of 2 to 4 jobs, 4 to 8 GPUs and 5 frequencies, with a tight to ample budget.
+    """Draw one round of 2 to 4 jobs, 4 to 8 GPUs and 5 frequencies, with a small to ample budget.
 
-    The budget is 0.05 to 1.2 times the emissions of all GPUs within the period at the mean power of the middle
+    The budget is 0.05 to 1.2 times the emissions of all GPUs within the period, at the mean power at the middle
     frequency.
     """
     rng = np.random.default_rng([seed, sorted(INSTANCES).index(instances)])
@@ -129,11 +129,11 @@ def drawn_round(instances: str, seed: int) -> Round:
 
 
 MOST_MEAN_GAP: Final = 0.05
-"""The bar, on the mean."""
+"""Maximum mean gap that meets the target."""
 
 DRAWS: Final = 2000
 NEAR: Final = 1e-3
-"""A plan this close to the best one counts as one of the best."""
+"""Maximum gap of a plan that counts as optimal."""
 
 Planner = Callable[[Round], CountsAndFrequencies]
 PLANNERS: Final[Mapping[str, Planner]] = {
@@ -143,14 +143,16 @@ PLANNERS: Final[Mapping[str, Planner]] = {
     "exchange": lambda drawn: exchange(drawn.jobs, **drawn.around()),
     "exchange, may put off": lambda drawn: exchange(drawn.jobs, **drawn.around(), put_off="chosen"),
 }
-"""Arms compared with the optimum; the first two are the source's procedure, the others ours."""
+"""Planners compared with the optimum; the first two follow the patent, the others are ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """Gaps of one planner in R rounds: mean completion time over the best plan's, minus 1, and extra postponed jobs.
+    """Gaps of one planner in R rounds, as columns (R,).
 
-    `gap` is to the best of all plans, `gap_as_many` to the best of those that postpone no more jobs than the planner.
+    A gap is the mean completion time divided by that of the best plan, minus 1: for `gap` the best of all plans, for
+    `gap_as_many` the best of the plans that postpone no more jobs than the planner. `more_postponed` is the number of
+    postponed jobs minus that of the best of all plans.
     """
 
     seed: IntArray
@@ -160,10 +162,10 @@ class Gaps:
 
 
 def gap_rows(rounds: int, seed: int) -> list[dict[str, object]]:
-    """Return a row per kind of instance and planner over the seeds `seed` .. `seed + rounds - 1`.
+    """Return a row per kind of instance and planner, for rounds with the seeds `seed` to `seed + rounds - 1`.
 
-    Jobs are new (an age would hide gaps), 2 to 4, on 4 to 8 GPUs at 5 frequencies. `lo` and `hi` hold 95 % of the means
-    of resampled rounds. What postponing counts as is `emissions.completion_s`'s, for all plans alike.
+    Each round has 2 to 4 jobs of age 0 on 4 to 8 GPUs at 5 frequencies. `lo` and `hi` are the 95 % bootstrap interval
+    of the mean. The end of a postponed job is that of `elastic.completion_s` in all plans.
     """
     return [
         _row(instances, name, gaps)
@@ -229,14 +231,14 @@ def _row(instances: str, name: str, gaps: Gaps) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Options of the study of gaps to the best plan."""
+    """Options of the study of gaps between planners and the best plan."""
 
     rounds: int = option(300, help="Rounds of each kind.", minimum=1, maximum=10_000)
     seed: int = seed_option()
 
 
 def run(config: Config, context: Context) -> Findings:
-    """Compare plans within a carbon budget with the exhaustive optimum."""
+    """Compare the plans of all planners within a carbon budget with the best plan, found by trying all."""
     context.talk(f"trying every plan of {config.rounds} rounds of each kind")
     rows = gap_rows(config.rounds, config.seed)
     return Findings(study="carbon-gap", trace="drawn", tables={"": rows}, flat=rows)

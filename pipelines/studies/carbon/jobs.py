@@ -1,6 +1,7 @@
-"""Elastic jobs that arrive over time, drawn from measured tables: their scaling, power by frequency, size and arrival.
+"""Elastic jobs that arrive over time: scaling, power by frequency, size and arrival, drawn from measured tables.
 
-Speed and power are paired at random, as the tables are of different programs. Called by `runs`, `months`, `recorded`.
+Scaling and power are paired at random, because they were measured on different programs. Called by `runs`, `months`,
+`recorded`.
 """
 
 from collections.abc import Sequence
@@ -20,17 +21,17 @@ from scheduler_core.planning.scaling import ScalingModel
 from scheduler_core.types import BoolArray, FloatArray, IntArray
 
 OVERRUN = 0.1
-"""Remaining work of a job that has passed its predicted work, as a part of the work done (ours)."""
+"""Remaining work of a job that has done more than its predicted work, as a fraction of the work done (ours)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivingJobs:
-    """J jobs in the order of their submission.
+    """J jobs, sorted by submission.
 
-    `steps` (J,) is a job's work, `steps_per_s` (J, N+1) its speed by GPU count at the highest frequency, as in
-    `ElasticJobs`; `perf` and `watts` (J, F) are its actual speed and power at the frequencies `mhz`. A planner gets
-    `predicted_steps`, `modelled_perf` and `modelled_watts` instead. `requested` (J,) is the GPU count that the user
-    requested, and `elastic` (J,) marks jobs that may get another count.
+    `steps` (J,) is the work of each job, `steps_per_s` (J, N+1) its speed by GPU count at the highest frequency, and
+    `perf` and `watts` (J, F) its relative speed and its power at the frequencies `mhz`, as in `ElasticJobs`. Planners
+    see `predicted_steps`, `modelled_perf` and `modelled_watts` instead of the true values. `requested` (J,) is the
+    requested GPU count; `elastic` (J,) marks jobs that may get another count.
     """
 
     submit_s: FloatArray
@@ -65,7 +66,7 @@ class ArrivingJobs:
         return len(self.submit_s)
 
     def planner_view(self, rows: IntArray, done: FloatArray, now_s: float, *, as_requested: bool) -> ElasticJobs:
-        """Return the planner's view of the jobs `rows` now; `done` (rows,) is the number of steps they have done."""
+        """Return the jobs `rows` as a planner sees them at `now_s`; `done` are the steps that they have done."""
         predicted = self.predicted_steps[rows] - done
         fixed = np.ones(len(rows), dtype=np.bool_) if as_requested else ~self.elastic[rows]
         return ElasticJobs(
@@ -80,7 +81,7 @@ class ArrivingJobs:
 
 
 CLUSTER: Final = "dgx-ext"
-"""The measured cluster with every count from 1 to 16 GPUs, on nodes of 8."""
+"""Name of the measured cluster with all counts from 1 to 16 GPUs, on nodes of 8."""
 
 MOST_GPUS: Final = 16
 SIZES: Final = (
@@ -89,10 +90,10 @@ SIZES: Final = (
     (0.06, (10.0, 100.0), (4, 8, 16)),
     (0.02, (100.0, 1000.0), (8, 16)),
 )
-"""Share of jobs, their GPU hours (log-uniform) and the GPU counts they request.
+"""Classes of jobs: share of all jobs, range of GPU hours (log-uniform), and requested GPU counts (equally likely).
 
-Shares and hours are those of Pollux (OSDI 2021), after Philly's log. Counts are ours, near Gavel's (OSDI 2020): 70 % of
-jobs on one GPU, 25 % on two to four, 5 % on eight.
+Shares and hours are those of Pollux (OSDI 2021), which follow the Philly trace. Counts are ours, similar to those of
+Gavel (OSDI 2020): 70 % of jobs on one GPU, 25 % on two to four, 5 % on eight.
 """
 
 HOUR_S: Final = 3600.0
@@ -100,7 +101,11 @@ HOUR_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Tables from which jobs are drawn: scaling by application with measured batches, and workloads by frequency."""
+    """Measurements from which jobs are drawn.
+
+    `scaling` and `batches` are the scaling model and the measured batch sizes per GPU of each application. `perf`,
+    `watts` and `models` are speed, power and fitted model of each workload at the frequencies `mhz`.
+    """
 
     scaling: tuple[ScalingModel, ...]
     batches: tuple[FloatArray, ...]
@@ -116,7 +121,7 @@ class Measured:
         Raises
         ------
         SourceError
-            If a table is missing or not in its format, or lacks the cluster.
+            If a table is missing, not in the expected format, or lacks the cluster.
         """
         scaling = {name: model for (name, cluster), model in scaling_models(folder).items() if cluster == CLUSTER}
         if not scaling:
@@ -144,7 +149,7 @@ class Measured:
 
 
 def drawn(measured: Measured, rng: np.random.Generator, *, jobs: int, jobs_per_h: float) -> ArrivingJobs:
-    """Draw jobs of the measured mix, arriving at random (Poisson)."""
+    """Draw jobs of the classes `SIZES` with Poisson arrivals."""
     kind = rng.choice(len(SIZES), size=jobs, p=[share for share, _, _ in SIZES])
     low, high = (np.array([hours[end] for _, hours, _ in SIZES])[kind] for end in (0, 1))
     gpu_hours = low * (high / low) ** rng.random(jobs)
@@ -165,12 +170,14 @@ def elastic(
     told_s: FloatArray,
     rigid: Sequence[bool] | None = None,
 ) -> ArrivingJobs:
-    """Give jobs of known run times a way to scale and a way to answer to frequencies, drawn alike from all measured.
+    """Return jobs of known run times, each with a randomly drawn application (scaling) and workload (frequencies).
 
-    A job keeps its batch, which is split among its GPUs: that of its request with a batch on each GPU as one measured.
-    It may have any count that leaves each GPU a batch within those measured. `run_s` (J,) is at the requested count
-    and the highest frequency; `told_s` (J,) is what a planner takes it for. A planner has the fitted frequency models;
-    what happens is as measured.
+    `run_s` (J,) is the run time with the requested GPUs at the highest frequency, `told_s` (J,) the run time that
+    planners assume. Planners see the fitted frequency models; the simulation uses the measured values.
+
+    A job's total batch is constant and split among its GPUs: the requested count times a measured batch per GPU. Every
+    GPU count is allowed at which the batch per GPU is within the measured range. `rigid` marks jobs that keep their
+    requested count.
     """
     jobs = len(submit_s)
     application = rng.integers(len(measured.scaling), size=jobs)
@@ -196,7 +203,7 @@ def elastic(
 
 
 def _speeds(measured: Measured, application: int, requested: int, rng: np.random.Generator) -> FloatArray:
-    """Return one job's samples per second by count (N+1,); NaN where its batch cannot be split as measured."""
+    """Return one job's samples per second by GPU count (N+1,); NaN where the batch per GPU is out of range."""
     batches = measured.batches[application]
     batch = requested * float(rng.choice(batches))
     counts = np.arange(MOST_GPUS + 1)

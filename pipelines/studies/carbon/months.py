@@ -1,6 +1,6 @@
-"""Carbon at equal completion time on real grids: budgets in kWh and grams, banked or not, and prices of kWh and grams.
+"""Carbon at equal completion time on real grids, with budgets in kWh or grams, or prices on kWh or grams.
 
-Planning is in `scheduler_core.planning.carbon`, simulation in `simulation`; here are the prices. Called by `study`.
+Planning is in `scheduler_core.planning.carbon`, simulation in `simulation`. Called by `study`.
 """
 
 import math
@@ -35,15 +35,15 @@ from scheduler_core.types import FloatArray
 
 HOUR_S: Final = 3600.0
 LASTS: Final = 2.0
-"""Times its shortest run time, which a job is taken to last: few run at their fastest (ours)."""
+"""Expected run time of a job as a multiple of its shortest run time (ours), because few jobs run at their fastest."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Outlook:
-    """A grid from `starts_s` on: its intensity in a period, and planners that depend on it.
+    """Carbon intensity of a grid from `starts_s` on, and planners that depend on it.
 
-    `simulation.Site` reads a period's intensity before its plan, and the forecast starts from that hour.
-    `usual_g_per_kwh` is the intensity at which a price per gram equals the price per kWh.
+    Before each plan, the simulation calls `intensity`, which keeps the moment in `asked_s`; forecasts start from that
+    hour. `usual_g_per_kwh` is the intensity at which a price per gram equals the same price per kWh.
     """
 
     carbon: HourlySeries
@@ -52,16 +52,16 @@ class Outlook:
     asked_s: float = field(default=0.0, init=False)
 
     def intensity(self, now_s: float) -> float:
-        """Return the intensity `now_s` after the start."""
+        """Return the intensity `now_s` seconds after the start, and keep that moment for forecasts."""
         self.asked_s = self.starts_s + now_s
         return self.carbon.at(self.asked_s)
 
     def by_kwh(self, price_s_per_kwh: float) -> Planner:
-        """Return a planner with the same price per kWh at all times."""
+        """Return a planner with a constant price per kWh."""
         return partial(priced, price_s_per_kwh=price_s_per_kwh)
 
     def by_gram(self, price_s_per_kwh: float) -> Planner:
-        """Return a planner with the same price per gram at all times."""
+        """Return a planner with a constant price per gram."""
 
         def plan(jobs: ElasticJobs, *, intensity_g_per_kwh: float, **period: Any) -> CountsAndFrequencies:
             price = price_s_per_kwh * intensity_g_per_kwh / self.usual_g_per_kwh
@@ -70,9 +70,9 @@ class Outlook:
         return plan
 
     def foreseeing(self, price_s_per_kwh: float) -> Planner:
-        """Return a planner with the same price per gram at all times that expects the next hours to be as yesterday's.
+        """Return a planner with a constant price per gram that expects intensities to be as yesterday's.
 
-        Budgets are ignored: the price alone limits emissions.
+        It ignores budgets; only the price limits emissions.
         """
 
         def plan(jobs: ElasticJobs, *, gpus: int, intensity_g_per_kwh: float, **_: float) -> CountsAndFrequencies:
@@ -87,7 +87,7 @@ class Outlook:
         return plan
 
     def _expected(self, jobs: ElasticJobs) -> FloatArray:
-        """Return the mean intensity expected while each job lasts (J,), a day at most."""
+        """Return the mean intensity forecast for the rest of each job, at most for a day (J,)."""
         hour = self.carbon.hour(np.array([self.asked_s]))
         ahead = [forecast(self.carbon, hour, hours, "yesterday")[0] for hours in range(HOURS_PER_DAY)]
         means = np.cumsum(ahead) / np.arange(1, HOURS_PER_DAY + 1)
@@ -101,28 +101,28 @@ PRICED: Final[dict[str, Callable[[Outlook, float], Planner]]] = {
     "a price a gram": Outlook.by_gram,
     "a price a gram, foreseen": Outlook.foreseeing,
 }
-"""By name: who pays for energy, for carbon, and for carbon while looking ahead; none has a budget every period."""
+"""Planners by kind of price: per kWh, per gram, and per gram with a forecast. They have no budget."""
 
 
 ZONES: Final = ("DE-LU", "US-CAL-CISO")
 MONTHS: Final = (6, 12)
-"""Of 2023: the one reported, chosen before any was simulated, and another to check it by."""
+"""Months of 2023: the first was chosen before any simulation; the second is a check."""
 
 MOST_SEEDS: Final = 4
-"""Of a month's weeks: one takes as long as many runs of the other settings."""
+"""Maximum number of seeds; simulating one takes as long as many simulations of the other settings."""
 
 YEAR: Final = 2023
 WEEKS: Final = 3
-"""Begins of weeks in a month that seeds start at, in turn; they simulate some days from there."""
+"""Number of weeks of a month at whose beginnings the seeds start, in turn."""
 
 JOBS_PER_H, JOBS, GPUS = 4.0, 400, 64
-"""Four days of jobs, which request about 70 % of the GPUs' time."""
+"""Arrival rate, number of jobs and number of GPUs: four days of jobs that request about 70 % of the GPU time."""
 
 PERIOD_S: Final = 1800.0
 SHARES: Final = (0.2, 0.3, 0.45, 0.7)
 
 PRICES_S_PER_KWH: Final = (3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
-"""Of those of the other settings, without the one that is none."""
+"""The prices of the other settings without 0."""
 
 BLIND: Final = "same kWh every period"
 BUDGETS: Final = {
@@ -131,7 +131,7 @@ BUDGETS: Final = {
     "same grams every period": (True, False),
     "same grams, unused kept": (True, True),
 }
-"""By name: flags for a budget in grams, and for keeping unused budget for later."""
+"""Kinds of budget by name: whether the budget is in grams, and whether unused budget is kept for later periods."""
 
 PER_KWH: Final = "a price a kWh"
 KINDS: Final = (*BUDGETS, *PRICED)
@@ -139,7 +139,7 @@ KINDS: Final = (*BUDGETS, *PRICED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Week:
-    """One zone, month and seed."""
+    """One simulation on a real grid: its zone, month and seed."""
 
     measured: Measured
     zone: str
@@ -149,12 +149,12 @@ class Week:
 
 
 def months_of(measured: Measured, folder: Path, seeds: range, context: Context) -> Findings:
-    """Simulate weeks of real grids under every kind of budget; `folder` holds the zones' hourly series.
+    """Simulate weeks on real grids under every kind of budget and price; `folder` has the zones' hourly series.
 
     Raises
     ------
     BadUsage
-        If a zone's files are missing or not in their format.
+        If a zone's files are missing or not in the expected format.
     """
     seeds = seeds[:MOST_SEEDS]
     grids = {zone: zone_files(folder, zone) for zone in ZONES}
@@ -174,7 +174,7 @@ def months_of(measured: Measured, folder: Path, seeds: range, context: Context) 
 
 
 def run_week(week: Week) -> list[Row]:
-    """Return a row per kind of budget or price, and share or price."""
+    """Simulate one week; return a row per kind of budget and share, and per kind of price and price."""
     rng = np.random.default_rng([week.seed, 7])
     jobs = drawn(week.measured, rng, jobs=JOBS, jobs_per_h=JOBS_PER_H)
     first = datetime(YEAR, week.month, 1, tzinfo=UTC)
@@ -204,10 +204,10 @@ def run_week(week: Week) -> list[Row]:
 
 
 def saving_rows(runs: pl.DataFrame) -> list[Row]:
-    """Return how much less carbon each kind of budget emits at equal mean completion time, with intervals over seeds.
+    """Return by how many percent carbon is lower at equal mean completion time, with intervals over seeds.
 
-    Against budgets of the same kWh every period, and prices of grams against the same price a kWh, at `AT_POINTS`
-    completion times that both kinds reach; `kwh_less_pct` is of the energy at the same times.
+    Each kind of budget or price is compared with budgets of the same kWh in every period, and prices per gram also with
+    prices per kWh, at `AT_POINTS` completion times that both reach. `kwh_less_pct` is the difference in energy.
     """
     pairs = [(name, BLIND) for name in KINDS if name != BLIND]
     pairs += [(name, PER_KWH) for name in PRICED if name != PER_KWH]
@@ -229,7 +229,7 @@ def saving_rows(runs: pl.DataFrame) -> list[Row]:
 
 
 def _less(ours: pl.DataFrame, theirs: pl.DataFrame, column: str) -> float:
-    """Return the part by which ours spends less than theirs, on average over completion times that both reach."""
+    """Return the fraction by which `ours` is lower than `theirs`, averaged at completion times that both reach."""
     mine, other = front(ours, column), front(theirs, column)
     if not len(mine.spent) or not len(other.spent):
         return math.nan

@@ -1,6 +1,6 @@
-"""The best plan of a small round, found by trying all counts, frequencies and postponements of a few jobs.
+"""Best plan of a small round, found by trying all counts, frequencies and postponements of a few jobs.
 
-Called by `gap` and tests, which compare the allocators with it.
+Called by `gap` and tests, which compare allocators with the best plan.
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import FloatArray, IntArray
 
 MOST_PLANS = 40_000_000
-"""More plans than this are not tried: 4 jobs x 8 GPUs x 5 frequencies are under 3 million."""
+"""Maximum number of plans to try; 4 jobs on up to 8 GPUs at 5 frequencies have less than 3 million."""
 
 _BUDGET_ROUNDING = 1e-11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Options:
-    """Options of one job: postponed first, then every allowed count at every frequency."""
+    """Columns of all options of one job: first postponing it, then every allowed count at every frequency."""
 
     gpus: IntArray
     step: IntArray
@@ -30,7 +30,11 @@ class _Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Partial:
-    """P plans of the first jobs that fit: GPUs and grams taken, summed times, jobs postponed, and choices (P, jobs)."""
+    """Columns (P,) of the P plans of the first few jobs that fit.
+
+    They have the GPUs and grams used, the summed times of running jobs, the number of postponed jobs, and the options
+    chosen (`picks`, shape (P, jobs so far)).
+    """
 
     gpus: IntArray
     period_g: FloatArray
@@ -49,14 +53,14 @@ def exhaustive(
     pue: float = 1.0,
     most_postponed: int | None = None,
 ) -> CountsAndFrequencies:
-    """Return the plan with the least mean completion time (`elastic.completion_s`) within GPUs and budget.
+    """Return the plan with the least mean completion time (`elastic.completion_s`) within the GPUs and the budget.
 
-    `most_postponed` leaves out plans that postpone more jobs than that.
+    Plans that postpone more than `most_postponed` jobs are left out.
 
     Raises
     ------
     BadInput
-        If there are too many plans to try, or all postpone more jobs.
+        If there are too many plans to try, or all plans postpone more than `most_postponed` jobs.
     """
     g_per_j = intensity_g_per_kwh * pue / JOULES_PER_KWH
     options = [_options(jobs, row, g_per_j, period_s) for row in range(len(jobs))]
@@ -99,7 +103,7 @@ def _nothing() -> _Partial:
 
 
 def _extended(tried: _Partial, option: _Options, gpus: int, limit_g: float) -> _Partial:
-    """Return every plan extended by every option of one more job that still fits."""
+    """Return every plan extended by every option of one more job with which it still fits."""
     held = tried.gpus[:, None] + option.gpus
     grams = tried.period_g[:, None] + option.period_g
     before, pick = np.nonzero((held <= gpus) & (grams <= limit_g))
@@ -114,7 +118,7 @@ def _extended(tried: _Partial, option: _Options, gpus: int, limit_g: float) -> _
 
 
 def _later_s(jobs: ElasticJobs, options: list[_Options], picks: IntArray, gpus: int, period_s: float) -> FloatArray:
-    """Return the summed ends of postponed jobs for plans (P, J), as `elastic.completion_s` does for one plan."""
+    """Return the summed completion times of the postponed jobs of each plan, as `elastic.completion_s` for one plan."""
     least_s, fewest = least_plan_s(jobs), jobs.allowed.argmax(axis=1)
     wide = max(gpus, int(fewest.max()))
     free_s = np.full((len(picks), wide * 2), np.inf)

@@ -1,6 +1,6 @@
-"""Recorded jobs as elastic jobs: sizes, arrivals and run times of a trace, run times predicted from earlier months.
+"""Jobs of a trace as elastic jobs: recorded sizes, arrivals and run times, run times predicted from earlier months.
 
-Scaling and power by frequency are drawn, as no trace records them. Called by `study`.
+Scaling and power by frequency are drawn at random, because no trace records them. Called by `study`.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from pipelines.studies.carbon.runs import Setting, Task
 from pipelines.studies.replay.sizes import ORACLE, PREDICTED, sizes_of
 
 MOST_RUN: Final = timedelta(days=3)
-"""Longer runs are left out, and counted: one of them outlasts all others of a window."""
+"""Maximum run time; longer jobs are left out, because one would outlast all others of a sample."""
 
 LOAD: Final = 1.0
 SHARES: Final = (0.25, 0.4, 1.0, float("inf"))
@@ -30,16 +30,19 @@ COUNTS: Final = (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A trace's jobs by submission: `frame` has `submit_s, gpus, run_s`, and predicted sizes by source."""
+    """Jobs of a trace, sorted by submission.
+
+    `frame` has the columns `submit_s, gpus, run_s`, and one column of run times for each source of predictions.
+    """
 
     trace: str
     frame: pl.DataFrame
     notes: tuple[str, ...]
 
     def tasks(self, measured: Measured, seeds: Sequence[int]) -> list[Task]:
-        """Return a task per source of sizes and seed: a stretch of consecutive jobs that begins at random.
+        """Return a task per source of predictions and seed: consecutive jobs from a random start.
 
-        Arrivals keep their order and proportions; time between them is scaled so that they offer `LOAD`.
+        All times between arrivals are multiplied by one factor, so that the offered load is `LOAD`.
         """
         return [
             Task(measured=measured, setting=setting, seed=seed, jobs=self._stretch(measured, setting, told, seed))
@@ -83,7 +86,7 @@ def recorded(
     Raises
     ------
     LakeError
-        If the trace has fewer than `JOBS` that can be taken.
+        If the trace has fewer than `JOBS` suitable jobs.
     """
     every = lake.table("jobs", trace).collect()
     gpus = (pl.col("req_gpus") * pl.col("instances")).alias("gpus")

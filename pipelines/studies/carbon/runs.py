@@ -1,6 +1,6 @@
-"""One setting and seed: every arm under every budget on the same jobs, a row for each simulation.
+"""Simulations of one setting and seed: every arm under every budget or price with the same jobs.
 
-Simulated in `simulation`. Called by `study`.
+Each is done in `simulation`. Called by `study`.
 """
 
 import math
@@ -18,16 +18,16 @@ from scheduler_core.planning.carbon.budget import Bank
 from scheduler_core.planning.power import JOULES_PER_KWH
 
 SHARES: Final = (0.15, 0.25, 0.4, 0.6, 1.0, math.inf)
-"""Budgets, as shares of the draw of all GPUs at the highest frequency (mean of the measured workloads)."""
+"""Budgets as fractions of the energy of all GPUs at the highest frequency (mean power of the measured workloads)."""
 
 PLAIN_G_PER_KWH: Final = 1000.0
-"""A grid on which a gram is a watt-hour: energy alone is budgeted."""
+"""Constant intensity at which a gram corresponds to a watt-hour, so that carbon budgets are energy budgets."""
 
 IDLE_W: Final = 30.0
-"""Of a V100 without a job, as the reference has it."""
+"""Published power of an idle V100."""
 
 MOST_BANKED_S: Final = 86_400.0
-"""Maximum budget kept for later, as seconds of budget (ours)."""
+"""Maximum budget kept for later, in seconds of normal budget (ours)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One setting and seed, with the given jobs, or with drawn ones if there are none."""
+    """One setting and seed to simulate, with the given jobs, or with drawn jobs if `jobs` is None."""
 
     measured: Measured
     setting: Setting
@@ -56,7 +56,7 @@ class Task:
 
 
 def run(task: Task) -> list[Row]:
-    """Return a row for each arm and budget, and one for each point of the lower bound."""
+    """Return a row for each arm and budget or price, and one for each point of the lower bound."""
     setting, jobs = task.setting, task.jobs
     if jobs is None:
         rng = np.random.default_rng([task.seed, round(1000 * setting.jobs_per_h)])
@@ -70,7 +70,7 @@ def run(task: Task) -> list[Row]:
                 simulated = _simulated(jobs, setting, arm, share, price, task.measured.full_w)
                 point = {"arm": name, "share": share, "price_s_per_kwh": price}
                 rows.append({**said, **point, **figures(simulated, jobs)})
-    # The round that a job may start at is the next, but where one is held at its arrival.
+    # A job starts at the next round at the earliest, or at its arrival if rounds are also held at arrivals.
     least = least_mean(jobs, round_s=0.0 if setting.at_events else setting.period_s)
     for price, kwh, mean_s in zip(PRICES_S_PER_KWH.tolist(), *(each.tolist() for each in least), strict=True):
         point = {"arm": BOUND, "share": math.inf, "price_s_per_kwh": price}
@@ -79,9 +79,9 @@ def run(task: Task) -> list[Row]:
 
 
 def figures(simulated: Simulated, jobs: ArrivingJobs) -> Row:
-    """Return the figures of a simulation; NaN if jobs did not end under the budget.
+    """Return the results of a simulation as a row; times, energy and carbon are NaN if not all jobs ended.
 
-    `kwh` counts GPUs while they run jobs; `kwh_with_idle` adds idle GPUs until the last job's end.
+    `kwh` is the energy of GPUs while they run jobs; `kwh_with_idle` adds that of idle GPUs until the last job ends.
     """
     ended = math.nan if simulated.unfinished else 1.0
     busy_kwh = float(simulated.kwh.sum())
@@ -99,7 +99,7 @@ def figures(simulated: Simulated, jobs: ArrivingJobs) -> Row:
 
 
 def offered(jobs: ArrivingJobs, gpus: int) -> float:
-    """Return GPU time at the requested counts and the highest frequency over the GPUs' time until the last arrival."""
+    """Return the offered load: GPU time of all jobs as requested, divided by the GPU time until the last arrival."""
     gpu_s = jobs.requested * jobs.steps / jobs.steps_per_s[np.arange(len(jobs)), jobs.requested]
     return float(gpu_s.sum() / (gpus * max(float(jobs.submit_s[-1] - jobs.submit_s[0]), 1.0)))
 
@@ -107,7 +107,7 @@ def offered(jobs: ArrivingJobs, gpus: int) -> float:
 def _simulated(
     jobs: ArrivingJobs, setting: Setting, arm: Arm, share: float, price: float | None, full_w: float
 ) -> Simulated:
-    """Simulate an arm under a budget that is the same in every period."""
+    """Simulate an arm under the same budget in every period."""
     full_g = setting.gpus * full_w * setting.period_s / JOULES_PER_KWH * PLAIN_G_PER_KWH
     site = Site(
         gpus=setting.gpus,

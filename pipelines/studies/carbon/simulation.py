@@ -1,6 +1,6 @@
-"""Simulation of elastic jobs: a round in every period, progress at actual speeds, kWh and grams counted.
+"""Simulation of elastic jobs: a planning round in every period, progress at actual speeds, energy and emissions.
 
-Plans are made by the arms, jobs in `jobs`. Called by `runs` and `months`.
+Planners are in `arms`, jobs in `jobs`. Called by `runs` and `months`.
 """
 
 from collections.abc import Callable
@@ -17,14 +17,14 @@ from scheduler_core.planning.power import JOULES_PER_KWH
 from scheduler_core.types import FloatArray, IntArray
 
 STUCK_S: Final = 86_400.0
-"""If no job ran for this long although jobs waited, the budget is too small: the simulation ends with jobs left."""
+"""Maximum time without a running job while jobs wait; after it the budget is too small, and the simulation ends."""
 
 ALMOST_S: Final = 1e-9
 """Remaining time of a period that counts as zero."""
 
 
 class Planner(Protocol):
-    """Makes a plan for one period: `allocate`, or a baseline."""
+    """Function that makes a plan for one period: `allocate`, or a baseline."""
 
     def __call__(
         self,
@@ -36,16 +36,16 @@ class Planner(Protocol):
         period_s: float,
         pue: float = 1.0,
     ) -> CountsAndFrequencies:
-        """Return the plan of a period."""
+        """Return the plan for a period."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The cluster: equal GPUs, the power of an idle one, the intensity of the grid, and the budget.
+    """The cluster: number of equal GPUs, power of an idle GPU, carbon intensity of the grid, and budget.
 
-    `intensity_g_per_kwh` gives the intensity of a period that begins at a moment (seconds since the simulation began),
-    `allowance_g` the grams that may be emitted in it. With a `bank`, unused grams are kept for later periods and excess
-    emissions are charged to them (ours).
+    `intensity_g_per_kwh` and `allowance_g` return the intensity of a period and the grams that it may emit, given its
+    start in seconds of the simulation. With a `bank`, unused grams are kept for later periods, and excess emissions are
+    subtracted from later budgets (ours). `restart_s` and `at_events` are explained in `simulate`.
     """
 
     gpus: int
@@ -61,11 +61,13 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """Results per job: its end (J,; NaN if left), its kWh and grams (J,) while running, PUE included.
+    """Results of a simulation.
 
-    `idle_kwh` is what GPUs without a job drew from the first submission to the last end. `changes` (J,) counts how
-    often a running job got another number of GPUs or was put off. `over_budget` is the most that a period's true
-    grams were above what was allowed, as a part of it; planned grams never are.
+    For each job (J,): completion time `jct_s` (NaN if it did not end), energy, grams and GPU time while running, and
+    `changes`, how often it got another number of GPUs or was postponed after its start. `idle_kwh` is the energy of
+    GPUs without a job from the first submission to the last end. Energy includes the PUE. `over_budget` is the maximum,
+    over periods, of actual emissions divided by the budget, minus 1, and at least 0; planned emissions never exceed the
+    budget.
     """
 
     jct_s: FloatArray
@@ -80,16 +82,16 @@ class Simulated:
 
     @property
     def unfinished(self) -> int:
-        """Return how many jobs had not ended when the simulation did."""
+        """Return the number of jobs that had not ended when the simulation ended."""
         return int(np.isnan(self.jct_s).sum())
 
 
 def simulate(jobs: ArrivingJobs, site: Site, planner: Planner, *, as_requested: bool = False) -> Simulated:
-    """Let jobs arrive, plan for those there at every period's begin, and run them; until all have ended.
+    """Simulate arriving jobs until all have ended; a round at the start of every period plans for the jobs present.
 
-    With `as_requested` every job is rigid at its request. With `site.at_events` a round is held whenever a job comes
-    or ends too, with what is left of the period and its allowance. A job that gets another number of GPUs than it had,
-    or comes back after it was put off, makes no progress for `restart_s`.
+    With `as_requested` every job is rigid at its requested count. With `site.at_events` a round is also held whenever a
+    job arrives or ends, for the rest of the period and of its budget. A job that gets another number of GPUs, or
+    continues after it was postponed, makes no progress for `site.restart_s`.
 
     Raises
     ------
@@ -123,7 +125,7 @@ class _World:
         self.rounds = 0
 
     def advance_to_work(self) -> bool:
-        """Advance to the next round; return False if none is left."""
+        """Start a new period if the last has ended; return False if the simulation is over."""
         waiting = np.isnan(self.end_s)
         if not waiting.any() or self.stuck_s >= STUCK_S:
             return False
@@ -132,7 +134,7 @@ class _World:
         return True
 
     def round(self, planner: Planner, *, as_requested: bool) -> None:
-        """Plan for the present jobs, and run them until the next round."""
+        """Plan for the jobs present, and run them until the next round."""
         rows = np.flatnonzero(np.isnan(self.end_s) & (self.jobs.submit_s <= self.now_s + ALMOST_S))
         span_s = self.period_ends_s - self.now_s
         count, step = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
@@ -151,7 +153,7 @@ class _World:
         self._run(rows, count, step, span_s)
 
     def simulated(self) -> Simulated:
-        """Return what came of it."""
+        """Return the results."""
         return Simulated(
             jct_s=self.end_s - self.jobs.submit_s,
             kwh=self.kwh,
@@ -165,7 +167,7 @@ class _World:
         )
 
     def _open_period(self) -> None:
-        """Bank what the last period left unused, and read the intensity and allowance of the next."""
+        """Bank the unused budget of the last period, and read the intensity and budget of the next one."""
         if self.allowed_g > 0.0:
             self.over = max(self.over, self.spent_g / self.allowed_g - 1.0)
         if self.bank is not None:
@@ -177,7 +179,7 @@ class _World:
         self.period_ends_s = self.now_s + self.site.period_s
 
     def _run(self, rows: IntArray, count: IntArray, step: IntArray, span_s: float) -> None:
-        """Run the planned jobs to the next round, and count the energy of jobs and idle GPUs."""
+        """Run the planned jobs until the next round, and add the energy of jobs and idle GPUs."""
         jobs, before = self.jobs, self.held[rows]
         changed = (count != before) & (self.done[rows] > 0.0)
         self.changes[rows] += changed
@@ -189,7 +191,7 @@ class _World:
             span_s = self._until_event(left_s, span_s)
         ran_s = np.where(count > 0, np.minimum(left_s, span_s), 0.0)
         ended = left_s <= span_s
-        # Short of its end by no more than rounding, a job has ended; its last steps are not counted one by one.
+        # A job that ends in this span is set to all its steps, so that rounding leaves no work.
         self.done[rows] = np.where(ended, jobs.steps[rows], self.done[rows] + speed * np.maximum(ran_s - lost_s, 0.0))
         self.end_s[rows[ended]] = self.now_s + left_s[ended]
         self.held[rows] = np.where(ended, 0, count)
@@ -198,7 +200,7 @@ class _World:
         self.stuck_s = 0.0 if count.any() or not len(rows) else self.stuck_s + span_s
 
     def _until_event(self, left_s: FloatArray, span_s: float) -> float:
-        """Return the time to the next arrival, end or period."""
+        """Return the time to the next arrival, end of a job, or end of the period."""
         coming = self.jobs.submit_s[self.jobs.submit_s > self.now_s + ALMOST_S]
         arrives_s = float(coming[0]) - self.now_s if len(coming) else np.inf
         ends_s = float(left_s.min()) if len(left_s) else np.inf
@@ -207,7 +209,7 @@ class _World:
     def _count(
         self, rows: IntArray, count: IntArray, step: IntArray, ran_s: FloatArray, span_s: float, *, done: bool
     ) -> None:
-        """Count energy: of jobs as they ran; of idle GPUs until the last job's end."""
+        """Add the energy of the jobs while they ran, and of idle GPUs, at most until the last job ends."""
         kwh = count * self.jobs.watts[rows, step] * ran_s * self.site.pue / JOULES_PER_KWH
         self.kwh[rows] += kwh
         self.grams[rows] += kwh * self.intensity

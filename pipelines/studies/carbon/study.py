@@ -1,6 +1,6 @@
-"""The carbon study: options, settings and seeds, simulations of drawn or recorded jobs, tables, charts and notes.
+"""Carbon study: options, settings and seeds, simulations of drawn or recorded jobs, tables, charts and notes.
 
-Months of real grids are in `months`. Called by `taut study carbon`.
+Simulations on real grids are in `months`. Called by `taut study carbon`.
 """
 
 import math
@@ -38,7 +38,7 @@ from pipelines.studies.study import (
 )
 
 USUAL_PER_H: Final = 20.0
-"""Jobs an hour on 64 GPUs: 160 in 8 hours, as Pollux (OSDI 2021) has them; its loads go from half to twice that."""
+"""Usual number of jobs per hour on 64 GPUs: 160 in 8 hours, as in Pollux (OSDI 2021)."""
 
 SETTINGS: Final = (
     Setting(name="0.5x", jobs_per_h=0.5 * USUAL_PER_H),
@@ -52,7 +52,7 @@ CHECKS: Final = (
     replace(MAIN, name="1x, 30 s lost a change", restart_s=30.0, arms=CHECKED, shares=FEW),
     replace(MAIN, name="1x, rounds at arrivals and ends too", at_events=True, arms=CHECKED, shares=FEW),
 )
-"""Variants of the main setting, which no published figure is of."""
+"""Variants of the main setting that are not part of the main results."""
 
 
 DRAWN: Final = (
@@ -61,12 +61,12 @@ DRAWN: Final = (
 )
 
 FIRST_SEED: Final = 200
-"""Seeds of the report: arms were developed on seeds below 10 and from 1000 on."""
+"""Seeds of the report; seeds below 10 and from 1000 on were used to develop the arms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Options of the carbon study: measurements, seeds, and a trace if recorded jobs replace drawn ones."""
+    """Options of the carbon study: measured tables, seeds, and a trace if recorded jobs replace drawn jobs."""
 
     energy: Path | None = energy_option()
     trace: str | None = option(
@@ -88,7 +88,7 @@ def run_study(config: Config, context: Context) -> Findings:
     Raises
     ------
     SourceError
-        If a table is missing or not in its format.
+        If a table is missing or not in the expected format.
     """
     jobs = None
     if config.trace is not None:

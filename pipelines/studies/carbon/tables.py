@@ -1,6 +1,6 @@
-"""Tables of the carbon study: arms compared at equal energy with intervals over seeds, and the bars.
+"""Tables of the carbon study: arms compared at equal energy with intervals over seeds, and claims.
 
-Pure functions on rows of runs. Called by `study` and `months`.
+Pure functions of the frame of all simulations. Called by `study` and `months`.
 """
 
 from collections.abc import Sequence
@@ -15,19 +15,19 @@ from pipelines.studies.intervals import mean
 from pipelines.studies.study import Row
 
 BAR: Final = 1.5
-"""Target: mean factor by which the mean completion time is shorter than each baseline's."""
+"""Target: minimum ratio of each baseline's mean completion time to that of a judged arm at equal energy."""
 
 JUDGED: Final = (TAUT, TWO_STAGES)
-"""Arms whose mean completion times are compared with the target: ours with a price on energy, and the source's."""
+"""Judged arms, which are compared with all others: ours with a price on energy, and the patent's two stages."""
 
 COUNTED: Final = {"busy": "kwh", "busy and idle": "kwh_with_idle"}
-"""The energy columns that are compared, by their scope."""
+"""Energy columns that are compared, by the GPUs whose energy they count."""
 
 
 def compared_rows(runs: pl.DataFrame) -> list[Row]:
-    """Return the ratio of other arms' mean times to a judged arm's, by setting, seed, counted energy and other arm.
+    """Return ratios of other arms' mean times to those of judged arms, by setting, seed, counted energy and arms.
 
-    `ceiling` is the same ratio for the lower bound, at the same energies.
+    `ceiling` is the ratio of the other arm's mean time to the lower bound at the same energies.
     """
     rows: list[Row] = []
     for (setting, seed), of_seed in runs.group_by("setting", "seed", maintain_order=True):
@@ -55,7 +55,7 @@ def compared_rows(runs: pl.DataFrame) -> list[Row]:
 
 
 def over_settings(rows: list[Row], settings: Sequence[str]) -> list[Row]:
-    """Return each seed's mean over the settings as a setting of its own; seeds that lack a setting are left out."""
+    """Return rows of an additional setting: each seed's mean of the given settings, if the seed has all."""
     frame = pl.DataFrame(rows, infer_schema_length=None).filter(pl.col("setting").is_in(settings))
     keys = ("seed", "counted", "ours", "arm")
     figures = ("shorter", "shorter_at_their_least", "shorter_at_their_most", "ceiling")
@@ -67,12 +67,12 @@ def over_settings(rows: list[Row], settings: Sequence[str]) -> list[Row]:
 
 
 def front(points: pl.DataFrame, column: str, time: str = "mean_jct_s") -> Front:
-    """Return the curve of one arm's points."""
+    """Return the Pareto-optimal points of one arm."""
     return Front.of(points[column].to_numpy(), points[time].to_numpy())
 
 
 def summed_up(rows: list[Row]) -> list[Row]:
-    """Return a row per setting, counted energy and arm: means over the seeds that can be compared, with intervals."""
+    """Return a row per setting, counted energy and pair of arms: mean ratios over seeds, with intervals."""
     frame = pl.DataFrame(rows, infer_schema_length=None)
     found: list[Row] = []
     keys = ("setting", "counted", "ours", "arm")
@@ -87,7 +87,7 @@ def summed_up(rows: list[Row]) -> list[Row]:
 
 
 def claim_rows(summary: list[Row]) -> list[Row]:
-    """Compare the means with the bar, for each setting and baseline; the bar is on the energy of busy GPUs."""
+    """Return a claim for each setting and baseline: the mean ratio at equal energy of busy GPUs is at least `BAR`."""
     rows: list[Row] = []
     for row in summary:
         if row["arm"] not in BASELINES or row["counted"] != "busy":
@@ -111,12 +111,12 @@ def _verdict(row: Row) -> str:
 
 
 def ablation_rows(summary: list[Row]) -> list[Row]:
-    """Return the ratios of mean times of single stages and of the banked two stages to taut and to the two stages."""
+    """Return the ratios of single stages and of the banked two stages to the judged arms."""
     return [row for row in summary if row["arm"] in (*ABLATION, *VARIANTS)]
 
 
 def curve_rows(runs: pl.DataFrame) -> pl.DataFrame:
-    """Return means over seeds by setting, arm and budget, for budgets under which all jobs ended in every seed."""
+    """Return means over seeds by setting, arm and budget; budgets under which some jobs did not end are left out."""
     figures = ("mean_jct_s", "kwh", "kwh_with_idle", "changes_a_job", "over_budget_pct", "load")
     keys = ("setting", "arm", "share", "price_s_per_kwh")
     whole = runs.filter(pl.col("mean_jct_s").is_finite().all().over(keys))
@@ -126,6 +126,6 @@ def curve_rows(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def overshoot_pct(runs: pl.DataFrame, arm: str = TWO_STAGES) -> float:
-    """Return by how many percent a period's actual emissions of an arm exceeded its budget, at most."""
+    """Return the maximum percentage by which an arm's actual emissions in a period exceeded its budget."""
     most = runs.filter(pl.col("arm") == arm)["over_budget_pct"].max()
     return float(np.asarray(most if most is not None else 0.0))
