@@ -256,7 +256,7 @@ def log_mean(seconds: Sequence[float]) -> float:
     0.5
     """
     logs = [0.0 if s < 1.0 else math.log(s) for s in seconds]
-    first, second, third = (0.0 if log != log else log for log in logs)  # NaN is not itself
+    first, second, third = (0.0 if log != log else log for log in logs)  # only NaN differs from itself
     known = sum(log == log for log in logs)
     return (first + (second + third)) / known if known else math.nan
 

@@ -44,7 +44,7 @@ def _survival(order: IntArray, ended: IntArray, run_s: FloatArray, counted: int,
     """Write the 25, 50, 75 and 90 % quantiles of a Kaplan-Meier curve of run times to `out` (4,).
 
     The curve is of the started jobs among the `last` newest submissions, `counted` in number. `order` lists started
-    jobs by their run time so far; an entry is a position counted from the newest submission. A quantile that the curve
+    jobs by their run time so far; an entry is the job's place, 0 for the newest submission. A quantile that the curve
     does not reach is the longest run time.
     """
     out[:] = np.nan

@@ -32,7 +32,7 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
 
 LIKE: Final = "like"
 LIKE_LEVELS: Final = ("group_role", "user_gpus", "vc_gpus", "gpus", "all")
-"""Keys that `like`, which selects similar jobs, may stand for: the first of which all parts are known for the job."""
+"""Keys tried in turn for the key `like` (similar jobs); the first whose parts are all known for a job is used."""
 
 KEY_NAMES: Final = (*KEYS, LIKE)
 """All key names, in the column order of matrices of key codes."""
@@ -55,7 +55,7 @@ _VALUE_OF: Final = {name: _value_of(parts) for name, parts in KEYS.items()}
 def key_of(name: str, parts: Parts) -> tuple[str, KeyValue] | None:
     """Return the name and value of one job's key, None if a part is unknown.
 
-    `like` is replaced by the first of `LIKE_LEVELS` of which all parts are known.
+    For `like`, it is the first of `LIKE_LEVELS` whose parts are all known.
 
     >>> key_of("like", ("c", "u", None, None, "job", 2.0))
     ('user_gpus', ('c', 'u', 2.0))
@@ -276,7 +276,14 @@ class EndedRun:
 def parts_of(job: JobAsked | EndedRun) -> Parts:
     """Return the key parts of a job or run, in the order of `PARTS`."""
     gpus = job.req_gpus * job.instances
-    return job.cluster, job.user, job.vc, job.group, job.role, gpus if gpus == gpus else None  # NaN is not itself
+    return (
+        job.cluster,
+        job.user,
+        job.vc,
+        job.group,
+        job.role,
+        gpus if gpus == gpus else None,
+    )  # only NaN differs from itself
 
 
 def keys_of(run: EndedRun) -> list[tuple[str, KeyValue]]:

@@ -1,6 +1,6 @@
 """The history of one trace in the service, which grows as ended runs are reported; safe across threads.
 
-Lookups are for one job at a time, and equal those in a `History` of the same jobs.
+Lookups are for one job at a time, and give the same results as in a `History` of the same jobs.
 Called by `modelserve.loading.models`, which adds runs, and by `features.rows`, which builds feature rows.
 """
 
@@ -25,7 +25,7 @@ __all__ = ["EVIDENCE_KEYS", "GROWTH_ROWS", "EndedRun", "JobAsked", "OnlineHistor
 IntArray = npt.NDArray[np.int64]
 
 EVIDENCE_KEYS: Final = ("group_role", "user")
-"""Keys under which measured runs are counted as evidence for predicted use: the first key that the job has is used."""
+"""Keys under which measured runs are counted as evidence for predicted use; the first that the job has is used."""
 MAX_FED_ROWS: Final = 5_000
 """Maximum number of added rows apart from the base history; with more, both are merged into a new base."""
 GROWTH_ROWS: Final = 50_000
@@ -91,7 +91,7 @@ class OnlineHistory:
             return self.ledger.frame(self._gone)
 
     def measured_runs(self, job: JobAsked) -> int:
-        """Return how many measured runs ended in the job's group and role, or of its user if it has no group."""
+        """Return the number of earlier measured runs of the job's group and role, or of its user without a group."""
         parts = parts_of(job)
         with self.lock:
             glances = (self.glance(name, parts, job.submit_us) for name in EVIDENCE_KEYS)

@@ -184,7 +184,7 @@ class _Seen:
 def _references(seen: _Seen, history: OnlineHistory) -> list[tuple[float, float]]:
     """Return each job's reference log run times: of similar jobs, else of all jobs, else `UNINFORMED_LOG_S`."""
     found = _reference_at(REFERENCE_OF_LIKE, "like", seen, history)
-    if any(p50 != p50 or p90 != p90 for p50, p90 in found):  # NaN is not itself
+    if any(p50 != p50 or p90 != p90 for p50, p90 in found):  # only NaN differs from itself
         rest = _reference_at(REFERENCE_OF_ALL, "all", seen, history)
         found = [_first_known(level, below) for level, below in zip(found, rest, strict=True)]
     return found

@@ -5,8 +5,9 @@ A room is the free capacity of a cluster, which a placement does not change.
 A gang may be split over machines, an instance may not. Among equal machines the first one is chosen. `Room.allocation`
 chooses the GPUs on a machine. Called by `rounds` and `occupancy`; `PLACEMENTS` at the end lists all by name.
 
-To add one: write the function and name it in `PLACEMENTS`; repeat the name in `pipelines.cli.simulation`. The compiled
-engine needs a twin in `scheduler_core.kernels.placing`. Scores for shared GPUs are in `sharing_placements`.
+To add a placement, write its function and name it in `PLACEMENTS`; repeat the name in
+`pipelines.cli.simulation`. The compiled engine needs an equivalent in `scheduler_core.kernels.placing`. Placements by
+device are in `sharing_placements`.
 """
 
 from collections import Counter
@@ -43,7 +44,7 @@ class PlacementKind:
 
 
 def first_fit(demand: Demand, room: Room) -> Allocation | None:
-    """Fill machines in their given order."""
+    """Fill machines in the order in which the cluster lists them."""
     return _filled(demand, room, room.hosts(demand), np.arange(len(room.free)))
 
 

@@ -4,8 +4,9 @@ A policy is a function `key(job, state, now_s)`; the job with the smallest key c
 arrival. A static key is fixed while the job waits; a dynamic one is evaluated again after every start. `queue` keeps
 jobs in this order, and `rounds` decides which jobs may overtake.
 
-To add one: write the key and name it in `QUEUE_POLICIES`; repeat the name in `pipelines.cli.simulation`. The compiled
-engine needs its own key in `pipelines.simulation.engine.compiled.starts`; without it only the engine `plain` takes it.
+To add a policy, write its key function and name it in `QUEUE_POLICIES`; repeat the name in
+`pipelines.cli.simulation`. The compiled engine also needs the key, in `pipelines.simulation.engine.compiled.starts`;
+without it only the engine `plain` accepts the policy.
 """
 
 # ruff: noqa: ARG001 -- all policies have the same signature, whichever arguments they read
@@ -40,7 +41,7 @@ class QueuePolicy:
     `dynamic`: the key must be evaluated again after every start. A static key may change while the job runs (`srtf`,
     `las`), but not while it waits. `preemptive`: jobs with smaller keys preempt by default.
     `by_user`: a dynamic key reads only the share of the job's own user, and does not fall when that share grows. Then a
-    start changes the order between the starting user's jobs and others only, and most jobs need no new ranking.
+    start moves only the jobs of the starting user in the order, and most jobs need no new ranking.
     """
 
     key: Key

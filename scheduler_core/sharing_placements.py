@@ -40,7 +40,7 @@ FEWEST_SHAPES: Final = 64
 
 
 class DevicePlacement:
-    """Put each instance of a gang in turn on the machine with the best score; place all instances or none.
+    """A placement that puts each instance of a gang in turn on the machine with the best score; it places all or none.
 
     Machines without enough CPU, memory or devices, or of another GPU type, are excluded. Ties go to the machine listed
     first, or to a random one. On the machine, a part of a GPU takes the device with the least sufficient free GPU, and

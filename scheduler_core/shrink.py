@@ -55,7 +55,7 @@ PAPER_ALPHA0: Final = 0.5
 """Smallest factor alpha without floors, used to reproduce Yang, Hong and Tang, who do not state theirs."""
 
 SURE_RUNS: Final = 50
-"""Minimum number of measured runs of similar jobs for which no resource counts as important any more."""
+"""Default of `ShrinkPolicy.sure_runs`: with as many measured runs of similar jobs, no resource counts as important."""
 
 MAX_ALPHA: Final = 0.99
 """Maximum of `ShrinkPolicy.alpha0`; with a larger one hardly any request would shrink."""
@@ -75,7 +75,7 @@ class ShrinkPolicy:
     `guard`: `usage` keeps every target at or above the predicted peak use; `none` has no floors, as in Yang, Hong and
     Tang.
     `min_runs`: minimum number of measured runs for a floor; with fewer the request is kept (`cold_start`).
-    `sure_runs`: minimum number of measured runs of similar jobs for which no resource counts as important. Importance
+    `sure_runs`: with at least as many measured runs of similar jobs, no resource counts as important. Importance
     is estimated over all jobs of a task type, so use measured on similar jobs outweighs it. With infinity, important
     resources never shrink; with a number below `min_runs`, they may shrink wherever there is a floor.
     `minimum_change`: relative saving below which a resource keeps its request (guard `usage` only).

@@ -3,6 +3,6 @@
 Each file ends with a dict of the features it defines. Feature frames and contracts are made elsewhere.
 Called by `features.sets`, which joins the dicts, and by `features.build`.
 
-To add one: declare it in the dict of its file and name it in a set of `features.sets`. A declaration that uses the
-existing statistics serves both engines, frames and rows.
+To add a feature, declare it in the dict of its file and name it in a set of `features.sets`. If it uses existing
+statistics, both engines (`features.build` and `features.rows`) can compute it.
 """
