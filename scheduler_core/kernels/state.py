@@ -67,7 +67,7 @@ BUCKET: Final = np.dtype(
         ("gpu_type", "i8"),
         ("gang_gpus", "i8"),  # milli-GPUs of the whole gang
         ("user", "i8"),  # user of the jobs, if the policy orders by users' shares
-        ("shape", "i8"),  # number of the demand; buckets of several users may share it
+        ("shape", "i8"),  # number of the demand, equal for buckets that differ only by user
         ("top", "i8"),  # first job of the bucket's heap
         ("place", "i8"),  # position of the bucket in `Queue.filled`
         ("possible", "?"),  # whether the gang fits the empty cluster
@@ -81,7 +81,7 @@ RUN: Final = np.dtype(
         ("start_s", "f8"),
         ("end_s", "f8"),
         ("job", "i8"),
-        ("first_host", "i8"),  # index of its first entry in `Log.hosts`; the next run's begin after its last
+        ("first_host", "i8"),  # index of the run's first machine in `Log.hosts`, up to the next run's index
         ("full", "?"),
         ("ending", "i1"),
     ],
@@ -140,19 +140,19 @@ class Queue(NamedTuple):
     units: IntArray  # (buckets, 3) demand per instance
     filled: IntArray
     shut: IntArray  # by shape of bucket: the value of `releases` when it last did not fit
-    tally: Records  # one record
+    tally: Records  # (1,) totals, with the dtype `TALLY`
 
 
 class Cluster(NamedTuple):
     """Capacity and free capacity of machines; a machine that is down has nothing free."""
 
-    capacity: IntArray  # (machines, 3)
-    free: IntArray
+    capacity: IntArray  # (machines, 3) integer units
+    free: IntArray  # (machines, 3) integer units
     room: FloatArray  # (machines,) sum over resources of free / largest
     largest: FloatArray  # (3,) capacity of the largest machine
     of_type: BoolArray  # (types, machines) whether the machine has the type, or one of its alternatives
     away: IntArray  # (machines,) number of current outages
-    total_free: IntArray  # (3,)
+    total_free: IntArray  # (3,) sum of `free` over machines
     total: FloatArray  # (3,) capacity of all machines, at least 1
     held: IntArray  # (users, 3) units held by running jobs
 
@@ -161,8 +161,8 @@ class Log(NamedTuple):
     """Runs in order of their starts with their machines, and the heap of runs by end time."""
 
     runs: Records
-    hosts: IntArray
-    counts: IntArray
+    hosts: IntArray  # machines of all runs, one run after the other
+    counts: IntArray  # number of instances on each of `hosts`
     ends: Records
 
 
@@ -183,8 +183,8 @@ class Scratch(NamedTuple):
     passed: IntArray
     chosen: IntArray  # (machines,) indices of the machines chosen for a gang, in filling order
     counts: IntArray  # (machines,) instances on each machine of `chosen`
-    slot: IntArray  # (machines,) values per machine, as each placement needs
-    bare: IntArray  # (machines, 3) hypothetical free capacity, also the next two
+    slot: IntArray  # (machines,) working values of a placement
+    bare: IntArray  # (machines, 3) hypothetical free capacity, as are `spare` and `after`
     spare: IntArray
     after: IntArray
     bare_room: FloatArray  # (machines,) as `Cluster.room`, for `bare` and for `after`

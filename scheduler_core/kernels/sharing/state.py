@@ -54,8 +54,8 @@ class Nodes(NamedTuple):
     tenants: IntArray
     kind: IntArray
     up: BoolArray
-    most_cpu: float  # milli-cores of the largest machine, at least 1; `most_gpu`: the same in milli-GPUs
-    most_gpu: float
+    most_cpu: float  # milli-cores of the largest machine, at least 1
+    most_gpu: float  # milli-GPUs of the largest machine, at least 1
 
 
 class Shapes(NamedTuple):
@@ -80,7 +80,7 @@ class Goal(NamedTuple):
     """
 
     levels: IntArray
-    first: IntArray  # (kinds, levels + 1)
+    first: IntArray  # (kinds, levels + 1) positions of entries
     cpu: IntArray
     gpus: IntArray
     pods: IntArray
@@ -119,7 +119,7 @@ def policy_code(policy: str) -> int:
     Raises
     ------
     BadInput
-        If no device placement has that name.
+        If no placement by device has the name `policy`.
     """
     if policy not in POLICY_CODES:
         raise BadInput(f"device placement: found {policy!r}, expected one of {', '.join(sorted(POLICY_CODES))}")
@@ -204,7 +204,7 @@ def goal_of(target: TargetWorkload, kinds: Kinds) -> Goal:
 
 
 def kept_of(shapes: int, machines: int) -> Kept:
-    """Create an empty cache."""
+    """Create a cache in which all scores are stale."""
     return Kept(
         score=np.full((shapes, machines), STALE, dtype=np.int64),
         taken=np.zeros((shapes, machines), dtype=np.int64),
