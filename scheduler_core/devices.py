@@ -91,7 +91,7 @@ def bound(free: IntArray, units_gpu: int, counts: Sequence[tuple[int, int]]) -> 
 
 
 def moved(free: IntArray, taken: Taken, sign: int) -> None:
-    """Add (`sign` 1) or subtract (-1) the taken milli-GPUs to the free ones, in place."""
+    """Add (`sign` 1) the taken milli-GPUs to `free`, or subtract them (-1), in place."""
     for machine, device, milli in taken:
         free[machine, device] += sign * milli
 

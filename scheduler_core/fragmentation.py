@@ -53,7 +53,7 @@ def free_nodes(room: Room) -> FreeNodes:
     Raises
     ------
     BadInput
-        If the room's GPUs are pooled.
+        If the GPUs of `room` are pooled.
     """
     if room.devices is None:
         raise BadInput("fragmentation: found a room with pooled GPUs, expected sharing by devices")

@@ -109,7 +109,7 @@ class DevicePlacement:
         Raises
         ------
         BadInput
-            If the room's GPUs are pooled.
+            If the GPUs of `room` are pooled.
         """
         mirror = self._following(room)
         draws = draws_of(self._rng(demand, room), demand.instances, self._drawing)
@@ -125,7 +125,7 @@ class DevicePlacement:
         Raises
         ------
         BadInput
-            If the room's GPUs are pooled.
+            If the GPUs of `room` are pooled.
         """
         return self._following(room).fragmentation()
 

@@ -81,7 +81,7 @@ def target_of(demands: Iterable[Demand], popularity: float = 1.0) -> TargetWorkl
     References
     ----------
     Weng et al.: Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent, USENIX
-    ATC 2023, section 3.2 (target workload). The paper's artifact keeps 95 %.
+    ATC 2023, section 3.2 (target workload). The published code keeps 95 % of the pods.
 
     Examples
     --------
