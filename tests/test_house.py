@@ -35,7 +35,6 @@ BANNED = (
     "was told",
     "what was said",
     "whoever",
-    "of late",
     "is asked about",
     "minds fragmentation",
 )
