@@ -283,9 +283,9 @@ def test_an_sqlite_file_that_is_being_written_is_read_with_its_log(tmp_path: Pat
 def test_rows_of_an_sqlite_file_that_are_not_committed_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipelines.lake.generic import row_texts
+    from pipelines.lake.generic import table_records
 
-    monkeypatch.setattr(row_texts, "BUSY_S", 0.1)
+    monkeypatch.setattr(table_records, "BUSY_S", 0.1)
     folder, mapping = own_files(tmp_path, "sqlite")
     writer = sqlite3.connect(folder / "jobs")
     writer.execute("PRAGMA cache_size = 1")
