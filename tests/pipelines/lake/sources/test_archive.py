@@ -71,7 +71,7 @@ def test_a_file_that_is_no_archive_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../up.csv", f"a/../../{MEMBER}"])
 def test_a_member_outside_is_refused(name: str, tmp_path: Path, tar_gz: Any) -> None:
-    with pytest.raises(SourceError, match="leads outside"):
+    with pytest.raises(SourceError, match="outside the folder"):
         unpack([_found(tar_gz(tmp_path / "t.tar.gz", {name: b"x"}))], tmp_path)
 
 
@@ -83,7 +83,7 @@ def test_a_member_that_is_no_plain_file_is_refused(kind: bytes, tmp_path: Path) 
         info.type, info.linkname = kind, "/etc/passwd"
         archive.addfile(info, io.BytesIO())
 
-    with pytest.raises(SourceError, match="leads outside"):
+    with pytest.raises(SourceError, match="outside the folder"):
         unpack([_found(path)], tmp_path)
 
 
