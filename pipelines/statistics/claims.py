@@ -87,7 +87,7 @@ PROBABILITIES: Final = tuple(i / 100 for i in range(101))
 
 
 def over_claim(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return, for each resource, the share of tasks that request more than they use, and the slack in resource-hours.
+    """Return for each resource the share of tasks that request more than they use, and the slack in resource-hours.
 
     Measured tasks with a request above zero count, except parameter servers, which traces measure with their workers'
     sensors. `basis` is the origin of the request: jobs do not request GPU memory, so `gpu_mem_gib` is the requested
@@ -117,7 +117,7 @@ def over_claim(lake: Lake, trace: str, by: By = None, cluster: str | None = None
 
 
 def over_claim_as_published(lake: Lake, trace: str, by: By = None, cluster: str | None = None) -> pl.DataFrame:
-    """Return, for each resource, the share of tasks that request more than they use, as PAI's notebook counts them.
+    """Return for each resource the share of tasks that request more than they use, as PAI's notebook counts them.
 
     All measured tasks count, also parameter servers. `mem` compares requested main memory with used *GPU* memory, an
     error of the notebook that is repeated here to check its figure. For analyses use `over_claim`.

@@ -49,7 +49,7 @@ def test_no_jobs_are_left_when_all_have_ended() -> None:
         ({"step": np.array([1, 0, 0, 2])}, "step below 0 or above 1"),
         ({"seen_ts": np.array([900.0] * 4)}, "seen after now"),
         ({"submit_ts": np.array([900.0] * 4)}, "seen after now"),
-        ({"steps_done": np.array([np.nan] * 4)}, "no number"),
+        ({"steps_done": np.array([np.nan] * 4)}, "not numbers"),
     ],
 )
 def test_states_that_cannot_be_are_refused(changed: dict[str, np.ndarray], said: str) -> None:
