@@ -81,7 +81,7 @@ def hand_run() -> Run:
     arrivals = Arrivals(devices="all", seed=0, at_s=workload.arrive_s, picks=np.arange(count), outages=NO_OUTAGES)
     return Run(
         arm="requested",
-        truth="unchanged",
+        slowdown_model="unchanged",
         arrivals=arrivals,
         schedule=schedule,
         uses=uses,
