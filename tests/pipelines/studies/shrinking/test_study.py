@@ -175,4 +175,4 @@ def test_a_folder_that_holds_something_is_left_alone(lake: Path, tmp_path: Path)
     result = taut(lake, "shrinking-mixes", "--out", str(tmp_path))
 
     assert result.exit_code == 2
-    assert "not empty" in result.stderr
+    assert "a new or empty folder" in result.stderr
