@@ -154,8 +154,8 @@ def test_a_token_without_the_scope_is_told(start: Start, visit: Visits) -> None:
 
     enter(seen, "reporter")
 
-    expect(page.locator("#access-why")).to_contain_text("has no scope predict")
-    assert "no scope predict" in page.inner_text("#models-says")
+    expect(page.locator("#access-why")).to_contain_text("lacks the scope predict")
+    assert "lacks the scope predict" in page.inner_text("#models-says")
 
 
 @pytest.mark.parametrize(
