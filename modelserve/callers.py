@@ -8,25 +8,17 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from modelserve.errors import BadRequest, Forbidden
+from modelserve.scopes import Scope
 
 if TYPE_CHECKING:
     from modelserve.contract.requests import JobRow  # loads numpy, which the parent process does not need
 
-__all__ = ["ANYONE", "Caller", "Scope", "Token", "Tokens", "check_jobs"]
-
-
-class Scope(StrEnum):
-    """A kind of call that a token permits."""
-
-    PREDICT = "predict"
-    FEEDBACK = "feedback"
-    ADMIN = "admin"
+__all__ = ["ANYONE", "Caller", "Token", "Tokens", "check_jobs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

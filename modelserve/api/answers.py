@@ -14,11 +14,11 @@ from modelserve.api.bodies import JsonBody, asked_for
 from modelserve.api.calls import Call, call_of
 from modelserve.api.learning import TRACE, TYPE, json_response
 from modelserve.api.operations import BODY, CALL, SLOT, Operation
-from modelserve.callers import Scope
 from modelserve.calls.logged_context import Answered
 from modelserve.contract.jobs import ExplainAnswer, PredictAnswer, RecentAnswer, RecommendAnswer, WhatIfAnswer
 from modelserve.contract.requests import ExplainBody, PredictBody, RecommendBody, WhatIfBody
 from modelserve.errors import BadRequest
+from modelserve.scopes import Scope
 
 TAG: Final = "jobs"
 

@@ -17,10 +17,10 @@ from typing import Final, TypeVar
 from starlette.requests import Request
 from starlette.types import Receive, Scope
 
-from modelserve import callers
 from modelserve.api.metrics import Metrics
 from modelserve.api.problems import Refusal
 from modelserve.callers import Caller, Tokens
+from modelserve.scopes import Scope as TokenScope
 from modelserve.service import Service
 from modelserve.settings import ServeSettings
 
@@ -224,7 +224,7 @@ class Call:
         found = self.headers.get(b"traceparent")
         return found.decode() if found is not None and _SANE_TRACEPARENT.fullmatch(found) else None
 
-    def allowed(self, scope: callers.Scope) -> Caller:
+    def allowed(self, scope: TokenScope) -> Caller:
         """Return the caller if its token has the scope.
 
         Raises

@@ -19,9 +19,10 @@ from modelserve.api.operations import CALL, OPEN_CALL, SLOT, OipError, Operation
 from modelserve.api.problems import Refusal
 from modelserve.api.tensors import DATATYPE, Datatype, InferBody, OutputTensor, columns_of, refuse_binary, tensors_of
 from modelserve.bundle.flavor import INPUTS, OUTPUTS
-from modelserve.callers import Caller, Scope
+from modelserve.callers import Caller
 from modelserve.errors import BadRequest
 from modelserve.loading.served import ServedModel
+from modelserve.scopes import Scope
 
 TAG: Final = "Open Inference Protocol"
 PLATFORM: Final = "taut_xgboost"

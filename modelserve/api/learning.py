@@ -15,11 +15,11 @@ from starlette.responses import Response
 from modelserve.api.bodies import JsonBody, asked_for, in_path
 from modelserve.api.calls import call_of
 from modelserve.api.operations import BODY, CALL, SLOT, Operation, Parameter
-from modelserve.callers import Scope
 from modelserve.contract.feedback import FeedbackBody
 from modelserve.contract.learning import DriftAnswer, ErasureAnswer, FeedbackAnswer, ModeAnswer, ModeChange
 from modelserve.contract.requests import ModeBody
 from modelserve.errors import BadRequest
+from modelserve.scopes import Scope
 
 TAG: Final = "feedback"
 

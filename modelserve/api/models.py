@@ -16,8 +16,8 @@ from modelserve.api.learning import json_response
 from modelserve.api.operations import CALL, SLOT, Operation, Parameter
 from modelserve.api.problems import Refusal
 from modelserve.bundle.champions import ALIASES, CHAMPION
-from modelserve.callers import Scope
 from modelserve.contract.models import CardAnswer, ImportancesAnswer, ModelAnswer, ModelsAnswer
+from modelserve.scopes import Scope
 
 TAG: Final = "models"
 

@@ -19,9 +19,9 @@ from modelserve.api.calls import Call, call_of
 from modelserve.api.health import readiness
 from modelserve.api.operations import CALL, OPEN_CALL, SLOT, MlflowError, Operation, Parameter
 from modelserve.api.problems import Refusal
-from modelserve.callers import Scope
 from modelserve.contract.writing import written
 from modelserve.errors import BadRequest
+from modelserve.scopes import Scope
 
 Value = str | int | float | bool | None
 Record = dict[str, Value]

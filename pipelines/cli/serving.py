@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from modelserve.callers import Scope
+from modelserve.scopes import Scope
 from pipelines.cli.options import Format, FormatOption, Lake, emit, say
 
 ENV = "TAUT_SERVE_"

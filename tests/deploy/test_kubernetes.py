@@ -7,7 +7,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from modelserve.callers import Scope, Token
+from modelserve.callers import Token
+from modelserve.scopes import Scope
 from modelserve.server.supervisor import END_SPARE_S
 from modelserve.settings import ServeSettings
 

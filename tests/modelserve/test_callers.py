@@ -5,7 +5,8 @@ import hmac
 
 import pytest
 
-from modelserve.callers import ANYONE, Scope, Token, Tokens
+from modelserve.callers import ANYONE, Token, Tokens
+from modelserve.scopes import Scope
 
 
 def made(*names: str) -> Tokens:

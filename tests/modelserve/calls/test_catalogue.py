@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from modelserve.callers import ANYONE, Caller, Scope
+from modelserve.callers import ANYONE, Caller
 from modelserve.errors import NotKnown
+from modelserve.scopes import Scope
 from modelserve.service import Service
 from modelserve.store import Store
 from modelserve.store.comparisons import Comparison, write_comparisons

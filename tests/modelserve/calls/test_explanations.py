@@ -9,10 +9,11 @@ import pytest
 
 from features.rows import RowBuilder
 from modelserve.bundle.boosters import contributions, raw_outputs
-from modelserve.callers import ANYONE, Caller, Scope
+from modelserve.callers import ANYONE, Caller
 from modelserve.contract.jobs import ExplainAnswer
 from modelserve.contract.requests import ExplainBody, PredictBody
 from modelserve.errors import Forbidden
+from modelserve.scopes import Scope
 from modelserve.service import Service
 from tests.modelserve.answering import folder_of, job, service_of
 from tests.modelserve.mirrored import NAME

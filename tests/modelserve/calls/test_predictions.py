@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modelserve.callers import ANYONE, Caller, Scope
+from modelserve.callers import ANYONE, Caller
 from modelserve.calls.offline import predict
 from modelserve.contract.jobs import PredictAnswer
 from modelserve.contract.requests import JobRow, PredictBody
 from modelserve.errors import BadRequest, Forbidden
 from modelserve.learning.learned import Learned
 from modelserve.loading.models import Snapshot
+from modelserve.scopes import Scope
 from modelserve.service import Service
 from tests.modelserve.answering import NOW, REQUEST, folder_of, in_process, job, mixed, service_of
 from tests.modelserve.mirrored import NAME, USAGE

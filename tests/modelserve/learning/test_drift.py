@@ -14,9 +14,10 @@ from features.build import build
 from features.history import History
 from modelserve.bundle.bundle import read_bundle, write_bundle
 from modelserve.bundle.population import Population
-from modelserve.callers import ANYONE, Caller, Scope
+from modelserve.callers import ANYONE, Caller
 from modelserve.contract.learning import THRESHOLDS, ModelDrift
 from modelserve.loading.served import Scored, encode_features
+from modelserve.scopes import Scope
 from modelserve.store.answers import AnswerRecord
 from modelserve.store.finished import Finished, insert_finished
 from tests.modelserve.answering import write_answers

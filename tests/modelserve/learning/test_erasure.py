@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from modelserve.callers import ANYONE, Caller, Scope
+from modelserve.callers import ANYONE, Caller
 from modelserve.errors import BadRequest, Forbidden
+from modelserve.scopes import Scope
 from modelserve.store.answers import AnswerRecord, newest_answers
 from modelserve.store.comparisons import Comparison, newest_comparisons, write_comparisons
 from modelserve.store.finished import newest_finished

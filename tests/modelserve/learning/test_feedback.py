@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from modelserve.callers import ANYONE, Caller, Scope
+from modelserve.callers import ANYONE, Caller
 from modelserve.contract.feedback import FeedbackRow
 from modelserve.errors import BadRequest, Forbidden
 from modelserve.learning import feedback
+from modelserve.scopes import Scope
 from modelserve.store.finished import newest_finished
 from tests.modelserve.feedback_cases import FakeModels, body, row, service_of
 

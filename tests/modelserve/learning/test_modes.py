@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from modelserve.callers import ANYONE, Caller, Scope
+from modelserve.callers import ANYONE, Caller
 from modelserve.contract.requests import ModeBody
 from modelserve.errors import BadRequest, Forbidden
+from modelserve.scopes import Scope
 from modelserve.store.answers import AnswerRecord
 from modelserve.store.finished import newest_finished
 from tests.modelserve.answering import write_answers

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelserve.callers import Scope, Token
+from modelserve.callers import Token
+from modelserve.scopes import Scope
 from modelserve.server.environment import child_environment, environment_of
 from modelserve.settings import ServeSettings, TypePolicy
 

@@ -173,8 +173,6 @@ def test_a_model_that_lost_the_alias_is_withdrawn(uri: str, mlflow_of: object, t
 
 
 def test_names_said_on_both_sides_of_a_border_are_the_same() -> None:
-    from modelserve.bundle import card, registry
-    from pipelines.models import model
+    from modelserve.bundle import registry
 
     assert (registry.CHAMPION, registry.DIGEST_TAG) == (tracking.CHAMPION, tracking.DIGEST)
-    assert (card.RUNTIME_TARGET, card.USAGE_TARGETS) == (model.RUNTIME_TARGET, model.USAGE_TARGETS)
